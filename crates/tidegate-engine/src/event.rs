@@ -1,0 +1,118 @@
+//! Events: measurements as they happened, in columns, from one source.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{Attributes, Instrument, Resource, Scope, UnixNanos};
+
+/// Identifies a source for the life of the process; never reused, so state kept by it can't be mixed up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SourceId(u64);
+
+impl SourceId {
+    /// A number nobody has had before.
+    pub fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Who measured: a NIXL agent, a socket peer, a process's cell store.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Identity of this run of the source: a restart is a new one.
+    pub id: SourceId,
+    /// Resource of every event.
+    pub resource: Arc<Resource>,
+    /// Scope of every event.
+    pub scope: Arc<Scope>,
+    /// Point attributes of every event (for example `agent_name`, `hostname`).
+    pub attributes: Attributes,
+}
+
+/// What an event measures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kind {
+    /// Metric name.
+    pub name: Arc<str>,
+    /// Free text.
+    pub description: Arc<str>,
+    /// UCUM unit.
+    pub unit: Arc<str>,
+    /// How values combine.
+    pub instrument: Instrument,
+    /// Point attributes of this kind (for example `category`, `status`, StatsD tags).
+    pub attributes: Attributes,
+}
+
+/// The kinds of a source; an event names its kind by index.
+///
+/// A source whose names come up at run time sends a longer schema with the same beginning: an index never changes its meaning.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Schema {
+    /// Kinds by index.
+    pub kinds: Vec<Kind>,
+}
+
+/// The column of values.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values {
+    /// Whole numbers (NIXL).
+    U64(Vec<u64>),
+    /// Doubles (sockets).
+    F64(Vec<f64>),
+}
+
+impl Values {
+    /// How many values.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::U64(values) => values.len(),
+            Self::F64(values) => values.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The value at `index` as a double.
+    pub fn get(&self, index: usize) -> Option<f64> {
+        match self {
+            Self::U64(values) => values.get(index).map(|value| *value as f64),
+            Self::F64(values) => values.get(index).copied(),
+        }
+    }
+}
+
+/// A batch of events of one source. All columns that are present have the same length.
+#[derive(Clone, Debug)]
+pub struct Events {
+    /// Who measured.
+    pub source: Arc<Source>,
+    /// What the kinds mean; every index in `kinds` is within it.
+    pub schema: Arc<Schema>,
+    /// Index into `schema.kinds`, one an event.
+    pub kinds: Vec<u16>,
+    /// The values.
+    pub values: Values,
+    /// When each event happened, where the producer says so.
+    pub times: Option<Vec<UnixNanos>>,
+    /// How many measurements each event stands for (StatsD sample rates), where not one each.
+    pub weights: Option<Vec<f64>>,
+    /// When the batch was taken in.
+    pub observed: UnixNanos,
+}
+
+impl Events {
+    /// How many events.
+    pub fn len(&self) -> usize {
+        self.kinds.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.kinds.is_empty()
+    }
+}

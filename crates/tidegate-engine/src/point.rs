@@ -1,0 +1,35 @@
+//! A point: the value of a series at a time.
+
+use std::sync::Arc;
+
+use crate::{AttributeValue, Attributes, Series, UnixNanos, Value};
+
+/// The value of a series at a time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// Which series.
+    pub series: Arc<Series>,
+    /// Start of the interval that the value covers; 0 = unknown.
+    pub start: UnixNanos,
+    /// When the value was true.
+    pub time: UnixNanos,
+    /// The value.
+    pub value: Value,
+    /// Examples of what the value is made of.
+    pub exemplars: Vec<Exemplar>,
+}
+
+/// An example of a measurement, with a link to its trace.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Exemplar {
+    /// Attributes that aggregation removed.
+    pub filtered_attributes: Attributes,
+    /// When it was measured.
+    pub time: UnixNanos,
+    /// The measured value: `Int` or `Double`, `Empty` when absent.
+    pub value: AttributeValue,
+    /// 16 bytes, or empty.
+    pub trace_id: Vec<u8>,
+    /// 8 bytes, or empty.
+    pub span_id: Vec<u8>,
+}

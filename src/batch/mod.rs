@@ -1,0 +1,181 @@
+//! What travels on an edge of the graph: wire bytes that nobody has decoded, events, or points. Immutable, cheap to clone.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use tidegate_engine::{Events, Point};
+
+/// The kind of telemetry of a pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Signal {
+    /// Metrics.
+    Metrics,
+    /// Traces.
+    Traces,
+    /// Logs.
+    Logs,
+}
+
+impl Signal {
+    /// All signals, in the order of every table of ours.
+    pub const ALL: [Self; 3] = [Self::Metrics, Self::Traces, Self::Logs];
+
+    /// `metrics`, `traces` or `logs`, as in pipeline ids.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Metrics => "metrics",
+            Self::Traces => "traces",
+            Self::Logs => "logs",
+        }
+    }
+
+    /// What is counted: `metric_points`, `spans` or `log_records`, as in the Collector's own metrics.
+    pub fn items(self) -> &'static str {
+        match self {
+            Self::Metrics => "metric_points",
+            Self::Traces => "spans",
+            Self::Logs => "log_records",
+        }
+    }
+}
+
+/// What travels on an edge.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// The telemetry.
+    pub payload: Payload,
+    /// When the gateway received the (oldest) data in it.
+    pub arrived: Instant,
+}
+
+/// The telemetry of a batch.
+#[derive(Clone, Debug)]
+pub enum Payload {
+    /// Checked and counted, otherwise untouched wire bytes of any signal.
+    Encoded(Encoded),
+    /// Metrics: measurements that nobody has aggregated yet.
+    Events(Arc<Events>),
+    /// Metrics: decoded points.
+    Points(Points),
+}
+
+impl Batch {
+    /// A batch that arrives now.
+    pub fn new(payload: impl Into<Payload>) -> Self {
+        Self {
+            payload: payload.into(),
+            arrived: Instant::now(),
+        }
+    }
+
+    /// The same age, another payload: what a processor hands on.
+    pub fn with(&self, payload: impl Into<Payload>) -> Self {
+        Self {
+            payload: payload.into(),
+            arrived: self.arrived,
+        }
+    }
+
+    /// Which signal it is.
+    pub fn signal(&self) -> Signal {
+        match &self.payload {
+            Payload::Encoded(encoded) => encoded.signal,
+            Payload::Events(_) | Payload::Points(_) => Signal::Metrics,
+        }
+    }
+
+    /// How many points, spans or log records.
+    pub fn items(&self) -> usize {
+        match &self.payload {
+            Payload::Encoded(encoded) => encoded.items(),
+            Payload::Events(events) => events.len(),
+            Payload::Points(points) => points.points.len(),
+        }
+    }
+
+    /// What it weighs in memory, about; admission and queues count this.
+    pub fn bytes(&self) -> usize {
+        /// Kind, value, time and a share of the schema.
+        const EVENT_BYTES: usize = 24;
+        /// A number point with its share of an interned series.
+        const POINT_BYTES: usize = 128;
+        match &self.payload {
+            Payload::Encoded(encoded) => encoded.bytes(),
+            Payload::Events(events) => events.len() * EVENT_BYTES,
+            Payload::Points(points) => points.points.len() * POINT_BYTES,
+        }
+    }
+}
+
+impl From<Encoded> for Payload {
+    fn from(encoded: Encoded) -> Self {
+        Self::Encoded(encoded)
+    }
+}
+
+impl From<Events> for Payload {
+    fn from(events: Events) -> Self {
+        Self::Events(Arc::new(events))
+    }
+}
+
+impl From<Points> for Payload {
+    fn from(points: Points) -> Self {
+        Self::Points(points)
+    }
+}
+
+/// Wire bytes of one or more `Export*ServiceRequest`s of one signal (which are also `*Data` messages:
+/// the field numbers agree). Protobuf concatenation joins requests, so the parts one after another are one request;
+/// the boundaries are kept so that one poisonous request can be cut out again.
+#[derive(Clone, Debug)]
+pub struct Encoded {
+    /// Which request type.
+    pub signal: Signal,
+    /// The requests. Never empty in flight.
+    pub parts: SmallVec<[Part; 1]>,
+}
+
+/// One request as it came in or as a processor left it.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// Protobuf bytes whose nesting has been checked.
+    pub bytes: Bytes,
+    /// Points, spans or log records in it.
+    pub items: usize,
+}
+
+impl Encoded {
+    /// One checked request. Use `wire::check` (it counts the items) for bytes from outside.
+    pub fn one(signal: Signal, bytes: Bytes, items: usize) -> Self {
+        Self {
+            signal,
+            parts: SmallVec::from_buf([Part { bytes, items }]),
+        }
+    }
+
+    /// Points, spans or log records.
+    pub fn items(&self) -> usize {
+        self.parts.iter().map(|part| part.items).sum()
+    }
+
+    /// Encoded length in bytes.
+    pub fn bytes(&self) -> usize {
+        self.parts.iter().map(|part| part.bytes.len()).sum()
+    }
+}
+
+/// Decoded points.
+#[derive(Clone, Debug)]
+pub struct Points {
+    /// The points.
+    pub points: Arc<[Point]>,
+    /// The table whose state these points show, when they show it unchanged and nothing between has edited them.
+    ///
+    /// A stateful processor sends one such batch (it may be empty) as soon as it starts. A reader that can look at
+    /// tables itself (the Prometheus exporter) then serves the live table instead of keeping a copy of the points;
+    /// every component that edits points drops this, so the reader falls back to what it is sent.
+    pub table: Option<Arc<tidegate_engine::Table>>,
+}

@@ -1,0 +1,133 @@
+//! The hand-over between two components, where the books are kept, and the fan-out to several.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::{Consumer, Flow, Ledger, Refused, Verdict};
+use crate::batch::{Batch, Signal};
+
+/// From one component to the next: what passes has left the one and entered the other.
+pub struct Edge {
+    from: Option<Arc<Ledger>>,
+    to: Arc<Ledger>,
+    target: Arc<dyn Consumer>,
+}
+
+impl Edge {
+    /// `from` is `None` where the sender keeps other books (receivers, fan-outs).
+    pub fn new(from: Option<Arc<Ledger>>, to: Arc<Ledger>, target: Arc<dyn Consumer>) -> Self {
+        Self { from, to, target }
+    }
+}
+
+impl Consumer for Edge {
+    fn admit(&self, batch: &Batch, flow: &mut Flow) -> Result<(), Refused> {
+        self.target.admit(batch, flow)
+    }
+
+    fn consume(&self, batch: Batch, flow: &mut Flow) {
+        let items = batch.items();
+        if let Some(from) = &self.from {
+            from.leave(items);
+        }
+        self.to.enter(items);
+        self.target.consume(batch, flow);
+    }
+}
+
+/// Hands the same immutable batch to several consumers: all admit it, or none gets it.
+pub struct FanOut {
+    from: Option<Arc<Ledger>>,
+    targets: Box<[Arc<dyn Consumer>]>,
+}
+
+impl FanOut {
+    /// A consumer for all of `targets`; a single target is used as it is when nobody counts in between.
+    pub fn new(from: Option<Arc<Ledger>>, mut targets: Vec<Arc<dyn Consumer>>) -> Arc<dyn Consumer> {
+        match targets.pop() {
+            Some(only) if targets.is_empty() && from.is_none() => only,
+            last => {
+                targets.extend(last);
+                Arc::new(Self {
+                    from,
+                    targets: targets.into(),
+                })
+            }
+        }
+    }
+}
+
+impl Consumer for FanOut {
+    fn admit(&self, batch: &Batch, flow: &mut Flow) -> Result<(), Refused> {
+        let mark = flow.mark();
+        for target in &self.targets {
+            target.admit(batch, flow).inspect_err(|_| flow.undo_to(mark))?;
+        }
+        Ok(())
+    }
+
+    fn consume(&self, batch: Batch, flow: &mut Flow) {
+        if let Some(from) = &self.from {
+            from.leave(batch.items());
+        }
+        let Some((last, others)) = self.targets.split_last() else {
+            return;
+        };
+        for target in others {
+            target.consume(batch.clone(), flow);
+        }
+        last.consume(batch, flow);
+    }
+}
+
+/// How a receiver's data enters the graph: one for each signal that some pipeline wants from it.
+#[derive(Clone)]
+pub struct Entry {
+    signal: Signal,
+    target: Arc<dyn Consumer>,
+    counts: Arc<EntryCounts>,
+}
+
+/// What became of a receiver's data.
+#[derive(Debug, Default)]
+pub struct EntryCounts {
+    /// Items that the pipelines took.
+    pub accepted: AtomicU64,
+    /// Items that the pipelines refused (the sender still has them).
+    pub refused: AtomicU64,
+    /// Items that the receiver itself could not make sense of.
+    pub failed: AtomicU64,
+}
+
+impl Entry {
+    /// An entry into `target`.
+    pub fn new(signal: Signal, target: Arc<dyn Consumer>, counts: Arc<EntryCounts>) -> Self {
+        Self {
+            signal,
+            target,
+            counts,
+        }
+    }
+
+    /// Which signal enters here.
+    pub fn signal(&self) -> Signal {
+        self.signal
+    }
+
+    /// Hands a batch to every pipeline. On a refusal nobody has it and the peer must keep it.
+    pub fn push(&self, batch: Batch) -> Result<Verdict, Refused> {
+        debug_assert_eq!(batch.signal(), self.signal);
+        let items = batch.items() as u64;
+        let answer = self.target.push(batch);
+        match &answer {
+            Ok(_) => self.counts.accepted.fetch_add(items, Relaxed),
+            Err(_) => self.counts.refused.fetch_add(items, Relaxed),
+        };
+        answer
+    }
+
+    /// Counts items that could not be decoded.
+    pub fn fail(&self, items: usize) {
+        self.counts.failed.fetch_add(items as u64, Relaxed);
+    }
+}

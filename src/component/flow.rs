@@ -1,0 +1,122 @@
+//! How a batch moves: admitted by every destination of its path first, then consumed by all of them (DESIGN: all or none).
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::batch::Batch;
+
+/// The answer to a push that no destination took: the sender keeps the data and may come back.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct Refused {
+    /// Who refused and why, for the sender's error message.
+    pub reason: String,
+    /// When it is worth trying again; `None` = never, the data itself is what is refused.
+    pub retry_after: Option<Duration>,
+}
+
+impl Refused {
+    /// No room now.
+    pub fn busy(reason: impl Into<String>, retry_after: Duration) -> Self {
+        Self {
+            reason: reason.into(),
+            retry_after: Some(retry_after),
+        }
+    }
+
+    /// Never acceptable as it is.
+    pub fn permanent(reason: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+            retry_after: None,
+        }
+    }
+}
+
+/// Room that a destination set aside for one push; gives it back when dropped unused.
+pub trait Admission: Send {
+    /// Lets the destination that made it recognise its own (`Arc::as_ptr` of its state, say).
+    fn owner(&self) -> usize;
+    /// For the destination to downcast when it takes its admission back.
+    fn into_any(self: Box<Self>) -> Box<dyn std::any::Any + Send>;
+}
+
+/// One push on its way through the graph: the room that was set aside, and what came of the data.
+#[derive(Default)]
+pub struct Flow {
+    admissions: SmallVec<[Box<dyn Admission>; 2]>,
+    rejected_items: usize,
+    rejected_why: Option<String>,
+}
+
+impl Flow {
+    /// Keeps room set aside until `take` or the end of the push.
+    pub fn set_aside(&mut self, admission: Box<dyn Admission>) {
+        self.admissions.push(admission);
+    }
+
+    /// The room that `owner` set aside in this push (one admission a call, oldest first).
+    pub fn take(&mut self, owner: usize) -> Option<Box<dyn Admission>> {
+        let at = self
+            .admissions
+            .iter()
+            .position(|admission| admission.owner() == owner)?;
+        Some(self.admissions.remove(at))
+    }
+
+    /// Forgets what was set aside after `mark` (a refused branch undoes itself).
+    pub fn undo_to(&mut self, mark: usize) {
+        self.admissions.truncate(mark);
+    }
+
+    /// How many admissions are held; see `undo_to`.
+    pub fn mark(&self) -> usize {
+        self.admissions.len()
+    }
+
+    /// Notes items that were taken from the peer but are unacceptable in themselves (OTLP `partial_success`).
+    /// The component that rejects also counts them in its ledger.
+    pub fn reject(&mut self, items: usize, why: impl FnOnce() -> String) {
+        self.rejected_items += items;
+        self.rejected_why.get_or_insert_with(why);
+    }
+
+    /// What the receiver tells its peer.
+    pub fn verdict(self) -> Verdict {
+        Verdict {
+            rejected_items: self.rejected_items,
+            message: self.rejected_why.unwrap_or_default(),
+        }
+    }
+}
+
+/// What became of a push that was accepted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Items that were refused for what they are.
+    pub rejected_items: usize,
+    /// Why the first of them was.
+    pub message: String,
+}
+
+/// Takes batches: processors, exporters, connectors, edges and fan-outs.
+///
+/// A push is two calls. Neither blocks nor waits: work that takes time is queued behind `consume`.
+pub trait Consumer: Send + Sync {
+    /// Sets room aside in every destination below for `batch` (as it is here; later edits may shrink it).
+    /// A refusal leaves nothing set aside. No side effect that a caller could see.
+    fn admit(&self, batch: &Batch, flow: &mut Flow) -> Result<(), Refused>;
+
+    /// Takes the batch. Called only after `admit` said yes in the same push; can't refuse any more:
+    /// what can't be kept now is counted as dropped, by reason.
+    fn consume(&self, batch: Batch, flow: &mut Flow);
+
+    /// Both steps: what receivers call.
+    fn push(&self, batch: Batch) -> Result<Verdict, Refused> {
+        let mut flow = Flow::default();
+        self.admit(&batch, &mut flow)?;
+        self.consume(batch, &mut flow);
+        Ok(flow.verdict())
+    }
+}

@@ -1,0 +1,164 @@
+//! The books of a component: in + made = out + absorbed + dropped by reason + held, always.
+//!
+//! Edges note what enters and leaves; the component itself notes what it absorbs, makes and drops.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Why items were dropped. One list for the whole gateway; every drop names one of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Reason {
+    /// A `filter` rule said so.
+    Filtered,
+    /// A cardinality or size cap was reached.
+    Limit,
+    /// The data breaks a rule of its format or data model.
+    Invalid,
+    /// The component can't express this kind of data.
+    Unsupported,
+    /// A queue was full and its policy is to drop.
+    QueueFull,
+    /// The destination refused for good.
+    Rejected,
+    /// Retries ran out of time.
+    RetriesExhausted,
+    /// Older than what is kept already.
+    Late,
+    /// Another component owns the same output identity.
+    Conflict,
+    /// The gateway stopped before it could be handed on.
+    Shutdown,
+}
+
+impl Reason {
+    /// All reasons, in the order of their counters.
+    pub const ALL: [Self; 10] = [
+        Self::Filtered,
+        Self::Limit,
+        Self::Invalid,
+        Self::Unsupported,
+        Self::QueueFull,
+        Self::Rejected,
+        Self::RetriesExhausted,
+        Self::Late,
+        Self::Conflict,
+        Self::Shutdown,
+    ];
+
+    /// The `reason` label of the drop counters.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Filtered => "filtered",
+            Self::Limit => "limit",
+            Self::Invalid => "invalid",
+            Self::Unsupported => "unsupported",
+            Self::QueueFull => "queue_full",
+            Self::Rejected => "rejected",
+            Self::RetriesExhausted => "retries_exhausted",
+            Self::Late => "late",
+            Self::Conflict => "conflict",
+            Self::Shutdown => "shutdown",
+        }
+    }
+}
+
+/// Counts of items in one component's hands. `held` is what is left: derived, never stored, so it can't disagree.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    entered: AtomicU64,
+    left: AtomicU64,
+    absorbed: AtomicU64,
+    made: AtomicU64,
+    dropped: [AtomicU64; Reason::ALL.len()],
+}
+
+/// The books at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Balance {
+    /// Items that came in.
+    pub entered: u64,
+    /// Items handed on (or delivered to a peer).
+    pub left: u64,
+    /// Items that became part of a state.
+    pub absorbed: u64,
+    /// Items that the component made itself (emissions of state).
+    pub made: u64,
+    /// Items dropped, by reason.
+    pub dropped: [u64; Reason::ALL.len()],
+}
+
+impl Balance {
+    /// Items dropped for any reason.
+    pub fn dropped_total(&self) -> u64 {
+        self.dropped.iter().sum()
+    }
+
+    /// Items still in the component's hands.
+    pub fn held(&self) -> u64 {
+        (self.entered + self.made).saturating_sub(self.left + self.absorbed + self.dropped_total())
+    }
+}
+
+impl Ledger {
+    /// Counts items that came in.
+    pub fn enter(&self, items: usize) {
+        self.entered.fetch_add(items as u64, Relaxed);
+    }
+
+    /// Counts items that were handed on, or delivered.
+    pub fn leave(&self, items: usize) {
+        self.left.fetch_add(items as u64, Relaxed);
+    }
+
+    /// Counts items that became part of a state.
+    pub fn absorb(&self, items: usize) {
+        self.absorbed.fetch_add(items as u64, Relaxed);
+    }
+
+    /// Counts items that the component made itself and hands on; they never entered.
+    pub fn make(&self, items: usize) {
+        self.made.fetch_add(items as u64, Relaxed);
+    }
+
+    /// Counts items dropped.
+    pub fn drop_items(&self, reason: Reason, items: usize) {
+        if let Some(counter) = self.dropped.get(reason as usize) {
+            counter.fetch_add(items as u64, Relaxed);
+        }
+    }
+
+    /// The books now.
+    pub fn balance(&self) -> Balance {
+        Balance {
+            entered: self.entered.load(Relaxed),
+            left: self.left.load(Relaxed),
+            absorbed: self.absorbed.load(Relaxed),
+            made: self.made.load(Relaxed),
+            dropped: std::array::from_fn(|reason| self.dropped[reason].load(Relaxed)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_accounted_for_is_held() {
+        let ledger = Ledger::default();
+        ledger.enter(10);
+        ledger.leave(3);
+        ledger.absorb(2);
+        ledger.drop_items(Reason::Shutdown, 1);
+        let balance = ledger.balance();
+        assert_eq!(balance.held(), 4);
+        assert_eq!(balance.dropped[Reason::Shutdown as usize], 1);
+    }
+
+    #[test]
+    fn reasons_are_listed_in_the_order_of_their_counters() {
+        for (at, reason) in Reason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, at);
+        }
+    }
+}

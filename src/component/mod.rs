@@ -1,0 +1,82 @@
+//! What every component sees: the traits it implements, the edge it pushes into, its factory, its ledger.
+
+pub mod edge;
+pub mod factory;
+pub mod flow;
+pub mod ledger;
+pub mod shared;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+
+pub use edge::{Edge, Entry, EntryCounts, FanOut};
+pub use factory::{
+    ConfigType, ConnectorContext, ConnectorFactory, ExporterContext, ExporterFactory, ExtensionFactory,
+    Factory, ProcessorContext, ProcessorFactory, ReceiverContext, ReceiverFactory, Settings, Stability,
+};
+pub use flow::{Admission, Consumer, Flow, Refused, Verdict};
+pub use ledger::{Balance, Ledger, Reason};
+pub use shared::Shared;
+
+/// Why a component could not be built or started, for people: names the option and the remedy.
+#[derive(Debug, thiserror::Error)]
+#[error("{component}: {message}")]
+pub struct ComponentError {
+    /// `receivers::nixl`, ...
+    pub component: String,
+    /// What went wrong and what to do about it.
+    pub message: String,
+}
+
+/// A part with a life: every receiver, processor, exporter, connector and extension.
+///
+/// The service starts exporters first and receivers last, and stops them in the other direction.
+#[async_trait]
+pub trait Lifecycle: Send + Sync {
+    /// Opens sockets and starts tasks. Returns when the component is ready. Called once.
+    async fn start(&self) -> Result<(), ComponentError> {
+        Ok(())
+    }
+
+    /// Stops taking in, hands on what it holds (as far as `deadline` allows) and returns when no task of it is left.
+    /// What could not be handed on is counted as dropped by `Reason::Shutdown`. Safe when `start` never ran.
+    async fn stop(&self, _deadline: Instant) {}
+}
+
+/// Brings data in: pushes batches into the edge it was built with and acknowledges its peer by the answer.
+pub trait Receiver: Lifecycle {}
+
+/// Looks at or changes what passes. One instance a pipeline.
+pub trait Processor: Lifecycle + Consumer {}
+
+/// Takes data out. One instance, shared by all pipelines that name it.
+pub trait Exporter: Lifecycle + Consumer {}
+
+/// An exporter of some pipelines and a receiver of others.
+pub trait Connector: Lifecycle + Consumer {}
+
+/// Serves people and the cluster: health, admin pages.
+pub trait Extension: Lifecycle {}
+
+/// What the service gives a component when it builds it.
+#[derive(Clone)]
+pub struct Context {
+    /// `receivers::nixl/node`: for messages and labels.
+    pub path: Arc<str>,
+    /// `nixl/node`: the component's id as configured.
+    pub id: Arc<str>,
+    /// What the gateway shares with its components (memory in use, composites, own metrics).
+    pub shared: Arc<crate::component::Shared>,
+}
+
+impl Context {
+    /// A component error that names this component.
+    pub fn error(&self, message: impl Into<String>) -> ComponentError {
+        ComponentError {
+            component: self.path.to_string(),
+            message: message.into(),
+        }
+    }
+}

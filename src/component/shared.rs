@@ -1,0 +1,85 @@
+//! What the components of one gateway share: the tables and composites that hold state, and the memory in use.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidegate_engine::{Composite, Table};
+
+/// One per running gateway.
+#[derive(Default)]
+pub struct Shared {
+    /// Tables that components own.
+    pub tables: Registry<Table>,
+    /// Composites that can be read at any instant.
+    pub composites: Registry<Composite>,
+    /// Bytes of payload that the gateway holds.
+    pub memory: Memory,
+}
+
+/// A list of things that components own and others look at.
+pub struct Registry<T> {
+    items: Mutex<Vec<Arc<T>>>,
+}
+
+impl<T> Default for Registry<T> {
+    fn default() -> Self {
+        Self {
+            items: Mutex::default(),
+        }
+    }
+}
+
+impl<T> Registry<T> {
+    /// Adds one.
+    pub fn add(&self, item: Arc<T>) {
+        self.lock().push(item);
+    }
+
+    /// Removes one that its owner gives up.
+    pub fn remove(&self, item: &Arc<T>) {
+        self.lock().retain(|other| !Arc::ptr_eq(other, item));
+    }
+
+    /// All of them now.
+    pub fn list(&self) -> Vec<Arc<T>> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<T>>> {
+        self.items.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Bytes of payload held by queues and requests, and whether a memory limiter says that is too much.
+#[derive(Debug, Default)]
+pub struct Memory {
+    held_bytes: AtomicUsize,
+    over_limit: AtomicBool,
+}
+
+impl Memory {
+    /// Notes bytes that the gateway now holds.
+    pub fn hold(&self, bytes: usize) {
+        self.held_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// Notes bytes that it has let go.
+    pub fn release(&self, bytes: usize) {
+        self.held_bytes.fetch_sub(bytes, Relaxed);
+    }
+
+    /// Bytes held now.
+    pub fn held_bytes(&self) -> usize {
+        self.held_bytes.load(Relaxed)
+    }
+
+    /// Set by the memory limiter at each check.
+    pub fn set_over_limit(&self, over: bool) {
+        self.over_limit.store(over, Relaxed);
+    }
+
+    /// Whether receivers should refuse before they read a body.
+    pub fn over_limit(&self) -> bool {
+        self.over_limit.load(Relaxed)
+    }
+}
