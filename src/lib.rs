@@ -1,1 +1,3 @@
 //! tidegate.
+
+pub mod config;
