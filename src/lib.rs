@@ -5,3 +5,4 @@
 
 pub mod batch;
 pub mod component;
+pub mod config;

@@ -1,0 +1,516 @@
+//! From YAML text to a [`Node`] tree, with every duplicate key found and every size bounded.
+//!
+//! Works on the event parser below serde-saphyr, since events carry exact byte spans and quoting.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use granit_parser::{Event, Options, Parser, ScalarStyle, StrInput, Tag};
+
+use super::node::{Entry, Kind, Node, Scalar, Value, quoted};
+use super::problems::Problems;
+use super::secret;
+use super::source::{FileId, Span};
+
+/// Deepest nesting. Real configurations stay below ten levels.
+pub(super) const MAX_DEPTH: usize = 48;
+
+/// Most values in one file after aliases are expanded, which is what stops an alias bomb.
+const MAX_NODES: usize = 100_000;
+
+/// Parses a text that has no substitution in it, for tests and for values given in code.
+///
+/// `None` when the text is not YAML, which `problems` then says, or is empty.
+pub fn parse_text(name: &str, text: &str, problems: &mut Problems) -> Option<Node> {
+    let file = problems.sources.add(name, text);
+    let mut root = parse(file, 0..text.len(), problems)?;
+    root.place(super::Path::default());
+    Some(root)
+}
+
+/// Parses part of a text that has been added to the sources. `None` after an error, or when there is
+/// nothing but comments.
+pub(super) fn parse(file: FileId, part: Range<usize>, problems: &mut Problems) -> Option<Node> {
+    let text = problems.sources.text(file).get(part.clone())?.to_owned();
+    let mut builder = Builder {
+        events: events(&text),
+        text: &text,
+        base: part.start,
+        file,
+        problems,
+        anchors: HashMap::new(),
+        last_end: 0,
+        nodes: 0,
+        secret_from: None,
+    };
+    match builder.document() {
+        Ok(root) => root,
+        Err(stop) => {
+            builder.report(stop);
+            None
+        }
+    }
+}
+
+/// Parses a value that came out of `${...}`; `None` when it is not YAML of one document.
+///
+/// Its nodes carry the span of the reference, since their own text is not for showing.
+pub(super) fn parse_substituted(text: &str, span: Span) -> Option<Node> {
+    let mut scratch = Problems::default();
+    let file = scratch.sources.add("", text);
+    let root = parse(file, 0..text.len(), &mut scratch);
+    if scratch.has_errors() {
+        return None;
+    }
+    let mut root = root.unwrap_or_else(|| Node::null(span));
+    borrow_span(&mut root, span);
+    Some(root)
+}
+
+fn borrow_span(node: &mut Node, span: Span) {
+    node.span = span;
+    node.substituted = true;
+    match &mut node.value {
+        Value::Scalar(_) => {}
+        Value::List(items) => items.iter_mut().for_each(|item| borrow_span(item, span)),
+        Value::Map(entries) => {
+            for entry in entries {
+                entry.key_span = span;
+                borrow_span(&mut entry.value, span);
+            }
+        }
+    }
+}
+
+fn events(text: &str) -> Parser<'_, StrInput<'_>> {
+    let mut options = Options::default();
+    options.set_emit_comments(false);
+    options.flow_nesting_limit = MAX_DEPTH;
+    options.block_nesting_limit = MAX_DEPTH;
+    Parser::new_from_str_with_options(text, options)
+}
+
+/// Why the rest of a text can't be read.
+struct Stop {
+    at: Range<usize>,
+    message: String,
+    help: Option<&'static str>,
+}
+
+/// An anchored value with what its copies cost.
+struct Anchored {
+    node: Node,
+    nodes: usize,
+    height: usize,
+}
+
+struct Builder<'a, 'p> {
+    events: Parser<'a, StrInput<'a>>,
+    text: &'a str,
+    base: usize,
+    file: FileId,
+    problems: &'p mut Problems,
+    anchors: HashMap<usize, Anchored>,
+    last_end: usize,
+    nodes: usize,
+    /// Start of the outermost secret value being read, to be masked if reading breaks off.
+    secret_from: Option<usize>,
+}
+
+/// A node and the number of levels it has.
+type Built = (Node, usize);
+
+impl<'a> Builder<'a, '_> {
+    fn document(&mut self) -> Result<Option<Node>, Stop> {
+        let mut root = None;
+        while let Some((event, at)) = self.next()? {
+            match event {
+                Event::StreamStart | Event::DocumentStart(..) | Event::DocumentEnd => {}
+                Event::StreamEnd => break,
+                _ if root.is_some() => return Err(stop(at, "a second YAML document in one file")),
+                event => root = Some(self.node(event, at, 1)?.0),
+            }
+        }
+        Ok(root.filter(|root| !is_nothing(root)))
+    }
+
+    fn next(&mut self) -> Result<Option<(Event<'a>, Range<usize>)>, Stop> {
+        match self.events.next() {
+            None => Ok(None),
+            Some(Ok((event, span))) => {
+                let at = span.byte_range().unwrap_or(self.last_end..self.last_end);
+                self.last_end = at.end.max(self.last_end);
+                Ok(Some((event, at)))
+            }
+            Some(Err(error)) => {
+                let at = error.marker().byte_offset().unwrap_or(self.last_end);
+                Err(stop(at..at, format!("not valid YAML: {}", error.info())))
+            }
+        }
+    }
+
+    fn node(&mut self, event: Event<'a>, at: Range<usize>, depth: usize) -> Result<Built, Stop> {
+        self.spend(1, &at)?;
+        if depth > MAX_DEPTH {
+            return Err(too_deep(at));
+        }
+        let (node, height, anchor, before) = match event {
+            Event::Alias(id) => return self.alias(id, at, depth),
+            Event::Scalar(text, style, anchor, tag) => {
+                let quoted = !matches!(style, ScalarStyle::Plain);
+                let scalar = tagged(&text, quoted, tag.as_deref(), &at)?;
+                let node = Node::new(Value::Scalar(scalar), self.span(at));
+                (node, 1, anchor, self.nodes - 1)
+            }
+            Event::SequenceStart(_, anchor, tag) => {
+                reject_tag(tag.as_deref(), "seq", &at)?;
+                let before = self.nodes - 1;
+                let (value, height, end) = self.list(at.clone(), depth)?;
+                (
+                    Node::new(value, self.span(at.start..end)),
+                    height,
+                    anchor,
+                    before,
+                )
+            }
+            Event::MappingStart(_, anchor, tag) => {
+                reject_tag(tag.as_deref(), "map", &at)?;
+                let before = self.nodes - 1;
+                let (value, height, end) = self.map(at.clone(), depth)?;
+                (
+                    Node::new(value, self.span(at.start..end)),
+                    height,
+                    anchor,
+                    before,
+                )
+            }
+            _ => return Err(stop(at, "a value is missing here")),
+        };
+        if anchor != 0 {
+            let nodes = self.nodes - before;
+            let anchored = Anchored {
+                node: node.clone(),
+                nodes,
+                height,
+            };
+            self.anchors.insert(anchor, anchored);
+        }
+        Ok((node, height))
+    }
+
+    fn alias(&mut self, id: usize, at: Range<usize>, depth: usize) -> Result<Built, Stop> {
+        let Some(anchored) = self.anchors.get(&id) else {
+            return Err(stop(at, "an alias inside the value that it stands for"));
+        };
+        let (nodes, height) = (anchored.nodes, anchored.height);
+        if depth + height - 1 > MAX_DEPTH {
+            return Err(too_deep(at));
+        }
+        self.spend(nodes, &at)?;
+        let node = self.anchors.get(&id).map(|anchored| anchored.node.clone());
+        node.map(|node| (node, height))
+            .ok_or_else(|| stop(at, "an unknown alias"))
+    }
+
+    fn list(&mut self, at: Range<usize>, depth: usize) -> Result<(Value, usize, usize), Stop> {
+        let mut items = Vec::new();
+        let mut tallest = 0;
+        while let Some((event, item_at)) = self.next()? {
+            if matches!(event, Event::SequenceEnd) {
+                return Ok((Value::List(items), tallest + 1, item_at.end));
+            }
+            let (item, height) = self.node(event, item_at, depth + 1)?;
+            tallest = tallest.max(height);
+            items.push(item);
+        }
+        Err(stop(at, "a list without an end"))
+    }
+
+    fn map(&mut self, at: Range<usize>, depth: usize) -> Result<(Value, usize, usize), Stop> {
+        let mut entries = Entries::default();
+        let mut tallest = 0;
+        while let Some((event, key_at)) = self.next()? {
+            if matches!(event, Event::MappingEnd) {
+                return Ok((Value::Map(entries.finish()), tallest + 1, key_at.end));
+            }
+            let (key, is_merge) = self.key(event, &key_at)?;
+            let outermost = self.secret_from.is_none() && secret::is_secret_key(&key);
+            if outermost {
+                self.secret_from = Some(self.last_end);
+            }
+            let Some((event, value_at)) = self.next()? else {
+                break;
+            };
+            let (value, height) = self.node(event, value_at, depth + 1)?;
+            if outermost {
+                self.secret_from = None;
+                hide(&value, self.problems);
+            } else if has_credentials(&value) {
+                hide(&value, self.problems);
+            }
+            tallest = tallest.max(height);
+            let key_span = self.span(key_at);
+            if is_merge {
+                self.merge(&mut entries, value);
+            } else {
+                self.add(
+                    &mut entries,
+                    Entry {
+                        key,
+                        key_span,
+                        value,
+                    },
+                );
+            }
+        }
+        Err(stop(at, "a map without an end"))
+    }
+
+    /// A key's text, and whether it is YAML's merge key.
+    fn key(&mut self, event: Event<'a>, at: &Range<usize>) -> Result<(String, bool), Stop> {
+        self.spend(1, at)?;
+        match event {
+            Event::Scalar(text, style, ..) => {
+                let is_merge = text == "<<" && style == ScalarStyle::Plain;
+                Ok((text.into_owned(), is_merge))
+            }
+            _ => Err(stop(at.clone(), "a key must be a plain word or a string")),
+        }
+    }
+
+    fn add(&mut self, entries: &mut Entries, entry: Entry) {
+        let Some(first) = entries.own(&entry.key) else {
+            entries.insert(entry);
+            return;
+        };
+        self.problems.place(Some(entry.key_span), "").error(format!(
+            "duplicate key {}, first given at line {}, column {}",
+            quoted(&entry.key),
+            first.line,
+            first.column
+        ));
+    }
+
+    fn merge(&mut self, entries: &mut Entries, value: Node) {
+        let span = value.span;
+        let maps = match value.value {
+            Value::List(items) => items,
+            _ => vec![value],
+        };
+        for map in maps {
+            match map.value {
+                Value::Map(more) => more.into_iter().for_each(|entry| entries.inherit(entry)),
+                _ => self
+                    .problems
+                    .place(Some(span), "")
+                    .error("`<<` merges maps; this is none"),
+            }
+        }
+    }
+
+    fn spend(&mut self, nodes: usize, at: &Range<usize>) -> Result<(), Stop> {
+        self.nodes = self.nodes.saturating_add(nodes);
+        if self.nodes > MAX_NODES {
+            return Err(Stop {
+                at: at.clone(),
+                message: format!("more than {MAX_NODES} values after aliases are expanded"),
+                help: Some("write fewer nested aliases (`*name`)"),
+            });
+        }
+        Ok(())
+    }
+
+    fn span(&self, at: Range<usize>) -> Span {
+        let mut end = at.end.min(self.text.len()).max(at.start);
+        // The end of a block collection is where the next thing begins.
+        let written = self.text.get(at.start..end).unwrap_or_default();
+        end = at.start + written.trim_end().len();
+        let range = self.base + at.start..self.base + end;
+        self.problems.sources.span(self.file, range)
+    }
+
+    fn report(&mut self, stop: Stop) {
+        let Stop { at, message, help } = stop;
+        if let Some(from) = self.secret_from {
+            let rest = self.base + from..self.base + self.text.len();
+            let rest = self.problems.sources.span(self.file, rest);
+            self.problems.sources.mask(rest);
+        }
+        let span = self.span(at);
+        self.problems
+            .place(Some(span), "")
+            .maybe_help(help.map(str::to_owned))
+            .error(message);
+    }
+}
+
+/// The entries of a map being read: own keys win over merged ones wherever `<<` stands.
+#[derive(Default)]
+struct Entries {
+    list: Vec<(Entry, bool)>,
+    index: HashMap<String, usize>,
+}
+
+impl Entries {
+    /// Where a key was given in the map itself.
+    fn own(&self, key: &str) -> Option<Span> {
+        let (entry, inherited) = self.list.get(*self.index.get(key)?)?;
+        (!inherited).then_some(entry.key_span)
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        match self
+            .index
+            .get(&entry.key)
+            .and_then(|i| self.list.get_mut(*i))
+        {
+            Some(inherited) => *inherited = (entry, false),
+            None => self.push(entry, false),
+        }
+    }
+
+    fn inherit(&mut self, entry: Entry) {
+        if !self.index.contains_key(&entry.key) {
+            self.push(entry, true);
+        }
+    }
+
+    fn push(&mut self, entry: Entry, inherited: bool) {
+        self.index.insert(entry.key.clone(), self.list.len());
+        self.list.push((entry, inherited));
+    }
+
+    fn finish(self) -> Vec<Entry> {
+        self.list.into_iter().map(|(entry, _)| entry).collect()
+    }
+}
+
+/// Masks every scalar of a value, except those that are only a reference to a secret elsewhere.
+fn hide(node: &Node, problems: &mut Problems) {
+    match &node.value {
+        Value::Scalar(scalar) if is_reference(&scalar.text) => {}
+        Value::Scalar(_) => problems.sources.mask(node.span),
+        Value::List(items) => items.iter().for_each(|item| hide(item, problems)),
+        Value::Map(entries) => entries
+            .iter()
+            .for_each(|entry| hide(&entry.value, problems)),
+    }
+}
+
+fn is_reference(text: &str) -> bool {
+    text.starts_with("${") && text.find('}') == Some(text.len() - 1) && !text.contains(":-")
+}
+
+fn has_credentials(node: &Node) -> bool {
+    match &node.value {
+        Value::Scalar(scalar) => secret::has_url_credentials(&scalar.text),
+        Value::List(items) => items.iter().any(|item| {
+            matches!(&item.value, Value::Scalar(scalar) if secret::has_url_credentials(&scalar.text))
+        }),
+        Value::Map(_) => false,
+    }
+}
+
+fn is_nothing(root: &Node) -> bool {
+    root.is_null() && root.scalar().is_some_and(|scalar| scalar.text.is_empty())
+}
+
+fn stop(at: Range<usize>, message: impl Into<String>) -> Stop {
+    Stop {
+        at,
+        message: message.into(),
+        help: None,
+    }
+}
+
+fn too_deep(at: Range<usize>) -> Stop {
+    stop(at, format!("nested deeper than {MAX_DEPTH} levels"))
+}
+
+fn reject_tag(tag: Option<&Tag>, suffix: &str, at: &Range<usize>) -> Result<(), Stop> {
+    match tag {
+        Some(tag) if !is_core(tag, suffix) => {
+            Err(stop(at.clone(), "a YAML tag that means nothing here"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_core(tag: &Tag, suffix: &str) -> bool {
+    tag.to_string() == format!("tag:yaml.org,2002:{suffix}")
+}
+
+fn tagged(text: &str, quoted: bool, tag: Option<&Tag>, at: &Range<usize>) -> Result<Scalar, Stop> {
+    let untagged = Scalar {
+        kind: if quoted { Kind::Str } else { resolve(text) },
+        text: text.to_owned(),
+        quoted,
+    };
+    let Some(tag) = tag else {
+        return Ok(untagged);
+    };
+    if is_core(tag, "str") {
+        return Ok(Scalar {
+            kind: Kind::Str,
+            quoted: true,
+            ..untagged
+        });
+    }
+    let kind = resolve(text);
+    let suffix = match kind {
+        Kind::Null => "null",
+        Kind::Bool(_) => "bool",
+        Kind::Int(_) => "int",
+        Kind::Float(_) => "float",
+        Kind::Str => "",
+    };
+    if !suffix.is_empty() && is_core(tag, suffix) {
+        return Ok(Scalar { kind, ..untagged });
+    }
+    Err(stop(at.clone(), "a YAML tag that does not fit its value"))
+}
+
+/// The type of a plain scalar by YAML 1.2.2 section 10.3.2, the core schema.
+pub(super) fn resolve(text: &str) -> Kind {
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => Kind::Null,
+        "true" | "True" | "TRUE" => Kind::Bool(true),
+        "false" | "False" | "FALSE" => Kind::Bool(false),
+        ".nan" | ".NaN" | ".NAN" => Kind::Float(f64::NAN),
+        text => resolve_int(text)
+            .map(Kind::Int)
+            .or_else(|| resolve_float(text).map(Kind::Float))
+            .unwrap_or(Kind::Str),
+    }
+}
+
+fn resolve_int(text: &str) -> Option<i128> {
+    if let Some(hex) = text.strip_prefix("0x") {
+        return digits(hex, 16);
+    }
+    if let Some(octal) = text.strip_prefix("0o") {
+        return digits(octal, 8);
+    }
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let value = digits(unsigned, 10)?;
+    Some(if text.starts_with('-') { -value } else { value })
+}
+
+fn digits(text: &str, radix: u32) -> Option<i128> {
+    let clean = !text.is_empty() && text.chars().all(|c| c.is_digit(radix));
+    clean.then(|| i128::from_str_radix(text, radix).ok())?
+}
+
+fn resolve_float(text: &str) -> Option<f64> {
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if matches!(unsigned, ".inf" | ".Inf" | ".INF") {
+        let sign = if text.starts_with('-') { -1.0 } else { 1.0 };
+        return Some(sign * f64::INFINITY);
+    }
+    let numeric = unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.')
+        && unsigned.contains(|c: char| c.is_ascii_digit())
+        && unsigned
+            .bytes()
+            .all(|c| c.is_ascii_digit() || b".eE+-".contains(&c));
+    numeric.then(|| text.parse().ok())?
+}
