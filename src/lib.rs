@@ -6,3 +6,9 @@
 pub mod batch;
 pub mod component;
 pub mod config;
+pub mod connectors;
+pub mod exporters;
+pub mod extensions;
+pub mod processors;
+pub mod receivers;
+pub mod service;

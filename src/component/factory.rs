@@ -78,7 +78,12 @@ impl ConfigType {
     pub const fn of<C: Decode + Send + Sync + 'static>() -> Self {
         Self {
             decode: |node, problems| Some(Settings(Arc::new(C::decode(node, problems)?))),
-            docs: || C::type_help().options.map(|options| options()).unwrap_or_default(),
+            docs: || {
+                C::type_help()
+                    .options
+                    .map(|options| options())
+                    .unwrap_or_default()
+            },
         }
     }
 }

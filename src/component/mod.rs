@@ -1,5 +1,6 @@
 //! What every component sees: the traits it implements, the edge it pushes into, its factory, its ledger.
 
+pub mod books;
 pub mod edge;
 pub mod factory;
 pub mod flow;
