@@ -1,6 +1,9 @@
 //! Receivers: bring telemetry in.
 
+pub mod nixl;
+mod worker;
+
 use crate::component::ReceiverFactory;
 
 /// Every receiver type. Adding one touches its folder and this list.
-pub static FACTORIES: &[&ReceiverFactory] = &[];
+pub static FACTORIES: &[&ReceiverFactory] = &[&nixl::FACTORY];
