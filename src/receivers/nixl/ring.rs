@@ -2,15 +2,15 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use tidegate_engine::{Attributes, Events, Resource, Scope, Source, SourceId, UnixNanos, Values};
+use tidegate_engine::{Attributes, Events, Resource, Scope, Source, SourceId, Values};
 use tidegate_ring::{Batch as Columns, Error, Mode, Options, Poll, Reader, Reset};
 
 use super::kinds::{Kinds, Selection};
 use super::pace::Pace;
 use crate::batch::Batch;
-use crate::component::Entry;
+use crate::component::{Entry, unix_now};
 
 /// A refusal without a delay of its own is tried again after this: the ring itself is the queue meanwhile.
 const REFUSED_RETRY: Duration = Duration::from_millis(20);
@@ -202,11 +202,6 @@ fn source(agent: &str, hostname: &str) -> Source {
         scope: Arc::new(Scope::default()),
         attributes: [("agent_name", agent), ("hostname", hostname)].into_iter().collect::<Attributes>(),
     }
-}
-
-fn unix_now() -> UnixNanos {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A ring's entries in tidegate's own metrics, resolved once.
