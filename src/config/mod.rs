@@ -10,6 +10,7 @@ mod id;
 mod node;
 mod options;
 mod problems;
+mod scalar;
 mod secret;
 mod source;
 mod suggest;

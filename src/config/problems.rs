@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::node::{Entry, Node, Path};
+use super::node::{Node, Path};
 use super::secret;
 use super::source::{REDACTED, Sources, Span};
 
@@ -74,14 +74,17 @@ pub struct At<'a> {
 }
 
 impl Problems {
-    /// Points at a value.
+    /// Points at a value; at its key where the value is a map, a list or nothing at all.
     pub fn at(&mut self, node: &Node) -> At<'_> {
-        self.place(Some(node.span()), node.path().to_string())
+        let is_text = node.scalar().is_some_and(|scalar| !scalar.text.is_empty());
+        let key = node.key_span().filter(|_| !is_text);
+        self.place(Some(key.unwrap_or(node.span())), node.path().to_string())
     }
 
-    /// Points at a key.
-    pub fn at_key(&mut self, entry: &Entry) -> At<'_> {
-        self.place(Some(entry.key_span), entry.value.path().to_string())
+    /// Points at the key that names a value (at the value itself in a list).
+    pub fn at_key(&mut self, node: &Node) -> At<'_> {
+        let span = node.key_span().unwrap_or(node.span());
+        self.place(Some(span), node.path().to_string())
     }
 
     /// Points at any place under any path; both may be absent.
