@@ -234,9 +234,17 @@ impl Node {
     }
 
     pub(super) fn null(span: Span) -> Self {
+        Self::plain(Kind::Null, "", span)
+    }
+
+    pub(super) fn string(text: &str, span: Span) -> Self {
+        Self::plain(Kind::Str, text, span)
+    }
+
+    fn plain(kind: Kind, text: &str, span: Span) -> Self {
         let scalar = Scalar {
-            kind: Kind::Null,
-            text: String::new(),
+            kind,
+            text: text.to_owned(),
             quoted: false,
         };
         Self::new(Value::Scalar(scalar), span)

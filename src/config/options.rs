@@ -107,6 +107,11 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Where this map's problems go.
+    pub fn problems(&mut self) -> &mut Problems {
+        self.cx
+    }
+
     /// Reports the keys that nobody has asked for.
     pub fn finish(self) -> Option<()> {
         let known: Vec<_> = self.known.iter().flat_map(|names| names.all()).collect();

@@ -1,5 +1,6 @@
 //! Everything that is wrong with a configuration, collected in one run and shown with its place.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
 
@@ -60,8 +61,8 @@ pub struct Problems {
     pub(super) sources: Sources,
     list: Vec<Problem>,
     more: usize,
-    has_errors: bool,
-    secret_paths: Vec<Path>,
+    errors: usize,
+    secret_paths: HashSet<String>,
 }
 
 /// A place about to be complained about; see [`Problems::at`].
@@ -99,7 +100,12 @@ impl Problems {
 
     /// Whether anything found makes the configuration unusable.
     pub fn has_errors(&self) -> bool {
-        self.has_errors
+        self.errors > 0
+    }
+
+    /// How many errors were found, to tell whether a step added one.
+    pub fn error_count(&self) -> usize {
+        self.errors
     }
 
     /// Whether nothing at all was found.
@@ -125,16 +131,16 @@ impl Problems {
         if !node.is_substituted() {
             self.sources.mask(node.span());
         }
-        self.secret_paths.push(node.path().clone());
+        self.secret_paths.insert(node.path().to_string());
     }
 
     /// Whether the value at a path must be masked in prints.
     pub(super) fn hides(&self, path: &Path) -> bool {
-        secret::is_secret_path(path) || self.secret_paths.contains(path)
+        secret::is_secret_path(path) || self.secret_paths.contains(&path.to_string())
     }
 
     fn push(&mut self, problem: Problem) {
-        self.has_errors |= problem.severity == Severity::Error;
+        self.errors += usize::from(problem.severity == Severity::Error);
         if self.list.len() < MAX_PROBLEMS {
             self.list.push(problem);
         } else {

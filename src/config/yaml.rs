@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use granit_parser::{Event, Options, Parser, ScalarStyle, StrInput};
 
-use super::node::{Entry, Node, Value, quoted};
+use super::node::{Entry, Node, Origin, Value, quoted};
 use super::problems::Problems;
 use super::scalar::{is_core, scalar};
 use super::secret;
@@ -52,6 +52,34 @@ pub(super) fn parse(file: FileId, part: Range<usize>, problems: &mut Problems) -
             builder.report(stop);
             None
         }
+    }
+}
+
+/// Parses a value that came out of `${...}`; `None` when it is not YAML of one document.
+///
+/// Its nodes carry the span of the reference, since their own text is not for showing.
+pub(super) fn parse_unseen(text: &str, span: Span) -> Option<Node> {
+    let mut scratch = Problems::default();
+    let file = scratch.sources.add("", text);
+    let root = parse(file, 0..text.len(), &mut scratch);
+    if scratch.has_errors() {
+        return None;
+    }
+    let mut root = root.unwrap_or_else(|| Node::null(span));
+    borrow_span(&mut root, span);
+    Some(root)
+}
+
+fn borrow_span(node: &mut Node, span: Span) {
+    node.span = span;
+    node.key_span = node.key_span.map(|_| span);
+    node.origin = Origin::Substituted;
+    match &mut node.value {
+        Value::Scalar(_) => {}
+        Value::List(items) => items.iter_mut().for_each(|item| borrow_span(item, span)),
+        Value::Map(entries) => entries
+            .iter_mut()
+            .for_each(|entry| borrow_span(&mut entry.value, span)),
     }
 }
 
