@@ -5,7 +5,7 @@ use std::num::{NonZeroU16, NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::node::{Kind, Node, Scalar};
+use super::node::{Kind, Node};
 use super::options::OptionDoc;
 use super::problems::Problems;
 use super::secret::Secret;
@@ -203,8 +203,8 @@ impl Decode for f64 {
 /// whatever an environment variable holds.
 impl Decode for String {
     fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
-        match node.scalar() {
-            Some(scalar) if is_string_like(node, scalar) => Some(scalar.text.clone()),
+        match node.as_text() {
+            Some(text) if !is_written_bool(node) => Some(text.to_owned()),
             _ => wrong_type(node, cx),
         }
     }
@@ -221,12 +221,10 @@ impl Decode for String {
     }
 }
 
-fn is_string_like(node: &Node, scalar: &Scalar) -> bool {
-    match scalar.kind {
-        Kind::Str | Kind::Int(_) | Kind::Float(_) => true,
-        Kind::Bool(_) => node.is_substituted(),
-        Kind::Null => false,
-    }
+/// An unquoted `true` is no string, but an environment variable that holds it is.
+fn is_written_bool(node: &Node) -> bool {
+    let kind = node.scalar().map(|scalar| scalar.kind);
+    matches!(kind, Some(Kind::Bool(_))) && !node.is_substituted()
 }
 
 impl Decode for PathBuf {
@@ -308,9 +306,8 @@ impl Decode for ByteSize {
 impl Decode for Secret {
     fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
         cx.hide(node);
-        match node.scalar() {
-            Some(scalar) if scalar.kind != Kind::Null => Some(Self::new(scalar.text.as_str())),
-            Some(_) => wrong_type(node, cx),
+        match node.as_text() {
+            Some(text) => Some(Self::new(text)),
             None => wrong_type(node, cx),
         }
     }

@@ -26,8 +26,20 @@ const QUOTED_CHARS: usize = 60;
 pub struct Node {
     pub(super) value: Value,
     pub(super) span: Span,
+    pub(super) key_span: Option<Span>,
     pub(super) path: Path,
-    pub(super) substituted: bool,
+    pub(super) origin: Origin,
+}
+
+/// Whether a value stands in the configuration text or came out of `${...}`.
+#[derive(Clone, Default)]
+pub(super) enum Origin {
+    #[default]
+    Written,
+    /// Part of a substituted value.
+    Substituted,
+    /// A whole substituted value with its text before YAML typing.
+    Whole(Box<str>),
 }
 
 /// What a [`Node`] holds.
@@ -68,13 +80,11 @@ pub enum Kind {
 }
 
 /// A key of a map with its value.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub struct Entry {
     /// The key's text.
     pub key: String,
-    /// Where the key stands.
-    pub key_span: Span,
-    /// The value.
+    /// The value, which also knows where its key stands.
     pub value: Node,
 }
 
@@ -100,6 +110,11 @@ impl Node {
         self.span
     }
 
+    /// Where the key stands that names this value; `None` for list items and the root.
+    pub fn key_span(&self) -> Option<Span> {
+        self.key_span
+    }
+
     /// The path from the root.
     pub fn path(&self) -> &Path {
         &self.path
@@ -112,7 +127,7 @@ impl Node {
 
     /// Whether the value came out of `${...}`, so that it must not be quoted in messages.
     pub fn is_substituted(&self) -> bool {
-        self.substituted
+        !matches!(self.origin, Origin::Written)
     }
 
     /// Whether it is null, which means "all defaults" nearly everywhere.
@@ -133,6 +148,17 @@ impl Node {
         self.scalar()
             .filter(|scalar| scalar.kind == Kind::Str)
             .map(|scalar| scalar.text.as_str())
+    }
+
+    /// The text of any scalar but null as a string option takes it: numbers as they were written,
+    /// substituted values as the environment or the file has them.
+    pub fn as_text(&self) -> Option<&str> {
+        let scalar = self.scalar().filter(|scalar| scalar.kind != Kind::Null);
+        match (&self.origin, scalar) {
+            (_, Some(scalar)) if scalar.quoted => Some(&scalar.text),
+            (Origin::Whole(raw), _) if !self.is_null() => Some(raw),
+            (_, scalar) => scalar.map(|scalar| scalar.text.as_str()),
+        }
     }
 
     /// The items of a sequence.
@@ -201,15 +227,24 @@ impl Node {
         Self {
             value,
             span,
+            key_span: None,
             path: Path::default(),
-            substituted: false,
+            origin: Origin::Written,
         }
     }
 
     pub(super) fn null(span: Span) -> Self {
+        Self::plain(Kind::Null, "", span)
+    }
+
+    pub(super) fn string(text: &str, span: Span) -> Self {
+        Self::plain(Kind::Str, text, span)
+    }
+
+    fn plain(kind: Kind, text: &str, span: Span) -> Self {
         let scalar = Scalar {
-            kind: Kind::Null,
-            text: String::new(),
+            kind,
+            text: text.to_owned(),
             quoted: false,
         };
         Self::new(Value::Scalar(scalar), span)
@@ -234,7 +269,7 @@ impl Node {
     }
 
     fn hides_value(&self) -> bool {
-        self.substituted || secret::is_secret_path(&self.path) || self.has_credentials()
+        self.is_substituted() || secret::is_secret_path(&self.path) || self.has_credentials()
     }
 
     fn has_credentials(&self) -> bool {
@@ -246,12 +281,6 @@ impl Node {
 impl PartialEq for Node {
     fn eq(&self, other: &Self) -> bool {
         self.value == other.value
-    }
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        self.key == other.key && self.value == other.value
     }
 }
 

@@ -107,6 +107,11 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Where this map's problems go.
+    pub fn problems(&mut self) -> &mut Problems {
+        self.cx
+    }
+
     /// Reports the keys that nobody has asked for.
     pub fn finish(self) -> Option<()> {
         let known: Vec<_> = self.known.iter().flat_map(|names| names.all()).collect();
@@ -119,7 +124,7 @@ impl<'a> Fields<'a> {
         for entry in unknown {
             let help = self.help_for(&entry.key, &known);
             self.cx
-                .at_key(entry)
+                .at_key(&entry.value)
                 .help(help)
                 .error(format!("unknown key {}", quoted(&entry.key)));
         }
@@ -143,7 +148,7 @@ impl<'a> Fields<'a> {
         let mut spellings = names.all().filter_map(|name| self.node.entry(name));
         let found = spellings.next()?;
         for again in spellings {
-            self.cx.at_key(again).error(format!(
+            self.cx.at_key(&again.value).error(format!(
                 "the same option as `{}`, which is given too",
                 found.key
             ));
@@ -159,7 +164,7 @@ pub fn decode_choice<T: Copy>(
     cx: &mut Problems,
     words: &[(&'static str, T)],
 ) -> Option<T> {
-    let text = node.scalar().map(|scalar| scalar.text.as_str());
+    let text = node.as_text();
     let found = words.iter().find(|(word, _)| Some(*word) == text);
     if let Some((_, value)) = found {
         return Some(*value);

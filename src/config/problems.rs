@@ -1,9 +1,10 @@
 //! Everything that is wrong with a configuration, collected in one run and shown with its place.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
 
-use super::node::{Entry, Node, Path};
+use super::node::{Node, Path};
 use super::secret;
 use super::source::{REDACTED, Sources, Span};
 
@@ -60,8 +61,8 @@ pub struct Problems {
     pub(super) sources: Sources,
     list: Vec<Problem>,
     more: usize,
-    has_errors: bool,
-    secret_paths: Vec<Path>,
+    errors: usize,
+    secret_paths: HashSet<String>,
 }
 
 /// A place about to be complained about; see [`Problems::at`].
@@ -74,14 +75,17 @@ pub struct At<'a> {
 }
 
 impl Problems {
-    /// Points at a value.
+    /// Points at a value; at its key where the value is a map, a list or nothing at all.
     pub fn at(&mut self, node: &Node) -> At<'_> {
-        self.place(Some(node.span()), node.path().to_string())
+        let is_text = node.scalar().is_some_and(|scalar| !scalar.text.is_empty());
+        let key = node.key_span().filter(|_| !is_text);
+        self.place(Some(key.unwrap_or(node.span())), node.path().to_string())
     }
 
-    /// Points at a key.
-    pub fn at_key(&mut self, entry: &Entry) -> At<'_> {
-        self.place(Some(entry.key_span), entry.value.path().to_string())
+    /// Points at the key that names a value (at the value itself in a list).
+    pub fn at_key(&mut self, node: &Node) -> At<'_> {
+        let span = node.key_span().unwrap_or(node.span());
+        self.place(Some(span), node.path().to_string())
     }
 
     /// Points at any place under any path; both may be absent.
@@ -96,7 +100,12 @@ impl Problems {
 
     /// Whether anything found makes the configuration unusable.
     pub fn has_errors(&self) -> bool {
-        self.has_errors
+        self.errors > 0
+    }
+
+    /// How many errors were found, to tell whether a step added one.
+    pub fn error_count(&self) -> usize {
+        self.errors
     }
 
     /// Whether nothing at all was found.
@@ -122,16 +131,16 @@ impl Problems {
         if !node.is_substituted() {
             self.sources.mask(node.span());
         }
-        self.secret_paths.push(node.path().clone());
+        self.secret_paths.insert(node.path().to_string());
     }
 
     /// Whether the value at a path must be masked in prints.
     pub(super) fn hides(&self, path: &Path) -> bool {
-        secret::is_secret_path(path) || self.secret_paths.contains(path)
+        secret::is_secret_path(path) || self.secret_paths.contains(&path.to_string())
     }
 
     fn push(&mut self, problem: Problem) {
-        self.has_errors |= problem.severity == Severity::Error;
+        self.errors += usize::from(problem.severity == Severity::Error);
         if self.list.len() < MAX_PROBLEMS {
             self.list.push(problem);
         } else {

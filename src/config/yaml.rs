@@ -5,10 +5,11 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use granit_parser::{Event, Options, Parser, ScalarStyle, StrInput, Tag};
+use granit_parser::{Event, Options, Parser, ScalarStyle, StrInput};
 
-use super::node::{Entry, Kind, Node, Scalar, Value, quoted};
+use super::node::{Entry, Node, Origin, Value, quoted};
 use super::problems::Problems;
+use super::scalar::{is_core, scalar};
 use super::secret;
 use super::source::{FileId, Span};
 
@@ -17,6 +18,8 @@ pub(super) const MAX_DEPTH: usize = 48;
 
 /// Most values in one file after aliases are expanded, which is what stops an alias bomb.
 const MAX_NODES: usize = 100_000;
+
+const BAD_TAG: &str = "a YAML tag that does not fit here";
 
 /// Parses a text that has no substitution in it, for tests and for values given in code.
 ///
@@ -55,7 +58,7 @@ pub(super) fn parse(file: FileId, part: Range<usize>, problems: &mut Problems) -
 /// Parses a value that came out of `${...}`; `None` when it is not YAML of one document.
 ///
 /// Its nodes carry the span of the reference, since their own text is not for showing.
-pub(super) fn parse_substituted(text: &str, span: Span) -> Option<Node> {
+pub(super) fn parse_unseen(text: &str, span: Span) -> Option<Node> {
     let mut scratch = Problems::default();
     let file = scratch.sources.add("", text);
     let root = parse(file, 0..text.len(), &mut scratch);
@@ -69,16 +72,14 @@ pub(super) fn parse_substituted(text: &str, span: Span) -> Option<Node> {
 
 fn borrow_span(node: &mut Node, span: Span) {
     node.span = span;
-    node.substituted = true;
+    node.key_span = node.key_span.map(|_| span);
+    node.origin = Origin::Substituted;
     match &mut node.value {
         Value::Scalar(_) => {}
         Value::List(items) => items.iter_mut().for_each(|item| borrow_span(item, span)),
-        Value::Map(entries) => {
-            for entry in entries {
-                entry.key_span = span;
-                borrow_span(&mut entry.value, span);
-            }
-        }
+        Value::Map(entries) => entries
+            .iter_mut()
+            .for_each(|entry| borrow_span(&mut entry.value, span)),
     }
 }
 
@@ -154,35 +155,30 @@ impl<'a> Builder<'a, '_> {
         if depth > MAX_DEPTH {
             return Err(too_deep(at));
         }
-        let (node, height, anchor, before) = match event {
+        let before = self.nodes - 1;
+        let (node, height, anchor) = match event {
             Event::Alias(id) => return self.alias(id, at, depth),
             Event::Scalar(text, style, anchor, tag) => {
                 let quoted = !matches!(style, ScalarStyle::Plain);
-                let scalar = tagged(&text, quoted, tag.as_deref(), &at)?;
-                let node = Node::new(Value::Scalar(scalar), self.span(at));
-                (node, 1, anchor, self.nodes - 1)
+                let scalar = scalar(text.into_owned(), quoted, tag.as_deref())
+                    .ok_or_else(|| stop(at.clone(), BAD_TAG))?;
+                (Node::new(Value::Scalar(scalar), self.span(at)), 1, anchor)
             }
             Event::SequenceStart(_, anchor, tag) => {
-                reject_tag(tag.as_deref(), "seq", &at)?;
-                let before = self.nodes - 1;
+                if tag.is_some_and(|tag| !is_core(&tag, "seq")) {
+                    return Err(stop(at, BAD_TAG));
+                }
                 let (value, height, end) = self.list(at.clone(), depth)?;
-                (
-                    Node::new(value, self.span(at.start..end)),
-                    height,
-                    anchor,
-                    before,
-                )
+                let span = self.span(at.start..end);
+                (Node::new(value, span), height, anchor)
             }
             Event::MappingStart(_, anchor, tag) => {
-                reject_tag(tag.as_deref(), "map", &at)?;
-                let before = self.nodes - 1;
+                if tag.is_some_and(|tag| !is_core(&tag, "map")) {
+                    return Err(stop(at, BAD_TAG));
+                }
                 let (value, height, end) = self.map(at.clone(), depth)?;
-                (
-                    Node::new(value, self.span(at.start..end)),
-                    height,
-                    anchor,
-                    before,
-                )
+                let span = self.span(at.start..end);
+                (Node::new(value, span), height, anchor)
             }
             _ => return Err(stop(at, "a value is missing here")),
         };
@@ -241,7 +237,7 @@ impl<'a> Builder<'a, '_> {
             let Some((event, value_at)) = self.next()? else {
                 break;
             };
-            let (value, height) = self.node(event, value_at, depth + 1)?;
+            let (mut value, height) = self.node(event, value_at, depth + 1)?;
             if outermost {
                 self.secret_from = None;
                 hide(&value, self.problems);
@@ -249,18 +245,11 @@ impl<'a> Builder<'a, '_> {
                 hide(&value, self.problems);
             }
             tallest = tallest.max(height);
-            let key_span = self.span(key_at);
             if is_merge {
                 self.merge(&mut entries, value);
             } else {
-                self.add(
-                    &mut entries,
-                    Entry {
-                        key,
-                        key_span,
-                        value,
-                    },
-                );
+                value.key_span = Some(self.span(key_at));
+                self.add(&mut entries, Entry { key, value });
             }
         }
         Err(stop(at, "a map without an end"))
@@ -283,7 +272,7 @@ impl<'a> Builder<'a, '_> {
             entries.insert(entry);
             return;
         };
-        self.problems.place(Some(entry.key_span), "").error(format!(
+        self.problems.place(entry.value.key_span, "").error(format!(
             "duplicate key {}, first given at line {}, column {}",
             quoted(&entry.key),
             first.line,
@@ -355,7 +344,7 @@ impl Entries {
     /// Where a key was given in the map itself.
     fn own(&self, key: &str) -> Option<Span> {
         let (entry, inherited) = self.list.get(*self.index.get(key)?)?;
-        (!inherited).then_some(entry.key_span)
+        entry.value.key_span.filter(|_| !inherited)
     }
 
     fn insert(&mut self, entry: Entry) {
@@ -425,92 +414,4 @@ fn stop(at: Range<usize>, message: impl Into<String>) -> Stop {
 
 fn too_deep(at: Range<usize>) -> Stop {
     stop(at, format!("nested deeper than {MAX_DEPTH} levels"))
-}
-
-fn reject_tag(tag: Option<&Tag>, suffix: &str, at: &Range<usize>) -> Result<(), Stop> {
-    match tag {
-        Some(tag) if !is_core(tag, suffix) => {
-            Err(stop(at.clone(), "a YAML tag that means nothing here"))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn is_core(tag: &Tag, suffix: &str) -> bool {
-    tag.to_string() == format!("tag:yaml.org,2002:{suffix}")
-}
-
-fn tagged(text: &str, quoted: bool, tag: Option<&Tag>, at: &Range<usize>) -> Result<Scalar, Stop> {
-    let untagged = Scalar {
-        kind: if quoted { Kind::Str } else { resolve(text) },
-        text: text.to_owned(),
-        quoted,
-    };
-    let Some(tag) = tag else {
-        return Ok(untagged);
-    };
-    if is_core(tag, "str") {
-        return Ok(Scalar {
-            kind: Kind::Str,
-            quoted: true,
-            ..untagged
-        });
-    }
-    let kind = resolve(text);
-    let suffix = match kind {
-        Kind::Null => "null",
-        Kind::Bool(_) => "bool",
-        Kind::Int(_) => "int",
-        Kind::Float(_) => "float",
-        Kind::Str => "",
-    };
-    if !suffix.is_empty() && is_core(tag, suffix) {
-        return Ok(Scalar { kind, ..untagged });
-    }
-    Err(stop(at.clone(), "a YAML tag that does not fit its value"))
-}
-
-/// The type of a plain scalar by YAML 1.2.2 section 10.3.2, the core schema.
-pub(super) fn resolve(text: &str) -> Kind {
-    match text {
-        "" | "~" | "null" | "Null" | "NULL" => Kind::Null,
-        "true" | "True" | "TRUE" => Kind::Bool(true),
-        "false" | "False" | "FALSE" => Kind::Bool(false),
-        ".nan" | ".NaN" | ".NAN" => Kind::Float(f64::NAN),
-        text => resolve_int(text)
-            .map(Kind::Int)
-            .or_else(|| resolve_float(text).map(Kind::Float))
-            .unwrap_or(Kind::Str),
-    }
-}
-
-fn resolve_int(text: &str) -> Option<i128> {
-    if let Some(hex) = text.strip_prefix("0x") {
-        return digits(hex, 16);
-    }
-    if let Some(octal) = text.strip_prefix("0o") {
-        return digits(octal, 8);
-    }
-    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let value = digits(unsigned, 10)?;
-    Some(if text.starts_with('-') { -value } else { value })
-}
-
-fn digits(text: &str, radix: u32) -> Option<i128> {
-    let clean = !text.is_empty() && text.chars().all(|c| c.is_digit(radix));
-    clean.then(|| i128::from_str_radix(text, radix).ok())?
-}
-
-fn resolve_float(text: &str) -> Option<f64> {
-    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if matches!(unsigned, ".inf" | ".Inf" | ".INF") {
-        let sign = if text.starts_with('-') { -1.0 } else { 1.0 };
-        return Some(sign * f64::INFINITY);
-    }
-    let numeric = unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.')
-        && unsigned.contains(|c: char| c.is_ascii_digit())
-        && unsigned
-            .bytes()
-            .all(|c| c.is_ascii_digit() || b".eE+-".contains(&c));
-    numeric.then(|| text.parse().ok())?
 }
