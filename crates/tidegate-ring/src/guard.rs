@@ -297,3 +297,6 @@ fn die(signal: c_int) {
     // SAFETY: raise takes a number and no memory.
     unsafe { libc::raise(signal) };
 }
+
+#[cfg(test)]
+mod tests;

@@ -312,3 +312,6 @@ pub(crate) fn key(bytes: &[u8]) -> NameKey {
     }
     name
 }
+
+#[cfg(test)]
+mod tests;

@@ -134,3 +134,6 @@ pub(crate) fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<
     }
     Ok(done)
 }
+
+#[cfg(test)]
+mod tests;
