@@ -4,6 +4,7 @@
 //! (receivers, processors, exporters, connectors, extensions) -> delivery, net, prom -> component, batch, config -> crates.
 
 pub mod batch;
+pub mod commands;
 pub mod component;
 pub mod config;
 pub mod connectors;
@@ -12,3 +13,4 @@ pub mod extensions;
 pub mod processors;
 pub mod receivers;
 pub mod service;
+pub mod telemetry;

@@ -15,6 +15,11 @@ pub struct Args {
 
 /// Writes the script to standard output.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    clap_complete::generate(args.shell, &mut Cli::command(), "tidegate", &mut std::io::stdout());
+    clap_complete::generate(
+        args.shell,
+        &mut Cli::command(),
+        "tidegate",
+        &mut std::io::stdout(),
+    );
     Ok(())
 }

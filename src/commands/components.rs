@@ -39,19 +39,53 @@ pub struct About {
 
 impl About {
     fn of<B>(class: Class, factory: &'static Factory<B>) -> Self {
-        let Factory { kind, aliases, signals, help, config, .. } = factory;
-        Self { class, kind, aliases, signals, help, config: *config }
+        let Factory {
+            kind,
+            aliases,
+            signals,
+            help,
+            config,
+            ..
+        } = factory;
+        Self {
+            class,
+            kind,
+            aliases,
+            signals,
+            help,
+            config: *config,
+        }
     }
 }
 
 /// Every component type of this binary, in the order of their lists.
 pub fn all() -> Vec<About> {
     let mut all = Vec::new();
-    all.extend(receivers::FACTORIES.iter().map(|factory| About::of(Class::Receiver, factory)));
-    all.extend(processors::FACTORIES.iter().map(|factory| About::of(Class::Processor, factory)));
-    all.extend(exporters::FACTORIES.iter().map(|factory| About::of(Class::Exporter, factory)));
-    all.extend(connectors::FACTORIES.iter().map(|factory| About::of(Class::Connector, factory)));
-    all.extend(extensions::FACTORIES.iter().map(|factory| About::of(Class::Extension, factory)));
+    all.extend(
+        receivers::FACTORIES
+            .iter()
+            .map(|factory| About::of(Class::Receiver, factory)),
+    );
+    all.extend(
+        processors::FACTORIES
+            .iter()
+            .map(|factory| About::of(Class::Processor, factory)),
+    );
+    all.extend(
+        exporters::FACTORIES
+            .iter()
+            .map(|factory| About::of(Class::Exporter, factory)),
+    );
+    all.extend(
+        connectors::FACTORIES
+            .iter()
+            .map(|factory| About::of(Class::Connector, factory)),
+    );
+    all.extend(
+        extensions::FACTORIES
+            .iter()
+            .map(|factory| About::of(Class::Extension, factory)),
+    );
     all
 }
 
@@ -77,7 +111,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 fn class_of(word: &str) -> Result<Class, Failure> {
     let known = |class: &Class| class.as_str() == word || class.section() == word;
     Class::ALL.into_iter().find(known).ok_or_else(|| {
-        Failure::Message(format!("unknown class `{word}`: receiver, processor, exporter, connector or extension"))
+        Failure::Message(format!(
+            "unknown class `{word}`: receiver, processor, exporter, connector or extension"
+        ))
     })
 }
 
@@ -88,8 +124,11 @@ fn print(about: &About, with_options: bool) {
     }
     say!("    description: {}", about.help);
     if !about.signals.is_empty() {
-        let signals: Vec<_> =
-            about.signals.iter().map(|(signal, stability)| format!("{signal}: {}", stability.name())).collect();
+        let signals: Vec<_> = about
+            .signals
+            .iter()
+            .map(|(signal, stability)| format!("{signal}: {}", stability.name()))
+            .collect();
         say!("    stability: {{{}}}", signals.join(", "));
     }
     if with_options {
@@ -101,7 +140,14 @@ fn print(about: &About, with_options: bool) {
 fn print_options(options: &[OptionDoc], indent: usize) {
     for option in options {
         let default = option.default.as_deref().unwrap_or("required");
-        say!("{:indent$}{}: # {}; {}; {}", "", option.name, option.type_help.name, default, option.help);
+        say!(
+            "{:indent$}{}: # {}; {}; {}",
+            "",
+            option.name,
+            option.type_help.name,
+            default,
+            option.help
+        );
         print_options(&option.nested(), indent + 2);
     }
 }

@@ -20,8 +20,13 @@ pub struct ConfigArgs {
 impl ConfigArgs {
     /// The loader for what was given.
     pub fn loader(&self) -> Loader<'static> {
-        let loader = self.configs.iter().fold(Loader::default(), |loader, config| loader.config(config));
-        self.sets.iter().fold(loader, |loader, set| loader.set(set.as_str()))
+        let loader = self
+            .configs
+            .iter()
+            .fold(Loader::default(), |loader, config| loader.config(config));
+        self.sets
+            .iter()
+            .fold(loader, |loader, set| loader.set(set.as_str()))
     }
 }
 
@@ -41,7 +46,9 @@ pub fn load(args: &ConfigArgs) -> Result<Loaded, Failure> {
 pub fn load_from(loader: Loader<'_>) -> Result<Loaded, Failure> {
     let loaded = loader.load(&Kinds);
     let mut problems = loaded.problems;
-    let plan = loaded.document.and_then(|document| Plan::resolve(&document, &mut problems));
+    let plan = loaded
+        .document
+        .and_then(|document| Plan::resolve(&document, &mut problems));
     match plan.filter(|_| !problems.has_errors()) {
         Some(plan) => Ok(Loaded { plan, problems }),
         None => {
@@ -82,6 +89,8 @@ struct Kinds;
 impl Registry for Kinds {
     fn kinds(&self, class: Class) -> Vec<&str> {
         let of_class = components::all().into_iter().filter(|about| about.class == class);
-        of_class.flat_map(|about| std::iter::once(about.kind).chain(about.aliases.iter().copied())).collect()
+        of_class
+            .flat_map(|about| std::iter::once(about.kind).chain(about.aliases.iter().copied()))
+            .collect()
     }
 }

@@ -3,8 +3,6 @@
 pub mod completion;
 pub mod components;
 pub mod load;
-pub mod quickstart;
-pub mod ring;
 pub mod run;
 pub mod validate;
 pub mod version;
@@ -29,14 +27,10 @@ pub struct Cli {
 enum Command {
     /// Run the gateway with a configuration
     Run(run::Args),
-    /// See it work: a simulated 8-rank NIXL node, drained, aggregated and served on this machine
-    Quickstart(quickstart::Args),
     /// Check a configuration and build its graph, without opening anything
     Validate(validate::Args),
     /// List the components of this binary with their signals, stability and options
     Components(components::Args),
-    /// Look into NIXL ring files and multi-process stores, and simulate agents that write them
-    Ring(ring::Args),
     /// Print version and build information
     Version,
     /// Print a completion script for a shell
@@ -48,10 +42,8 @@ impl Cli {
     pub fn run(self) -> ExitCode {
         let result = match self.command {
             Command::Run(args) => run::run(&args),
-            Command::Quickstart(args) => quickstart::run(&args),
             Command::Validate(args) => validate::run(&args),
             Command::Components(args) => components::run(&args),
-            Command::Ring(args) => ring::run(&args),
             Command::Version => version::run(),
             Command::Completion(args) => completion::run(&args),
         };
@@ -91,7 +83,10 @@ pub enum Failure {
 impl Failure {
     /// For `map_err`: the system's error with what was being done.
     pub fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
-        move |error| Self::Io { what: what.into(), error }
+        move |error| Self::Io {
+            what: what.into(),
+            error,
+        }
     }
 }
 

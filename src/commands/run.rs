@@ -5,16 +5,18 @@ use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::load::{self, Loaded};
 use super::Failure;
+use super::load::{self, Loaded};
 use crate::component::Shared;
 use crate::service::{Graph, Running};
-use crate::telemetry::Telemetry;
+use crate::telemetry::{Telemetry, start_logs};
 
 /// Arguments of `run`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "SIGTERM and SIGINT drain and stop; a second one stops at once.\n\nExample:\n  \
-tidegate run --config gateway.yaml --set exporters.prometheus.endpoint=0.0.0.0:9464")]
+#[command(
+    after_help = "SIGTERM and SIGINT drain and stop; a second one stops at once.\n\nExample:\n  \
+tidegate run --config gateway.yaml --set exporters.prometheus.endpoint=0.0.0.0:9464"
+)]
 pub struct Args {
     #[command(flatten)]
     config: load::ConfigArgs,
@@ -42,11 +44,16 @@ pub async fn serve<F: Future<Output = Result<(), Failure>>>(
     until: impl FnOnce() -> F,
 ) -> Result<(), Failure> {
     let drain = loaded.plan.drain_timeout;
+    start_logs(&loaded.plan.telemetry.logs);
+    let recorder = Telemetry::recorder()?;
     let graph = Graph::build(&loaded.plan, &shared).map_err(|errors| loaded.build_failed(errors))?;
-    let telemetry = Telemetry::start(&loaded.plan.telemetry, graph.books.clone()).await?;
+    let telemetry = Telemetry::start(&loaded.plan.telemetry, recorder, graph.books.clone()).await?;
     loaded.log_warnings();
     let running = Running::start(graph, shared, drain).await?;
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), "everything is ready, running and processing data");
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        "everything is ready, running and processing data"
+    );
     let ended = until().await;
     tracing::info!("stopping: receivers first, then draining");
     stop(running, drain).await;
@@ -63,7 +70,7 @@ async fn stop(running: Running, drain: Duration) {
 }
 
 /// Waits for SIGTERM or SIGINT. SIGHUP is answered and ignored.
-async fn until_signalled() -> Result<(), Failure> {
+pub async fn until_signalled() -> Result<(), Failure> {
     let mut terminate = listen(SignalKind::terminate())?;
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut hangup = listen(SignalKind::hangup())?;

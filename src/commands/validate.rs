@@ -6,8 +6,10 @@ use crate::service::Graph;
 
 /// Arguments of `validate`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit code 0 when the configuration can run, 1 with the list of problems on standard \
-error otherwise.\n\nExample:\n  tidegate validate --config gateway.yaml")]
+#[command(
+    after_help = "Exit code 0 when the configuration can run, 1 with the list of problems on standard \
+error otherwise.\n\nExample:\n  tidegate validate --config gateway.yaml"
+)]
 pub struct Args {
     #[command(flatten)]
     config: load::ConfigArgs,

@@ -7,7 +7,14 @@ use crate::say;
 pub fn run() -> Result<(), Failure> {
     say!("tidegate {}", env!("CARGO_PKG_VERSION"));
     say!("target: {}-{}", std::env::consts::ARCH, std::env::consts::OS);
-    say!("profile: {}", if cfg!(debug_assertions) { "debug" } else { "release" });
+    say!(
+        "profile: {}",
+        if cfg!(debug_assertions) {
+            "debug"
+        } else {
+            "release"
+        }
+    );
     say!("nixl rings: 1, 2a, 2b, 3, 4, 5 (proposed); multi-process stores: schema 1");
     Ok(())
 }

@@ -40,7 +40,9 @@ impl Sink {
     pub(crate) fn events(&self) -> Vec<(String, f64)> {
         let mut all = Vec::new();
         for batch in self.batches() {
-            let Payload::Events(events) = &batch.payload else { continue };
+            let Payload::Events(events) = &batch.payload else {
+                continue;
+            };
             for (at, kind) in events.kinds.iter().enumerate() {
                 let name = events.schema.kinds[usize::from(*kind)].name.to_string();
                 all.push((name, events.values.get(at).unwrap()));
@@ -65,7 +67,9 @@ impl Sink {
 
 impl Consumer for Sink {
     fn admit(&self, _: &Batch, _: &mut Flow) -> Result<(), Refused> {
-        let refused = self.refusals.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
+        let refused = self
+            .refusals
+            .fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
         match refused {
             Ok(_) => Err(Refused::busy("told to refuse", Duration::from_millis(1))),
             Err(_) => Ok(()),
@@ -91,7 +95,9 @@ pub(crate) fn settings<C: crate::config::Decode + Send + Sync + 'static>(yaml: &
     let mut problems = crate::config::Problems::default();
     let node = crate::config::parse_text("test.yaml", yaml, &mut problems);
     let settings = node.and_then(|node| (super::ConfigType::of::<C>().decode)(&node, &mut problems));
-    settings.filter(|_| !problems.has_errors()).unwrap_or_else(|| panic!("{problems}"))
+    settings
+        .filter(|_| !problems.has_errors())
+        .unwrap_or_else(|| panic!("{problems}"))
 }
 
 /// Waits until `done`, for ten seconds at most.

@@ -58,10 +58,7 @@ fn check_kind(component: &Component, registry: &dyn Registry, cx: &mut Problems)
         .map(|class| format!("`{}` belongs under `{}`; ", id.kind, class.section()))
         .unwrap_or_default();
     cx.at_key(options)
-        .help(format!(
-            "{elsewhere}{guess}valid values: {}",
-            kinds.join(", ")
-        ))
+        .help(format!("{elsewhere}{guess}valid values: {}", kinds.join(", ")))
         .error(format!(
             "unknown type: {} for id: {}",
             quoted(&id.kind),
@@ -97,10 +94,7 @@ impl<'a> Checker<'a> {
             }
         }
         let service = root.child("service");
-        if is_blank(
-            root.get("service")
-                .and_then(|service| service.get("pipelines")),
-        ) {
+        if is_blank(root.get("service").and_then(|service| service.get("pipelines"))) {
             cx.at(service.child("pipelines"))
                 .help("pipelines go under `service: {pipelines: {metrics: ...}}`")
                 .error("service must have at least one pipeline");
@@ -249,9 +243,9 @@ impl<'a> Checker<'a> {
         let Some((first, _)) = cycle.first() else {
             return;
         };
-        let steps = cycle.iter().map(|(pipeline, connector)| {
-            format!("pipeline {pipeline} -> connector {connector} -> ")
-        });
+        let steps = cycle
+            .iter()
+            .map(|(pipeline, connector)| format!("pipeline {pipeline} -> connector {connector} -> "));
         let steps: String = steps.collect();
         let pipelines = &self.document.service.pipelines;
         if let Some(pipeline) = pipelines.iter().find(|p| p.id == **first) {

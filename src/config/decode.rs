@@ -259,9 +259,7 @@ impl Decode for Node {
 
 impl Decode for Duration {
     fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
-        let parsed = node
-            .scalar()
-            .and_then(|scalar| parse_duration(&scalar.text));
+        let parsed = node.scalar().and_then(|scalar| parse_duration(&scalar.text));
         if parsed.is_some() {
             return parsed;
         }

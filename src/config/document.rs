@@ -1,5 +1,7 @@
 //! The configuration as a whole: sections of components, and the service that wires them.
 
+use std::time::Duration;
+
 use super::id::{Class, ComponentId, PipelineId};
 use super::node::{Node, quoted};
 use super::options::{Fields, Names};
@@ -38,6 +40,8 @@ pub struct Service {
     pub telemetry: Option<Node>,
     /// Pipelines in written order.
     pub pipelines: Vec<Pipeline>,
+    /// `service::drain_timeout` (ours): how long a stop may take to hand on what is held.
+    pub drain_timeout: Option<Duration>,
 }
 
 /// One pipeline.
@@ -106,12 +110,7 @@ impl Document {
     }
 }
 
-fn read_section(
-    class: Class,
-    section: Ordered<Node>,
-    cx: &mut Problems,
-    components: &mut Vec<Component>,
-) {
+fn read_section(class: Class, section: Ordered<Node>, cx: &mut Problems, components: &mut Vec<Component>) {
     let first = components.len();
     for (key, options) in section.0 {
         let Some(id) = parse_id::<ComponentId>(&key, &options, cx) else {
@@ -134,11 +133,13 @@ impl Service {
         let extensions = fields.optional(key("extensions"), References::default);
         let telemetry = fields.optional(key("telemetry"), || None);
         let pipelines = fields.optional(key("pipelines"), Ordered::<Node>::default);
+        let drain_timeout = fields.optional(key("drain_timeout"), || None);
         fields.finish();
         let pipelines = pipelines.unwrap_or_default().0.into_iter();
         Self {
             extensions: extensions.unwrap_or_default().0,
             telemetry: telemetry.flatten(),
+            drain_timeout: drain_timeout.flatten(),
             pipelines: pipelines
                 .filter_map(|(id, node)| Pipeline::read(&id, node, cx))
                 .collect(),
@@ -150,11 +151,10 @@ impl Pipeline {
     fn read(text: &str, node: Node, cx: &mut Problems) -> Option<Self> {
         let id = parse_id(text, &node, cx);
         let mut fields = Fields::open::<Sections>(&node, cx)?;
-        let [receivers, processors, exporters] =
-            ["receivers", "processors", "exporters"].map(|part| {
-                let list = fields.optional(key(part), References::default);
-                list.unwrap_or_default().0
-            });
+        let [receivers, processors, exporters] = ["receivers", "processors", "exporters"].map(|part| {
+            let list = fields.optional(key(part), References::default);
+            list.unwrap_or_default().0
+        });
         fields.finish();
         Some(Self {
             id: id?,
@@ -180,10 +180,7 @@ where
 }
 
 fn key(field: &'static str) -> Names {
-    Names {
-        field,
-        aliases: &[],
-    }
+    Names { field, aliases: &[] }
 }
 
 /// A list of ids from which the malformed ones are left out after being reported, so that the

@@ -148,10 +148,9 @@ impl<'a> Fields<'a> {
         let mut spellings = names.all().filter_map(|name| self.node.entry(name));
         let found = spellings.next()?;
         for again in spellings {
-            self.cx.at_key(&again.value).error(format!(
-                "the same option as `{}`, which is given too",
-                found.key
-            ));
+            self.cx
+                .at_key(&again.value)
+                .error(format!("the same option as `{}`, which is given too", found.key));
         }
         Some(&found.value)
     }
@@ -159,11 +158,7 @@ impl<'a> Fields<'a> {
 
 /// Reads one of a fixed set of words. Used by [`choices!`](crate::choices).
 #[doc(hidden)]
-pub fn decode_choice<T: Copy>(
-    node: &Node,
-    cx: &mut Problems,
-    words: &[(&'static str, T)],
-) -> Option<T> {
+pub fn decode_choice<T: Copy>(node: &Node, cx: &mut Problems, words: &[(&'static str, T)]) -> Option<T> {
     let text = node.as_text();
     let found = words.iter().find(|(word, _)| Some(*word) == text);
     if let Some((_, value)) = found {

@@ -84,9 +84,7 @@ impl Expander<'_> {
         if let [Piece::Reference(body)] = pieces.as_slice() {
             return self.whole(node, body, depth, nesting);
         }
-        let references = pieces
-            .iter()
-            .any(|piece| matches!(piece, Piece::Reference(_)));
+        let references = pieces.iter().any(|piece| matches!(piece, Piece::Reference(_)));
         match self.join(node, &pieces, nesting) {
             Ok(joined) => {
                 if let Value::Scalar(scalar) = &mut node.value {
@@ -171,17 +169,12 @@ impl Expander<'_> {
             ("env", name) => self.variable(node, body, name, nesting),
             ("file", path) => {
                 let path = self.text(node, path, nesting + 1)?;
-                read_file(FilePath::new(&path))
-                    .map(Some)
-                    .map_err(unreadable)
+                read_file(FilePath::new(&path)).map(Some).map_err(unreadable)
             }
             ("yaml", text) => Ok(Some(text.to_owned())),
             _ => {
                 let message = "unknown scheme in `${...}`".to_owned();
-                Err((
-                    message,
-                    "known schemes: env, file, yaml; `$$` is a literal `$`",
-                ))
+                Err((message, "known schemes: env, file, yaml; `$$` is a literal `$`"))
             }
         }?;
         self.spend(found.as_ref().map_or(0, String::len))?;
@@ -206,9 +199,7 @@ impl Expander<'_> {
             (None, None) => {
                 self.at_reference(node, body)
                     .help(format!("set it, or write `${{env:{name}:-default}}`"))
-                    .warning(format!(
-                        "environment variable {name} is not set; null is used"
-                    ));
+                    .warning(format!("environment variable {name} is not set; null is used"));
                 Ok(None)
             }
         }
@@ -238,13 +229,9 @@ impl Expander<'_> {
 
     /// Points at `${body}` within the text of the value, or at the value when it is not there.
     fn at_reference(&mut self, node: &Node, body: &str) -> super::At<'_> {
-        let Span {
-            file, start, end, ..
-        } = node.span;
+        let Span { file, start, end, .. } = node.span;
         let written = self.problems.sources.text(file);
-        let written = written
-            .get(start as usize..end as usize)
-            .unwrap_or_default();
+        let written = written.get(start as usize..end as usize).unwrap_or_default();
         let reference = format!("${{{body}}}");
         let span = match written.find(&reference) {
             Some(at) if !node.is_substituted() => {
@@ -261,14 +248,10 @@ impl Expander<'_> {
 pub(super) fn read_file(path: &FilePath) -> std::io::Result<String> {
     let mut text = String::new();
     let file = std::fs::File::open(path)?;
-    file.take(MAX_FILE_BYTES as u64 + 1)
-        .read_to_string(&mut text)?;
+    file.take(MAX_FILE_BYTES as u64 + 1).read_to_string(&mut text)?;
     if text.len() > MAX_FILE_BYTES {
         let message = format!("larger than {MAX_FILE_BYTES} bytes");
-        return Err(std::io::Error::new(
-            std::io::ErrorKind::FileTooLarge,
-            message,
-        ));
+        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, message));
     }
     Ok(text)
 }

@@ -348,11 +348,7 @@ impl Entries {
     }
 
     fn insert(&mut self, entry: Entry) {
-        match self
-            .index
-            .get(&entry.key)
-            .and_then(|i| self.list.get_mut(*i))
-        {
+        match self.index.get(&entry.key).and_then(|i| self.list.get_mut(*i)) {
             Some(inherited) => *inherited = (entry, false),
             None => self.push(entry, false),
         }
@@ -380,9 +376,7 @@ fn hide(node: &Node, problems: &mut Problems) {
         Value::Scalar(scalar) if is_reference(&scalar.text) => {}
         Value::Scalar(_) => problems.sources.mask(node.span),
         Value::List(items) => items.iter().for_each(|item| hide(item, problems)),
-        Value::Map(entries) => entries
-            .iter()
-            .for_each(|entry| hide(&entry.value, problems)),
+        Value::Map(entries) => entries.iter().for_each(|entry| hide(&entry.value, problems)),
     }
 }
 
@@ -393,9 +387,9 @@ fn is_reference(text: &str) -> bool {
 fn has_credentials(node: &Node) -> bool {
     match &node.value {
         Value::Scalar(scalar) => secret::has_url_credentials(&scalar.text),
-        Value::List(items) => items.iter().any(|item| {
-            matches!(&item.value, Value::Scalar(scalar) if secret::has_url_credentials(&scalar.text))
-        }),
+        Value::List(items) => items.iter().any(
+            |item| matches!(&item.value, Value::Scalar(scalar) if secret::has_url_credentials(&scalar.text)),
+        ),
         Value::Map(_) => false,
     }
 }

@@ -22,7 +22,9 @@ impl Pause {
     /// Waits for `time`; false as soon as the worker is to stop.
     pub(crate) fn wait(&self, time: Duration) -> bool {
         let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_timeout_while(stopped, time, |stopped| !*stopped);
+        let waited = self
+            .changed
+            .wait_timeout_while(stopped, time, |stopped| !*stopped);
         let (stopped, _) = waited.unwrap_or_else(PoisonError::into_inner);
         !*stopped
     }
@@ -35,13 +37,19 @@ impl Pause {
 
 impl Worker {
     pub(crate) fn new(name: &'static str) -> Self {
-        Self { name, pause: Arc::default(), thread: Mutex::default() }
+        Self {
+            name,
+            pause: Arc::default(),
+            thread: Mutex::default(),
+        }
     }
 
     /// Runs `work` on the thread; it returns when `Pause::wait` says false.
     pub(crate) fn start(&self, work: impl FnOnce(&Pause) + Send + 'static) -> std::io::Result<()> {
         let pause = self.pause.clone();
-        let thread = std::thread::Builder::new().name(self.name.to_owned()).spawn(move || work(&pause))?;
+        let thread = std::thread::Builder::new()
+            .name(self.name.to_owned())
+            .spawn(move || work(&pause))?;
         *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
         Ok(())
     }

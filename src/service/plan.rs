@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use crate::batch::Signal;
 use crate::component::{
-    ConnectorFactory, ExporterFactory, ExtensionFactory, Factory, ProcessorFactory, ReceiverFactory, Settings,
-    Stability,
+    ConnectorFactory, ExporterFactory, ExtensionFactory, Factory, ProcessorFactory, ReceiverFactory,
+    Settings, Stability,
 };
 use crate::config::{Class, Component, ComponentId, Decode, Document, PipelineId, Problems, Reference, Span};
 use crate::{connectors, exporters, extensions, processors, receivers, telemetry};
+
+/// How long a stop may take by default: within the 30 s that Kubernetes grants, with room for slow exits.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A component with its options.
 pub struct Planned<F: 'static> {
@@ -73,7 +76,7 @@ impl Plan {
             extension_order: ids(&document.service.extensions),
             pipelines: document.service.pipelines.iter().map(pipeline_plan).collect(),
             telemetry: telemetry?,
-            drain_timeout: document.service.drain_timeout,
+            drain_timeout: document.service.drain_timeout.unwrap_or(DRAIN_TIMEOUT),
             places: places(document),
         };
         plan.check_signals(document, cx);
@@ -91,7 +94,9 @@ impl Plan {
             let signal = pipeline.id.signal;
             let named = [&pipeline.receivers, &pipeline.processors, &pipeline.exporters];
             for reference in named.into_iter().flatten() {
-                let Some((kind, signals)) = self.signals(&reference.id) else { continue };
+                let Some((kind, signals)) = self.signals(&reference.id) else {
+                    continue;
+                };
                 if !signals.iter().any(|(handled, _)| *handled == signal) {
                     let handled: Vec<_> = signals.iter().map(|(handled, _)| handled.name()).collect();
                     cx.at(&reference.node)
@@ -120,7 +125,7 @@ struct Resolver<'a> {
 
 impl Resolver<'_> {
     /// Every defined component of a class, used or not: a bad unused one is an error too.
-    fn section<B>(
+    fn section<B: 'static>(
         &mut self,
         class: Class,
         factories: &[&'static Factory<B>],
@@ -128,7 +133,11 @@ impl Resolver<'_> {
         let mut resolved = BTreeMap::new();
         for Component { id, options, .. } in self.document.section(class) {
             // An unknown type has been reported already.
-            let Some(factory) = factories.iter().find(|factory| answers_to(factory, &id.kind)) else { continue };
+            let found = factories
+                .iter()
+                .copied()
+                .find(|factory| answers_to(factory, &id.kind));
+            let Some(factory) = found else { continue };
             if let Some(settings) = (factory.config.decode)(options, self.cx) {
                 resolved.insert(id.clone(), Planned { factory, settings });
             }
@@ -155,6 +164,11 @@ fn pipeline_plan(pipeline: &crate::config::Pipeline) -> PipelinePlan {
 }
 
 fn places(document: &Document) -> HashMap<(Class, ComponentId), Span> {
-    let place = |c: &Component| ((c.class, c.id.clone()), c.options.key_span().unwrap_or(c.options.span()));
+    let place = |c: &Component| {
+        (
+            (c.class, c.id.clone()),
+            c.options.key_span().unwrap_or(c.options.span()),
+        )
+    };
     document.components().iter().map(place).collect()
 }

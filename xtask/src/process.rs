@@ -72,10 +72,7 @@ pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in std::env::vars_os() {
         let name_text = name.to_string_lossy();
-        if CARGO_RUN_VARIABLES
-            .iter()
-            .any(|set| name_text.starts_with(set))
-        {
+        if CARGO_RUN_VARIABLES.iter().any(|set| name_text.starts_with(set)) {
             cargo.env_remove(&name);
         }
     }

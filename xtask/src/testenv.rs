@@ -138,9 +138,7 @@ impl Part {
 
     fn verify(&self, directory: &Path) -> Outcome {
         match self.source {
-            Source::Debian(_) => {
-                process::run(Command::new(directory.join(self.check)).arg("--version"))
-            }
+            Source::Debian(_) => process::run(Command::new(directory.join(self.check)).arg("--version")),
             Source::Pip(_) | Source::PipAlone(_) => process::run(
                 Command::new("python3")
                     .args(["-c", self.check])
@@ -154,9 +152,7 @@ impl Source {
     fn fetch(&self, directory: &Path) -> Outcome {
         match *self {
             Source::Pip(packages) => process::run(pip_into(directory).args(packages)),
-            Source::PipAlone(package) => {
-                process::run(pip_into(directory).args(["--no-deps", package]))
-            }
+            Source::PipAlone(package) => process::run(pip_into(directory).args(["--no-deps", package])),
             Source::Debian(packages) => unpack_debian(packages, directory),
         }
     }
@@ -197,8 +193,7 @@ fn unpack_debian(packages: &[&str], directory: &Path) -> Outcome {
 }
 
 fn files_ending(directory: &Path, extension: &str) -> Result<Vec<PathBuf>, String> {
-    let entries =
-        fs::read_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    let entries = fs::read_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     Ok(entries
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.extension().is_some_and(|found| found == extension))
@@ -245,8 +240,7 @@ mod tests {
 
     impl Scratch {
         fn new(name: &str) -> Self {
-            let directory =
-                std::env::temp_dir().join(format!("xtask-{name}-{}", std::process::id()));
+            let directory = std::env::temp_dir().join(format!("xtask-{name}-{}", std::process::id()));
             clear(&directory).expect("a temporary directory");
             Self(directory)
         }
@@ -276,9 +270,8 @@ mod tests {
     #[test]
     fn a_part_that_fails_leaves_the_old_one_and_is_made_at_the_next_run() {
         let root = Scratch::new("fails");
-        let fill = |directory: &Path| {
-            fs::write(directory.join("file"), "old").map_err(|error| error.to_string())
-        };
+        let fill =
+            |directory: &Path| fs::write(directory.join("file"), "old").map_err(|error| error.to_string());
         ensure(&root.0, "part", "a==1", fill).expect("it is made");
         let broken = ensure(&root.0, "part", "a==2", |_| Err("no network".to_owned()));
         assert_eq!(broken, Err("no network".to_owned()));

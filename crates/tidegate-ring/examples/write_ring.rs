@@ -31,9 +31,7 @@ fn main() -> ExitCode {
 fn run() -> Result<usize, Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [path, version, capacity, events @ ..] = arguments.as_slice() else {
-        return Err(
-            "usage: write_ring FILE VERSION CAPACITY [EVENT=VALUE[@TIMESTAMP_US] ...]".into(),
-        );
+        return Err("usage: write_ring FILE VERSION CAPACITY [EVENT=VALUE[@TIMESTAMP_US] ...]".into());
     };
     let layout: Layout = version.parse()?;
     let mut writer = Writer::create(path, layout, capacity.parse()?)?;

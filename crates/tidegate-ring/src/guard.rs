@@ -71,9 +71,7 @@ impl Mapping {
             ProtFlags::READ
         };
         // SAFETY: no fixed address is asked for, so no existing memory is touched.
-        let mapped = unsafe {
-            rustix::mm::mmap(ptr::null_mut(), len, protection, MapFlags::SHARED, file, 0)
-        };
+        let mapped = unsafe { rustix::mm::mmap(ptr::null_mut(), len, protection, MapFlags::SHARED, file, 0) };
         let start = match mapped {
             Ok(start) => NonNull::new(start.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?,
             Err(refused) => {
@@ -168,11 +166,7 @@ impl Entry {
                     .compare_exchange(0, RESERVED, Ordering::AcqRel, Ordering::Relaxed)
                     .is_ok()
         });
-        let full = || {
-            io::Error::other(format!(
-                "more than {MAX_MAPPINGS} rings and stores are open"
-            ))
-        };
+        let full = || io::Error::other(format!("more than {MAX_MAPPINGS} rings and stores are open"));
         free.ok_or_else(full)
     }
 

@@ -82,9 +82,7 @@ impl Category {
     }
 
     fn by_number(number: i32) -> Category {
-        let found = usize::try_from(number)
-            .ok()
-            .and_then(|n| Category::ALL.get(n));
+        let found = usize::try_from(number).ok().and_then(|n| Category::ALL.get(n));
         found.copied().unwrap_or(Category::Custom)
     }
 }
@@ -304,10 +302,7 @@ fn known(kind: u16) -> &'static Kind {
 /// The name in `bytes` as a key: what follows the first NUL is padding, whatever stands there.
 pub(crate) fn key(bytes: &[u8]) -> NameKey {
     let mut name = [0; NAME_SIZE];
-    for (to, from) in name
-        .iter_mut()
-        .zip(bytes.iter().take_while(|byte| **byte != 0))
-    {
+    for (to, from) in name.iter_mut().zip(bytes.iter().take_while(|byte| **byte != 0)) {
         *to = *from;
     }
     name

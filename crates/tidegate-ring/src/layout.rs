@@ -212,17 +212,11 @@ impl RawHeader {
             return Err(Reject::TooLarge { capacity });
         }
         if file_size != layout.file_size(capacity) {
-            return Err(Reject::SizeMismatch {
-                file_size,
-                capacity,
-            });
+            return Err(Reject::SizeMismatch { file_size, capacity });
         }
         let (write_pos, read_pos) = (self.write_pos, self.read_pos);
         if write_pos >= capacity || read_pos >= capacity {
-            return Err(Reject::BadPositions {
-                write_pos,
-                read_pos,
-            });
+            return Err(Reject::BadPositions { write_pos, read_pos });
         }
         Ok(Geometry { layout, capacity })
     }
@@ -231,11 +225,9 @@ impl RawHeader {
         match self.version {
             // A capacity that is no power of two makes NIXL throw after it wrote the header: that
             // file stays at version 0 for good.
-            0 if self.capacity != 0 && !self.capacity.is_power_of_two() => {
-                Err(Reject::BadCapacity {
-                    capacity: self.capacity,
-                })
-            }
+            0 if self.capacity != 0 && !self.capacity.is_power_of_two() => Err(Reject::BadCapacity {
+                capacity: self.capacity,
+            }),
             0 => Err(Reject::BeingCreated),
             1 => Ok(Layout::V1),
             2 if file_size == Layout::V2a.file_size(self.capacity) => Ok(Layout::V2a),

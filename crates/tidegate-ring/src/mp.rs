@@ -102,9 +102,7 @@ pub struct Histogram<'a> {
 impl Histogram<'_> {
     /// Number of observations.
     pub fn count(&self) -> u64 {
-        self.buckets
-            .iter()
-            .fold(0, |sum, count| sum.wrapping_add(*count))
+        self.buckets.iter().fold(0, |sum, count| sum.wrapping_add(*count))
     }
 }
 
@@ -114,10 +112,7 @@ impl Snapshot {
     pub fn histogram(&self, kind: u16) -> Option<Histogram<'_>> {
         Some(Histogram {
             bounds: self.bounds.get(..self.bound_count)?,
-            buckets: self
-                .buckets
-                .get(usize::from(kind))?
-                .get(..=self.bound_count)?,
+            buckets: self.buckets.get(usize::from(kind))?.get(..=self.bound_count)?,
             sum: *self.sums.get(usize::from(kind))?,
         })
     }
@@ -222,8 +217,7 @@ impl MpStore {
             .ok()
             .filter(|n| *n <= MAX_BOUNDS)
             .ok_or(bad)?;
-        let bounds: [f64; MAX_BOUNDS] =
-            std::array::from_fn(|i| f64::from_bits(word(word::BOUNDS + i)));
+        let bounds: [f64; MAX_BOUNDS] = std::array::from_fn(|i| f64::from_bits(word(word::BOUNDS + i)));
         let used = &bounds[..bound_count];
         if !used.is_sorted_by(|a, b| a < b) || !used.iter().all(|bound| bound.is_finite()) {
             return Err(bad);

@@ -81,10 +81,7 @@ pub(crate) fn open(path: &Path, write: bool) -> Result<(File, Stat), Error> {
     // A link could lead our write anywhere; a pipe would block the open.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .write(write)
-        .custom_flags(flags.bits() as i32); // defined as int in C
+    options.read(true).write(write).custom_flags(flags.bits() as i32); // defined as int in C
     let file = options.open(path).map_err(|e| refusal(path, write, e))?;
     let stat = rustix::fs::fstat(&file).map_err(|e| Error::io("stat", path, e))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {

@@ -235,9 +235,7 @@ impl Reader {
             self.position = Position::at(ring, header.read_pos);
             return Some(self.reset(reason, lost));
         }
-        let (reason, lost) = self
-            .position
-            .reconcile(&header, self.mode == Mode::Consume)?;
+        let (reason, lost) = self.position.reconcile(&header, self.mode == Mode::Consume)?;
         Some(self.reset(reason, lost))
     }
 

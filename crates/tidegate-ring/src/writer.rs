@@ -63,9 +63,7 @@ impl Writer {
             .create(true)
             .truncate(false)
             .mode(0o644);
-        let file = options
-            .open(path)
-            .map_err(|e| Error::io("create", path, e))?;
+        let file = options.open(path).map_err(|e| Error::io("create", path, e))?;
         let ring = Geometry { layout, capacity };
         let mapping = format(path, &file, ring)?;
         Ok(Writer {
@@ -140,8 +138,7 @@ impl Writer {
     /// Publishes what was staged.
     pub fn flush(&mut self) {
         let at = self.ring.layout.fields().write_pos;
-        self.mapping
-            .store_u64(at, self.write_pos, Ordering::Release);
+        self.mapping.store_u64(at, self.write_pos, Ordering::Release);
     }
 
     /// Stages and publishes as many of `events` as fit, in one block; returns how many.
@@ -203,8 +200,7 @@ impl Writer {
     fn write_named(&mut self, offset: usize, name: &NameKey, category: Category, event: Event) {
         let at = match self.ring.layout {
             Layout::V1 => {
-                self.mapping
-                    .write(offset, &event.timestamp_us.to_le_bytes());
+                self.mapping.write(offset, &event.timestamp_us.to_le_bytes());
                 offset + 8
             }
             _ => offset,

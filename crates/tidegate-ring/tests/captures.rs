@@ -5,9 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tidegate_ring::{
-    Batch, Error, Kind, MpStore, Options, Poll, RawHeader, Reader, Reject, inspect,
-};
+use tidegate_ring::{Batch, Error, Kind, MpStore, Options, Poll, RawHeader, Reader, Reject, inspect};
 
 fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/nixl")
@@ -26,11 +24,7 @@ fn listing() -> Vec<Listed> {
     let mut files: Vec<Listed> = Vec::new();
     for line in text.lines() {
         if !line.starts_with(' ') {
-            let path = line
-                .split_whitespace()
-                .next()
-                .unwrap()
-                .trim_end_matches(':');
+            let path = line.split_whitespace().next().unwrap().trim_end_matches(':');
             files.push(Listed {
                 name: path.rsplit('/').next().unwrap().to_owned(),
                 facts: vec![line.to_owned()],
@@ -49,11 +43,8 @@ fn listing() -> Vec<Listed> {
 
 /// `key=value` words; a key may carry an offset (`capacity@24`), a value a name (`cat=0(MEMORY)`).
 fn fields(line: &str) -> HashMap<&str, &str> {
-    let words = line
-        .split_whitespace()
-        .filter_map(|word| word.split_once('='));
-    let fields =
-        words.map(|(key, value)| (key.split('@').next().unwrap(), value.trim_matches('\'')));
+    let words = line.split_whitespace().filter_map(|word| word.split_once('='));
+    let fields = words.map(|(key, value)| (key.split('@').next().unwrap(), value.trim_matches('\'')));
     fields.collect()
 }
 
@@ -95,10 +86,7 @@ fn every_captured_ring_decodes_to_what_is_listed() {
         .map(|entry| entry.unwrap().file_name());
     let on_disk = on_disk.map(|name| name.into_string().unwrap());
     let on_disk: BTreeSet<_> = on_disk.filter(|name| name.ends_with(".bin")).collect();
-    assert_eq!(
-        on_disk,
-        rings.iter().map(|file| file.name.clone()).collect()
-    );
+    assert_eq!(on_disk, rings.iter().map(|file| file.name.clone()).collect());
     assert!(rings.len() >= 45, "only {} rings are listed", rings.len());
     for file in rings {
         check_ring(file);
@@ -110,10 +98,7 @@ fn check_ring(file: &Listed) {
     let header = listed_header(file);
     let found = inspect(&path).unwrap();
     assert_eq!(found.header, header, "{}", file.name);
-    assert_eq!(
-        found.file_size,
-        number::<u64>(&fields(&file.facts[0]), "size")
-    );
+    assert_eq!(found.file_size, number::<u64>(&fields(&file.facts[0]), "size"));
     if header.version == 0 {
         let refused = Reader::open(&path, peek()).unwrap_err();
         let reject = Reject::BadCapacity { capacity: 100 };
@@ -135,8 +120,7 @@ fn peek() -> Options {
 
 fn check_events(file: &Listed, path: &Path, header: &RawHeader) {
     let readable = fields(&file.facts[2]);
-    let (waiting, full): (usize, bool) =
-        (number(&readable, "readable"), readable["full"] == "True");
+    let (waiting, full): (usize, bool) = (number(&readable, "readable"), readable["full"] == "True");
     let mut reader = Reader::open(path, peek()).unwrap();
     let mut batch = Batch::default();
     match reader.read(&mut batch).unwrap() {
@@ -179,11 +163,7 @@ fn check_event(reader: &Reader, batch: &Batch, index: usize, line: &str, header:
 
     let event = fields(event);
     let (kind, names) = (batch.kinds[index], reader.names());
-    assert_eq!(
-        batch.values[index],
-        number::<u64>(&event, "value"),
-        "{line}"
-    );
+    assert_eq!(batch.values[index], number::<u64>(&event, "value"), "{line}");
     match event.get("ts") {
         Some(time) => assert_eq!(batch.timestamps_us[index].to_string(), *time),
         None => assert!(batch.timestamps_us.is_empty() && !layout.has_timestamps()),
@@ -207,9 +187,7 @@ fn the_captured_store_decodes_to_what_is_listed() {
     let listing = listing();
     let stores = listing.iter().filter(|file| file.name.ends_with(".mmap"));
     // Two were listed, one was kept.
-    let kept: Vec<_> = stores
-        .filter(|file| data().join(&file.name).exists())
-        .collect();
+    let kept: Vec<_> = stores.filter(|file| data().join(&file.name).exists()).collect();
     assert_eq!(kept.len(), 1);
     check_store(kept[0]);
 }
@@ -221,10 +199,7 @@ fn check_store(file: &Listed) {
     let (identity, names) = (store.identity(), fields(&file.facts[2]));
     assert_eq!(identity.pid, number::<i64>(&facts, "pid"));
     assert_eq!(identity.instance, number::<u64>(&facts, "instance"));
-    assert_eq!(
-        snapshot.last_update_ns,
-        number::<u64>(&facts, "lastUpdateNs")
-    );
+    assert_eq!(snapshot.last_update_ns, number::<u64>(&facts, "lastUpdateNs"));
     assert_eq!(identity.agent_name, names["agent"]);
     assert_eq!(identity.hostname, names["host"]);
     assert_eq!(identity.local_rank.as_deref(), Some(names["local_rank"]));
@@ -233,10 +208,7 @@ fn check_store(file: &Listed) {
 
     let mut listed: HashMap<usize, &str> = HashMap::new();
     for line in &file.slots {
-        listed.insert(
-            line.split_whitespace().nth(1).unwrap().parse().unwrap(),
-            line,
-        );
+        listed.insert(line.split_whitespace().nth(1).unwrap().parse().unwrap(), line);
     }
     for (slot, row) in tidegate_ring::KINDS[..tidegate_ring::KNOWN_KINDS]
         .iter()
@@ -264,8 +236,5 @@ fn check_store(file: &Listed) {
 /// The numbers between the parentheses of a line.
 fn list<T: std::str::FromStr<Err: std::fmt::Debug>>(line: &str) -> Vec<T> {
     let inner = line.split_once('(').unwrap().1.trim_end_matches(')');
-    inner
-        .split(", ")
-        .map(|number| number.parse().unwrap())
-        .collect()
+    inner.split(", ").map(|number| number.parse().unwrap()).collect()
 }

@@ -44,19 +44,14 @@ fn each_bad_file_shows_all_its_problems() {
 fn no_problem_shows_a_secret() {
     for path in fixtures("bad") {
         let loaded = load("x.yaml", &read(&path));
-        let printed = loaded
-            .document
-            .map(|d| print_redacted(&d.root, &loaded.problems));
+        let printed = loaded.document.map(|d| print_redacted(&d.root, &loaded.problems));
         let shown = format!("{} {:?}", loaded.problems, loaded.problems);
         assert!(!shown.contains("hunter2"), "{shown}");
         if path.ends_with("secrets.yaml") {
             let printed = printed.expect("a file that can be read");
             assert!(printed.contains("[REDACTED]"), "{printed}");
             let timeout = "timeout: hunter2";
-            assert!(
-                !printed.replace(timeout, "").contains("hunter2"),
-                "{printed}"
-            );
+            assert!(!printed.replace(timeout, "").contains("hunter2"), "{printed}");
         }
     }
 }
@@ -69,14 +64,8 @@ fn good_files_give_no_problem_and_the_whole_document() {
         let document = loaded.document.expect("a document");
         assert_eq!(document.section(Class::Receiver).len(), 2);
         assert_eq!(document.service.pipelines.len(), 2);
-        assert_eq!(
-            document.service.pipelines[1].id.to_string(),
-            "metrics/onward"
-        );
-        assert_eq!(
-            document.service.extensions[0].id.to_string(),
-            "health_check"
-        );
+        assert_eq!(document.service.pipelines[1].id.to_string(), "metrics/onward");
+        assert_eq!(document.service.extensions[0].id.to_string(), "health_check");
         assert!(document.service.telemetry.is_some());
     }
 }
@@ -86,13 +75,7 @@ fn problems_can_be_read_by_machines_in_file_order() {
     let text = "exporters: {debug: }\nfoo: 1\nservice: {pipelines: {metrics: {receivers: [a]}}}";
     let loaded = load("m.yaml", text);
     let found: Vec<_> = (loaded.problems.sorted().into_iter())
-        .map(|p| {
-            (
-                p.severity,
-                p.span.map(|s| (s.line, s.column)),
-                p.path.as_str(),
-            )
-        })
+        .map(|p| (p.severity, p.span.map(|s| (s.line, s.column)), p.path.as_str()))
         .collect();
     let pipeline = "service::pipelines::metrics";
     let receiver = format!("{pipeline}::receivers[0]");
@@ -108,8 +91,7 @@ fn problems_can_be_read_by_machines_in_file_order() {
 
 #[test]
 fn printing_the_effective_configuration_gives_yaml_that_means_the_same() {
-    let text =
-        "a: {b: [1, \"two\", [x, {y: ~}], {}], 'c d': 'e\"\\\n'}\nf: [true, 1.5, \"true\", \"\"]\n";
+    let text = "a: {b: [1, \"two\", [x, {y: ~}], {}], 'c d': 'e\"\\\n'}\nf: [true, 1.5, \"true\", \"\"]\n";
     let mut problems = crate::config::Problems::default();
     let root = crate::config::parse_text("a.yaml", text, &mut problems).expect("YAML");
     let printed = print_redacted(&root, &problems);

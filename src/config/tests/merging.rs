@@ -67,10 +67,7 @@ fn places_are_those_of_the_winner() {
 fn malformed_set_arguments_are_shown() {
     let (_, problems) = merged(&["a: 1"], &["no equals", "a..b=1", "a.password={x"]);
     let shown = problems.to_string();
-    assert!(
-        shown.contains("--set:1:1: error: missing equal sign"),
-        "{shown}"
-    );
+    assert!(shown.contains("--set:1:1: error: missing equal sign"), "{shown}");
     assert!(shown.contains("a key is empty"), "{shown}");
     assert!(shown.contains("not valid YAML"), "{shown}");
     assert!(shown.contains("a.password=[REDACTED]"), "{shown}");
@@ -90,11 +87,7 @@ fn files_are_read_and_their_absence_is_reported() {
     assert!(root.get("receivers").is_some() && root.get("exporters").is_some());
 
     let missing = dir.path().join("missing.yaml");
-    let shown = Loader::default()
-        .file(&missing)
-        .load(&Known)
-        .problems
-        .to_string();
+    let shown = Loader::default().file(&missing).load(&Known).problems.to_string();
     assert!(shown.starts_with("error: can't read "), "{shown}");
     assert!(!shown.contains("empty configuration"), "{shown}");
 }
@@ -104,10 +97,6 @@ fn a_file_too_large_is_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("big.yaml");
     std::fs::write(&path, "# ".repeat(3 << 20)).expect("a file");
-    let shown = Loader::default()
-        .file(&path)
-        .load(&Known)
-        .problems
-        .to_string();
+    let shown = Loader::default().file(&path).load(&Known).problems.to_string();
     assert!(shown.contains("larger than"), "{shown}");
 }

@@ -104,10 +104,7 @@ fn collections_come_whole_and_strings_take_their_text() {
     assert_eq!(node.as_list().map(<[Node]>::len), Some(2));
     assert_eq!(String::decode(&node, &mut cx).as_deref(), Some("[1, two]"));
     let (node, mut cx) = expand("${env:JSON}");
-    assert_eq!(
-        String::decode(&node, &mut cx).as_deref(),
-        Some("{\"a\": 1}")
-    );
+    assert_eq!(String::decode(&node, &mut cx).as_deref(), Some("{\"a\": 1}"));
     let (_, problems) = expand("x ${env:LIST}");
     assert!(
         problems
@@ -119,11 +116,7 @@ fn collections_come_whole_and_strings_take_their_text() {
 #[test]
 fn files_give_scalars_and_subtrees() {
     let mut file = tempfile::NamedTempFile::new().expect("a file");
-    write!(
-        file,
-        "grpc:\n  endpoint: \"0.0.0.0:${{env:INT}}\"\nlist: [1]\n"
-    )
-    .expect("written");
+    write!(file, "grpc:\n  endpoint: \"0.0.0.0:${{env:INT}}\"\nlist: [1]\n").expect("written");
     let (node, problems) = expand(&format!("${{file:{}}}", file.path().display()));
     assert!(problems.is_empty(), "{problems}");
     let endpoint = node.child("grpc").child("endpoint");

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use super::{Compression, Limits, NixlOptions};
 use crate::config::{
-    ByteSize, ComponentId, Decode, IdError, Ordered, PipelineId, Problems, Secret, Signal,
-    parse_text,
+    ByteSize, ComponentId, Decode, IdError, Ordered, PipelineId, Problems, Secret, Signal, parse_text,
 };
 
 fn decode<T: Decode>(text: &str) -> (Option<T>, Problems) {
@@ -28,11 +27,7 @@ fn gives<T: Decode + Debug + PartialEq>(text: &str, expected: T) {
 fn fails<T: Decode + Debug>(text: &str, message: &str) {
     let (value, problems) = decode::<T>(text);
     assert!(value.is_none(), "{text} gave {value:?}");
-    let messages: Vec<_> = problems
-        .sorted()
-        .iter()
-        .map(|p| p.message.clone())
-        .collect();
+    let messages: Vec<_> = problems.sorted().iter().map(|p| p.message.clone()).collect();
     assert_eq!(messages, [message]);
 }
 
@@ -75,10 +70,7 @@ fn wrong_values_are_told_apart() {
         "expected a boolean (true or false), found the string \"yes\"",
     );
     fails::<u8>("256", "\"256\" is out of range (0 to 255)");
-    fails::<u8>(
-        "1.5",
-        "expected a non-negative integer, found the number 1.5",
-    );
+    fails::<u8>("1.5", "expected a non-negative integer, found the number 1.5");
     fails::<String>("true", "expected a string, found the boolean true");
     fails::<String>("[]", "expected a string, found a list");
     fails::<Duration>(
@@ -89,15 +81,9 @@ fn wrong_values_are_told_apart() {
         "-1",
         "expected a size in bytes such as 65536 or 64MiB, found the number -1",
     );
-    fails::<Vec<u8>>(
-        "{}",
-        "expected a list of non-negative integers, found a map",
-    );
+    fails::<Vec<u8>>("{}", "expected a list of non-negative integers, found a map");
     fails::<std::num::NonZeroU16>("0", "must be greater than zero");
-    fails::<Compression>(
-        "gzp",
-        "expected one of none, gzip, found the string \"gzp\"",
-    );
+    fails::<Compression>("gzp", "expected one of none, gzip, found the string \"gzp\"");
     fails::<NixlOptions>("[]", "expected a map, found a list");
     fails::<NixlOptions>("consume: false", "`directories` must be specified");
     fails::<NixlOptions>(
@@ -124,10 +110,7 @@ fn the_option_table_says_name_type_default_and_help() {
         .into_iter()
         .map(|row| {
             let default = row.default.unwrap_or_else(|| "required".to_owned());
-            format!(
-                "{} | {} | {default} | {}",
-                row.name, row.type_help.name, row.help
-            )
+            format!("{} | {} | {default} | {}", row.name, row.type_help.name, row.help)
         })
         .collect();
     assert_eq!(
@@ -152,13 +135,8 @@ fn the_option_table_says_name_type_default_and_help() {
 
 #[test]
 fn every_problem_of_a_map_is_found_in_one_run() {
-    let (_, problems) =
-        decode::<NixlOptions>("{consume: 1, max_rings: x, nope: 1, limits: {a: 1}}");
-    let messages: Vec<_> = problems
-        .sorted()
-        .iter()
-        .map(|p| p.message.as_str())
-        .collect();
+    let (_, problems) = decode::<NixlOptions>("{consume: 1, max_rings: x, nope: 1, limits: {a: 1}}");
+    let messages: Vec<_> = problems.sorted().iter().map(|p| p.message.as_str()).collect();
     assert_eq!(messages.len(), 5, "{messages:#?}");
 }
 
@@ -169,10 +147,7 @@ fn secrets_are_never_printed() {
     let secret = Secret::decode(root.child("pass_code"), &mut cx).expect("a secret");
     assert_eq!(secret.expose(), "hunter2");
     cx.at(root.child("pass_code")).error("no good");
-    let debug = format!(
-        "{secret} {secret:?} {root:?} {:?} {cx:?} {cx}",
-        Some(&secret)
-    );
+    let debug = format!("{secret} {secret:?} {root:?} {:?} {cx:?} {cx}", Some(&secret));
     assert!(!debug.contains("hunter2"), "{debug}");
     assert_eq!(
         crate::config::print_redacted(&root, &cx),
@@ -190,14 +165,8 @@ fn ids_follow_the_collector() {
     assert_eq!(id(""), Err(IdError::EmptyType));
     assert_eq!(id("ot-lp"), Err(IdError::BadType));
     assert_eq!(id("otlp/\u{7}"), Err(IdError::BadName));
-    assert_eq!(
-        id(&format!("otlp/{}", "x".repeat(1025))),
-        Err(IdError::BadName)
-    );
+    assert_eq!(id(&format!("otlp/{}", "x".repeat(1025))), Err(IdError::BadName));
     let pipeline: PipelineId = "traces/x".parse().expect("an id");
-    assert_eq!(
-        (pipeline.signal, pipeline.name.as_str()),
-        (Signal::Traces, "x")
-    );
+    assert_eq!((pipeline.signal, pipeline.name.as_str()), (Signal::Traces, "x"));
     assert_eq!("metric".parse::<PipelineId>(), Err(IdError::UnknownSignal));
 }

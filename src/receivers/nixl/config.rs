@@ -59,13 +59,15 @@ crate::choices! {
 impl Config {
     fn check(&self, at: &Node, cx: &mut Problems) {
         if self.directories.is_empty() {
-            cx.at(at.child("directories")).error("must name at least one directory");
+            cx.at(at.child("directories"))
+                .error("must name at least one directory");
         }
         if self.poll_interval < MIN_POLL_INTERVAL {
             cx.at(at.child("poll_interval")).error("must be at least 100us");
         }
         if self.scan_interval.is_zero() {
-            cx.at(at.child("scan_interval")).error("must be greater than zero");
+            cx.at(at.child("scan_interval"))
+                .error("must be greater than zero");
         }
         for key in ["directories", "include", "exclude", "events"] {
             check_globs(at.child(key), cx);

@@ -45,7 +45,12 @@ impl Drain {
             configured => configured.into(),
         };
         Self {
-            outlet: Outlet { receiver, entry, selection: Selection::new(config), hostname },
+            outlet: Outlet {
+                receiver,
+                entry,
+                selection: Selection::new(config),
+                hostname,
+            },
             consume: config.consume,
             poll_interval: config.poll_interval,
             watch: Watch::of(config),
@@ -62,7 +67,9 @@ impl Drain {
             self.scan(now);
             self.look(now, |ring, now| ring.due <= now);
             let next = self.rings.values().map(|ring| ring.due).min();
-            let wait = next.map_or(self.poll_interval, |due| due.saturating_duration_since(Instant::now()));
+            let wait = next.map_or(self.poll_interval, |due| {
+                due.saturating_duration_since(Instant::now())
+            });
             if !pause.wait(wait.min(self.poll_interval)) {
                 break;
             }
@@ -72,14 +79,18 @@ impl Drain {
 
     fn look(&mut self, now: Instant, due: impl Fn(&Ring, Instant) -> bool) {
         let (columns, outlet) = (&mut self.columns, &self.outlet);
-        self.rings.retain(|_, ring| !due(ring, now) || ring.look(columns, outlet, now) == Look::Stays);
+        self.rings
+            .retain(|_, ring| !due(ring, now) || ring.look(columns, outlet, now) == Look::Stays);
     }
 
     fn scan(&mut self, now: Instant) {
         let Some(files) = self.watch.scan(now) else { return };
         self.refusals.retain(|path, _| files.contains(path));
         for path in files {
-            let rests = self.refusals.get(&path).is_some_and(|refusal| now < refusal.retry);
+            let rests = self
+                .refusals
+                .get(&path)
+                .is_some_and(|refusal| now < refusal.retry);
             if !rests && !self.rings.contains_key(&path) {
                 self.open(path, now);
             }
@@ -101,7 +112,11 @@ impl Drain {
 
     /// Reports a file once a reason, after it has had time to become a ring, and lets it rest.
     fn refuse(&mut self, path: &Path, error: &Error, now: Instant) {
-        let fresh = Refusal { since: now, retry: now, reported: None };
+        let fresh = Refusal {
+            since: now,
+            retry: now,
+            reported: None,
+        };
         let refusal = self.refusals.entry(path.to_owned()).or_insert(fresh);
         if now < refusal.since + REJECT_PATIENCE {
             return;

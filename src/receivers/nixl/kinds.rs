@@ -17,8 +17,14 @@ const DESCRIPTIONS: &[(&str, &str)] = &[
     ("agent_memory_registered", "Bytes registered"),
     ("agent_memory_deregistered", "Bytes deregistered"),
     ("agent_xfer_time", "Time of a transfer from start to completion"),
-    ("agent_xfer_post_time", "Time of a transfer from start to posting to the back-end"),
-    ("agent_telemetry_events_dropped", "Events that the agent dropped before they reached the ring"),
+    (
+        "agent_xfer_post_time",
+        "Time of a transfer from start to posting to the back-end",
+    ),
+    (
+        "agent_telemetry_events_dropped",
+        "Events that the agent dropped before they reached the ring",
+    ),
 ];
 
 /// Which events are wanted.
@@ -30,7 +36,11 @@ pub(super) struct Selection {
 impl Selection {
     pub(super) fn new(config: &Config) -> Self {
         Self {
-            categories: config.categories.iter().map(|category| ring_category(*category)).collect(),
+            categories: config
+                .categories
+                .iter()
+                .map(|category| ring_category(*category))
+                .collect(),
             events: config::patterns(&config.events),
         }
     }
@@ -59,7 +69,10 @@ pub(super) struct Kinds {
 
 impl Kinds {
     pub(super) fn new() -> Self {
-        Self { schema: Arc::default(), wanted: Vec::new() }
+        Self {
+            schema: Arc::default(),
+            wanted: Vec::new(),
+        }
     }
 
     /// Learns the names that have come up since the last call.
@@ -72,7 +85,8 @@ impl Kinds {
         for index in known..names.len() {
             let Ok(index) = u16::try_from(index) else { break };
             kinds.push(kind(names, index));
-            self.wanted.push(selection.wants(names.name(index), names.category(index)));
+            self.wanted
+                .push(selection.wants(names.name(index), names.category(index)));
         }
         self.schema = Arc::new(Schema { kinds });
     }

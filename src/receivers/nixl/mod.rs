@@ -35,7 +35,12 @@ pub static FACTORY: ReceiverFactory = Factory {
         let entry = cx.entry(Signal::Metrics).cloned();
         let entry = entry.ok_or_else(|| cx.base.error("only metrics pipelines can use it"))?;
         let worker = Worker::new("tidegate-nixl");
-        Ok(Arc::new(Nixl { config: settings.get(), base: cx.base, entry, worker }))
+        Ok(Arc::new(Nixl {
+            config: settings.get(),
+            base: cx.base,
+            entry,
+            worker,
+        }))
     },
 };
 
@@ -52,7 +57,9 @@ impl Receiver for Nixl {}
 impl Lifecycle for Nixl {
     async fn start(&self) -> Result<(), ComponentError> {
         let mut drain = drain::Drain::new(&self.config, self.base.id.clone(), self.entry.clone());
-        self.worker.start(move |pause| drain.run(pause)).map_err(|error| self.base.error(error.to_string()))
+        self.worker
+            .start(move |pause| drain.run(pause))
+            .map_err(|error| self.base.error(error.to_string()))
     }
 
     /// Drains every ring a last time before it returns.

@@ -52,7 +52,10 @@ mod tests {
             polls += 1;
             assert!(polls < 1_000, "it never relaxes");
         }
-        assert!(waited > Duration::from_millis(100), "it relaxes within a default flush interval: {waited:?}");
+        assert!(
+            waited > Duration::from_millis(100),
+            "it relaxes within a default flush interval: {waited:?}"
+        );
     }
 
     #[test]

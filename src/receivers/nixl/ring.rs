@@ -54,7 +54,13 @@ pub(super) enum Look {
 
 impl Ring {
     pub(super) fn open(path: &Path, consume: bool, poll: Duration, outlet: &Outlet) -> Result<Self, Error> {
-        let reader = Reader::open(path, Options { consume, ..Options::default() })?;
+        let reader = Reader::open(
+            path,
+            Options {
+                consume,
+                ..Options::default()
+            },
+        )?;
         let agent: Arc<str> = path.file_name().unwrap_or_default().to_string_lossy().into();
         let geometry = reader.geometry();
         tracing::info!(
@@ -214,7 +220,9 @@ fn source(agent: &str, hostname: &str) -> Source {
         id: SourceId::next(),
         resource: Arc::new(Resource::default()),
         scope: Arc::new(Scope::default()),
-        attributes: [("agent_name", agent), ("hostname", hostname)].into_iter().collect::<Attributes>(),
+        attributes: [("agent_name", agent), ("hostname", hostname)]
+            .into_iter()
+            .collect::<Attributes>(),
         lease: Arc::new(Lease::new(LEASE, unix_now())),
     }
 }
@@ -230,8 +238,10 @@ struct Books {
 
 impl Books {
     fn new(receiver: &Arc<str>, ring: &Arc<str>) -> Self {
-        let labels =
-            [metrics::Label::new("receiver", receiver.clone()), metrics::Label::new("ring", ring.clone())];
+        let labels = [
+            metrics::Label::new("receiver", receiver.clone()),
+            metrics::Label::new("ring", ring.clone()),
+        ];
         Self {
             events: metrics::counter!("tidegate_nixl_ring_events_total", labels.iter()),
             deselected: metrics::counter!("tidegate_nixl_ring_deselected_events_total", labels.iter()),
@@ -242,7 +252,11 @@ impl Books {
     }
 
     fn with(&self, key: &'static str, value: impl Into<metrics::SharedString>) -> Vec<metrics::Label> {
-        self.labels.iter().cloned().chain([metrics::Label::new(key, value)]).collect()
+        self.labels
+            .iter()
+            .cloned()
+            .chain([metrics::Label::new(key, value)])
+            .collect()
     }
 
     fn opened(&self, reader: &Reader) {
@@ -268,9 +282,16 @@ impl Books {
     }
 
     fn reset(&self, reason: Reset, lost: u64) {
-        metrics::counter!("tidegate_nixl_ring_resets_total", self.with("reason", reason.reason())).increment(1);
-        metrics::counter!("tidegate_nixl_ring_lost_events_total", self.with("reason", reason.reason()))
-            .increment(lost);
+        metrics::counter!(
+            "tidegate_nixl_ring_resets_total",
+            self.with("reason", reason.reason())
+        )
+        .increment(1);
+        metrics::counter!(
+            "tidegate_nixl_ring_lost_events_total",
+            self.with("reason", reason.reason())
+        )
+        .increment(lost);
     }
 
     fn closed(&self, reason: Reset) {
@@ -280,11 +301,19 @@ impl Books {
 
     fn failed(&self, error: &Error) {
         tracing::warn!(%error, "a ring could not be read");
-        metrics::counter!("tidegate_nixl_ring_errors_total", self.with("reason", error.reason())).increment(1);
+        metrics::counter!(
+            "tidegate_nixl_ring_errors_total",
+            self.with("reason", error.reason())
+        )
+        .increment(1);
     }
 
     fn rejected(&self, why: &str, events: usize) {
-        tracing::error!(why, events, "the pipelines refuse these events for good; they are dropped");
+        tracing::error!(
+            why,
+            events,
+            "the pipelines refuse these events for good; they are dropped"
+        );
         metrics::counter!("tidegate_nixl_ring_rejected_events_total", self.labels.iter())
             .increment(events as u64);
     }

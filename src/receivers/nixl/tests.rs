@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use tidegate_ring::{Category, Event, Layout, Writer, inspect};
 
-use super::config::Config;
 use super::FACTORY;
+use super::config::Config;
 use crate::component::Receiver;
 use crate::component::testing::{Sink, eventually, settings};
 
@@ -17,11 +17,18 @@ const XFER_TIME: u16 = 6;
 const NOT_FOUND: u16 = 11;
 
 fn event(kind: u16, value: u64) -> Event {
-    Event { kind, value, timestamp_us: 1_700_000_000_000_000 }
+    Event {
+        kind,
+        value,
+        timestamp_us: 1_700_000_000_000_000,
+    }
 }
 
 async fn start(directory: &Path, options: &str, sink: &Arc<Sink>) -> Arc<dyn Receiver> {
-    let yaml = format!("{{directories: [{}], poll_interval: 1ms{options}}}", directory.display());
+    let yaml = format!(
+        "{{directories: [{}], poll_interval: 1ms{options}}}",
+        directory.display()
+    );
     let receiver = (FACTORY.build)(&settings::<Config>(&yaml), sink.receiver_context("nixl")).unwrap();
     receiver.start().await.unwrap();
     receiver
@@ -41,14 +48,25 @@ async fn rings_of_every_version_are_drained_as_they_come() {
         let mut writer = Writer::create(&path, layout, 64).unwrap();
         writer.push_all(&[event(TX_BYTES, 4096), event(XFER_TIME, 7), event(NOT_FOUND, 1)]);
         eventually("the ring is drained", || sink.items() == 3 * count);
-        eventually("its slots are free again", || inspect(&path).unwrap().readable() == 0);
+        eventually("its slots are free again", || {
+            inspect(&path).unwrap().readable() == 0
+        });
     }
     stop(receiver).await;
-    let expected =
-        [("agent_tx_bytes", 4096.0), ("agent_xfer_time", 7.0), ("agent_err_not_found", 1.0)];
+    let expected = [
+        ("agent_tx_bytes", 4096.0),
+        ("agent_xfer_time", 7.0),
+        ("agent_err_not_found", 1.0),
+    ];
     let events = sink.events();
     for three in events.chunks(3) {
-        assert!(three.iter().map(|(name, value)| (name.as_str(), *value)).eq(expected), "{three:?}");
+        assert!(
+            three
+                .iter()
+                .map(|(name, value)| (name.as_str(), *value))
+                .eq(expected),
+            "{three:?}"
+        );
     }
 }
 
@@ -93,7 +111,13 @@ async fn only_selected_events_are_handed_on_and_all_are_taken() {
     let receiver = start(directory.path(), options, &sink).await;
     eventually("the ring is empty", || writer.unread() == 0);
     stop(receiver).await;
-    assert_eq!(sink.events(), [("agent_tx_bytes".to_owned(), 1.0), ("my_backend_event".to_owned(), 9.0)]);
+    assert_eq!(
+        sink.events(),
+        [
+            ("agent_tx_bytes".to_owned(), 1.0),
+            ("my_backend_event".to_owned(), 9.0)
+        ]
+    );
 }
 
 #[tokio::test]
@@ -106,10 +130,15 @@ async fn events_carry_nixls_labels_category_and_status() {
     eventually("the event arrives", || sink.items() == 1);
     stop(receiver).await;
     let batches = sink.batches();
-    let crate::batch::Payload::Events(events) = &batches[0].payload else { panic!("events") };
+    let crate::batch::Payload::Events(events) = &batches[0].payload else {
+        panic!("events")
+    };
     let labels = |attributes: &tidegate_engine::Attributes| -> Vec<(String, String)> {
         let text = |v: &tidegate_engine::AttributeValue| v.as_str().unwrap_or_default().to_owned();
-        attributes.iter().map(|(key, value)| (key.to_string(), text(value))).collect()
+        attributes
+            .iter()
+            .map(|(key, value)| (key.to_string(), text(value)))
+            .collect()
     };
     let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     assert_eq!(
@@ -117,7 +146,10 @@ async fn events_carry_nixls_labels_category_and_status() {
         [pair("agent_name", "agent 7"), pair("hostname", "gpu-1")]
     );
     let kind = &events.schema.kinds[usize::from(events.kinds[0])];
-    assert_eq!(labels(&kind.attributes), [pair("category", "ERROR"), pair("status", "not_found")]);
+    assert_eq!(
+        labels(&kind.attributes),
+        [pair("category", "ERROR"), pair("status", "not_found")]
+    );
 }
 
 /// A ring of half its capacity a flush, flushed again and again: whatever the timing, nothing may be lost.
@@ -148,7 +180,10 @@ async fn files_that_are_no_rings_are_left_alone_and_become_rings_later() {
     let mut good = Writer::create(directory.path().join("good"), Layout::V4, 8).unwrap();
     good.push_all(&[event(TX_BYTES, 1)]);
     eventually("the good one is drained", || sink.items() == 1);
-    assert_eq!(fs::read_to_string(&junk).unwrap(), "not a ring at all, but longer than a header is");
+    assert_eq!(
+        fs::read_to_string(&junk).unwrap(),
+        "not a ring at all, but longer than a header is"
+    );
     let mut writer = Writer::create(&junk, Layout::V4, 8).unwrap();
     writer.push_all(&[event(TX_BYTES, 2)]);
     eventually("it is a ring now", || sink.items() == 2);

@@ -39,7 +39,10 @@ pub(in crate::receivers) struct Names {
 
 impl Names {
     pub(in crate::receivers) fn new(include: &[String], exclude: &[String]) -> Self {
-        Self { include: config::patterns(include), exclude: config::patterns(exclude) }
+        Self {
+            include: config::patterns(include),
+            exclude: config::patterns(exclude),
+        }
     }
 
     fn wants(&self, name: &str) -> bool {
@@ -57,10 +60,20 @@ impl Watch {
     pub(in crate::receivers) fn new(globs: Vec<String>, names: Names, scan_interval: Duration) -> Self {
         let flags = inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC;
         let inotify = inotify::init(flags)
-            .inspect_err(|error| tracing::warn!(%error, "no inotify: directories are listed every 50 ms instead"))
+            .inspect_err(
+                |error| tracing::warn!(%error, "no inotify: directories are listed every 50 ms instead"),
+            )
             .ok();
         let now = Instant::now();
-        Self { globs, names, scan_interval, inotify, watched: HashMap::new(), next_scan: now, settled: now }
+        Self {
+            globs,
+            names,
+            scan_interval,
+            inotify,
+            watched: HashMap::new(),
+            next_scan: now,
+            settled: now,
+        }
     }
 
     /// The files there are, if it is time to look again.
@@ -80,7 +93,12 @@ impl Watch {
         self.next_scan = now + interval.min(self.scan_interval);
         let directories = self.directories();
         self.follow(&directories);
-        Some(directories.iter().flat_map(|directory| self.files(directory)).collect())
+        Some(
+            directories
+                .iter()
+                .flat_map(|directory| self.files(directory))
+                .collect(),
+        )
     }
 
     /// Whether the kernel reported anything. What it was does not matter: the directories are listed anyway.
@@ -130,13 +148,19 @@ impl Watch {
     }
 
     fn files(&self, directory: &Path) -> Vec<PathBuf> {
-        let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+        let Ok(entries) = fs::read_dir(directory) else {
+            return Vec::new();
+        };
         let wanted = |entry: &fs::DirEntry| {
             let name = entry.file_name();
             name.to_str().is_some_and(|name| self.names.wants(name))
                 && entry.file_type().is_ok_and(|kind| kind.is_file())
         };
-        entries.flatten().filter(wanted).map(|entry| entry.path()).collect()
+        entries
+            .flatten()
+            .filter(wanted)
+            .map(|entry| entry.path())
+            .collect()
     }
 }
 
@@ -146,7 +170,11 @@ mod tests {
 
     fn watch(directory: &Path) -> Watch {
         let names = Names::new(&["*".to_owned()], &["*.tmp".to_owned()]);
-        Watch::new(vec![format!("{}/*", directory.display())], names, Duration::from_secs(3600))
+        Watch::new(
+            vec![format!("{}/*", directory.display())],
+            names,
+            Duration::from_secs(3600),
+        )
     }
 
     fn names(paths: Vec<PathBuf>) -> Vec<String> {
@@ -170,7 +198,10 @@ mod tests {
         for name in ["agent", ".hidden", "a.tmp"] {
             fs::write(rings.join(name), "x").unwrap();
         }
-        assert_eq!(watch.scan(Instant::now()).map(names), Some(vec!["agent".to_owned()]));
+        assert_eq!(
+            watch.scan(Instant::now()).map(names),
+            Some(vec!["agent".to_owned()])
+        );
     }
 
     #[test]
@@ -183,7 +214,10 @@ mod tests {
             watch.next_scan = Instant::now();
             assert_eq!(watch.scan(Instant::now()), Some(vec![]));
             fs::write(rings.join("agent"), "x").unwrap();
-            assert_eq!(watch.scan(Instant::now()).map(names), Some(vec!["agent".to_owned()]));
+            assert_eq!(
+                watch.scan(Instant::now()).map(names),
+                Some(vec!["agent".to_owned()])
+            );
             fs::remove_dir_all(&rings).unwrap();
             watch.next_scan = Instant::now();
             assert_eq!(watch.scan(Instant::now()), Some(vec![]));

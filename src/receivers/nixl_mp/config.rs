@@ -27,7 +27,8 @@ crate::options! {
 impl Config {
     fn check(&self, at: &Node, cx: &mut Problems) {
         if self.directories.is_empty() {
-            cx.at(at.child("directories")).error("must name at least one directory");
+            cx.at(at.child("directories"))
+                .error("must name at least one directory");
         }
         let intervals = [
             ("poll_interval", self.poll_interval),

@@ -35,7 +35,12 @@ pub static FACTORY: ReceiverFactory = Factory {
         let entry = cx.entry(Signal::Metrics).cloned();
         let entry = entry.ok_or_else(|| cx.base.error("only metrics pipelines can use it"))?;
         let worker = Worker::new("tidegate-nixlmp");
-        Ok(Arc::new(NixlMp { config: settings.get(), base: cx.base, entry, worker }))
+        Ok(Arc::new(NixlMp {
+            config: settings.get(),
+            base: cx.base,
+            entry,
+            worker,
+        }))
     },
 };
 
@@ -52,7 +57,9 @@ impl Receiver for NixlMp {}
 impl Lifecycle for NixlMp {
     async fn start(&self) -> Result<(), ComponentError> {
         let mut stores = Stores::new(self.config.clone(), self.base.id.clone(), self.entry.clone());
-        self.worker.start(move |pause| stores.run(pause)).map_err(|error| self.base.error(error.to_string()))
+        self.worker
+            .start(move |pause| stores.run(pause))
+            .map_err(|error| self.base.error(error.to_string()))
     }
 
     /// Reads every store a last time before it returns.
@@ -76,7 +83,14 @@ impl Stores {
     fn new(config: Arc<Config>, receiver: Arc<str>, entry: Entry) -> Self {
         let names = Names::new(&config.include, &config.exclude);
         let watch = Watch::new(config.directories.clone(), names, config.scan_interval);
-        Self { config, receiver, entry, watch, stores: BTreeMap::new(), refused: BTreeMap::new() }
+        Self {
+            config,
+            receiver,
+            entry,
+            watch,
+            stores: BTreeMap::new(),
+            refused: BTreeMap::new(),
+        }
     }
 
     fn run(&mut self, pause: &Pause) {
@@ -95,14 +109,15 @@ impl Stores {
 
     fn look(&mut self, now: Instant) {
         let (entry, liveness, refused) = (&self.entry, self.config.liveness_interval, &mut self.refused);
-        self.stores.retain(|path, store| match store.look(entry, now, liveness) {
-            Look::Stays => true,
-            Look::Ended(reason) => {
-                tracing::info!(store = %path.display(), reason, "store closed");
-                refused.insert(path.clone(), reason);
-                false
-            }
-        });
+        self.stores
+            .retain(|path, store| match store.look(entry, now, liveness) {
+                Look::Stays => true,
+                Look::Ended(reason) => {
+                    tracing::info!(store = %path.display(), reason, "store closed");
+                    refused.insert(path.clone(), reason);
+                    false
+                }
+            });
     }
 
     fn adopt(&mut self, files: Vec<PathBuf>, now: Instant) {

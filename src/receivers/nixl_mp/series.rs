@@ -15,11 +15,18 @@ pub(super) struct KindSeries {
 /// All series of a store by kind.
 pub(super) fn all(identity: &StoreIdentity) -> Vec<KindSeries> {
     let common = attributes(identity);
-    KINDS.iter().take(KNOWN_KINDS).map(|kind| of_kind(kind, &common)).collect()
+    KINDS
+        .iter()
+        .take(KNOWN_KINDS)
+        .map(|kind| of_kind(kind, &common))
+        .collect()
 }
 
 fn attributes(identity: &StoreIdentity) -> Attributes {
-    let rank = identity.local_rank.as_ref().map(|rank| ("local_rank", rank.clone()));
+    let rank = identity
+        .local_rank
+        .as_ref()
+        .map(|rank| ("local_rank", rank.clone()));
     [
         ("hostname", identity.hostname.clone()),
         ("agent_name", identity.agent_name.clone()),
@@ -32,8 +39,10 @@ fn attributes(identity: &StoreIdentity) -> Attributes {
 }
 
 fn of_kind(kind: &Kind, common: &Attributes) -> KindSeries {
-    let own: Attributes =
-        [("category", kind.category.name())].into_iter().chain(kind.status.map(|s| ("status", s))).collect();
+    let own: Attributes = [("category", kind.category.name())]
+        .into_iter()
+        .chain(kind.status.map(|s| ("status", s)))
+        .collect();
     let attributes = common.merge(&own);
     let series = |name: String, unit: &str, data| {
         Arc::new(Series {
@@ -49,14 +58,31 @@ fn of_kind(kind: &Kind, common: &Attributes) -> KindSeries {
             attributes: attributes.clone(),
         })
     };
-    let total = if kind.status.is_some() { "agent_errors" } else { kind.name };
+    let total = if kind.status.is_some() {
+        "agent_errors"
+    } else {
+        kind.name
+    };
     let temporality = Temporality::Cumulative;
     KindSeries {
-        total: series(total.to_owned(), kind.unit, Data::Sum { monotonic: true, temporality }),
-        last: kind.last_value.then(|| series(last_name(kind), kind.unit, Data::Gauge)),
-        distribution: kind
-            .histogram
-            .then(|| series(format!("{}_us", kind.name), kind.unit, Data::Histogram { temporality })),
+        total: series(
+            total.to_owned(),
+            kind.unit,
+            Data::Sum {
+                monotonic: true,
+                temporality,
+            },
+        ),
+        last: kind
+            .last_value
+            .then(|| series(last_name(kind), kind.unit, Data::Gauge)),
+        distribution: kind.histogram.then(|| {
+            series(
+                format!("{}_us", kind.name),
+                kind.unit,
+                Data::Histogram { temporality },
+            )
+        }),
     }
 }
 
@@ -83,8 +109,11 @@ mod tests {
             local_rank: None,
         };
         let all = all(&identity);
-        let last: Vec<_> =
-            all.iter().filter_map(|series| series.last.as_ref()).map(|s| s.metric.name.to_string()).collect();
+        let last: Vec<_> = all
+            .iter()
+            .filter_map(|series| series.last.as_ref())
+            .map(|s| s.metric.name.to_string())
+            .collect();
         let expected = [
             "agent_tx_last_bytes",
             "agent_rx_last_bytes",
@@ -100,7 +129,10 @@ mod tests {
             .map(|s| s.metric.name.to_string())
             .collect();
         assert_eq!(histograms, ["agent_xfer_time_us", "agent_xfer_post_time_us"]);
-        let errors = all.iter().filter(|series| &*series.total.metric.name == "agent_errors").count();
+        let errors = all
+            .iter()
+            .filter(|series| &*series.total.metric.name == "agent_errors")
+            .count();
         assert_eq!(errors, 12);
     }
 }

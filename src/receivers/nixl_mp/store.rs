@@ -42,7 +42,15 @@ impl Store {
         let store = MpStore::open(path)?;
         let start = start_of(path).unwrap_or_else(unix_now);
         let series = series::all(store.identity());
-        Ok(Self { store, series, start, sent: None, bounds: Arc::from([]), moved: now, due: now })
+        Ok(Self {
+            store,
+            series,
+            start,
+            sent: None,
+            bounds: Arc::from([]),
+            moved: now,
+            due: now,
+        })
     }
 
     pub(super) fn agent(&self) -> &str {
@@ -58,7 +66,10 @@ impl Store {
             Ok(snapshot) => snapshot,
             Err(error) => return self.end(entry, error.reason()),
         };
-        let still = self.sent.as_ref().is_some_and(|sent| sent.last_update_ns == snapshot.last_update_ns);
+        let still = self
+            .sent
+            .as_ref()
+            .is_some_and(|sent| sent.last_update_ns == snapshot.last_update_ns);
         if !still {
             self.moved = now;
             return self.send(entry, snapshot, now);
@@ -89,7 +100,13 @@ impl Store {
             let index = usize::from(kind);
             let (sent, start) = (self.sent.as_ref(), self.start);
             let mut point = |series: &Arc<Series>, start, value| {
-                points.push(Point { series: series.clone(), start, time, value, exemplars: Vec::new() });
+                points.push(Point {
+                    series: series.clone(),
+                    start,
+                    time,
+                    value,
+                    exemplars: Vec::new(),
+                });
             };
             let count = snapshot.counters.get(index);
             let moved = sent.is_none_or(|sent| sent.counters.get(index) != count);
@@ -112,7 +129,9 @@ impl Store {
     fn end(&mut self, entry: &Entry, reason: &'static str) -> Look {
         let time = unix_now();
         let all = self.series.iter().flat_map(|kind| {
-            [Some(&kind.total), kind.last.as_ref(), kind.distribution.as_ref()].into_iter().flatten()
+            [Some(&kind.total), kind.last.as_ref(), kind.distribution.as_ref()]
+                .into_iter()
+                .flatten()
         });
         let points = all
             .map(|series| Point {
@@ -138,7 +157,10 @@ fn push(entry: &Entry, points: Vec<Point>) -> Result<(), Duration> {
     if points.is_empty() {
         return Ok(());
     }
-    match entry.push(Batch::new(Points { points: points.into(), table: None })) {
+    match entry.push(Batch::new(Points {
+        points: points.into(),
+        table: None,
+    })) {
         Ok(_) => Ok(()),
         Err(refused) => match refused.retry_after {
             Some(delay) => Err(delay.max(REFUSED_RETRY)),

@@ -49,14 +49,21 @@ async fn totals_follow_the_store_and_end_with_the_agent() {
     };
     let mut writer = MpStoreWriter::create(directory.path(), &identity, &DEFAULT_BOUNDS_US).unwrap();
     writer.record(TX_BYTES, 100);
-    eventually("the first total", || last(&sink, "agent_tx_bytes", false) == Some(Value::Int(100)));
+    eventually("the first total", || {
+        last(&sink, "agent_tx_bytes", false) == Some(Value::Int(100))
+    });
     writer.record(TX_BYTES, 11);
     writer.record(XFER_TIME, 30);
-    eventually("the next total", || last(&sink, "agent_tx_bytes", false) == Some(Value::Int(111)));
-    eventually("the last value", || last(&sink, "agent_tx_last_bytes", false) == Some(Value::Int(11)));
-    eventually("the histogram", || {
-        matches!(last(&sink, "agent_xfer_time_us", true), Some(Value::Histogram(h)) if h.count == 1 && h.sum == Some(30.0))
+    eventually("the next total", || {
+        last(&sink, "agent_tx_bytes", false) == Some(Value::Int(111))
     });
+    eventually("the last value", || {
+        last(&sink, "agent_tx_last_bytes", false) == Some(Value::Int(11))
+    });
+    eventually(
+        "the histogram",
+        || matches!(last(&sink, "agent_xfer_time_us", true), Some(Value::Histogram(h)) if h.count == 1 && h.sum == Some(30.0)),
+    );
     let sample = points(&sink).pop().unwrap();
     let rank = sample.series.attributes.get("local_rank");
     assert_eq!(rank.and_then(|rank| rank.as_str()), Some("3"));
@@ -65,7 +72,10 @@ async fn totals_follow_the_store_and_end_with_the_agent() {
     let seen = sink.items();
     drop(writer);
     eventually("the end of every series", || {
-        let ended = points(&sink).iter().filter(|p| p.value == Value::NoRecordedValue).count();
+        let ended = points(&sink)
+            .iter()
+            .filter(|p| p.value == Value::NoRecordedValue)
+            .count();
         ended == 21 + 6 + 2
     });
     assert_eq!(sink.items(), seen + 29, "an ended store is not sent again");
@@ -77,7 +87,10 @@ async fn a_refused_total_is_offered_again() {
     let directory = tempfile::tempdir().unwrap();
     let sink: Arc<Sink> = Sink::new();
     sink.refuse(2);
-    let yaml = format!("{{directories: [{}], poll_interval: 1ms}}", directory.path().display());
+    let yaml = format!(
+        "{{directories: [{}], poll_interval: 1ms}}",
+        directory.path().display()
+    );
     let receiver = (FACTORY.build)(&settings::<Config>(&yaml), sink.receiver_context("nixl_mp")).unwrap();
     receiver.start().await.unwrap();
     let identity = StoreIdentity {
@@ -89,6 +102,8 @@ async fn a_refused_total_is_offered_again() {
     };
     let mut writer = MpStoreWriter::create(directory.path(), &identity, &DEFAULT_BOUNDS_US).unwrap();
     writer.record(TX_BYTES, 5);
-    eventually("the total arrives", || last(&sink, "agent_tx_bytes", false) == Some(Value::Int(5)));
+    eventually("the total arrives", || {
+        last(&sink, "agent_tx_bytes", false) == Some(Value::Int(5))
+    });
     receiver.stop(Instant::now() + Duration::from_secs(5)).await;
 }

@@ -130,8 +130,7 @@ impl Gateway {
     pub(crate) fn wait_for_log(&mut self, part: &str) -> String {
         let stderr = self.process.stderr.clone();
         let what = format!("a line with {part:?}");
-        self.process
-            .wait_until(&what, || stderr.find(part).is_some());
+        self.process.wait_until(&what, || stderr.find(part).is_some());
         stderr.find(part).expect("it was there just now")
     }
 

@@ -59,20 +59,13 @@ pub(crate) fn wait_until(deadline: Duration, what: &str, mut condition: impl FnM
 ///
 /// # Panics
 /// After `deadline`, naming `what` was awaited.
-pub(crate) fn wait_for<T>(
-    deadline: Duration,
-    what: &str,
-    mut attempt: impl FnMut() -> Option<T>,
-) -> T {
+pub(crate) fn wait_for<T>(deadline: Duration, what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
     loop {
         if let Some(found) = attempt() {
             return found;
         }
-        assert!(
-            started.elapsed() < deadline,
-            "not within {deadline:?}: {what}"
-        );
+        assert!(started.elapsed() < deadline, "not within {deadline:?}: {what}");
         thread::sleep(POLL_INTERVAL);
     }
 }

@@ -218,11 +218,7 @@ impl Shared {
         Ok(rejected)
     }
 
-    async fn take_grpc<T>(
-        &self,
-        request: Request<T>,
-        export: fn(T) -> Export,
-    ) -> Result<Rejected, Status> {
+    async fn take_grpc<T>(&self, request: Request<T>, export: fn(T) -> Export) -> Result<Rejected, Status> {
         let (metadata, _, message) = request.into_parts();
         let taken = self.take(metadata.into_headers(), export(message)).await;
         taken.map_err(|trouble| match trouble {
@@ -259,16 +255,34 @@ macro_rules! service {
 }
 
 service!(
-    metrics, MetricsService, metrics_service_server, ExportMetricsServiceRequest,
-    ExportMetricsServiceResponse, ExportMetricsPartialSuccess, rejected_data_points, Metrics
+    metrics,
+    MetricsService,
+    metrics_service_server,
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+    ExportMetricsPartialSuccess,
+    rejected_data_points,
+    Metrics
 );
 service!(
-    trace, TraceService, trace_service_server, ExportTraceServiceRequest,
-    ExportTraceServiceResponse, ExportTracePartialSuccess, rejected_spans, Traces
+    trace,
+    TraceService,
+    trace_service_server,
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+    ExportTracePartialSuccess,
+    rejected_spans,
+    Traces
 );
 service!(
-    logs, LogsService, logs_service_server, ExportLogsServiceRequest,
-    ExportLogsServiceResponse, ExportLogsPartialSuccess, rejected_log_records, Logs
+    logs,
+    LogsService,
+    logs_service_server,
+    ExportLogsServiceRequest,
+    ExportLogsServiceResponse,
+    ExportLogsPartialSuccess,
+    rejected_log_records,
+    Logs
 );
 
 fn router(shared: Shared) -> axum::Router {

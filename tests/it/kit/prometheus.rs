@@ -143,7 +143,9 @@ fn sample(series: &serde_json::Value) -> Sample {
         labels: labels
             .map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned()))
             .collect(),
-        value: value.parse().expect("Prometheus spells floats as Rust reads them"),
+        value: value
+            .parse()
+            .expect("Prometheus spells floats as Rust reads them"),
     }
 }
 

@@ -24,7 +24,9 @@ pub(crate) struct Script {
 impl Script {
     /// `tests/python/NAME` with the OpenTelemetry SDK, prometheus_client and numpy at hand.
     pub(crate) fn new(name: &str) -> Self {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python").join(name);
+        let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/python")
+            .join(name);
         let mut command = Command::new("python3");
         command
             .arg(file)
@@ -149,6 +151,8 @@ impl Held {
 /// Parses a `/metrics` body with prometheus_client: the families as `parse_exposition.py` prints
 /// them, or why it's not valid. `form` is `text` or `openmetrics`.
 pub(crate) fn parse_exposition(form: &str, body: &str) -> Result<Value, String> {
-    let text = Script::new("parse_exposition.py").args([form]).text_from(body.as_bytes())?;
+    let text = Script::new("parse_exposition.py")
+        .args([form])
+        .text_from(body.as_bytes())?;
     Ok(serde_json::from_str(&text).expect("a driver prints JSON"))
 }

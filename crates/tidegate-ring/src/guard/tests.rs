@@ -23,9 +23,7 @@ fn in_child(test: &str) -> Option<ExitStatus> {
     }
     let name = format!("guard::tests::{test}");
     let mut child = Command::new(std::env::current_exe().unwrap());
-    let child = child
-        .args(["--exact", &name, "--test-threads=1"])
-        .env(CHILD, "1");
+    let child = child.args(["--exact", &name, "--test-threads=1"]).env(CHILD, "1");
     Some(child.output().unwrap().status)
 }
 
@@ -129,8 +127,7 @@ fn a_fault_elsewhere_kills_as_it_would_without_us() {
 
 #[test]
 fn a_fault_elsewhere_goes_to_the_handler_that_was_there_before() {
-    let Some(status) = in_child("a_fault_elsewhere_goes_to_the_handler_that_was_there_before")
-    else {
+    let Some(status) = in_child("a_fault_elsewhere_goes_to_the_handler_that_was_there_before") else {
         set_handler(exit_42 as *const () as usize, 0);
         let _guarded = Mapping::new(&file_of(PAGE as u64), PAGE, false).unwrap();
         return fault_elsewhere();
@@ -140,8 +137,7 @@ fn a_fault_elsewhere_goes_to_the_handler_that_was_there_before() {
 
 #[test]
 fn a_later_handler_that_chains_to_ours_neither_loops_nor_hides_our_faults() {
-    let Some(status) =
-        in_child("a_later_handler_that_chains_to_ours_neither_loops_nor_hides_our_faults")
+    let Some(status) = in_child("a_later_handler_that_chains_to_ours_neither_loops_nor_hides_our_faults")
     else {
         let file = file_of(PAGE as u64);
         let first = Mapping::new(&file, PAGE, false).unwrap();

@@ -37,10 +37,7 @@ fn categories_follow_the_name_prefix() {
         assert_eq!(row.category, *category, "{}", row.name);
         assert_eq!(Category::by_name(category.name()), Some(*category));
     }
-    assert_eq!(
-        Category::by_name("NIXL_TELEMETRY_ERROR"),
-        Some(Category::Error)
-    );
+    assert_eq!(Category::by_name("NIXL_TELEMETRY_ERROR"), Some(Category::Error));
     assert_eq!(Category::by_name("nothing"), None);
 }
 

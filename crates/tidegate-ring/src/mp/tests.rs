@@ -48,14 +48,8 @@ fn what_is_recorded_is_read_as_nixl_would_total_it() {
     assert_eq!((snapshot.counters[2], snapshot.gauges[2]), (1, 0));
     let times = snapshot.histogram(6).unwrap();
     assert_eq!((times.sum, times.count()), (20_000_021, 3));
-    assert_eq!(
-        (times.buckets[0], times.buckets[1], times.buckets[18]),
-        (1, 1, 1)
-    );
-    assert_eq!(
-        (times.bounds, times.buckets.len()),
-        (&DEFAULT_BOUNDS_US[..], 19)
-    );
+    assert_eq!((times.buckets[0], times.buckets[1], times.buckets[18]), (1, 1, 1));
+    assert_eq!((times.bounds, times.buckets.len()), (&DEFAULT_BOUNDS_US[..], 19));
     assert!(snapshot.histogram(21).is_none());
     assert!(snapshot.last_update_ns > 0);
 }

@@ -15,8 +15,7 @@ use crate::mp::{MAGIC, MAX_BOUNDS, MAX_BUCKETS, SCHEMA, STORE_SIZE, StoreIdentit
 
 /// NIXL's built-in histogram bounds in microseconds.
 pub const DEFAULT_BOUNDS_US: [f64; 18] = [
-    10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1e3, 2.5e3, 5e3, 1e4, 2.5e4, 5e4, 1e5, 2.5e5, 5e5, 1e6,
-    5e6, 1e7,
+    10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1e3, 2.5e3, 5e3, 1e4, 2.5e4, 5e4, 1e5, 2.5e5, 5e5, 1e6, 5e6, 1e7,
 ];
 
 /// A store being written. Dropping it gives up the lock and leaves the file, as when an agent dies.
@@ -91,15 +90,11 @@ impl MpStoreWriter {
         self.set(word::BUCKET_COUNT, self.bounds.len() as u64);
         self.set_text(word::AGENT_NAME, &identity.agent_name);
         self.set_text(word::HOSTNAME, &identity.hostname);
-        self.set_text(
-            word::LOCAL_RANK,
-            identity.local_rank.as_deref().unwrap_or(""),
-        );
+        self.set_text(word::LOCAL_RANK, identity.local_rank.as_deref().unwrap_or(""));
         for (index, bound) in self.bounds.iter().enumerate() {
             self.set(word::BOUNDS + index, bound.to_bits());
         }
-        self.mapping
-            .store_u64(word::MAGIC * 8, MAGIC, Ordering::Release);
+        self.mapping.store_u64(word::MAGIC * 8, MAGIC, Ordering::Release);
     }
 
     fn set(&self, word: usize, value: u64) {
@@ -127,9 +122,7 @@ impl MpStoreWriter {
 fn make_file(path: &Path) -> Result<File, Error> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true).mode(0o600);
-    let file = options
-        .open(path)
-        .map_err(|e| Error::io("create", path, e))?;
+    let file = options.open(path).map_err(|e| Error::io("create", path, e))?;
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
         .map_err(|e| Error::io("lock", path, e))?;
     rustix::fs::ftruncate(&file, STORE_SIZE as u64).map_err(|e| Error::io("resize", path, e))?;

@@ -35,9 +35,5 @@ fn a_refused_permission_names_both_uids_and_the_cure() {
     let text = refused(true).to_string();
     let cure = format!("run as uid {ours}, or add CAP_DAC_OVERRIDE, or peek with `consume: false`");
     assert!(text.ends_with(&cure), "{text}");
-    assert!(
-        refused(false)
-            .to_string()
-            .ends_with("or add CAP_DAC_OVERRIDE")
-    );
+    assert!(refused(false).to_string().ends_with("or add CAP_DAC_OVERRIDE"));
 }

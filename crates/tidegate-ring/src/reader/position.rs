@@ -43,11 +43,7 @@ impl Position {
     /// to 0) or a consumer that ignores the lock. Peeking, it may move, but never past `write_pos`
     /// and our cursor must lie between the two: a restart that happens to restore that order goes
     /// unseen.
-    pub(crate) fn reconcile(
-        &mut self,
-        header: &RawHeader,
-        consuming: bool,
-    ) -> Option<(Reset, u64)> {
+    pub(crate) fn reconcile(&mut self, header: &RawHeader, consuming: bool) -> Option<(Reset, u64)> {
         let (read_pos, write_pos) = (header.read_pos, header.write_pos);
         let known_read_pos = std::mem::replace(&mut self.header_read_pos, read_pos);
         let ring = self.ring;

@@ -96,13 +96,8 @@ fn reset(reason: Reset, lost: u64) -> Poll {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Push {
-        events: Vec<(u16, u64)>,
-        named: bool,
-    },
-    Drain {
-        accept: bool,
-    },
+    Push { events: Vec<(u16, u64)>, named: bool },
+    Drain { accept: bool },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -240,10 +235,7 @@ fn refused_events_stay_in_the_ring() {
     for _ in 0..3 {
         assert!(matches!(ring.read(), Poll::Events(_)));
         assert_eq!(ring.batch.values, (0..7).collect::<Vec<_>>());
-        assert!(
-            !ring.writer.push(event(9)),
-            "a refused slot was handed back"
-        );
+        assert!(!ring.writer.push(event(9)), "a refused slot was handed back");
     }
     assert!(ring.reader.commit());
     ring.push(7..8);
@@ -280,10 +272,7 @@ fn the_second_reader_peeks_until_the_first_is_gone() {
     assert!(matches!(second.read(&mut batch).unwrap(), Poll::Events(_)));
     assert!(second.commit());
     assert_eq!(second.read(&mut batch).unwrap(), Poll::Idle);
-    assert!(
-        !ring.writer.push(event(9)),
-        "a peeking reader moved read_pos"
-    );
+    assert!(!ring.writer.push(event(9)), "a peeking reader moved read_pos");
     assert!(!second.try_consume().unwrap());
 
     // What it saw while peeking it accepted, so on taking over it hands these slots back.
@@ -398,11 +387,7 @@ fn another_version_or_capacity_is_a_reset_of_its_own() {
 type Damage = (&'static str, fn(&Ring), Reset);
 
 const DAMAGES: [Damage; 7] = [
-    (
-        "truncated to nothing",
-        |ring| ring.resize(0),
-        Reset::Truncated,
-    ),
+    ("truncated to nothing", |ring| ring.resize(0), Reset::Truncated),
     (
         "truncated in the slots",
         |ring| ring.resize(100),
@@ -410,11 +395,7 @@ const DAMAGES: [Damage; 7] = [
     ),
     ("grown", |ring| ring.resize(100_000), Reset::Grown),
     ("zeroed", |ring| ring.overwrite(0, &[0; 296]), Reset::Zeroed),
-    (
-        "noise",
-        |ring| ring.overwrite(0, &[0xa7; 296]),
-        Reset::BadHeader,
-    ),
+    ("noise", |ring| ring.overwrite(0, &[0xa7; 296]), Reset::BadHeader),
     (
         "capacity 100",
         |ring| ring.overwrite(24, &100_u64.to_le_bytes()),
@@ -581,8 +562,7 @@ fn a_writer_and_a_reader_on_two_threads_lose_and_repeat_nothing() {
                     Poll::Events(_) => {}
                     other => assert_eq!(other, Poll::Idle),
                 }
-                for (expected, (kind, value)) in (next..).zip(batch.kinds.iter().zip(&batch.values))
-                {
+                for (expected, (kind, value)) in (next..).zip(batch.kinds.iter().zip(&batch.values)) {
                     assert_eq!((*kind, *value), (event(expected).kind, expected));
                 }
                 // Every other batch is refused first, which must change nothing.

@@ -44,10 +44,7 @@ fn the_header_of_version_5_is_as_proposed() {
     assert_eq!(bytes[..32], header);
     assert_eq!(bytes[32..512], [0; 480]);
     assert_eq!(bytes.len(), 512 + 4 * 16);
-    assert_eq!(
-        bytes[512..528],
-        [&[11, 0, 0, 0, 0, 0, 0, 0], &VALUE[..]].concat()
-    );
+    assert_eq!(bytes[512..528], [&[11, 0, 0, 0, 0, 0, 0, 0], &VALUE[..]].concat());
 }
 
 #[test]
@@ -116,11 +113,7 @@ fn restarting_keeps_the_inode_and_the_old_slots() {
 fn impossible_capacities_are_refused_before_the_file_is_touched() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("agent");
-    for (capacity, reason) in [
-        (0, "bad_capacity"),
-        (100, "bad_capacity"),
-        (1 << 30, "too_large"),
-    ] {
+    for (capacity, reason) in [(0, "bad_capacity"), (100, "bad_capacity"), (1 << 30, "too_large")] {
         let error = Writer::create(&path, Layout::V4, capacity).unwrap_err();
         assert_eq!(error.reason(), reason);
         assert!(!path.exists());
