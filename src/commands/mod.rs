@@ -3,6 +3,7 @@
 pub mod completion;
 pub mod components;
 pub mod load;
+pub mod ring;
 pub mod run;
 pub mod validate;
 pub mod version;
@@ -31,6 +32,8 @@ enum Command {
     Validate(validate::Args),
     /// List the components of this binary with their signals, stability and options
     Components(components::Args),
+    /// Look into NIXL ring files and multi-process stores, and simulate agents that write them
+    Ring(ring::Args),
     /// Print version and build information
     Version,
     /// Print a completion script for a shell
@@ -44,6 +47,7 @@ impl Cli {
             Command::Run(args) => run::run(&args),
             Command::Validate(args) => validate::run(&args),
             Command::Components(args) => components::run(&args),
+            Command::Ring(args) => ring::run(&args),
             Command::Version => version::run(),
             Command::Completion(args) => completion::run(&args),
         };
