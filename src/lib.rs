@@ -12,6 +12,7 @@ pub mod exporters;
 pub mod extensions;
 pub mod net;
 pub mod processors;
+pub mod prom;
 pub mod receivers;
 pub mod service;
 pub mod telemetry;

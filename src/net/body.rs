@@ -145,7 +145,11 @@ mod tests {
             mut self: Pin<&mut Self>,
             _: &mut Context<'_>,
         ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-            Poll::Ready(self.0.next().map(|chunk| Ok(Frame::data(Bytes::from_static(chunk)))))
+            Poll::Ready(
+                self.0
+                    .next()
+                    .map(|chunk| Ok(Frame::data(Bytes::from_static(chunk)))),
+            )
         }
     }
 
@@ -171,7 +175,12 @@ mod tests {
         let mut held = Held::new(Arc::default());
         let surprise = read_body(chunked(&[b"abc", b"def"]), BodyLimits::of(5), &mut held).await;
         assert!(matches!(surprise, Err(BodyError::TooLarge { limit_bytes: 5 })));
-        let promised = read_body(Full::new(Bytes::from_static(b"abcdef")), BodyLimits::of(5), &mut held).await;
+        let promised = read_body(
+            Full::new(Bytes::from_static(b"abcdef")),
+            BodyLimits::of(5),
+            &mut held,
+        )
+        .await;
         assert!(matches!(promised, Err(BodyError::TooLarge { limit_bytes: 5 })));
     }
 

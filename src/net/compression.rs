@@ -83,11 +83,7 @@ fn decompress_now(coding: Coding, body: Bytes, limit_bytes: usize) -> Result<Byt
         Coding::Deflate if has_zlib_header(&body) => {
             unpack(flate2::bufread::ZlibDecoder::new(&*body), &body, limit_bytes)
         }
-        Coding::Deflate => unpack(
-            flate2::bufread::DeflateDecoder::new(&*body),
-            &body,
-            limit_bytes,
-        ),
+        Coding::Deflate => unpack(flate2::bufread::DeflateDecoder::new(&*body), &body, limit_bytes),
         Coding::Zstd => {
             let mut decoder = zstd::stream::read::Decoder::with_buffer(&*body)?;
             decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;

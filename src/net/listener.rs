@@ -60,7 +60,10 @@ pub struct Listener {
 #[derive(Debug)]
 enum Socket {
     Tcp(TcpListener),
-    Unix(UnixListener, #[expect(dead_code, reason = "removes the file when dropped")] SocketFile),
+    Unix(
+        UnixListener,
+        #[expect(dead_code, reason = "removes the file when dropped")] SocketFile,
+    ),
 }
 
 impl Listener {
@@ -80,9 +83,8 @@ impl Listener {
                 })
             }
             Endpoint::Unix(path) => {
-                let (socket, file) = SocketFile::place(path, file, SocketType::STREAM, |path| {
-                    UnixListener::bind(path)
-                })?;
+                let (socket, file) =
+                    SocketFile::place(path, file, SocketType::STREAM, |path| UnixListener::bind(path))?;
                 Ok(Self {
                     socket: Socket::Unix(socket, file),
                     local: endpoint.clone(),

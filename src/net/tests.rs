@@ -89,15 +89,19 @@ async fn stop_lets_connections_finish_and_cuts_those_that_do_not() {
     let listener = Listener::bind(&endpoint, &SocketFileConfig::default())
         .await
         .unwrap();
-    let server = Server::start(listener, ConnectionLimits::plain(8), |mut connection| async move {
-        let mut first = [0];
-        if connection.stream.read_exact(&mut first).await.is_ok() && first == *b"p" {
-            connection.stopping.cancelled().await;
-            ENDED.fetch_add(1, SeqCst);
-        } else {
-            std::future::pending::<()>().await;
-        }
-    });
+    let server = Server::start(
+        listener,
+        ConnectionLimits::plain(8),
+        |mut connection| async move {
+            let mut first = [0];
+            if connection.stream.read_exact(&mut first).await.is_ok() && first == *b"p" {
+                connection.stopping.cancelled().await;
+                ENDED.fetch_add(1, SeqCst);
+            } else {
+                std::future::pending::<()>().await;
+            }
+        },
+    );
     let mut polite = connect(&server).await;
     polite.write_all(b"p").await.unwrap();
     let mut stubborn = connect(&server).await;

@@ -17,13 +17,17 @@ impl Labels {
     /// Adds an attribute.
     pub fn add(&mut self, key: &str, value: &AttributeValue) {
         if let Some(name) = label_name(key) {
-            self.0.entry(name).or_default().push((key.to_owned(), text(value)));
+            self.0
+                .entry(name)
+                .or_default()
+                .push((key.to_owned(), text(value)));
         }
     }
 
     /// Adds a label whose name is known to be good; it wins over attributes of that name.
     pub fn set(&mut self, name: &str, value: impl Into<String>) {
-        self.0.insert(name.to_owned(), vec![(name.to_owned(), value.into())]);
+        self.0
+            .insert(name.to_owned(), vec![(name.to_owned(), value.into())]);
     }
 
     /// Adds all of a set.
@@ -78,7 +82,13 @@ impl Labels {
 
 /// `service.namespace/service.name`, or `service.name` alone.
 pub fn job(resource: &Resource) -> Option<String> {
-    let get = |key| resource.attributes.get(key).map(text).filter(|value| !value.is_empty());
+    let get = |key| {
+        resource
+            .attributes
+            .get(key)
+            .map(text)
+            .filter(|value| !value.is_empty())
+    };
     let name = get("service.name")?;
     Some(match get("service.namespace") {
         Some(namespace) => format!("{namespace}/{name}"),
@@ -88,7 +98,11 @@ pub fn job(resource: &Resource) -> Option<String> {
 
 /// `service.instance.id`, or nothing.
 pub fn instance(resource: &Resource) -> String {
-    resource.attributes.get("service.instance.id").map(text).unwrap_or_default()
+    resource
+        .attributes
+        .get("service.instance.id")
+        .map(text)
+        .unwrap_or_default()
 }
 
 /// A label name; `None` when nothing of the key is left.
@@ -137,7 +151,10 @@ fn json(value: &AttributeValue) -> serde_json::Value {
         AttributeValue::Int(number) => Value::from(*number),
         AttributeValue::Double(number) => Value::from(*number),
         AttributeValue::Array(values) => values.iter().map(json).collect(),
-        AttributeValue::Map(map) => map.iter().map(|(key, value)| (key.to_string(), json(value))).collect(),
+        AttributeValue::Map(map) => map
+            .iter()
+            .map(|(key, value)| (key.to_string(), json(value)))
+            .collect(),
         AttributeValue::Str(_) | AttributeValue::Bytes(_) => Value::String(text(value)),
     }
 }
@@ -168,8 +185,14 @@ mod tests {
     fn keys_become_label_names() {
         assert_eq!(rendered(&[("http.method", "GET")]), r#"http_method="GET""#);
         assert_eq!(rendered(&[("a..b", "1"), ("1x", "2")]), r#"a_b="1",key_1x="2""#);
-        assert_eq!(rendered(&[("__x__", "1"), ("...", "2"), ("", "3")]), r#"__x__="1""#);
-        assert_eq!(rendered(&[("le", "1"), ("quantile", "2")]), r#"exported_le="1",exported_quantile="2""#);
+        assert_eq!(
+            rendered(&[("__x__", "1"), ("...", "2"), ("", "3")]),
+            r#"__x__="1""#
+        );
+        assert_eq!(
+            rendered(&[("le", "1"), ("quantile", "2")]),
+            r#"exported_le="1",exported_quantile="2""#
+        );
     }
 
     #[test]
@@ -193,10 +216,18 @@ mod tests {
 
     #[test]
     fn a_resource_that_says_who_it_is_gives_job_and_instance() {
-        let attributes =
-            [("service.name", "a"), ("service.namespace", "n"), ("service.instance.id", "i")].into_iter().collect();
+        let attributes = [
+            ("service.name", "a"),
+            ("service.namespace", "n"),
+            ("service.instance.id", "i"),
+        ]
+        .into_iter()
+        .collect();
         let mut labels = Labels::default();
-        labels.identify(&Resource { attributes, schema_url: "".into() });
+        labels.identify(&Resource {
+            attributes,
+            schema_url: "".into(),
+        });
         assert_eq!(labels.render(), r#"instance="i",job="n/a""#);
         let mut nobody = Labels::default();
         nobody.identify(&Resource::default());

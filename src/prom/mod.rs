@@ -7,6 +7,7 @@ pub mod labels;
 pub mod name;
 pub mod number;
 pub mod render;
+mod samples;
 
 pub use name::Naming;
-pub use render::{Format, Renderer};
+pub use render::{Conflict, Format, Renderer, Style};

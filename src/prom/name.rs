@@ -52,8 +52,15 @@ const UNITS: &[(&str, &str)] = &[
 ];
 
 /// Words behind "per".
-const DIVISORS: &[(&str, &str)] =
-    &[("s", "second"), ("m", "minute"), ("h", "hour"), ("d", "day"), ("w", "week"), ("mo", "month"), ("y", "year")];
+const DIVISORS: &[(&str, &str)] = &[
+    ("s", "second"),
+    ("m", "minute"),
+    ("h", "hour"),
+    ("d", "day"),
+    ("w", "week"),
+    ("mo", "month"),
+    ("y", "year"),
+];
 
 impl Naming {
     /// The Prometheus name; `None` when nothing of the name is left.
@@ -98,9 +105,14 @@ fn add_suffixes(tokens: &mut Vec<String>, unit: &str, kind: Kind) {
 
 /// `By/s` -> bytes, per, second. An annotation (`{packet}`) is no word.
 fn unit_words(unit: &str) -> Vec<String> {
-    let (main, per) = unit.split_once('/').map_or((unit, None), |(main, per)| (main, Some(per)));
+    let (main, per) = unit
+        .split_once('/')
+        .map_or((unit, None), |(main, per)| (main, Some(per)));
     let mut words = word_of(main, UNITS);
-    if let Some(per) = per.map(|per| word_of(per, DIVISORS)).filter(|per| !per.is_empty()) {
+    if let Some(per) = per
+        .map(|per| word_of(per, DIVISORS))
+        .filter(|per| !per.is_empty())
+    {
         // One token each would let "per" of the name swallow it.
         words.push(format!("per_{}", per.join("_")));
     }
@@ -118,7 +130,10 @@ fn word_of(unit: &str, table: &[(&str, &str)]) -> Vec<String> {
 /// The runs of characters that a Prometheus name may have. Colons stay, underscores separate.
 fn tokens(name: &str) -> Vec<String> {
     let kept = |c: char| c.is_ascii_alphanumeric() || c == ':';
-    name.split(|c| !kept(c)).filter(|token| !token.is_empty()).map(str::to_owned).collect()
+    name.split(|c| !kept(c))
+        .filter(|token| !token.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 fn sanitized(name: &str) -> String {
@@ -130,13 +145,22 @@ mod tests {
     use super::*;
 
     fn name(name: &str, unit: &str, kind: Kind) -> Option<String> {
-        Naming { namespace: String::new(), suffixes: true }.metric(name, unit, kind)
+        Naming {
+            namespace: String::new(),
+            suffixes: true,
+        }
+        .metric(name, unit, kind)
     }
 
     #[test]
     fn names_follow_the_rules_of_the_specification() {
         let table = [
-            ("http.server.duration", "s", Kind::Distribution, "http_server_duration_seconds"),
+            (
+                "http.server.duration",
+                "s",
+                Kind::Distribution,
+                "http_server_duration_seconds",
+            ),
             ("a..b", "", Kind::Gauge, "a_b"),
             ("1st", "", Kind::Gauge, "_1st"),
             ("foo.bar", "By", Kind::Counter, "foo_bar_bytes_total"),
@@ -155,7 +179,11 @@ mod tests {
             ("a:b", "", Kind::Gauge, "a:b"),
         ];
         for (metric, unit, kind, expected) in table {
-            assert_eq!(name(metric, unit, kind).as_deref(), Some(expected), "{metric} {unit}");
+            assert_eq!(
+                name(metric, unit, kind).as_deref(),
+                Some(expected),
+                "{metric} {unit}"
+            );
         }
         assert_eq!(name("___", "", Kind::Gauge), None);
         assert_eq!(name("\u{e9}", "", Kind::Gauge), None);
@@ -163,7 +191,13 @@ mod tests {
 
     #[test]
     fn a_namespace_stands_before_everything() {
-        let naming = Naming { namespace: "my.ns".into(), suffixes: false };
-        assert_eq!(naming.metric("x", "By", Kind::Counter).as_deref(), Some("my_ns_x"));
+        let naming = Naming {
+            namespace: "my.ns".into(),
+            suffixes: false,
+        };
+        assert_eq!(
+            naming.metric("x", "By", Kind::Counter).as_deref(),
+            Some("my_ns_x")
+        );
     }
 }

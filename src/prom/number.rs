@@ -1,6 +1,6 @@
 //! Numbers as Prometheus text: shortest form that reads back equal, whole numbers without a point.
 
-/// Above this a whole double is written with an exponent.
+/// Whole doubles below this are written without a point.
 const WHOLE_BELOW: f64 = 1e15;
 
 /// Appends a double.
@@ -38,7 +38,13 @@ mod tests {
 
     #[test]
     fn doubles_read_back_equal_and_whole_ones_have_no_point() {
-        for (value, expected) in [(0.0, "0"), (-3.0, "-3"), (0.1, "0.1"), (1e15, "1e15"), (f64::INFINITY, "+Inf")] {
+        for (value, expected) in [
+            (0.0, "0"),
+            (-3.0, "-3"),
+            (0.1, "0.1"),
+            (1e300, "1e+300"),
+            (f64::INFINITY, "+Inf"),
+        ] {
             assert_eq!(text(value), expected);
         }
         assert_eq!(text(f64::NAN), "NaN");

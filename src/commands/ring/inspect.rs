@@ -14,7 +14,7 @@ use crate::say;
     after_help = "Never consumes: it opens the file read-only and peeks.\n\nExample:\n  \
 tidegate ring inspect /run/nixl/agent_0 --events 10"
 )]
-pub struct Args {
+pub(super) struct Args {
     /// A ring file or a multi-process store
     file: PathBuf,
     /// How many of the waiting events to show, oldest first
@@ -26,7 +26,7 @@ pub struct Args {
 }
 
 /// Shows a ring or a store.
-pub fn run(args: &Args) -> Result<(), Failure> {
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let name = args.file.file_name().unwrap_or_default().to_string_lossy();
     match MpStore::is_store_name(&name) {
         true => show_store(&args.file),

@@ -33,7 +33,7 @@ const REGISTERED_BYTES: u64 = 16 << 30;
 /// Arguments of `ring sim`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Example:\n  tidegate ring sim --directory /tmp/rings --agents 8 --rate 500")]
-pub struct Args {
+pub(super) struct Args {
     /// Where to write the rings; made if it is not there
     #[arg(long)]
     directory: PathBuf,
@@ -81,7 +81,7 @@ struct Agent {
 }
 
 /// Writes until interrupted.
-pub fn run(args: &Args) -> Result<(), Failure> {
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
     std::fs::create_dir_all(&args.directory)
         .map_err(Failure::io(format!("making {}", args.directory.display())))?;
     let over = until_interrupted()?;

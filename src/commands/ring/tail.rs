@@ -20,7 +20,7 @@ const POLL: Duration = Duration::from_millis(10);
     after_help = "Peeks by default: the gateway and other readers still get every event.\n\nExamples:\n  \
 tidegate ring tail /run/nixl/agent_0\n  tidegate ring tail /run/nixl/agent_0 --json | jq .value"
 )]
-pub struct Args {
+pub(super) struct Args {
     /// The ring file
     file: PathBuf,
     /// JSON lines instead of what NIXL's own reader prints
@@ -46,7 +46,7 @@ pub(super) enum Format {
 }
 
 /// Prints until interrupted.
-pub fn run(args: &Args) -> Result<(), Failure> {
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let format = if args.json { Format::Json } else { Format::Nixl };
     let over = until_interrupted()?;
     let mut reader = Reader::open(
