@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::{Data, Exemplar, ExponentialHistogram, Histogram, Number, Summary, Temporality, UnixNanos, Value};
+use crate::{Data, Exemplar, ExponentialHistogram, Histogram, Number, Temporality, UnixNanos, Value};
 
 /// A point of a known series, by reference.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,6 @@ pub(crate) enum Change<'a> {
     Number(Number),
     Histogram(Cow<'a, Histogram>),
     Exponential(Cow<'a, ExponentialHistogram>),
-    Summary(&'a Summary),
     /// The stream says that it has ended.
     End,
 }
@@ -77,12 +76,11 @@ impl Progress {
     /// What `sample` adds. The first point of a cumulative stream adds all it has counted so far.
     pub(crate) fn advance<'a>(&mut self, data: Data, sample: &Sample<'a>) -> Result<Change<'a>, Rejection> {
         check(data, sample.value)?;
-        let cumulative = data.temporality() == Temporality::Cumulative;
-        let restarted = self.order(cumulative, sample)?;
-        if restarted && self.is_monotonic(data) {
+        let restarted = self.order(data, sample)?;
+        if restarted && !matches!(data, Data::Sum { monotonic: false, .. }) {
             self.last = Last::Nothing;
         }
-        let change = self.change(data, cumulative, sample.value)?;
+        let change = self.change(data, sample.value)?;
         (self.start, self.time) = (sample.start, sample.time);
         Ok(change)
     }
@@ -90,7 +88,7 @@ impl Progress {
     /// Checks order only, for states that take points as they are.
     pub(crate) fn follow(&mut self, data: Data, sample: &Sample<'_>) -> Result<(), Rejection> {
         check(data, sample.value)?;
-        self.order(data.temporality() == Temporality::Cumulative, sample)?;
+        self.order(data, sample)?;
         (self.start, self.time) = (sample.start, sample.time);
         Ok(())
     }
@@ -99,18 +97,20 @@ impl Progress {
     ///
     /// A later start time is a new beginning whatever the clock says. Points of an older beginning, and points at or
     /// before the last one's time, come too late; if they say the same again, nothing is lost.
-    fn order(&self, cumulative: bool, sample: &Sample<'_>) -> Result<bool, Rejection> {
+    fn order(&self, data: Data, sample: &Sample<'_>) -> Result<bool, Rejection> {
         if self.time == 0 {
             return Ok(false);
         }
-        if cumulative && self.start != 0 && sample.start > self.start {
+        let delta = data.temporality() == Temporality::Delta;
+        let restarts = !delta && data != Data::Gauge;
+        if restarts && self.start != 0 && sample.start > self.start {
             return Ok(true);
         }
         if sample.time > self.time {
             return Ok(false);
         }
         let repeated = sample.time == self.time && sample.start == self.start;
-        match repeated && (!cumulative || self.says(sample.value)) {
+        match repeated && (delta || self.says(sample.value)) {
             true => Err(Rejection::Duplicate),
             false => Err(Rejection::Late),
         }
@@ -126,11 +126,8 @@ impl Progress {
         }
     }
 
-    fn is_monotonic(&self, data: Data) -> bool {
-        !matches!(data, Data::Gauge | Data::Sum { monotonic: false, .. })
-    }
-
-    fn change<'a>(&mut self, data: Data, cumulative: bool, value: &'a Value) -> Result<Change<'a>, Rejection> {
+    fn change<'a>(&mut self, data: Data, value: &'a Value) -> Result<Change<'a>, Rejection> {
+        let cumulative = data.temporality() == Temporality::Cumulative;
         Ok(match value {
             Value::Int(_) | Value::Double(_) => {
                 let number = value.number().ok_or(Rejection::Invalid)?;
@@ -140,7 +137,7 @@ impl Progress {
             Value::Histogram(now) => Change::Histogram(Cow::Borrowed(now)),
             Value::ExponentialHistogram(now) if cumulative => Change::Exponential(self.exponential(now)),
             Value::ExponentialHistogram(now) => Change::Exponential(Cow::Borrowed(now)),
-            Value::Summary(now) => Change::Summary(now),
+            Value::Summary(_) => return Err(Rejection::Unsupported),
             Value::NoRecordedValue => Change::End,
         })
     }

@@ -123,18 +123,6 @@ impl<T> Streams<T> {
         }
     }
 
-    /// Forgets the stream that lives or is known under `key`.
-    pub(crate) fn forget(&self, key: Key) {
-        let mut first = lock(&self.first);
-        let place = self.shard(key).index.get(&key).copied();
-        let home = match place {
-            Some(Place::At(home)) => home,
-            _ => key,
-        };
-        let gone = self.shard(home).remove(home);
-        self.unlink(&mut first, gone);
-    }
-
     /// Shows every stream to `each` with the time it was last seen; a shard at a time is locked.
     pub(crate) fn sweep(&self, mut each: impl FnMut(&mut T, UnixNanos) -> Sweep) {
         for shard in &self.shards {
@@ -234,7 +222,7 @@ mod tests {
         assert_eq!(streams.known(key(2), 2, |n| { *n += 1; *n }), Some(11));
         assert_eq!(streams.known(key(1), 2, |n| *n), Some(11));
         assert_eq!(streams.len(), 1);
-        streams.forget(key(2));
+        streams.sweep(|_, _| Sweep::Forget);
         assert_eq!((streams.known(key(1), 3, |n| *n), streams.known(key(2), 3, |n| *n)), (None, None));
         assert_eq!(streams.learn(key(2), key(0), 1, || 5), Some(key(2)));
         assert_eq!(streams.known(key(2), 3, |n| *n), Some(5));
