@@ -8,11 +8,19 @@
 pub mod attributes;
 pub mod composite;
 pub mod event;
+pub mod exponential;
+mod fold;
 pub mod grouping;
+pub mod histogram;
 pub mod identity;
+pub mod key;
 pub mod lease;
+pub mod number;
 pub mod pattern;
 pub mod point;
+pub mod progress;
+pub mod rule;
+mod streams;
 pub mod table;
 pub mod value;
 
@@ -21,10 +29,14 @@ pub use composite::{Answer, Composite, Declaration, Function, State};
 pub use event::{Events, Kind, Schema, Source, SourceId, Values};
 pub use grouping::Grouping;
 pub use identity::{Data, Instrument, Metric, Resource, Scope, Series, Temporality};
+pub use key::{Key, KeyHasher};
 pub use lease::Lease;
+pub use number::Number;
 pub use pattern::{AttributeFilter, BadPattern, Pattern};
 pub use point::{Exemplar, Point};
-pub use table::{Reading, Table};
+pub use progress::{Rejection, Sample};
+pub use rule::{GaugePolicy, Input, Rule};
+pub use table::{Absorbed, Limits, Outcome, Reading, Stats, Table};
 pub use value::{Buckets, ExponentialHistogram, Histogram, Quantile, Summary, Value};
 
 /// Nanoseconds since the Unix epoch, as OTLP counts time. 0 means unknown.

@@ -140,4 +140,6 @@ impl Composite {
     pub fn read(&self, _now: UnixNanos) -> Vec<Answer> {
         Vec::new()
     }
+
+    pub(crate) fn show(&self, _now: UnixNanos, _each: &mut dyn FnMut(crate::Reading<'_>)) {}
 }

@@ -1,9 +1,31 @@
 //! Tables: the one place where series live.
+//!
+//! A table takes in events and points by its rules and holds one cell an output series. Per source it keeps what is
+//! needed to keep the outputs right: how far each stream has come (`points`), what has been folded but not yet added
+//! (`events`). Readers look at the cells; nothing is copied for them.
 
-use std::sync::Arc;
+mod cell;
+mod events;
+mod points;
+mod state;
+
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
-use crate::{Exemplar, Series, UnixNanos, Value};
+use cell::{Caps, CellRef, Cells};
+pub use events::Absorbed;
+pub use points::Outcome;
+use points::Stream;
+use state::State;
+
+use crate::key::{Key, KeyMap};
+use crate::lease::nanos;
+use crate::progress::Rejection;
+use crate::rule::{Op, Output, Rule};
+use crate::streams::Streams;
+use crate::{Composite, Exemplar, Series, SourceId, UnixNanos, Value};
 
 /// A series as a reader of a table sees it.
 #[derive(Clone, Copy, Debug)]
@@ -20,25 +42,214 @@ pub struct Reading<'a> {
     pub exemplars: &'a [Exemplar],
 }
 
+/// How much a table may hold, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Output series; those beyond are added up in one with `otel.metric.overflow=true` a metric.
+    pub series: usize,
+    /// Output series of one metric name.
+    pub series_per_metric: usize,
+    /// Input streams (kinds of a source, points of a resource) of one source that get series of their own.
+    pub streams_per_source: usize,
+    /// Input streams of points that are remembered.
+    pub streams: usize,
+    /// Sources of events that are remembered.
+    pub sources: usize,
+    /// A series goes this long after its last source was alive; so does what is kept of a source of points.
+    pub expiry: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            series: 100_000,
+            series_per_metric: usize::MAX,
+            streams_per_source: usize::MAX,
+            streams: 1_000_000,
+            sources: 10_000,
+            expiry: Duration::from_secs(300),
+        }
+    }
+}
+
+/// What a table holds and what it could not take in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Output series.
+    pub series: usize,
+    /// Input streams of points.
+    pub streams: usize,
+    /// Sources of events.
+    pub sources: usize,
+    /// Input streams that went to an overflow series.
+    pub overflowed_streams: u64,
+    /// Output series that have gone because their sources had.
+    pub expired_series: u64,
+    /// Items not taken in, by `Rejection as usize`.
+    pub rejected: [u64; Rejection::ALL.len()],
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    version: AtomicU64,
+    overflowed: AtomicU64,
+    expired: AtomicU64,
+    next_sweep: AtomicU64,
+    rejected: [AtomicU64; Rejection::ALL.len()],
+}
+
+type Sources = HashMap<SourceId, Arc<Mutex<events::SourceState>>>;
+
 /// State by output identity.
 #[derive(Debug)]
 pub struct Table {
     owner: Arc<str>,
-    version: AtomicU64,
+    rules: Box<[Rule]>,
+    limits: Limits,
+    cells: Cells,
+    streams: Streams<Stream>,
+    per_source: Mutex<KeyMap<usize>>,
+    sources: RwLock<Sources>,
+    composites: RwLock<Vec<Arc<Composite>>>,
+    counters: Counters,
 }
 
 impl Table {
-    /// The component that writes it (`processors::aggregate@metrics/vendor`).
+    /// An empty table that takes in what `rules` say. `owner` is the component that writes it
+    /// (`processors::aggregate@metrics/vendor`).
+    pub fn new(owner: impl Into<Arc<str>>, rules: Vec<Rule>, limits: Limits) -> Self {
+        Self {
+            owner: owner.into(),
+            rules: rules.into(),
+            limits,
+            cells: Cells::new(),
+            streams: Streams::new(limits.streams),
+            per_source: Mutex::default(),
+            sources: RwLock::default(),
+            composites: RwLock::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// The component that writes it.
     pub fn owner(&self) -> &Arc<str> {
         &self.owner
     }
 
     /// Shows every live series to `each`, those of attached composites too. Holds no lock for longer than a bounded
     /// run of series; `each` must not call this table.
-    pub fn read(&self, _now: UnixNanos, _each: &mut dyn FnMut(Reading<'_>)) {}
+    pub fn read(&self, now: UnixNanos, each: &mut dyn FnMut(Reading<'_>)) {
+        self.flush();
+        self.cells.each(|cell| {
+            cell.state.settle();
+            if cell.state.shown {
+                each(Reading {
+                    series: &cell.series,
+                    start: cell.state.start,
+                    time: cell.state.time,
+                    value: &cell.state.value,
+                    exemplars: cell.state.exemplars(),
+                });
+            }
+        });
+        for composite in self.composites().iter() {
+            composite.show(now, each);
+        }
+    }
 
-    /// Changes whenever a series came, went or got another value.
+    /// Changes whenever a series came, went or got another value. (Composites change by time alone and don't count.)
     pub fn version(&self) -> u64 {
-        self.version.load(Relaxed)
+        self.counters.version.load(Relaxed)
+    }
+
+    /// How many output series there are, without those of composites.
+    pub fn len(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What it holds and what it could not take in.
+    pub fn stats(&self) -> Stats {
+        Stats {
+            series: self.len(),
+            streams: self.streams.len(),
+            sources: self.sources().len(),
+            overflowed_streams: self.counters.overflowed.load(Relaxed),
+            expired_series: self.counters.expired.load(Relaxed),
+            rejected: std::array::from_fn(|at| self.counters.rejected[at].load(Relaxed)),
+        }
+    }
+
+    /// Shows `composite` to readers of this table as a gauge.
+    pub fn attach(&self, composite: Arc<Composite>) {
+        let mut composites = self.composites.write().unwrap_or_else(PoisonError::into_inner);
+        composites.push(composite);
+    }
+
+    /// Lets go what has had no sign of life for the expiry time. Call it about once a second; it does work only
+    /// every eighth of the expiry time, a few hundred series a lock.
+    pub fn expire(&self, now: UnixNanos) {
+        let expiry = nanos(self.limits.expiry);
+        let due = self.counters.next_sweep.load(Relaxed);
+        let next = now.saturating_add((expiry / 8).min(10_000_000_000));
+        let mine = self.counters.next_sweep.compare_exchange(due, next, Relaxed, Relaxed);
+        if now < due || mine.is_err() {
+            return;
+        }
+        self.sweep_sources(now);
+        self.sweep_streams(now);
+        let gone = self.cells.retain(|cell| cell.seen.saturating_add(expiry) >= now);
+        self.counters.expired.fetch_add(gone as u64, Relaxed);
+        if gone > 0 {
+            self.changed();
+        }
+    }
+
+    fn changed(&self) {
+        self.counters.version.fetch_add(1, Relaxed);
+    }
+
+    fn reject(&self, rejection: Rejection, items: usize) {
+        self.counters.rejected[rejection as usize].fetch_add(items as u64, Relaxed);
+    }
+
+    fn sources(&self) -> std::sync::RwLockReadGuard<'_, Sources> {
+        self.sources.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn composites(&self) -> Vec<Arc<Composite>> {
+        self.composites.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The cell that `rule` feeds with `output`, or the overflow cell of its metric when a cap is reached or
+    /// `crowded`; `None`: no room at all. Says which way the input changes it.
+    fn cell(&self, rule: &Rule, output: Output, crowded: bool, start: UnixNanos, now: UnixNanos) -> Option<(CellRef, Op)> {
+        /// Overflow series come on top of the cap: one a metric, for so many metrics.
+        const MAX_OVERFLOW_SERIES: usize = 1000;
+        let caps = Caps { series: self.limits.series, per_metric: self.limits.series_per_metric };
+        let make = |series: &Series| State::new(series.metric.data, rule, start, now);
+        if !crowded {
+            let key = Key::of(&output.series);
+            let series = Arc::new(output.series.clone());
+            if let Some(at) = self.cells.resolve(key, series, caps, make, now) {
+                return Some((at, output.op));
+            }
+        }
+        self.counters.overflowed.fetch_add(1, Relaxed);
+        let output = output.overflow();
+        let caps = Caps {
+            series: self.limits.series.saturating_add(MAX_OVERFLOW_SERIES),
+            per_metric: usize::MAX,
+        };
+        let make = |series: &Series| State::new(series.metric.data, rule, 0, now);
+        let at = self.cells.resolve(Key::of(&output.series), Arc::new(output.series), caps, make, now)?;
+        (output.op != Op::Keep).then_some((at, output.op))
     }
 }
+
+#[cfg(test)]
+mod tests;

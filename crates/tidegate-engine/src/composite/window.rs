@@ -1,0 +1,174 @@
+//! A sliding window made of sub-windows, each holding the statistics of what fell into it.
+
+use std::time::Duration;
+
+use crate::UnixNanos;
+use crate::lease::nanos;
+
+/// Sub-windows of windows up to 10 s.
+const FINE_NS: u64 = 100_000_000;
+
+/// Sub-windows of longer windows: so many a window.
+const COARSE_PARTS: u64 = 100;
+
+/// Statistics of some values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Moments {
+    pub(crate) count: f64,
+    pub(crate) sum: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+    pub(crate) last: f64,
+}
+
+impl Moments {
+    pub(crate) const NONE: Self = Self {
+        count: 0.0,
+        sum: 0.0,
+        min: f64::INFINITY,
+        max: f64::NEG_INFINITY,
+        last: 0.0,
+    };
+
+    pub(crate) fn of(value: f64) -> Self {
+        Self {
+            count: 1.0,
+            sum: value,
+            min: value,
+            max: value,
+            last: value,
+        }
+    }
+
+    /// Adds later values.
+    fn add(&mut self, later: &Self) {
+        if later.count > 0.0 {
+            self.count += later.count;
+            self.sum += later.sum;
+            self.min = self.min.min(later.min);
+            self.max = self.max.max(later.max);
+            self.last = later.last;
+        }
+    }
+}
+
+/// How a window is cut up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    part_ns: u64,
+    parts: u64,
+}
+
+impl Cut {
+    pub(crate) fn of(window: Duration) -> Self {
+        let window_ns = nanos(window).max(1);
+        let part_ns = FINE_NS.max(window_ns.div_ceil(COARSE_PARTS));
+        Self {
+            part_ns,
+            parts: window_ns.div_ceil(part_ns),
+        }
+    }
+
+    /// The sub-window that `time` falls into, counted from the epoch.
+    pub(crate) fn part(self, time: UnixNanos) -> u64 {
+        time / self.part_ns
+    }
+
+    /// Where the window that ends at `now` begins: its oldest sub-window is whole, its newest the current one.
+    pub(crate) fn begin(self, now: UnixNanos) -> UnixNanos {
+        (self.part(now) + 1).saturating_sub(self.parts) * self.part_ns
+    }
+}
+
+/// The ring of sub-windows.
+#[derive(Debug)]
+pub(crate) struct Window {
+    cut: Cut,
+    parts: Box<[Moments]>,
+    newest: u64,
+}
+
+impl Window {
+    pub(crate) fn new(cut: Cut) -> Self {
+        Self {
+            cut,
+            parts: vec![Moments::NONE; cut.parts as usize].into(),
+            newest: 0,
+        }
+    }
+
+    /// Adds values at `time`. What is older than the window is left out.
+    pub(crate) fn add(&mut self, time: UnixNanos, moments: &Moments) {
+        let part = self.cut.part(time);
+        self.advance(part);
+        if part + self.cut.parts > self.newest {
+            self.parts[(part % self.cut.parts) as usize].add(moments);
+        }
+    }
+
+    /// The statistics of the window that ends at `now`.
+    pub(crate) fn read(&mut self, now: UnixNanos) -> Moments {
+        self.advance(self.cut.part(now));
+        let mut all = Moments::NONE;
+        for part in self.newest + 1..=self.newest + self.cut.parts {
+            all.add(&self.parts[(part % self.cut.parts) as usize]);
+        }
+        all
+    }
+
+    /// Empties the sub-windows between the newest and `part`.
+    fn advance(&mut self, part: u64) {
+        if part <= self.newest {
+            return;
+        }
+        let fresh = (part - self.newest).min(self.cut.parts);
+        for at in part - fresh + 1..=part {
+            self.parts[(at % self.cut.parts) as usize] = Moments::NONE;
+        }
+        self.newest = part;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn windows_are_cut_as_documented() {
+        let cut = |seconds| Cut::of(Duration::from_secs_f64(seconds));
+        assert_eq!(cut(10.0), Cut { part_ns: FINE_NS, parts: 100 });
+        assert_eq!(cut(0.25), Cut { part_ns: FINE_NS, parts: 3 });
+        assert_eq!(cut(60.0), Cut { part_ns: 600_000_000, parts: 100 });
+    }
+
+    proptest! {
+        #[test]
+        fn a_window_holds_what_a_list_of_all_values_says(
+            steps in prop::collection::vec((0u64..3_000_000_000, -100i32..100), 1..80),
+            window_ms in 100u64..20_000,
+        ) {
+            let cut = Cut::of(Duration::from_millis(window_ms));
+            let mut window = Window::new(cut);
+            let mut all: Vec<(u64, f64)> = Vec::new();
+            let mut now = 1_700_000_000_000_000_000;
+            for (step, value) in steps {
+                now += step;
+                window.add(now, &Moments::of(f64::from(value)));
+                all.push((now, f64::from(value)));
+                let later = now + step / 2;
+                let inside: Vec<f64> = all.iter().filter(|(at, _)| *at >= cut.begin(later)).map(|(_, v)| *v).collect();
+                let mut copy = Window { cut, parts: window.parts.clone(), newest: window.newest };
+                let read = copy.read(later);
+                prop_assert_eq!(read.count, inside.len() as f64);
+                prop_assert_eq!(read.sum, inside.iter().sum::<f64>());
+                if let Some(last) = inside.last() {
+                    prop_assert_eq!(read.last, *last);
+                    prop_assert_eq!(read.min, inside.iter().copied().fold(f64::INFINITY, f64::min));
+                    prop_assert_eq!(read.max, inside.iter().copied().fold(f64::NEG_INFINITY, f64::max));
+                }
+            }
+        }
+    }
+}

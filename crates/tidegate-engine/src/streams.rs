@@ -1,0 +1,251 @@
+//! What is remembered of each input stream, found by the hash of the bytes it was sent as.
+
+use std::collections::hash_map::Entry::{Occupied, Vacant};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::key::{Key, KeyMap};
+use crate::UnixNanos;
+
+/// Enough that a handful of receivers seldom meet, few enough that idle tables stay small.
+const SHARDS: usize = 16;
+
+/// Other spellings of one stream that are remembered; further ones are decoded each time.
+const MAX_ALIASES: usize = 8;
+
+/// State of type `T` by stream.
+///
+/// A stream lives in the shard of the key it was first seen under; other spellings lead there. Lock order:
+/// `first` before shards; callers' own locks (cells, groups) come after.
+#[derive(Debug)]
+pub(crate) struct Streams<T> {
+    shards: Box<[Mutex<Shard<T>>]>,
+    /// The key under which each stream lives, by the key of its decoded identity.
+    first: Mutex<KeyMap<Key>>,
+    max_per_shard: usize,
+}
+
+#[derive(Debug)]
+struct Shard<T> {
+    index: KeyMap<Place>,
+    slots: Vec<Option<Stream<T>>>,
+    free: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Here(u32),
+    At(Key),
+}
+
+#[derive(Debug)]
+struct Stream<T> {
+    state: T,
+    home: Key,
+    identity: Key,
+    aliases: Vec<Key>,
+    seen: UnixNanos,
+}
+
+/// What a sweep does with a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sweep {
+    Keep,
+    Forget,
+}
+
+impl<T> Streams<T> {
+    pub(crate) fn new(max_streams: usize) -> Self {
+        let shard = || {
+            Mutex::new(Shard {
+                index: KeyMap::default(),
+                slots: Vec::new(),
+                free: Vec::new(),
+            })
+        };
+        Self {
+            shards: (0..SHARDS).map(|_| shard()).collect(),
+            first: Mutex::default(),
+            max_per_shard: max_streams.div_ceil(SHARDS),
+        }
+    }
+
+    /// Calls `act` with the state of the stream that was seen before under `key`.
+    pub(crate) fn known<R>(&self, key: Key, now: UnixNanos, act: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let mut shard = self.shard(key);
+        match *shard.index.get(&key)? {
+            Place::Here(slot) => shard.touch(slot, now).map(act),
+            Place::At(first) => {
+                drop(shard);
+                let mut shard = self.shard(first);
+                match *shard.index.get(&first)? {
+                    Place::Here(slot) => shard.touch(slot, now).map(act),
+                    Place::At(_) => None,
+                }
+            }
+        }
+    }
+
+    /// Makes the stream of `identity` known under `key`; `make` makes its state if it is new. Gives the key under
+    /// which it lives, by which it is known in any case; `None`: no room.
+    pub(crate) fn learn(&self, key: Key, identity: Key, now: UnixNanos, make: impl FnOnce() -> T) -> Option<Key> {
+        let mut first = lock(&self.first);
+        let home = match first.entry(identity) {
+            Occupied(home) => *home.get(),
+            Vacant(_) => key,
+        };
+        let mut shard = self.shard(home);
+        let known = match shard.index.get(&home) {
+            Some(Place::Here(slot)) => Some(*slot),
+            _ => None,
+        };
+        match known {
+            Some(slot) => {
+                let alias = home != key && shard.add_alias(slot, key);
+                drop(shard);
+                if alias {
+                    self.shard(key).index.insert(key, Place::At(home));
+                }
+                Some(home)
+            }
+            None if shard.len() >= self.max_per_shard => None,
+            None => {
+                let stream = Stream {
+                    state: make(),
+                    home,
+                    identity,
+                    aliases: Vec::new(),
+                    seen: now,
+                };
+                shard.insert(stream);
+                first.insert(identity, home);
+                Some(home)
+            }
+        }
+    }
+
+    /// Shows every stream to `each` with the time it was last seen; a shard at a time is locked.
+    pub(crate) fn sweep(&self, mut each: impl FnMut(&mut T, UnixNanos) -> Sweep) {
+        for shard in &self.shards {
+            let mut first = lock(&self.first);
+            let gone = lock(shard).sweep(&mut each);
+            self.unlink(&mut first, gone);
+        }
+    }
+
+    /// How many streams are known.
+    pub(crate) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).len()).sum()
+    }
+
+    fn unlink(&self, first: &mut KeyMap<Key>, gone: impl IntoIterator<Item = Stream<T>>) {
+        for stream in gone {
+            first.remove(&stream.identity);
+            for alias in stream.aliases {
+                self.shard(alias).index.remove(&alias);
+            }
+        }
+    }
+
+    fn shard(&self, key: Key) -> MutexGuard<'_, Shard<T>> {
+        lock(&self.shards[key.shard(SHARDS)])
+    }
+}
+
+impl<T> Shard<T> {
+    fn touch(&mut self, slot: u32, now: UnixNanos) -> Option<&mut T> {
+        let stream = self.slots.get_mut(slot as usize)?.as_mut()?;
+        stream.seen = stream.seen.max(now);
+        Some(&mut stream.state)
+    }
+
+    fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    fn insert(&mut self, stream: Stream<T>) {
+        let key = stream.home;
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = Some(stream);
+                slot
+            }
+            None => {
+                self.slots.push(Some(stream));
+                self.slots.len() as u32 - 1
+            }
+        };
+        self.index.insert(key, Place::Here(slot));
+    }
+
+    fn add_alias(&mut self, slot: u32, alias: Key) -> bool {
+        let stream = self.slots.get_mut(slot as usize).and_then(Option::as_mut);
+        let room = stream.filter(|stream| stream.aliases.len() < MAX_ALIASES);
+        room.map(|stream| stream.aliases.push(alias)).is_some()
+    }
+
+    fn sweep(&mut self, each: &mut impl FnMut(&mut T, UnixNanos) -> Sweep) -> Vec<Stream<T>> {
+        let live = self.slots.iter_mut().flatten();
+        let homes: Vec<Key> = live
+            .filter_map(|stream| (each(&mut stream.state, stream.seen) == Sweep::Forget).then_some(stream.home))
+            .collect();
+        homes.into_iter().filter_map(|home| self.remove(home)).collect()
+    }
+
+    fn remove(&mut self, home: Key) -> Option<Stream<T>> {
+        let Some(Place::Here(slot)) = self.index.get(&home).copied() else {
+            return None;
+        };
+        self.index.remove(&home);
+        self.free.push(slot);
+        self.slots.get_mut(slot as usize)?.take()
+    }
+}
+
+/// A poisoned lock means that a caller's closure panicked between two whole updates: the state is usable.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(n: u64) -> Key {
+        Key::of_value(&n)
+    }
+
+    #[test]
+    fn two_spellings_lead_to_one_stream_and_go_together() {
+        let streams = Streams::new(100);
+        assert_eq!(streams.learn(key(1), key(0), 1, || 10), Some(key(1)));
+        assert_eq!(streams.learn(key(2), key(0), 1, || 99), Some(key(1)));
+        assert_eq!(streams.known(key(2), 2, |n| { *n += 1; *n }), Some(11));
+        assert_eq!(streams.known(key(1), 2, |n| *n), Some(11));
+        assert_eq!(streams.len(), 1);
+        streams.sweep(|_, _| Sweep::Forget);
+        assert_eq!((streams.known(key(1), 3, |n| *n), streams.known(key(2), 3, |n| *n)), (None, None));
+        assert_eq!(streams.learn(key(2), key(0), 1, || 5), Some(key(2)));
+        assert_eq!(streams.known(key(2), 3, |n| *n), Some(5));
+    }
+
+    #[test]
+    fn spellings_beyond_the_cap_still_find_their_stream_after_learning() {
+        let streams = Streams::new(100);
+        for n in 1..100 {
+            assert_eq!(streams.learn(key(n), key(0), 1, || n), Some(key(1)));
+        }
+        assert_eq!(streams.len(), 1);
+        let known = (1..100).filter(|n| streams.known(key(*n), 1, |_| ()).is_some()).count();
+        assert_eq!(known, 1 + MAX_ALIASES);
+    }
+
+    #[test]
+    fn a_full_store_refuses_new_streams_and_keeps_old_ones() {
+        let streams = Streams::new(SHARDS);
+        let learnt: Vec<u64> = (0..1000).filter(|n| streams.learn(key(*n), key(*n), 1, || ()).is_some()).collect();
+        assert_eq!((learnt.len(), streams.len()), (SHARDS, SHARDS), "one a shard");
+        streams.sweep(|(), seen| if seen == 1 { Sweep::Forget } else { Sweep::Keep });
+        assert_eq!(streams.len(), 0);
+        assert!(streams.learn(key(7), key(7), 1, || ()).is_some());
+    }
+}

@@ -1,0 +1,287 @@
+//! How a table takes in events: folded by kind into arrays of the source, added to the cells when somebody looks.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use smallvec::SmallVec;
+
+use super::Table;
+use super::points::Target;
+use crate::fold::{BucketSets, BucketTable, Folded, Folds};
+use crate::progress::Rejection;
+use crate::rule::Op;
+use crate::streams::lock;
+use crate::{Events, Instrument, Number, Schema, Source, UnixNanos, Values};
+
+/// What became of a batch of events.
+#[derive(Clone, Debug, Default)]
+pub struct Absorbed {
+    /// Events that are part of the state.
+    pub absorbed: usize,
+    /// Events with values that can't be.
+    pub invalid: usize,
+    /// Events for which there was no room.
+    pub limited: usize,
+    /// Events that no rule takes.
+    pub unmatched: Option<Events>,
+}
+
+/// What a table keeps of a source of events.
+#[derive(Debug)]
+pub(super) struct SourceState {
+    source: Arc<Source>,
+    schema: Arc<Schema>,
+    kinds: Vec<KindPlan>,
+    folds: Folds,
+    /// Whether every kind is taken in, so that a batch need not be sorted out.
+    takes_all: bool,
+    seen: UnixNanos,
+    /// Let go by a sweep: nobody will look at it again.
+    gone: bool,
+}
+
+#[derive(Debug)]
+struct KindPlan {
+    targets: SmallVec<[EventTarget; 4]>,
+    fate: Fate,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Taken,
+    Unmatched,
+    NoRoom,
+}
+
+#[derive(Debug)]
+struct EventTarget {
+    to: Target,
+    buckets: u32,
+    /// What it has added so far, for sums that may fall: taken back when the source leaves.
+    given: Number,
+}
+
+impl Table {
+    /// Takes in events. A source is known from its first batch on, even an empty one.
+    pub fn absorb(&self, events: &Events) -> Absorbed {
+        if events.kinds.len() != events.values.len() {
+            self.reject(Rejection::Invalid, events.len());
+            return Absorbed { invalid: events.len(), ..Absorbed::default() };
+        }
+        let absorbed = loop {
+            let Some(state) = self.source(&events.source) else {
+                break Absorbed { limited: events.len(), ..Absorbed::default() };
+            };
+            if let Some(absorbed) = self.absorb_into(&mut lock(&state), events) {
+                break absorbed;
+            }
+        };
+        self.reject(Rejection::Invalid, absorbed.invalid);
+        self.reject(Rejection::Limit, absorbed.limited);
+        if absorbed.absorbed > 0 {
+            self.changed();
+        }
+        absorbed
+    }
+
+    /// `None`: a sweep has let the source go in the meantime.
+    fn absorb_into(&self, state: &mut SourceState, events: &Events) -> Option<Absorbed> {
+        if state.gone {
+            return None;
+        }
+        self.plan(state, &events.schema, events.observed);
+        state.seen = state.seen.max(events.observed);
+        Some(match state.takes_all {
+            true => state.fold(events, 0, None),
+            false => state.fold_taken(events),
+        })
+    }
+
+    fn source(&self, source: &Arc<Source>) -> Option<Arc<Mutex<SourceState>>> {
+        if let Some(state) = self.sources().get(&source.id) {
+            return Some(state.clone());
+        }
+        let mut sources = self.sources.write().unwrap_or_else(PoisonError::into_inner);
+        if sources.len() >= self.limits.sources && !sources.contains_key(&source.id) {
+            return None;
+        }
+        let state = sources.entry(source.id).or_insert_with(|| {
+            Arc::new(Mutex::new(SourceState {
+                source: source.clone(),
+                schema: Arc::default(),
+                kinds: Vec::new(),
+                folds: Folds::default(),
+                takes_all: true,
+                seen: 0,
+                gone: false,
+            }))
+        });
+        Some(state.clone())
+    }
+
+    /// Compiles the rules for the kinds that are new in `schema`.
+    fn plan(&self, state: &mut SourceState, schema: &Arc<Schema>, now: UnixNanos) {
+        if Arc::ptr_eq(&state.schema, schema) {
+            return;
+        }
+        state.folds.grow(schema.kinds.len());
+        for index in state.kinds.len()..schema.kinds.len() {
+            let plan = self.plan_kind(state, schema, index, now);
+            state.takes_all &= plan.fate == Fate::Taken;
+            state.kinds.push(plan);
+        }
+        if schema.kinds.len() >= state.schema.kinds.len() {
+            state.schema = schema.clone();
+        }
+        self.changed();
+    }
+
+    fn plan_kind(&self, state: &mut SourceState, schema: &Schema, index: usize, now: UnixNanos) -> KindPlan {
+        let mut plan = KindPlan { targets: SmallVec::new(), fate: Fate::Unmatched };
+        let (Some(kind), Ok(number)) = (schema.kinds.get(index), u16::try_from(index)) else {
+            return plan;
+        };
+        let crowded = index >= self.limits.streams_per_source;
+        for rule in &self.rules {
+            let Some(output) = rule.of_events(&state.source, kind) else {
+                continue;
+            };
+            match self.cell(rule, output, crowded, 0, now) {
+                Some((cell, op)) => {
+                    let to = self.target(cell, op);
+                    let buckets = self.prepare(&to, rule.zero).map(|table| state.folds.observe(number, table));
+                    plan.targets.push(EventTarget { to, buckets: buckets.unwrap_or(0), given: Number::ZERO });
+                    plan.fate = Fate::Taken;
+                }
+                None if plan.fate == Fate::Unmatched => plan.fate = Fate::NoRoom,
+                None => {}
+            }
+        }
+        plan
+    }
+
+    /// Makes a cell show its 0 if it should, and gives its bounds if it takes observations.
+    fn prepare(&self, to: &Target, zero: bool) -> Option<Arc<BucketTable>> {
+        let mut cursor = self.cells.cursor();
+        let cell = cursor.get(to.cell)?;
+        if zero {
+            cell.state.show_zero();
+        }
+        let bounds = cell.state.bounds().filter(|_| to.op == Op::Observe)?;
+        Some(Arc::new(BucketTable::new(bounds)))
+    }
+
+    /// Adds what has been folded to the cells.
+    pub(super) fn flush(&self) {
+        let sources: Vec<_> = self.sources().values().cloned().collect();
+        for state in sources {
+            let state = &mut *lock(&state);
+            if !state.folds.is_clean() {
+                self.flush_source(state);
+            }
+        }
+    }
+
+    fn flush_source(&self, state: &mut SourceState) {
+        let (kinds, seen) = (&mut state.kinds, state.seen);
+        let mut cursor = self.cells.cursor();
+        state.folds.drain(|kind, folded: Folded, sets: &mut BucketSets<'_>| {
+            let Some(plan) = kinds.get_mut(kind) else {
+                return;
+            };
+            for target in &mut plan.targets {
+                if target.to.op == Op::UpDown {
+                    target.given = target.given.plus(folded.sum);
+                }
+                if let Some(cell) = cursor.get(target.to.cell) {
+                    let buckets = sets.counts(target.buckets);
+                    cell.state.apply_folded(target.to.op, target.to.member, &folded, buckets);
+                    cell.seen = cell.seen.max(seen);
+                }
+            }
+        });
+    }
+
+    /// Keeps the series of live sources alive, and lets go the sources that have left.
+    pub(super) fn sweep_sources(&self, now: UnixNanos) {
+        let sources: Vec<_> = self.sources().values().cloned().collect();
+        for shared in sources {
+            let mut state = lock(&shared);
+            self.flush_source(&mut state);
+            if state.source.lease.is_alive(now) {
+                self.touch_source(&state, now);
+                continue;
+            }
+            self.leave_source(&mut state);
+            let mut all = self.sources.write().unwrap_or_else(PoisonError::into_inner);
+            all.remove(&state.source.id);
+        }
+    }
+
+    fn touch_source(&self, state: &SourceState, now: UnixNanos) {
+        let mut cursor = self.cells.cursor();
+        for target in state.kinds.iter().flat_map(|kind| &kind.targets) {
+            if let Some(cell) = cursor.get(target.to.cell) {
+                cell.seen = cell.seen.max(now);
+            }
+        }
+    }
+
+    fn leave_source(&self, state: &mut SourceState) {
+        let mut cursor = self.cells.cursor();
+        for target in state.kinds.drain(..).flat_map(|kind| kind.targets) {
+            let Some(cell) = cursor.get(target.to.cell) else {
+                continue;
+            };
+            match target.to.op {
+                Op::UpDown => cell.state.add(Number::ZERO.minus(target.given), cell.state.time),
+                Op::Member => cell.state.leave(target.to.member),
+                _ => {}
+            }
+        }
+        state.gone = true;
+    }
+}
+
+impl SourceState {
+    fn fold(&mut self, events: &Events, limited: usize, unmatched: Option<Events>) -> Absorbed {
+        let kinds = &self.schema.kinds;
+        let falls = |kind: usize| kinds.get(kind).is_none_or(|kind| kind.instrument != Instrument::Counter);
+        let invalid = self.folds.add(events, falls);
+        Absorbed {
+            absorbed: events.len() - invalid,
+            invalid,
+            limited,
+            unmatched,
+        }
+    }
+
+    /// Sorts out a batch some of whose kinds are not taken in.
+    fn fold_taken(&mut self, events: &Events) -> Absorbed {
+        let fate = |kind: u16| self.kinds.get(usize::from(kind)).map_or(Fate::Taken, |plan| plan.fate);
+        let limited = events.kinds.iter().filter(|kind| fate(**kind) == Fate::NoRoom).count();
+        let taken = select(events, |kind| fate(kind) == Fate::Taken);
+        let unmatched = select(events, |kind| fate(kind) == Fate::Unmatched);
+        let unmatched = Some(unmatched).filter(|unmatched| !unmatched.is_empty());
+        self.fold(&taken, limited, unmatched)
+    }
+}
+
+/// The events whose kind `keep` wants.
+fn select(events: &Events, keep: impl Fn(u16) -> bool) -> Events {
+    let wanted: Vec<usize> = (0..events.len()).filter(|at| events.kinds.get(*at).is_some_and(|kind| keep(*kind))).collect();
+    fn pick<T: Copy>(column: &[T], wanted: &[usize]) -> Vec<T> {
+        wanted.iter().filter_map(|at| column.get(*at).copied()).collect()
+    }
+    Events {
+        source: events.source.clone(),
+        schema: events.schema.clone(),
+        kinds: pick(&events.kinds, &wanted),
+        values: match &events.values {
+            Values::U64(values) => Values::U64(pick(values, &wanted)),
+            Values::F64(values) => Values::F64(pick(values, &wanted)),
+        },
+        times: events.times.as_ref().map(|times| pick(times, &wanted)),
+        weights: events.weights.as_ref().map(|weights| pick(weights, &wanted)),
+        observed: events.observed,
+    }
+}

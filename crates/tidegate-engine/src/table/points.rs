@@ -1,0 +1,302 @@
+//! How a table takes in points: each stream's progress, and the cells it changes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use smallvec::SmallVec;
+
+use super::cell::CellRef;
+use super::Table;
+use crate::key::Key;
+use crate::lease::nanos;
+use crate::progress::{Change, Progress, Rejection, Sample};
+use crate::rule::Op;
+use crate::streams::{Sweep, lock};
+use crate::{Data, Point, Series, UnixNanos, Value};
+
+/// What became of a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is part of the state.
+    Absorbed,
+    /// No rule takes it.
+    Unmatched,
+    /// It can't be taken in.
+    Rejected(Rejection),
+}
+
+/// An input stream of points.
+#[derive(Debug)]
+pub(super) struct Stream {
+    data: Data,
+    progress: Progress,
+    targets: SmallVec<[Target; 1]>,
+    /// Its resource, where streams are counted by source.
+    source: Option<Key>,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Feeds its targets (or has none because no rule takes it).
+    Live,
+    /// A rule takes it but there was no room.
+    NoRoom,
+    /// Its lease is overdue or it has ended; only its progress is kept, in case it comes back.
+    Left,
+}
+
+/// A cell that an input changes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target {
+    pub(super) cell: CellRef,
+    pub(super) op: Op,
+    /// Its place among the values of a group of gauges.
+    pub(super) member: u32,
+}
+
+/// What came of showing a sample to a known stream.
+enum Step {
+    Done(Outcome),
+    /// It has to be connected to its targets again.
+    Left,
+}
+
+impl Table {
+    /// Takes in a decoded point.
+    pub fn observe(&self, point: &Point, now: UnixNanos) -> Outcome {
+        let sample = Sample {
+            start: point.start,
+            time: point.time,
+            value: &point.value,
+            exemplars: &point.exemplars,
+        };
+        self.observe_as(Key::of(&point.series), sample, now, &mut || Some(point.series.clone()))
+    }
+
+    /// Takes in a point of the series that `key` stands for: the key of the bytes it was sent as (resource, scope,
+    /// metric, attributes), say. `identify` decodes them; it is called when the key is new, and gives `None` when
+    /// they can't be decoded.
+    pub fn observe_as(
+        &self,
+        key: Key,
+        mut sample: Sample<'_>,
+        now: UnixNanos,
+        identify: &mut dyn FnMut() -> Option<Arc<Series>>,
+    ) -> Outcome {
+        if sample.time == 0 {
+            sample.time = now;
+        }
+        let outcome = match self.streams.known(key, now, |stream| self.step(stream, &sample, now)) {
+            Some(Step::Done(outcome)) => outcome,
+            Some(Step::Left) | None => self.connect(key, &sample, now, identify),
+        };
+        match outcome {
+            Outcome::Absorbed => self.changed(),
+            Outcome::Rejected(rejection) => self.reject(rejection, 1),
+            Outcome::Unmatched => {}
+        }
+        outcome
+    }
+
+    /// Makes a stream known, or connects one that had left, and shows it the sample.
+    fn connect(
+        &self,
+        key: Key,
+        sample: &Sample<'_>,
+        now: UnixNanos,
+        identify: &mut dyn FnMut() -> Option<Arc<Series>>,
+    ) -> Outcome {
+        let Some(series) = identify() else {
+            return Outcome::Rejected(Rejection::Invalid);
+        };
+        let home = self.streams.learn(key, Key::of(&series), now, || self.stream(&series, sample.start, now));
+        let Some(home) = home else {
+            let taken = self.rules.iter().any(|rule| rule.of_points(&series).is_some());
+            return if taken { Outcome::Rejected(Rejection::Limit) } else { Outcome::Unmatched };
+        };
+        let step = self.streams.known(home, now, |stream| {
+            if stream.phase == Phase::Left {
+                (stream.targets, stream.phase) = self.targets(&series, false, 0, now);
+            }
+            self.step(stream, sample, now)
+        });
+        match step {
+            Some(Step::Done(outcome)) => outcome,
+            // A sweep took the stream away between two steps; that it had been idle so long makes this rare.
+            Some(Step::Left) | None => Outcome::Rejected(Rejection::Limit),
+        }
+    }
+
+    fn stream(&self, series: &Arc<Series>, start: UnixNanos, now: UnixNanos) -> Stream {
+        let counted = self.limits.streams_per_source != usize::MAX;
+        let source = counted.then(|| Key::of_value(&series.resource));
+        let crowded = source.is_some_and(|source| {
+            let mut per_source = lock(&self.per_source);
+            let streams = per_source.entry(source).or_default();
+            *streams += 1;
+            *streams > self.limits.streams_per_source
+        });
+        let (targets, phase) = self.targets(series, crowded, start, now);
+        Stream {
+            data: series.metric.data,
+            progress: Progress::default(),
+            targets,
+            source,
+            phase,
+        }
+    }
+
+    fn targets(&self, series: &Arc<Series>, crowded: bool, start: UnixNanos, now: UnixNanos) -> (SmallVec<[Target; 1]>, Phase) {
+        let mut targets = SmallVec::new();
+        let mut phase = Phase::Live;
+        for rule in &self.rules {
+            let Some(output) = rule.of_points(series) else {
+                continue;
+            };
+            match self.cell(rule, output, crowded, start, now) {
+                Some((cell, op)) => targets.push(self.target(cell, op)),
+                None => phase = Phase::NoRoom,
+            }
+        }
+        match targets.is_empty() {
+            true => (targets, phase),
+            false => (targets, Phase::Live),
+        }
+    }
+
+    pub(super) fn target(&self, cell: CellRef, op: Op) -> Target {
+        let mut cursor = self.cells.cursor();
+        let group = cursor.get(cell).filter(|_| op == Op::Member);
+        let member = group.map_or(0, |group| group.state.join());
+        if op == Op::Observe {
+            cursor.get(cell).map(|cell| cell.state.bounds());
+        }
+        Target { cell, op, member }
+    }
+
+    fn step(&self, stream: &mut Stream, sample: &Sample<'_>, now: UnixNanos) -> Step {
+        match stream.phase {
+            Phase::Left => return Step::Left,
+            Phase::NoRoom => return Step::Done(Outcome::Rejected(Rejection::Limit)),
+            Phase::Live if stream.targets.is_empty() => return Step::Done(Outcome::Unmatched),
+            Phase::Live => {}
+        }
+        let taken = match stream.targets.iter().all(|target| target.op == Op::Keep) {
+            true => self.keep(stream, sample, now),
+            false => self.add(stream, sample, now),
+        };
+        if let Err(rejection) = taken {
+            self.touch(stream, now);
+            // The state has it already: nothing is lost.
+            let repeated = rejection == Rejection::Duplicate;
+            self.reject(rejection, usize::from(repeated));
+            let outcome = if repeated { Outcome::Absorbed } else { Outcome::Rejected(rejection) };
+            return Step::Done(outcome);
+        }
+        Step::Done(Outcome::Absorbed)
+    }
+
+    fn keep(&self, stream: &mut Stream, sample: &Sample<'_>, now: UnixNanos) -> Result<(), Rejection> {
+        stream.progress.follow(stream.data, sample)?;
+        if matches!(sample.value, Value::NoRecordedValue) {
+            self.end(stream);
+            return Ok(());
+        }
+        let mut cursor = self.cells.cursor();
+        for target in &stream.targets {
+            if let Some(cell) = cursor.get(target.cell) {
+                cell.state.keep(sample);
+                cell.seen = cell.seen.max(now);
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&self, stream: &mut Stream, sample: &Sample<'_>, now: UnixNanos) -> Result<(), Rejection> {
+        let change = stream.progress.advance(stream.data, sample)?;
+        if matches!(change, Change::End) {
+            self.end(stream);
+            return Ok(());
+        }
+        let mut cursor = self.cells.cursor();
+        let mut fits = true;
+        for target in &stream.targets {
+            if let Some(cell) = cursor.get(target.cell) {
+                fits &= cell.state.apply(target.op, target.member, &change, sample);
+                cell.seen = cell.seen.max(now);
+            }
+        }
+        if fits { Ok(()) } else { Err(Rejection::Unsupported) }
+    }
+
+    fn touch(&self, stream: &Stream, now: UnixNanos) {
+        let mut cursor = self.cells.cursor();
+        for target in &stream.targets {
+            if let Some(cell) = cursor.get(target.cell) {
+                cell.seen = cell.seen.max(now);
+            }
+        }
+    }
+
+    /// The stream has said that it is over: a series that shows it alone goes with it.
+    fn end(&self, stream: &mut Stream) {
+        let own: SmallVec<[CellRef; 1]> = stream
+            .targets
+            .iter()
+            .filter(|target| self.rules.iter().all(|rule| rule.verbatim) && target.op != Op::Member)
+            .map(|target| target.cell)
+            .collect();
+        self.leave(stream);
+        for cell in own {
+            self.cells.remove(cell);
+        }
+    }
+
+    /// Takes back what goes when a stream goes: what it has added to sums that may fall, its value in groups of
+    /// gauges. What it has counted stays.
+    fn leave(&self, stream: &mut Stream) {
+        stream.phase = Phase::Left;
+        let targets = std::mem::take(&mut stream.targets);
+        let falls = targets.iter().any(|target| target.op == Op::UpDown);
+        let given = falls.then(|| stream.progress.withdraw()).flatten();
+        let mut cursor = self.cells.cursor();
+        for target in targets {
+            let Some(cell) = cursor.get(target.cell) else {
+                continue;
+            };
+            match (target.op, given) {
+                (Op::UpDown, Some(given)) => cell.state.add(crate::Number::ZERO.minus(given), cell.state.time),
+                (Op::Member, _) => cell.state.leave(target.member),
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn sweep_streams(&self, now: UnixNanos) {
+        /// How many expiry times the progress of a stream that left is kept, in case it comes back.
+        const MEMORY: u64 = 4;
+        let expiry = nanos(self.limits.expiry);
+        let mut forgotten = Vec::new();
+        self.streams.sweep(|stream, seen| {
+            let idle = now.saturating_sub(seen);
+            if idle > expiry && stream.phase == Phase::Live && !stream.targets.is_empty() {
+                self.leave(stream);
+                self.counters.version.fetch_add(1, Relaxed);
+            }
+            let useless = stream.targets.is_empty() && stream.phase != Phase::Left;
+            if idle > expiry.saturating_mul(MEMORY) || (useless && idle > expiry) {
+                forgotten.extend(stream.source);
+                return Sweep::Forget;
+            }
+            Sweep::Keep
+        });
+        let mut per_source = lock(&self.per_source);
+        for source in forgotten {
+            match per_source.get_mut(&source) {
+                Some(streams) if *streams > 1 => *streams -= 1,
+                _ => drop(per_source.remove(&source)),
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The state behind one output series: its value and what is needed to keep it right.
+
+use std::sync::Arc;
+
+use crate::fold::Folded;
+use crate::progress::{Change, Sample};
+use crate::rule::{DEFAULT_BOUNDS, GaugePolicy, Op, Rule};
+use crate::{Data, Exemplar, ExponentialHistogram, Histogram, Number, UnixNanos, Value};
+
+/// Exemplars kept a series: the newest ones.
+const MAX_EXEMPLARS: usize = 8;
+
+/// Value and times of a series.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) start: UnixNanos,
+    pub(crate) time: UnixNanos,
+    pub(crate) value: Value,
+    /// Whether there is anything to show yet.
+    pub(crate) shown: bool,
+    rare: Option<Box<Rare>>,
+}
+
+/// What few series have.
+#[derive(Debug, Default)]
+struct Rare {
+    exemplars: Vec<Exemplar>,
+    members: Vec<Option<Number>>,
+    policy: GaugePolicy,
+    stale: bool,
+}
+
+impl State {
+    /// Nothing yet, of the kind that `data` says.
+    pub(crate) fn new(data: Data, rule: &Rule, start: UnixNanos, now: UnixNanos) -> Self {
+        let rare = (data == Data::Gauge && rule.gauge != GaugePolicy::Last).then(|| {
+            let policy = rule.gauge;
+            Box::new(Rare { policy, ..Rare::default() })
+        });
+        Self {
+            start: if start == 0 { now } else { start },
+            time: now,
+            value: zero(data, rule),
+            shown: false,
+            rare,
+        }
+    }
+
+    /// Shows the 0 it starts with.
+    pub(crate) fn show_zero(&mut self) {
+        self.shown = true;
+    }
+
+    /// The bounds of a histogram that observations are to be added to; those of the SDKs where nothing else set any.
+    pub(crate) fn bounds(&mut self) -> Option<Arc<[f64]>> {
+        let Value::Histogram(histogram) = &mut self.value else {
+            return None;
+        };
+        if histogram.counts.is_empty() {
+            **histogram = Histogram::empty(Arc::from(DEFAULT_BOUNDS));
+        }
+        Some(histogram.bounds.clone())
+    }
+
+    pub(crate) fn exemplars(&self) -> &[Exemplar] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.exemplars)
+    }
+
+    /// Adds to a sum.
+    pub(crate) fn add(&mut self, number: Number, time: UnixNanos) {
+        let sum = self.value.number().unwrap_or(Number::ZERO);
+        self.value = sum.plus(number).into();
+        self.touch(time);
+    }
+
+    /// Replaces the value unless it is newer.
+    fn replace(&mut self, number: Number, time: UnixNanos) {
+        if !self.shown || time >= self.time {
+            self.value = number.into();
+            self.time = time;
+            self.shown = true;
+        }
+    }
+
+    fn touch(&mut self, time: UnixNanos) {
+        self.time = self.time.max(time);
+        self.shown = true;
+    }
+
+    /// Takes in what a point adds. `false`: the change is of a kind that can't be added here.
+    pub(crate) fn apply(&mut self, op: Op, member: u32, change: &Change<'_>, sample: &Sample<'_>) -> bool {
+        let time = sample.time;
+        match (op, change) {
+            (Op::Add | Op::UpDown, Change::Number(number)) => self.add(*number, time),
+            (Op::Last, Change::Number(number)) => self.replace(*number, time),
+            (Op::Member, Change::Number(number)) => self.set_member(member, Some(*number), time),
+            (Op::Observe, Change::Number(number)) => self.observe(number.as_f64(), time),
+            (Op::Merge, Change::Histogram(increase)) => self.merge_explicit(increase, time),
+            (Op::Merge, Change::Exponential(increase)) => self.merge_exponential(increase, time),
+            _ => return false,
+        }
+        self.add_exemplars(sample.exemplars);
+        true
+    }
+
+    /// Shows a point as it is.
+    pub(crate) fn keep(&mut self, sample: &Sample<'_>) {
+        self.value.clone_from(sample.value);
+        (self.start, self.time, self.shown) = (sample.start, sample.time, true);
+        if !sample.exemplars.is_empty() || self.rare.is_some() {
+            let rare = self.rare.get_or_insert_default();
+            rare.exemplars.clear();
+            rare.exemplars.extend(sample.exemplars.iter().take(MAX_EXEMPLARS).cloned());
+        }
+    }
+
+    fn add_exemplars(&mut self, new: &[Exemplar]) {
+        if new.is_empty() {
+            return;
+        }
+        let exemplars = &mut self.rare.get_or_insert_default().exemplars;
+        exemplars.extend(new.iter().cloned());
+        let surplus = exemplars.len().saturating_sub(MAX_EXEMPLARS);
+        exemplars.drain(..surplus);
+    }
+
+    fn observe(&mut self, value: f64, time: UnixNanos) {
+        if let Value::Histogram(histogram) = &mut self.value {
+            histogram.observe(value, 1);
+            self.touch(time);
+        }
+    }
+
+    fn merge_explicit(&mut self, increase: &Histogram, time: UnixNanos) {
+        let Value::Histogram(histogram) = &mut self.value else {
+            return;
+        };
+        if histogram.counts.is_empty() {
+            **histogram = Histogram::empty(increase.bounds.clone());
+        }
+        histogram.merge(increase);
+        self.touch(time);
+    }
+
+    fn merge_exponential(&mut self, increase: &ExponentialHistogram, time: UnixNanos) {
+        match &mut self.value {
+            Value::ExponentialHistogram(histogram) if self.shown => histogram.merge(increase),
+            Value::ExponentialHistogram(histogram) => {
+                histogram.scale = increase.scale;
+                histogram.merge(increase);
+            }
+            Value::Histogram(histogram) => increase.merge_into(histogram),
+            _ => return,
+        }
+        self.touch(time);
+    }
+
+    /// Takes in what a batch of events came to. `buckets`: its observations by this series' bounds.
+    pub(crate) fn apply_folded(&mut self, op: Op, member: u32, folded: &Folded, buckets: &[u64]) {
+        match op {
+            Op::Add | Op::UpDown => self.add(folded.sum, folded.time),
+            Op::Last => self.replace(folded.last, folded.time),
+            Op::Member => self.set_member(member, Some(folded.last), folded.time),
+            Op::Observe | Op::Merge => self.add_buckets(folded, buckets),
+            Op::Keep => {}
+        }
+    }
+
+    fn add_buckets(&mut self, folded: &Folded, buckets: &[u64]) {
+        let Value::Histogram(histogram) = &mut self.value else {
+            return;
+        };
+        for (mine, new) in histogram.counts.iter_mut().zip(buckets) {
+            *mine = mine.saturating_add(*new);
+        }
+        let count = buckets.iter().sum();
+        let sum = folded.sum.as_f64();
+        if count > 0 {
+            histogram.add_moments(count, Some(sum), Some(folded.min), Some(folded.max));
+        } else {
+            histogram.sum = histogram.sum.map(|total| total + sum);
+        }
+        self.touch(folded.time);
+    }
+
+    /// A place for one more source's value.
+    pub(crate) fn join(&mut self) -> u32 {
+        let members = &mut self.rare.get_or_insert_default().members;
+        let free = members.iter().position(Option::is_none);
+        // A place that is taken but has no value yet must not be given away twice: mark it with NaN.
+        let reserved = Some(Number::Double(f64::NAN));
+        match free {
+            Some(at) => {
+                members[at] = reserved;
+                at as u32
+            }
+            None => {
+                members.push(reserved);
+                members.len() as u32 - 1
+            }
+        }
+    }
+
+    fn set_member(&mut self, member: u32, number: Option<Number>, time: UnixNanos) {
+        let Some(rare) = &mut self.rare else {
+            return;
+        };
+        if let Some(mine) = rare.members.get_mut(member as usize) {
+            *mine = number;
+            rare.stale = true;
+            self.touch(time);
+        }
+    }
+
+    /// Takes a leaving source's value out of the group.
+    pub(crate) fn leave(&mut self, member: u32) {
+        let time = self.time;
+        self.set_member(member, None, time);
+    }
+
+    /// Brings a combined value up to date; called before it is read.
+    pub(crate) fn settle(&mut self) {
+        let Some(rare) = self.rare.as_mut().filter(|rare| rare.stale) else {
+            return;
+        };
+        rare.stale = false;
+        let values = rare.members.iter().flatten().copied();
+        match combine(rare.policy, values.filter(|number| !number.as_f64().is_nan())) {
+            Some(number) => self.value = number.into(),
+            None => self.shown = false,
+        }
+    }
+}
+
+fn combine(policy: GaugePolicy, values: impl Iterator<Item = Number> + Clone) -> Option<Number> {
+    let count = values.clone().count() as f64;
+    let sum = values.clone().reduce(Number::plus);
+    match policy {
+        GaugePolicy::Min => values.reduce(|a, b| if b.less(a) { b } else { a }),
+        GaugePolicy::Max => values.reduce(|a, b| if a.less(b) { b } else { a }),
+        GaugePolicy::Sum => sum,
+        GaugePolicy::Mean => sum.map(|sum| Number::Double(sum.as_f64() / count)),
+        GaugePolicy::Last => None,
+    }
+}
+
+fn zero(data: Data, rule: &Rule) -> Value {
+    match data {
+        Data::Gauge | Data::Sum { .. } | Data::Summary => Value::Int(0),
+        Data::Histogram { .. } => Value::Histogram(Box::new(match &rule.bounds {
+            Some(bounds) => Histogram::empty(bounds.clone()),
+            None => Histogram::default(),
+        })),
+        Data::ExponentialHistogram { .. } => {
+            let sum = Some(0.0);
+            Value::ExponentialHistogram(Box::new(ExponentialHistogram { sum, ..ExponentialHistogram::default() }))
+        }
+    }
+}
