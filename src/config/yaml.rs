@@ -160,6 +160,8 @@ impl<'a> Builder<'a, '_> {
             Event::Alias(id) => return self.alias(id, at, depth),
             Event::Scalar(text, style, anchor, tag) => {
                 let quoted = !matches!(style, ScalarStyle::Plain);
+                // The parser's text for nothing at all is `~`.
+                let text = if at.is_empty() { "".into() } else { text };
                 let scalar = scalar(text.into_owned(), quoted, tag.as_deref())
                     .ok_or_else(|| stop(at.clone(), BAD_TAG))?;
                 (Node::new(Value::Scalar(scalar), self.span(at)), 1, anchor)
