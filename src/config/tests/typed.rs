@@ -64,6 +64,23 @@ fn values_decode() {
 }
 
 #[test]
+fn merged_keys_give_way_to_own_ones() {
+    let inner = |entries: &[(&str, u8)]| {
+        let entries = entries.iter().map(|(key, value)| ((*key).to_owned(), *value));
+        Ordered(entries.collect())
+    };
+    gives(
+        "{a: &a {p: 1, q: 2}, b: &b {r: 4, p: 5}, c: {q: 3, <<: [*a, *b]}, d: {<<: *a, p: 9}}",
+        BTreeMap::from([
+            ("a".to_owned(), inner(&[("p", 1), ("q", 2)])),
+            ("b".to_owned(), inner(&[("r", 4), ("p", 5)])),
+            ("c".to_owned(), inner(&[("q", 3), ("p", 1), ("r", 4)])),
+            ("d".to_owned(), inner(&[("p", 9), ("q", 2)])),
+        ]),
+    );
+}
+
+#[test]
 fn wrong_values_are_told_apart() {
     fails::<bool>(
         "yes",
