@@ -35,7 +35,10 @@ pub(super) fn check(document: &Document, registry: &dyn Registry, cx: &mut Probl
     checker.check_ambiguous(cx);
     checker.check_connectors(cx);
     checker.check_cycles(cx);
-    checker.check_unused(cx);
+    // A mistyped reference makes its target look unused; that can wait until it is put right.
+    if !cx.has_errors() {
+        checker.check_unused(cx);
+    }
 }
 
 fn ids(document: &Document, class: Class) -> BTreeSet<&ComponentId> {

@@ -97,6 +97,9 @@ impl TypeHelp {
 
 /// Reports `expected a T, found ...` and gives `None`, for the end of a [`Decode::decode`].
 pub fn wrong_type<T: Decode>(node: &Node, cx: &mut Problems) -> Option<T> {
+    if node.is_broken() {
+        return None;
+    }
     let expected = T::type_help().with_article();
     cx.at(node)
         .error(format!("expected {expected}, found {}", node.describe()));

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use super::decode::{Decode, TypeHelp, wrong_type};
 use super::id::{Class, ComponentId, PipelineId};
 use super::node::{Node, quoted};
 use super::options::{Fields, Names};
 use super::problems::Problems;
 use super::units::Ordered;
-use super::{Decode, TypeHelp};
 
 /// A configuration whose components have not decoded their options yet.
 #[derive(Clone, Debug)]
@@ -190,10 +190,13 @@ struct References(Vec<Reference>);
 
 impl Decode for References {
     fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
-        let nodes: Vec<Node> = Vec::decode(node, cx)?;
-        let references = nodes.into_iter().filter_map(|node| {
-            let text = String::decode(&node, cx)?;
-            let id = parse_id(&text, &node, cx)?;
+        let Some(nodes) = node.as_list() else {
+            return wrong_type(node, cx);
+        };
+        let references = nodes.iter().filter_map(|node| {
+            let text = String::decode(node, cx)?;
+            let id = parse_id(&text, node, cx)?;
+            let node = node.clone();
             Some(Reference { id, node })
         });
         Some(Self(references.collect()))

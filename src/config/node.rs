@@ -36,6 +36,8 @@ pub struct Node {
 pub(super) enum Origin {
     #[default]
     Written,
+    /// In place of a reference that failed, which has been reported.
+    Broken,
     /// Part of a substituted value.
     Substituted,
     /// A whole substituted value with its text before YAML typing.
@@ -89,16 +91,16 @@ pub struct Entry {
 }
 
 /// Position in the tree, shown as `receivers::nixl::directories[0]`.
-#[derive(Clone, Default, Eq, PartialEq)]
+#[derive(Clone, Default, Eq, Hash, PartialEq)]
 pub struct Path(Option<Arc<Step>>);
 
-#[derive(Eq, PartialEq)]
+#[derive(Eq, Hash, PartialEq)]
 struct Step {
     parent: Path,
     name: Name,
 }
 
-#[derive(Eq, PartialEq)]
+#[derive(Eq, Hash, PartialEq)]
 enum Name {
     Key(String),
     Index(usize),
@@ -215,6 +217,11 @@ impl Node {
         }
     }
 
+    /// Whether it stands for a failed `${...}`: there is nothing more to say about it.
+    pub(super) fn is_broken(&self) -> bool {
+        matches!(self.origin, Origin::Broken)
+    }
+
     /// The value in quotes for a message, or `the value` where it must not be shown.
     pub fn shown(&self) -> String {
         match self.scalar() {
@@ -308,6 +315,12 @@ impl Path {
             Name::Key(key) => Some(key.as_str()),
             Name::Index(_) => None,
         })
+    }
+
+    /// This path and all those above it, the root's excepted.
+    pub(super) fn with_parents(&self) -> impl Iterator<Item = &Path> {
+        std::iter::successors(Some(self), |path| path.0.as_deref().map(|step| &step.parent))
+            .filter(|path| path.0.is_some())
     }
 
     fn steps_upwards(&self) -> impl Iterator<Item = &Step> {

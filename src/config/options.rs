@@ -86,6 +86,7 @@ impl<'a> Fields<'a> {
     /// An option that must be there.
     pub fn required<T: Decode>(&mut self, names: Names) -> Option<T> {
         match self.find(names) {
+            Some(node) if node.is_broken() => None,
             Some(node) if T::TAKES_NULL || !node.is_null() => T::decode(node, self.cx),
             _ => {
                 let key = names.key();
@@ -102,6 +103,7 @@ impl<'a> Fields<'a> {
     /// An option with a default, which null means as well.
     pub fn optional<T: Decode>(&mut self, names: Names, default: impl FnOnce() -> T) -> Option<T> {
         match self.find(names) {
+            Some(node) if node.is_broken() => None,
             Some(node) if T::TAKES_NULL || !node.is_null() => T::decode(node, self.cx),
             _ => Some(default()),
         }
@@ -122,10 +124,10 @@ impl<'a> Fields<'a> {
             .peekable();
         let clean = unknown.peek().is_none();
         for entry in unknown {
-            let help = self.help_for(&entry.key, &known);
+            let help = (!self.cx.is_full()).then(|| self.help_for(&entry.key, &known));
             self.cx
                 .at_key(&entry.value)
-                .help(help)
+                .maybe_help(help)
                 .error(format!("unknown key {}", quoted(&entry.key)));
         }
         clean.then_some(())

@@ -14,6 +14,9 @@ const MAX_PROBLEMS: usize = 200;
 /// Widest piece of a source line shown, in characters.
 const SNIPPET_CHARS: usize = 120;
 
+/// Longest source line shown at all, in bytes; nobody writes longer ones by hand.
+const MAX_LINE_BYTES: usize = 4096;
+
 /// How bad a [`Problem`] is.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Severity {
@@ -62,7 +65,7 @@ pub struct Problems {
     list: Vec<Problem>,
     more: usize,
     errors: usize,
-    secret_paths: HashSet<String>,
+    secret_paths: HashSet<Path>,
 }
 
 /// A place about to be complained about; see [`Problems::at`].
@@ -131,20 +134,26 @@ impl Problems {
         if !node.is_substituted() {
             self.sources.mask(node.span());
         }
-        self.secret_paths.insert(node.path().to_string());
+        self.secret_paths.insert(node.path().clone());
     }
 
     /// Whether the value at a path must be masked in prints.
     pub(super) fn hides(&self, path: &Path) -> bool {
-        secret::is_secret_path(path) || self.secret_paths.contains(&path.to_string())
+        let hidden = |path| self.secret_paths.contains(path);
+        secret::is_secret_path(path) || path.with_parents().any(hidden)
+    }
+
+    /// Whether further problems are only counted, so that help for them would be wasted.
+    pub(super) fn is_full(&self) -> bool {
+        self.list.len() >= MAX_PROBLEMS
     }
 
     fn push(&mut self, problem: Problem) {
         self.errors += usize::from(problem.severity == Severity::Error);
-        if self.list.len() < MAX_PROBLEMS {
-            self.list.push(problem);
-        } else {
+        if self.is_full() {
             self.more += 1;
+        } else {
+            self.list.push(problem);
         }
     }
 }
@@ -248,14 +257,25 @@ struct Snippet {
 impl Snippet {
     fn new(sources: &Sources, span: Span) -> Self {
         let source = sources.text(span.file);
-        let line = sources.line(span);
+        let mut line = sources.line(span);
+        if line.len() > MAX_LINE_BYTES {
+            line.end = line.start;
+        }
         let mut masks = sources.masks_in(span.file, &line);
         if let Some(mask) = secret_by_text(&source[line.clone()], &masks, line.start) {
             masks.push(mask);
         }
+        // A comment beside a secret may repeat it.
+        if let Some(last) = masks.last() {
+            let comment = source[last.end..line.end].find(" #");
+            line.end = comment.map_or(line.end, |at| last.end + at);
+        }
         let shown = Masked::new(source, &line, &masks);
         let start = shown.column(span.start as usize);
-        let end = shown.end_column((span.end as usize).min(line.end));
+        let end = match span.end as usize {
+            end if end > line.end => start,
+            end => shown.end_column(end),
+        };
         Self::windowed(shown.chars, start..end.max(start))
     }
 

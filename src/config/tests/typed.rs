@@ -64,6 +64,23 @@ fn values_decode() {
 }
 
 #[test]
+fn merged_keys_give_way_to_own_ones() {
+    let inner = |entries: &[(&str, u8)]| {
+        let entries = entries.iter().map(|(key, value)| ((*key).to_owned(), *value));
+        Ordered(entries.collect())
+    };
+    gives(
+        "{a: &a {p: 1, q: 2}, b: &b {r: 4, p: 5}, c: {q: 3, <<: [*a, *b]}, d: {<<: *a, p: 9}}",
+        BTreeMap::from([
+            ("a".to_owned(), inner(&[("p", 1), ("q", 2)])),
+            ("b".to_owned(), inner(&[("r", 4), ("p", 5)])),
+            ("c".to_owned(), inner(&[("q", 3), ("p", 1), ("r", 4)])),
+            ("d".to_owned(), inner(&[("p", 9), ("q", 2)])),
+        ]),
+    );
+}
+
+#[test]
 fn wrong_values_are_told_apart() {
     fails::<bool>(
         "yes",
@@ -86,10 +103,14 @@ fn wrong_values_are_told_apart() {
     fails::<Compression>("gzp", "expected one of none, gzip, found the string \"gzp\"");
     fails::<NixlOptions>("[]", "expected a map, found a list");
     fails::<NixlOptions>("consume: false", "`directories` must be specified");
-    fails::<NixlOptions>(
-        "{dirs: [a], paths: [b]}",
-        "the same option as `dirs`, which is given too",
-    );
+}
+
+#[test]
+fn one_option_under_two_names_is_an_error() {
+    let (_, problems) = decode::<NixlOptions>("{dirs: [a], paths: [b]}");
+    let found = problems.sorted().first().map(|p| p.message.clone());
+    let message = "the same option as `dirs`, which is given too";
+    assert_eq!(found.as_deref(), Some(message));
 }
 
 #[test]
