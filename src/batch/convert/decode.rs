@@ -7,8 +7,8 @@ use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::metrics::v1 as otlp;
 use prost::Message;
 use tidegate_engine::{
-    AttributeValue, Buckets, Data, Exemplar, ExponentialHistogram, Histogram, Metric, Point, Quantile, Resource,
-    Scope, Series, Summary, Temporality, Value,
+    AttributeValue, Buckets, Data, Exemplar, ExponentialHistogram, Histogram, Metric, Point, Quantile,
+    Resource, Scope, Series, Summary, Temporality, Value,
 };
 
 use super::{ConvertError, attributes_from_proto};
@@ -32,9 +32,17 @@ fn decode_resource(metrics: otlp::ResourceMetrics, points: &mut Vec<Point>) {
         schema_url: metrics.schema_url.into(),
     });
     for scope_metrics in metrics.scope_metrics {
-        let scope = Arc::new(scope(scope_metrics.scope.unwrap_or_default(), scope_metrics.schema_url));
+        let scope = Arc::new(scope(
+            scope_metrics.scope.unwrap_or_default(),
+            scope_metrics.schema_url,
+        ));
         for metric in scope_metrics.metrics {
-            Context { resource: &resource, scope: &scope, points }.metric(metric);
+            Context {
+                resource: &resource,
+                scope: &scope,
+                points,
+            }
+            .metric(metric);
         }
     }
 }
@@ -65,7 +73,13 @@ struct Common {
 
 impl Context<'_> {
     fn metric(&mut self, metric: otlp::Metric) {
-        let otlp::Metric { name, description, unit, metadata, data } = metric;
+        let otlp::Metric {
+            name,
+            description,
+            unit,
+            metadata,
+            data,
+        } = metric;
         let Some(data) = data else { return };
         let kind = kind(&data);
         let metric = Arc::new(Metric {
@@ -142,12 +156,12 @@ fn kind(data: &otlp::metric::Data) -> Data {
             monotonic: sum.is_monotonic,
             temporality: temporality(sum.aggregation_temporality),
         },
-        otlp::metric::Data::Histogram(histogram) => {
-            Data::Histogram { temporality: temporality(histogram.aggregation_temporality) }
-        }
-        otlp::metric::Data::ExponentialHistogram(histogram) => {
-            Data::ExponentialHistogram { temporality: temporality(histogram.aggregation_temporality) }
-        }
+        otlp::metric::Data::Histogram(histogram) => Data::Histogram {
+            temporality: temporality(histogram.aggregation_temporality),
+        },
+        otlp::metric::Data::ExponentialHistogram(histogram) => Data::ExponentialHistogram {
+            temporality: temporality(histogram.aggregation_temporality),
+        },
         otlp::metric::Data::Summary(_) => Data::Summary,
     }
 }
@@ -182,7 +196,10 @@ fn histogram_point(point: otlp::HistogramDataPoint) -> (Common, Value) {
 fn exponential_point(point: otlp::ExponentialHistogramDataPoint) -> (Common, Value) {
     let buckets = |buckets: Option<otlp::exponential_histogram_data_point::Buckets>| {
         let buckets = buckets.unwrap_or_default();
-        Buckets { offset: buckets.offset, counts: buckets.bucket_counts }
+        Buckets {
+            offset: buckets.offset,
+            counts: buckets.bucket_counts,
+        }
     };
     let value = ExponentialHistogram {
         count: point.count,
@@ -206,8 +223,15 @@ fn exponential_point(point: otlp::ExponentialHistogramDataPoint) -> (Common, Val
 }
 
 fn summary_point(point: otlp::SummaryDataPoint) -> (Common, Value) {
-    let quantiles = point.quantile_values.into_iter().map(|q| Quantile { quantile: q.quantile, value: q.value });
-    let value = Summary { count: point.count, sum: point.sum, quantiles: quantiles.collect() };
+    let quantiles = point.quantile_values.into_iter().map(|q| Quantile {
+        quantile: q.quantile,
+        value: q.value,
+    });
+    let value = Summary {
+        count: point.count,
+        sum: point.sum,
+        quantiles: quantiles.collect(),
+    };
     let common = Common {
         attributes: point.attributes,
         start: point.start_time_unix_nano,

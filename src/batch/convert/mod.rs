@@ -16,4 +16,3 @@ impl From<prost::DecodeError> for ConvertError {
         Self(error.to_string())
     }
 }
-

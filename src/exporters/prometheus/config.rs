@@ -54,7 +54,8 @@ impl Config {
             cx.at(at.child("path")).error("must begin with `/`");
         }
         if self.metric_expiration.is_zero() {
-            cx.at(at.child("metric_expiration")).error("must be greater than zero: nothing would ever be shown");
+            cx.at(at.child("metric_expiration"))
+                .error("must be greater than zero: nothing would ever be shown");
         }
     }
 }

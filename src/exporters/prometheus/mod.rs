@@ -19,8 +19,8 @@ use tokio::task::JoinHandle;
 
 use crate::batch::{Batch, Payload, Points, Signal, convert};
 use crate::component::{
-    ComponentError, ConfigType, Consumer, Context, Exporter, ExporterFactory, Factory, Flow, Ledger, Lifecycle,
-    Reason, Refused, Stability, unix_now,
+    ComponentError, ConfigType, Consumer, Context, Exporter, ExporterFactory, Factory, Flow, Ledger,
+    Lifecycle, Reason, Refused, Stability, unix_now,
 };
 use crate::net::Server;
 use config::Config;
@@ -55,7 +55,10 @@ impl Views {
     fn all(&self) -> Vec<Arc<Table>> {
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         live.retain(|table| table.strong_count() > 0);
-        live.iter().filter_map(Weak::upgrade).chain([self.own.clone()]).collect()
+        live.iter()
+            .filter_map(Weak::upgrade)
+            .chain([self.own.clone()])
+            .collect()
     }
 
     fn attach(&self, table: &Arc<Table>) {
@@ -89,8 +92,17 @@ impl Prometheus {
             ..Limits::default()
         };
         let own = Arc::new(Table::new(base.path.clone(), vec![Rule::newest()], limits));
-        let views = Arc::new(Views { own, live: Mutex::default() });
-        Self { config, base, ledger, views, running: Mutex::default() }
+        let views = Arc::new(Views {
+            own,
+            live: Mutex::default(),
+        });
+        Self {
+            config,
+            base,
+            ledger,
+            views,
+            running: Mutex::default(),
+        }
     }
 
     fn observe(&self, points: &[Point]) {
@@ -112,11 +124,16 @@ impl Exporter for Prometheus {}
 impl Lifecycle for Prometheus {
     async fn start(&self) -> Result<(), ComponentError> {
         let pages = Arc::new(Pages::new(&self.config, self.views.clone(), self.base.id.clone()));
-        let server = server::start(&self.config, pages).await.map_err(|error| self.base.error(error))?;
+        let server = server::start(&self.config, pages)
+            .await
+            .map_err(|error| self.base.error(error))?;
         let (stop, mut stopped) = watch::channel(false);
         let own = self.views.own.clone();
         let expiry = tokio::spawn(async move {
-            while tokio::time::timeout(EXPIRY_CHECK, stopped.changed()).await.is_err() {
+            while tokio::time::timeout(EXPIRY_CHECK, stopped.changed())
+                .await
+                .is_err()
+            {
                 own.expire(unix_now());
             }
         });
@@ -126,7 +143,9 @@ impl Lifecycle for Prometheus {
 
     async fn stop(&self, deadline: Instant) {
         let tasks = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(Tasks { server, expiry, stop }) = tasks else { return };
+        let Some(Tasks { server, expiry, stop }) = tasks else {
+            return;
+        };
         stop.send_replace(true);
         server.stop(deadline).await;
         // It ends by the signal above; a panic in it has been printed already.
@@ -141,7 +160,10 @@ impl Consumer for Prometheus {
 
     fn consume(&self, batch: Batch, _: &mut Flow) {
         match batch.payload {
-            Payload::Points(Points { points, table: Some(table) }) => {
+            Payload::Points(Points {
+                points,
+                table: Some(table),
+            }) => {
                 self.views.attach(&table);
                 self.ledger.absorb(points.len());
             }
@@ -161,4 +183,3 @@ impl Consumer for Prometheus {
         }
     }
 }
-

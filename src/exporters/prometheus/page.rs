@@ -21,14 +21,22 @@ pub(super) struct Pages {
 impl Pages {
     pub(super) fn new(config: &Config, views: Arc<Views>, exporter: Arc<str>) -> Self {
         let style = Style {
-            naming: Naming { namespace: config.namespace.clone(), suffixes: config.add_metric_suffixes },
-            const_labels: config.const_labels.iter().map(|(k, v)| (k.to_owned(), v.clone())).collect(),
+            naming: Naming {
+                namespace: config.namespace.clone(),
+                suffixes: config.add_metric_suffixes,
+            },
+            const_labels: config
+                .const_labels
+                .iter()
+                .map(|(k, v)| (k.to_owned(), v.clone()))
+                .collect(),
             resource_to_labels: config.resource_to_telemetry_conversion.enabled,
             without_scope: config.without_scope_info,
             timestamps: config.send_timestamps,
         };
-        let openmetrics =
-            config.enable_open_metrics.then(|| Mutex::new(Renderer::new(Format::OpenMetrics, style.clone())));
+        let openmetrics = config
+            .enable_open_metrics
+            .then(|| Mutex::new(Renderer::new(Format::OpenMetrics, style.clone())));
         Self {
             views,
             exporter,
@@ -95,7 +103,10 @@ fn prefers_openmetrics(accept: &str) -> bool {
 
 /// The `q` of a media range, 1 where there is none.
 fn quality(range: &str) -> f64 {
-    let q = range.split(';').skip(1).find_map(|parameter| parameter.trim().strip_prefix("q="));
+    let q = range
+        .split(';')
+        .skip(1)
+        .find_map(|parameter| parameter.trim().strip_prefix("q="));
     q.map_or(1.0, |q| q.trim().parse().unwrap_or(0.0))
 }
 
@@ -105,10 +116,13 @@ mod tests {
 
     #[test]
     fn the_accept_header_decides_by_rank() {
-        let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1";
+        let prometheus =
+            "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1";
         assert!(prefers_openmetrics(prometheus));
         assert!(prefers_openmetrics("application/openmetrics-text"));
-        assert!(!prefers_openmetrics("application/openmetrics-text;q=0.1,text/plain"));
+        assert!(!prefers_openmetrics(
+            "application/openmetrics-text;q=0.1,text/plain"
+        ));
         assert!(!prefers_openmetrics("*/*"));
         assert!(!prefers_openmetrics(""));
         assert!(!prefers_openmetrics("application/openmetrics-text;q=no"));

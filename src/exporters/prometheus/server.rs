@@ -21,9 +21,19 @@ type Answer = Response<Full<Bytes>>;
 
 /// Listens and answers. The error is a sentence for people.
 pub(super) async fn start(config: &Config, pages: Arc<Pages>) -> Result<Server, String> {
-    let listener = Listener::bind(&config.endpoint, &config.socket).await.map_err(|error| error.to_string())?;
-    let tls = config.tls.as_ref().map(|tls| tls.build(&[b"h2", b"http/1.1"])).transpose().map_err(|error| error.to_string())?;
-    let limits = ConnectionLimits { max_connections: config.max_connections.max(1) as usize, tls };
+    let listener = Listener::bind(&config.endpoint, &config.socket)
+        .await
+        .map_err(|error| error.to_string())?;
+    let tls = config
+        .tls
+        .as_ref()
+        .map(|tls| tls.build(&[b"h2", b"http/1.1"]))
+        .transpose()
+        .map_err(|error| error.to_string())?;
+    let limits = ConnectionLimits {
+        max_connections: config.max_connections.max(1) as usize,
+        tls,
+    };
     let path: Arc<str> = config.path.as_str().into();
     Ok(Server::start(listener, limits, move |connection| {
         let (pages, path) = (pages.clone(), path.clone());
@@ -44,14 +54,23 @@ async fn answer(request: Request<Incoming>, pages: Arc<Pages>, path: Arc<str>) -
         _ => return not_allowed(),
     };
     let format = pages.format(header(request.headers(), ACCEPT));
-    let gzip = header(request.headers(), ACCEPT_ENCODING).split(',').any(accepts_gzip);
+    let gzip = header(request.headers(), ACCEPT_ENCODING)
+        .split(',')
+        .any(accepts_gzip);
     // Rendering is proportional to the number of series: not on a thread that serves others.
     let rendered = tokio::task::spawn_blocking(move || {
         let page = pages.render(format);
-        if gzip { compress(page.as_bytes()).map(|page| (page, true)) } else { Some((page.into_bytes(), false)) }
+        if gzip {
+            compress(page.as_bytes()).map(|page| (page, true))
+        } else {
+            Some((page.into_bytes(), false))
+        }
     });
     let Ok(Some((body, gzipped))) = rendered.await else {
-        return plain(StatusCode::INTERNAL_SERVER_ERROR, "the scrape could not be rendered\n".to_owned());
+        return plain(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the scrape could not be rendered\n".to_owned(),
+        );
     };
     let mut response = Response::builder()
         .header(CONTENT_TYPE, format.content_type())
@@ -70,7 +89,10 @@ fn accepts_gzip(coding: &str) -> bool {
 }
 
 fn header(headers: &HeaderMap, name: HeaderName) -> &str {
-    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    headers
+        .get(name)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
 }
 
 fn compress(page: &[u8]) -> Option<Vec<u8>> {
@@ -81,11 +103,15 @@ fn compress(page: &[u8]) -> Option<Vec<u8>> {
 
 fn not_allowed() -> Answer {
     let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n".to_owned());
-    answer.headers_mut().insert(ALLOW, http::HeaderValue::from_static("GET, HEAD"));
+    answer
+        .headers_mut()
+        .insert(ALLOW, http::HeaderValue::from_static("GET, HEAD"));
     answer
 }
 
 fn plain(status: StatusCode, text: String) -> Answer {
-    let response = Response::builder().status(status).header(CONTENT_TYPE, "text/plain; charset=utf-8");
+    let response = Response::builder()
+        .status(status)
+        .header(CONTENT_TYPE, "text/plain; charset=utf-8");
     response.body(Full::new(text.into())).unwrap_or_default()
 }
