@@ -65,7 +65,7 @@ pub struct EventBatch {
     /// Who measures; left out: as in the batch before.
     #[prost(message, optional, tag = "3")]
     pub source: Option<Source>,
-    /// Appended to the connection's list of kinds.
+    /// The connection's list of kinds from `first_kind` on.
     #[prost(message, repeated, tag = "4")]
     pub kinds: Vec<Kind>,
     /// For each event the index of its kind.
@@ -83,6 +83,9 @@ pub struct EventBatch {
     /// For each event how many measurements it stands for.
     #[prost(double, repeated, tag = "9")]
     pub weights: Vec<f64>,
+    /// Index of the first of `kinds`.
+    #[prost(uint32, tag = "10")]
+    pub first_kind: u32,
 }
 
 /// What became of a batch.
@@ -179,6 +182,6 @@ mod tests {
     #[test]
     fn the_proto_file_and_the_rust_types_declare_the_same() {
         assert_eq!(of_proto(), of_rust());
-        assert_eq!(of_proto().len(), 27, "fields and values were found at all");
+        assert_eq!(of_proto().len(), 28, "fields and values were found at all");
     }
 }
