@@ -89,17 +89,21 @@ async fn stop_lets_connections_finish_and_cuts_those_that_do_not() {
     let listener = Listener::bind(&endpoint, &SocketFileConfig::default())
         .await
         .unwrap();
-    let server = Server::start(listener, ConnectionLimits::plain(8), |mut connection| async move {
-        let mut first = [0];
-        let arrived = connection.stream.read_exact(&mut first).await.is_ok();
-        connection.stream.write_all(&first).await.unwrap();
-        if arrived && first == *b"p" {
-            connection.stopping.cancelled().await;
-            ENDED.fetch_add(1, SeqCst);
-        } else {
-            std::future::pending::<()>().await;
-        }
-    });
+    let server = Server::start(
+        listener,
+        ConnectionLimits::plain(8),
+        |mut connection| async move {
+            let mut first = [0];
+            let arrived = connection.stream.read_exact(&mut first).await.is_ok();
+            connection.stream.write_all(&first).await.unwrap();
+            if arrived && first == *b"p" {
+                connection.stopping.cancelled().await;
+                ENDED.fetch_add(1, SeqCst);
+            } else {
+                std::future::pending::<()>().await;
+            }
+        },
+    );
     let mut polite = connect(&server).await;
     polite.write_all(b"p").await.unwrap();
     polite.read_exact(&mut [0]).await.unwrap();

@@ -1,6 +1,10 @@
 //! Processors: look at or change what passes.
 
+mod actions;
+pub mod filter;
+mod matching;
+
 use crate::component::ProcessorFactory;
 
 /// Every processor type. Adding one touches its folder and this list.
-pub static FACTORIES: &[&ProcessorFactory] = &[];
+pub static FACTORIES: &[&ProcessorFactory] = &[&filter::FACTORY];

@@ -75,19 +75,26 @@ impl Config {
                 .error("must specify `stream`, `datagram` or both");
         }
         if self.source_timeout.is_zero() {
-            cx.at(at.child("source_timeout")).error("must be greater than zero");
+            cx.at(at.child("source_timeout"))
+                .error("must be greater than zero");
         }
     }
 }
 
 impl StreamConfig {
     pub(super) fn file(&self) -> SocketFileConfig {
-        SocketFileConfig { mode: self.mode, owner: self.owner.clone() }
+        SocketFileConfig {
+            mode: self.mode,
+            owner: self.owner.clone(),
+        }
     }
 }
 
 impl DatagramConfig {
     pub(super) fn file(&self) -> SocketFileConfig {
-        SocketFileConfig { mode: self.mode, owner: self.owner.clone() }
+        SocketFileConfig {
+            mode: self.mode,
+            owner: self.owner.clone(),
+        }
     }
 }

@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use foldhash::{HashMap, HashMapExt};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SocketType, recvmsg, sockopt::set_socket_passcred,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SocketType, recvmsg,
+    sockopt::set_socket_passcred,
 };
 use tidegate_engine::{Events, Instrument, Source, UnixNanos, Values};
 use tokio::io::Interest;
@@ -57,14 +58,20 @@ impl Task {
             outlet,
             stopping: stopping.clone(),
         };
-        Ok(Self { stopping, handle: tokio::spawn(reader.run(file)) })
+        Ok(Self {
+            stopping,
+            handle: tokio::spawn(reader.run(file)),
+        })
     }
 
     /// Takes what waits in the socket, pushes it, and ends; at the deadline in any case.
     pub(super) async fn stop(self, deadline: Instant) {
         self.stopping.cancel();
         let abort = self.handle.abort_handle();
-        if tokio::time::timeout_at(deadline.into(), self.handle).await.is_err() {
+        if tokio::time::timeout_at(deadline.into(), self.handle)
+            .await
+            .is_err()
+        {
             abort.abort();
         }
     }
@@ -88,7 +95,9 @@ impl Reader {
             }
             self.drain(|socket, buffer| socket.try_io(Interest::READABLE, || receive(socket, buffer)));
             self.push().await;
-            stopping.run_until_cancelled(self.outlet.memory_is_available()).await;
+            stopping
+                .run_until_cancelled(self.outlet.memory_is_available())
+                .await;
         }
         // Nobody finds the socket any more; what was sent before is taken still.
         // (The runtime may not have noticed yet that there is something: ask the socket itself.)
@@ -133,12 +142,21 @@ struct Received {
 fn receive(socket: &UnixDatagram, buffer: &mut [u8]) -> io::Result<Received> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let message = recvmsg(socket, &mut [IoSliceMut::new(buffer)], &mut control, RecvFlags::DONTWAIT)?;
+    let message = recvmsg(
+        socket,
+        &mut [IoSliceMut::new(buffer)],
+        &mut control,
+        RecvFlags::DONTWAIT,
+    )?;
     let sender = control.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmCredentials(credentials) => Some(credentials.into()),
         _ => None,
     });
-    Ok(Received { bytes: message.bytes, truncated: message.flags.contains(ReturnFlags::TRUNC), sender })
+    Ok(Received {
+        bytes: message.bytes,
+        truncated: message.flags.contains(ReturnFlags::TRUNC),
+        sender,
+    })
 }
 
 /// Everybody who sends here: one, unless senders are told apart by their credentials.
@@ -172,11 +190,21 @@ impl Senders {
             true => Instrument::Counter,
             false => Instrument::UpDownCounter,
         };
-        Self { senders: HashMap::new(), max_kinds: config.max_kinds.get(), counter, outlet, pending_events: 0 }
+        Self {
+            senders: HashMap::new(),
+            max_kinds: config.max_kinds.get(),
+            counter,
+            outlet,
+            pending_events: 0,
+        }
     }
 
     fn take(&mut self, datagram: &[u8], received: &Received, now: UnixNanos) {
-        let whole = if received.truncated { self.without_torn_line(datagram) } else { datagram };
+        let whole = if received.truncated {
+            self.without_torn_line(datagram)
+        } else {
+            datagram
+        };
         let (outlet, mut taken) = (self.outlet.clone(), 0);
         let sender = self.sender(received.sender, now);
         for line in whole.split(|byte| *byte == b'\n') {
@@ -194,7 +222,8 @@ impl Senders {
 
     /// The line that the end of the buffer cut through is lost.
     fn without_torn_line<'a>(&self, datagram: &'a [u8]) -> &'a [u8] {
-        self.outlet.lose(1, "truncated", &"a datagram is larger than `max_datagram_size`");
+        self.outlet
+            .lose(1, "truncated", &"a datagram is larger than `max_datagram_size`");
         let end = datagram.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
         datagram.get(..end).unwrap_or_default()
     }
@@ -215,7 +244,10 @@ impl Senders {
 
     /// Of those without events that wait to be pushed.
     fn forget_the_most_silent(&mut self) {
-        let idle = self.senders.iter().filter(|(_, sender)| sender.columns.kinds.is_empty());
+        let idle = self
+            .senders
+            .iter()
+            .filter(|(_, sender)| sender.columns.kinds.is_empty());
         let most_silent = idle.min_by_key(|(_, sender)| sender.source.lease.touched());
         if let Some((credentials, sender)) = most_silent {
             sender.source.lease.end();
@@ -228,7 +260,10 @@ impl Senders {
         self.pending_events = 0;
         let now = unix_now();
         let senders = self.senders.values_mut();
-        senders.filter(|sender| !sender.columns.kinds.is_empty()).map(|sender| sender.flush(now)).collect()
+        senders
+            .filter(|sender| !sender.columns.kinds.is_empty())
+            .map(|sender| sender.flush(now))
+            .collect()
     }
 }
 
@@ -254,7 +289,9 @@ impl Refused {
         const SHOWN_BYTES: usize = 80;
         let why = match self {
             Self::Line(error) => error.to_string(),
-            Self::NegativeCount => "a counter can't fall (`is_monotonic_counter: false` allows it)".to_owned(),
+            Self::NegativeCount => {
+                "a counter can't fall (`is_monotonic_counter: false` allows it)".to_owned()
+            }
             Self::TooManyKinds(max) => {
                 format!("more than {max} combinations of name, type and tags (`max_kinds`)")
             }
@@ -271,12 +308,18 @@ impl Sender {
         let mut events = 0;
         for value in line.values() {
             let number = value.map_err(Refused::Line)?.number;
-            if line.metric_type == Type::Counter && number < 0.0 && self.kinds.counter() == Instrument::Counter {
+            if line.metric_type == Type::Counter
+                && number < 0.0
+                && self.kinds.counter() == Instrument::Counter
+            {
                 return Err(Refused::NegativeCount);
             }
             events += 1;
         }
-        let kind = self.kinds.index_of(&line).ok_or(Refused::TooManyKinds(self.kinds.max()))?;
+        let kind = self
+            .kinds
+            .index_of(&line)
+            .ok_or(Refused::TooManyKinds(self.kinds.max()))?;
         for value in line.values().flatten() {
             let number = match line.metric_type {
                 // A counter's rate is the share of increments that were sent: scale them up.
@@ -312,7 +355,10 @@ impl Columns {
         };
         self.kinds.push(kind);
         self.values.push(number);
-        self.times.push(line.seconds.map_or(now, |seconds| seconds.saturating_mul(SECOND_NS)));
+        self.times.push(
+            line.seconds
+                .map_or(now, |seconds| seconds.saturating_mul(SECOND_NS)),
+        );
         self.weights.push(weight);
         self.timed |= line.seconds.is_some();
         self.weighted |= weight != 1.0;

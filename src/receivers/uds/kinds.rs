@@ -85,19 +85,30 @@ impl Kinds {
 
     fn by_meaning(&mut self, line: &Line<'_>) -> Option<u16> {
         let name: Arc<str> = line.name.into();
-        let attributes: Attributes = line.tags().map(|(key, value)| (key, AttributeValue::from(value))).collect();
+        let attributes: Attributes = line
+            .tags()
+            .map(|(key, value)| (key, AttributeValue::from(value)))
+            .collect();
         let meaning = (name.clone(), line.metric_type, attributes.clone());
         if let Some(known) = self.by_meaning.get(&meaning) {
             return Some(*known);
         }
-        let index = u16::try_from(self.schema.kinds.len()).ok().filter(|index| *index < self.max)?;
+        let index = u16::try_from(self.schema.kinds.len())
+            .ok()
+            .filter(|index| *index < self.max)?;
         let (instrument, unit) = match line.metric_type {
             Type::Counter => (self.counter, ""),
             Type::Gauge => (Instrument::Gauge, ""),
             Type::Timer => (Instrument::Histogram, "ms"),
             Type::Histogram | Type::Distribution => (Instrument::Histogram, ""),
         };
-        let kind = Kind { name, description: Arc::default(), unit: unit.into(), instrument, attributes };
+        let kind = Kind {
+            name,
+            description: Arc::default(),
+            unit: unit.into(),
+            instrument,
+            attributes,
+        };
         Arc::make_mut(&mut self.schema).kinds.push(kind);
         self.gauges.push(0.0);
         self.by_meaning.insert(meaning, index);
@@ -135,7 +146,10 @@ mod tests {
         assert_eq!(index(&mut kinds, "c:1|c"), None);
         assert_eq!(index(&mut kinds, "a:1|c"), Some(0));
         for spelling in 0..100 {
-            assert_eq!(index(&mut kinds, &format!("a:1|c|#{}", ",".repeat(spelling))), Some(0));
+            assert_eq!(
+                index(&mut kinds, &format!("a:1|c|#{}", ",".repeat(spelling))),
+                Some(0)
+            );
         }
         assert!(kinds.by_spelling.len() <= 2 * SPELLINGS_PER_KIND);
     }

@@ -20,7 +20,8 @@ use async_trait::async_trait;
 
 use crate::batch::Signal;
 use crate::component::{
-    ComponentError, ConfigType, Context, Factory, Lifecycle, Receiver, ReceiverContext, ReceiverFactory, Stability,
+    ComponentError, ConfigType, Context, Factory, Lifecycle, Receiver, ReceiverContext, ReceiverFactory,
+    Stability,
 };
 use crate::net::{ConnectionLimits, Endpoint, Listener, Server};
 use config::{Config, DatagramConfig, StreamConfig};

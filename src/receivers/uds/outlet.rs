@@ -59,7 +59,9 @@ impl Outlet {
             };
             match refused.retry_after {
                 Some(delay) if !last_time => {
-                    stopping.run_until_cancelled(tokio::time::sleep(delay.max(MIN_RETRY))).await;
+                    stopping
+                        .run_until_cancelled(tokio::time::sleep(delay.max(MIN_RETRY)))
+                        .await;
                 }
                 _ => {
                     self.lose(batch.items(), "refused", &refused.reason);
@@ -87,14 +89,23 @@ impl Outlet {
         .increment(items as u64);
         if let Some(suppressed) = self.may_complain() {
             let receiver = &*self.receiver;
-            tracing::warn!(receiver, items, reason, suppressed, "refused from a socket: {detail}");
+            tracing::warn!(
+                receiver,
+                items,
+                reason,
+                suppressed,
+                "refused from a socket: {detail}"
+            );
         }
     }
 
     /// How many complaints were suppressed since the last one, when it is time for another.
     fn may_complain(&self) -> Option<usize> {
         let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
-        if complaints.last.is_some_and(|last| last.elapsed() < COMPLAINT_INTERVAL) {
+        if complaints
+            .last
+            .is_some_and(|last| last.elapsed() < COMPLAINT_INTERVAL)
+        {
             complaints.suppressed += 1;
             return None;
         }

@@ -133,7 +133,12 @@ mod tests {
                     found.insert(format!("{owner}.{}={number}", value.to_ascii_lowercase()));
                 }
                 ["repeated", kind, name, "=", number] => {
-                    found.insert(field(owner, &format!("repeated {}", wire_type(kind)), name, number));
+                    found.insert(field(
+                        owner,
+                        &format!("repeated {}", wire_type(kind)),
+                        name,
+                        number,
+                    ));
                 }
                 [kind, name, "=", number] => {
                     found.insert(field(owner, wire_type(kind), name, number));
@@ -162,7 +167,10 @@ mod tests {
         let mut attribute = None;
         let mut found = Declarations::new();
         for line in declarations.lines().map(str::trim) {
-            if let Some(rest) = line.strip_prefix("pub struct ").or(line.strip_prefix("pub enum ")) {
+            if let Some(rest) = line
+                .strip_prefix("pub struct ")
+                .or(line.strip_prefix("pub enum "))
+            {
                 owner = rest.trim_end_matches(" {");
             } else if let Some(rest) = line.strip_prefix("#[prost(") {
                 attribute = Some(rest.trim_end_matches(")]"));
@@ -170,8 +178,17 @@ mod tests {
                 let name = rest.split(':').next().unwrap();
                 let (kind, number) = attribute.rsplit_once(", tag = ").unwrap();
                 let word = kind.split([' ', ',']).next().unwrap();
-                let repeated = if kind.ends_with("repeated") { "repeated " } else { "" };
-                found.insert(field(owner, &format!("{repeated}{word}"), name, number.trim_matches('"')));
+                let repeated = if kind.ends_with("repeated") {
+                    "repeated "
+                } else {
+                    ""
+                };
+                found.insert(field(
+                    owner,
+                    &format!("{repeated}{word}"),
+                    name,
+                    number.trim_matches('"'),
+                ));
             } else if let Some((value, number)) = line.trim_end_matches(',').split_once(" = ") {
                 found.insert(format!("{owner}.{}={number}", value.to_ascii_lowercase()));
             }

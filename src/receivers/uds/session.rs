@@ -66,7 +66,9 @@ impl Session {
 
     /// The connection is open: so are its sources alive.
     pub(super) fn touch(&self, now: UnixNanos) {
-        self.sources.iter().for_each(|(_, source)| source.lease.touch(now));
+        self.sources
+            .iter()
+            .for_each(|(_, source)| source.lease.touch(now));
     }
 
     /// Takes a batch in.
@@ -91,7 +93,10 @@ impl Session {
                 Some(known) if *known == kind => {}
                 Some(known) => return refuse(format!("kind {index} is {:?} already", known.name)),
                 None if index >= self.max_kinds => {
-                    return refuse(format!("at most {} kinds a connection (`max_kinds`)", self.max_kinds));
+                    return refuse(format!(
+                        "at most {} kinds a connection (`max_kinds`)",
+                        self.max_kinds
+                    ));
                 }
                 None => Arc::make_mut(&mut self.schema).kinds.push(kind),
             }
@@ -160,10 +165,14 @@ impl<'a> Columns<'a> {
         let events = batch.events.len();
         let fits = |length: usize| length == 0 || length == events;
         if !fits(batch.times_unix_nano.len()) || !fits(batch.weights.len()) {
-            return Err(SessionError::Columns("a column of times or weights has not one entry an event"));
+            return Err(SessionError::Columns(
+                "a column of times or weights has not one entry an event",
+            ));
         }
         if batch.doubles.len() + batch.integers.len() != events || !fits(batch.doubles.len()) {
-            return Err(SessionError::Columns("there must be one value an event, in one of the two columns"));
+            return Err(SessionError::Columns(
+                "there must be one value an event, in one of the two columns",
+            ));
         }
         Ok(Self { batch })
     }
@@ -219,7 +228,10 @@ impl<'a> Columns<'a> {
             weights: optional(!batch.weights.is_empty()).map(|()| pick(&batch.weights, &sound)),
             observed: now,
         };
-        Taken { events, rejected: first_flaw.map(|why| (rejected, why)) }
+        Taken {
+            events,
+            rejected: first_flaw.map(|why| (rejected, why)),
+        }
     }
 }
 
@@ -238,7 +250,11 @@ mod tests {
     use super::*;
 
     fn declared(name: &str, instrument: proto::Instrument) -> proto::Kind {
-        proto::Kind { name: name.to_owned(), instrument: instrument.into(), ..Default::default() }
+        proto::Kind {
+            name: name.to_owned(),
+            instrument: instrument.into(),
+            ..Default::default()
+        }
     }
 
     fn session() -> Session {
@@ -247,7 +263,10 @@ mod tests {
 
     fn batch(kinds: &[&str], first_kind: u32, events: &[u32]) -> proto::EventBatch {
         proto::EventBatch {
-            kinds: kinds.iter().map(|name| declared(name, proto::Instrument::Counter)).collect(),
+            kinds: kinds
+                .iter()
+                .map(|name| declared(name, proto::Instrument::Counter))
+                .collect(),
             first_kind,
             events: events.to_vec(),
             integers: events.iter().map(|kind| u64::from(*kind)).collect(),
@@ -329,7 +348,10 @@ mod tests {
                 name: name.to_owned(),
                 ..Default::default()
             };
-            batch.source = Some(proto::Source { scope: Some(scope), ..Default::default() });
+            batch.source = Some(proto::Source {
+                scope: Some(scope),
+                ..Default::default()
+            });
             batch
         };
         let one = session.take(named("one"), 1).unwrap().events.source;

@@ -32,7 +32,9 @@ fn of_peer(peer: Option<Credentials>) -> Attributes {
         return Attributes::default();
     };
     let pid = peer.pid.map(|pid| ("process.pid", i64::from(pid)));
-    pid.into_iter().chain([("process.user.id", i64::from(peer.uid))]).collect()
+    pid.into_iter()
+        .chain([("process.user.id", i64::from(peer.uid))])
+        .collect()
 }
 
 fn scope(declared: &InstrumentationScope) -> Scope {
@@ -46,7 +48,9 @@ fn scope(declared: &InstrumentationScope) -> Scope {
 
 /// OTLP attributes as ours.
 pub(super) fn attributes(list: &[KeyValue]) -> Attributes {
-    list.iter().map(|entry| (entry.key.as_str(), value(entry.value.as_ref()))).collect()
+    list.iter()
+        .map(|entry| (entry.key.as_str(), value(entry.value.as_ref())))
+        .collect()
 }
 
 /// As deep as the message: the decoder has limited that.

@@ -97,7 +97,9 @@ impl Serving {
                 return Ok(());
             };
             self.take(EventBatch::decode(frame)?).await?;
-            stopping.run_until_cancelled(self.outlet.memory_is_available()).await;
+            stopping
+                .run_until_cancelled(self.outlet.memory_is_available())
+                .await;
         }
     }
 
@@ -107,8 +109,19 @@ impl Serving {
             Ok(taken) => taken,
             Err(error) => {
                 self.outlet.lose(events, "malformed", &error);
-                self.acknowledge(acknowledge, EventAck { sequence, ..rejection(events, error.to_string()) }).await?;
-                return if error.is_fatal() { Err(error.into()) } else { Ok(()) };
+                self.acknowledge(
+                    acknowledge,
+                    EventAck {
+                        sequence,
+                        ..rejection(events, error.to_string())
+                    },
+                )
+                .await?;
+                return if error.is_fatal() {
+                    Err(error.into())
+                } else {
+                    Ok(())
+                };
             }
         };
         let (flawed, why) = taken.rejected.unwrap_or_default();
@@ -132,7 +145,10 @@ impl Serving {
 
     async fn acknowledge(&mut self, wanted: bool, ack: EventAck) -> Result<(), StreamError> {
         if wanted {
-            self.frames.stream.write_all(&ack.encode_length_delimited_to_vec()).await?;
+            self.frames
+                .stream
+                .write_all(&ack.encode_length_delimited_to_vec())
+                .await?;
         }
         Ok(())
     }
@@ -140,7 +156,11 @@ impl Serving {
 
 fn acceptance(sound: usize, flawed: usize, why: &str, verdict: Verdict) -> EventAck {
     let unwanted = verdict.rejected_items.min(sound);
-    let message = if flawed > 0 { why.to_owned() } else { verdict.message };
+    let message = if flawed > 0 {
+        why.to_owned()
+    } else {
+        verdict.message
+    };
     EventAck {
         accepted: (sound - unwanted) as u64,
         rejected: (flawed + unwanted) as u64,
@@ -161,7 +181,11 @@ fn refusal(events: usize, refused: Refused) -> EventAck {
 }
 
 fn rejection(events: usize, message: String) -> EventAck {
-    EventAck { rejected: events as u64, message, ..EventAck::default() }
+    EventAck {
+        rejected: events as u64,
+        message,
+        ..EventAck::default()
+    }
 }
 
 /// Splits the stream into messages.
@@ -227,7 +251,13 @@ mod tests {
     #[test]
     fn a_length_beyond_the_limit_or_beyond_a_varint_is_refused() {
         let mut large = BytesMut::from(&[0xff, 0xff, 0x03][..]);
-        assert!(matches!(split(&mut large, 1000), Err(StreamError::TooLarge { length: 65_535, limit: 1000 })));
+        assert!(matches!(
+            split(&mut large, 1000),
+            Err(StreamError::TooLarge {
+                length: 65_535,
+                limit: 1000
+            })
+        ));
         let mut noise = BytesMut::from(&[0xff; 16][..]);
         assert!(matches!(split(&mut noise, 1000), Err(StreamError::NoLength)));
     }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use prost::Message;
 use proptest::prelude::*;
+use prost::Message;
 use tidegate_engine::{Attributes, Events};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -29,13 +29,23 @@ impl Gateway {
     async fn start(options: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let yaml = ["stream", "datagram"]
-            .map(|block| format!("{block}: {{path: {}/{block}.sock, {options}}}", dir.path().display()))
+            .map(|block| {
+                format!(
+                    "{block}: {{path: {}/{block}.sock, {options}}}",
+                    dir.path().display()
+                )
+            })
             .join("\n");
         let sink = Sink::new();
         let (cx, counts) = counted(&sink);
         let receiver = (FACTORY.build)(&settings::<Config>(&yaml), cx).unwrap();
         receiver.start().await.unwrap();
-        Self { sink, counts, receiver, dir }
+        Self {
+            sink,
+            counts,
+            receiver,
+            dir,
+        }
     }
 
     fn failed(&self) -> u64 {
@@ -73,12 +83,18 @@ impl Gateway {
 fn counted(sink: &Arc<Sink>) -> (ReceiverContext, Arc<EntryCounts>) {
     let counts = Arc::<EntryCounts>::default();
     let metrics = Entry::new(Signal::Metrics, sink.clone(), counts.clone());
-    let cx = ReceiverContext { base: context("receivers", "uds"), entries: [Some(metrics), None, None] };
+    let cx = ReceiverContext {
+        base: context("receivers", "uds"),
+        entries: [Some(metrics), None, None],
+    };
     (cx, counts)
 }
 
 async fn send(stream: &mut UnixStream, batch: &EventBatch) {
-    stream.write_all(&batch.encode_length_delimited_to_vec()).await.unwrap();
+    stream
+        .write_all(&batch.encode_length_delimited_to_vec())
+        .await
+        .unwrap();
 }
 
 async fn ack(stream: &mut UnixStream) -> EventAck {
@@ -90,7 +106,11 @@ async fn ack(stream: &mut UnixStream) -> EventAck {
 }
 
 fn kind(name: &str, instrument: Instrument) -> Kind {
-    Kind { name: name.to_owned(), instrument: instrument.into(), ..Default::default() }
+    Kind {
+        name: name.to_owned(),
+        instrument: instrument.into(),
+        ..Default::default()
+    }
 }
 
 fn counts(sequence: u64, values: &[u64]) -> EventBatch {
@@ -109,9 +129,19 @@ async fn a_batch_is_acknowledged_when_the_pipelines_have_it() {
     let gateway = Gateway::start("").await;
     let mut stream = UnixStream::connect(gateway.path("stream")).await.unwrap();
     send(&mut stream, &counts(7, &[1, 2, 3])).await;
-    assert_eq!(ack(&mut stream).await, EventAck { sequence: 7, accepted: 3, ..Default::default() });
+    assert_eq!(
+        ack(&mut stream).await,
+        EventAck {
+            sequence: 7,
+            accepted: 3,
+            ..Default::default()
+        }
+    );
     let requests = |value| ("requests".to_owned(), value);
-    assert_eq!(gateway.sink.events(), [requests(1.0), requests(2.0), requests(3.0)]);
+    assert_eq!(
+        gateway.sink.events(),
+        [requests(1.0), requests(2.0), requests(3.0)]
+    );
 }
 
 #[tokio::test]
@@ -121,7 +151,10 @@ async fn a_refused_batch_stays_with_a_sender_that_waits_for_the_answer() {
     let mut stream = UnixStream::connect(gateway.path("stream")).await.unwrap();
     send(&mut stream, &counts(1, &[5])).await;
     let refused = ack(&mut stream).await;
-    assert_eq!((refused.accepted, refused.rejected, refused.retry_after_ms), (0, 0, 1));
+    assert_eq!(
+        (refused.accepted, refused.rejected, refused.retry_after_ms),
+        (0, 0, 1)
+    );
     assert_eq!(gateway.sink.items(), 0);
     send(&mut stream, &counts(1, &[5])).await;
     assert_eq!(ack(&mut stream).await.accepted, 1);
@@ -134,10 +167,24 @@ async fn without_acknowledgements_a_refused_batch_is_kept_and_pushed_again() {
     gateway.sink.refuse(3);
     let mut stream = UnixStream::connect(gateway.path("stream")).await.unwrap();
     for value in 0..4 {
-        send(&mut stream, &EventBatch { acknowledge: false, ..counts(value, &[value]) }).await;
+        send(
+            &mut stream,
+            &EventBatch {
+                acknowledge: false,
+                ..counts(value, &[value])
+            },
+        )
+        .await;
     }
-    gateway.until("all batches are in", |sink| sink.items() == 4).await;
-    let values: Vec<_> = gateway.sink.events().into_iter().map(|(_, value)| value).collect();
+    gateway
+        .until("all batches are in", |sink| sink.items() == 4)
+        .await;
+    let values: Vec<_> = gateway
+        .sink
+        .events()
+        .into_iter()
+        .map(|(_, value)| value)
+        .collect();
     assert_eq!(values, [0.0, 1.0, 2.0, 3.0], "in order");
     assert_eq!(gateway.sink.refusals_left(), 0);
 }
@@ -146,16 +193,30 @@ async fn without_acknowledgements_a_refused_batch_is_kept_and_pushed_again() {
 async fn events_that_make_no_sense_are_rejected_and_the_rest_taken() {
     let gateway = Gateway::start("").await;
     let mut stream = UnixStream::connect(gateway.path("stream")).await.unwrap();
-    send(&mut stream, &EventBatch { events: vec![0, 9], ..counts(1, &[1, 2]) }).await;
+    send(
+        &mut stream,
+        &EventBatch {
+            events: vec![0, 9],
+            ..counts(1, &[1, 2])
+        },
+    )
+    .await;
     let answer = ack(&mut stream).await;
-    assert_eq!((answer.accepted, answer.rejected, answer.retry_after_ms), (1, 1, 0));
+    assert_eq!(
+        (answer.accepted, answer.rejected, answer.retry_after_ms),
+        (1, 1, 0)
+    );
     assert!(answer.message.contains("never declared"), "{}", answer.message);
 }
 
 #[tokio::test]
 async fn an_oversize_or_malformed_message_ends_the_connection_and_not_the_receiver() {
     let gateway = Gateway::start("").await;
-    for noise in [&[0xff, 0xff, 0xff, 0xff, 0x7f][..], &[0xff; 20], &[3, 0xff, 0xff, 0xff]] {
+    for noise in [
+        &[0xff, 0xff, 0xff, 0xff, 0x7f][..],
+        &[0xff; 20],
+        &[3, 0xff, 0xff, 0xff],
+    ] {
         let mut stream = UnixStream::connect(gateway.path("stream")).await.unwrap();
         stream.write_all(noise).await.unwrap();
         assert_eq!(stream.read(&mut [0]).await.unwrap_or(0), 0, "closed");
@@ -173,13 +234,25 @@ async fn what_was_sent_before_the_stop_still_gets_in() {
     send(&mut stream, &counts(0, &[1])).await;
     assert_eq!(ack(&mut stream).await.accepted, 1);
     for value in 0..100 {
-        send(&mut stream, &EventBatch { acknowledge: false, ..counts(value, &[value]) }).await;
+        send(
+            &mut stream,
+            &EventBatch {
+                acknowledge: false,
+                ..counts(value, &[value])
+            },
+        )
+        .await;
     }
     datagram.send(b"late:1|c").unwrap();
     gateway.stop().await;
     assert_eq!(gateway.sink.items(), 102);
     assert!(!gateway.path("stream").exists() && !gateway.path("datagram").exists());
-    assert!(gateway.all_events().iter().any(|events| events.source.lease.is_ended()));
+    assert!(
+        gateway
+            .all_events()
+            .iter()
+            .any(|events| events.source.lease.is_ended())
+    );
 }
 
 #[tokio::test]
@@ -189,10 +262,16 @@ async fn credentials_become_attributes_of_the_resource() {
     send(&mut stream, &counts(1, &[1])).await;
     assert_eq!(ack(&mut stream).await.accepted, 1);
     sender(&gateway.path("datagram")).send(b"x:1|c").unwrap();
-    gateway.until("the datagram is in", |sink| sink.items() == 2).await;
+    gateway
+        .until("the datagram is in", |sink| sink.items() == 2)
+        .await;
     let uid = i64::from(rustix::process::getuid().as_raw());
-    let expected: Attributes =
-        [("process.pid", i64::from(std::process::id())), ("process.user.id", uid)].into_iter().collect();
+    let expected: Attributes = [
+        ("process.pid", i64::from(std::process::id())),
+        ("process.user.id", uid),
+    ]
+    .into_iter()
+    .collect();
     for events in gateway.all_events() {
         assert_eq!(events.source.resource.attributes, expected);
     }
@@ -212,17 +291,31 @@ async fn statsd_lines_become_events_by_the_table() {
         (b"a:1|c", &[("a", 1.0, 1.0)], 0),
         (b"a:1|c|@0.1", &[("a", 10.0, 1.0)], 0),
         (b"t:320|ms|@0.5", &[("t", 320.0, 2.0)], 0),
-        (b"h:1:2:3|h|#x:y", &[("h", 1.0, 1.0), ("h", 2.0, 1.0), ("h", 3.0, 1.0)], 0),
+        (
+            b"h:1:2:3|h|#x:y",
+            &[("h", 1.0, 1.0), ("h", 2.0, 1.0), ("h", 3.0, 1.0)],
+            0,
+        ),
         (b"d:0.5|d|c:abc|e:def", &[("d", 0.5, 1.0)], 0),
-        (b"g:5|g\ng:+2|g\ng:-4|g\n", &[("g", 5.0, 1.0), ("g", 7.0, 1.0), ("g", 3.0, 1.0)], 0),
+        (
+            b"g:5|g\ng:+2|g\ng:-4|g\n",
+            &[("g", 5.0, 1.0), ("g", 7.0, 1.0), ("g", 3.0, 1.0)],
+            0,
+        ),
         (b"a:1|c\r\nb:2|c\r\n", &[("a", 1.0, 1.0), ("b", 2.0, 1.0)], 0),
         (b"u:1|s\n_e{1,1}:a|b\n_sc|a|0\nok:1|c", &[("ok", 1.0, 1.0)], 3),
-        (b"noise\n\n:1|c\na:1:x|c\na:-1|c\na:1|c|@2\nok:1|c", &[("ok", 1.0, 1.0)], 5),
+        (
+            b"noise\n\n:1|c\na:1:x|c\na:-1|c\na:1|c|@2\nok:1|c",
+            &[("ok", 1.0, 1.0)],
+            5,
+        ),
     ];
     for (datagram, expected, lost) in table {
         let gateway = Gateway::start("").await;
         sender(&gateway.path("datagram")).send(datagram).unwrap();
-        gateway.until("the events are in", |sink| sink.items() == expected.len()).await;
+        gateway
+            .until("the events are in", |sink| sink.items() == expected.len())
+            .await;
         let mut found = Vec::new();
         for events in gateway.all_events() {
             for (at, kind) in events.kinds.iter().enumerate() {
@@ -231,7 +324,10 @@ async fn statsd_lines_become_events_by_the_table() {
                 found.push((name, events.values.get(at).unwrap(), weight));
             }
         }
-        let found: Vec<_> = found.iter().map(|(name, value, weight)| (name.as_str(), *value, *weight)).collect();
+        let found: Vec<_> = found
+            .iter()
+            .map(|(name, value, weight)| (name.as_str(), *value, *weight))
+            .collect();
         assert_eq!(found, *expected, "{}", datagram.escape_ascii());
         gateway.stop().await;
         assert_eq!(gateway.failed(), *lost, "{}", datagram.escape_ascii());
@@ -241,11 +337,16 @@ async fn statsd_lines_become_events_by_the_table() {
 #[tokio::test]
 async fn times_and_tags_travel_with_the_event() {
     let gateway = Gateway::start("").await;
-    sender(&gateway.path("datagram")).send(b"a:1|g|#env:prod,canary|T1656581400\nb:1|g").unwrap();
+    sender(&gateway.path("datagram"))
+        .send(b"a:1|g|#env:prod,canary|T1656581400\nb:1|g")
+        .unwrap();
     gateway.until("the events are in", |sink| sink.items() == 2).await;
     let events = &gateway.all_events()[0];
     let times = events.times.as_ref().unwrap();
-    assert_eq!(times, &[1_656_581_400_000_000_000, events.times.as_ref().unwrap()[1]]);
+    assert_eq!(
+        times,
+        &[1_656_581_400_000_000_000, events.times.as_ref().unwrap()[1]]
+    );
     assert!(times[1] > times[0]);
     let expected: Attributes = [("canary", ""), ("env", "prod")].into_iter().collect();
     assert_eq!(events.schema.kinds[0].attributes, expected);
@@ -263,9 +364,16 @@ async fn waiting_datagrams_are_one_batch_and_refusals_lose_nothing() {
             socket.send(format!("n:{value}|c").as_bytes()).unwrap();
         }
     });
-    gateway.until("all events are in", |sink| sink.items() == 200).await;
+    gateway
+        .until("all events are in", |sink| sink.items() == 200)
+        .await;
     sending.join().unwrap();
-    let values: Vec<_> = gateway.sink.events().into_iter().map(|(_, value)| value).collect();
+    let values: Vec<_> = gateway
+        .sink
+        .events()
+        .into_iter()
+        .map(|(_, value)| value)
+        .collect();
     assert_eq!(values, (0..200).map(f64::from).collect::<Vec<_>>());
     assert!(gateway.sink.batches().len() < 200, "joined");
     assert_eq!(gateway.failed(), 0);
@@ -276,9 +384,16 @@ async fn a_datagram_beyond_the_limit_keeps_its_whole_lines() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("d.sock");
     let sink = Sink::new();
-    let yaml = format!("datagram: {{path: {}, max_datagram_size: 16, max_kinds: 2}}", path.display());
+    let yaml = format!(
+        "datagram: {{path: {}, max_datagram_size: 16, max_kinds: 2}}",
+        path.display()
+    );
     let (cx, counts) = counted(&sink);
-    let outlet = Arc::new(Outlet::new(&cx.base, cx.entry(Signal::Metrics).unwrap().clone(), Duration::from_secs(9)));
+    let outlet = Arc::new(Outlet::new(
+        &cx.base,
+        cx.entry(Signal::Metrics).unwrap().clone(),
+        Duration::from_secs(9),
+    ));
     let config = settings::<Config>(&yaml).get::<Config>();
     let task = datagram::Task::start(config.datagram.as_ref().unwrap(), outlet.clone()).unwrap();
     let socket = sender(&path);
