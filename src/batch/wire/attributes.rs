@@ -10,6 +10,7 @@ use tidegate_engine::AttributeValue;
 
 use super::edit::{Editor, push_message};
 use super::proto::{Fields, WireType};
+use super::walk::Header;
 use crate::batch::convert::{value_from_proto, value_to_proto};
 
 /// Attributes that can be looked at and changed, wherever they are kept.
@@ -65,6 +66,18 @@ impl<'a> WireAttributes<'a> {
             number,
             end: whole.end,
             entries,
+        }
+    }
+
+    /// The attributes of a header, none where it is not there.
+    pub(crate) fn read_or_none(header: &Header<'a>, number: u32, editor: &Editor<'_>) -> Self {
+        match header.missing_at {
+            None => Self::read(header.message, number, editor),
+            Some(at) => Self {
+                number,
+                end: at,
+                entries: SmallVec::new(),
+            },
         }
     }
 

@@ -183,12 +183,9 @@ impl Visitor for WireFilter<'_> {
     fn resource(&mut self, resource: &Header<'_>, editor: &mut Editor<'_>) -> bool {
         /// Field number of `Resource.attributes`.
         const ATTRIBUTES: u32 = 1;
-        self.resource = match resource.missing_at {
-            Some(_) => self.keeps.resource(&Decoded::new(&Attributes::default())),
-            None => self
-                .keeps
-                .resource(&WireAttributes::read(resource.message, ATTRIBUTES, editor)),
-        };
+        self.resource = self
+            .keeps
+            .resource(&WireAttributes::read_or_none(resource, ATTRIBUTES, editor));
         true
     }
 
