@@ -30,7 +30,7 @@ impl PageServer {
     pub(super) async fn start(
         &self,
         base: &Context,
-        endpoint: &Endpoint,
+        (endpoint, socket): (&Endpoint, &SocketFileConfig),
         tls: Option<&TlsServerConfig>,
         page: impl Fn(&str) -> Answer + Send + Sync + 'static,
     ) -> Result<(), ComponentError> {
@@ -39,7 +39,7 @@ impl PageServer {
             max_connections: MAX_CONNECTIONS,
             tls: tls.map_err(|error| base.error(error.to_string()))?,
         };
-        let listener = Listener::bind(endpoint, &SocketFileConfig::default()).await;
+        let listener = Listener::bind(endpoint, socket).await;
         let listener = listener.map_err(|error| base.error(error.to_string()))?;
         let page = Arc::new(page);
         let server = start(listener, limits, HttpConfig::default(), move |request| {

@@ -15,7 +15,7 @@ use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle, unix_now,
 };
 use crate::config::nearest;
-use crate::net::{Endpoint, TlsServerConfig};
+use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
 
 /// The list of composites; below it, one by name.
 const COMPOSITES: &str = "/api/v1/composites";
@@ -28,6 +28,8 @@ crate::options! {
     pub struct Config {
         /// Where to listen. Whoever can connect can read.
         pub endpoint: Endpoint = Endpoint::Tcp { host: "127.0.0.1".to_owned(), port: PORT },
+        /// The socket file of a `unix:` endpoint.
+        pub socket: SocketFileConfig = SocketFileConfig::default(),
         /// TLS; unset: none.
         pub tls: Option<TlsServerConfig> = None,
     }
@@ -56,7 +58,8 @@ impl Lifecycle for Admin {
     async fn start(&self) -> Result<(), ComponentError> {
         let shared = self.base.shared.clone();
         let page = move |path: &str| page(path, &shared.composites.list(), unix_now());
-        self.server.start(&self.base, &self.config.endpoint, self.config.tls.as_ref(), page).await
+        let place = (&self.config.endpoint, &self.config.socket);
+        self.server.start(&self.base, place, self.config.tls.as_ref(), page).await
     }
 
     async fn stop(&self, deadline: Instant) {
@@ -132,3 +135,6 @@ fn label(value: &AttributeValue) -> Value {
         AttributeValue::Map(map) => labels(map),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -42,7 +42,7 @@ crate::options! {
         /// `tcp` or `unix`; the endpoint says it already.
         pub transport: Option<Transport> = None,
         /// Mode and owner of the socket file, where the endpoint is one.
-        pub unix: SocketFileConfig = SocketFileConfig::default(),
+        pub socket: SocketFileConfig = SocketFileConfig::default(),
         /// Largest message in MiB, before and after decompression.
         pub max_recv_msg_size_mib: NonZeroUsize = MAX_MESSAGE_MIB,
         /// Calls at a time on one connection.
@@ -87,7 +87,7 @@ crate::options! {
         /// `tcp` or `unix`; the endpoint says it already.
         pub transport: Option<Transport> = None,
         /// Mode and owner of the socket file, where the endpoint is one.
-        pub unix: SocketFileConfig = SocketFileConfig::default(),
+        pub socket: SocketFileConfig = SocketFileConfig::default(),
         /// Largest body, before and after decompression.
         pub max_request_body_size: ByteSize = ByteSize::mib(64),
         /// Path for metrics.

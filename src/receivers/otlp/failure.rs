@@ -22,6 +22,8 @@ pub(super) struct Failure {
     pub(super) http: StatusCode,
     /// For people.
     pub(super) message: String,
+    /// Where in the request the flaw is, if it is in one place (`BadRequest.field`).
+    pub(super) field: String,
     /// When to come back, if that is worth it.
     pub(super) retry_after: Option<Duration>,
 }
@@ -30,12 +32,17 @@ impl Failure {
     pub(super) fn new(code: Code, http: StatusCode, message: impl Into<String>) -> Self {
         let mut message = message.into();
         message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
-        Self { code, http, message, retry_after: None }
+        Self { code, http, message, field: String::new(), retry_after: None }
     }
 
     /// The data itself can't be accepted.
     pub(super) fn invalid(message: impl Into<String>) -> Self {
         Self::new(Code::InvalidArgument, StatusCode::BAD_REQUEST, message)
+    }
+
+    /// The data can't be accepted for what it has in a field.
+    pub(super) fn invalid_at(field: &str, message: impl Into<String>) -> Self {
+        Self { field: field.to_owned(), ..Self::invalid(message) }
     }
 
     /// Not now.
@@ -55,7 +62,7 @@ impl Failure {
             details.set_retry_info(Some(delay));
         }
         if self.code == Code::InvalidArgument {
-            details.add_bad_request_violation("", self.message.as_str());
+            details.add_bad_request_violation(self.field.as_str(), self.message.as_str());
         }
         Status::with_error_details(self.code, self.message.as_str(), details)
     }
@@ -67,7 +74,7 @@ impl Failure {
             json!({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay})
         });
         let violation = (self.code == Code::InvalidArgument).then(|| {
-            let violations = json!([{"field": "", "description": self.message}]);
+            let violations = json!([{"field": self.field, "description": self.message}]);
             json!({"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": violations})
         });
         let details: Vec<_> = retry.into_iter().chain(violation).collect();

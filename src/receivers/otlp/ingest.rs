@@ -72,7 +72,7 @@ fn check(signal: Signal, encoding: Encoding, body: Bytes) -> Result<crate::batch
         Encoding::Protobuf => body,
         Encoding::Json => json::to_protobuf(signal, &body).map_err(|error| Failure::invalid(error.to_string()))?,
     };
-    wire::check(signal, body).map_err(|error| Failure::invalid(error.to_string()))
+    wire::check(signal, body).map_err(|error| Failure::invalid_at(&error.path, error.to_string()))
 }
 
 /// `ExportMetricsServiceResponse` and its siblings, which differ in names only.

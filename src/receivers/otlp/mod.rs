@@ -53,7 +53,7 @@ struct Otlp {
 
 impl Otlp {
     async fn start_grpc(&self, config: &GrpcConfig) -> Result<Server, ComponentError> {
-        let listener = self.listen(&config.endpoint, &config.unix).await?;
+        let listener = self.listen(&config.endpoint, &config.socket).await?;
         let limits = ConnectionLimits {
             max_connections: config.max_connections.get(),
             tls: self.tls(config.tls.as_ref(), tls::ALPN_GRPC)?,
@@ -64,7 +64,7 @@ impl Otlp {
     }
 
     async fn start_http(&self, config: &HttpProtocolConfig) -> Result<Server, ComponentError> {
-        let listener = self.listen(&config.endpoint, &config.unix).await?;
+        let listener = self.listen(&config.endpoint, &config.socket).await?;
         let limits = ConnectionLimits {
             max_connections: config.max_connections.get(),
             tls: self.tls(config.tls.as_ref(), tls::ALPN_HTTP)?,

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tidegate_engine::{Events, Instrument, Kind, Schema, Source, UnixNanos, Values};
 
 use super::proto;
-use super::source::{attributes, new_source};
+use super::source::new_source;
+use crate::batch::convert::attributes_from_proto;
 use crate::net::Credentials;
 
 /// Sources that a connection may declare: a relay speaks for the processes of a node.
@@ -151,7 +152,7 @@ fn kind(declared: &proto::Kind) -> Result<Kind, String> {
         description: declared.description.as_str().into(),
         unit: declared.unit.as_str().into(),
         instrument,
-        attributes: attributes(&declared.attributes),
+        attributes: attributes_from_proto(declared.attributes.clone()),
     })
 }
 
