@@ -106,7 +106,9 @@ impl ExponentialHistogram {
         const REACH: i64 = 1 << 31;
         let within = |side: &Buckets| side.first() >= -REACH && side.end() <= REACH;
         let counts = self.positive.counts.iter().chain(&self.negative.counts);
-        let total = counts.chain([&self.zero_count]).try_fold(0u64, |sum, count| sum.checked_add(*count));
+        let total = counts
+            .chain([&self.zero_count])
+            .try_fold(0u64, |sum, count| sum.checked_add(*count));
         SCALES.contains(&self.scale)
             && within(&self.positive)
             && within(&self.negative)
@@ -116,7 +118,9 @@ impl ExponentialHistogram {
 
     /// Widens the buckets until the scale is `scale`.
     pub fn downscale(&mut self, scale: i32) {
-        let shift = u32::try_from(self.scale.saturating_sub(scale)).unwrap_or(0).min(63);
+        let shift = u32::try_from(self.scale.saturating_sub(scale))
+            .unwrap_or(0)
+            .min(63);
         if shift > 0 {
             self.positive = self.positive.coarser(shift);
             self.negative = self.negative.coarser(shift);
@@ -149,9 +153,21 @@ impl ExponentialHistogram {
         }
         let first = self.count == 0;
         self.count = self.count.saturating_add(other.count);
-        self.sum = if first { other.sum } else { pair(self.sum, other.sum, |a, b| a + b) };
-        self.min = if first { other.min } else { pair(self.min, other.min, f64::min) };
-        self.max = if first { other.max } else { pair(self.max, other.max, f64::max) };
+        self.sum = if first {
+            other.sum
+        } else {
+            pair(self.sum, other.sum, |a, b| a + b)
+        };
+        self.min = if first {
+            other.min
+        } else {
+            pair(self.min, other.min, f64::min)
+        };
+        self.max = if first {
+            other.max
+        } else {
+            pair(self.max, other.max, f64::max)
+        };
     }
 
     /// Moves the buckets that lie wholly within a wider zero bucket into it.
@@ -207,9 +223,17 @@ impl ExponentialHistogram {
     /// Smallest and largest value as far as is known.
     pub fn range(&self) -> (Option<f64>, Option<f64>) {
         let mut explicit = Vec::new();
-        explicit.extend(self.negative.filled().map(|(at, _)| (-edge(self.scale, at + 1), -edge(self.scale, at))));
+        explicit.extend(
+            self.negative
+                .filled()
+                .map(|(at, _)| (-edge(self.scale, at + 1), -edge(self.scale, at))),
+        );
         explicit.extend((self.zero_count > 0).then_some((-self.zero_threshold, self.zero_threshold)));
-        explicit.extend(self.positive.filled().map(|(at, _)| (edge(self.scale, at), edge(self.scale, at + 1))));
+        explicit.extend(
+            self.positive
+                .filled()
+                .map(|(at, _)| (edge(self.scale, at), edge(self.scale, at + 1))),
+        );
         let min = explicit.iter().map(|(low, _)| *low).reduce(f64::min);
         let max = explicit.iter().map(|(_, high)| *high).reduce(f64::max);
         (self.min.or(min), self.max.or(max))
@@ -237,7 +261,10 @@ mod tests {
             count: values.len() as u64,
             sum: Some(values.iter().sum()),
             scale,
-            positive: Buckets { offset: first, counts },
+            positive: Buckets {
+                offset: first,
+                counts,
+            },
             ..ExponentialHistogram::default()
         }
     }

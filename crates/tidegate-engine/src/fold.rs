@@ -85,7 +85,11 @@ impl BucketTable {
             let least = smallest(bits as u32);
             whole.partition_point(|upper| *upper < least).max(reachable) as u32
         });
-        Self { bounds, whole, by_bits }
+        Self {
+            bounds,
+            whole,
+            by_bits,
+        }
     }
 
     fn of_whole(&self, value: u64) -> usize {
@@ -137,7 +141,8 @@ impl Folds {
     /// Counts the observations of `kind` by `bounds` as well; the answer names the buckets when drained.
     pub(crate) fn observe(&mut self, kind: u16, table: Arc<BucketTable>) -> u32 {
         if self.buckets.is_empty() {
-            self.buckets.push(Buckets::new(Arc::new(BucketTable::new(Arc::from([]))), 0));
+            self.buckets
+                .push(Buckets::new(Arc::new(BucketTable::new(Arc::from([]))), 0));
         }
         let id = self.buckets.len() as u32;
         let Some(fold) = self.whole.get_mut(usize::from(kind)) else {
@@ -209,7 +214,11 @@ impl Folds {
         for kind in self.double.len()..self.whole.len() {
             let observe = self.whole[kind].observe;
             let falls = falls(kind);
-            self.double.push(Double { observe, falls, ..Double::EMPTY });
+            self.double.push(Double {
+                observe,
+                falls,
+                ..Double::EMPTY
+            });
         }
     }
 
@@ -306,7 +315,13 @@ impl Buckets {
 
 impl Whole {
     fn take(&mut self) -> Option<Folded> {
-        let taken = std::mem::replace(self, Self { observe: self.observe, ..Self::EMPTY });
+        let taken = std::mem::replace(
+            self,
+            Self {
+                observe: self.observe,
+                ..Self::EMPTY
+            },
+        );
         (taken.count > 0).then(|| Folded {
             count: taken.count as f64,
             sum: Number::from(taken.sum),
@@ -321,7 +336,11 @@ impl Whole {
 
 impl Double {
     fn take(&mut self) -> Option<Folded> {
-        let kept = Self { observe: self.observe, falls: self.falls, ..Self::EMPTY };
+        let kept = Self {
+            observe: self.observe,
+            falls: self.falls,
+            ..Self::EMPTY
+        };
         let taken = std::mem::replace(self, kept);
         (taken.count > 0.0).then(|| Folded {
             count: taken.count,

@@ -19,8 +19,15 @@ impl Histogram {
 
     /// Whether the buckets fit the bounds (or were left out) and their counts add up.
     pub fn is_sound(&self) -> bool {
-        let increasing = self.bounds.iter().zip(self.bounds.iter().skip(1)).all(|(a, b)| a < b);
-        let total = self.counts.iter().try_fold(0u64, |sum, count| sum.checked_add(*count));
+        let increasing = self
+            .bounds
+            .iter()
+            .zip(self.bounds.iter().skip(1))
+            .all(|(a, b)| a < b);
+        let total = self
+            .counts
+            .iter()
+            .try_fold(0u64, |sum, count| sum.checked_add(*count));
         let buckets = match self.counts.len() {
             0 => self.bounds.is_empty(),
             buckets => buckets == self.bounds.len() + 1 && total == Some(self.count),
@@ -136,7 +143,11 @@ mod tests {
     #[test]
     fn a_histogram_without_buckets_counts_as_beyond_every_bound() {
         let mut all = of(&[1.0], &[0.5]);
-        all.merge(&Histogram { count: 3, sum: Some(1.5), ..Histogram::default() });
+        all.merge(&Histogram {
+            count: 3,
+            sum: Some(1.5),
+            ..Histogram::default()
+        });
         assert_eq!((all.counts, all.count, all.sum), (vec![1, 3], 4, Some(2.0)));
     }
 
@@ -151,10 +162,35 @@ mod tests {
     #[test]
     fn unsound_histograms_are_told_apart() {
         let sound = of(&[1.0, 2.0], &[1.0]);
-        assert!(sound.is_sound() && Histogram { count: 9, ..Histogram::default() }.is_sound());
-        assert!(!Histogram { count: 2, ..sound.clone() }.is_sound());
-        assert!(!Histogram { bounds: [2.0, 1.0].into(), ..sound.clone() }.is_sound());
-        assert!(!Histogram { counts: vec![u64::MAX, 1, 1], ..sound }.is_sound());
+        assert!(
+            sound.is_sound()
+                && Histogram {
+                    count: 9,
+                    ..Histogram::default()
+                }
+                .is_sound()
+        );
+        assert!(
+            !Histogram {
+                count: 2,
+                ..sound.clone()
+            }
+            .is_sound()
+        );
+        assert!(
+            !Histogram {
+                bounds: [2.0, 1.0].into(),
+                ..sound.clone()
+            }
+            .is_sound()
+        );
+        assert!(
+            !Histogram {
+                counts: vec![u64::MAX, 1, 1],
+                ..sound
+            }
+            .is_sound()
+        );
     }
 
     proptest! {

@@ -12,7 +12,8 @@ use crate::Series;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key(u128);
 
-static STATES: LazyLock<[RandomState; 2]> = LazyLock::new(|| [RandomState::default(), RandomState::default()]);
+static STATES: LazyLock<[RandomState; 2]> =
+    LazyLock::new(|| [RandomState::default(), RandomState::default()]);
 
 impl Key {
     /// The key of a series: of everything that identifies it, so not of its description and metadata.

@@ -102,7 +102,10 @@ mod tests {
     #[test]
     fn whole_numbers_stay_whole_until_they_no_longer_fit() {
         assert_eq!(Number::Int(2).plus(Number::Int(3)), Number::Int(5));
-        assert_eq!(Number::Int(i64::MAX).plus(Number::Int(1)), Number::Double(2f64.powi(63)));
+        assert_eq!(
+            Number::Int(i64::MAX).plus(Number::Int(1)),
+            Number::Double(2f64.powi(63))
+        );
         assert_eq!(Number::Int(2).minus(Number::Double(0.5)), Number::Double(1.5));
         assert_eq!(Number::from(1u128 << 64), Number::Double(2f64.powi(64)));
     }

@@ -218,9 +218,18 @@ fn check(data: Data, value: &Value) -> Result<(), Rejection> {
 mod tests {
     use super::*;
 
-    const COUNTER: Data = Data::Sum { monotonic: true, temporality: Temporality::Cumulative };
-    const UP_DOWN: Data = Data::Sum { monotonic: false, temporality: Temporality::Cumulative };
-    const DELTA: Data = Data::Sum { monotonic: true, temporality: Temporality::Delta };
+    const COUNTER: Data = Data::Sum {
+        monotonic: true,
+        temporality: Temporality::Cumulative,
+    };
+    const UP_DOWN: Data = Data::Sum {
+        monotonic: false,
+        temporality: Temporality::Cumulative,
+    };
+    const DELTA: Data = Data::Sum {
+        monotonic: true,
+        temporality: Temporality::Delta,
+    };
 
     /// What each point (start, time, value) adds, or why it does not.
     fn run(data: Data, points: &[(u64, u64, i64)]) -> Vec<Result<i64, Rejection>> {
@@ -228,7 +237,12 @@ mod tests {
         let mut added = Vec::new();
         for (start, time, value) in points {
             let value = Value::Int(*value);
-            let sample = Sample { start: *start, time: *time, value: &value, exemplars: &[] };
+            let sample = Sample {
+                start: *start,
+                time: *time,
+                value: &value,
+                exemplars: &[],
+            };
             added.push(match progress.advance(data, &sample) {
                 Ok(Change::Number(Number::Int(number))) => Ok(number),
                 Ok(other) => panic!("{other:?}"),
@@ -242,7 +256,13 @@ mod tests {
 
     #[test]
     fn a_counter_adds_its_increases_and_begins_anew_by_start_time_or_decrease() {
-        let points = [(5, 10, 100), (5, 20, 130), (25, 30, 140), (0, 40, 141), (0, 50, 3)];
+        let points = [
+            (5, 10, 100),
+            (5, 20, 130),
+            (25, 30, 140),
+            (0, 40, 141),
+            (0, 50, 3),
+        ];
         assert_eq!(run(COUNTER, &points), [Ok(100), Ok(30), Ok(140), Ok(1), Ok(3)]);
     }
 
@@ -255,19 +275,33 @@ mod tests {
     #[test]
     fn repeated_points_add_nothing_and_contradicting_ones_are_late() {
         let points = [(5, 10, 100), (5, 10, 100), (5, 10, 101), (5, 9, 90)];
-        assert_eq!(run(COUNTER, &points), [Ok(100), Err(Duplicate), Err(Late), Err(Late)]);
+        assert_eq!(
+            run(COUNTER, &points),
+            [Ok(100), Err(Duplicate), Err(Late), Err(Late)]
+        );
         let points = [(5, 10, 7), (5, 10, 7), (10, 20, 7), (5, 10, 7)];
         assert_eq!(run(DELTA, &points), [Ok(7), Err(Duplicate), Ok(7), Err(Late)]);
     }
 
     #[test]
     fn a_sum_that_may_fall_adds_differences_and_takes_back_all_when_it_leaves() {
-        assert_eq!(run(UP_DOWN, &[(5, 10, 8), (5, 20, 3), (25, 30, 1)]), [Ok(8), Ok(-5), Ok(-2)]);
+        assert_eq!(
+            run(UP_DOWN, &[(5, 10, 8), (5, 20, 3), (25, 30, 1)]),
+            [Ok(8), Ok(-5), Ok(-2)]
+        );
         let mut progress = Progress::default();
-        let data = Data::Sum { monotonic: false, temporality: Temporality::Delta };
+        let data = Data::Sum {
+            monotonic: false,
+            temporality: Temporality::Delta,
+        };
         for (time, value) in [(1, 5), (2, -2)] {
             let value = Value::Int(value);
-            let sample = Sample { start: 0, time, value: &value, exemplars: &[] };
+            let sample = Sample {
+                start: 0,
+                time,
+                value: &value,
+                exemplars: &[],
+            };
             progress.advance(data, &sample).unwrap();
         }
         assert_eq!(progress.withdraw(), Some(Number::Int(3)));

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    AttributeFilter, AttributeValue, Attributes, Data, Grouping, Instrument, Kind, Metric, Pattern, Series, Source,
-    Temporality,
+    AttributeFilter, AttributeValue, Attributes, Data, Grouping, Instrument, Kind, Metric, Pattern, Series,
+    Source, Temporality,
 };
 
 /// Bounds of histograms that declare none: those of the OpenTelemetry SDKs.
@@ -130,11 +130,22 @@ impl Rule {
             Grouping::By(_) | Grouping::Without(_) => Arc::default(),
         };
         let metric = self.metric(&series.metric, data);
-        Some(Output { op, series: Series { resource, scope, metric, attributes } })
+        Some(Output {
+            op,
+            series: Series {
+                resource,
+                scope,
+                metric,
+                attributes,
+            },
+        })
     }
 
     fn point_op(&self, data: Data) -> Option<(Op, Data)> {
-        let asked = self.inputs.as_ref().map(|inputs| inputs.contains(&Input::of(data)));
+        let asked = self
+            .inputs
+            .as_ref()
+            .map(|inputs| inputs.contains(&Input::of(data)));
         let temporality = Temporality::Cumulative;
         let explicit = Data::Histogram { temporality };
         if asked == Some(false) {
@@ -144,24 +155,41 @@ impl Rule {
             return Some((Op::Keep, data));
         }
         let merged = match data {
-            Data::ExponentialHistogram { .. } if self.bounds.is_none() => Data::ExponentialHistogram { temporality },
+            Data::ExponentialHistogram { .. } if self.bounds.is_none() => {
+                Data::ExponentialHistogram { temporality }
+            }
             _ => explicit,
         };
         match (self.instrument, data) {
-            (None | Some(Instrument::Counter), Data::Sum { monotonic: true, .. }) => {
-                Some((Op::Add, Data::Sum { monotonic: true, temporality }))
-            }
-            (Some(Instrument::UpDownCounter), Data::Sum { monotonic: true, .. }) => {
-                Some((Op::Add, Data::Sum { monotonic: false, temporality }))
-            }
-            (None | Some(Instrument::UpDownCounter), Data::Sum { .. }) => {
-                Some((Op::UpDown, Data::Sum { monotonic: false, temporality }))
-            }
+            (None | Some(Instrument::Counter), Data::Sum { monotonic: true, .. }) => Some((
+                Op::Add,
+                Data::Sum {
+                    monotonic: true,
+                    temporality,
+                },
+            )),
+            (Some(Instrument::UpDownCounter), Data::Sum { monotonic: true, .. }) => Some((
+                Op::Add,
+                Data::Sum {
+                    monotonic: false,
+                    temporality,
+                },
+            )),
+            (None | Some(Instrument::UpDownCounter), Data::Sum { .. }) => Some((
+                Op::UpDown,
+                Data::Sum {
+                    monotonic: false,
+                    temporality,
+                },
+            )),
             (None | Some(Instrument::Gauge), Data::Gauge) => Some((self.gauge_op(), Data::Gauge)),
-            (None | Some(Instrument::Histogram), Data::Histogram { .. } | Data::ExponentialHistogram { .. }) => {
-                Some((Op::Merge, merged))
+            (
+                None | Some(Instrument::Histogram),
+                Data::Histogram { .. } | Data::ExponentialHistogram { .. },
+            ) => Some((Op::Merge, merged)),
+            (Some(Instrument::Histogram), Data::Gauge) if asked == Some(true) => {
+                Some((Op::Observe, explicit))
             }
-            (Some(Instrument::Histogram), Data::Gauge) if asked == Some(true) => Some((Op::Observe, explicit)),
             _ => None,
         }
     }
@@ -175,18 +203,37 @@ impl Rule {
 
     /// What it makes of the events of a kind, if it takes them.
     pub(crate) fn of_events(&self, source: &Source, kind: &Kind) -> Option<Output> {
-        let taken = self.inputs.as_ref().is_none_or(|inputs| inputs.contains(&Input::Event));
+        let taken = self
+            .inputs
+            .as_ref()
+            .is_none_or(|inputs| inputs.contains(&Input::Event));
         let sets = [&kind.attributes, &source.attributes, &source.resource.attributes];
         if !taken || !self.name.matches(&kind.name) || !self.attributes.matches(&sets) {
             return None;
         }
         let temporality = Temporality::Cumulative;
         let (op, data) = match self.instrument.unwrap_or(kind.instrument) {
-            Instrument::Counter => (Op::Add, Data::Sum { monotonic: true, temporality }),
-            Instrument::UpDownCounter if kind.instrument == Instrument::Counter => {
-                (Op::Add, Data::Sum { monotonic: false, temporality })
-            }
-            Instrument::UpDownCounter => (Op::UpDown, Data::Sum { monotonic: false, temporality }),
+            Instrument::Counter => (
+                Op::Add,
+                Data::Sum {
+                    monotonic: true,
+                    temporality,
+                },
+            ),
+            Instrument::UpDownCounter if kind.instrument == Instrument::Counter => (
+                Op::Add,
+                Data::Sum {
+                    monotonic: false,
+                    temporality,
+                },
+            ),
+            Instrument::UpDownCounter => (
+                Op::UpDown,
+                Data::Sum {
+                    monotonic: false,
+                    temporality,
+                },
+            ),
             Instrument::Gauge => (self.gauge_op(), Data::Gauge),
             Instrument::Histogram => (Op::Observe, Data::Histogram { temporality }),
         };
@@ -204,7 +251,15 @@ impl Rule {
             metadata: Attributes::default(),
         };
         let metric = self.metric(&Arc::new(input), data);
-        Some(Output { op, series: Series { resource, scope, metric, attributes } })
+        Some(Output {
+            op,
+            series: Series {
+                resource,
+                scope,
+                metric,
+                attributes,
+            },
+        })
     }
 
     fn metric(&self, input: &Arc<Metric>, data: Data) -> Arc<Metric> {
@@ -214,7 +269,10 @@ impl Rule {
         }
         Arc::new(Metric {
             name: self.output.clone().unwrap_or_else(|| input.name.clone()),
-            description: self.description.clone().unwrap_or_else(|| input.description.clone()),
+            description: self
+                .description
+                .clone()
+                .unwrap_or_else(|| input.description.clone()),
             unit: self.unit.clone().unwrap_or_else(|| input.unit.clone()),
             data,
             metadata: input.metadata.merge(&self.metadata),
@@ -267,5 +325,7 @@ impl Output {
 
 /// `otel.metric.overflow=true`.
 pub(crate) fn overflow_attributes() -> Attributes {
-    [("otel.metric.overflow", AttributeValue::Bool(true))].into_iter().collect()
+    [("otel.metric.overflow", AttributeValue::Bool(true))]
+        .into_iter()
+        .collect()
 }

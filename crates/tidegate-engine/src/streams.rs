@@ -3,8 +3,8 @@
 use std::collections::hash_map::Entry::{Occupied, Vacant};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::key::{Key, KeyMap};
 use crate::UnixNanos;
+use crate::key::{Key, KeyMap};
 
 /// Enough that a handful of receivers seldom meet, few enough that idle tables stay small.
 const SHARDS: usize = 16;
@@ -87,7 +87,13 @@ impl<T> Streams<T> {
 
     /// Makes the stream of `identity` known under `key`; `make` makes its state if it is new. Gives the key under
     /// which it lives, by which it is known in any case; `None`: no room.
-    pub(crate) fn learn(&self, key: Key, identity: Key, now: UnixNanos, make: impl FnOnce() -> T) -> Option<Key> {
+    pub(crate) fn learn(
+        &self,
+        key: Key,
+        identity: Key,
+        now: UnixNanos,
+        make: impl FnOnce() -> T,
+    ) -> Option<Key> {
         let mut first = lock(&self.first);
         let home = match first.entry(identity) {
             Occupied(home) => *home.get(),
@@ -186,7 +192,9 @@ impl<T> Shard<T> {
     fn sweep(&mut self, each: &mut impl FnMut(&mut T, UnixNanos) -> Sweep) -> Vec<Stream<T>> {
         let live = self.slots.iter_mut().flatten();
         let homes: Vec<Key> = live
-            .filter_map(|stream| (each(&mut stream.state, stream.seen) == Sweep::Forget).then_some(stream.home))
+            .filter_map(|stream| {
+                (each(&mut stream.state, stream.seen) == Sweep::Forget).then_some(stream.home)
+            })
             .collect();
         homes.into_iter().filter_map(|home| self.remove(home)).collect()
     }
@@ -219,11 +227,20 @@ mod tests {
         let streams = Streams::new(100);
         assert_eq!(streams.learn(key(1), key(0), 1, || 10), Some(key(1)));
         assert_eq!(streams.learn(key(2), key(0), 1, || 99), Some(key(1)));
-        assert_eq!(streams.known(key(2), 2, |n| { *n += 1; *n }), Some(11));
+        assert_eq!(
+            streams.known(key(2), 2, |n| {
+                *n += 1;
+                *n
+            }),
+            Some(11)
+        );
         assert_eq!(streams.known(key(1), 2, |n| *n), Some(11));
         assert_eq!(streams.len(), 1);
         streams.sweep(|_, _| Sweep::Forget);
-        assert_eq!((streams.known(key(1), 3, |n| *n), streams.known(key(2), 3, |n| *n)), (None, None));
+        assert_eq!(
+            (streams.known(key(1), 3, |n| *n), streams.known(key(2), 3, |n| *n)),
+            (None, None)
+        );
         assert_eq!(streams.learn(key(2), key(0), 1, || 5), Some(key(2)));
         assert_eq!(streams.known(key(2), 3, |n| *n), Some(5));
     }
@@ -235,14 +252,18 @@ mod tests {
             assert_eq!(streams.learn(key(n), key(0), 1, || n), Some(key(1)));
         }
         assert_eq!(streams.len(), 1);
-        let known = (1..100).filter(|n| streams.known(key(*n), 1, |_| ()).is_some()).count();
+        let known = (1..100)
+            .filter(|n| streams.known(key(*n), 1, |_| ()).is_some())
+            .count();
         assert_eq!(known, 1 + MAX_ALIASES);
     }
 
     #[test]
     fn a_full_store_refuses_new_streams_and_keeps_old_ones() {
         let streams = Streams::new(SHARDS);
-        let learnt: Vec<u64> = (0..1000).filter(|n| streams.learn(key(*n), key(*n), 1, || ()).is_some()).collect();
+        let learnt: Vec<u64> = (0..1000)
+            .filter(|n| streams.learn(key(*n), key(*n), 1, || ()).is_some())
+            .collect();
         assert_eq!((learnt.len(), streams.len()), (SHARDS, SHARDS), "one a shard");
         streams.sweep(|(), seen| if seen == 1 { Sweep::Forget } else { Sweep::Keep });
         assert_eq!(streams.len(), 0);

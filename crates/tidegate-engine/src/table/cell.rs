@@ -101,7 +101,12 @@ impl Cells {
         };
         let state = make(&series);
         *registry.by_metric.entry(series.metric.name.clone()).or_default() += 1;
-        let cell = Cell { series, key, state, seen: now };
+        let cell = Cell {
+            series,
+            key,
+            state,
+            seen: now,
+        };
         let made = self.put(index, cell);
         registry.index.insert(key, made);
         Some(made)
@@ -128,7 +133,10 @@ impl Cells {
 
     /// Access to single cells that keeps the lock of the last one's chunk.
     pub(crate) fn cursor(&self) -> Cursor<'_> {
-        Cursor { cells: self, held: None }
+        Cursor {
+            cells: self,
+            held: None,
+        }
     }
 
     /// Removes a cell at once.

@@ -65,11 +65,17 @@ impl Table {
     pub fn absorb(&self, events: &Events) -> Absorbed {
         if events.kinds.len() != events.values.len() {
             self.reject(Rejection::Invalid, events.len());
-            return Absorbed { invalid: events.len(), ..Absorbed::default() };
+            return Absorbed {
+                invalid: events.len(),
+                ..Absorbed::default()
+            };
         }
         let absorbed = loop {
             let Some(state) = self.source(&events.source) else {
-                break Absorbed { limited: events.len(), ..Absorbed::default() };
+                break Absorbed {
+                    limited: events.len(),
+                    ..Absorbed::default()
+                };
             };
             if let Some(absorbed) = self.absorb_into(&mut lock(&state), events) {
                 break absorbed;
@@ -136,7 +142,10 @@ impl Table {
     }
 
     fn plan_kind(&self, state: &mut SourceState, schema: &Schema, index: usize, now: UnixNanos) -> KindPlan {
-        let mut plan = KindPlan { targets: SmallVec::new(), fate: Fate::Unmatched };
+        let mut plan = KindPlan {
+            targets: SmallVec::new(),
+            fate: Fate::Unmatched,
+        };
         let (Some(kind), Ok(number)) = (schema.kinds.get(index), u16::try_from(index)) else {
             return plan;
         };
@@ -148,8 +157,14 @@ impl Table {
             match self.cell(rule, output, crowded, 0, now) {
                 Some((cell, op)) => {
                     let to = self.target(cell, op);
-                    let buckets = self.prepare(&to, rule.zero).map(|table| state.folds.observe(number, table));
-                    plan.targets.push(EventTarget { to, buckets: buckets.unwrap_or(0), given: Number::ZERO });
+                    let buckets = self
+                        .prepare(&to, rule.zero)
+                        .map(|table| state.folds.observe(number, table));
+                    plan.targets.push(EventTarget {
+                        to,
+                        buckets: buckets.unwrap_or(0),
+                        given: Number::ZERO,
+                    });
                     plan.fate = Fate::Taken;
                 }
                 None if plan.fate == Fate::Unmatched => plan.fate = Fate::NoRoom,
@@ -184,21 +199,24 @@ impl Table {
     fn flush_source(&self, state: &mut SourceState) {
         let (kinds, seen) = (&mut state.kinds, state.seen);
         let mut cursor = self.cells.cursor();
-        state.folds.drain(|kind, folded: Folded, sets: &mut BucketSets<'_>| {
-            let Some(plan) = kinds.get_mut(kind) else {
-                return;
-            };
-            for target in &mut plan.targets {
-                if target.to.op == Op::UpDown {
-                    target.given = target.given.plus(folded.sum);
+        state
+            .folds
+            .drain(|kind, folded: Folded, sets: &mut BucketSets<'_>| {
+                let Some(plan) = kinds.get_mut(kind) else {
+                    return;
+                };
+                for target in &mut plan.targets {
+                    if target.to.op == Op::UpDown {
+                        target.given = target.given.plus(folded.sum);
+                    }
+                    if let Some(cell) = cursor.get(target.to.cell) {
+                        let buckets = sets.counts(target.buckets);
+                        cell.state
+                            .apply_folded(target.to.op, target.to.member, &folded, buckets);
+                        cell.seen = cell.seen.max(seen);
+                    }
                 }
-                if let Some(cell) = cursor.get(target.to.cell) {
-                    let buckets = sets.counts(target.buckets);
-                    cell.state.apply_folded(target.to.op, target.to.member, &folded, buckets);
-                    cell.seen = cell.seen.max(seen);
-                }
-            }
-        });
+            });
     }
 
     /// Keeps the series of live sources alive, and lets go the sources that have left.
@@ -245,7 +263,11 @@ impl Table {
 impl SourceState {
     fn fold(&mut self, events: &Events, limited: usize, unmatched: Option<Events>) -> Absorbed {
         let kinds = &self.schema.kinds;
-        let falls = |kind: usize| kinds.get(kind).is_none_or(|kind| kind.instrument != Instrument::Counter);
+        let falls = |kind: usize| {
+            kinds
+                .get(kind)
+                .is_none_or(|kind| kind.instrument != Instrument::Counter)
+        };
         let invalid = self.folds.add(events, falls);
         Absorbed {
             absorbed: events.len() - invalid,
@@ -257,8 +279,16 @@ impl SourceState {
 
     /// Sorts out a batch some of whose kinds are not taken in.
     fn fold_taken(&mut self, events: &Events) -> Absorbed {
-        let fate = |kind: u16| self.kinds.get(usize::from(kind)).map_or(Fate::Taken, |plan| plan.fate);
-        let limited = events.kinds.iter().filter(|kind| fate(**kind) == Fate::NoRoom).count();
+        let fate = |kind: u16| {
+            self.kinds
+                .get(usize::from(kind))
+                .map_or(Fate::Taken, |plan| plan.fate)
+        };
+        let limited = events
+            .kinds
+            .iter()
+            .filter(|kind| fate(**kind) == Fate::NoRoom)
+            .count();
         let taken = select(events, |kind| fate(kind) == Fate::Taken);
         let unmatched = select(events, |kind| fate(kind) == Fate::Unmatched);
         let unmatched = Some(unmatched).filter(|unmatched| !unmatched.is_empty());
@@ -268,7 +298,9 @@ impl SourceState {
 
 /// The events whose kind `keep` wants.
 fn select(events: &Events, keep: impl Fn(u16) -> bool) -> Events {
-    let wanted: Vec<usize> = (0..events.len()).filter(|at| events.kinds.get(*at).is_some_and(|kind| keep(*kind))).collect();
+    let wanted: Vec<usize> = (0..events.len())
+        .filter(|at| events.kinds.get(*at).is_some_and(|kind| keep(*kind)))
+        .collect();
     fn pick<T: Copy>(column: &[T], wanted: &[usize]) -> Vec<T> {
         wanted.iter().filter_map(|at| column.get(*at).copied()).collect()
     }

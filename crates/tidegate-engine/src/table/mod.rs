@@ -196,7 +196,10 @@ impl Table {
         let expiry = nanos(self.limits.expiry);
         let due = self.counters.next_sweep.load(Relaxed);
         let next = now.saturating_add((expiry / 8).min(10_000_000_000));
-        let mine = self.counters.next_sweep.compare_exchange(due, next, Relaxed, Relaxed);
+        let mine = self
+            .counters
+            .next_sweep
+            .compare_exchange(due, next, Relaxed, Relaxed);
         if now < due || mine.is_err() {
             return;
         }
@@ -222,15 +225,28 @@ impl Table {
     }
 
     fn composites(&self) -> Vec<Arc<Composite>> {
-        self.composites.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.composites
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// The cell that `rule` feeds with `output`, or the overflow cell of its metric when a cap is reached or
     /// `crowded`; `None`: no room at all. Says which way the input changes it.
-    fn cell(&self, rule: &Rule, output: Output, crowded: bool, start: UnixNanos, now: UnixNanos) -> Option<(CellRef, Op)> {
+    fn cell(
+        &self,
+        rule: &Rule,
+        output: Output,
+        crowded: bool,
+        start: UnixNanos,
+        now: UnixNanos,
+    ) -> Option<(CellRef, Op)> {
         /// Overflow series come on top of the cap: one a metric, for so many metrics.
         const MAX_OVERFLOW_SERIES: usize = 1000;
-        let caps = Caps { series: self.limits.series, per_metric: self.limits.series_per_metric };
+        let caps = Caps {
+            series: self.limits.series,
+            per_metric: self.limits.series_per_metric,
+        };
         let make = |series: &Series| State::new(series.metric.data, rule, start, now);
         if !crowded {
             let key = Key::of(&output.series);
@@ -246,7 +262,9 @@ impl Table {
             per_metric: usize::MAX,
         };
         let make = |series: &Series| State::new(series.metric.data, rule, 0, now);
-        let at = self.cells.resolve(Key::of(&output.series), Arc::new(output.series), caps, make, now)?;
+        let at = self
+            .cells
+            .resolve(Key::of(&output.series), Arc::new(output.series), caps, make, now)?;
         (output.op != Op::Keep).then_some((at, output.op))
     }
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use smallvec::SmallVec;
 
-use super::cell::CellRef;
 use super::Table;
+use super::cell::CellRef;
 use crate::key::Key;
 use crate::lease::nanos;
 use crate::progress::{Change, Progress, Rejection, Sample};
@@ -71,7 +71,9 @@ impl Table {
             value: &point.value,
             exemplars: &point.exemplars,
         };
-        self.observe_as(Key::of(&point.series), sample, now, &mut || Some(point.series.clone()))
+        self.observe_as(Key::of(&point.series), sample, now, &mut || {
+            Some(point.series.clone())
+        })
     }
 
     /// Takes in a point of the series that `key` stands for: the key of the bytes it was sent as (resource, scope,
@@ -87,7 +89,10 @@ impl Table {
         if sample.time == 0 {
             sample.time = now;
         }
-        let outcome = match self.streams.known(key, now, |stream| self.step(stream, &sample, now)) {
+        let outcome = match self
+            .streams
+            .known(key, now, |stream| self.step(stream, &sample, now))
+        {
             Some(Step::Done(outcome)) => outcome,
             Some(Step::Left) | None => self.connect(key, &sample, now, identify),
         };
@@ -110,10 +115,16 @@ impl Table {
         let Some(series) = identify() else {
             return Outcome::Rejected(Rejection::Invalid);
         };
-        let home = self.streams.learn(key, Key::of(&series), now, || self.stream(&series, sample.start, now));
+        let home = self.streams.learn(key, Key::of(&series), now, || {
+            self.stream(&series, sample.start, now)
+        });
         let Some(home) = home else {
             let taken = self.rules.iter().any(|rule| rule.of_points(&series).is_some());
-            return if taken { Outcome::Rejected(Rejection::Limit) } else { Outcome::Unmatched };
+            return if taken {
+                Outcome::Rejected(Rejection::Limit)
+            } else {
+                Outcome::Unmatched
+            };
         };
         let step = self.streams.known(home, now, |stream| {
             if stream.phase == Phase::Left {
@@ -147,7 +158,13 @@ impl Table {
         }
     }
 
-    fn targets(&self, series: &Arc<Series>, crowded: bool, start: UnixNanos, now: UnixNanos) -> (SmallVec<[Target; 1]>, Phase) {
+    fn targets(
+        &self,
+        series: &Arc<Series>,
+        crowded: bool,
+        start: UnixNanos,
+        now: UnixNanos,
+    ) -> (SmallVec<[Target; 1]>, Phase) {
         let mut targets = SmallVec::new();
         let mut phase = Phase::Live;
         for rule in &self.rules {
@@ -191,7 +208,11 @@ impl Table {
             // The state has it already: nothing is lost.
             let repeated = rejection == Rejection::Duplicate;
             self.reject(rejection, usize::from(repeated));
-            let outcome = if repeated { Outcome::Absorbed } else { Outcome::Rejected(rejection) };
+            let outcome = if repeated {
+                Outcome::Absorbed
+            } else {
+                Outcome::Rejected(rejection)
+            };
             return Step::Done(outcome);
         }
         Step::Done(Outcome::Absorbed)
@@ -266,7 +287,9 @@ impl Table {
                 continue;
             };
             match (target.op, given) {
-                (Op::UpDown, Some(given)) => cell.state.add(crate::Number::ZERO.minus(given), cell.state.time),
+                (Op::UpDown, Some(given)) => {
+                    cell.state.add(crate::Number::ZERO.minus(given), cell.state.time)
+                }
                 (Op::Member, _) => cell.state.leave(target.member),
                 _ => {}
             }

@@ -35,7 +35,10 @@ impl State {
     pub(crate) fn new(data: Data, rule: &Rule, start: UnixNanos, now: UnixNanos) -> Self {
         let rare = (data == Data::Gauge && rule.gauge != GaugePolicy::Last).then(|| {
             let policy = rule.gauge;
-            Box::new(Rare { policy, ..Rare::default() })
+            Box::new(Rare {
+                policy,
+                ..Rare::default()
+            })
         });
         Self {
             start: if start == 0 { now } else { start },
@@ -110,7 +113,8 @@ impl State {
         if !sample.exemplars.is_empty() || self.rare.is_some() {
             let rare = self.rare.get_or_insert_default();
             rare.exemplars.clear();
-            rare.exemplars.extend(sample.exemplars.iter().take(MAX_EXEMPLARS).cloned());
+            rare.exemplars
+                .extend(sample.exemplars.iter().take(MAX_EXEMPLARS).cloned());
         }
     }
 
@@ -253,7 +257,10 @@ fn zero(data: Data, rule: &Rule) -> Value {
         })),
         Data::ExponentialHistogram { .. } => {
             let sum = Some(0.0);
-            Value::ExponentialHistogram(Box::new(ExponentialHistogram { sum, ..ExponentialHistogram::default() }))
+            Value::ExponentialHistogram(Box::new(ExponentialHistogram {
+                sum,
+                ..ExponentialHistogram::default()
+            }))
         }
     }
 }
