@@ -4,4 +4,15 @@
 //! (receivers, processors, exporters, connectors, extensions) -> delivery, net, prom -> component, batch, config -> crates.
 
 pub mod batch;
+pub mod commands;
 pub mod component;
+pub mod config;
+pub mod connectors;
+pub mod exporters;
+pub mod extensions;
+pub mod net;
+pub mod processors;
+pub mod prom;
+pub mod receivers;
+pub mod service;
+pub mod telemetry;

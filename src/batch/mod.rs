@@ -1,5 +1,8 @@
 //! What travels on an edge of the graph: wire bytes that nobody has decoded, events, or points. Immutable, cheap to clone.
 
+pub mod convert;
+pub mod wire;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -23,7 +26,7 @@ impl Signal {
     pub const ALL: [Self; 3] = [Self::Metrics, Self::Traces, Self::Logs];
 
     /// `metrics`, `traces` or `logs`, as in pipeline ids.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Metrics => "metrics",
             Self::Traces => "traces",
@@ -38,6 +41,12 @@ impl Signal {
             Self::Traces => "spans",
             Self::Logs => "log_records",
         }
+    }
+}
+
+impl std::fmt::Display for Signal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
     }
 }
 

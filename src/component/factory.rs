@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::edge::Entry;
 use super::{ComponentError, Connector, Consumer, Context, Exporter, Extension, Ledger, Processor, Receiver};
 use crate::batch::Signal;
-use crate::config::{Decode, Node, OptionDoc, Options, Problems};
+use crate::config::{Decode, Node, OptionDoc, Problems};
 
 /// The Collector's stability ladder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,15 +70,20 @@ pub struct ConfigType {
     /// Decodes a component's section; every problem is noted in `Problems`.
     pub decode: fn(&Node, &mut Problems) -> Option<Settings>,
     /// What the options are.
-    pub docs: fn() -> &'static [OptionDoc],
+    pub docs: fn() -> Vec<OptionDoc>,
 }
 
 impl ConfigType {
     /// The options type `C`.
-    pub const fn of<C: Options + Decode + Send + Sync + 'static>() -> Self {
+    pub const fn of<C: Decode + Send + Sync + 'static>() -> Self {
         Self {
             decode: |node, problems| Some(Settings(Arc::new(C::decode(node, problems)?))),
-            docs: C::docs,
+            docs: || {
+                C::type_help()
+                    .options
+                    .map(|options| options())
+                    .unwrap_or_default()
+            },
         }
     }
 }

@@ -62,6 +62,18 @@ impl Reason {
     }
 }
 
+impl From<tidegate_engine::Rejection> for Reason {
+    fn from(rejection: tidegate_engine::Rejection) -> Self {
+        use tidegate_engine::Rejection;
+        match rejection {
+            Rejection::Late | Rejection::Duplicate => Self::Late,
+            Rejection::Invalid => Self::Invalid,
+            Rejection::Unsupported => Self::Unsupported,
+            Rejection::Limit => Self::Limit,
+        }
+    }
+}
+
 /// Counts of items in one component's hands. `held` is what is left: derived, never stored, so it can't disagree.
 #[derive(Debug, Default)]
 pub struct Ledger {

@@ -1,6 +1,6 @@
 //! What the components of one gateway share: the tables and composites that hold state, and the memory in use.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_engine::{Composite, Table};
@@ -14,6 +14,42 @@ pub struct Shared {
     pub composites: Registry<Composite>,
     /// Bytes of payload that the gateway holds.
     pub memory: Memory,
+    /// Whether the gateway can take data.
+    pub health: Health,
+}
+
+/// Where the gateway is in its life.
+#[derive(Debug, Default)]
+pub struct Health {
+    phase: AtomicU8,
+}
+
+/// A phase of the gateway's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Phase {
+    /// Components are being started.
+    Starting,
+    /// Every component runs.
+    Ready,
+    /// Components are being stopped.
+    Stopping,
+}
+
+impl Health {
+    /// Enters a phase.
+    pub fn enter(&self, phase: Phase) {
+        self.phase.store(phase as u8, Relaxed);
+    }
+
+    /// The current phase.
+    pub fn phase(&self) -> Phase {
+        match self.phase.load(Relaxed) {
+            0 => Phase::Starting,
+            1 => Phase::Ready,
+            _ => Phase::Stopping,
+        }
+    }
 }
 
 /// A list of things that components own and others look at.

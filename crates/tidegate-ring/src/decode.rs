@@ -1,0 +1,115 @@
+//! Slots to columns: tight loops over bytes that are already in our own memory.
+//!
+//! Version 3 to 5 slots carry four bytes of stack garbage after the type, so the type is read as
+//! 32 bits, never as 64. Any content decodes to something; nothing here can fail.
+
+use crate::kind::{Names, OVERFLOW, UNKNOWN};
+use crate::layout::{Layout, NAME_SIZE};
+
+/// Columns of events, reused from drain to drain by the caller. All columns have the same length,
+/// except that `timestamps_us` is empty for layouts without timestamps (all but version 1).
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// Kind of each event: an index into [`KINDS`](crate::KINDS), or one of the ring's own
+    /// [`Names`].
+    pub kinds: Vec<u16>,
+    /// Value of each event, per operation, in the unit of its kind. Times come from clock differences
+    /// cast to unsigned in NIXL: values of 2^63 and more are negative differences.
+    pub values: Vec<u64>,
+    /// Microseconds since the epoch, version 1 only.
+    pub timestamps_us: Vec<u64>,
+    /// Events of the kind `UNKNOWN` in this batch: types beyond the table.
+    pub unknown: u64,
+    /// Events of the kind `OVERFLOW` in this batch: names beyond the ring's table.
+    pub overflow: u64,
+    raw: Vec<u8>,
+}
+
+impl Batch {
+    /// Number of events.
+    pub fn len(&self) -> usize {
+        self.kinds.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.kinds.is_empty()
+    }
+
+    /// Empties the columns and keeps their memory.
+    pub fn clear(&mut self) {
+        self.kinds.clear();
+        self.values.clear();
+        self.timestamps_us.clear();
+        self.unknown = 0;
+        self.overflow = 0;
+    }
+
+    /// Room for `bytes` of slots. It only grows (bounded by `max_events` of the largest ring), so
+    /// the zeroing of new bytes is not paid again.
+    pub(crate) fn raw(&mut self, bytes: usize) -> &mut [u8] {
+        if self.raw.len() < bytes {
+            self.raw.resize(bytes, 0);
+        }
+        &mut self.raw[..bytes]
+    }
+
+    /// Appends the first `bytes` of the raw buffer as events.
+    pub(crate) fn decode(&mut self, layout: Layout, bytes: usize, names: &mut Names) {
+        let raw = std::mem::take(&mut self.raw);
+        let slots = &raw[..bytes];
+        match layout {
+            Layout::V1 => self.stamped(slots, names),
+            Layout::V2a => self.named::<48, 0, 4, 40>(slots, names),
+            Layout::V2b => self.typed::<4>(slots),
+            Layout::V3 | Layout::V4 | Layout::V5 => self.typed::<0>(slots),
+        }
+        self.raw = raw;
+        self.unknown = count(&self.kinds, UNKNOWN);
+        self.overflow = count(&self.kinds, OVERFLOW);
+    }
+
+    /// Slots of 16 bytes: a type at `TYPE`, a value at 8.
+    fn typed<const TYPE: usize>(&mut self, slots: &[u8]) {
+        let (slots, _) = slots.as_chunks::<16>();
+        let unknown = u32::from(UNKNOWN);
+        let kind = |slot: &[u8; 16]| {
+            u32::from_le_bytes(take::<16, 4>(slot, TYPE)).min(unknown) as u16 // <= UNKNOWN
+        };
+        self.kinds.extend(slots.iter().map(kind));
+        let value = |slot: &[u8; 16]| u64::from_le_bytes(take::<16, 8>(slot, 8));
+        self.values.extend(slots.iter().map(value));
+    }
+
+    fn stamped(&mut self, slots: &[u8], names: &mut Names) {
+        self.named::<56, 8, 12, 48>(slots, names);
+        let (slots, _) = slots.as_chunks::<56>();
+        let time = |slot: &[u8; 56]| u64::from_le_bytes(take::<56, 8>(slot, 0));
+        self.timestamps_us.extend(slots.iter().map(time));
+    }
+
+    /// Slots of `SIZE` bytes with a category, a name and a value at these offsets.
+    fn named<const SIZE: usize, const CATEGORY: usize, const NAME: usize, const VALUE: usize>(
+        &mut self,
+        slots: &[u8],
+        names: &mut Names,
+    ) {
+        let (slots, _) = slots.as_chunks::<SIZE>();
+        self.kinds.extend(slots.iter().map(|slot| {
+            let category = i32::from_le_bytes(take::<SIZE, 4>(slot, CATEGORY));
+            names.resolve(&take::<SIZE, NAME_SIZE>(slot, NAME), category)
+        }));
+        let value = |slot: &[u8; SIZE]| u64::from_le_bytes(take::<SIZE, 8>(slot, VALUE));
+        self.values.extend(slots.iter().map(value));
+    }
+}
+
+/// `N` bytes of a slot; offsets are constants of the layout table and lie inside the slot.
+#[inline(always)]
+fn take<const SIZE: usize, const N: usize>(slot: &[u8; SIZE], offset: usize) -> [u8; N] {
+    std::array::from_fn(|i| slot[offset + i])
+}
+
+fn count(kinds: &[u16], wanted: u16) -> u64 {
+    kinds.iter().filter(|kind| **kind == wanted).count() as u64
+}

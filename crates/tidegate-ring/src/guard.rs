@@ -1,0 +1,296 @@
+//! Shared mappings that survive the truncation of their file.
+//!
+//! Touching a page beyond the end of a mapped file raises SIGBUS, and any process that may write the
+//! file can truncate it between our check of its size and our access. So each mapping is entered in
+//! a table that a SIGBUS handler reads: a fault inside a listed mapping replaces that mapping by
+//! anonymous zero pages and sets a flag; the faulting instruction is then repeated and reads zeros.
+//! Any other fault goes to the handler that was there before ours, as if ours did not exist.
+//!
+//! The handler is put (back) in front whenever a mapping is made, so a library that installs its own
+//! later (a fault handler of Python, a crash reporter) displaces it only until then. This module and
+//! the mapped accesses in it are the only `unsafe` of the crate.
+
+use std::ffi::{c_int, c_void};
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::mm::{MapFlags, ProtFlags};
+
+/// Most mappings at a time: ten times the rings of a large node. The handler scans the table, so it is
+/// an array; 96 KiB of zero pages that only cost memory once used.
+const MAX_MAPPINGS: usize = 4096;
+
+/// `Entry::start` while an entry is taken but maps nothing yet.
+const RESERVED: usize = 1;
+
+struct Entry {
+    /// 0 = free, [`RESERVED`], or the address of a mapping.
+    start: AtomicUsize,
+    len: AtomicUsize,
+    faulted: AtomicBool,
+}
+
+static TABLE: [Entry; MAX_MAPPINGS] = [const {
+    Entry {
+        start: AtomicUsize::new(0),
+        len: AtomicUsize::new(0),
+        faulted: AtomicBool::new(false),
+    }
+}; MAX_MAPPINGS];
+
+/// A shared mapping of the beginning of a file. Reading it is safe whatever happens to the file:
+/// after a fault everything reads as zero, writes go nowhere and [`faulted`](Self::faulted) is set.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+    writable: bool,
+    entry: &'static Entry,
+}
+
+// SAFETY: the mapping belongs to this value alone, and is only accessed through atomics or `&mut self`.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; `&self` offers atomic accesses only.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the first `len` bytes of `file`, which may be shorter than that.
+    ///
+    /// # Errors
+    /// When the system refuses, or [`MAX_MAPPINGS`] exist already.
+    pub(crate) fn new(file: &File, len: usize, writable: bool) -> io::Result<Self> {
+        install_handler()?;
+        let entry = Entry::reserve()?;
+        let protection = if writable {
+            ProtFlags::READ | ProtFlags::WRITE
+        } else {
+            ProtFlags::READ
+        };
+        // SAFETY: no fixed address is asked for, so no existing memory is touched.
+        let mapped = unsafe { rustix::mm::mmap(ptr::null_mut(), len, protection, MapFlags::SHARED, file, 0) };
+        let start = match mapped {
+            Ok(start) => NonNull::new(start.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?,
+            Err(refused) => {
+                entry.release();
+                return Err(refused.into());
+            }
+        };
+        entry.arm(start.addr().get(), len);
+        Ok(Mapping {
+            start,
+            len,
+            writable,
+            entry,
+        })
+    }
+
+    /// Whether the file no longer backs this mapping.
+    pub(crate) fn faulted(&self) -> bool {
+        self.entry.faulted.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn load_u64(&self, offset: usize, order: Ordering) -> u64 {
+        self.atomic_u64(offset).load(order)
+    }
+
+    pub(crate) fn load_i32(&self, offset: usize, order: Ordering) -> i32 {
+        self.atomic_i32(offset).load(order)
+    }
+
+    pub(crate) fn store_u64(&self, offset: usize, value: u64, order: Ordering) {
+        assert!(self.writable, "mapped read-only");
+        self.atomic_u64(offset).store(value, order);
+    }
+
+    pub(crate) fn store_i32(&self, offset: usize, value: i32, order: Ordering) {
+        assert!(self.writable, "mapped read-only");
+        self.atomic_i32(offset).store(value, order);
+    }
+
+    /// Stores `new` if `current` is still there.
+    pub(crate) fn replace_u64(&self, offset: usize, current: u64, new: u64) -> bool {
+        assert!(self.writable, "mapped read-only");
+        let field = self.atomic_u64(offset);
+        let swapped = field.compare_exchange(current, new, Ordering::AcqRel, Ordering::Relaxed);
+        swapped.is_ok()
+    }
+
+    /// Plain copy into the mapping; other processes see it when a later release store says so.
+    #[inline]
+    pub(crate) fn write<const N: usize>(&mut self, offset: usize, bytes: &[u8; N]) {
+        assert!(self.writable && offset <= self.len && N <= self.len - offset);
+        // SAFETY: the range lies inside the mapping (asserted) and `bytes` is our own memory.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.add(offset).as_ptr(), N) };
+    }
+
+    fn atomic_u64(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(8) && offset + 8 <= self.len);
+        // SAFETY: in bounds and aligned (asserted; mappings start on a page); valid as long as self;
+        // this process accesses the field through atomics only.
+        unsafe { AtomicU64::from_ptr(self.start.add(offset).as_ptr().cast()) }
+    }
+
+    fn atomic_i32(&self, offset: usize) -> &AtomicI32 {
+        assert!(offset.is_multiple_of(4) && offset + 4 <= self.len);
+        // SAFETY: as in `atomic_u64`.
+        unsafe { AtomicI32::from_ptr(self.start.add(offset).as_ptr().cast()) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        self.entry.release();
+        // SAFETY: start and len are those of the mapping that `new` made, and nothing borrows it.
+        // It cannot fail for a range that is mapped; if it did, the range would only stay mapped.
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let faulted = self.faulted.load(Ordering::Relaxed);
+        f.debug_struct("Entry").field("faulted", &faulted).finish()
+    }
+}
+
+impl Entry {
+    fn reserve() -> io::Result<&'static Entry> {
+        let free = TABLE.iter().find(|entry| {
+            let start = &entry.start;
+            start.load(Ordering::Relaxed) == 0
+                && start
+                    .compare_exchange(0, RESERVED, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
+        });
+        let full = || io::Error::other(format!("more than {MAX_MAPPINGS} rings and stores are open"));
+        free.ok_or_else(full)
+    }
+
+    fn arm(&self, start: usize, len: usize) {
+        self.len.store(len, Ordering::Relaxed);
+        self.faulted.store(false, Ordering::Relaxed);
+        self.start.store(start, Ordering::Release);
+    }
+
+    fn release(&self) {
+        self.start.store(0, Ordering::Release);
+    }
+
+    /// In the handler: if `address` lies in this mapping, puts zero pages in its place.
+    fn absorb(&self, address: usize) -> bool {
+        let start = self.start.load(Ordering::Acquire);
+        let len = self.len.load(Ordering::Relaxed);
+        // The kernel maps whole pages, which may be larger than what was asked for; only the bytes
+        // asked for are ever accessed.
+        if start <= RESERVED || !(start..start + len).contains(&address) {
+            return false;
+        }
+        // SAFETY: the range is the one this entry's `Mapping` owns: it cannot be dropped meanwhile,
+        // as the faulting thread is inside one of its methods. A bare system call, allowed here.
+        let replaced = unsafe {
+            rustix::mm::mmap_anonymous(
+                ptr::without_provenance_mut(start),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::FIXED,
+            )
+        };
+        if replaced.is_ok() {
+            self.faulted.store(true, Ordering::Release);
+        }
+        replaced.is_ok()
+    }
+}
+
+/// The handler that ours goes before; null until ours is in place.
+static PREVIOUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
+
+/// The thread that is inside [`PREVIOUS`] on our behalf: a handler that chains back to us would
+/// go round for ever.
+static CHAINING_THREAD: AtomicI32 = AtomicI32::new(0);
+
+fn install_handler() -> io::Result<()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _installing = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let current = sigaction(None)?;
+    let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = on_sigbus;
+    if current.sa_sigaction == handler as usize {
+        return Ok(());
+    }
+    // Never freed, since a handler may be reading it: one small leak each time another library
+    // puts its handler before ours.
+    PREVIOUS.store(Box::into_raw(Box::new(current)), Ordering::Release);
+    // SAFETY: sigaction is a plain structure of the C library for which zeros are valid.
+    let mut ours: libc::sigaction = unsafe { std::mem::zeroed() };
+    ours.sa_sigaction = handler as usize;
+    ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+    sigaction(Some(&ours)).map(drop)
+}
+
+/// Sets the action of SIGBUS, if given, and returns the one before.
+fn sigaction(new: Option<&libc::sigaction>) -> io::Result<libc::sigaction> {
+    let mut old = MaybeUninit::uninit();
+    let new = new.map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: `new` is null or valid, `old` has room for the answer.
+    match unsafe { libc::sigaction(libc::SIGBUS, new, old.as_mut_ptr()) } {
+        // SAFETY: filled in by the successful call.
+        0 => Ok(unsafe { old.assume_init() }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Async-signal-safe: atomics and bare system calls only.
+extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel passes a valid siginfo to handlers set with SA_SIGINFO.
+    let (code, address) = unsafe { ((*info).si_code, (*info).si_addr().addr()) };
+    // Codes above 0 come from the kernel, others from kill(2), without an address.
+    let is_fault = code > 0;
+    if is_fault && TABLE.iter().any(|entry| entry.absorb(address)) {
+        return;
+    }
+    chain(signal, info, context, is_fault);
+}
+
+fn chain(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, is_fault: bool) {
+    // SAFETY: null, or leaked by `install_handler` and never written again.
+    let previous = unsafe { PREVIOUS.load(Ordering::Acquire).as_ref() };
+    // SAFETY: no arguments, no memory.
+    let thread = unsafe { libc::syscall(libc::SYS_gettid) } as i32; // thread ids are 32 bits
+    let (handler, flags) = previous.map_or((libc::SIG_DFL, 0), |p| (p.sa_sigaction, p.sa_flags));
+    if handler == libc::SIG_IGN && !is_fault {
+        return;
+    }
+    let no_handler = handler == libc::SIG_DFL || handler == libc::SIG_IGN;
+    if no_handler || CHAINING_THREAD.load(Ordering::Relaxed) == thread {
+        return die(signal);
+    }
+    CHAINING_THREAD.store(thread, Ordering::Relaxed);
+    if flags & libc::SA_SIGINFO != 0 {
+        // SAFETY: an action with SA_SIGINFO holds a function of this type.
+        let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
+            unsafe { std::mem::transmute(handler) };
+        handler(signal, info, context);
+    } else {
+        // SAFETY: an action without SA_SIGINFO holds a function of this type.
+        let handler: extern "C" fn(c_int) = unsafe { std::mem::transmute(handler) };
+        handler(signal);
+    }
+    CHAINING_THREAD.store(0, Ordering::Relaxed);
+}
+
+/// What the system does without any handler: the raised signal ends the process when we return.
+fn die(signal: c_int) {
+    // SAFETY: zeros are the default action with no flags and an empty mask.
+    let default: libc::sigaction = unsafe { std::mem::zeroed() };
+    // Neither call can fail for SIGBUS, and there is nobody left to tell.
+    let _ = sigaction(Some(&default));
+    // SAFETY: raise takes a number and no memory.
+    unsafe { libc::raise(signal) };
+}
+
+#[cfg(test)]
+mod tests;

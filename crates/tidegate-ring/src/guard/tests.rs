@@ -1,0 +1,165 @@
+use std::fs::File;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus};
+use std::sync::OnceLock;
+
+use super::*;
+
+/// Tells a test that it is the child process which is expected to be killed.
+const CHILD: &str = "TIDEGATE_RING_GUARD_CHILD";
+
+const PAGE: usize = 4096;
+
+fn file_of(size: u64) -> File {
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(size).unwrap();
+    file
+}
+
+/// Runs the named test of this file again in a process of its own.
+fn in_child(test: &str) -> Option<ExitStatus> {
+    if std::env::var_os(CHILD).is_some() {
+        return None;
+    }
+    let name = format!("guard::tests::{test}");
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    let child = child.args(["--exact", &name, "--test-threads=1"]).env(CHILD, "1");
+    Some(child.output().unwrap().status)
+}
+
+/// A fault in memory that is none of ours.
+fn fault_elsewhere() {
+    let file = file_of(PAGE as u64);
+    // SAFETY: a new mapping of our own.
+    let start = unsafe {
+        let (read, shared) = (ProtFlags::READ, MapFlags::SHARED);
+        rustix::mm::mmap(ptr::null_mut(), PAGE, read, shared, &file, 0).unwrap()
+    };
+    file.set_len(0).unwrap();
+    // SAFETY: mapped above; the fault is the point.
+    let value = unsafe { start.cast::<u64>().read_volatile() };
+    unreachable!("read {value} beyond the end of a file");
+}
+
+extern "C" fn exit_42(_signal: c_int) {
+    // SAFETY: ends the process without running anything.
+    unsafe { libc::_exit(42) };
+}
+
+extern "C" fn chain_to_saved(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let saved = SAVED.get().unwrap().sa_sigaction;
+    // SAFETY: what was saved is our handler, set with SA_SIGINFO.
+    let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
+        unsafe { std::mem::transmute(saved) };
+    handler(signal, info, context);
+}
+
+static SAVED: OnceLock<libc::sigaction> = OnceLock::new();
+
+fn set_handler(handler: usize, flags: c_int) -> libc::sigaction {
+    // SAFETY: zeros are valid.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler;
+    action.sa_flags = flags;
+    sigaction(Some(&action)).unwrap()
+}
+
+#[test]
+fn a_truncated_mapping_reads_as_zero_and_says_so() {
+    let file = file_of(PAGE as u64);
+    let mapping = Mapping::new(&file, PAGE, true).unwrap();
+    mapping.store_u64(8, 7, Ordering::Relaxed);
+    assert_eq!(
+        (mapping.load_u64(8, Ordering::Relaxed), mapping.faulted()),
+        (7, false)
+    );
+    file.set_len(0).unwrap();
+    assert_eq!(
+        (mapping.load_u64(8, Ordering::Relaxed), mapping.faulted()),
+        (0, true)
+    );
+    mapping.store_u64(8, 9, Ordering::Relaxed);
+    assert_eq!(file.metadata().unwrap().len(), 0);
+}
+
+#[test]
+fn stores_and_exchanges_survive_truncation_too() {
+    let file = file_of(PAGE as u64);
+    let mut mapping = Mapping::new(&file, PAGE, true).unwrap();
+    file.set_len(0).unwrap();
+    assert!(!mapping.replace_u64(16, 5, 6));
+    assert!(mapping.faulted());
+    let mut other = Mapping::new(&file, PAGE, true).unwrap();
+    other.write(100, &[1; 16]);
+    mapping.write(100, &[1; 16]);
+    assert!(other.faulted());
+}
+
+#[test]
+fn every_page_of_a_large_mapping_is_guarded() {
+    let file = file_of(16 * PAGE as u64);
+    let mut mapping = Mapping::new(&file, 16 * PAGE, true).unwrap();
+    file.set_len(PAGE as u64).unwrap();
+    mapping.write(15 * PAGE, &[1; 8]);
+    assert!(mapping.faulted());
+    assert_eq!(
+        mapping.load_u64(15 * PAGE, Ordering::Relaxed),
+        u64::from_le_bytes([1; 8])
+    );
+}
+
+#[test]
+fn entries_are_used_again() {
+    let file = file_of(PAGE as u64);
+    for _ in 0..2 * MAX_MAPPINGS {
+        Mapping::new(&file, PAGE, false).unwrap();
+    }
+}
+
+#[test]
+fn a_fault_elsewhere_kills_as_it_would_without_us() {
+    let Some(status) = in_child("a_fault_elsewhere_kills_as_it_would_without_us") else {
+        let _guarded = Mapping::new(&file_of(PAGE as u64), PAGE, false).unwrap();
+        return fault_elsewhere();
+    };
+    assert_eq!(status.signal(), Some(libc::SIGBUS), "{status}");
+}
+
+#[test]
+fn a_fault_elsewhere_goes_to_the_handler_that_was_there_before() {
+    let Some(status) = in_child("a_fault_elsewhere_goes_to_the_handler_that_was_there_before") else {
+        set_handler(exit_42 as *const () as usize, 0);
+        let _guarded = Mapping::new(&file_of(PAGE as u64), PAGE, false).unwrap();
+        return fault_elsewhere();
+    };
+    assert_eq!(status.code(), Some(42), "{status}");
+}
+
+#[test]
+fn a_later_handler_that_chains_to_ours_neither_loops_nor_hides_our_faults() {
+    let Some(status) = in_child("a_later_handler_that_chains_to_ours_neither_loops_nor_hides_our_faults")
+    else {
+        let file = file_of(PAGE as u64);
+        let first = Mapping::new(&file, PAGE, false).unwrap();
+        let ours = set_handler(chain_to_saved as *const () as usize, libc::SA_SIGINFO);
+        SAVED.set(ours).unwrap();
+        let _puts_ours_in_front = Mapping::new(&file, PAGE, false).unwrap();
+        file.set_len(0).unwrap();
+        assert_eq!(first.load_u64(0, Ordering::Relaxed), 0);
+        assert!(first.faulted());
+        return fault_elsewhere();
+    };
+    assert_eq!(status.signal(), Some(libc::SIGBUS), "{status}");
+}
+
+#[test]
+fn a_signal_sent_to_an_ignoring_process_stays_ignored() {
+    let Some(status) = in_child("a_signal_sent_to_an_ignoring_process_stays_ignored") else {
+        set_handler(libc::SIG_IGN, 0);
+        let _guarded = Mapping::new(&file_of(PAGE as u64), PAGE, false).unwrap();
+        // SAFETY: no memory involved.
+        unsafe { libc::raise(libc::SIGBUS) };
+        return;
+    };
+    assert!(status.success(), "{status}");
+}

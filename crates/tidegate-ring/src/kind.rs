@@ -1,0 +1,312 @@
+//! Event kinds: the table of NIXL's event types, their names, units and categories, and the bounded
+//! table of names that only come up at run time (versions 1 and 2a carry names as strings).
+//!
+//! A kind is a dense `u16`: 0 to 20 are NIXL's event types, [`UNKNOWN`] and [`OVERFLOW`] collect what
+//! has no kind of its own, and from [`FIRST_OWN`] on follow the names of one ring.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use crate::layout::NAME_SIZE;
+
+/// Number of event types that NIXL defines (version 4).
+pub const KNOWN_KINDS: usize = 21;
+
+/// Kind of every numeric event type beyond the table; NIXL's reader calls them `unknown_event` too.
+pub const UNKNOWN: u16 = 21;
+
+/// Kind of every event whose name came after a ring's table of own names was full.
+pub const OVERFLOW: u16 = 22;
+
+/// First kind that stands for a name of the ring's own.
+pub const FIRST_OWN: u16 = 23;
+
+/// How many own names a ring may bring. In-tree NIXL brings none; a bound keeps a hostile ring from
+/// growing our memory and our series.
+pub const MAX_OWN_NAMES: usize = 256;
+
+/// NIXL's event categories. From version 3 on they are derived from the kind.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[repr(u8)]
+pub enum Category {
+    /// Registration and deregistration of memory.
+    Memory,
+    /// Bytes and requests transferred.
+    Transfer,
+    /// Connections (no in-tree producer).
+    Connection,
+    /// Back-end specific (no in-tree producer).
+    Backend,
+    /// Errors by status.
+    Error,
+    /// Times.
+    Performance,
+    /// The telemetry itself.
+    System,
+    /// Anything else.
+    Custom,
+}
+
+impl Category {
+    /// Every category in the order of its number.
+    pub const ALL: [Category; 8] = [
+        Category::Memory,
+        Category::Transfer,
+        Category::Connection,
+        Category::Backend,
+        Category::Error,
+        Category::Performance,
+        Category::System,
+        Category::Custom,
+    ];
+
+    /// The name without NIXL's prefix `NIXL_TELEMETRY_`: `MEMORY`, `TRANSFER`, ...
+    pub const fn name(self) -> &'static str {
+        match self {
+            Category::Memory => "MEMORY",
+            Category::Transfer => "TRANSFER",
+            Category::Connection => "CONNECTION",
+            Category::Backend => "BACKEND",
+            Category::Error => "ERROR",
+            Category::Performance => "PERFORMANCE",
+            Category::System => "SYSTEM",
+            Category::Custom => "CUSTOM",
+        }
+    }
+
+    /// The category with this name, with or without NIXL's prefix, in any case.
+    pub fn by_name(name: &str) -> Option<Category> {
+        let name = name.strip_prefix("NIXL_TELEMETRY_").unwrap_or(name);
+        let mut all = Category::ALL.into_iter();
+        all.find(|category| category.name().eq_ignore_ascii_case(name))
+    }
+
+    fn by_number(number: i32) -> Category {
+        let found = usize::try_from(number).ok().and_then(|n| Category::ALL.get(n));
+        found.copied().unwrap_or(Category::Custom)
+    }
+}
+
+impl fmt::Display for Category {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One row of the table of event kinds.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Kind {
+    /// Dense index, equal to NIXL's event type below [`KNOWN_KINDS`].
+    pub id: u16,
+    /// NIXL's event name.
+    pub name: &'static str,
+    /// Unit of the value in UCUM: `By`, `us` or `1`.
+    pub unit: &'static str,
+    /// Category, as versions 1 and 2 write it and as it is derived for the others.
+    pub category: Category,
+    /// For errors, the value of the label `status` of NIXL's own exporter.
+    pub status: Option<&'static str>,
+    /// NIXL's exporter also keeps the last value as a gauge.
+    pub last_value: bool,
+    /// NIXL's exporter also keeps a histogram.
+    pub histogram: bool,
+}
+
+impl Kind {
+    /// The row of a kind that is not a ring's own.
+    pub fn by_id(id: u16) -> Option<&'static Kind> {
+        KINDS.get(usize::from(id))
+    }
+
+    /// The row with this event name, or with the status string `NIXL_ERR_*` that version 1 and 2a
+    /// write for errors.
+    pub fn by_name(name: &str) -> Option<&'static Kind> {
+        match name.strip_prefix("NIXL_ERR_") {
+            Some(status) => KINDS
+                .iter()
+                .find(|kind| kind.status.is_some_and(|s| s.eq_ignore_ascii_case(status))),
+            None => KINDS.iter().find(|kind| kind.name == name),
+        }
+    }
+
+    /// The name as versions 1 and 2a write it: `NIXL_ERR_*` for errors, else the event name.
+    pub fn string_name(&self) -> String {
+        match self.status {
+            Some(status) => format!("NIXL_ERR_{}", status.to_ascii_uppercase()),
+            None => self.name.to_owned(),
+        }
+    }
+
+    const fn amount(id: u16, name: &'static str, unit: &'static str, category: Category) -> Kind {
+        Kind {
+            id,
+            name,
+            unit,
+            category,
+            status: None,
+            last_value: true,
+            histogram: false,
+        }
+    }
+
+    const fn count(id: u16, name: &'static str, category: Category) -> Kind {
+        Kind {
+            last_value: false,
+            ..Kind::amount(id, name, "1", category)
+        }
+    }
+
+    const fn time(id: u16, name: &'static str) -> Kind {
+        Kind {
+            histogram: true,
+            ..Kind::amount(id, name, "us", Category::Performance)
+        }
+    }
+
+    const fn error(id: u16, name: &'static str, status: &'static str) -> Kind {
+        Kind {
+            status: Some(status),
+            ..Kind::count(id, name, Category::Error)
+        }
+    }
+}
+
+/// NIXL's event types by number, then [`UNKNOWN`] and [`OVERFLOW`].
+pub const KINDS: [Kind; FIRST_OWN as usize] = [
+    Kind::amount(0, "agent_tx_bytes", "By", Category::Transfer),
+    Kind::amount(1, "agent_rx_bytes", "By", Category::Transfer),
+    Kind::count(2, "agent_tx_requests_num", Category::Transfer),
+    Kind::count(3, "agent_rx_requests_num", Category::Transfer),
+    Kind::amount(4, "agent_memory_registered", "By", Category::Memory),
+    Kind::amount(5, "agent_memory_deregistered", "By", Category::Memory),
+    Kind::time(6, "agent_xfer_time"),
+    Kind::time(7, "agent_xfer_post_time"),
+    Kind::error(8, "agent_err_not_posted", "not_posted"),
+    Kind::error(9, "agent_err_invalid_param", "invalid_param"),
+    Kind::error(10, "agent_err_backend", "backend"),
+    Kind::error(11, "agent_err_not_found", "not_found"),
+    Kind::error(12, "agent_err_mismatch", "mismatch"),
+    Kind::error(13, "agent_err_not_allowed", "not_allowed"),
+    Kind::error(14, "agent_err_repost_active", "repost_active"),
+    Kind::error(15, "agent_err_unknown", "unknown"),
+    Kind::error(16, "agent_err_not_supported", "not_supported"),
+    Kind::error(17, "agent_err_remote_disconnect", "remote_disconnect"),
+    Kind::error(18, "agent_err_canceled", "canceled"),
+    Kind::error(19, "agent_err_no_telemetry", "no_telemetry"),
+    Kind::count(20, "agent_telemetry_events_dropped", Category::System),
+    Kind::count(UNKNOWN, "unknown_event", Category::Custom),
+    Kind::count(OVERFLOW, "other_event", Category::Custom),
+];
+
+/// An event name as it stands in a slot: cut at the first NUL and zero from there on.
+pub(crate) type NameKey = [u8; NAME_SIZE];
+
+/// The names of one ring: the table of [`KINDS`] plus up to [`MAX_OWN_NAMES`] of its own, which keep
+/// their kinds as long as this value lives.
+#[derive(Debug)]
+pub struct Names {
+    by_name: HashMap<NameKey, u16, foldhash::fast::RandomState>,
+    own: Vec<OwnName>,
+}
+
+#[derive(Debug)]
+struct OwnName {
+    name: String,
+    category: Category,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        let by_name = KINDS.iter().flat_map(|kind| {
+            [kind.name.to_owned(), kind.string_name()].map(|name| (key(name.as_bytes()), kind.id))
+        });
+        Names {
+            by_name: by_name.collect(),
+            own: Vec::new(),
+        }
+    }
+}
+
+impl Names {
+    /// The name of a kind; that of [`UNKNOWN`] for a kind that this ring never gave out.
+    pub fn name(&self, kind: u16) -> &str {
+        match self.own(kind) {
+            Some(own) => &own.name,
+            None => known(kind).name,
+        }
+    }
+
+    /// The category of a kind; an own name has the category it first came with.
+    pub fn category(&self, kind: u16) -> Category {
+        match self.own(kind) {
+            Some(own) => own.category,
+            None => known(kind).category,
+        }
+    }
+
+    /// The unit of a kind in UCUM; `1` for own names.
+    pub fn unit(&self, kind: u16) -> &'static str {
+        Kind::by_id(kind).map_or("1", |row| row.unit)
+    }
+
+    /// The `status` of an error kind.
+    pub fn status(&self, kind: u16) -> Option<&'static str> {
+        Kind::by_id(kind).and_then(|row| row.status)
+    }
+
+    /// One more than the largest kind given out so far: what a dense array by kind must hold.
+    pub fn len(&self) -> usize {
+        KINDS.len() + self.own.len()
+    }
+
+    /// Never: the table of known kinds is always there.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// The kind of a slot's name, giving out a new one while there is room.
+    pub(crate) fn resolve(&mut self, slot_name: &NameKey, category: i32) -> u16 {
+        let name = key(slot_name);
+        match self.by_name.get(&name) {
+            Some(kind) => *kind,
+            None => self.admit(name, category),
+        }
+    }
+
+    fn admit(&mut self, name: NameKey, category: i32) -> u16 {
+        if name[0] == 0 {
+            return UNKNOWN;
+        }
+        if self.own.len() >= MAX_OWN_NAMES {
+            return OVERFLOW;
+        }
+        let text = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        let kind = FIRST_OWN + self.own.len() as u16; // own.len() < MAX_OWN_NAMES
+        self.own.push(OwnName {
+            name: String::from_utf8_lossy(text).into_owned(),
+            category: Category::by_number(category),
+        });
+        self.by_name.insert(name, kind);
+        kind
+    }
+
+    fn own(&self, kind: u16) -> Option<&OwnName> {
+        self.own.get(usize::from(kind.checked_sub(FIRST_OWN)?))
+    }
+}
+
+fn known(kind: u16) -> &'static Kind {
+    Kind::by_id(kind).unwrap_or(&KINDS[UNKNOWN as usize])
+}
+
+/// The name in `bytes` as a key: what follows the first NUL is padding, whatever stands there.
+pub(crate) fn key(bytes: &[u8]) -> NameKey {
+    let mut name = [0; NAME_SIZE];
+    for (to, from) in name.iter_mut().zip(bytes.iter().take_while(|byte| **byte != 0)) {
+        *to = *from;
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests;

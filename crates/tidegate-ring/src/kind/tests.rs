@@ -1,0 +1,59 @@
+use super::*;
+
+#[test]
+fn the_table_is_indexed_by_its_ids() {
+    for (index, row) in KINDS.iter().enumerate() {
+        assert_eq!(usize::from(row.id), index);
+        assert_eq!(Kind::by_name(row.name), Some(row));
+        assert_eq!(Kind::by_name(&row.string_name()), Some(row));
+        assert_eq!(row.status.is_some(), row.category == Category::Error);
+    }
+    assert_eq!(KINDS.iter().filter(|row| row.status.is_some()).count(), 12);
+}
+
+#[test]
+fn status_strings_of_version_1_are_error_kinds() {
+    let row = Kind::by_name("NIXL_ERR_NOT_FOUND").unwrap();
+    assert_eq!((row.id, row.status), (11, Some("not_found")));
+    assert_eq!(Kind::by_name("NIXL_ERR_NONE"), None);
+    assert_eq!(Kind::by_name("agent_tx"), None);
+}
+
+#[test]
+fn categories_follow_the_name_prefix() {
+    let prefixes = [
+        ("agent_memory_", Category::Memory),
+        ("agent_tx_", Category::Transfer),
+        ("agent_rx_", Category::Transfer),
+        ("agent_xfer_", Category::Performance),
+        ("agent_err_", Category::Error),
+        ("agent_telemetry_", Category::System),
+    ];
+    for row in &KINDS[..KNOWN_KINDS] {
+        let (_, category) = prefixes
+            .iter()
+            .find(|(prefix, _)| row.name.starts_with(prefix))
+            .unwrap();
+        assert_eq!(row.category, *category, "{}", row.name);
+        assert_eq!(Category::by_name(category.name()), Some(*category));
+    }
+    assert_eq!(Category::by_name("NIXL_TELEMETRY_ERROR"), Some(Category::Error));
+    assert_eq!(Category::by_name("nothing"), None);
+}
+
+#[test]
+fn a_name_ends_at_its_first_nul_whatever_follows() {
+    let mut names = Names::default();
+    let slot = |text: &[u8]| {
+        let mut name = [0xee; NAME_SIZE];
+        name[..text.len()].copy_from_slice(text);
+        name
+    };
+    assert_eq!(names.resolve(&slot(b"agent_rx_bytes\0"), 1), 1);
+    assert_eq!(names.resolve(&slot(b"NIXL_ERR_BACKEND\0"), 4), 10);
+    assert_eq!(names.resolve(&slot(b"\0"), 4), UNKNOWN);
+    let own = names.resolve(&slot(b"\xff\xfe\0"), -1);
+    assert_eq!((own, names.name(own)), (FIRST_OWN, "\u{fffd}\u{fffd}"));
+    assert_eq!(names.category(own), Category::Custom);
+    assert_eq!(names.name(own + 1), "unknown_event");
+}

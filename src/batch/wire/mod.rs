@@ -1,0 +1,19 @@
+//! OTLP on the wire: checked, counted and walked without building trees.
+
+mod check;
+pub(crate) mod proto;
+
+pub use check::check;
+
+/// Bytes that are no export request: what is wrong, and in which field (`resource_metrics.scope_metrics`).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{problem} in `{path}`")]
+pub struct WireError {
+    /// What is wrong.
+    pub problem: &'static str,
+    /// Dotted path of the message, empty at the top.
+    pub path: String,
+}
+
+#[cfg(test)]
+mod tests;

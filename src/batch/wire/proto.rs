@@ -1,0 +1,108 @@
+//! The protobuf wire format: tags, varints, lengths (protobuf encoding guide). Nothing is copied.
+
+/// How a field's payload is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WireType {
+    Varint,
+    Fixed64,
+    Bytes,
+    Fixed32,
+}
+
+/// A field as it stands in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Field<'a> {
+    /// Field number, at least 1.
+    pub(crate) number: u32,
+    pub(crate) wire: WireType,
+    /// The payload: behind the length for `Bytes`, the varint's bytes for `Varint`.
+    pub(crate) payload: &'a [u8],
+}
+
+/// The fields of a message, one after another; `Err` says what is wrong and ends it.
+pub(crate) struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) fn new(message: &'a [u8]) -> Self {
+        Self { rest: message }
+    }
+
+    fn fail(&mut self, problem: &'static str) -> Option<Result<Field<'a>, &'static str>> {
+        self.rest = &[];
+        Some(Err(problem))
+    }
+
+    fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
+        let (payload, rest) = self.rest.split_at_checked(bytes)?;
+        self.rest = rest;
+        Some(payload)
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<Field<'a>, &'static str>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let Some((tag, used)) = varint(self.rest) else {
+            return self.fail("a broken tag");
+        };
+        let Ok(tag) = u32::try_from(tag) else {
+            return self.fail("a tag beyond 32 bits");
+        };
+        self.rest = self.rest.get(used..).unwrap_or_default();
+        let number = tag >> 3;
+        if number == 0 {
+            return self.fail("field number 0");
+        }
+        let (wire, length) = match tag & 7 {
+            0 => (WireType::Varint, varint(self.rest).map(|(_, used)| used)),
+            1 => (WireType::Fixed64, Some(8)),
+            2 => {
+                let length = varint(self.rest).and_then(|(length, used)| {
+                    self.rest = self.rest.get(used..)?;
+                    usize::try_from(length).ok()
+                });
+                (WireType::Bytes, length)
+            }
+            5 => (WireType::Fixed32, Some(4)),
+            // Groups are gone from proto3; no OTLP message has ever had one.
+            _ => return self.fail("an unknown wire type"),
+        };
+        match length.and_then(|length| self.take(length)) {
+            Some(payload) => Some(Ok(Field {
+                number,
+                wire,
+                payload,
+            })),
+            None => self.fail("a value that ends beyond its message"),
+        }
+    }
+}
+
+/// A varint and how many bytes it took; `None` where there is none (cut off, or beyond 64 bits).
+#[inline]
+pub(crate) fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
+    let first = *bytes.first()?;
+    if first < 0x80 {
+        return Some((u64::from(first), 1));
+    }
+    let mut value = 0u64;
+    for (at, byte) in bytes.iter().take(10).enumerate() {
+        let bits = u64::from(byte & 0x7f);
+        // The tenth byte has room for one bit.
+        if at == 9 && bits > 1 {
+            return None;
+        }
+        value |= bits << (7 * at);
+        if byte & 0x80 == 0 {
+            return Some((value, at + 1));
+        }
+    }
+    None
+}

@@ -1,0 +1,153 @@
+//! `components`: what this binary can do, from the same lists that configuration is checked against.
+
+use super::Failure;
+use crate::batch::Signal;
+use crate::component::{ConfigType, Factory, Stability};
+use crate::config::{Class, OptionDoc};
+use crate::say;
+use crate::{connectors, exporters, extensions, processors, receivers};
+
+/// Arguments of `components`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  tidegate components\n  tidegate components receiver nixl --options")]
+pub struct Args {
+    /// Only this class: receiver, processor, exporter, connector or extension
+    class: Option<String>,
+    /// Only this type
+    kind: Option<String>,
+    /// Also list each component's options with type, default and meaning
+    #[arg(long)]
+    options: bool,
+}
+
+/// What every factory tells, whatever it builds.
+#[derive(Clone, Copy)]
+pub struct About {
+    /// Class of the component.
+    pub class: Class,
+    /// Type name.
+    pub kind: &'static str,
+    /// Other spellings.
+    pub aliases: &'static [&'static str],
+    /// Signals with stability.
+    pub signals: &'static [(Signal, Stability)],
+    /// One line.
+    pub help: &'static str,
+    /// Options.
+    pub config: ConfigType,
+}
+
+impl About {
+    fn of<B>(class: Class, factory: &'static Factory<B>) -> Self {
+        let Factory {
+            kind,
+            aliases,
+            signals,
+            help,
+            config,
+            ..
+        } = factory;
+        Self {
+            class,
+            kind,
+            aliases,
+            signals,
+            help,
+            config: *config,
+        }
+    }
+}
+
+/// Every component type of this binary, in the order of their lists.
+pub fn all() -> Vec<About> {
+    let mut all = Vec::new();
+    all.extend(
+        receivers::FACTORIES
+            .iter()
+            .map(|factory| About::of(Class::Receiver, factory)),
+    );
+    all.extend(
+        processors::FACTORIES
+            .iter()
+            .map(|factory| About::of(Class::Processor, factory)),
+    );
+    all.extend(
+        exporters::FACTORIES
+            .iter()
+            .map(|factory| About::of(Class::Exporter, factory)),
+    );
+    all.extend(
+        connectors::FACTORIES
+            .iter()
+            .map(|factory| About::of(Class::Connector, factory)),
+    );
+    all.extend(
+        extensions::FACTORIES
+            .iter()
+            .map(|factory| About::of(Class::Extension, factory)),
+    );
+    all
+}
+
+/// Prints YAML: classes, types, signals, and options where asked.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let classes = match &args.class {
+        None => Class::ALL.to_vec(),
+        Some(word) => vec![class_of(word)?],
+    };
+    let components = all();
+    for class in classes {
+        say!("{}:", class.section());
+        let wanted = |about: &&About| {
+            about.class == class && args.kind.as_deref().is_none_or(|kind| about.kind == kind)
+        };
+        for about in components.iter().filter(wanted) {
+            print(about, args.options);
+        }
+    }
+    Ok(())
+}
+
+fn class_of(word: &str) -> Result<Class, Failure> {
+    let known = |class: &Class| class.as_str() == word || class.section() == word;
+    Class::ALL.into_iter().find(known).ok_or_else(|| {
+        Failure::Message(format!(
+            "unknown class `{word}`: receiver, processor, exporter, connector or extension"
+        ))
+    })
+}
+
+fn print(about: &About, with_options: bool) {
+    say!("  - name: {}", about.kind);
+    if !about.aliases.is_empty() {
+        say!("    aliases: [{}]", about.aliases.join(", "));
+    }
+    say!("    description: {}", about.help);
+    if !about.signals.is_empty() {
+        let signals: Vec<_> = about
+            .signals
+            .iter()
+            .map(|(signal, stability)| format!("{signal}: {}", stability.name()))
+            .collect();
+        say!("    stability: {{{}}}", signals.join(", "));
+    }
+    if with_options {
+        say!("    options:");
+        print_options(&(about.config.docs)(), 6);
+    }
+}
+
+fn print_options(options: &[OptionDoc], indent: usize) {
+    for option in options {
+        let default = option.default.as_deref().unwrap_or("required");
+        say!(
+            "{:indent$}{}: # {}; {}; {}",
+            "",
+            option.name,
+            option.type_help.name,
+            default,
+            option.help
+        );
+        print_options(&option.nested(), indent + 2);
+    }
+}

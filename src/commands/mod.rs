@@ -1,0 +1,104 @@
+//! The subcommands, one file each. A command prints for people; everything below it returns errors.
+
+pub mod completion;
+pub mod components;
+pub mod load;
+pub mod ring;
+pub mod run;
+pub mod validate;
+pub mod version;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A telemetry gateway for AI-inference clusters.
+///
+/// Drains NVIDIA NIXL telemetry out of shared memory, takes OTLP and Unix-socket events, aggregates across
+/// ranks, answers composites at any instant, and serves Prometheus, OTLP vendors and files. Configured by one
+/// YAML file in the OpenTelemetry Collector's shape.
+#[derive(Debug, Parser)]
+#[command(name = "tidegate", version, propagate_version = false, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the gateway with a configuration
+    Run(run::Args),
+    /// Check a configuration and build its graph, without opening anything
+    Validate(validate::Args),
+    /// List the components of this binary with their signals, stability and options
+    Components(components::Args),
+    /// Look into NIXL ring files and multi-process stores, and simulate agents that write them
+    Ring(ring::Args),
+    /// Print version and build information
+    Version,
+    /// Print a completion script for a shell
+    Completion(completion::Args),
+}
+
+impl Cli {
+    /// Runs the command that was asked for.
+    pub fn run(self) -> ExitCode {
+        let result = match self.command {
+            Command::Run(args) => run::run(&args),
+            Command::Validate(args) => validate::run(&args),
+            Command::Components(args) => components::run(&args),
+            Command::Ring(args) => ring::run(&args),
+            Command::Version => version::run(),
+            Command::Completion(args) => completion::run(&args),
+        };
+        match result {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(Failure::Reported) => ExitCode::FAILURE,
+            Err(failure) => {
+                eprintln!("tidegate: {failure}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+/// Why a command ends with exit code 1.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The problems have been printed already.
+    #[error("the configuration has errors")]
+    Reported,
+    /// A component could not be started.
+    #[error(transparent)]
+    Component(#[from] crate::component::ComponentError),
+    /// The operating system said no.
+    #[error("{what}: {error}")]
+    Io {
+        /// What was being done.
+        what: String,
+        /// What the system answered.
+        error: std::io::Error,
+    },
+    /// Anything else that is worth one line.
+    #[error("{0}")]
+    Message(String),
+}
+
+impl Failure {
+    /// For `map_err`: the system's error with what was being done.
+    pub fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+        move |error| Self::Io {
+            what: what.into(),
+            error,
+        }
+    }
+}
+
+/// Prints a line to standard output; a reader that has gone away (`| head`) is no error.
+#[macro_export]
+macro_rules! say {
+    ($($arg:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stdout().lock(), $($arg)*);
+    }};
+}

@@ -1,0 +1,125 @@
+//! `ring inspect`: everything in a file, without moving anything in it.
+
+use std::path::{Path, PathBuf};
+
+use tidegate_ring::{Batch, KINDS, KNOWN_KINDS, MpStore, Options, Poll, Reader, inspect};
+
+use super::tail::{Format, print};
+use crate::commands::Failure;
+use crate::say;
+
+/// Arguments of `ring inspect`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Never consumes: it opens the file read-only and peeks.\n\nExample:\n  \
+tidegate ring inspect /run/nixl/agent_0 --events 10"
+)]
+pub(super) struct Args {
+    /// A ring file or a multi-process store
+    file: PathBuf,
+    /// How many of the waiting events to show, oldest first
+    #[arg(long, default_value_t = 20)]
+    events: usize,
+    /// Events as JSON lines
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows a ring or a store.
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let name = args.file.file_name().unwrap_or_default().to_string_lossy();
+    match MpStore::is_store_name(&name) {
+        true => show_store(&args.file),
+        false => show_ring(args),
+    }
+}
+
+fn show_ring(args: &Args) -> Result<(), Failure> {
+    let found = inspect(&args.file)?;
+    let header = &found.header;
+    say!(
+        "file:             {} ({} bytes, uid {})",
+        args.file.display(),
+        found.file_size,
+        found.owner_uid
+    );
+    say!(
+        "version:          {} (expected_version {})",
+        header.version,
+        header.expected_version
+    );
+    say!("capacity:         {} (mask {:#x})", header.capacity, header.mask);
+    say!(
+        "positions:        write {} read {}",
+        header.write_pos,
+        header.read_pos
+    );
+    let ring = found
+        .verdict
+        .map_err(|reject| Failure::Message(format!("not a ring: {reject}")))?;
+    say!(
+        "layout:           {} ({} bytes an event)",
+        ring.layout.label(),
+        ring.layout.event_size()
+    );
+    let waiting = found.readable();
+    let full = if waiting == ring.capacity - 1 {
+        ", FULL: newer events are being lost"
+    } else {
+        ""
+    };
+    say!("waiting:          {waiting} of {}{full}", ring.capacity - 1);
+    let mut reader = Reader::open(
+        &args.file,
+        Options {
+            consume: false,
+            max_events: args.events.max(1),
+        },
+    )?;
+    let mut batch = Batch::default();
+    if args.events > 0
+        && let Poll::Events(_) = reader.read(&mut batch)?
+    {
+        print(
+            &batch,
+            reader.names(),
+            if args.json { Format::Json } else { Format::Line },
+        );
+    }
+    Ok(())
+}
+
+fn show_store(path: &Path) -> Result<(), Failure> {
+    let store = MpStore::open(path)?;
+    let (identity, totals) = (store.identity(), store.snapshot()?);
+    say!("file:             {} (uid {})", path.display(), store.owner_uid());
+    say!(
+        "agent:            {} (instance {}, pid {})",
+        identity.agent_name,
+        identity.instance,
+        identity.pid
+    );
+    say!("hostname:         {}", identity.hostname);
+    say!(
+        "local rank:       {}",
+        identity.local_rank.as_deref().unwrap_or("-")
+    );
+    say!("alive:            {}", store.alive()?);
+    for (index, kind) in (0u16..).zip(KINDS.iter().take(KNOWN_KINDS)) {
+        let at = usize::from(index);
+        let (Some(total), Some(last)) = (totals.counters.get(at), totals.gauges.get(at)) else {
+            continue;
+        };
+        let last = if kind.last_value {
+            format!(", last {last}")
+        } else {
+            String::new()
+        };
+        let count = totals.histogram(index).filter(|_| kind.histogram);
+        let count = count
+            .map(|histogram| format!(", {} observations", histogram.count()))
+            .unwrap_or_default();
+        say!("{:<32} {total}{last}{count}", kind.name);
+    }
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! `ring tail`: events as they come.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use serde_json::json;
+use tidegate_ring::{Batch, Names, Options, Poll, Reader};
+
+use super::until_interrupted;
+use crate::commands::Failure;
+use crate::say;
+
+/// How often an empty ring is looked at.
+const POLL: Duration = Duration::from_millis(10);
+
+/// Arguments of `ring tail`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Peeks by default: the gateway and other readers still get every event.\n\nExamples:\n  \
+tidegate ring tail /run/nixl/agent_0\n  tidegate ring tail /run/nixl/agent_0 --json | jq .value"
+)]
+pub(super) struct Args {
+    /// The ring file
+    file: PathBuf,
+    /// JSON lines instead of what NIXL's own reader prints
+    #[arg(long)]
+    json: bool,
+    /// Take the events out of the ring
+    #[arg(long)]
+    consume: bool,
+    /// Stop when the ring is empty
+    #[arg(long)]
+    once: bool,
+}
+
+/// How events are printed.
+#[derive(Clone, Copy)]
+pub(super) enum Format {
+    /// As NIXL's `telemetry_reader` does.
+    Nixl,
+    /// A JSON object a line.
+    Json,
+    /// A short line.
+    Line,
+}
+
+/// Prints until interrupted.
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let format = if args.json { Format::Json } else { Format::Nixl };
+    let over = until_interrupted()?;
+    let mut reader = Reader::open(
+        &args.file,
+        Options {
+            consume: args.consume,
+            ..Options::default()
+        },
+    )?;
+    announce(&reader, format);
+    let mut batch = Batch::default();
+    let mut read = 0;
+    while !over.load(Relaxed) {
+        match reader.read(&mut batch)? {
+            Poll::Events(_) => {
+                print(&batch, reader.names(), format);
+                read += batch.len();
+                reader.commit();
+            }
+            Poll::Gone(reason) => {
+                eprintln!("tidegate: the ring is gone ({})", reason.reason());
+                break;
+            }
+            Poll::Reset { reason, lost } => {
+                eprintln!(
+                    "tidegate: the ring was reset ({}), {lost} unread events are gone",
+                    reason.reason()
+                );
+            }
+            Poll::Idle if args.once => break,
+            Poll::Idle | Poll::Settling | Poll::Unreadable(_) => std::thread::sleep(POLL),
+        }
+    }
+    if matches!(format, Format::Nixl) {
+        say!("\nTotal events read: {read}");
+    }
+    Ok(())
+}
+
+fn announce(reader: &Reader, format: Format) {
+    if matches!(format, Format::Nixl) {
+        let ring = reader.geometry();
+        say!(
+            "Telemetry buffer {} (version: {})",
+            reader.path().display(),
+            ring.layout.version()
+        );
+        say!("Buffer capacity: {} events", ring.capacity);
+    }
+}
+
+/// Prints every event of a batch.
+pub(super) fn print(batch: &Batch, names: &Names, format: Format) {
+    let mut times = batch.timestamps_us.iter();
+    for (kind, value) in batch.kinds.iter().zip(&batch.values) {
+        let time = times.next();
+        let (name, category) = (names.name(*kind), names.category(*kind));
+        match format {
+            Format::Nixl => {
+                say!("\n=== NIXL Telemetry Event ===");
+                if let Some(time) = time {
+                    say!("Timestamp: {time}\nCategory: {category}");
+                }
+                say!("Event name: {name}\nValue: {value}\n===========================");
+            }
+            Format::Json => say!(
+                "{}",
+                json!({"timestamp_us": time, "category": category.name(), "event_name": name, "value": value,
+                    "status": names.status(*kind)})
+            ),
+            Format::Line => {
+                let time = time.map(|time| format!("{time} ")).unwrap_or_default();
+                say!("  {time}{:<12} {name} = {value}", category.name());
+            }
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! `validate`: everything that can be known about a configuration without opening anything.
+
+use super::{Failure, load};
+use crate::component::Shared;
+use crate::service::Graph;
+
+/// Arguments of `validate`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Exit code 0 when the configuration can run, 1 with the list of problems on standard \
+error otherwise.\n\nExample:\n  tidegate validate --config gateway.yaml"
+)]
+pub struct Args {
+    #[command(flatten)]
+    config: load::ConfigArgs,
+}
+
+/// Loads, checks and builds the graph; prints every problem found.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let mut loaded = load::load(&args.config)?;
+    let shared = std::sync::Arc::new(Shared::default());
+    if let Err(errors) = Graph::build(&loaded.plan, &shared) {
+        return Err(loaded.build_failed(errors));
+    }
+    loaded.print_warnings();
+    Ok(())
+}

@@ -1,0 +1,436 @@
+//! From [`Node`] to typed options: the [`Decode`] trait and its implementations for plain types.
+
+use std::collections::BTreeMap;
+use std::num::{NonZeroU16, NonZeroU32, NonZeroU64, NonZeroUsize};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::node::{Kind, Node};
+use super::options::OptionDoc;
+use super::problems::Problems;
+use super::secret::Secret;
+use super::source::REDACTED;
+use super::units::{ByteSize, Ordered, parse_duration};
+
+/// A type that can be read from configuration.
+///
+/// `None` means that at least one error went into `cx`; a decoder goes on after an error and
+/// reports everything it finds. Structs get this from [`options!`](crate::options) and enums of
+/// plain words from [`choices!`](crate::choices); write it by hand only for unions:
+///
+/// ```
+/// use tidegate::config::{Decode, Node, Problems, TypeHelp};
+///
+/// enum Rules { BuiltIn(String), Listed(Vec<String>) }
+///
+/// impl Decode for Rules {
+///     fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+///         match node.as_list() {
+///             Some(_) => Vec::decode(node, cx).map(Rules::Listed),
+///             None => String::decode(node, cx).map(Rules::BuiltIn),
+///         }
+///     }
+///     fn type_help() -> TypeHelp {
+///         TypeHelp::plain("name of a rule set, or list of rules")
+///     }
+/// }
+/// ```
+pub trait Decode: Sized {
+    /// Whether null is a value of its own here; elsewhere a null option means its default.
+    const TAKES_NULL: bool = false;
+
+    /// Reads a value, reporting all that is wrong with it.
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self>;
+
+    /// What to write here.
+    fn type_help() -> TypeHelp;
+
+    /// The value as one would write it in YAML, for the documentation of defaults.
+    fn show(&self) -> String {
+        String::new()
+    }
+}
+
+/// What kind of value an option takes, for messages and documentation.
+#[derive(Clone, Debug)]
+pub struct TypeHelp {
+    /// A noun phrase without article: `duration`, `list of strings`.
+    pub name: String,
+    /// An example to follow, empty where the name says enough.
+    pub example: &'static str,
+    /// The options inside, for a map made by [`options!`](crate::options).
+    pub options: Option<fn() -> Vec<OptionDoc>>,
+}
+
+impl TypeHelp {
+    /// A type that its name explains.
+    pub fn plain(name: impl Into<String>) -> Self {
+        Self::like(name, "")
+    }
+
+    /// A type with an example of its spelling.
+    pub fn like(name: impl Into<String>, example: &'static str) -> Self {
+        Self {
+            name: name.into(),
+            example,
+            options: None,
+        }
+    }
+
+    fn of(mut self, wrap: impl FnOnce(String) -> String) -> Self {
+        self.name = wrap(self.name);
+        self
+    }
+
+    fn with_article(&self) -> String {
+        let article = if self.name.starts_with(['a', 'e', 'i', 'o', 'u']) {
+            "an"
+        } else {
+            "a"
+        };
+        match self.example {
+            "" => format!("{article} {}", self.name),
+            example => format!("{article} {} such as {example}", self.name),
+        }
+    }
+}
+
+/// Reports `expected a T, found ...` and gives `None`, for the end of a [`Decode::decode`].
+pub fn wrong_type<T: Decode>(node: &Node, cx: &mut Problems) -> Option<T> {
+    if node.is_broken() {
+        return None;
+    }
+    let expected = T::type_help().with_article();
+    cx.at(node)
+        .error(format!("expected {expected}, found {}", node.describe()));
+    None
+}
+
+impl Decode for bool {
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        match node.scalar().map(|scalar| scalar.kind) {
+            Some(Kind::Bool(value)) => Some(value),
+            _ => wrong_type(node, cx),
+        }
+    }
+
+    fn type_help() -> TypeHelp {
+        TypeHelp::plain("boolean (true or false)")
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+macro_rules! decode_integers {
+    ($($int:ty: $name:literal),* $(,)?) => {$(
+        impl Decode for $int {
+            fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+                let Some(Kind::Int(value)) = node.scalar().map(|scalar| scalar.kind) else {
+                    return wrong_type(node, cx);
+                };
+                let number = <$int>::try_from(value).ok();
+                if number.is_none() {
+                    let shown = node.shown();
+                    let (min, max) = (<$int>::MIN, <$int>::MAX);
+                    cx.at(node).error(format!("{shown} is out of range ({min} to {max})"));
+                }
+                number
+            }
+
+            fn type_help() -> TypeHelp {
+                TypeHelp::plain($name)
+            }
+
+            fn show(&self) -> String {
+                self.to_string()
+            }
+        }
+    )*};
+}
+
+decode_integers! {
+    i32: "integer", i64: "integer",
+    u8: "non-negative integer", u16: "non-negative integer", u32: "non-negative integer",
+    u64: "non-negative integer", usize: "non-negative integer",
+}
+
+macro_rules! decode_positive_integers {
+    ($($nonzero:ty: $int:ty),* $(,)?) => {$(
+        impl Decode for $nonzero {
+            fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+                let number = <$int>::decode(node, cx)?;
+                let positive = Self::new(number);
+                if positive.is_none() {
+                    cx.at(node).error("must be greater than zero");
+                }
+                positive
+            }
+
+            fn type_help() -> TypeHelp {
+                TypeHelp::plain("positive integer")
+            }
+
+            fn show(&self) -> String {
+                self.to_string()
+            }
+        }
+    )*};
+}
+
+decode_positive_integers! {
+    NonZeroU16: u16, NonZeroU32: u32, NonZeroU64: u64, NonZeroUsize: usize,
+}
+
+impl Decode for f64 {
+    #[expect(clippy::cast_precision_loss, reason = "a number of YAML is a double")]
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        match node.scalar().map(|scalar| scalar.kind) {
+            Some(Kind::Float(value)) => Some(value),
+            Some(Kind::Int(value)) => Some(value as f64),
+            _ => wrong_type(node, cx),
+        }
+    }
+
+    fn type_help() -> TypeHelp {
+        TypeHelp::plain("number")
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+/// A number where a string belongs is taken as it was written: `0660` stays `0660`. So is
+/// whatever an environment variable holds.
+impl Decode for String {
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        match node.as_text() {
+            Some(text) if !is_written_bool(node) => Some(text.to_owned()),
+            _ => wrong_type(node, cx),
+        }
+    }
+
+    fn type_help() -> TypeHelp {
+        TypeHelp::plain("string")
+    }
+
+    fn show(&self) -> String {
+        match self.as_str() {
+            "" => "\"\"".to_owned(),
+            text => text.to_owned(),
+        }
+    }
+}
+
+/// An unquoted `true` is no string, but an environment variable that holds it is.
+fn is_written_bool(node: &Node) -> bool {
+    let kind = node.scalar().map(|scalar| scalar.kind);
+    matches!(kind, Some(Kind::Bool(_))) && !node.is_substituted()
+}
+
+impl Decode for PathBuf {
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        match String::decode(node, cx)? {
+            text if text.is_empty() => wrong_type(node, cx),
+            text => Some(Self::from(text)),
+        }
+    }
+
+    fn type_help() -> TypeHelp {
+        TypeHelp::plain("path")
+    }
+
+    fn show(&self) -> String {
+        self.display().to_string()
+    }
+}
+
+/// The node itself, for parts that are decoded later or not at all.
+impl Decode for Node {
+    const TAKES_NULL: bool = true;
+
+    fn decode(node: &Node, _: &mut Problems) -> Option<Self> {
+        Some(node.clone())
+    }
+
+    fn type_help() -> TypeHelp {
+        TypeHelp::plain("any value")
+    }
+}
+
+impl Decode for Duration {
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        let parsed = node.scalar().and_then(|scalar| parse_duration(&scalar.text));
+        if parsed.is_some() {
+            return parsed;
+        }
+        let unitless = matches!(node.scalar(), Some(scalar) if matches!(scalar.kind, Kind::Int(_)));
+        let help = unitless.then(|| "a duration needs a unit: ns, us, ms, s, m or h".to_owned());
+        let expected = Self::type_help().with_article();
+        let found = node.describe();
+        cx.at(node)
+            .maybe_help(help)
+            .error(format!("expected {expected}, found {found}"));
+        None
+    }
+
+    fn type_help() -> TypeHelp {
+        TypeHelp::like("duration", "10ms or 1h30m")
+    }
+
+    fn show(&self) -> String {
+        let spaced = humantime::format_duration(*self).to_string();
+        spaced.replace(' ', "")
+    }
+}
+
+impl Decode for ByteSize {
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        let scalar = node.scalar();
+        match scalar.and_then(|scalar| scalar.text.parse().ok()) {
+            Some(size) => Some(size),
+            None => wrong_type(node, cx),
+        }
+    }
+
+    fn type_help() -> TypeHelp {
+        TypeHelp::like("size in bytes", "65536 or 64MiB")
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Decode for Secret {
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        cx.hide(node);
+        match node.as_text() {
+            Some(text) => Some(Self::new(text)),
+            None => wrong_type(node, cx),
+        }
+    }
+
+    fn type_help() -> TypeHelp {
+        TypeHelp::plain("string (secret)")
+    }
+
+    fn show(&self) -> String {
+        REDACTED.to_owned()
+    }
+}
+
+/// Null means absent, unless the inner type makes something of null (an options map does:
+/// `grpc:` with nothing after it is a gRPC server with all defaults).
+impl<T: Decode> Decode for Option<T> {
+    const TAKES_NULL: bool = true;
+
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        if node.is_null() && !T::TAKES_NULL {
+            return Some(None);
+        }
+        T::decode(node, cx).map(Some)
+    }
+
+    fn type_help() -> TypeHelp {
+        T::type_help()
+    }
+
+    fn show(&self) -> String {
+        self.as_ref().map_or_else(|| "unset".to_owned(), T::show)
+    }
+}
+
+impl<T: Decode> Decode for Box<T> {
+    const TAKES_NULL: bool = T::TAKES_NULL;
+
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        T::decode(node, cx).map(Box::new)
+    }
+
+    fn type_help() -> TypeHelp {
+        T::type_help()
+    }
+
+    fn show(&self) -> String {
+        T::show(self)
+    }
+}
+
+impl<T: Decode> Decode for Vec<T> {
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        let Some(items) = node.as_list() else {
+            return wrong_type(node, cx);
+        };
+        let decoded: Vec<_> = items.iter().map(|item| T::decode(item, cx)).collect();
+        decoded.into_iter().collect()
+    }
+
+    fn type_help() -> TypeHelp {
+        T::type_help().of(|name| format!("list of {}", plural(&name)))
+    }
+
+    fn show(&self) -> String {
+        let items: Vec<_> = self.iter().map(T::show).collect();
+        format!("[{}]", items.join(", "))
+    }
+}
+
+/// In key order. [`Ordered`] keeps the written order.
+impl<T: Decode> Decode for BTreeMap<String, T> {
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        match node.as_map() {
+            Some(_) => Ordered::decode(node, cx).map(|map| map.0.into_iter().collect()),
+            None => wrong_type(node, cx),
+        }
+    }
+
+    fn type_help() -> TypeHelp {
+        Ordered::<T>::type_help()
+    }
+
+    fn show(&self) -> String {
+        show_map(self.iter())
+    }
+}
+
+impl<T: Decode> Decode for Ordered<T> {
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        let Some(entries) = node.as_map() else {
+            return wrong_type(node, cx);
+        };
+        let decoded: Vec<_> = entries
+            .iter()
+            .map(|entry| Some((entry.key.clone(), T::decode(&entry.value, cx)?)))
+            .collect();
+        decoded.into_iter().collect::<Option<_>>().map(Self)
+    }
+
+    fn type_help() -> TypeHelp {
+        T::type_help().of(|name| format!("map of {}", plural(&name)))
+    }
+
+    fn show(&self) -> String {
+        show_map(self.0.iter().map(|(key, value)| (key, value)))
+    }
+}
+
+fn show_map<'a, T: Decode + 'a>(entries: impl Iterator<Item = (&'a String, &'a T)>) -> String {
+    let entries: Vec<_> = entries
+        .map(|(key, value)| format!("{key}: {}", value.show()))
+        .collect();
+    format!("{{{}}}", entries.join(", "))
+}
+
+/// `string (secret)` -> `strings (secret)`, `list of maps` stays.
+fn plural(name: &str) -> String {
+    let (head, tail) = name.split_at(name.find([' ', ',']).unwrap_or(name.len()));
+    match head {
+        "non-negative" | "positive" | "any" => name.replace("integer", "integers"),
+        "list" | "map" => format!("{head}s{tail}"),
+        "boolean" => "booleans".to_owned(),
+        _ => format!("{head}s{tail}"),
+    }
+}

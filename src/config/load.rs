@@ -1,0 +1,191 @@
+//! From command-line arguments to one merged, substituted and checked tree.
+
+use std::path::{Path as FilePath, PathBuf};
+
+use super::check::{self, Registry};
+use super::document::Document;
+use super::merge::{merge, read_set};
+use super::node::{Node, Path};
+use super::problems::Problems;
+use super::substitute::{Env, read_file, substitute};
+use super::yaml;
+
+/// Collects where configuration comes from, then reads it all in one run.
+///
+/// ```
+/// use tidegate::config::{Class, Loader, Registry};
+///
+/// struct Known;
+/// impl Registry for Known {
+///     fn kinds(&self, class: Class) -> Vec<&str> {
+///         match class {
+///             Class::Receiver => vec!["nixl"],
+///             Class::Exporter => vec!["debug"],
+///             _ => vec![],
+///         }
+///     }
+/// }
+///
+/// let text = "{receivers: {nixl: }, exporters: {debug: }, service: {pipelines: {
+///     metrics: {receivers: [nixl], exporters: [debug]}}}}";
+/// let loaded = Loader::default().text("inline", text).set("receivers.nixl.dir=/tmp").load(&Known);
+/// assert!(!loaded.problems.has_errors(), "{}", loaded.problems);
+/// let document = loaded.document.unwrap();
+/// assert_eq!(document.service.pipelines[0].receivers[0].id.to_string(), "nixl");
+/// assert_eq!(document.section(Class::Receiver)[0].options.get("dir").unwrap().as_str(), Some("/tmp"));
+/// ```
+#[derive(Default)]
+pub struct Loader<'a> {
+    inputs: Vec<Input>,
+    sets: Vec<String>,
+    env: Option<Box<Env<'a>>>,
+}
+
+enum Input {
+    File(PathBuf),
+    Text { name: String, text: String },
+    Variable(String),
+}
+
+/// What one load gives.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The configuration as far as it could be read, `None` when there is none at all. Runnable
+    /// only if `problems` has no errors, also after the components have decoded their options.
+    pub document: Option<Document>,
+    /// Everything found so far; decode the components' options into it as well.
+    pub problems: Problems,
+}
+
+impl<'a> Loader<'a> {
+    /// Adds a `--config` argument: a path, `file:PATH`, `yaml:TEXT` or `env:VARIABLE`.
+    pub fn config(self, argument: &str) -> Self {
+        match argument.split_once(':') {
+            Some(("yaml", text)) => self.text("--config", text),
+            Some(("env", name)) => self.input(Input::Variable(name.to_owned())),
+            Some(("file", path)) => self.file(path),
+            _ => self.file(argument),
+        }
+    }
+
+    /// Adds a file. Later files win over earlier ones.
+    pub fn file(self, path: impl Into<PathBuf>) -> Self {
+        self.input(Input::File(path.into()))
+    }
+
+    /// Adds a text under a name for messages.
+    pub fn text(self, name: impl Into<String>, text: impl Into<String>) -> Self {
+        let (name, text) = (name.into(), text.into());
+        self.input(Input::Text { name, text })
+    }
+
+    /// Adds a `--set` argument (`a.b.c=v` or `a::b::c=v`), which wins over all files.
+    pub fn set(mut self, argument: impl Into<String>) -> Self {
+        self.sets.push(argument.into());
+        self
+    }
+
+    /// Takes variables from here instead of the process's environment.
+    pub fn env(mut self, env: impl Fn(&str) -> Option<String> + 'a) -> Self {
+        self.env = Some(Box::new(env));
+        self
+    }
+
+    /// Reads, merges, substitutes and checks.
+    pub fn load(self, registry: &dyn Registry) -> Loaded {
+        let mut problems = Problems::default();
+        let document = self.root(&mut problems).map(|root| {
+            let document = Document::read(root, &mut problems);
+            check::check(&document, registry, &mut problems);
+            document
+        });
+        Loaded { document, problems }
+    }
+
+    /// The merged tree with everything substituted, before anything is known about its meaning.
+    pub fn root(self, problems: &mut Problems) -> Option<Node> {
+        let env: &Env<'_> = match &self.env {
+            Some(env) => env,
+            None => &process_env,
+        };
+        if self.inputs.is_empty() {
+            let message = "at least one --config must be given";
+            problems.place(None, "").error(message);
+            return None;
+        }
+        let before = problems.error_count();
+        let mut root: Option<Node> = None;
+        let files = (self.inputs.iter()).filter_map(|input| input.read(env, problems));
+        for node in files.collect::<Vec<_>>() {
+            lay(&mut root, node);
+        }
+        if root.is_none() && problems.error_count() == before {
+            let message = "empty configuration";
+            problems.place(None, "").error(message);
+        }
+        for argument in &self.sets {
+            if let Some(node) = read_set(argument, problems) {
+                lay(&mut root, node);
+            }
+        }
+        let mut root = root?;
+        root.place(Path::default());
+        substitute(&mut root, env, problems);
+        root.place(Path::default());
+        Some(root)
+    }
+
+    fn input(mut self, input: Input) -> Self {
+        self.inputs.push(input);
+        self
+    }
+}
+
+fn lay(root: &mut Option<Node>, over: Node) {
+    match root {
+        Some(base) => merge(base, over),
+        None => *root = Some(over),
+    }
+}
+
+fn process_env(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+impl Input {
+    fn read(&self, env: &Env<'_>, problems: &mut Problems) -> Option<Node> {
+        let (name, text) = match self {
+            Input::Text { name, text } => (name.clone(), text.clone()),
+            Input::File(path) => (path.display().to_string(), read_config(path, problems)?),
+            Input::Variable(name) => match env(name) {
+                Some(text) => (format!("env:{name}"), text),
+                None => {
+                    let message = format!("--config env:{name}: the variable is not set");
+                    problems.place(None, "").error(message);
+                    return None;
+                }
+            },
+        };
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        let file = problems.sources.add(name, text);
+        let root = yaml::parse(file, 0..text.len(), problems)?;
+        if root.as_map().is_none() {
+            let found = root.describe();
+            let message = format!("a configuration is a map of sections, found {found}");
+            problems.at(&root).error(message);
+            return None;
+        }
+        Some(root)
+    }
+}
+
+fn read_config(path: &FilePath, problems: &mut Problems) -> Option<String> {
+    match read_file(path) {
+        Ok(text) => Some(text),
+        Err(error) => {
+            let message = format!("can't read {}: {error}", path.display());
+            problems.place(None, "").error(message);
+            None
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! YAML to checked configuration, with the file, line and column of everything that is wrong.
+//!
+//! Texts become [`Node`] trees, `${...}` is substituted, files and `--set` are merged, and the
+//! result is checked as a whole. Components then turn their node into typed options with
+//! [`Decode`]; nearly always by declaring the options with [`options!`](crate::options) and
+//! [`choices!`](crate::choices). All findings go to one [`Problems`].
+
+mod check;
+mod decode;
+mod document;
+mod id;
+mod load;
+mod merge;
+mod node;
+mod options;
+mod print;
+mod problems;
+mod scalar;
+mod secret;
+mod source;
+mod substitute;
+mod suggest;
+mod units;
+mod yaml;
+
+pub use check::Registry;
+pub use decode::{Decode, TypeHelp, wrong_type};
+pub use document::{Component, Document, Pipeline, Reference, Service};
+pub use id::{Class, ComponentId, IdError, PipelineId, Signal};
+pub use load::{Loaded, Loader};
+pub use node::{Entry, Kind, Node, Path, Scalar, Value};
+pub use options::OptionDoc;
+#[doc(hidden)]
+pub use options::{Fields, Names, decode_choice, show_fields};
+pub use print::print_redacted;
+pub use problems::{At, Problem, Problems, Severity};
+pub use secret::Secret;
+pub use source::{FileId, REDACTED, Sources, Span};
+pub use units::{ByteSize, NotASize, Ordered};
+pub use yaml::parse_text;
+
+#[cfg(test)]
+mod tests;

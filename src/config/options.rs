@@ -1,0 +1,419 @@
+//! [`options!`](crate::options) and [`choices!`](crate::choices): configuration types declared as one
+//! table, from which come the type, its decoder, its defaults and its documentation.
+
+use super::decode::{Decode, TypeHelp, wrong_type};
+use super::node::{Node, quoted};
+use super::problems::Problems;
+use super::suggest::nearest;
+
+/// One row of a component's option table.
+#[derive(Clone, Debug)]
+pub struct OptionDoc {
+    /// The key.
+    pub name: &'static str,
+    /// Other accepted spellings of the key.
+    pub aliases: &'static [&'static str],
+    /// What it takes.
+    pub type_help: TypeHelp,
+    /// The default as one would write it; `None` where the option is required.
+    pub default: Option<String>,
+    /// The doc comment of the field, joined to one line.
+    pub help: String,
+}
+
+impl OptionDoc {
+    /// Used by [`options!`](crate::options).
+    #[doc(hidden)]
+    pub fn new<T: Decode>(names: Names, help: &[&str], default: Option<T>) -> Self {
+        let help: Vec<_> = help.iter().map(|line| line.trim()).collect();
+        Self {
+            name: names.key(),
+            aliases: names.aliases,
+            type_help: T::type_help(),
+            default: default.map(|value| value.show()),
+            help: help.join(" ").trim().to_owned(),
+        }
+    }
+
+    /// The options inside this one, empty for plain values.
+    pub fn nested(&self) -> Vec<OptionDoc> {
+        self.type_help.options.map_or_else(Vec::new, |list| list())
+    }
+}
+
+/// The key of an option and its aliases.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Names {
+    /// The name of the field, perhaps with `r#`.
+    pub field: &'static str,
+    /// Other spellings.
+    pub aliases: &'static [&'static str],
+}
+
+impl Names {
+    fn key(self) -> &'static str {
+        self.field.strip_prefix("r#").unwrap_or(self.field)
+    }
+
+    fn all(self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.key()).chain(self.aliases.iter().copied())
+    }
+}
+
+/// The map that an options struct is read from. Used by [`options!`](crate::options).
+#[doc(hidden)]
+pub struct Fields<'a> {
+    node: &'a Node,
+    cx: &'a mut Problems,
+    known: Vec<Names>,
+}
+
+impl<'a> Fields<'a> {
+    /// A map, or null for "all defaults"; anything else is reported.
+    pub fn open<T: Decode>(node: &'a Node, cx: &'a mut Problems) -> Option<Self> {
+        if node.as_map().is_none() && !node.is_null() {
+            wrong_type::<T>(node, cx);
+            return None;
+        }
+        Some(Self {
+            node,
+            cx,
+            known: Vec::new(),
+        })
+    }
+
+    /// An option that must be there.
+    pub fn required<T: Decode>(&mut self, names: Names) -> Option<T> {
+        match self.find(names) {
+            Some(node) if node.is_broken() => None,
+            Some(node) if T::TAKES_NULL || !node.is_null() => T::decode(node, self.cx),
+            _ => {
+                let key = names.key();
+                let what = T::type_help().name;
+                self.cx
+                    .at(self.node)
+                    .help(format!("`{key}` takes: {what}"))
+                    .error(format!("`{key}` must be specified"));
+                None
+            }
+        }
+    }
+
+    /// An option with a default, which null means as well.
+    pub fn optional<T: Decode>(&mut self, names: Names, default: impl FnOnce() -> T) -> Option<T> {
+        match self.find(names) {
+            Some(node) if node.is_broken() => None,
+            Some(node) if T::TAKES_NULL || !node.is_null() => T::decode(node, self.cx),
+            _ => Some(default()),
+        }
+    }
+
+    /// Where this map's problems go.
+    pub fn problems(&mut self) -> &mut Problems {
+        self.cx
+    }
+
+    /// Reports the keys that nobody has asked for.
+    pub fn finish(self) -> Option<()> {
+        let known: Vec<_> = self.known.iter().flat_map(|names| names.all()).collect();
+        let entries = self.node.as_map().unwrap_or_default();
+        let mut unknown = entries
+            .iter()
+            .filter(|entry| !known.contains(&entry.key.as_str()))
+            .peekable();
+        let clean = unknown.peek().is_none();
+        for entry in unknown {
+            let help = (!self.cx.is_full()).then(|| self.help_for(&entry.key, &known));
+            self.cx
+                .at_key(&entry.value)
+                .maybe_help(help)
+                .error(format!("unknown key {}", quoted(&entry.key)));
+        }
+        clean.then_some(())
+    }
+
+    fn help_for(&self, key: &str, known: &[&'static str]) -> String {
+        if let Some(near) = nearest(key, known.iter().copied()) {
+            return format!("did you mean `{near}`?");
+        }
+        let mut keys: Vec<_> = self.known.iter().map(|names| names.key()).collect();
+        keys.sort_unstable();
+        match keys.as_slice() {
+            [] => "no options are known here".to_owned(),
+            keys => format!("known keys: {}", keys.join(", ")),
+        }
+    }
+
+    fn find(&mut self, names: Names) -> Option<&'a Node> {
+        self.known.push(names);
+        let mut spellings = names.all().filter_map(|name| self.node.entry(name));
+        let found = spellings.next()?;
+        for again in spellings {
+            self.cx
+                .at_key(&again.value)
+                .error(format!("the same option as `{}`, which is given too", found.key));
+        }
+        Some(&found.value)
+    }
+}
+
+/// Reads one of a fixed set of words. Used by [`choices!`](crate::choices).
+#[doc(hidden)]
+pub fn decode_choice<T: Copy>(node: &Node, cx: &mut Problems, words: &[(&'static str, T)]) -> Option<T> {
+    let text = node.as_text();
+    let found = words.iter().find(|(word, _)| Some(*word) == text);
+    if let Some((_, value)) = found {
+        return Some(*value);
+    }
+    let known: Vec<_> = words
+        .iter()
+        .map(|(word, _)| *word)
+        .filter(|w| !w.is_empty())
+        .collect();
+    let near = text.and_then(|text| nearest(text, known.iter().copied()));
+    cx.at(node)
+        .maybe_help(near.map(|near| format!("did you mean `{near}`?")))
+        .error(format!(
+            "expected one of {}, found {}",
+            known.join(", "),
+            node.describe()
+        ));
+    None
+}
+
+/// Declares a configuration struct as a table of its options.
+///
+/// Gives the struct (`Clone`, `Debug`, `PartialEq`, public documented fields), [`Decode`] for it,
+/// `Default` when nothing is `required`, and `options()`, the list that documentation is made of.
+/// Decoding refuses unknown keys; null stands for the defaults.
+///
+/// * `= required` instead of a default: the key must be there.
+/// * `#[alias = "old_name"]` after the doc comment: another accepted spelling (repeatable).
+/// * A field's type may be another `options!` struct, `Option` of one (absent: `None`; `key:` with
+///   nothing after it: all defaults), or `Vec` and maps of them.
+/// * `check = path` after the struct names a `fn(&Config, &Node, &mut Problems)` that looks at values
+///   together; it runs when everything has decoded.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::config::{parse_text, Decode, Node, Problems};
+///
+/// tidegate::options! {
+///     /// Options of the `nixl` receiver.
+///     pub struct Config {
+///         /// Directories (globs) in which ring files appear.
+///         #[alias = "dirs"]
+///         pub directories: Vec<String> = required,
+///         /// How often a ring is looked at.
+///         pub poll_interval: Duration = Duration::from_millis(10),
+///     }
+///     check = Config::check
+/// }
+///
+/// impl Config {
+///     fn check(&self, at: &Node, cx: &mut Problems) {
+///         if self.poll_interval.is_zero() {
+///             cx.at(at.child("poll_interval")).error("must be greater than zero");
+///         }
+///     }
+/// }
+///
+/// let mut cx = Problems::default();
+/// let node = parse_text("a.yaml", "directories: [/run/nixl]", &mut cx).unwrap();
+/// let config = Config::decode(&node, &mut cx).unwrap();
+/// assert_eq!(config.directories, ["/run/nixl"]);
+/// assert_eq!(Config::options()[1].default.as_deref(), Some("10ms"));
+/// ```
+#[macro_export]
+macro_rules! options {
+    // Entry: one struct, perhaps a check.
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $name:ident { $($body:tt)* }
+        $(check = $check:path)?
+    ) => {
+        $crate::options! {
+            @fields [$(#[$meta])* $vis struct $name, $($check)?] [defaults] [] $($body)* ,
+        }
+    };
+
+    // All fields read.
+    (@fields [$(#[$meta:meta])* $vis:vis struct $name:ident, $($check:path)?] [$($defaults:ident)?] [$({
+        [$($help:literal)*] [$($alias:literal)*]
+        [$fvis:vis] $field:ident [$ty:ty] $how:ident $($default:expr)?
+    })*] $(,)*) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq)]
+        $vis struct $name {
+            $($(#[doc = $help])* $fvis $field: $ty,)*
+        }
+
+        impl $name {
+            /// The table of these options, for documentation.
+            $vis fn options() -> ::std::vec::Vec<$crate::config::OptionDoc> {
+                ::std::vec![$($crate::config::OptionDoc::new::<$ty>(
+                    $crate::config::Names {
+                        field: stringify!($field),
+                        aliases: &[$($alias),*],
+                    },
+                    &[$($help),*],
+                    $crate::options!(@default $($default)?),
+                )),*]
+            }
+        }
+
+        impl $crate::config::Decode for $name {
+            const TAKES_NULL: bool = true;
+
+            fn decode(
+                node: &$crate::config::Node,
+                cx: &mut $crate::config::Problems,
+            ) -> ::std::option::Option<Self> {
+                #[allow(unused_mut, reason = "a struct without fields asks for nothing")]
+                let mut fields = $crate::config::Fields::open::<Self>(node, cx)?;
+                $(let $field = fields.$how::<$ty>(
+                    $crate::config::Names {
+                        field: stringify!($field),
+                        aliases: &[$($alias),*],
+                    },
+                    $(|| $default)?
+                );)*
+                fields.finish()?;
+                let value = Self { $($field: $field?,)* };
+                $($check(&value, node, cx);)?
+                ::std::option::Option::Some(value)
+            }
+
+            fn type_help() -> $crate::config::TypeHelp {
+                let mut help = $crate::config::TypeHelp::plain("map");
+                help.options = ::std::option::Option::Some($name::options);
+                help
+            }
+
+            fn show(&self) -> ::std::string::String {
+                let shown: &[(&str, ::std::string::String)] =
+                    &[$((stringify!($field), $crate::config::Decode::show(&self.$field))),*];
+                $crate::config::show_fields(shown)
+            }
+        }
+
+        $crate::options!(@impl_default [$($defaults)?] $name { $($field: ($($default)?)),* });
+    };
+
+    // One field.
+    (@fields $head:tt $all:tt [$($done:tt)*]
+        $(#[doc = $help:literal])* $(#[alias = $alias:literal])*
+        $fvis:vis $field:ident: $ty:ty = required, $($rest:tt)*
+    ) => {
+        $crate::options! { @fields $head [] [$($done)* {
+            [$($help)*] [$($alias)*] [$fvis] $field [$ty] required
+        }] $($rest)* }
+    };
+    (@fields $head:tt $all:tt [$($done:tt)*]
+        $(#[doc = $help:literal])* $(#[alias = $alias:literal])*
+        $fvis:vis $field:ident: $ty:ty = $default:expr, $($rest:tt)*
+    ) => {
+        $crate::options! { @fields $head $all [$($done)* {
+            [$($help)*] [$($alias)*] [$fvis] $field [$ty] optional $default
+        }] $($rest)* }
+    };
+
+    (@default) => { ::std::option::Option::None };
+    (@default $default:expr) => { ::std::option::Option::Some($default) };
+
+    (@impl_default [] $($rest:tt)*) => {};
+    (@impl_default [defaults] $name:ident { $($field:ident: ($default:expr)),* }) => {
+        impl ::std::default::Default for $name {
+            fn default() -> Self {
+                Self { $($field: $default),* }
+            }
+        }
+    };
+}
+
+/// `{a: 1, b: x}` for the documentation of a nested default. Used by [`options!`](crate::options).
+#[doc(hidden)]
+pub fn show_fields(fields: &[(&str, String)]) -> String {
+    let set: Vec<_> = fields
+        .iter()
+        .filter(|(_, value)| value != "unset")
+        .map(|(key, value)| format!("{}: {value}", key.trim_start_matches("r#")))
+        .collect();
+    format!("{{{}}}", set.join(", "))
+}
+
+/// Declares an enum of words that an option may take.
+///
+/// Gives the enum (`Clone`, `Copy`, `Debug`, `Eq`, `Hash`), [`Decode`], `as_str()` and `Display`.
+/// Further spellings follow after `|`.
+///
+/// ```
+/// use tidegate::config::{parse_text, Decode, Problems};
+///
+/// tidegate::choices! {
+///     /// How a body is compressed.
+///     pub enum Compression {
+///         /// As it is.
+///         None = "none" | "",
+///         /// RFC 1952.
+///         Gzip = "gzip",
+///     }
+/// }
+///
+/// let mut cx = Problems::default();
+/// let node = parse_text("a.yaml", "gzp", &mut cx).unwrap();
+/// assert_eq!(Compression::decode(&node, &mut cx), None);
+/// assert!(cx.to_string().contains("did you mean `gzip`?"));
+/// ```
+#[macro_export]
+macro_rules! choices {
+    (
+        $(#[$meta:meta])*
+        $vis:vis enum $name:ident {
+            $($(#[$vmeta:meta])* $variant:ident = $word:literal $(| $other:literal)*),+ $(,)?
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+        $vis enum $name {
+            $($(#[$vmeta])* $variant,)+
+        }
+
+        impl $name {
+            /// The word for it in configuration.
+            $vis const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+        }
+
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl $crate::config::Decode for $name {
+            fn decode(
+                node: &$crate::config::Node,
+                cx: &mut $crate::config::Problems,
+            ) -> ::std::option::Option<Self> {
+                let words = &[
+                    $(($word, Self::$variant), $(($other, Self::$variant),)*)+
+                ];
+                $crate::config::decode_choice(node, cx, words)
+            }
+
+            fn type_help() -> $crate::config::TypeHelp {
+                let words = [$($word),+].join(", ");
+                $crate::config::TypeHelp::plain(::std::format!("one of {words}"))
+            }
+
+            fn show(&self) -> ::std::string::String {
+                self.as_str().to_owned()
+            }
+        }
+    };
+}

@@ -1,0 +1,356 @@
+//! Everything that is wrong with a configuration, collected in one run and shown with its place.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::ops::Range;
+
+use super::node::{Node, Path};
+use super::secret;
+use super::source::{REDACTED, Sources, Span};
+
+/// Problems kept; a file with more of them is not helped by a longer list.
+const MAX_PROBLEMS: usize = 200;
+
+/// Widest piece of a source line shown, in characters.
+const SNIPPET_CHARS: usize = 120;
+
+/// Longest source line shown at all, in bytes; nobody writes longer ones by hand.
+const MAX_LINE_BYTES: usize = 4096;
+
+/// How bad a [`Problem`] is.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Severity {
+    /// The configuration can't be run.
+    Error,
+    /// It can be run, but probably does not say what was meant.
+    Warning,
+}
+
+/// One finding, machine-readable.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Problem {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Where it is, if anywhere.
+    pub span: Option<Span>,
+    /// Path of the culprit (`receivers::nixl::dir`), empty where none applies.
+    pub path: String,
+    /// What is wrong.
+    pub message: String,
+    /// How to put it right.
+    pub help: Option<String>,
+}
+
+/// The problems found so far, together with the texts that they point into.
+///
+/// Every decoder gets it as `cx` and reports into it instead of returning an error, so that one run
+/// finds everything:
+///
+/// ```
+/// # use tidegate::config::{parse_text, Problems};
+/// let mut cx = Problems::default();
+/// let root = parse_text("a.yaml", "limit_mib: 0", &mut cx).unwrap();
+/// cx.at(root.child("limit_mib")).help("leave it out").error("must be greater than zero");
+/// assert!(cx.has_errors());
+/// assert_eq!(cx.to_string(), concat!(
+///     "a.yaml:1:12: error: limit_mib: must be greater than zero\n",
+///     "  1 | limit_mib: 0\n",
+///     "    |            ^\n",
+///     "  help: leave it out\n",
+/// ));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Problems {
+    pub(super) sources: Sources,
+    list: Vec<Problem>,
+    more: usize,
+    errors: usize,
+    secret_paths: HashSet<Path>,
+}
+
+/// A place about to be complained about; see [`Problems::at`].
+#[must_use = "nothing is reported before `error` or `warning` is called"]
+pub struct At<'a> {
+    cx: &'a mut Problems,
+    span: Option<Span>,
+    path: String,
+    help: Option<String>,
+}
+
+impl Problems {
+    /// Points at a value; at its key where the value is a map, a list or nothing at all.
+    pub fn at(&mut self, node: &Node) -> At<'_> {
+        let is_text = node.scalar().is_some_and(|scalar| !scalar.text.is_empty());
+        let key = node.key_span().filter(|_| !is_text);
+        self.place(Some(key.unwrap_or(node.span())), node.path().to_string())
+    }
+
+    /// Points at the key that names a value (at the value itself in a list).
+    pub fn at_key(&mut self, node: &Node) -> At<'_> {
+        let span = node.key_span().unwrap_or(node.span());
+        self.place(Some(span), node.path().to_string())
+    }
+
+    /// Points at any place under any path; both may be absent.
+    pub fn place(&mut self, span: Option<Span>, path: impl Into<String>) -> At<'_> {
+        At {
+            cx: self,
+            span,
+            path: path.into(),
+            help: None,
+        }
+    }
+
+    /// Whether anything found makes the configuration unusable.
+    pub fn has_errors(&self) -> bool {
+        self.errors > 0
+    }
+
+    /// How many errors were found, to tell whether a step added one.
+    pub fn error_count(&self) -> usize {
+        self.errors
+    }
+
+    /// Whether nothing at all was found.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// All problems, by file and line; those without a place come last.
+    pub fn sorted(&self) -> Vec<&Problem> {
+        let mut list: Vec<_> = self.list.iter().collect();
+        list.sort_by_key(|problem| (problem.span.is_none(), problem.span, problem.severity));
+        list
+    }
+
+    /// The texts that the spans point into.
+    pub fn sources(&self) -> &Sources {
+        &self.sources
+    }
+
+    /// From now on the value of this node is shown nowhere: not in snippets, not in prints.
+    /// Decoding a [`Secret`](super::Secret) calls this.
+    pub fn hide(&mut self, node: &Node) {
+        if !node.is_substituted() {
+            self.sources.mask(node.span());
+        }
+        self.secret_paths.insert(node.path().clone());
+    }
+
+    /// Whether the value at a path must be masked in prints.
+    pub(super) fn hides(&self, path: &Path) -> bool {
+        let hidden = |path| self.secret_paths.contains(path);
+        secret::is_secret_path(path) || path.with_parents().any(hidden)
+    }
+
+    /// Whether further problems are only counted, so that help for them would be wasted.
+    pub(super) fn is_full(&self) -> bool {
+        self.list.len() >= MAX_PROBLEMS
+    }
+
+    fn push(&mut self, problem: Problem) {
+        self.errors += usize::from(problem.severity == Severity::Error);
+        if self.is_full() {
+            self.more += 1;
+        } else {
+            self.list.push(problem);
+        }
+    }
+}
+
+impl At<'_> {
+    /// Says how to put it right; shown under the source line.
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// As [`At::help`] where there may be nothing to say.
+    pub fn maybe_help(mut self, help: Option<String>) -> Self {
+        self.help = help;
+        self
+    }
+
+    /// Reports an error.
+    pub fn error(self, message: impl Into<String>) {
+        self.report(Severity::Error, message.into());
+    }
+
+    /// Reports a warning.
+    pub fn warning(self, message: impl Into<String>) {
+        self.report(Severity::Warning, message.into());
+    }
+
+    fn report(self, severity: Severity, message: String) {
+        self.cx.push(Problem {
+            severity,
+            span: self.span,
+            path: self.path,
+            message,
+            help: self.help,
+        });
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        })
+    }
+}
+
+/// All problems for people, each with its source line.
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for problem in self.sorted() {
+            self.write_one(f, problem)?;
+        }
+        if self.more > 0 {
+            writeln!(f, "... and {} more problems", self.more)?;
+        }
+        Ok(())
+    }
+}
+
+impl Problems {
+    fn write_one(&self, f: &mut fmt::Formatter<'_>, problem: &Problem) -> fmt::Result {
+        if let Some(span) = problem.span {
+            let name = self.sources.name(span.file);
+            write!(f, "{name}:{}:{}: ", span.line, span.column)?;
+        }
+        write!(f, "{}: ", problem.severity)?;
+        if !problem.path.is_empty() {
+            write!(f, "{}: ", problem.path)?;
+        }
+        writeln!(f, "{}", problem.message)?;
+        if let Some(span) = problem.span {
+            self.write_snippet(f, span)?;
+        }
+        match &problem.help {
+            Some(help) => writeln!(f, "  help: {help}"),
+            None => Ok(()),
+        }
+    }
+
+    fn write_snippet(&self, f: &mut fmt::Formatter<'_>, span: Span) -> fmt::Result {
+        let snippet = Snippet::new(&self.sources, span);
+        if snippet.text.trim().is_empty() {
+            return Ok(());
+        }
+        let number = span.line.to_string();
+        let blank = " ".repeat(number.len());
+        let indent = " ".repeat(snippet.caret.start);
+        let carets = "^".repeat(snippet.caret.len().max(1));
+        writeln!(f, "  {number} | {}", snippet.text)?;
+        writeln!(f, "  {blank} | {indent}{carets}")
+    }
+}
+
+/// A source line as it may be shown, and the columns (from 0) of the caret under it.
+struct Snippet {
+    text: String,
+    caret: Range<usize>,
+}
+
+impl Snippet {
+    fn new(sources: &Sources, span: Span) -> Self {
+        let source = sources.text(span.file);
+        let mut line = sources.line(span);
+        if line.len() > MAX_LINE_BYTES {
+            line.end = line.start;
+        }
+        let mut masks = sources.masks_in(span.file, &line);
+        if let Some(mask) = secret_by_text(&source[line.clone()], &masks, line.start) {
+            masks.push(mask);
+        }
+        // A comment beside a secret may repeat it.
+        if let Some(last) = masks.last() {
+            let comment = source[last.end..line.end].find(" #");
+            line.end = comment.map_or(line.end, |at| last.end + at);
+        }
+        let shown = Masked::new(source, &line, &masks);
+        let start = shown.column(span.start as usize);
+        let end = match span.end as usize {
+            end if end > line.end => start,
+            end => shown.end_column(end),
+        };
+        Self::windowed(shown.chars, start..end.max(start))
+    }
+
+    /// Cuts a long line to the part around the caret.
+    fn windowed(chars: Vec<char>, caret: Range<usize>) -> Self {
+        let last = chars
+            .iter()
+            .rposition(|c| !c.is_whitespace())
+            .map_or(0, |i| i + 1);
+        let first = caret.start.saturating_sub(SNIPPET_CHARS / 2);
+        let first = if last <= SNIPPET_CHARS { 0 } else { first };
+        let end = last.min(first + SNIPPET_CHARS).max(first);
+        let text = chars.get(first..end).unwrap_or_default().iter().collect();
+        let start = caret.start - first;
+        let caret_end = caret.end.saturating_sub(first).min(SNIPPET_CHARS);
+        Self {
+            text,
+            caret: start..caret_end.max(start),
+        }
+    }
+}
+
+/// A broken file has no tree that tells secrets apart, so a line is masked by its looks as well.
+fn secret_by_text(line: &str, masks: &[Range<usize>], offset: usize) -> Option<Range<usize>> {
+    let colon = line.match_indices(':').map(|(at, _)| at).find(|&at| {
+        let key = line[..at].trim_end_matches([' ', '"', '\'']);
+        let key = key.rsplit([' ', '{', ',', '"', '\'', '.', ':']).next();
+        secret::is_secret_key(key.unwrap_or_default())
+    })?;
+    let value = line[colon + 1..].trim();
+    let harmless = value.is_empty() || value.starts_with("${") || value.starts_with('#');
+    let start = offset + colon + 1;
+    let known = masks.iter().any(|mask| mask.end > start);
+    (!harmless && !known).then_some(start..offset + line.len())
+}
+
+/// A line whose masked parts are replaced, with a map from source bytes to shown columns.
+struct Masked {
+    chars: Vec<char>,
+    /// (source byte, shown column) of every shown character, and of the line's end.
+    columns: Vec<(usize, usize)>,
+}
+
+impl Masked {
+    fn new(source: &str, line: &Range<usize>, masks: &[Range<usize>]) -> Self {
+        let mut chars = Vec::new();
+        let mut columns = Vec::new();
+        let mut masked_until = 0;
+        for (offset, c) in source[line.clone()].char_indices() {
+            let at = line.start + offset;
+            if at < masked_until {
+                continue;
+            }
+            columns.push((at, chars.len()));
+            match masks.iter().find(|mask| mask.contains(&at)) {
+                Some(mask) => {
+                    masked_until = mask.end;
+                    chars.extend(REDACTED.chars());
+                }
+                None => chars.push(if c.is_control() { ' ' } else { c }),
+            }
+        }
+        columns.push((line.end, chars.len()));
+        Self { chars, columns }
+    }
+
+    fn column(&self, at: usize) -> usize {
+        let next = self.columns.partition_point(|(byte, _)| *byte <= at);
+        next.checked_sub(1)
+            .and_then(|i| self.columns.get(i))
+            .map_or(0, |(_, column)| *column)
+    }
+
+    fn end_column(&self, at: usize) -> usize {
+        let next = self.columns.partition_point(|(byte, _)| *byte < at);
+        self.columns.get(next).map_or(self.chars.len(), |c| c.1)
+    }
+}

@@ -1,0 +1,82 @@
+//! Which values are secrets, by type ([`Secret`]) and by the name of their key.
+
+use std::fmt;
+
+use super::node::Path;
+use super::source::REDACTED;
+
+/// A string that no print shows: `Debug` and `Display` give `[REDACTED]`.
+///
+/// ```
+/// use tidegate::config::Secret;
+/// let key = Secret::new("hunter2");
+/// assert_eq!(format!("{key} {key:?}"), "[REDACTED] [REDACTED]");
+/// assert_eq!(key.expose(), "hunter2");
+/// ```
+#[derive(Clone, Default, Eq, Hash, PartialEq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a value.
+    pub fn new(value: impl Into<String>) -> Self {
+        Self(value.into())
+    }
+
+    /// The value itself, for the one place that needs it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(REDACTED)
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(REDACTED)
+    }
+}
+
+/// Keys whose values are secrets when the key, lower-cased and with `_` for `-`, ends so.
+const SECRET_ENDINGS: &[&str] = &[
+    "access_key",
+    "api_key",
+    "apikey",
+    "authorization",
+    "cookie",
+    "credential",
+    "credentials",
+    "key_pem",
+    "passphrase",
+    "passwd",
+    "password",
+    "private_key",
+    "secret",
+    "secret_key",
+    "token",
+];
+
+/// Keys below which every value is a secret.
+const SECRET_MAPS: &[&str] = &["headers", "response_headers"];
+
+/// Whether the name of a key promises a secret.
+pub(super) fn is_secret_key(key: &str) -> bool {
+    let key = key.to_ascii_lowercase().replace('-', "_");
+    SECRET_MAPS.contains(&key.as_str()) || SECRET_ENDINGS.iter().any(|end| key.ends_with(end))
+}
+
+/// Whether a value stands below a key that promises secrets.
+pub(super) fn is_secret_path(path: &Path) -> bool {
+    path.keys_upwards().any(is_secret_key)
+}
+
+/// Whether a text is a URL with `user:password@` in front of its host.
+pub(super) fn has_url_credentials(text: &str) -> bool {
+    text.split_once("://").is_some_and(|(_, rest)| {
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        authority.contains('@')
+    })
+}

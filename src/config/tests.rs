@@ -1,0 +1,135 @@
+//! Whole files: what is accepted, and the exact text for what is not.
+
+mod golden;
+mod hostile;
+mod merging;
+mod substitution;
+mod typed;
+
+use std::time::Duration;
+
+use super::{ByteSize, Class, Decode, Loaded, Loader, Node, Ordered, Problems, Registry, Secret};
+
+/// The component types that the tests pretend to have.
+struct Known;
+
+impl Registry for Known {
+    fn kinds(&self, class: Class) -> Vec<&str> {
+        match class {
+            Class::Receiver => vec!["nixl", "nixl_mp", "otlp", "uds"],
+            Class::Processor => vec!["aggregate", "batch", "composite", "memory_limiter"],
+            Class::Exporter => vec![
+                "debug",
+                "file",
+                "otlp",
+                "otlp_grpc",
+                "otlp_http",
+                "otlphttp",
+                "prometheus",
+            ],
+            Class::Connector => vec!["forward"],
+            Class::Extension => vec!["admin", "health_check"],
+        }
+    }
+}
+
+crate::choices! {
+    /// How bodies are compressed.
+    enum Compression {
+        /// As they are.
+        None = "none" | "",
+        /// RFC 1952.
+        Gzip = "gzip",
+    }
+}
+
+crate::options! {
+    /// Two numbers of which one bounds the other.
+    struct Limits {
+        /// Where refusing begins.
+        soft: u64 = 1,
+        /// Where it ends.
+        hard: u64 = 10,
+    }
+    check = Limits::check
+}
+
+impl Limits {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        if self.soft > self.hard {
+            cx.at(at.child("soft"))
+                .error("`soft` must not be greater than `hard`");
+        }
+    }
+}
+
+crate::options! {
+    /// A receiver with an option of every kind.
+    struct NixlOptions {
+        /// Directories (globs)
+        /// in which rings appear.
+        #[alias = "dirs"]
+        #[alias = "paths"]
+        directories: Vec<String> = required,
+        /// How often a ring is looked at.
+        poll_interval: Duration = Duration::from_millis(10),
+        /// Whether events are taken out.
+        consume: bool = true,
+        /// Most rings served.
+        max_rings: u16 = 1_000,
+        /// Bytes read at once.
+        buffer: ByteSize = ByteSize::kib(64),
+        /// Of what is handed on.
+        compression: Compression = Compression::None,
+        /// Bounds.
+        limits: Limits = Limits::default(),
+        /// Absent unless given.
+        extra: Option<Limits> = None,
+        /// A keyword as a key.
+        r#type: Option<String> = None,
+    }
+}
+
+crate::options! {
+    /// An exporter with secrets.
+    struct OtlpOptions {
+        /// Where to.
+        endpoint: String = required,
+        /// Sent with each request.
+        headers: Ordered<Secret> = Ordered::default(),
+        /// A secret whose name does not tell.
+        pass_code: Secret = Secret::default(),
+        /// One whose name does.
+        password: Secret = Secret::default(),
+        /// Another one.
+        api_token: u16 = 0,
+        /// Of one attempt.
+        timeout: Duration = Duration::from_secs(30),
+    }
+}
+
+fn env(name: &str) -> Option<String> {
+    let value = match name {
+        "API_KEY" => "0123",
+        "WORD" => "hunter2",
+        "HUNTER" => "hunter2",
+        "LOOP" => "${env:LOOP}",
+        "MAP" => "{a: hunter2}",
+        _ => return None,
+    };
+    Some(value.to_owned())
+}
+
+/// Loads a text and decodes the options of the components that the tests know.
+fn load(name: &str, text: &str) -> Loaded {
+    let mut loaded = Loader::default().text(name, text).env(env).load(&Known);
+    let cx = &mut loaded.problems;
+    for component in loaded.document.iter().flat_map(|d| d.components()) {
+        match component.id.kind.as_str() {
+            "nixl" => drop(NixlOptions::decode(&component.options, cx)),
+            "otlphttp" => drop(OtlpOptions::decode(&component.options, cx)),
+            _ => {}
+        }
+    }
+    loaded
+}

@@ -1,0 +1,134 @@
+//! `${...}` in values.
+
+use std::io::Write;
+
+use crate::config::{Decode, Kind, Loader, Node, Problems};
+
+fn env(name: &str) -> Option<String> {
+    let value = match name {
+        "INT" => "8080",
+        "ZEROS" => "0123",
+        "BOOL" => "true",
+        "EMPTY" => "",
+        "STR" => "text",
+        "HASH" => "pass # word",
+        "JSON" => "{\"a\": 1}",
+        "BAD" => "[not: yaml",
+        "LIST" => "[1, two]",
+        "REF" => "${env:INT}",
+        "MIXED" => "<${env:STR}>",
+        "NAME" => "INT",
+        "DOLLARS" => "a$$b",
+        "STAR" => "*abc",
+        _ => return None,
+    };
+    Some(value.to_owned())
+}
+
+fn expand(value: &str) -> (Node, Problems) {
+    let mut problems = Problems::default();
+    let text = format!("v: {value}\n");
+    let loader = Loader::default().text("s.yaml", text).env(env);
+    let root = loader.root(&mut problems).expect("YAML");
+    (root.child("v").clone(), problems)
+}
+
+#[test]
+fn whole_values_keep_their_type_and_embedded_ones_are_strings() {
+    let str = |text: &'static str| (Kind::Str, text);
+    let table = [
+        ("${env:INT}", (Kind::Int(8080), "8080")),
+        ("${INT}", (Kind::Int(8080), "8080")),
+        ("\"${env:INT}\"", (Kind::Int(8080), "8080")),
+        ("${env:ZEROS}", (Kind::Int(123), "0123")),
+        ("${env:BOOL}", (Kind::Bool(true), "true")),
+        ("${env:STR}", str("text")),
+        ("${env:HASH}", str("pass # word")),
+        ("${env:BAD}", str("[not: yaml")),
+        ("${env:STAR}", str("*abc")),
+        ("${env:UNSET:-7}", (Kind::Int(7), "7")),
+        ("${env:EMPTY:-7}", (Kind::Int(7), "7")),
+        ("${UNSET:-a:-b}", str("a:-b")),
+        ("\"${env:UNSET:-}\"", str("")),
+        ("localhost:${env:INT}", str("localhost:8080")),
+        ("a${env:UNSET:-b}c", str("abc")),
+        ("a${env:EMPTY}c", str("ac")),
+        ("${env:INT}${env:INT}", str("80808080")),
+        ("${env:REF}", (Kind::Int(8080), "8080")),
+        ("${env:MIXED}", str("<text>")),
+        ("x${env:MIXED}", str("x<text>")),
+        ("${env:${env:NAME}}", (Kind::Int(8080), "8080")),
+        ("${env:${UNSET:-INT}}", (Kind::Int(8080), "8080")),
+        ("${env:UNSET:-${env:STR}}", str("text")),
+        ("a$$b", str("a$b")),
+        ("$${env:INT}", str("${env:INT}")),
+        ("$$$${INT}", str("$${INT}")),
+        ("costs $5", str("costs $5")),
+        ("${env:DOLLARS}", str("a$b")),
+        ("${yaml:1.5}", (Kind::Float(1.5), "1.5")),
+    ];
+    for (value, (kind, text)) in table {
+        let (node, problems) = expand(value);
+        assert!(problems.is_empty(), "{value}: {problems}");
+        let scalar = node.scalar().unwrap_or_else(|| panic!("{value}"));
+        assert_eq!(scalar.kind, kind, "{value}");
+        assert_eq!(node.as_text(), Some(text), "{value}");
+    }
+}
+
+#[test]
+fn an_empty_variable_is_null_without_a_word() {
+    let (node, problems) = expand("${env:EMPTY}");
+    assert!(node.is_null() && problems.is_empty());
+}
+
+#[test]
+fn an_unset_variable_is_null_with_a_warning() {
+    let (node, problems) = expand("${env:UNSET}");
+    assert!(node.is_null() && !problems.has_errors());
+    let expected = "s.yaml:1:4: warning: v: environment variable UNSET is not set; null is used\n  \
+                    1 | v: ${env:UNSET}\n    |    ^^^^^^^^^^^^\n  \
+                    help: set it, or write `${env:UNSET:-default}`\n";
+    assert_eq!(problems.to_string(), expected);
+}
+
+#[test]
+fn a_default_that_is_not_needed_is_not_looked_at() {
+    let (_, problems) = expand("${env:INT:-${env:UNSET}}");
+    assert!(problems.is_empty(), "{problems}");
+}
+
+#[test]
+fn collections_come_whole_and_strings_take_their_text() {
+    let (node, mut cx) = expand("${env:LIST}");
+    assert_eq!(node.as_list().map(<[Node]>::len), Some(2));
+    assert_eq!(String::decode(&node, &mut cx).as_deref(), Some("[1, two]"));
+    let (node, mut cx) = expand("${env:JSON}");
+    assert_eq!(String::decode(&node, &mut cx).as_deref(), Some("{\"a\": 1}"));
+    let (_, problems) = expand("x ${env:LIST}");
+    assert!(
+        problems
+            .to_string()
+            .contains("can't stand inside a longer string")
+    );
+}
+
+#[test]
+fn files_give_scalars_and_subtrees() {
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    write!(file, "grpc:\n  endpoint: \"0.0.0.0:${{env:INT}}\"\nlist: [1]\n").expect("written");
+    let (node, problems) = expand(&format!("${{file:{}}}", file.path().display()));
+    assert!(problems.is_empty(), "{problems}");
+    let endpoint = node.child("grpc").child("endpoint");
+    assert_eq!(endpoint.as_str(), Some("0.0.0.0:8080"));
+    assert_eq!(endpoint.path().to_string(), "v::grpc::endpoint");
+    assert_eq!((endpoint.span().line, endpoint.span().column), (1, 4));
+}
+
+#[test]
+fn the_newline_at_the_end_of_a_file_is_not_part_of_a_secret() {
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    writeln!(file, "s3cr:et").expect("written");
+    let (node, _) = expand(&format!("Bearer ${{file:{}}}", file.path().display()));
+    assert_eq!(node.as_text(), Some("Bearer s3cr:et"));
+}

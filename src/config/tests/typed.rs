@@ -1,0 +1,193 @@
+//! Typed options: what values decode to, and the tables that documentation is made of.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{Compression, Limits, NixlOptions};
+use crate::config::{
+    ByteSize, ComponentId, Decode, IdError, Ordered, PipelineId, Problems, Secret, Signal, parse_text,
+};
+
+fn decode<T: Decode>(text: &str) -> (Option<T>, Problems) {
+    let mut cx = Problems::default();
+    let node = parse_text("t.yaml", text, &mut cx).expect("YAML");
+    (T::decode(&node, &mut cx), cx)
+}
+
+#[track_caller]
+fn gives<T: Decode + Debug + PartialEq>(text: &str, expected: T) {
+    let (value, problems) = decode::<T>(text);
+    assert!(problems.is_empty(), "{problems}");
+    assert_eq!(value, Some(expected), "{text}");
+}
+
+#[track_caller]
+fn fails<T: Decode + Debug>(text: &str, message: &str) {
+    let (value, problems) = decode::<T>(text);
+    assert!(value.is_none(), "{text} gave {value:?}");
+    let messages: Vec<_> = problems.sorted().iter().map(|p| p.message.clone()).collect();
+    assert_eq!(messages, [message]);
+}
+
+#[test]
+fn values_decode() {
+    gives("true", true);
+    gives("0x10", 16u8);
+    gives("-5", -5i32);
+    gives("18446744073709551615", u64::MAX);
+    gives("1", 1.0);
+    gives("1e3", 1000.0);
+    gives("-.inf", f64::NEG_INFINITY);
+    gives("0660", "0660".to_owned());
+    gives("1.50", "1.50".to_owned());
+    gives("yes", "yes".to_owned());
+    gives("!!str true", "true".to_owned());
+    gives("|\n  a\n  b\n", "a\nb\n".to_owned());
+    gives("/run", PathBuf::from("/run"));
+    gives("0", Duration::ZERO);
+    gives("1h30m", Duration::from_secs(5400));
+    gives("1.5s", Duration::from_millis(1500));
+    gives("64 MiB", ByteSize::mib(64));
+    gives("1GB", ByteSize(1_000_000_000));
+    gives("[a, 1]", vec!["a".to_owned(), "1".to_owned()]);
+    gives("~", None::<u8>);
+    gives("~", Some(Limits::default()));
+    gives(
+        "{b: 1, a: 2}",
+        Ordered(vec![("b".to_owned(), 1u8), ("a".to_owned(), 2)]),
+    );
+    gives("{b: 1}", BTreeMap::from([("b".to_owned(), 1u8)]));
+    gives("123", Secret::new("123"));
+    gives("\"\"", Compression::None);
+}
+
+#[test]
+fn merged_keys_give_way_to_own_ones() {
+    let inner = |entries: &[(&str, u8)]| {
+        let entries = entries.iter().map(|(key, value)| ((*key).to_owned(), *value));
+        Ordered(entries.collect())
+    };
+    gives(
+        "{a: &a {p: 1, q: 2}, b: &b {r: 4, p: 5}, c: {q: 3, <<: [*a, *b]}, d: {<<: *a, p: 9}}",
+        BTreeMap::from([
+            ("a".to_owned(), inner(&[("p", 1), ("q", 2)])),
+            ("b".to_owned(), inner(&[("r", 4), ("p", 5)])),
+            ("c".to_owned(), inner(&[("q", 3), ("p", 1), ("r", 4)])),
+            ("d".to_owned(), inner(&[("p", 9), ("q", 2)])),
+        ]),
+    );
+}
+
+#[test]
+fn wrong_values_are_told_apart() {
+    fails::<bool>(
+        "yes",
+        "expected a boolean (true or false), found the string \"yes\"",
+    );
+    fails::<u8>("256", "\"256\" is out of range (0 to 255)");
+    fails::<u8>("1.5", "expected a non-negative integer, found the number 1.5");
+    fails::<String>("true", "expected a string, found the boolean true");
+    fails::<String>("[]", "expected a string, found a list");
+    fails::<Duration>(
+        "-1s",
+        "expected a duration such as 10ms or 1h30m, found the string \"-1s\"",
+    );
+    fails::<ByteSize>(
+        "-1",
+        "expected a size in bytes such as 65536 or 64MiB, found the number -1",
+    );
+    fails::<Vec<u8>>("{}", "expected a list of non-negative integers, found a map");
+    fails::<std::num::NonZeroU16>("0", "must be greater than zero");
+    fails::<Compression>("gzp", "expected one of none, gzip, found the string \"gzp\"");
+    fails::<NixlOptions>("[]", "expected a map, found a list");
+    fails::<NixlOptions>("consume: false", "`directories` must be specified");
+}
+
+#[test]
+fn one_option_under_two_names_is_an_error() {
+    let (_, problems) = decode::<NixlOptions>("{dirs: [a], paths: [b]}");
+    let found = problems.sorted().first().map(|p| p.message.clone());
+    let message = "the same option as `dirs`, which is given too";
+    assert_eq!(found.as_deref(), Some(message));
+}
+
+#[test]
+fn null_options_take_their_defaults_and_null_maps_all_of_them() {
+    let (value, problems) = decode::<NixlOptions>("{paths: [a], consume: , limits: , extra: }");
+    assert!(problems.is_empty(), "{problems}");
+    let value = value.expect("options");
+    assert!(value.consume);
+    assert_eq!(value.limits, Limits { soft: 1, hard: 10 });
+    assert_eq!(value.extra, Some(Limits::default()));
+    assert_eq!(value.r#type, None);
+    assert_eq!(value.compression, Compression::None);
+}
+
+#[test]
+fn the_option_table_says_name_type_default_and_help() {
+    let rows: Vec<_> = NixlOptions::options()
+        .into_iter()
+        .map(|row| {
+            let default = row.default.unwrap_or_else(|| "required".to_owned());
+            format!("{} | {} | {default} | {}", row.name, row.type_help.name, row.help)
+        })
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            "directories | list of strings | required | Directories (globs) in which rings appear.",
+            "poll_interval | duration | 10ms | How often a ring is looked at.",
+            "consume | boolean (true or false) | true | Whether events are taken out.",
+            "max_rings | non-negative integer | 1000 | Most rings served.",
+            "buffer | size in bytes | 64KiB | Bytes read at once.",
+            "compression | one of none, gzip | none | Of what is handed on.",
+            "limits | map | {soft: 1, hard: 10} | Bounds.",
+            "extra | map | unset | Absent unless given.",
+            "type | string | unset | A keyword as a key.",
+        ]
+    );
+    let options = NixlOptions::options();
+    assert_eq!(options[0].aliases, ["dirs", "paths"]);
+    let nested: Vec<_> = options[7].nested().iter().map(|row| row.name).collect();
+    assert_eq!(nested, ["soft", "hard"]);
+}
+
+#[test]
+fn every_problem_of_a_map_is_found_in_one_run() {
+    let (_, problems) = decode::<NixlOptions>("{consume: 1, max_rings: x, nope: 1, limits: {a: 1}}");
+    let messages: Vec<_> = problems.sorted().iter().map(|p| p.message.as_str()).collect();
+    assert_eq!(messages.len(), 5, "{messages:#?}");
+}
+
+#[test]
+fn secrets_are_never_printed() {
+    let (_, mut cx) = decode::<super::OtlpOptions>("{endpoint: e, pass_code: hunter2}");
+    let root = parse_text("s.yaml", "pass_code: hunter2", &mut cx).expect("YAML");
+    let secret = Secret::decode(root.child("pass_code"), &mut cx).expect("a secret");
+    assert_eq!(secret.expose(), "hunter2");
+    cx.at(root.child("pass_code")).error("no good");
+    let debug = format!("{secret} {secret:?} {root:?} {:?} {cx:?} {cx}", Some(&secret));
+    assert!(!debug.contains("hunter2"), "{debug}");
+    assert_eq!(
+        crate::config::print_redacted(&root, &cx),
+        "pass_code: \"[REDACTED]\"\n"
+    );
+}
+
+#[test]
+fn ids_follow_the_collector() {
+    let id = |text: &str| text.parse::<ComponentId>();
+    assert_eq!(id("otlp").expect("an id").to_string(), "otlp");
+    assert_eq!(id("otlp/a/b c").expect("an id").name, "a/b c");
+    assert_eq!(id("otlp/"), Err(IdError::EmptyName));
+    assert_eq!(id("/x"), Err(IdError::EmptyType));
+    assert_eq!(id(""), Err(IdError::EmptyType));
+    assert_eq!(id("ot-lp"), Err(IdError::BadType));
+    assert_eq!(id("otlp/\u{7}"), Err(IdError::BadName));
+    assert_eq!(id(&format!("otlp/{}", "x".repeat(1025))), Err(IdError::BadName));
+    let pipeline: PipelineId = "traces/x".parse().expect("an id");
+    assert_eq!((pipeline.signal, pipeline.name.as_str()), (Signal::Traces, "x"));
+    assert_eq!("metric".parse::<PipelineId>(), Err(IdError::UnknownSignal));
+}

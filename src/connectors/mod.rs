@@ -1,0 +1,8 @@
+//! Connectors: exporters of some pipelines and receivers of others.
+
+pub mod forward;
+
+use crate::component::ConnectorFactory;
+
+/// Every connector type.
+pub static FACTORIES: &[&ConnectorFactory] = &[&forward::FACTORY];

@@ -1,0 +1,185 @@
+//! `prometheus`: answers scrapes, from live tables where a processor before it keeps one, else from a table of its own.
+//!
+//! A stateful processor announces its table by sending points that name it; from then on a scrape reads that table
+//! itself, so a value is visible as soon as it is absorbed there, and no series is held twice. Everything else that
+//! arrives goes to the exporter's own table, which keeps the newest state of each series until it expires. The end of
+//! the acknowledgement is here: what was absorbed is gone when the process is.
+
+pub mod config;
+mod page;
+mod server;
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use tidegate_engine::{Limits, Outcome, Point, Rejection, Rule, Table};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::batch::{Batch, Payload, Points, Signal, convert};
+use crate::component::{
+    ComponentError, ConfigType, Consumer, Context, Exporter, ExporterFactory, Factory, Flow, Ledger,
+    Lifecycle, Reason, Refused, Stability, unix_now,
+};
+use crate::net::Server;
+use config::Config;
+use page::Pages;
+
+/// The factory of `prometheus`.
+pub static FACTORY: ExporterFactory = Factory {
+    kind: "prometheus",
+    aliases: &[],
+    signals: &[(Signal::Metrics, Stability::Beta)],
+    help: "serves metrics to Prometheus scrapes (text 0.0.4, OpenMetrics 1.0.0)",
+    config: ConfigType::of::<Config>(),
+    build: |settings, cx| {
+        let ledger = cx.ledger(Signal::Metrics).cloned();
+        let ledger = ledger.ok_or_else(|| cx.base.error("only metrics pipelines can use it"))?;
+        Ok(Arc::new(Prometheus::new(settings.get(), cx.base, ledger)))
+    },
+};
+
+/// How often expired series are looked for.
+const EXPIRY_CHECK: Duration = Duration::from_secs(1);
+
+/// What scrapes read.
+struct Views {
+    /// Of what no table before us keeps.
+    own: Arc<Table>,
+    /// Tables that processors before us keep. Weak: a processor that goes takes its table with it.
+    live: Mutex<Vec<Weak<Table>>>,
+}
+
+impl Views {
+    fn all(&self) -> Vec<Arc<Table>> {
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        live.retain(|table| table.strong_count() > 0);
+        live.iter()
+            .filter_map(Weak::upgrade)
+            .chain([self.own.clone()])
+            .collect()
+    }
+
+    fn attach(&self, table: &Arc<Table>) {
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        if !live.iter().any(|known| known.as_ptr() == Arc::as_ptr(table)) {
+            tracing::debug!(owner = %table.owner(), "serving its live table");
+            live.push(Arc::downgrade(table));
+        }
+    }
+}
+
+struct Prometheus {
+    config: Arc<Config>,
+    base: Context,
+    ledger: Arc<Ledger>,
+    views: Arc<Views>,
+    running: Mutex<Option<Tasks>>,
+}
+
+struct Tasks {
+    server: Server,
+    expiry: JoinHandle<()>,
+    stop: watch::Sender<bool>,
+}
+
+impl Prometheus {
+    fn new(config: Arc<Config>, base: Context, ledger: Arc<Ledger>) -> Self {
+        let limits = Limits {
+            series: usize::try_from(config.max_series).unwrap_or(usize::MAX),
+            expiry: config.metric_expiration,
+            ..Limits::default()
+        };
+        let own = Arc::new(Table::new(base.path.clone(), vec![Rule::newest()], limits));
+        let views = Arc::new(Views {
+            own,
+            live: Mutex::default(),
+        });
+        Self {
+            config,
+            base,
+            ledger,
+            views,
+            running: Mutex::default(),
+        }
+    }
+
+    fn observe(&self, points: &[Point]) {
+        let now = unix_now();
+        for point in points {
+            match self.views.own.observe(point, now) {
+                // What was said before in the same words is part of the state already.
+                Outcome::Absorbed | Outcome::Rejected(Rejection::Duplicate) => self.ledger.absorb(1),
+                Outcome::Unmatched => self.ledger.drop_items(Reason::Unsupported, 1),
+                Outcome::Rejected(rejection) => self.ledger.drop_items(rejection.into(), 1),
+            }
+        }
+    }
+}
+
+impl Exporter for Prometheus {}
+
+#[async_trait]
+impl Lifecycle for Prometheus {
+    async fn start(&self) -> Result<(), ComponentError> {
+        let pages = Arc::new(Pages::new(&self.config, self.views.clone(), self.base.id.clone()));
+        let server = server::start(&self.config, pages)
+            .await
+            .map_err(|error| self.base.error(error))?;
+        let (stop, mut stopped) = watch::channel(false);
+        let own = self.views.own.clone();
+        let expiry = tokio::spawn(async move {
+            while tokio::time::timeout(EXPIRY_CHECK, stopped.changed())
+                .await
+                .is_err()
+            {
+                own.expire(unix_now());
+            }
+        });
+        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(Tasks { server, expiry, stop });
+        Ok(())
+    }
+
+    async fn stop(&self, deadline: Instant) {
+        let tasks = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(Tasks { server, expiry, stop }) = tasks else {
+            return;
+        };
+        stop.send_replace(true);
+        server.stop(deadline).await;
+        // It ends by the signal above; a panic in it has been printed already.
+        let _ = expiry.await;
+    }
+}
+
+impl Consumer for Prometheus {
+    fn admit(&self, _: &Batch, _: &mut Flow) -> Result<(), Refused> {
+        Ok(())
+    }
+
+    fn consume(&self, batch: Batch, _: &mut Flow) {
+        match batch.payload {
+            Payload::Points(Points {
+                points,
+                table: Some(table),
+            }) => {
+                self.views.attach(&table);
+                self.ledger.absorb(points.len());
+            }
+            Payload::Points(Points { points, table: None }) => self.observe(&points),
+            Payload::Events(events) => {
+                let absorbed = self.views.own.absorb(&events);
+                self.ledger.absorb(absorbed.absorbed);
+                self.ledger.drop_items(Reason::Invalid, absorbed.invalid);
+                self.ledger.drop_items(Reason::Limit, absorbed.limited);
+                let unmatched = absorbed.unmatched.map_or(0, |events| events.len());
+                self.ledger.drop_items(Reason::Unsupported, unmatched);
+            }
+            Payload::Encoded(encoded) => match convert::points(&encoded) {
+                Ok(points) => self.observe(&points),
+                Err(_) => self.ledger.drop_items(Reason::Invalid, encoded.items()),
+            },
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Prometheus translation and text formats, shared by what exposes, scrapes and writes remotely.
+//!
+//! Rules are those of the OpenTelemetry specification (compatibility/prometheus_and_openmetrics) with the choices of
+//! prometheus/otlptranslator where it leaves room.
+
+pub mod labels;
+pub mod name;
+pub mod number;
+pub mod render;
+mod samples;
+
+pub use name::Naming;
+pub use render::{Conflict, Format, Renderer, Style};

@@ -1,0 +1,340 @@
+//! Expositions of readings, and a checker that knows what an exposition may look like.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use tidegate_engine::{
+    Attributes, Buckets, Data, ExponentialHistogram, Histogram, Metric, Quantile, Reading, Resource, Scope,
+    Series, Summary, Temporality, Value,
+};
+
+use super::*;
+
+const COUNTER: Data = Data::Sum {
+    monotonic: true,
+    temporality: Temporality::Cumulative,
+};
+const HISTOGRAM: Data = Data::Histogram {
+    temporality: Temporality::Cumulative,
+};
+
+fn series(
+    name: &str,
+    unit: &str,
+    data: Data,
+    resource: &[(&str, &str)],
+    labels: &[(&str, &str)],
+) -> Arc<Series> {
+    Arc::new(Series {
+        resource: Arc::new(Resource {
+            attributes: resource.iter().copied().collect(),
+            schema_url: "".into(),
+        }),
+        scope: Arc::new(Scope::default()),
+        metric: Arc::new(Metric {
+            name: name.into(),
+            description: "What it is".into(),
+            unit: unit.into(),
+            data,
+            metadata: Attributes::default(),
+        }),
+        attributes: labels.iter().copied().collect(),
+    })
+}
+
+fn renderer(format: Format) -> Renderer {
+    Renderer::new(
+        format,
+        Style {
+            naming: Naming {
+                namespace: String::new(),
+                suffixes: true,
+            },
+            ..Style::default()
+        },
+    )
+}
+
+fn page(renderer: &mut Renderer, all: &[(Arc<Series>, Value)]) -> String {
+    let owner: Arc<str> = "test".into();
+    renderer.begin();
+    for (series, value) in all {
+        renderer.add(
+            &owner,
+            Reading {
+                series,
+                start: 1,
+                time: 1_500_000_000,
+                value,
+                exemplars: &[],
+            },
+        );
+    }
+    renderer.finish()
+}
+
+#[test]
+fn counters_and_gauges_look_as_nixls_own_exporter_writes_them() {
+    let labels = [("agent_name", "a"), ("hostname", "h")];
+    let all = [
+        (
+            series("agent_tx_bytes", "", COUNTER, &[], &labels),
+            Value::Int(9216),
+        ),
+        (
+            series("agent_xfer_time", "", Data::Gauge, &[], &labels),
+            Value::Double(7.5),
+        ),
+        (
+            series("agent_xfer_time", "", COUNTER, &[], &labels),
+            Value::Int(30),
+        ),
+    ];
+    let expected = "\
+# HELP agent_tx_bytes_total What it is
+# TYPE agent_tx_bytes_total counter
+agent_tx_bytes_total{agent_name=\"a\",hostname=\"h\"} 9216
+# HELP agent_xfer_time What it is
+# TYPE agent_xfer_time gauge
+agent_xfer_time{agent_name=\"a\",hostname=\"h\"} 7.5
+# HELP agent_xfer_time_total What it is
+# TYPE agent_xfer_time_total counter
+agent_xfer_time_total{agent_name=\"a\",hostname=\"h\"} 30
+";
+    let mut renderer = renderer(Format::Text);
+    assert_eq!(page(&mut renderer, &all), expected);
+    assert_eq!(page(&mut renderer, &all), expected, "a second scrape is the same");
+    assert_eq!(renderer.take_conflicts(), []);
+}
+
+#[test]
+fn openmetrics_gives_the_gauge_beside_a_counter_its_other_name() {
+    let mut gauge = (*series("agent_xfer_time", "", Data::Gauge, &[], &[])).clone();
+    let mut metric = (*gauge.metric).clone();
+    metric.metadata = [(OPENMETRICS_NAME, "agent_xfer_time_last")].into_iter().collect();
+    gauge.metric = Arc::new(metric);
+    let counter = series("agent_xfer_time", "", COUNTER, &[], &[]);
+    let all = [(Arc::new(gauge), Value::Int(7)), (counter, Value::Int(30))];
+    let mut openmetrics = renderer(Format::OpenMetrics);
+    let expected = "\
+# HELP agent_xfer_time What it is
+# TYPE agent_xfer_time counter
+agent_xfer_time_total 30
+# HELP agent_xfer_time_last What it is
+# TYPE agent_xfer_time_last gauge
+agent_xfer_time_last 7
+# EOF
+";
+    assert_eq!(page(&mut openmetrics, &all), expected);
+    assert!(page(&mut renderer(Format::Text), &all).contains("\nagent_xfer_time 7\n"));
+}
+
+#[test]
+fn histograms_have_running_buckets_sum_and_count() {
+    let value = Value::Histogram(Box::new(Histogram {
+        count: 6,
+        sum: Some(12.5),
+        min: None,
+        max: None,
+        bounds: Arc::from([1.0, 2.5]),
+        counts: vec![1, 2, 3],
+    }));
+    let all = [(series("d", "s", HISTOGRAM, &[], &[("a", "b")]), value)];
+    let text = page(&mut renderer(Format::Text), &all);
+    let lines: Vec<_> = text.lines().skip(2).collect();
+    assert_eq!(
+        lines,
+        [
+            "d_seconds_bucket{a=\"b\",le=\"1\"} 1",
+            "d_seconds_bucket{a=\"b\",le=\"2.5\"} 3",
+            "d_seconds_bucket{a=\"b\",le=\"+Inf\"} 6",
+            "d_seconds_sum{a=\"b\"} 12.5",
+            "d_seconds_count{a=\"b\"} 6",
+        ]
+    );
+    let text = page(&mut renderer(Format::OpenMetrics), &all);
+    assert!(text.contains("le=\"1.0\"") && text.ends_with("# EOF\n"), "{text}");
+}
+
+#[test]
+fn a_name_of_another_type_is_refused_whole_and_named() {
+    let all = [
+        (series("x", "", Data::Gauge, &[], &[]), Value::Int(1)),
+        (series("x", "", HISTOGRAM, &[], &[("a", "1")]), Value::Int(1)),
+    ];
+    let mut renderer = renderer(Format::Text);
+    let text = page(&mut renderer, &all);
+    assert_eq!(text.matches("# TYPE").count(), 1, "{text}");
+    let conflicts = renderer.take_conflicts();
+    assert_eq!(conflicts.len(), 1);
+    assert!(
+        conflicts[0].why.contains("`x` is a gauge of test already"),
+        "{conflicts:?}"
+    );
+    page(&mut renderer, &all);
+    assert_eq!(renderer.take_conflicts(), [], "told once");
+}
+
+#[test]
+fn resources_that_differ_only_in_what_is_not_exposed_do_not_make_duplicates() {
+    let one = series("x", "", Data::Gauge, &[("service.name", "s"), ("pod", "1")], &[]);
+    let two = series("x", "", Data::Gauge, &[("service.name", "s"), ("pod", "2")], &[]);
+    let mut plain = renderer(Format::Text);
+    let text = page(
+        &mut plain,
+        &[(one.clone(), Value::Int(1)), (two.clone(), Value::Int(2))],
+    );
+    assert!(
+        text.contains("x{instance=\"\",job=\"s\"} 1\n") && !text.contains("} 2\n"),
+        "{text}"
+    );
+    assert_eq!(text.matches("\ntarget_info{").count(), 1, "{text}");
+    assert_eq!(plain.take_conflicts().len(), 1);
+
+    let style = Style {
+        resource_to_labels: true,
+        ..Style::default()
+    };
+    let text = page(
+        &mut Renderer::new(Format::Text, style),
+        &[(one, Value::Int(1)), (two, Value::Int(2))],
+    );
+    assert!(text.contains("pod=\"1\"") && text.contains("pod=\"2\""), "{text}");
+}
+
+#[test]
+fn a_place_becomes_free_when_its_owner_is_gone() {
+    let gauge = [(series("x", "", Data::Gauge, &[], &[]), Value::Int(1))];
+    let counter = [(
+        series("x", "", Data::Summary, &[], &[]),
+        Value::Summary(Box::default()),
+    )];
+    let mut renderer = renderer(Format::Text);
+    page(&mut renderer, &gauge);
+    assert_eq!(page(&mut renderer, &counter), "", "the name is still the gauge's");
+    let mut text = String::new();
+    for _ in 0..3 * FORGET_AFTER {
+        text = page(&mut renderer, &counter);
+    }
+    assert!(text.contains("# TYPE x summary"), "{text}");
+}
+
+/// Panics where a text exposition breaks a rule of the format.
+fn check(text: &str) {
+    let mut types: HashMap<&str, &str> = HashMap::new();
+    let mut samples = HashSet::new();
+    let mut current = None;
+    for line in text.lines().filter(|line| *line != "# EOF") {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').expect("a type");
+            assert!(types.insert(name, kind).is_none(), "two families {name}");
+            current = Some((name, kind));
+        } else if !line.starts_with("# ") {
+            let end = line.find(['{', ' ']).expect("a name");
+            let name = &line[..end];
+            let good = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+            assert!(
+                name.chars().all(good) && !name.starts_with(|c: char| c.is_ascii_digit()),
+                "{line}"
+            );
+            let (family, _) = current.expect("a TYPE line comes first");
+            assert!(name.starts_with(family), "{line} in family {family}");
+            let (identity, value) = line.rsplit_once(' ').expect("a value");
+            assert!(
+                ["+Inf", "-Inf", "NaN"].contains(&value) || value.parse::<f64>().is_ok(),
+                "{line}"
+            );
+            assert!(
+                samples.insert(identity.to_owned()),
+                "the same sample twice: {line}"
+            );
+        }
+    }
+}
+
+fn any_value() -> impl Strategy<Value = (Data, Value)> {
+    let temporality = Temporality::Cumulative;
+    let counts = || prop::collection::vec(any::<u64>(), 0..5);
+    prop_oneof![
+        any::<f64>().prop_map(|v| (Data::Gauge, Value::Double(v))),
+        any::<i64>().prop_map(|v| (COUNTER, Value::Int(v))),
+        (
+            any::<u64>(),
+            any::<Option<f64>>(),
+            prop::collection::vec(any::<f64>(), 0..5),
+            counts()
+        )
+            .prop_map(move |(count, sum, bounds, counts)| {
+                let histogram = Histogram {
+                    count,
+                    sum,
+                    min: None,
+                    max: None,
+                    bounds: bounds.into(),
+                    counts,
+                };
+                (
+                    Data::Histogram { temporality },
+                    Value::Histogram(Box::new(histogram)),
+                )
+            }),
+        (any::<i32>(), any::<i32>(), counts(), counts()).prop_map(move |(scale, offset, one, two)| {
+            let histogram = ExponentialHistogram {
+                scale,
+                positive: Buckets { offset, counts: one },
+                negative: Buckets { offset, counts: two },
+                ..ExponentialHistogram::default()
+            };
+            (
+                Data::ExponentialHistogram { temporality },
+                Value::ExponentialHistogram(Box::new(histogram)),
+            )
+        }),
+        prop::collection::btree_set(0u8..100, 0..4).prop_map(|quantiles| {
+            let quantile = |q: u8| Quantile {
+                quantile: f64::from(q) / 100.0,
+                value: 1.0,
+            };
+            let quantiles = quantiles.into_iter().map(quantile).collect();
+            (
+                Data::Summary,
+                Value::Summary(Box::new(Summary {
+                    count: 1,
+                    sum: 1.0,
+                    quantiles,
+                })),
+            )
+        }),
+    ]
+}
+
+fn hostile_name() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "[a-c._]{0,3}(_total|_sum|_count|_bucket|)",
+        "\\PC{0,6}",
+        Just("target_info".to_owned())
+    ]
+}
+
+proptest! {
+    #[test]
+    fn whatever_comes_the_exposition_is_valid(
+        all in prop::collection::vec(
+            (hostile_name(), "(|s|By|1|\\PC{0,3})", any_value(),
+             prop::collection::vec((hostile_name(), "\\PC{0,4}"), 0..3)), 0..12),
+        openmetrics in any::<bool>(),
+    ) {
+        let all: Vec<_> = all
+            .into_iter()
+            .map(|(name, unit, (data, value), labels)| {
+                let labels: Vec<_> = labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+                let resource = [("service.name", "s"), ("x", "y")];
+                (series(&name, &unit, data, &resource, &labels), value)
+            })
+            .collect();
+        let mut renderer = renderer(if openmetrics { Format::OpenMetrics } else { Format::Text });
+        check(&page(&mut renderer, &all));
+        check(&page(&mut renderer, &all));
+    }
+}

@@ -1,0 +1,72 @@
+//! `nixl`: drains the shared-memory rings of NVIDIA NIXL agents, all versions, as they come, go and restart.
+//!
+//! One thread serves all rings of a receiver: a drain is a few system calls and a copy, and a runtime's timer is
+//! too coarse for a ring that fills within 10 ms. Events leave a ring only when the pipelines have accepted them;
+//! while they refuse, the ring itself is the queue. Files that are no rings are never written to and nothing is
+//! ever unlinked.
+
+pub mod config;
+mod drain;
+mod kinds;
+mod pace;
+mod ring;
+pub(in crate::receivers) mod watch;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+
+use crate::batch::Signal;
+use crate::component::{
+    ComponentError, ConfigType, Context, Entry, Factory, Lifecycle, Receiver, ReceiverFactory, Stability,
+};
+use crate::receivers::worker::Worker;
+use config::Config;
+
+/// The factory of `nixl`.
+pub static FACTORY: ReceiverFactory = Factory {
+    kind: "nixl",
+    aliases: &[],
+    signals: &[(Signal::Metrics, Stability::Beta)],
+    help: "drains NVIDIA NIXL telemetry rings (versions 1 to 5) out of shared memory",
+    config: ConfigType::of::<Config>(),
+    build: |settings, cx| {
+        let entry = cx.entry(Signal::Metrics).cloned();
+        let entry = entry.ok_or_else(|| cx.base.error("only metrics pipelines can use it"))?;
+        let worker = Worker::new("tidegate-nixl");
+        Ok(Arc::new(Nixl {
+            config: settings.get(),
+            base: cx.base,
+            entry,
+            worker,
+        }))
+    },
+};
+
+struct Nixl {
+    config: Arc<Config>,
+    base: Context,
+    entry: Entry,
+    worker: Worker,
+}
+
+impl Receiver for Nixl {}
+
+#[async_trait]
+impl Lifecycle for Nixl {
+    async fn start(&self) -> Result<(), ComponentError> {
+        let mut drain = drain::Drain::new(&self.config, self.base.id.clone(), self.entry.clone());
+        self.worker
+            .start(move |pause| drain.run(pause))
+            .map_err(|error| self.base.error(error.to_string()))
+    }
+
+    /// Drains every ring a last time before it returns.
+    async fn stop(&self, deadline: Instant) {
+        self.worker.stop(deadline).await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,66 @@
+//! How often a ring is looked at: the configured interval while it is quiet, more often while it fills.
+//!
+//! NIXL flushes up to a whole ring at once every `NIXL_TELEMETRY_RUN_INTERVAL`. The next flush drops
+//! what does not fit, so a ring that was found full must be empty again before the next flush comes,
+//! at intervals down to 10 ms. A poll of an empty ring costs about a microsecond.
+
+use std::time::Duration;
+
+/// A ring that was found at least this full (as a fraction of its capacity) is hurried.
+const HURRY_FILL: f64 = 0.25;
+/// The shortest interval: a tenth of the fastest flush that NIXL's users are seen to configure.
+const SHORTEST: Duration = Duration::from_millis(1);
+/// An idle poll lengthens the interval by this factor until it is the configured one again.
+const RELAX: f64 = 1.05;
+
+/// The interval of one ring.
+#[derive(Debug)]
+pub(super) struct Pace {
+    quiet: Duration,
+    now: Duration,
+}
+
+impl Pace {
+    pub(super) fn new(quiet: Duration) -> Self {
+        Self { quiet, now: quiet }
+    }
+
+    /// The wait until the next look, after a look that found `fill` (0.0 to 1.0).
+    pub(super) fn after(&mut self, fill: f64) -> Duration {
+        self.now = match fill >= HURRY_FILL {
+            true => SHORTEST.min(self.quiet),
+            false => self.now.mul_f64(RELAX).min(self.quiet),
+        };
+        self.now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filling_ring_is_hurried_and_relaxes_slowly() {
+        let quiet = Duration::from_millis(10);
+        let mut pace = Pace::new(quiet);
+        assert_eq!(pace.after(0.0), quiet);
+        assert_eq!(pace.after(0.9), SHORTEST);
+        let mut waited = Duration::ZERO;
+        let mut polls = 0;
+        while pace.after(0.0) < quiet {
+            waited += pace.now;
+            polls += 1;
+            assert!(polls < 1_000, "it never relaxes");
+        }
+        assert!(
+            waited > Duration::from_millis(100),
+            "it relaxes within a default flush interval: {waited:?}"
+        );
+    }
+
+    #[test]
+    fn an_interval_below_the_shortest_is_kept() {
+        let quiet = Duration::from_micros(200);
+        assert_eq!(Pace::new(quiet).after(1.0), quiet);
+    }
+}

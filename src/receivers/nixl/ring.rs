@@ -1,0 +1,320 @@
+//! One ring: drained into batches of events, with its books.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidegate_engine::{Attributes, Events, Lease, Resource, Scope, Source, SourceId, Values};
+use tidegate_ring::{Batch as Columns, Error, Mode, Options, Poll, Reader, Reset};
+
+use super::kinds::{Kinds, Selection};
+use super::pace::Pace;
+use crate::batch::Batch;
+use crate::component::{Entry, unix_now};
+
+/// A refusal without a delay of its own is tried again after this: the ring itself is the queue meanwhile.
+const REFUSED_RETRY: Duration = Duration::from_millis(20);
+/// A ring whose lock another consumer holds is asked again this often.
+const LOCK_RETRY: Duration = Duration::from_secs(1);
+
+/// A ring that could not be looked at for this long no longer counts as alive. NIXL keeps no heartbeat: a ring
+/// that is there and readable is all that can be known of its agent.
+const LEASE: Duration = Duration::from_secs(5);
+
+/// What a drain of a ring needs of its receiver.
+pub(super) struct Outlet {
+    /// `nixl/node`.
+    pub(super) receiver: Arc<str>,
+    pub(super) entry: Entry,
+    pub(super) selection: Selection,
+    pub(super) hostname: Arc<str>,
+}
+
+/// An open ring.
+pub(super) struct Ring {
+    reader: Reader,
+    agent: Arc<str>,
+    source: Arc<Source>,
+    kinds: Kinds,
+    pace: Pace,
+    books: Books,
+    next_lock: Instant,
+    /// When it is to be looked at again.
+    pub(super) due: Instant,
+}
+
+/// What became of a look at a ring.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// Keep looking.
+    Stays,
+    /// The file is gone and everything in it was taken: forget the ring.
+    Gone,
+}
+
+impl Ring {
+    pub(super) fn open(path: &Path, consume: bool, poll: Duration, outlet: &Outlet) -> Result<Self, Error> {
+        let reader = Reader::open(
+            path,
+            Options {
+                consume,
+                ..Options::default()
+            },
+        )?;
+        let agent: Arc<str> = path.file_name().unwrap_or_default().to_string_lossy().into();
+        let geometry = reader.geometry();
+        tracing::info!(
+            ring = %path.display(),
+            version = geometry.layout.label(),
+            capacity = geometry.capacity,
+            owner_uid = reader.owner_uid(),
+            mode = ?reader.mode(),
+            "ring opened"
+        );
+        let books = Books::new(&outlet.receiver, &agent);
+        books.opened(&reader);
+        let now = Instant::now();
+        Ok(Self {
+            source: Arc::new(source(&agent, &outlet.hostname)),
+            kinds: Kinds::new(),
+            pace: Pace::new(poll),
+            next_lock: now + LOCK_RETRY,
+            due: now,
+            reader,
+            agent,
+            books,
+        })
+    }
+
+    /// Takes what there is and decides when to look again.
+    pub(super) fn look(&mut self, columns: &mut Columns, outlet: &Outlet, now: Instant) -> Look {
+        self.ask_for_lock(now);
+        let poll = match self.reader.read(columns) {
+            Ok(poll) => {
+                self.source.lease.touch(unix_now());
+                poll
+            }
+            Err(error) => {
+                self.books.failed(&error);
+                self.due = now + LOCK_RETRY;
+                return Look::Stays;
+            }
+        };
+        let mut fill = 0.0;
+        match poll {
+            Poll::Events(found) => {
+                fill = found.readable as f64 / found.capacity as f64;
+                self.books.filled(fill, found.full);
+                if found.full {
+                    self.source.lease.lost(unix_now());
+                }
+                if let Err(delay) = self.hand_on(columns, outlet) {
+                    self.due = now + delay;
+                    return Look::Stays;
+                }
+            }
+            Poll::Idle => self.books.filled(0.0, false),
+            Poll::Settling | Poll::Unreadable(_) => {}
+            Poll::Reset { reason, lost } => self.reset(reason, lost),
+            Poll::Gone(reason) => {
+                tracing::info!(ring = %self.reader.path().display(), reason = reason.reason(), "ring closed");
+                self.books.closed(reason);
+                self.source.lease.end();
+                return Look::Gone;
+            }
+        }
+        self.due = now + self.pace.after(fill);
+        Look::Stays
+    }
+
+    /// Pushes the columns; the ring lets go of them only when they were accepted. `Err` is the time to wait.
+    fn hand_on(&mut self, columns: &Columns, outlet: &Outlet) -> Result<(), Duration> {
+        self.kinds.follow(self.reader.names(), &outlet.selection);
+        let events = self.events(columns, &outlet.selection);
+        let (taken, wanted) = (columns.len(), events.len());
+        if wanted > 0
+            && let Err(refused) = outlet.entry.push(Batch::new(events))
+        {
+            match refused.retry_after {
+                Some(delay) => return Err(delay.max(REFUSED_RETRY)),
+                None => self.books.rejected(&refused.reason, wanted),
+            }
+        }
+        self.reader.commit();
+        self.books.took(taken, taken - wanted);
+        Ok(())
+    }
+
+    fn events(&self, columns: &Columns, selection: &Selection) -> Events {
+        let to_nanos = |us: &u64| us.saturating_mul(1_000);
+        let stamped = !columns.timestamps_us.is_empty();
+        let mut events = Events {
+            source: self.source.clone(),
+            schema: self.kinds.schema.clone(),
+            kinds: columns.kinds.clone(),
+            values: Values::U64(columns.values.clone()),
+            times: stamped.then(|| columns.timestamps_us.iter().map(to_nanos).collect()),
+            weights: None,
+            observed: unix_now(),
+        };
+        if !selection.is_all() {
+            self.select(&mut events);
+        }
+        events
+    }
+
+    /// Drops what `categories` and `events` don't name.
+    fn select(&self, events: &mut Events) {
+        let keep: Vec<bool> = events.kinds.iter().map(|kind| self.kinds.wants(*kind)).collect();
+        retain(&mut events.kinds, &keep);
+        if let Values::U64(values) = &mut events.values {
+            retain(values, &keep);
+        }
+        if let Some(times) = &mut events.times {
+            retain(times, &keep);
+        }
+    }
+
+    fn reset(&mut self, reason: Reset, lost: u64) {
+        tracing::warn!(
+            ring = %self.reader.path().display(),
+            reason = reason.reason(),
+            lost,
+            "the ring is not what it was; reading goes on from its new state"
+        );
+        if lost > 0 {
+            self.source.lease.lost(unix_now());
+        }
+        self.books.reset(reason, lost);
+        self.books.opened(&self.reader);
+    }
+
+    fn ask_for_lock(&mut self, now: Instant) {
+        if self.reader.mode() != Mode::PeekLocked || now < self.next_lock {
+            return;
+        }
+        self.next_lock = now + LOCK_RETRY;
+        if let Ok(true) = self.reader.try_consume() {
+            tracing::info!(ring = %self.reader.path().display(), "the other consumer is gone: consuming now");
+            self.books.opened(&self.reader);
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.reader.path()
+    }
+
+    pub(super) fn agent(&self) -> &str {
+        &self.agent
+    }
+}
+
+fn retain<T: Copy>(column: &mut Vec<T>, keep: &[bool]) {
+    let mut kept = keep.iter();
+    column.retain(|_| kept.next().copied().unwrap_or(false));
+}
+
+/// NIXL's own labels, and nothing else: series must look as its own exporter's do.
+fn source(agent: &str, hostname: &str) -> Source {
+    Source {
+        id: SourceId::next(),
+        resource: Arc::new(Resource::default()),
+        scope: Arc::new(Scope::default()),
+        attributes: [("agent_name", agent), ("hostname", hostname)]
+            .into_iter()
+            .collect::<Attributes>(),
+        lease: Arc::new(Lease::new(LEASE, unix_now())),
+    }
+}
+
+/// A ring's entries in tidegate's own metrics, resolved once.
+struct Books {
+    labels: [metrics::Label; 2],
+    events: metrics::Counter,
+    deselected: metrics::Counter,
+    suspected_loss: metrics::Counter,
+    fill: metrics::Gauge,
+}
+
+impl Books {
+    fn new(receiver: &Arc<str>, ring: &Arc<str>) -> Self {
+        let labels = [
+            metrics::Label::new("receiver", receiver.clone()),
+            metrics::Label::new("ring", ring.clone()),
+        ];
+        Self {
+            events: metrics::counter!("tidegate_nixl_ring_events_total", labels.iter()),
+            deselected: metrics::counter!("tidegate_nixl_ring_deselected_events_total", labels.iter()),
+            suspected_loss: metrics::counter!("tidegate_nixl_ring_suspected_loss_total", labels.iter()),
+            fill: metrics::gauge!("tidegate_nixl_ring_fill_ratio", labels.iter()),
+            labels,
+        }
+    }
+
+    fn with(&self, key: &'static str, value: impl Into<metrics::SharedString>) -> Vec<metrics::Label> {
+        self.labels
+            .iter()
+            .cloned()
+            .chain([metrics::Label::new(key, value)])
+            .collect()
+    }
+
+    fn opened(&self, reader: &Reader) {
+        let mut labels = self.with("version", reader.geometry().layout.label());
+        labels.push(metrics::Label::new("owner_uid", reader.owner_uid().to_string()));
+        let mode = match reader.mode() {
+            Mode::Consume => "consume",
+            Mode::Peek => "peek",
+            Mode::PeekLocked => "peek_locked",
+        };
+        labels.push(metrics::Label::new("mode", mode));
+        metrics::gauge!("tidegate_nixl_ring_info", labels).set(1.0);
+    }
+
+    fn filled(&self, fill: f64, full: bool) {
+        self.fill.set(fill);
+        self.suspected_loss.increment(u64::from(full));
+    }
+
+    fn took(&self, events: usize, deselected: usize) {
+        self.events.increment(events as u64);
+        self.deselected.increment(deselected as u64);
+    }
+
+    fn reset(&self, reason: Reset, lost: u64) {
+        metrics::counter!(
+            "tidegate_nixl_ring_resets_total",
+            self.with("reason", reason.reason())
+        )
+        .increment(1);
+        metrics::counter!(
+            "tidegate_nixl_ring_lost_events_total",
+            self.with("reason", reason.reason())
+        )
+        .increment(lost);
+    }
+
+    fn closed(&self, reason: Reset) {
+        self.reset(reason, 0);
+        self.fill.set(0.0);
+    }
+
+    fn failed(&self, error: &Error) {
+        tracing::warn!(%error, "a ring could not be read");
+        metrics::counter!(
+            "tidegate_nixl_ring_errors_total",
+            self.with("reason", error.reason())
+        )
+        .increment(1);
+    }
+
+    fn rejected(&self, why: &str, events: usize) {
+        tracing::error!(
+            why,
+            events,
+            "the pipelines refuse these events for good; they are dropped"
+        );
+        metrics::counter!("tidegate_nixl_ring_rejected_events_total", self.labels.iter())
+            .increment(events as u64);
+    }
+}

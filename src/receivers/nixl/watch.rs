@@ -1,0 +1,226 @@
+//! Which files there are: directories from globs, watched by inotify, listed again when something happened.
+
+use std::collections::HashMap;
+use std::fs;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use glob::Pattern;
+use rustix::fs::inotify;
+
+use super::config::{self, Config};
+
+/// A file that appeared is looked for again this soon for `SETTLE`: its header may not be complete yet.
+const SETTLE_SCAN: Duration = Duration::from_millis(5);
+/// How long after a change of a directory its new files may be half made.
+const SETTLE: Duration = Duration::from_millis(500);
+/// Without inotify (no descriptors left, an unusual file system) directories are listed this often.
+const BLIND_SCAN: Duration = Duration::from_millis(50);
+
+/// Lists directories and notices their changes.
+pub(in crate::receivers) struct Watch {
+    globs: Vec<String>,
+    names: Names,
+    scan_interval: Duration,
+    inotify: Option<OwnedFd>,
+    /// Directories that inotify watches. The watch follows the inode, so a directory made anew is added again.
+    watched: HashMap<PathBuf, i32>,
+    next_scan: Instant,
+    settled: Instant,
+}
+
+/// Which file names are looked at.
+pub(in crate::receivers) struct Names {
+    include: Vec<Pattern>,
+    exclude: Vec<Pattern>,
+}
+
+impl Names {
+    pub(in crate::receivers) fn new(include: &[String], exclude: &[String]) -> Self {
+        Self {
+            include: config::patterns(include),
+            exclude: config::patterns(exclude),
+        }
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        let matches = |globs: &[Pattern]| globs.iter().any(|glob| glob.matches(name));
+        !name.starts_with('.') && matches(&self.include) && !matches(&self.exclude)
+    }
+}
+
+impl Watch {
+    pub(super) fn of(config: &Config) -> Self {
+        let names = Names::new(&config.include, &config.exclude);
+        Self::new(config.directories.clone(), names, config.scan_interval)
+    }
+
+    pub(in crate::receivers) fn new(globs: Vec<String>, names: Names, scan_interval: Duration) -> Self {
+        let flags = inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC;
+        let inotify = inotify::init(flags)
+            .inspect_err(
+                |error| tracing::warn!(%error, "no inotify: directories are listed every 50 ms instead"),
+            )
+            .ok();
+        let now = Instant::now();
+        Self {
+            globs,
+            names,
+            scan_interval,
+            inotify,
+            watched: HashMap::new(),
+            next_scan: now,
+            settled: now,
+        }
+    }
+
+    /// The files there are, if it is time to look again.
+    pub(in crate::receivers) fn scan(&mut self, now: Instant) -> Option<Vec<PathBuf>> {
+        if self.changed() {
+            self.settled = now + SETTLE;
+            self.next_scan = now;
+        }
+        if now < self.next_scan {
+            return None;
+        }
+        let interval = match (&self.inotify, now < self.settled) {
+            (_, true) => SETTLE_SCAN,
+            (None, _) => BLIND_SCAN,
+            _ => self.scan_interval,
+        };
+        self.next_scan = now + interval.min(self.scan_interval);
+        let directories = self.directories();
+        self.follow(&directories);
+        Some(
+            directories
+                .iter()
+                .flat_map(|directory| self.files(directory))
+                .collect(),
+        )
+    }
+
+    /// Whether the kernel reported anything. What it was does not matter: the directories are listed anyway.
+    fn changed(&mut self) -> bool {
+        let Some(fd) = &self.inotify else { return false };
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut reader = inotify::Reader::new(fd, &mut buffer);
+        let mut any = false;
+        while reader.next().is_ok() {
+            any = true;
+        }
+        any
+    }
+
+    fn directories(&self) -> Vec<PathBuf> {
+        let mut found: Vec<PathBuf> = Vec::new();
+        for pattern in &self.globs {
+            let matches = glob::glob(pattern).into_iter().flatten().flatten();
+            found.extend(matches.filter(|path| path.is_dir()));
+        }
+        found.sort();
+        found.dedup();
+        found
+    }
+
+    fn follow(&mut self, directories: &[PathBuf]) {
+        let Some(fd) = &self.inotify else { return };
+        let events = inotify::WatchFlags::CREATE
+            | inotify::WatchFlags::MOVED_TO
+            | inotify::WatchFlags::MOVED_FROM
+            | inotify::WatchFlags::DELETE
+            | inotify::WatchFlags::ONLYDIR;
+        for directory in directories {
+            // Adding a watch twice is harmless and tells whether the directory is still the same one.
+            if let Ok(watch) = inotify::add_watch(fd, directory, events) {
+                self.watched.insert(directory.clone(), watch);
+            }
+        }
+        self.watched.retain(|directory, watch| {
+            let stays = directories.contains(directory);
+            if !stays {
+                // Fails when the directory is gone, and the watch with it.
+                let _ = inotify::remove_watch(fd, *watch);
+            }
+            stays
+        });
+    }
+
+    fn files(&self, directory: &Path) -> Vec<PathBuf> {
+        let Ok(entries) = fs::read_dir(directory) else {
+            return Vec::new();
+        };
+        let wanted = |entry: &fs::DirEntry| {
+            let name = entry.file_name();
+            name.to_str().is_some_and(|name| self.names.wants(name))
+                && entry.file_type().is_ok_and(|kind| kind.is_file())
+        };
+        entries
+            .flatten()
+            .filter(wanted)
+            .map(|entry| entry.path())
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watch(directory: &Path) -> Watch {
+        let names = Names::new(&["*".to_owned()], &["*.tmp".to_owned()]);
+        Watch::new(
+            vec![format!("{}/*", directory.display())],
+            names,
+            Duration::from_secs(3600),
+        )
+    }
+
+    fn names(paths: Vec<PathBuf>) -> Vec<String> {
+        let mut names: Vec<_> = paths
+            .iter()
+            .filter_map(|path| path.file_name())
+            .map(|name| name.to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn files_are_seen_as_they_come_without_waiting_for_the_interval() {
+        let root = tempfile::tempdir().unwrap();
+        let rings = root.path().join("rings");
+        fs::create_dir(&rings).unwrap();
+        let mut watch = watch(root.path());
+        assert_eq!(watch.scan(Instant::now()), Some(vec![]));
+        assert_eq!(watch.scan(Instant::now()), None, "nothing changed");
+        for name in ["agent", ".hidden", "a.tmp"] {
+            fs::write(rings.join(name), "x").unwrap();
+        }
+        assert_eq!(
+            watch.scan(Instant::now()).map(names),
+            Some(vec!["agent".to_owned()])
+        );
+    }
+
+    #[test]
+    fn a_directory_that_is_made_anew_is_watched_again() {
+        let root = tempfile::tempdir().unwrap();
+        let rings = root.path().join("rings");
+        let mut watch = watch(root.path());
+        for _ in 0..2 {
+            fs::create_dir(&rings).unwrap();
+            watch.next_scan = Instant::now();
+            assert_eq!(watch.scan(Instant::now()), Some(vec![]));
+            fs::write(rings.join("agent"), "x").unwrap();
+            assert_eq!(
+                watch.scan(Instant::now()).map(names),
+                Some(vec!["agent".to_owned()])
+            );
+            fs::remove_dir_all(&rings).unwrap();
+            watch.next_scan = Instant::now();
+            assert_eq!(watch.scan(Instant::now()), Some(vec![]));
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The messages of `proto/tidegate/v1/events.proto`, by hand so that the build needs no compiler of its own.
+//! A test reads the .proto file and holds the two in step.
+
+use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
+
+/// Who measures.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Source {
+    /// Attributes of the resource.
+    #[prost(message, repeated, tag = "1")]
+    pub resource: Vec<KeyValue>,
+    /// The library that measures.
+    #[prost(message, optional, tag = "2")]
+    pub scope: Option<InstrumentationScope>,
+    /// Attributes that every point of this source has.
+    #[prost(message, repeated, tag = "3")]
+    pub attributes: Vec<KeyValue>,
+}
+
+/// How the values of a kind combine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum Instrument {
+    /// Not said: the kind is refused.
+    Unspecified = 0,
+    /// Adds a non-negative amount.
+    Counter = 1,
+    /// Adds an amount of either sign.
+    UpDownCounter = 2,
+    /// Replaces the value.
+    Gauge = 3,
+    /// One observation of a distribution.
+    Histogram = 4,
+}
+
+/// What an event measures.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Kind {
+    /// Metric name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// UCUM unit.
+    #[prost(string, tag = "2")]
+    pub unit: String,
+    /// Free text.
+    #[prost(string, tag = "3")]
+    pub description: String,
+    /// How values combine.
+    #[prost(enumeration = "Instrument", tag = "4")]
+    pub instrument: i32,
+    /// Attributes that every point of this kind has.
+    #[prost(message, repeated, tag = "5")]
+    pub attributes: Vec<KeyValue>,
+}
+
+/// Events of one source, in columns.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct EventBatch {
+    /// Chosen by the sender; the acknowledgement repeats it.
+    #[prost(uint64, tag = "1")]
+    pub sequence: u64,
+    /// Whether to answer.
+    #[prost(bool, tag = "2")]
+    pub acknowledge: bool,
+    /// Who measures; left out: as in the batch before.
+    #[prost(message, optional, tag = "3")]
+    pub source: Option<Source>,
+    /// Appended to the connection's list of kinds.
+    #[prost(message, repeated, tag = "4")]
+    pub kinds: Vec<Kind>,
+    /// For each event the index of its kind.
+    #[prost(uint32, repeated, tag = "5")]
+    pub events: Vec<u32>,
+    /// For each event its value, where values are doubles.
+    #[prost(double, repeated, tag = "6")]
+    pub doubles: Vec<f64>,
+    /// For each event its value, where values are whole numbers.
+    #[prost(uint64, repeated, tag = "7")]
+    pub integers: Vec<u64>,
+    /// For each event when it happened.
+    #[prost(fixed64, repeated, tag = "8")]
+    pub times_unix_nano: Vec<u64>,
+    /// For each event how many measurements it stands for.
+    #[prost(double, repeated, tag = "9")]
+    pub weights: Vec<f64>,
+}
+
+/// What became of a batch.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct EventAck {
+    /// The batch's.
+    #[prost(uint64, tag = "1")]
+    pub sequence: u64,
+    /// Events taken.
+    #[prost(uint64, tag = "2")]
+    pub accepted: u64,
+    /// Events refused for what they are.
+    #[prost(uint64, tag = "3")]
+    pub rejected: u64,
+    /// Why, for people.
+    #[prost(string, tag = "4")]
+    pub message: String,
+    /// Above 0: nothing was taken; send the same batch again after this time.
+    #[prost(uint64, tag = "5")]
+    pub retry_after_ms: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    const PROTO: &str = include_str!("../../../proto/tidegate/v1/events.proto");
+    const RUST: &str = include_str!("proto.rs");
+
+    /// `Message.type.name=number` of every field, `Enum.NAME=number` of every value.
+    type Declarations = BTreeSet<String>;
+
+    fn of_proto() -> Declarations {
+        let mut owner = "";
+        let mut found = Declarations::new();
+        for line in PROTO.lines().map(str::trim) {
+            let words: Vec<_> = line.split_whitespace().collect();
+            match words.as_slice() {
+                ["message" | "enum", name, "{"] => owner = name,
+                [] | ["//", ..] | ["}"] | ["syntax" | "package" | "import", ..] => {}
+                [value, "=", number] => {
+                    let prefix = format!("{}_", owner.to_ascii_uppercase());
+                    let value = value.trim_start_matches(prefix.as_str()).replace('_', "");
+                    let number = number.trim_end_matches(';');
+                    found.insert(format!("{owner}.{}={number}", value.to_ascii_lowercase()));
+                }
+                ["repeated", kind, name, "=", number] => {
+                    found.insert(field(owner, &format!("repeated {}", wire_type(kind)), name, number));
+                }
+                [kind, name, "=", number] => {
+                    found.insert(field(owner, wire_type(kind), name, number));
+                }
+                other => panic!("unexpected in events.proto: {other:?}"),
+            }
+        }
+        found
+    }
+
+    fn wire_type(kind: &str) -> &str {
+        match kind {
+            "Instrument" => "enumeration",
+            kind if kind.starts_with(|first: char| first.is_uppercase()) || kind.contains('.') => "message",
+            kind => kind,
+        }
+    }
+
+    fn field(owner: &str, kind: &str, name: &str, number: &str) -> String {
+        format!("{owner}.{kind} {name}={}", number.trim_end_matches(';'))
+    }
+
+    fn of_rust() -> Declarations {
+        let declarations = RUST.split("#[cfg(test)]").next().unwrap();
+        let mut owner = "";
+        let mut attribute = None;
+        let mut found = Declarations::new();
+        for line in declarations.lines().map(str::trim) {
+            if let Some(rest) = line.strip_prefix("pub struct ").or(line.strip_prefix("pub enum ")) {
+                owner = rest.trim_end_matches(" {");
+            } else if let Some(rest) = line.strip_prefix("#[prost(") {
+                attribute = Some(rest.trim_end_matches(")]"));
+            } else if let (Some(rest), Some(attribute)) = (line.strip_prefix("pub "), attribute.take()) {
+                let name = rest.split(':').next().unwrap();
+                let (kind, number) = attribute.rsplit_once(", tag = ").unwrap();
+                let word = kind.split([' ', ',']).next().unwrap();
+                let repeated = if kind.ends_with("repeated") { "repeated " } else { "" };
+                found.insert(field(owner, &format!("{repeated}{word}"), name, number.trim_matches('"')));
+            } else if let Some((value, number)) = line.trim_end_matches(',').split_once(" = ") {
+                found.insert(format!("{owner}.{}={number}", value.to_ascii_lowercase()));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn the_proto_file_and_the_rust_types_declare_the_same() {
+        assert_eq!(of_proto(), of_rust());
+        assert_eq!(of_proto().len(), 27, "fields and values were found at all");
+    }
+}

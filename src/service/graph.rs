@@ -1,0 +1,354 @@
+//! Builds the graph: exporters first, then pipelines from their end to their beginning, receivers last.
+//!
+//! One instance of a receiver, exporter or connector serves every pipeline that names it;
+//! every pipeline has processor instances of its own.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::plan::{PipelinePlan, Plan, Planned};
+use crate::batch::Signal;
+use crate::component::books::{Books, EntryBooks, NodeBooks};
+use crate::component::{
+    ComponentError, Connector, ConnectorContext, Consumer, Context, Edge, Entry, EntryCounts, Exporter,
+    ExporterContext, FanOut, Ledger, Lifecycle, Processor, ProcessorContext, ReceiverContext, Shared,
+};
+use crate::config::{Class, ComponentId, PipelineId};
+
+/// A component instance in the graph.
+pub struct Member {
+    /// `receivers::nixl`, or `processors::batch@metrics` for an instance of a pipeline.
+    pub path: Arc<str>,
+    /// Starts and stops it.
+    pub life: Arc<dyn Lifecycle>,
+}
+
+/// Instances, connected, not started. In starting order: extensions, exporters, pipelines upstream, receivers.
+pub struct Graph {
+    /// Members in the order in which they are to be started.
+    pub members: Vec<Member>,
+    /// Whose books to show in tidegate's own telemetry.
+    pub books: Books,
+}
+
+/// A build that failed, with the component that is to blame.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct BuildError {
+    /// Section of the component.
+    pub class: Class,
+    /// Its id.
+    pub id: ComponentId,
+    /// What it said.
+    pub error: ComponentError,
+}
+
+impl Graph {
+    /// Builds every component that a pipeline or `service::extensions` names. Opens nothing.
+    pub fn build(plan: &Plan, shared: &Arc<Shared>) -> Result<Self, Vec<BuildError>> {
+        let mut builder = Builder::new(plan, shared.clone());
+        builder.extensions();
+        builder.exporters();
+        for pipeline in &plan.pipelines {
+            builder.pipeline(pipeline);
+        }
+        builder.receivers();
+        match builder.errors.is_empty() {
+            true => Ok(Self {
+                members: builder.members,
+                books: builder.books,
+            }),
+            false => Err(builder.errors),
+        }
+    }
+}
+
+/// An exporter or connector as the pipelines before it see it.
+#[derive(Clone)]
+struct Sink {
+    consumer: Arc<dyn Consumer>,
+    ledgers: [Option<Arc<Ledger>>; 3],
+}
+
+struct Builder<'a> {
+    plan: &'a Plan,
+    shared: Arc<Shared>,
+    sinks: HashMap<ComponentId, Sink>,
+    entries: HashMap<PipelineId, Arc<dyn Consumer>>,
+    members: Vec<Member>,
+    books: Books,
+    errors: Vec<BuildError>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(plan: &'a Plan, shared: Arc<Shared>) -> Self {
+        Self {
+            plan,
+            shared,
+            sinks: HashMap::new(),
+            entries: HashMap::new(),
+            members: Vec::new(),
+            books: Books::default(),
+            errors: Vec::new(),
+        }
+    }
+
+    fn context(&self, class: Class, id: &ComponentId, place: &str) -> Context {
+        Context {
+            path: format!("{}::{id}{place}", class.section()).into(),
+            id: id.to_string().into(),
+            shared: self.shared.clone(),
+        }
+    }
+
+    /// Notes a built instance, or why there is none.
+    fn keep<T>(
+        &mut self,
+        class: Class,
+        id: &ComponentId,
+        path: Arc<str>,
+        built: Result<Arc<T>, ComponentError>,
+        life: fn(Arc<T>) -> Arc<dyn Lifecycle>,
+    ) -> Option<Arc<T>>
+    where
+        T: ?Sized,
+    {
+        match built {
+            Ok(instance) => {
+                self.members.push(Member {
+                    path,
+                    life: life(instance.clone()),
+                });
+                Some(instance)
+            }
+            Err(error) => {
+                self.errors.push(BuildError {
+                    class,
+                    id: id.clone(),
+                    error,
+                });
+                None
+            }
+        }
+    }
+
+    fn extensions(&mut self) {
+        for id in &self.plan.extension_order {
+            let Some(Planned { factory, settings }) = self.plan.extensions.get(id) else {
+                continue;
+            };
+            let context = self.context(Class::Extension, id, "");
+            let path = context.path.clone();
+            self.keep(
+                Class::Extension,
+                id,
+                path,
+                (factory.build)(settings, context),
+                |life| life,
+            );
+        }
+    }
+
+    fn exporters(&mut self) {
+        for (id, Planned { factory, settings }) in &self.plan.exporters {
+            let base = self.context(Class::Exporter, id, "");
+            let ledgers = self.ledgers(Class::Exporter, id, &base.path);
+            if ledgers.iter().all(Option::is_none) {
+                continue;
+            }
+            let path = base.path.clone();
+            let built = (factory.build)(
+                settings,
+                ExporterContext {
+                    base,
+                    ledgers: ledgers.clone(),
+                },
+            );
+            if let Some(exporter) =
+                self.keep(Class::Exporter, id, path, built, |life: Arc<dyn Exporter>| life)
+            {
+                self.sinks.insert(
+                    id.clone(),
+                    Sink {
+                        consumer: exporter,
+                        ledgers,
+                    },
+                );
+            }
+        }
+    }
+
+    /// Books for each signal whose pipelines name `id` at their end.
+    fn ledgers(&mut self, class: Class, id: &ComponentId, path: &Arc<str>) -> [Option<Arc<Ledger>>; 3] {
+        Signal::ALL.map(|signal| {
+            let used = self
+                .plan
+                .pipelines
+                .iter()
+                .any(|p| p.id.signal == signal && p.exporters.contains(id));
+            used.then(|| self.open_books(class, id, path, None, signal))
+        })
+    }
+
+    fn open_books(
+        &mut self,
+        class: Class,
+        id: &ComponentId,
+        path: &Arc<str>,
+        pipeline: Option<&PipelineId>,
+        signal: Signal,
+    ) -> Arc<Ledger> {
+        let ledger = Arc::new(Ledger::default());
+        self.books.nodes.push(NodeBooks {
+            class,
+            id: id.to_string().into(),
+            path: path.clone(),
+            pipeline: pipeline.map(|pipeline| pipeline.to_string().into()),
+            signal,
+            ledger: ledger.clone(),
+        });
+        ledger
+    }
+
+    /// The entry of a pipeline, built when first asked for: pipelines behind its connectors come before it.
+    fn pipeline(&mut self, pipeline: &PipelinePlan) -> Arc<dyn Consumer> {
+        if let Some(entry) = self.entries.get(&pipeline.id) {
+            return entry.clone();
+        }
+        let signal = pipeline.id.signal;
+        let sinks = self.pipeline_sinks(pipeline);
+        let place = format!("@{}", pipeline.id);
+        let stages: Vec<_> = pipeline
+            .processors
+            .iter()
+            .map(|id| {
+                let base = self.context(Class::Processor, id, &place);
+                let ledger = self.open_books(Class::Processor, id, &base.path, Some(&pipeline.id), signal);
+                (id, base, ledger)
+            })
+            .collect();
+        let mut next = FanOut::new(stages.last().map(|(_, _, ledger)| ledger.clone()), sinks);
+        for (at, (id, base, ledger)) in stages.iter().enumerate().rev() {
+            let Some(processor) = self.processor(pipeline, id, base, ledger, next.clone()) else {
+                continue;
+            };
+            let upstream = at.checked_sub(1).and_then(|before| stages.get(before));
+            let from = upstream.map(|(_, _, ledger)| ledger.clone());
+            next = Arc::new(Edge::new(from, ledger.clone(), processor));
+        }
+        self.entries.insert(pipeline.id.clone(), next.clone());
+        next
+    }
+
+    fn processor(
+        &mut self,
+        pipeline: &PipelinePlan,
+        id: &ComponentId,
+        base: &Context,
+        ledger: &Arc<Ledger>,
+        next: Arc<dyn Consumer>,
+    ) -> Option<Arc<dyn Consumer>> {
+        let Planned { factory, settings } = self.plan.processors.get(id)?;
+        let context = ProcessorContext {
+            base: base.clone(),
+            pipeline: pipeline.id.to_string().into(),
+            signal: pipeline.id.signal,
+            next,
+            ledger: ledger.clone(),
+        };
+        let built = (factory.build)(settings, context);
+        let processor = self.keep(
+            Class::Processor,
+            id,
+            base.path.clone(),
+            built,
+            |life: Arc<dyn Processor>| life,
+        )?;
+        Some(processor)
+    }
+
+    /// Edges to the exporters and connectors at the end of a pipeline.
+    fn pipeline_sinks(&mut self, pipeline: &PipelinePlan) -> Vec<Arc<dyn Consumer>> {
+        let mut edges: Vec<Arc<dyn Consumer>> = Vec::new();
+        for id in &pipeline.exporters {
+            let sink = match self.plan.connectors.contains_key(id) {
+                true => self.connector(id),
+                false => self.sinks.get(id).cloned(),
+            };
+            let Some(sink) = sink else { continue };
+            if let Some(ledger) = &sink.ledgers[pipeline.id.signal as usize] {
+                edges.push(Arc::new(Edge::new(None, ledger.clone(), sink.consumer)));
+            }
+        }
+        edges
+    }
+
+    fn connector(&mut self, id: &ComponentId) -> Option<Sink> {
+        if let Some(sink) = self.sinks.get(id) {
+            return Some(sink.clone());
+        }
+        let plan = self.plan;
+        let Planned { factory, settings } = plan.connectors.get(id)?;
+        let base = self.context(Class::Connector, id, "");
+        let ledgers = self.ledgers(Class::Connector, id, &base.path);
+        let outputs = Signal::ALL.map(|signal| {
+            let fed = plan
+                .pipelines
+                .iter()
+                .filter(|p| p.id.signal == signal && p.receivers.contains(id));
+            let targets: Vec<_> = fed.map(|pipeline| self.pipeline(pipeline)).collect();
+            (!targets.is_empty()).then(|| FanOut::new(ledgers[signal as usize].clone(), targets))
+        });
+        let path = base.path.clone();
+        let built = (factory.build)(
+            settings,
+            ConnectorContext {
+                base,
+                outputs,
+                ledgers: ledgers.clone(),
+            },
+        );
+        let connector = self.keep(Class::Connector, id, path, built, |life: Arc<dyn Connector>| life)?;
+        let sink = Sink {
+            consumer: connector,
+            ledgers,
+        };
+        self.sinks.insert(id.clone(), sink.clone());
+        Some(sink)
+    }
+
+    fn receivers(&mut self) {
+        let plan = self.plan;
+        for (id, Planned { factory, settings }) in &plan.receivers {
+            let entries = Signal::ALL.map(|signal| self.receiver_entry(id, signal));
+            if entries.iter().all(Option::is_none) {
+                continue;
+            }
+            let base = self.context(Class::Receiver, id, "");
+            let path = base.path.clone();
+            let built = (factory.build)(settings, ReceiverContext { base, entries });
+            self.keep(Class::Receiver, id, path, built, |life| life);
+        }
+    }
+
+    fn receiver_entry(&mut self, id: &ComponentId, signal: Signal) -> Option<Entry> {
+        let fed = self
+            .plan
+            .pipelines
+            .iter()
+            .filter(|p| p.id.signal == signal && p.receivers.contains(id));
+        let targets: Vec<_> = fed
+            .filter_map(|pipeline| self.entries.get(&pipeline.id).cloned())
+            .collect();
+        if targets.is_empty() {
+            return None;
+        }
+        let counts = Arc::new(EntryCounts::default());
+        self.books.entries.push(EntryBooks {
+            receiver: id.to_string().into(),
+            signal,
+            counts: counts.clone(),
+        });
+        Some(Entry::new(signal, FanOut::new(None, targets), counts))
+    }
+}

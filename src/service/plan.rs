@@ -1,0 +1,174 @@
+//! A configuration resolved to factories and settings: what `graph` builds from.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use crate::batch::Signal;
+use crate::component::{
+    ConnectorFactory, ExporterFactory, ExtensionFactory, Factory, ProcessorFactory, ReceiverFactory,
+    Settings, Stability,
+};
+use crate::config::{Class, Component, ComponentId, Decode, Document, PipelineId, Problems, Reference, Span};
+use crate::{connectors, exporters, extensions, processors, receivers, telemetry};
+
+/// How long a stop may take by default: within the 30 s that Kubernetes grants, with room for slow exits.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A component with its options.
+pub struct Planned<F: 'static> {
+    /// What makes it.
+    pub factory: &'static F,
+    /// Its decoded options.
+    pub settings: Settings,
+}
+
+/// A pipeline as configured.
+#[derive(Clone, Debug)]
+pub struct PipelinePlan {
+    /// `metrics/vendor`.
+    pub id: PipelineId,
+    /// Receivers, and connectors that feed it.
+    pub receivers: Vec<ComponentId>,
+    /// Processors in the order in which data passes them.
+    pub processors: Vec<ComponentId>,
+    /// Exporters, and connectors that it feeds.
+    pub exporters: Vec<ComponentId>,
+}
+
+/// Everything that is to run.
+pub struct Plan {
+    /// Receivers by id.
+    pub receivers: BTreeMap<ComponentId, Planned<ReceiverFactory>>,
+    /// Processors by id.
+    pub processors: BTreeMap<ComponentId, Planned<ProcessorFactory>>,
+    /// Exporters by id.
+    pub exporters: BTreeMap<ComponentId, Planned<ExporterFactory>>,
+    /// Connectors by id.
+    pub connectors: BTreeMap<ComponentId, Planned<ConnectorFactory>>,
+    /// Extensions by id.
+    pub extensions: BTreeMap<ComponentId, Planned<ExtensionFactory>>,
+    /// `service::extensions`: which extensions start, and in which order.
+    pub extension_order: Vec<ComponentId>,
+    /// The pipelines in the order of the file.
+    pub pipelines: Vec<PipelinePlan>,
+    /// `service::telemetry`.
+    pub telemetry: telemetry::Config,
+    /// How long a stop may take to hand on what is held.
+    pub drain_timeout: Duration,
+    places: HashMap<(Class, ComponentId), Span>,
+}
+
+impl Plan {
+    /// Decodes every component's options and checks what its factory knows. All problems go to `cx`;
+    /// `None` only when nothing of the service's own options could be read.
+    pub fn resolve(document: &Document, cx: &mut Problems) -> Option<Self> {
+        let telemetry = match &document.service.telemetry {
+            Some(node) => telemetry::Config::decode(node, cx),
+            None => Some(telemetry::Config::default()),
+        };
+        let mut resolver = Resolver { document, cx };
+        let plan = Self {
+            receivers: resolver.section(Class::Receiver, receivers::FACTORIES),
+            processors: resolver.section(Class::Processor, processors::FACTORIES),
+            exporters: resolver.section(Class::Exporter, exporters::FACTORIES),
+            connectors: resolver.section(Class::Connector, connectors::FACTORIES),
+            extensions: resolver.section(Class::Extension, extensions::FACTORIES),
+            extension_order: ids(&document.service.extensions),
+            pipelines: document.service.pipelines.iter().map(pipeline_plan).collect(),
+            telemetry: telemetry?,
+            drain_timeout: document.service.drain_timeout.unwrap_or(DRAIN_TIMEOUT),
+            places: places(document),
+        };
+        plan.check_signals(document, cx);
+        Some(plan)
+    }
+
+    /// Where a component is defined.
+    pub fn place(&self, class: Class, id: &ComponentId) -> Option<Span> {
+        self.places.get(&(class, id.clone())).copied()
+    }
+
+    /// A component can only be named by pipelines whose signal it handles.
+    fn check_signals(&self, document: &Document, cx: &mut Problems) {
+        for pipeline in &document.service.pipelines {
+            let signal = pipeline.id.signal;
+            let named = [&pipeline.receivers, &pipeline.processors, &pipeline.exporters];
+            for reference in named.into_iter().flatten() {
+                let Some((kind, signals)) = self.signals(&reference.id) else {
+                    continue;
+                };
+                if !signals.iter().any(|(handled, _)| *handled == signal) {
+                    let handled: Vec<_> = signals.iter().map(|(handled, _)| handled.name()).collect();
+                    cx.at(&reference.node)
+                        .help(format!("`{kind}` handles {}", handled.join(", ")))
+                        .error(format!("telemetry type {signal} is not supported by `{kind}`"));
+                }
+            }
+        }
+    }
+
+    fn signals(&self, id: &ComponentId) -> Option<(&'static str, &'static [(Signal, Stability)])> {
+        fn of<B>(planned: &Planned<Factory<B>>) -> (&'static str, &'static [(Signal, Stability)]) {
+            (planned.factory.kind, planned.factory.signals)
+        }
+        (self.receivers.get(id).map(of))
+            .or_else(|| self.processors.get(id).map(of))
+            .or_else(|| self.exporters.get(id).map(of))
+            .or_else(|| self.connectors.get(id).map(of))
+    }
+}
+
+struct Resolver<'a> {
+    document: &'a Document,
+    cx: &'a mut Problems,
+}
+
+impl Resolver<'_> {
+    /// Every defined component of a class, used or not: a bad unused one is an error too.
+    fn section<B: 'static>(
+        &mut self,
+        class: Class,
+        factories: &[&'static Factory<B>],
+    ) -> BTreeMap<ComponentId, Planned<Factory<B>>> {
+        let mut resolved = BTreeMap::new();
+        for Component { id, options, .. } in self.document.section(class) {
+            // An unknown type has been reported already.
+            let found = factories
+                .iter()
+                .copied()
+                .find(|factory| answers_to(factory, &id.kind));
+            let Some(factory) = found else { continue };
+            if let Some(settings) = (factory.config.decode)(options, self.cx) {
+                resolved.insert(id.clone(), Planned { factory, settings });
+            }
+        }
+        resolved
+    }
+}
+
+fn answers_to<B>(factory: &Factory<B>, kind: &str) -> bool {
+    factory.kind == kind || factory.aliases.contains(&kind)
+}
+
+fn ids(references: &[Reference]) -> Vec<ComponentId> {
+    references.iter().map(|reference| reference.id.clone()).collect()
+}
+
+fn pipeline_plan(pipeline: &crate::config::Pipeline) -> PipelinePlan {
+    PipelinePlan {
+        id: pipeline.id.clone(),
+        receivers: ids(&pipeline.receivers),
+        processors: ids(&pipeline.processors),
+        exporters: ids(&pipeline.exporters),
+    }
+}
+
+fn places(document: &Document) -> HashMap<(Class, ComponentId), Span> {
+    let place = |c: &Component| {
+        (
+            (c.class, c.id.clone()),
+            c.options.key_span().unwrap_or(c.options.span()),
+        )
+    };
+    document.components().iter().map(place).collect()
+}

@@ -1,0 +1,56 @@
+//! A graph in operation: started from the exporters back to the receivers, stopped in the other direction.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::graph::{Graph, Member};
+use crate::component::shared::Phase;
+use crate::component::{ComponentError, Shared};
+
+/// Components that run.
+pub struct Running {
+    members: Vec<Member>,
+    shared: Arc<Shared>,
+}
+
+impl Running {
+    /// Starts every member. When one fails, those already started are stopped again before the error is returned.
+    pub async fn start(graph: Graph, shared: Arc<Shared>, drain: Duration) -> Result<Self, ComponentError> {
+        shared.health.enter(Phase::Starting);
+        let mut running = Self {
+            members: Vec::new(),
+            shared,
+        };
+        for member in graph.members {
+            tracing::debug!(component = %member.path, "starting");
+            let started = member.life.start().await;
+            running.members.push(member);
+            if let Err(error) = started {
+                running.stop(drain).await;
+                return Err(error);
+            }
+        }
+        running.shared.health.enter(Phase::Ready);
+        Ok(running)
+    }
+
+    /// Stops receivers first and exporters last, each handing on what it holds; `drain` bounds the whole stop.
+    pub async fn stop(self, drain: Duration) {
+        self.shared.health.enter(Phase::Stopping);
+        let deadline = Instant::now() + drain;
+        for member in self.members.iter().rev() {
+            tracing::debug!(component = %member.path, "stopping");
+            // A component that overruns its deadline must not keep the others from draining.
+            let grace = deadline.saturating_duration_since(Instant::now()) + STOP_GRACE;
+            if tokio::time::timeout(grace, member.life.stop(deadline))
+                .await
+                .is_err()
+            {
+                tracing::warn!(component = %member.path, "did not stop in time and was abandoned");
+            }
+        }
+    }
+}
+
+/// Beyond the deadline a component has this long to count what it lost and return.
+const STOP_GRACE: Duration = Duration::from_millis(250);

@@ -1,0 +1,89 @@
+//! What whole-gateway tests are written with.
+//!
+//! Everything here blocks, panics with what went wrong, and cleans up when dropped, so a test is a
+//! plain function. Conditions are awaited with [`wait_until`], never slept for.
+
+#![allow(dead_code, reason = "a kit offers more than the tests of one day use")]
+
+pub(crate) mod gateway;
+pub(crate) mod http;
+pub(crate) mod otlp_sink;
+pub(crate) mod points;
+pub(crate) mod process;
+pub(crate) mod prometheus;
+pub(crate) mod script;
+mod tests;
+
+pub(crate) use gateway::Gateway;
+pub(crate) use otlp_sink::{OtlpSink, Trouble};
+pub(crate) use prometheus::{Prometheus, promtool_check};
+pub(crate) use script::Script;
+
+use std::collections::HashSet;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::{LazyLock, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a thing that should happen soon may take on a busy machine.
+pub(crate) const SOON: Duration = Duration::from_secs(20);
+
+/// Short enough that polling adds nothing to see, long enough to leave the processor to others.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// A port of 127.0.0.1 that is free now and that no other call in this process gets.
+///
+/// The kernel hands out ephemeral ports at random among thousands, so that another process takes
+/// this one before its user has bound it is unlikely, but not impossible.
+pub(crate) fn free_port() -> u16 {
+    static GIVEN: LazyLock<Mutex<HashSet<u16>>> = LazyLock::new(Mutex::default);
+    loop {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        if GIVEN.lock().expect("no panic inside").insert(port) {
+            return port;
+        }
+    }
+}
+
+/// Polls `condition` until it holds.
+///
+/// # Panics
+/// After `deadline`, naming `what` was awaited.
+pub(crate) fn wait_until(deadline: Duration, what: &str, mut condition: impl FnMut() -> bool) {
+    wait_for(deadline, what, || condition().then_some(()));
+}
+
+/// Polls `attempt` until it gives something.
+///
+/// # Panics
+/// After `deadline`, naming `what` was awaited.
+pub(crate) fn wait_for<T>(deadline: Duration, what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(found) = attempt() {
+            return found;
+        }
+        assert!(started.elapsed() < deadline, "not within {deadline:?}: {what}");
+        thread::sleep(POLL_INTERVAL);
+    }
+}
+
+/// A directory or program of the test environment, such as `nixl-1.5.1`.
+///
+/// # Panics
+/// If it isn't installed.
+pub(crate) fn testenv(part: &str) -> PathBuf {
+    let root = match std::env::var_os("TIDEGATE_TESTENV") {
+        Some(root) => PathBuf::from(root),
+        None => PathBuf::from(env!("CARGO_TARGET_TMPDIR")).with_file_name("testenv"),
+    };
+    let path = root.join(part);
+    assert!(
+        path.exists(),
+        "{} is missing: run `cargo xtask setup`",
+        path.display()
+    );
+    path
+}

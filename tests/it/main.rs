@@ -1,0 +1,7 @@
+//! Whole-gateway tests: the real binary, real sockets, real peers.
+//!
+//! One binary for all of them, so that they link once. `kit` holds what they share; the other
+//! modules are the tests, one module per subject.
+
+mod kit;
+mod peers;
