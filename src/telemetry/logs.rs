@@ -1,5 +1,6 @@
 //! Logs to standard error, and a brake for messages that repeat.
 
+use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,8 @@ pub fn start_logs(config: &Logs) {
     let filter = EnvFilter::try_from_env("TIDEGATE_LOG").unwrap_or_else(|_| EnvFilter::new(default));
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
     // Fails only when logging has been started before.
     let _ = match config.encoding {
         Encoding::Console => logs.with_target(false).try_init(),
