@@ -25,7 +25,7 @@ pub mod table;
 pub mod value;
 
 pub use attributes::{AttributeValue, Attributes};
-pub use composite::{Answer, Composite, Declaration, Function, State};
+pub use composite::{Answer, Composite, CompositeSet, Declaration, Function, State};
 pub use event::{Events, Kind, Schema, Source, SourceId, Values};
 pub use grouping::Grouping;
 pub use identity::{Data, Instrument, Metric, Resource, Scope, Series, Temporality};

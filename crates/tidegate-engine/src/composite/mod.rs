@@ -1,9 +1,30 @@
 //! Composites: declared derived values over a window, readable at any instant.
+//!
+//! A value counts when it arrives: windows are cut by the gateway's clock, so that they compare across sources whose
+//! clocks differ.
 
-use std::sync::Arc;
+mod group;
+mod observe;
+mod window;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use crate::{AttributeFilter, Attributes, Grouping, Pattern, UnixNanos};
+use group::Group;
+pub use observe::CompositeSet;
+use observe::{PointStream, SourceKinds};
+use window::Cut;
+
+use crate::key::{Key, KeyMap};
+use crate::lease::nanos;
+use crate::rule::overflow_attributes;
+use crate::streams::{Streams, Sweep, lock};
+use crate::{
+    AttributeFilter, Attributes, Data, Grouping, Lease, Metric, Pattern, Reading, Series, SourceId,
+    UnixNanos, Value,
+};
 
 /// What a composite computes over its window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,16 +140,56 @@ pub struct Answer {
     pub sources_reporting: usize,
 }
 
+/// How long a group whose sources are all overdue can still be asked for.
+const MEMORY: Duration = Duration::from_secs(600);
+
+/// Streams of points that one composite follows; points of further ones are not seen (and counted).
+const MAX_STREAMS: usize = 100_000;
+
 /// A declared derived value with its state.
 #[derive(Debug)]
 pub struct Composite {
     declaration: Declaration,
+    cut: Cut,
+    metric: Arc<Metric>,
+    groups: RwLock<Groups>,
+    streams: Streams<PointStream>,
+    /// Signs of life of the sources of points, by resource.
+    leases: Mutex<KeyMap<Arc<Lease>>>,
+    sources: Mutex<HashMap<SourceId, SourceKinds>>,
+    overflowed: AtomicU64,
+    unseen: AtomicU64,
+}
+
+type SharedGroup = Arc<Mutex<Group>>;
+
+#[derive(Debug, Default)]
+struct Groups {
+    index: KeyMap<SharedGroup>,
+    list: Vec<SharedGroup>,
 }
 
 impl Composite {
     /// Without any values yet.
     pub fn new(declaration: Declaration) -> Self {
-        Self { declaration }
+        let metric = Metric {
+            name: declaration.name.clone(),
+            description: declaration.description.clone(),
+            unit: "".into(),
+            data: Data::Gauge,
+            metadata: Attributes::default(),
+        };
+        Self {
+            cut: Cut::of(declaration.window),
+            metric: Arc::new(metric),
+            declaration,
+            groups: RwLock::default(),
+            streams: Streams::new(MAX_STREAMS),
+            leases: Mutex::default(),
+            sources: Mutex::default(),
+            overflowed: AtomicU64::new(0),
+            unseen: AtomicU64::new(0),
+        }
     }
 
     /// What was declared.
@@ -136,10 +197,121 @@ impl Composite {
         &self.declaration
     }
 
-    /// One answer a group, in the order in which groups came up; a single `absent` one where there are none.
-    pub fn read(&self, _now: UnixNanos) -> Vec<Answer> {
-        Vec::new()
+    /// How many groups found no place of their own and share the overflow group.
+    pub fn overflowed_groups(&self) -> u64 {
+        self.overflowed.load(Relaxed)
     }
 
-    pub(crate) fn show(&self, _now: UnixNanos, _each: &mut dyn FnMut(crate::Reading<'_>)) {}
+    /// How many points were not seen because they belong to more streams than can be followed.
+    pub fn unseen_points(&self) -> u64 {
+        self.unseen.load(Relaxed)
+    }
+
+    /// One answer a group, in the order in which groups came up; a single `absent` one where there are none.
+    pub fn read(&self, now: UnixNanos) -> Vec<Answer> {
+        let answers: Vec<Answer> = self
+            .groups()
+            .iter()
+            .map(|group| lock(group).answer(&self.declaration, self.cut, now))
+            .collect();
+        match answers.is_empty() {
+            true => vec![self.absent()],
+            false => answers,
+        }
+    }
+
+    fn absent(&self) -> Answer {
+        Answer {
+            attributes: Attributes::default(),
+            value: None,
+            count: 0.0,
+            sum: 0.0,
+            min: None,
+            max: None,
+            last: None,
+            window: self.declaration.window,
+            age: None,
+            state: State::Absent,
+            sources_expected: 0,
+            sources_reporting: 0,
+        }
+    }
+
+    /// Shows every group that has a value as a gauge.
+    pub fn show(&self, now: UnixNanos, each: &mut dyn FnMut(Reading<'_>)) {
+        for group in self.groups() {
+            let (series, answer) = {
+                let mut group = lock(&group);
+                (
+                    group.series.clone(),
+                    group.answer(&self.declaration, self.cut, now),
+                )
+            };
+            if let Some(value) = answer.value {
+                each(Reading {
+                    series: &series,
+                    start: 0,
+                    time: now,
+                    value: &Value::Double(value),
+                    exemplars: &[],
+                });
+            }
+        }
+    }
+
+    /// Lets go sources and groups that are long gone. Call it about once a second.
+    pub fn expire(&self, now: UnixNanos) {
+        let memory = nanos(MEMORY);
+        let forgotten = |lease: &Lease| now.saturating_sub(lease.touched()) > memory;
+        lock(&self.sources).retain(|_, kinds| !kinds.lease.is_ended() && !forgotten(&kinds.lease));
+        lock(&self.leases).retain(|_, lease| !forgotten(lease));
+        self.streams
+            .sweep(|_, seen| match now.saturating_sub(seen) > memory {
+                true => Sweep::Forget,
+                false => Sweep::Keep,
+            });
+        let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
+        groups.list.iter().for_each(|group| lock(group).prune(forgotten));
+        // Two references are the index and the list: nothing feeds it any more.
+        let over = |group: &SharedGroup| Arc::strong_count(group) == 2 && lock(group).is_over(now);
+        let keep: Vec<bool> = groups.list.iter().map(|group| !over(group)).collect();
+        if keep.contains(&false) {
+            let mut kept = keep.iter();
+            groups.list.retain(|_| kept.next().copied().unwrap_or(true));
+            groups.index.retain(|_, group| Arc::strong_count(group) > 1);
+        }
+    }
+
+    fn groups(&self) -> Vec<SharedGroup> {
+        let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
+        groups.list.clone()
+    }
+
+    /// The group of these attributes, or the overflow group.
+    fn group(&self, attributes: Attributes) -> SharedGroup {
+        let key = Key::of_value(&attributes);
+        let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(group) = groups.index.get(&key) {
+            return group.clone();
+        }
+        let overflow = overflow_attributes();
+        if groups.list.len() >= self.declaration.max_groups && attributes != overflow {
+            self.overflowed.fetch_add(1, Relaxed);
+            drop(groups);
+            return self.group(overflow);
+        }
+        let series = Series {
+            resource: Arc::default(),
+            scope: Arc::default(),
+            metric: self.metric.clone(),
+            attributes,
+        };
+        let group = Arc::new(Mutex::new(Group::new(Arc::new(series), self.cut)));
+        groups.index.insert(key, group.clone());
+        groups.list.push(group.clone());
+        group
+    }
 }
+
+#[cfg(test)]
+mod tests;

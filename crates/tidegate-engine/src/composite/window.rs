@@ -78,6 +78,12 @@ impl Cut {
     pub(crate) fn begin(self, now: UnixNanos) -> UnixNanos {
         (self.part(now) + 1).saturating_sub(self.parts) * self.part_ns
     }
+
+    /// How many seconds the window that ends at `now` covers; at least one sub-window.
+    pub(crate) fn covered_s(self, now: UnixNanos) -> f64 {
+        let covered = now.saturating_sub(self.begin(now));
+        covered.max(self.part_ns) as f64 / 1e9
+    }
 }
 
 /// The ring of sub-windows.
@@ -138,9 +144,27 @@ mod tests {
     #[test]
     fn windows_are_cut_as_documented() {
         let cut = |seconds| Cut::of(Duration::from_secs_f64(seconds));
-        assert_eq!(cut(10.0), Cut { part_ns: FINE_NS, parts: 100 });
-        assert_eq!(cut(0.25), Cut { part_ns: FINE_NS, parts: 3 });
-        assert_eq!(cut(60.0), Cut { part_ns: 600_000_000, parts: 100 });
+        assert_eq!(
+            cut(10.0),
+            Cut {
+                part_ns: FINE_NS,
+                parts: 100
+            }
+        );
+        assert_eq!(
+            cut(0.25),
+            Cut {
+                part_ns: FINE_NS,
+                parts: 3
+            }
+        );
+        assert_eq!(
+            cut(60.0),
+            Cut {
+                part_ns: 600_000_000,
+                parts: 100
+            }
+        );
     }
 
     proptest! {

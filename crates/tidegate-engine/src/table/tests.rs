@@ -1,1 +1,734 @@
-//! placeholder
+//! Tables against a slow, plain model, and the single rules of resets, leases, caps and groupings.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::{Limits, Outcome, Table};
+use crate::*;
+
+const SECOND: u64 = 1_000_000_000;
+const NOW: u64 = 1_700_000_000 * SECOND;
+const COUNTER: Data = Data::Sum {
+    monotonic: true,
+    temporality: Temporality::Cumulative,
+};
+const DELTA: Data = Data::Sum {
+    monotonic: true,
+    temporality: Temporality::Delta,
+};
+const UP_DOWN: Data = Data::Sum {
+    monotonic: false,
+    temporality: Temporality::Cumulative,
+};
+
+fn attributes(pairs: &[(&str, &str)]) -> Attributes {
+    pairs.iter().copied().collect()
+}
+
+fn series(name: &str, data: Data, resource: &[(&str, &str)], point: &[(&str, &str)]) -> Arc<Series> {
+    Arc::new(Series {
+        resource: Arc::new(Resource {
+            attributes: attributes(resource),
+            schema_url: "".into(),
+        }),
+        scope: Arc::default(),
+        metric: Arc::new(Metric {
+            name: name.into(),
+            description: "".into(),
+            unit: "".into(),
+            data,
+            metadata: Attributes::default(),
+        }),
+        attributes: attributes(point),
+    })
+}
+
+fn point(series: &Arc<Series>, start: u64, time: u64, value: impl Into<Value>) -> Point {
+    Point {
+        series: series.clone(),
+        start,
+        time,
+        value: value.into(),
+        exemplars: Vec::new(),
+    }
+}
+
+impl From<i64> for Value {
+    fn from(number: i64) -> Self {
+        Self::Int(number)
+    }
+}
+
+fn table(rules: Vec<Rule>) -> Table {
+    Table::new("test", rules, Limits::default())
+}
+
+fn by(name: &str, keys: &[&str]) -> Rule {
+    Rule {
+        grouping: Grouping::by(keys.iter().copied()),
+        ..Rule::new(Pattern::parse(name).unwrap())
+    }
+}
+
+/// Name and attributes as text -> value.
+fn show(table: &Table) -> BTreeMap<String, Value> {
+    let mut all = BTreeMap::new();
+    table.read(NOW, &mut |reading| {
+        let pairs = reading.series.attributes.iter();
+        let labels: Vec<String> = pairs
+            .map(|(key, value)| format!("{key}={}", text(value)))
+            .collect();
+        let name = format!("{}{{{}}}", reading.series.metric.name, labels.join(","));
+        assert_eq!(all.insert(name, reading.value.clone()), None);
+    });
+    all
+}
+
+fn text(value: &AttributeValue) -> String {
+    value.as_str().map_or_else(|| format!("{value:?}"), str::to_owned)
+}
+
+fn int(table: &Table, name: &str) -> i64 {
+    match show(table).get(name) {
+        Some(Value::Int(number)) => *number,
+        other => panic!("{name}: {other:?} in {:?}", show(table)),
+    }
+}
+
+fn kind(name: &str, instrument: Instrument) -> Kind {
+    Kind {
+        name: name.into(),
+        description: "".into(),
+        unit: "".into(),
+        instrument,
+        attributes: Attributes::default(),
+    }
+}
+
+fn source(pairs: &[(&str, &str)], term: Duration) -> Arc<Source> {
+    Arc::new(Source {
+        id: SourceId::next(),
+        resource: Arc::default(),
+        scope: Arc::default(),
+        attributes: attributes(pairs),
+        lease: Arc::new(Lease::new(term, NOW)),
+    })
+}
+
+fn events(source: &Arc<Source>, schema: &Arc<Schema>, columns: &[(u16, u64)]) -> Events {
+    Events {
+        source: source.clone(),
+        schema: schema.clone(),
+        kinds: columns.iter().map(|(kind, _)| *kind).collect(),
+        values: Values::U64(columns.iter().map(|(_, value)| *value).collect()),
+        times: None,
+        weights: None,
+        observed: NOW,
+    }
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[test]
+fn a_counter_of_several_sources_is_the_sum_of_what_each_has_counted() {
+    let table = table(vec![by("requests", &["code"])]);
+    let pods = ["a", "b"].map(|pod| series("requests", COUNTER, &[("pod", pod)], &[("code", "200")]));
+    for (pod, value) in [(0, 10), (1, 5), (0, 12)] {
+        let time = NOW + value as u64;
+        assert_eq!(
+            table.observe(&point(&pods[pod], NOW, time, value), NOW),
+            Outcome::Absorbed
+        );
+    }
+    assert_eq!(int(&table, "requests{code=200}"), 17);
+    // Pod a restarts.
+    table.observe(&point(&pods[0], NOW + 50, NOW + 60, 3), NOW);
+    assert_eq!(int(&table, "requests{code=200}"), 20);
+}
+
+#[test]
+fn a_source_that_leaves_keeps_what_it_counted_and_takes_back_what_may_fall() {
+    let table = table(vec![
+        by("requests", &[]),
+        by("open", &[]),
+        Rule {
+            gauge: GaugePolicy::Sum,
+            ..by("depth", &[])
+        },
+    ]);
+    let of = |name, data, pod| series(name, data, &[("pod", pod)], &[]);
+    for pod in ["a", "b"] {
+        table.observe(&point(&of("requests", COUNTER, pod), NOW, NOW, 10), NOW);
+        table.observe(&point(&of("open", UP_DOWN, pod), NOW, NOW, 4), NOW);
+        table.observe(&point(&of("depth", Data::Gauge, pod), 0, NOW, 7), NOW);
+    }
+    assert_eq!(
+        (
+            int(&table, "requests{}"),
+            int(&table, "open{}"),
+            int(&table, "depth{}")
+        ),
+        (20, 8, 14)
+    );
+    let later = NOW + 200 * SECOND;
+    for (name, data, value) in [
+        ("requests", COUNTER, 11),
+        ("open", UP_DOWN, 5),
+        ("depth", Data::Gauge, 8),
+    ] {
+        table.observe(&point(&of(name, data, "a"), NOW, later, value), later);
+    }
+    let end = NOW + 400 * SECOND;
+    table.expire(end);
+    assert_eq!(
+        (
+            int(&table, "requests{}"),
+            int(&table, "open{}"),
+            int(&table, "depth{}")
+        ),
+        (21, 5, 8)
+    );
+    // Pod b was only slow: what it had counted before is not counted again.
+    table.observe(&point(&of("requests", COUNTER, "b"), NOW, end, 13), end);
+    table.observe(&point(&of("open", UP_DOWN, "b"), NOW, end, 3), end);
+    table.observe(&point(&of("depth", Data::Gauge, "b"), 0, end, 1), end);
+    assert_eq!(
+        (
+            int(&table, "requests{}"),
+            int(&table, "open{}"),
+            int(&table, "depth{}")
+        ),
+        (24, 8, 9)
+    );
+}
+
+#[test]
+fn gauges_combine_by_policy() {
+    let policies = [
+        GaugePolicy::Last,
+        GaugePolicy::Min,
+        GaugePolicy::Max,
+        GaugePolicy::Mean,
+        GaugePolicy::Sum,
+    ];
+    let expected = [
+        Value::Int(2),
+        Value::Int(1),
+        Value::Int(6),
+        Value::Double(3.0),
+        Value::Int(9),
+    ];
+    for (policy, expected) in policies.into_iter().zip(expected) {
+        let table = table(vec![Rule {
+            gauge: policy,
+            ..by("depth", &[])
+        }]);
+        for (pod, time, value) in [("a", 1, 6), ("b", 2, 1), ("c", 3, 5), ("c", 9, 2), ("c", 4, 100)] {
+            table.observe(
+                &point(
+                    &series("depth", Data::Gauge, &[("pod", pod)], &[]),
+                    0,
+                    NOW + time,
+                    value,
+                ),
+                NOW,
+            );
+        }
+        assert_eq!(show(&table)["depth{}"], expected, "{policy:?}");
+    }
+}
+
+#[test]
+fn points_that_no_rule_takes_are_told_so_every_time() {
+    let table = table(vec![by("requests", &[])]);
+    let other = series("other", Data::Gauge, &[], &[]);
+    for time in 0..3 {
+        assert_eq!(
+            table.observe(&point(&other, 0, NOW + time, 1), NOW),
+            Outcome::Unmatched
+        );
+    }
+    let summary = series("requests", Data::Summary, &[], &[]);
+    let value = Value::Summary(Box::default());
+    assert_eq!(
+        table.observe(&point(&summary, 0, NOW, value), NOW),
+        Outcome::Unmatched
+    );
+    assert!(table.is_empty());
+}
+
+#[test]
+fn a_table_of_newest_states_shows_points_as_they_came_and_adds_deltas_up() {
+    let table = table(vec![Rule::newest()]);
+    let counter = series("c", COUNTER, &[("pod", "a")], &[]);
+    let delta = series("d", DELTA, &[], &[]);
+    let summary = series("s", Data::Summary, &[], &[]);
+    table.observe(&point(&counter, NOW, NOW + 1, 10), NOW);
+    table.observe(&point(&counter, NOW + 5, NOW + 6, 2), NOW);
+    for at in 0..3 {
+        table.observe(&point(&delta, NOW + at, NOW + at + 1, 4), NOW);
+    }
+    let quantiles = Value::Summary(Box::new(Summary {
+        count: 3,
+        ..Summary::default()
+    }));
+    table.observe(&point(&summary, 0, NOW, quantiles.clone()), NOW);
+    let all = show(&table);
+    assert_eq!(
+        (&all["c{}"], &all["d{}"], &all["s{}"]),
+        (&Value::Int(2), &Value::Int(12), &quantiles)
+    );
+    table.read(NOW, &mut |reading| {
+        if &*reading.series.metric.name == "d" {
+            assert_eq!(reading.series.metric.data, COUNTER);
+        }
+    });
+    // A point without a recorded value ends its series, and the next one begins it again.
+    table.observe(&point(&counter, NOW + 5, NOW + 7, Value::NoRecordedValue), NOW);
+    assert!(!show(&table).contains_key("c{}"));
+    table.observe(&point(&counter, NOW + 5, NOW + 8, 3), NOW);
+    assert_eq!(int(&table, "c{}"), 3);
+}
+
+#[test]
+fn series_without_a_sign_of_life_go_whether_or_not_anyone_reads() {
+    let table = table(vec![Rule::newest()]);
+    let (a, b) = (
+        series("a", Data::Gauge, &[], &[]),
+        series("b", Data::Gauge, &[], &[]),
+    );
+    table.observe(&point(&a, 0, NOW, 1), NOW);
+    table.observe(&point(&b, 0, NOW, 1), NOW);
+    table.observe(&point(&b, 0, NOW + 1, 2), NOW + 290 * SECOND);
+    let version = table.version();
+    table.expire(NOW + 301 * SECOND);
+    assert_eq!(show(&table).keys().collect::<Vec<_>>(), ["b{}"]);
+    assert!(table.version() > version);
+    table.expire(NOW + 3000 * SECOND);
+    assert_eq!(
+        (table.len(), table.stats().streams, table.stats().expired_series),
+        (0, 0, 2)
+    );
+}
+
+#[test]
+fn caps_send_what_is_beyond_them_to_an_overflow_series_and_lose_nothing() {
+    let limits = Limits {
+        series: 3,
+        ..Limits::default()
+    };
+    let table = Table::new("test", vec![by("requests", &["user"])], limits);
+    for user in 0..10 {
+        let user = user.to_string();
+        let counter = series("requests", COUNTER, &[], &[("user", &user)]);
+        assert_eq!(
+            table.observe(&point(&counter, NOW, NOW, 1), NOW),
+            Outcome::Absorbed
+        );
+        table.observe(&point(&counter, NOW, NOW + 1, 3), NOW);
+    }
+    let all = show(&table);
+    assert_eq!(all.len(), 4);
+    assert_eq!(all["requests{otel.metric.overflow=Bool(true)}"], Value::Int(21));
+    assert_eq!(table.stats().overflowed_streams, 7);
+}
+
+#[test]
+fn one_crowded_source_or_metric_leaves_the_others_their_room() {
+    let limits = Limits {
+        streams_per_source: 2,
+        ..Limits::default()
+    };
+    let table = Table::new("test", vec![Rule::newest()], limits);
+    for user in ["a", "b", "c", "d"] {
+        table.observe(
+            &point(
+                &series("m", COUNTER, &[("pod", "loud")], &[("user", user)]),
+                NOW,
+                NOW,
+                2,
+            ),
+            NOW,
+        );
+    }
+    table.observe(
+        &point(
+            &series("m", COUNTER, &[("pod", "quiet")], &[("user", "e")]),
+            NOW,
+            NOW,
+            1,
+        ),
+        NOW,
+    );
+    let all = show(&table);
+    assert_eq!(
+        (all.len(), &all["m{otel.metric.overflow=Bool(true)}"]),
+        (4, &Value::Int(4))
+    );
+    assert_eq!(all["m{user=e}"], Value::Int(1));
+
+    let limits = Limits {
+        series_per_metric: 1,
+        ..Limits::default()
+    };
+    let table = Table::new("test", vec![Rule::newest()], limits);
+    for (name, user) in [("m", "a"), ("m", "b"), ("n", "a")] {
+        table.observe(
+            &point(&series(name, COUNTER, &[], &[("user", user)]), NOW, NOW, 1),
+            NOW,
+        );
+    }
+    assert_eq!(show(&table).len(), 3);
+}
+
+#[test]
+fn two_spellings_of_one_series_are_one() {
+    let table = table(vec![by("requests", &[])]);
+    let counter = series("requests", COUNTER, &[], &[("a", "1"), ("b", "2")]);
+    for (spelling, value) in [(1u8, 5), (2, 9), (1, 9), (3, 12)] {
+        let value = Value::Int(value);
+        let sample = Sample {
+            start: NOW,
+            time: NOW + u64::from(spelling),
+            value: &value,
+            exemplars: &[],
+        };
+        table.observe_as(Key::of_value(&spelling), sample, NOW, &mut || {
+            Some(counter.clone())
+        });
+    }
+    assert_eq!((int(&table, "requests{}"), table.stats().streams), (12, 1));
+}
+
+#[test]
+fn events_become_counters_gauges_and_histograms_at_once() {
+    let name = || Pattern::parse("xfer_time").unwrap();
+    let made = |output: &str, instrument| Rule {
+        output: Some(output.into()),
+        instrument: Some(instrument),
+        grouping: Grouping::by(["agent"]),
+        bounds: Some(Arc::from([10.0, 100.0])),
+        zero: true,
+        ..Rule::new(name())
+    };
+    let table = table(vec![
+        made("total", Instrument::Counter),
+        made("last", Instrument::Gauge),
+        made("spread", Instrument::Histogram),
+        Rule {
+            grouping: Grouping::by(["node"]),
+            ..made("node_total", Instrument::Counter)
+        },
+    ]);
+    let schema = Arc::new(Schema {
+        kinds: vec![
+            kind("xfer_time", Instrument::Histogram),
+            kind("other", Instrument::Counter),
+        ],
+    });
+    let (a, b) = (
+        source(&[("agent", "a"), ("node", "n")], HOUR),
+        source(&[("agent", "b"), ("node", "n")], HOUR),
+    );
+    table.absorb(&events(&b, &schema, &[]));
+    assert_eq!(int(&table, "total{agent=b}"), 0);
+    let absorbed = table.absorb(&events(
+        &a,
+        &schema,
+        &[(0, 10), (1, 7), (0, 11), (0, 1000), (0, u64::MAX)],
+    ));
+    assert_eq!((absorbed.absorbed, absorbed.invalid, absorbed.limited), (3, 1, 0));
+    assert_eq!(
+        absorbed.unmatched.map(|rest| (rest.kinds, rest.values)),
+        Some((vec![1], Values::U64(vec![7])))
+    );
+    table.absorb(&events(&b, &schema, &[(0, 5)]));
+    assert_eq!(
+        (int(&table, "total{agent=a}"), int(&table, "last{agent=a}")),
+        (1021, 1000)
+    );
+    assert_eq!(int(&table, "node_total{node=n}"), 1026);
+    let Value::Histogram(spread) = show(&table)["spread{agent=a}"].clone() else {
+        panic!("not a histogram");
+    };
+    assert_eq!(
+        (spread.counts.clone(), spread.count, spread.sum),
+        (vec![1, 1, 1], 3, Some(1021.0))
+    );
+    assert_eq!((spread.min, spread.max), (Some(10.0), Some(1000.0)));
+}
+
+#[test]
+fn a_restarted_source_of_events_goes_on_where_the_old_one_ended() {
+    let table = table(vec![by("*", &["agent"])]);
+    let schema = Arc::new(Schema {
+        kinds: vec![
+            kind("bytes", Instrument::Counter),
+            kind("open", Instrument::UpDownCounter),
+        ],
+    });
+    let first = source(&[("agent", "a")], HOUR);
+    table.absorb(&events(&first, &schema, &[(0, 100), (1, 3)]));
+    first.lease.end();
+    table.expire(NOW + SECOND);
+    assert_eq!(
+        (int(&table, "bytes{agent=a}"), int(&table, "open{agent=a}")),
+        (100, 0)
+    );
+    let second = source(&[("agent", "a")], HOUR);
+    table.absorb(&events(&second, &schema, &[(0, 5), (1, 1)]));
+    assert_eq!(
+        (int(&table, "bytes{agent=a}"), int(&table, "open{agent=a}")),
+        (105, 1)
+    );
+    assert_eq!(table.stats().sources, 1);
+}
+
+#[test]
+fn an_idle_but_live_source_keeps_its_series_and_a_dead_one_does_not() {
+    let table = table(vec![by("*", &["agent"])]);
+    let schema = Arc::new(Schema {
+        kinds: vec![kind("bytes", Instrument::Counter)],
+    });
+    let (live, dead) = (
+        source(&[("agent", "live")], HOUR),
+        source(&[("agent", "dead")], Duration::from_secs(1)),
+    );
+    for source in [&live, &dead] {
+        table.absorb(&events(source, &schema, &[(0, 1)]));
+    }
+    for minute in 1..30 {
+        let now = NOW + minute * 60 * SECOND;
+        live.lease.touch(now);
+        table.expire(now);
+    }
+    assert_eq!(show(&table).keys().collect::<Vec<_>>(), ["bytes{agent=live}"]);
+}
+
+#[test]
+fn weighted_and_fractional_events_count_for_what_they_stand() {
+    let table = table(vec![by("*", &[])]);
+    let schema = Arc::new(Schema {
+        kinds: vec![
+            kind("hits", Instrument::Counter),
+            kind("ms", Instrument::Histogram),
+        ],
+    });
+    let batch = Events {
+        kinds: vec![0, 0, 1, 0],
+        values: Values::F64(vec![1.0, 2.0, 7.5, -1.0]),
+        weights: Some(vec![10.0, 1.0, 4.0, 1.0]),
+        ..events(&source(&[], HOUR), &schema, &[])
+    };
+    assert_eq!(table.absorb(&batch).invalid, 1);
+    let all = show(&table);
+    assert_eq!(all["hits{}"], Value::Double(12.0));
+    let Value::Histogram(ms) = &all["ms{}"] else {
+        panic!("not a histogram")
+    };
+    assert_eq!((ms.count, ms.sum), (4, Some(30.0)));
+}
+
+#[test]
+fn histograms_of_unequal_bounds_are_brought_to_the_declared_ones() {
+    let data = Data::Histogram {
+        temporality: Temporality::Cumulative,
+    };
+    let table = table(vec![Rule {
+        bounds: Some(Arc::from([1.0, 10.0])),
+        ..by("h", &[])
+    }]);
+    for (pod, bounds) in [("a", vec![1.0, 10.0]), ("b", vec![5.0, 10.0, 20.0])] {
+        let mut histogram = Histogram::empty(bounds.into());
+        for value in [0.5, 4.0, 15.0] {
+            histogram.observe(value, 1);
+        }
+        let series = series("h", data, &[("pod", pod)], &[]);
+        table.observe(
+            &point(&series, NOW, NOW, Value::Histogram(Box::new(histogram))),
+            NOW,
+        );
+    }
+    let Value::Histogram(all) = &show(&table)["h{}"] else {
+        panic!("not a histogram")
+    };
+    assert_eq!((all.counts.clone(), all.sum), (vec![1, 3, 2], Some(39.0)));
+}
+
+#[test]
+fn readers_and_writers_share_a_table() {
+    let table = Arc::new(Table::new("test", vec![by("*", &["agent"])], Limits::default()));
+    let schema = Arc::new(Schema {
+        kinds: vec![kind("bytes", Instrument::Counter)],
+    });
+    let writers: Vec<_> = (0..4)
+        .map(|writer| {
+            let (table, schema) = (table.clone(), schema.clone());
+            std::thread::spawn(move || {
+                let agent = writer.to_string();
+                let counter = series("points", COUNTER, &[("pod", &agent)], &[("agent", "shared")]);
+                let source = source(&[("agent", &agent)], HOUR);
+                for round in 0..500u64 {
+                    table.absorb(&events(&source, &schema, &[(0, 1), (0, 2)]));
+                    table.observe(&point(&counter, NOW, NOW + round + 1, round as i64 + 1), NOW);
+                    table.expire(NOW + round * SECOND / 100);
+                }
+            })
+        })
+        .collect();
+    let mut last: HashMap<String, i64> = HashMap::new();
+    while writers.iter().any(|writer| !writer.is_finished()) {
+        for (name, value) in show(&table) {
+            let Value::Int(value) = value else {
+                panic!("{value:?}")
+            };
+            let before = last.insert(name, value).unwrap_or(0);
+            assert!(value >= before);
+        }
+    }
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    assert_eq!(int(&table, "points{agent=shared}"), 2000);
+    assert_eq!(int(&table, "bytes{agent=3}"), 1500);
+}
+
+/// What one pod does in a step of the model test.
+#[derive(Clone, Debug)]
+enum Act {
+    /// Counts so much and reports.
+    Report(i64),
+    /// Starts anew, then counts and reports.
+    Restart(i64),
+    /// Sends its last report again.
+    Repeat,
+    /// Sends a report from before its last one.
+    Late,
+    /// Is silent until its lease is overdue while the others go on.
+    Sleep,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        6 => (0..100i64).prop_map(Act::Report),
+        1 => (0..100i64).prop_map(Act::Restart),
+        1 => Just(Act::Repeat),
+        1 => Just(Act::Late),
+        1 => Just(Act::Sleep),
+    ]
+}
+
+#[derive(Clone, Default)]
+struct Pod {
+    start: u64,
+    total: i64,
+    sent: Option<(u64, u64, i64)>,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// The model: a group's counter is what its pods have ever counted, as far as they have reported it.
+    #[test]
+    fn counters_equal_the_model_through_restarts_repetitions_and_silence(
+        steps in prop::collection::vec((0usize..4, act()), 1..120),
+    ) {
+        let table = table(vec![by("requests", &["zone"]), Rule { output: Some("all".into()), ..by("requests", &[]) }]);
+        let zones = ["x", "x", "y", "y"];
+        let of = |pod: usize| series("requests", COUNTER, &[("pod", &pod.to_string()), ("zone", zones[pod])], &[]);
+        let mut pods = vec![Pod::default(); 4];
+        let mut model: BTreeMap<&str, i64> = BTreeMap::new();
+        let mut last_seen = 0;
+        let mut now = NOW;
+        for (number, act) in steps {
+            now += SECOND;
+            let pod = &mut pods[number];
+            let report = match act {
+                Act::Report(more) | Act::Restart(more) => {
+                    if matches!(act, Act::Restart(_)) || pod.start == 0 {
+                        *pod = Pod { start: now - 1, ..Pod::default() };
+                    }
+                    pod.total += more;
+                    *model.entry(zones[number]).or_default() += more;
+                    Some((pod.start, now, pod.total))
+                }
+                Act::Repeat => pod.sent,
+                Act::Late => pod.sent.map(|(start, time, total)| (start, time - SECOND / 2, total - total / 3)),
+                Act::Sleep => {
+                    now += 310 * SECOND;
+                    // The others stay awake, and one that counts nothing keeps the overall group from dying out.
+                    let anchor = series("requests", COUNTER, &[("pod", "anchor")], &[("zone", "z")]);
+                    table.observe(&point(&anchor, NOW, now, 0), now);
+                    for (number, pod) in pods.iter_mut().enumerate().filter(|(other, _)| *other != number) {
+                        if let Some((start, _, total)) = pod.sent {
+                            pod.sent = Some((start, now, total));
+                            table.observe(&point(&of(number), start, now, total), now);
+                        }
+                    }
+                    None
+                }
+            };
+            if let Some((start, time, total)) = report {
+                table.observe(&point(&of(number), start, time, total), now);
+                if matches!(act, Act::Report(_) | Act::Restart(_)) {
+                    pods[number].sent = report;
+                }
+            }
+            table.expire(now);
+            let all = show(&table);
+            for (zone, expected) in &model {
+                // A group whose pods were all silent has gone, and begins again at what they report then.
+                if let Some(Value::Int(shown)) = all.get(&format!("requests{{zone={zone}}}")) {
+                    prop_assert!(shown <= expected);
+                }
+            }
+            let total = model.values().sum::<i64>();
+            if let Some(Value::Int(shown)) = all.get("all{}") {
+                prop_assert!(*shown >= last_seen, "fell from {} to {}", last_seen, shown);
+                prop_assert_eq!(*shown, total);
+                last_seen = *shown;
+            }
+        }
+    }
+
+    /// The model: fold every event by hand.
+    #[test]
+    fn folded_events_equal_what_adding_one_by_one_gives(
+        batches in prop::collection::vec((0usize..3, prop::collection::vec((0u16..4, 0u64..2000), 0..40)), 1..20),
+    ) {
+        let bounds: Arc<[f64]> = Arc::from([1.0, 10.0, 500.0, 1000.0]);
+        let rule = |output: &str, instrument| Rule {
+            output: Some(output.into()),
+            instrument: Some(instrument),
+            bounds: Some(bounds.clone()),
+            ..by("*", &["kind"])
+        };
+        let table = table(vec![rule("sum", Instrument::Counter), rule("spread", Instrument::Histogram)]);
+        let kinds = (0..4).map(|number| Kind {
+            attributes: attributes(&[("kind", &number.to_string())]),
+            ..kind("events", Instrument::Counter)
+        });
+        let schema = Arc::new(Schema { kinds: kinds.collect() });
+        let sources: Vec<_> = (0..3).map(|_| source(&[], HOUR)).collect();
+        let mut model: BTreeMap<u16, Vec<u64>> = BTreeMap::new();
+        for (number, columns) in batches {
+            table.absorb(&events(&sources[number], &schema, &columns));
+            for (kind, value) in columns {
+                model.entry(kind).or_default().push(value);
+            }
+            if model.len() % 2 == 0 {
+                show(&table);
+            }
+        }
+        let all = show(&table);
+        for (kind, values) in model {
+            let mut expected = Histogram::empty(bounds.clone());
+            values.iter().for_each(|value| expected.observe(*value as f64, 1));
+            prop_assert_eq!(&all[&format!("sum{{kind={kind}}}")], &Value::Int(values.iter().sum::<u64>() as i64));
+            prop_assert_eq!(&all[&format!("spread{{kind={kind}}}")], &Value::Histogram(Box::new(expected)));
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! How composites see what passes: events folded once for all of them, points by their streams' increases.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+
+use super::window::Moments;
+use super::{Composite, SharedGroup};
+use crate::fold::{Folded, Folds};
+use crate::key::Key;
+use crate::progress::{Change, Progress, Rejection, Sample};
+use crate::streams::lock;
+use crate::{
+    Attributes, Data, Events, Instrument, Lease, Point, Resource, Schema, Series, Source, UnixNanos,
+};
+
+/// What a composite keeps of a stream of points.
+#[derive(Debug)]
+pub(super) struct PointStream {
+    data: Data,
+    progress: Progress,
+    group: SharedGroup,
+    lease: Arc<Lease>,
+}
+
+/// What a composite makes of the kinds of a source of events.
+#[derive(Debug)]
+pub(super) struct SourceKinds {
+    pub(super) lease: Arc<Lease>,
+    schema: Arc<Schema>,
+    kinds: Vec<Option<SharedGroup>>,
+}
+
+/// The composites of one place in a pipeline.
+#[derive(Debug)]
+pub struct CompositeSet {
+    list: Vec<Arc<Composite>>,
+    spare: Mutex<Vec<Folds>>,
+}
+
+impl CompositeSet {
+    /// All of `list` look at what is observed.
+    pub fn new(list: Vec<Arc<Composite>>) -> Self {
+        Self {
+            list,
+            spare: Mutex::default(),
+        }
+    }
+
+    /// The composites.
+    pub fn list(&self) -> &[Arc<Composite>] {
+        &self.list
+    }
+
+    /// Whether any of them looks at metrics of this name.
+    pub fn wants(&self, name: &str) -> bool {
+        self.list.iter().any(|composite| composite.wants(name))
+    }
+
+    /// Looks at events. A source is known from its first batch on, even an empty one.
+    pub fn observe_events(&self, events: &Events) {
+        let plans: Vec<Vec<Option<SharedGroup>>> =
+            self.list.iter().map(|composite| composite.plan(events)).collect();
+        if events.is_empty() || plans.iter().all(Vec::is_empty) {
+            return;
+        }
+        let mut folds = lock(&self.spare).pop().unwrap_or_default();
+        folds.grow(events.schema.kinds.len());
+        let kinds = &events.schema.kinds;
+        folds.add(events, |kind| {
+            kinds
+                .get(kind)
+                .is_none_or(|kind| kind.instrument != Instrument::Counter)
+        });
+        folds.drain(|kind, folded, _| {
+            let moments = Moments::from(folded);
+            for group in plans.iter().filter_map(|plan| plan.get(kind)?.as_ref()) {
+                lock(group).add(events.observed, &moments);
+            }
+        });
+        lock(&self.spare).push(folds);
+    }
+
+    /// Looks at a decoded point.
+    pub fn observe(&self, point: &Point, now: UnixNanos) {
+        if !self.wants(&point.series.metric.name) {
+            return;
+        }
+        let sample = Sample {
+            start: point.start,
+            time: point.time,
+            value: &point.value,
+            exemplars: &point.exemplars,
+        };
+        self.observe_as(Key::of(&point.series), sample, now, &mut || {
+            Some(point.series.clone())
+        });
+    }
+
+    /// Looks at a point of the series that `key` stands for; see `Table::observe_as`.
+    pub fn observe_as(
+        &self,
+        key: Key,
+        mut sample: Sample<'_>,
+        now: UnixNanos,
+        identify: &mut dyn FnMut() -> Option<Arc<Series>>,
+    ) {
+        if sample.time == 0 {
+            sample.time = now;
+        }
+        let mut series = None;
+        let mut identify = || {
+            series = series.take().or_else(&mut *identify);
+            series.clone()
+        };
+        for composite in &self.list {
+            composite.observe_as(key, &sample, now, &mut identify);
+        }
+    }
+}
+
+impl Composite {
+    fn wants(&self, name: &str) -> bool {
+        self.declaration.metric.matches(name)
+    }
+
+    /// The group of every kind that this composite looks at; empty where it looks at none.
+    fn plan(&self, events: &Events) -> Vec<Option<SharedGroup>> {
+        let mut sources = lock(&self.sources);
+        let known = sources.entry(events.source.id).or_insert_with(|| SourceKinds {
+            lease: events.source.lease.clone(),
+            schema: Arc::default(),
+            kinds: Vec::new(),
+        });
+        if !Arc::ptr_eq(&known.schema, &events.schema) {
+            for kind in events.schema.kinds.iter().skip(known.kinds.len()) {
+                let group = self.group_of_kind(&events.source, kind);
+                known.kinds.push(group);
+            }
+            known.schema = events.schema.clone();
+        }
+        match known.kinds.iter().any(Option::is_some) {
+            true => known.kinds.clone(),
+            false => Vec::new(),
+        }
+    }
+
+    fn group_of_kind(&self, source: &Source, kind: &crate::Kind) -> Option<SharedGroup> {
+        let sets = [&kind.attributes, &source.attributes, &source.resource.attributes];
+        if !self.wants(&kind.name) || !self.declaration.attributes.matches(&sets) {
+            return None;
+        }
+        let own = source.attributes.merge(&kind.attributes);
+        let group = self.group(self.group_attributes(&source.resource, &own));
+        lock(&group).join(&source.lease);
+        Some(group)
+    }
+
+    fn group_attributes(&self, resource: &Arc<Resource>, attributes: &Attributes) -> Attributes {
+        let (resource, attributes) = self.declaration.grouping.apply(resource, attributes);
+        resource.attributes.merge(&attributes)
+    }
+
+    fn observe_as(
+        &self,
+        key: Key,
+        sample: &Sample<'_>,
+        now: UnixNanos,
+        identify: &mut dyn FnMut() -> Option<Arc<Series>>,
+    ) {
+        let known = self
+            .streams
+            .known(key, now, |stream| self.step(stream, sample, now));
+        if known.is_some() {
+            return;
+        }
+        let Some(series) = identify().filter(|series| self.takes(series)) else {
+            return;
+        };
+        let mut first = false;
+        let home = self.streams.learn(key, Key::of(&series), now, || {
+            first = true;
+            self.stream(&series, now)
+        });
+        match home {
+            Some(_) if first && self.is_history(sample, series.metric.data, now) => {
+                self.streams.known(key, now, |stream| {
+                    stream.lease.touch(now);
+                    // The total before we looked is only where increases are counted from.
+                    let _ = stream.progress.advance(stream.data, sample);
+                });
+            }
+            Some(home) => drop(
+                self.streams
+                    .known(home, now, |stream| self.step(stream, sample, now)),
+            ),
+            None => drop(self.unseen.fetch_add(1, Relaxed)),
+        }
+    }
+
+    fn takes(&self, series: &Series) -> bool {
+        let sets = [&series.attributes, &series.resource.attributes];
+        self.wants(&series.metric.name) && self.declaration.attributes.matches(&sets)
+    }
+
+    /// Whether a first point tells of a time before the window.
+    fn is_history(&self, sample: &Sample<'_>, data: Data, now: UnixNanos) -> bool {
+        let cumulative = data != Data::Gauge && data.temporality() == crate::Temporality::Cumulative;
+        cumulative && (sample.start == 0 || sample.start < self.cut.begin(now))
+    }
+
+    fn stream(&self, series: &Arc<Series>, now: UnixNanos) -> PointStream {
+        let lease = lock(&self.leases)
+            .entry(Key::of_value(&series.resource))
+            .or_insert_with(|| Arc::new(Lease::new(self.declaration.lease, now)))
+            .clone();
+        let group = self.group(self.group_attributes(&series.resource, &series.attributes));
+        lock(&group).join(&lease);
+        PointStream {
+            data: series.metric.data,
+            progress: Progress::default(),
+            group,
+            lease,
+        }
+    }
+
+    fn step(&self, stream: &mut PointStream, sample: &Sample<'_>, now: UnixNanos) {
+        stream.lease.touch(now);
+        let change: Result<Change<'_>, Rejection> = stream.progress.advance(stream.data, sample);
+        if let Some(moments) = change.ok().and_then(|change| moments(&change)) {
+            lock(&stream.group).add(now, &moments);
+        }
+    }
+}
+
+/// What an increase or a gauge's value adds to a window; `None` when it adds nothing.
+fn moments(change: &Change<'_>) -> Option<Moments> {
+    let (count, sum, (min, max)) = match change {
+        Change::Number(number) => return Some(Moments::of(number.as_f64())),
+        Change::Histogram(increase) => (increase.count, increase.sum, increase.range()),
+        Change::Exponential(increase) => (increase.count, increase.sum, increase.range()),
+        Change::End => return None,
+    };
+    let sum = sum.unwrap_or(f64::NAN);
+    let mean = sum / count as f64;
+    (count > 0).then(|| Moments {
+        count: count as f64,
+        sum,
+        min: min.unwrap_or(mean),
+        max: max.unwrap_or(mean),
+        last: mean,
+    })
+}
+
+impl From<Folded> for Moments {
+    fn from(folded: Folded) -> Self {
+        Self {
+            count: folded.count,
+            sum: folded.sum.as_f64(),
+            min: folded.min,
+            max: folded.max,
+            last: folded.last.as_f64(),
+        }
+    }
+}

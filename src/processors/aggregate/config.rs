@@ -1,0 +1,291 @@
+//! Options of the `aggregate` processor, and the rules they declare.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_engine::{BadPattern, GaugePolicy, Input, Instrument, Limits, Pattern, Rule};
+
+use super::nixl;
+use crate::config::{Decode, Node, Ordered, Problems, TypeHelp};
+use crate::processors::select::{check_filter, check_pattern, filter, grouping};
+
+crate::options! {
+    /// Options of the `aggregate` processor.
+    pub struct Config {
+        /// A built-in set (`nixl`), or a list of rules and built-in sets. What no rule takes passes unchanged.
+        pub rules: Rules = required,
+        /// How often the state is pushed on. It can be read at any instant.
+        pub interval: Duration = Duration::from_secs(1),
+        /// Most output series; further ones share one with `otel.metric.overflow=true` a metric.
+        pub max_series: usize = Limits::default().series,
+        /// Most output series of one metric.
+        pub max_series_per_metric: Option<usize> = None,
+        /// Most input streams of one source that get series of their own.
+        pub max_streams_per_source: Option<usize> = None,
+        /// How long a series stays after the last of its sources was alive.
+        #[alias = "lease"]
+        pub expiry: Duration = Limits::default().expiry,
+    }
+    check = Config::check
+}
+
+crate::options! {
+    /// One rule: what it takes, and what it makes of it.
+    pub struct RuleConfig {
+        /// What it takes.
+        pub r#match: MatchConfig = required,
+        /// Name of the output metric (as the input's when left out).
+        pub name: Option<String> = None,
+        /// Description of the output metric (as the input's when left out).
+        pub description: Option<String> = None,
+        /// Unit of the output metric (as the input's when left out).
+        pub unit: Option<String> = None,
+        /// What to make (as the input is when left out).
+        pub instrument: Option<InstrumentName> = None,
+        /// Attributes that make the groups; all others are aggregated away.
+        pub by: Option<Vec<String>> = None,
+        /// Attributes to aggregate away, of the resource too.
+        pub without: Option<Vec<String>> = None,
+        /// Upper bounds of a histogram's buckets, ascending, without infinity.
+        pub bounds: Option<Vec<f64>> = None,
+        /// How the gauges of a group combine.
+        pub aggregation: Aggregation = Aggregation::Last,
+        /// Show counters, gauges and histograms made of events as 0 as soon as their source is known.
+        pub zero: bool = false,
+    }
+    check = RuleConfig::check
+}
+
+crate::options! {
+    /// What a rule takes.
+    pub struct MatchConfig {
+        /// Metric name: exact, a glob (`agent_*`), or `regex:...`.
+        pub name: String = required,
+        /// Attributes that must be there, of the point or else of the resource; each value exact, a glob or `regex:...`.
+        pub attributes: Ordered<String> = Ordered::default(),
+        /// Only these inputs (left out: events, and points of the kind that the rule makes).
+        pub types: Option<Vec<InputName>> = None,
+    }
+    check = MatchConfig::check
+}
+
+crate::choices! {
+    /// What a rule makes.
+    pub enum InstrumentName {
+        /// Never falls.
+        Counter = "counter",
+        /// May fall.
+        UpDownCounter = "up_down_counter",
+        /// A value as it is.
+        Gauge = "gauge",
+        /// A distribution.
+        Histogram = "histogram",
+    }
+}
+
+crate::choices! {
+    /// How the gauges of a group combine.
+    pub enum Aggregation {
+        /// The newest.
+        Last = "last",
+        /// The smallest.
+        Min = "min",
+        /// The largest.
+        Max = "max",
+        /// The mean.
+        Mean = "mean" | "avg",
+        /// The sum.
+        Sum = "sum",
+    }
+}
+
+crate::choices! {
+    /// What an input is.
+    pub enum InputName {
+        /// A measurement that nobody has aggregated.
+        Event = "event",
+        /// A point of a sum.
+        Sum = "sum",
+        /// A point of a gauge.
+        Gauge = "gauge",
+        /// A point of a histogram.
+        Histogram = "histogram",
+        /// A point of an exponential histogram.
+        ExponentialHistogram = "exponential_histogram",
+        /// A point of a summary.
+        Summary = "summary",
+    }
+}
+
+crate::choices! {
+    /// Rules that come with the gateway.
+    pub enum RuleSet {
+        /// The metrics of NIXL's own Prometheus exporter, and their sums by node.
+        Nixl = "nixl",
+    }
+}
+
+/// A built-in set, or a list of rules and sets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rules(Vec<RulesItem>);
+
+#[derive(Clone, Debug, PartialEq)]
+enum RulesItem {
+    Set(RuleSet),
+    Rule(Box<RuleConfig>),
+}
+
+impl Decode for RulesItem {
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        match node.scalar() {
+            Some(_) => RuleSet::decode(node, cx).map(Self::Set),
+            None => RuleConfig::decode(node, cx).map(|rule| Self::Rule(Box::new(rule))),
+        }
+    }
+
+    fn type_help() -> TypeHelp {
+        RuleConfig::type_help()
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::Set(set) => set.show(),
+            Self::Rule(rule) => rule.show(),
+        }
+    }
+}
+
+impl Decode for Rules {
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        match node.scalar() {
+            Some(_) => RuleSet::decode(node, cx).map(|set| Self(vec![RulesItem::Set(set)])),
+            None => Vec::decode(node, cx).map(Self),
+        }
+    }
+
+    fn type_help() -> TypeHelp {
+        Vec::<RulesItem>::type_help()
+    }
+
+    fn show(&self) -> String {
+        self.0.show()
+    }
+}
+
+impl Config {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        if self.rules.0.is_empty() {
+            cx.at(at.child("rules")).error("must name at least one rule");
+        }
+        for (key, value) in [("interval", self.interval), ("expiry", self.expiry)] {
+            if value.is_zero() {
+                cx.at(at.child(key)).error("must be greater than zero");
+            }
+        }
+    }
+
+    /// The rules, as the engine takes them.
+    pub fn rules(&self) -> Result<Vec<Rule>, BadPattern> {
+        let mut rules = Vec::new();
+        for item in &self.rules.0 {
+            match item {
+                RulesItem::Set(RuleSet::Nixl) => rules.extend(nixl::rules()),
+                RulesItem::Rule(rule) => rules.push(rule.rule()?),
+            }
+        }
+        Ok(rules)
+    }
+
+    /// The table's limits.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            series: self.max_series,
+            series_per_metric: self.max_series_per_metric.unwrap_or(usize::MAX),
+            streams_per_source: self.max_streams_per_source.unwrap_or(usize::MAX),
+            expiry: self.expiry,
+            ..Limits::default()
+        }
+    }
+}
+
+impl RuleConfig {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        if self.by.is_some() && self.without.is_some() {
+            cx.at(at.child("without"))
+                .error("`by` and `without` exclude each other");
+        }
+        let bounds = self.bounds.as_deref().unwrap_or_default();
+        let ascending = bounds.iter().zip(bounds.iter().skip(1)).all(|(a, b)| a < b);
+        if !ascending || bounds.iter().any(|bound| !bound.is_finite()) {
+            cx.at(at.child("bounds")).error("must be finite and ascending");
+        }
+        if self.name.as_deref() == Some("") {
+            cx.at(at.child("name")).error("must not be empty");
+        }
+    }
+
+    fn rule(&self) -> Result<Rule, BadPattern> {
+        let text = |text: &Option<String>| text.as_deref().map(Arc::from);
+        Ok(Rule {
+            attributes: filter(&self.r#match.attributes)?,
+            inputs: self.r#match.inputs(),
+            output: text(&self.name),
+            description: text(&self.description),
+            unit: text(&self.unit),
+            instrument: self.instrument.map(InstrumentName::instrument),
+            grouping: grouping(self.by.as_deref(), self.without.as_deref()).unwrap_or_default(),
+            bounds: self.bounds.as_deref().map(Arc::from),
+            gauge: self.aggregation.policy(),
+            zero: self.zero,
+            ..Rule::new(Pattern::parse(&self.r#match.name)?)
+        })
+    }
+}
+
+impl MatchConfig {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        check_pattern(&self.name, at.child("name"), cx);
+        check_filter(&self.attributes, at.child("attributes"), cx);
+    }
+
+    fn inputs(&self) -> Option<Vec<Input>> {
+        let inputs = |types: &Vec<InputName>| types.iter().map(|name| name.input()).collect();
+        self.types.as_ref().map(inputs)
+    }
+}
+
+impl InstrumentName {
+    fn instrument(self) -> Instrument {
+        match self {
+            Self::Counter => Instrument::Counter,
+            Self::UpDownCounter => Instrument::UpDownCounter,
+            Self::Gauge => Instrument::Gauge,
+            Self::Histogram => Instrument::Histogram,
+        }
+    }
+}
+
+impl Aggregation {
+    fn policy(self) -> GaugePolicy {
+        match self {
+            Self::Last => GaugePolicy::Last,
+            Self::Min => GaugePolicy::Min,
+            Self::Max => GaugePolicy::Max,
+            Self::Mean => GaugePolicy::Mean,
+            Self::Sum => GaugePolicy::Sum,
+        }
+    }
+}
+
+impl InputName {
+    fn input(self) -> Input {
+        match self {
+            Self::Event => Input::Event,
+            Self::Sum => Input::Sum,
+            Self::Gauge => Input::Gauge,
+            Self::Histogram => Input::Histogram,
+            Self::ExponentialHistogram => Input::ExponentialHistogram,
+            Self::Summary => Input::Summary,
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Options of the `composite` processor.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_engine::{BadPattern, Declaration, Function, Grouping, Pattern};
+
+use crate::config::{Node, Ordered, Problems};
+use crate::processors::select::{check_filter, check_pattern, filter, grouping};
+
+/// The length of a sub-window of a short window.
+const MIN_WINDOW: Duration = Duration::from_millis(100);
+
+crate::options! {
+    /// Options of the `composite` processor.
+    pub struct Config {
+        /// The derived values.
+        pub composites: Vec<CompositeConfig> = required,
+        /// How often they are pushed on as gauges. They can be read at any instant.
+        pub interval: Duration = Duration::from_secs(1),
+    }
+    check = Config::check
+}
+
+crate::options! {
+    /// One derived value.
+    pub struct CompositeConfig {
+        /// Name of the value and of its gauge.
+        pub name: String = required,
+        /// Free text for people.
+        pub description: String = String::new(),
+        /// Metric to look at: exact, a glob (`agent_*`), or `regex:...`.
+        pub metric: String = required,
+        /// What to compute.
+        pub function: FunctionName = required,
+        /// Over how long, back from now.
+        pub window: Duration = Duration::from_secs(10),
+        /// Attributes that make groups; none: one value over everything.
+        pub by: Option<Vec<String>> = None,
+        /// Attributes to leave out; groups are made by all others, of the resource too.
+        pub without: Option<Vec<String>> = None,
+        /// Attributes that points must have; each value exact, a glob or `regex:...`.
+        pub attributes: Ordered<String> = Ordered::default(),
+        /// Most groups; further ones share one with `otel.metric.overflow=true`.
+        pub max_groups: usize = 2000,
+        /// How long a source of points that sends nothing counts as alive.
+        pub lease: Duration = Duration::from_secs(90),
+    }
+    check = CompositeConfig::check
+}
+
+crate::choices! {
+    /// What a composite computes.
+    pub enum FunctionName {
+        /// The smallest value.
+        Min = "min",
+        /// The mean of all values.
+        Avg = "avg" | "mean",
+        /// The largest value.
+        Max = "max",
+        /// The sum of all values.
+        Sum = "sum",
+        /// How many values.
+        Count = "count",
+        /// The sum of all values, per second.
+        Rate = "rate",
+        /// The newest value.
+        Last = "last",
+    }
+}
+
+impl Config {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        if self.interval.is_zero() {
+            cx.at(at.child("interval")).error("must be greater than zero");
+        }
+        let nodes = at.child("composites").as_list().unwrap_or_default();
+        for (index, (composite, node)) in self.composites.iter().zip(nodes).enumerate() {
+            let same = |other: &&CompositeConfig| other.name == composite.name;
+            if self.composites.iter().take(index).any(|other| same(&other)) {
+                let name = &composite.name;
+                cx.at(node.child("name"))
+                    .error(format!("`{name}` is declared twice"));
+            }
+        }
+    }
+}
+
+impl CompositeConfig {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        check_pattern(&self.metric, at.child("metric"), cx);
+        check_filter(&self.attributes, at.child("attributes"), cx);
+        if self.name.is_empty() {
+            cx.at(at.child("name")).error("must not be empty");
+        }
+        if self.by.is_some() && self.without.is_some() {
+            cx.at(at.child("without"))
+                .error("`by` and `without` exclude each other");
+        }
+        if self.window < MIN_WINDOW {
+            cx.at(at.child("window")).error("must be at least 100ms");
+        }
+        if self.max_groups == 0 {
+            cx.at(at.child("max_groups")).error("must be greater than zero");
+        }
+    }
+
+    /// As the engine takes it.
+    pub fn declaration(&self) -> Result<Declaration, BadPattern> {
+        let all_together = || Grouping::by::<&str>([]);
+        Ok(Declaration {
+            name: Arc::from(&*self.name),
+            description: Arc::from(&*self.description),
+            metric: Pattern::parse(&self.metric)?,
+            attributes: filter(&self.attributes)?,
+            function: self.function.function(),
+            window: self.window,
+            grouping: grouping(self.by.as_deref(), self.without.as_deref()).unwrap_or_else(all_together),
+            max_groups: self.max_groups,
+            lease: self.lease,
+        })
+    }
+}
+
+impl FunctionName {
+    fn function(self) -> Function {
+        match self {
+            Self::Min => Function::Min,
+            Self::Avg => Function::Avg,
+            Self::Max => Function::Max,
+            Self::Sum => Function::Sum,
+            Self::Count => Function::Count,
+            Self::Rate => Function::Rate,
+            Self::Last => Function::Last,
+        }
+    }
+}

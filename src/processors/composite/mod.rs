@@ -1,0 +1,136 @@
+//! `composite`: declared values (min, avg, max, sum, count, rate, last over a window) of what passes.
+//!
+//! Everything passes unchanged. Before `aggregate` it sees every single event, behind it only snapshots. Each value
+//! can be read at any instant (admin API, live tables) and is pushed on as a gauge at every `interval`.
+
+pub mod config;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use tidegate_engine::{BadPattern, Composite, CompositeSet, Limits, Table};
+
+use self::config::Config;
+use super::emit::{Emitter, Pace};
+use super::names::any_metric;
+use crate::batch::{Batch, Payload, Signal, convert};
+use crate::component::unix_now;
+use crate::component::{
+    ComponentError, ConfigType, Consumer, Context, Factory, Flow, Ledger, Lifecycle, Processor,
+    ProcessorContext, ProcessorFactory, Refused, Stability,
+};
+
+/// The factory of `composite`.
+pub static FACTORY: ProcessorFactory = Factory {
+    kind: "composite",
+    aliases: &[],
+    signals: &[(Signal::Metrics, Stability::Beta)],
+    help: "min, avg, max, sum, count, rate or last of what passes, over a window, readable at any instant",
+    config: ConfigType::of::<Config>(),
+    build: |settings, cx| Ok(Arc::new(Composites::new(settings.get(), cx)?)),
+};
+
+struct Composites {
+    config: Arc<Config>,
+    base: Context,
+    set: CompositeSet,
+    table: Arc<Table>,
+    next: Arc<dyn Consumer>,
+    ledger: Arc<Ledger>,
+    pace: Pace,
+}
+
+impl Composites {
+    fn new(config: Arc<Config>, cx: ProcessorContext) -> Result<Self, ComponentError> {
+        let declarations = config.composites.iter().map(|composite| composite.declaration());
+        let declarations: Vec<_> = declarations
+            .collect::<Result<_, BadPattern>>()
+            .map_err(|error| cx.base.error(error.to_string()))?;
+        let list: Vec<_> = declarations
+            .into_iter()
+            .map(|one| Arc::new(Composite::new(one)))
+            .collect();
+        let owner = format!("{}@{}", cx.base.path, cx.pipeline);
+        let table = Arc::new(Table::new(owner, Vec::new(), Limits::default()));
+        for composite in &list {
+            table.attach(composite.clone());
+        }
+        Ok(Self {
+            config,
+            base: cx.base,
+            set: CompositeSet::new(list),
+            table,
+            next: cx.next,
+            ledger: cx.ledger,
+            pace: Pace::default(),
+        })
+    }
+
+    fn observe(&self, payload: &Payload) {
+        let now = unix_now();
+        match payload {
+            Payload::Events(events) => self.set.observe_events(events),
+            Payload::Points(points) => points
+                .points
+                .iter()
+                .for_each(|point| self.set.observe(point, now)),
+            Payload::Encoded(encoded) if any_metric(encoded, |name| self.set.wants(name)) => {
+                // What can't be decoded is for a component to refuse that needs it: here it only passes.
+                for point in convert::points(encoded).unwrap_or_default() {
+                    self.set.observe(&point, now);
+                }
+            }
+            Payload::Encoded(_) => {}
+        }
+    }
+}
+
+impl Processor for Composites {}
+
+#[async_trait]
+impl Lifecycle for Composites {
+    async fn start(&self) -> Result<(), ComponentError> {
+        let shared = &self.base.shared;
+        shared.tables.add(self.table.clone());
+        self.set
+            .list()
+            .iter()
+            .for_each(|composite| shared.composites.add(composite.clone()));
+        let emitter = Arc::new(Emitter {
+            table: self.table.clone(),
+            next: self.next.clone(),
+            ledger: self.ledger.clone(),
+        });
+        emitter.announce();
+        let list = self.set.list().to_vec();
+        self.pace.start(emitter, self.config.interval, move |now| {
+            list.iter().for_each(|composite| composite.expire(now));
+        });
+        Ok(())
+    }
+
+    async fn stop(&self, deadline: Instant) {
+        self.pace.stop(deadline).await;
+        let shared = &self.base.shared;
+        shared.tables.remove(&self.table);
+        self.set
+            .list()
+            .iter()
+            .for_each(|composite| shared.composites.remove(composite));
+    }
+}
+
+impl Consumer for Composites {
+    fn admit(&self, batch: &Batch, flow: &mut Flow) -> Result<(), Refused> {
+        self.next.admit(batch, flow)
+    }
+
+    fn consume(&self, batch: Batch, flow: &mut Flow) {
+        self.observe(&batch.payload);
+        self.next.consume(batch, flow);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+//! What processors with a state share: telling readers about their table, and pushing on what it shows.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tidegate_engine::{Data, Point, Reading, Table, UnixNanos};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::batch::{Batch, Points};
+use crate::component::unix_now;
+use crate::component::{Consumer, Flow, Ledger};
+
+/// Points a batch: large enough to share its costs, small enough to be queued whole.
+const BATCH_POINTS: usize = 8192;
+
+/// How often state is looked through for what has expired.
+const EXPIRY_CHECK: Duration = Duration::from_secs(1);
+
+/// Hands on what a table shows.
+pub(super) struct Emitter {
+    pub(super) table: Arc<Table>,
+    pub(super) next: Arc<dyn Consumer>,
+    pub(super) ledger: Arc<Ledger>,
+}
+
+impl Emitter {
+    /// An empty batch by which readers of tables find this one.
+    pub(super) fn announce(&self) {
+        self.push(Vec::new());
+    }
+
+    /// Hands on everything that the table shows now. What is refused is not lost: the next snapshot contains it.
+    pub(super) fn emit(&self, now: UnixNanos) {
+        for points in snapshot(&self.table, now) {
+            self.push(points);
+        }
+    }
+
+    fn push(&self, points: Vec<Point>) {
+        let items = points.len();
+        let batch = Batch::new(Points {
+            points: points.into(),
+            table: Some(self.table.clone()),
+        });
+        let mut flow = Flow::default();
+        if self.next.admit(&batch, &mut flow).is_ok() {
+            self.ledger.make(items);
+            self.next.consume(batch, &mut flow);
+        }
+    }
+}
+
+fn snapshot(table: &Table, now: UnixNanos) -> Vec<Vec<Point>> {
+    let mut batches: Vec<Vec<Point>> = Vec::new();
+    table.read(now, &mut |reading| {
+        let full = batches.last().is_none_or(|batch| batch.len() >= BATCH_POINTS);
+        if full {
+            batches.push(Vec::new());
+        }
+        if let Some(batch) = batches.last_mut() {
+            batch.push(point(reading, now));
+        }
+    });
+    batches
+}
+
+fn point(reading: Reading<'_>, now: UnixNanos) -> Point {
+    // A total is true until now, whenever it last grew; a gauge was true when it was measured.
+    let time = match reading.series.metric.data {
+        Data::Gauge => reading.time,
+        _ => now.max(reading.time),
+    };
+    Point {
+        series: reading.series.clone(),
+        start: reading.start,
+        time,
+        value: reading.value.clone(),
+        exemplars: reading.exemplars.to_vec(),
+    }
+}
+
+/// A task that emits at an interval and lets state expire.
+#[derive(Default)]
+pub(super) struct Pace(Mutex<Option<(watch::Sender<bool>, JoinHandle<()>)>>);
+
+impl Pace {
+    /// Starts it. `expire` is called about once a second.
+    pub(super) fn start(
+        &self,
+        emitter: Arc<Emitter>,
+        interval: Duration,
+        expire: impl Fn(UnixNanos) + Send + Sync + 'static,
+    ) {
+        let (stop, mut stopped) = watch::channel(false);
+        let task = tokio::spawn(async move {
+            let mut emissions = tokio::time::interval(interval);
+            let mut checks = tokio::time::interval(EXPIRY_CHECK);
+            emissions.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+            checks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+            // The first tick of an interval comes at once.
+            emissions.tick().await;
+            loop {
+                tokio::select! {
+                    _ = emissions.tick() => emitter.emit(unix_now()),
+                    _ = checks.tick() => expire(unix_now()),
+                    _ = stopped.changed() => break,
+                }
+            }
+            // What came since the last interval.
+            emitter.emit(unix_now());
+        });
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((stop, task));
+    }
+
+    /// Stops it after a last emission, at the latest at `deadline`.
+    pub(super) async fn stop(&self, deadline: Instant) {
+        let running = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some((stop, mut task)) = running else {
+            return;
+        };
+        stop.send_replace(true);
+        if tokio::time::timeout_at(deadline.into(), &mut task).await.is_err() {
+            task.abort();
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! For tests of processors: events, points and encoded requests of little content.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::metrics::v1 as otlp;
+use prost::Message;
+use tidegate_engine::{
+    Attributes, Data, Events, Instrument, Kind, Lease, Metric, Point, Schema, Series, Source, SourceId,
+    Value, Values,
+};
+
+use crate::batch::{Encoded, Signal};
+use crate::component::testing::{Sink, context};
+use crate::component::{Context, Ledger, ProcessorContext, unix_now};
+
+/// A processor's context that leads to `sink`, with the parts that a test looks at.
+pub(super) fn processor_context(id: &str, sink: &Arc<Sink>) -> (ProcessorContext, Context, Arc<Ledger>) {
+    let (base, ledger) = (context("processors", id), Arc::<Ledger>::default());
+    let cx = ProcessorContext {
+        base: base.clone(),
+        pipeline: "metrics".into(),
+        signal: Signal::Metrics,
+        next: sink.clone(),
+        ledger: ledger.clone(),
+    };
+    (cx, base, ledger)
+}
+
+pub(super) fn kind(name: &str, instrument: Instrument, attributes: &[(&str, &str)]) -> Kind {
+    Kind {
+        name: name.into(),
+        description: "".into(),
+        unit: "".into(),
+        instrument,
+        attributes: attributes.iter().copied().collect(),
+    }
+}
+
+/// Events of a new source: kinds, and (kind, value) of each event.
+pub(super) fn events(agent: &str, kinds: Vec<Kind>, columns: &[(u16, u64)]) -> Events {
+    let now = unix_now();
+    let source = Source {
+        id: SourceId::next(),
+        resource: Arc::default(),
+        scope: Arc::default(),
+        attributes: [("agent_name", agent), ("hostname", "vm")].into_iter().collect(),
+        lease: Arc::new(Lease::new(Duration::from_secs(60), now)),
+    };
+    Events {
+        source: Arc::new(source),
+        schema: Arc::new(Schema { kinds }),
+        kinds: columns.iter().map(|(kind, _)| *kind).collect(),
+        values: Values::U64(columns.iter().map(|(_, value)| *value).collect()),
+        times: None,
+        weights: None,
+        observed: now,
+    }
+}
+
+pub(super) fn point(name: &str, data: Data, attributes: &[(&str, &str)], value: Value) -> Point {
+    let metric = Metric {
+        name: name.into(),
+        description: "".into(),
+        unit: "us".into(),
+        data,
+        metadata: Attributes::default(),
+    };
+    let series = Series {
+        resource: Arc::default(),
+        scope: Arc::default(),
+        metric: Arc::new(metric),
+        attributes: attributes.iter().copied().collect(),
+    };
+    let time = unix_now();
+    Point {
+        series: Arc::new(series),
+        start: time - 1,
+        time,
+        value,
+        exemplars: Vec::new(),
+    }
+}
+
+/// A request with a gauge of one point for each (name, value).
+pub(super) fn encoded(gauges: &[(&str, i64)]) -> Encoded {
+    let metric = |(name, value): &(&str, i64)| otlp::Metric {
+        name: (*name).to_owned(),
+        data: Some(otlp::metric::Data::Gauge(otlp::Gauge {
+            data_points: vec![otlp::NumberDataPoint {
+                time_unix_nano: unix_now(),
+                value: Some(otlp::number_data_point::Value::AsInt(*value)),
+                ..Default::default()
+            }],
+        })),
+        ..Default::default()
+    };
+    let scope_metrics = otlp::ScopeMetrics {
+        metrics: gauges.iter().map(metric).collect(),
+        ..Default::default()
+    };
+    let resource_metrics = otlp::ResourceMetrics {
+        scope_metrics: vec![scope_metrics],
+        ..Default::default()
+    };
+    let request = ExportMetricsServiceRequest {
+        resource_metrics: vec![resource_metrics],
+    };
+    Encoded::one(Signal::Metrics, request.encode_to_vec().into(), gauges.len())
+}
