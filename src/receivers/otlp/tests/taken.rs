@@ -100,6 +100,8 @@ async fn json_becomes_protobuf_and_the_answer_is_json() {
         status["details"][0]["@type"],
         "type.googleapis.com/google.rpc.BadRequest"
     );
+    let field = &status["details"][0]["fieldViolations"][0]["field"];
+    assert_eq!(field, "resourceMetrics", "where in the request it is");
     assert_eq!(gateway.counts.failed.load(SeqCst), 1);
 }
 
