@@ -3,6 +3,7 @@
 pub mod completion;
 pub mod components;
 pub mod load;
+pub mod quickstart;
 pub mod ring;
 pub mod run;
 pub mod validate;
@@ -28,6 +29,8 @@ pub struct Cli {
 enum Command {
     /// Run the gateway with a configuration
     Run(run::Args),
+    /// See it work: a simulated 8-rank NIXL node, drained, aggregated and served on this machine
+    Quickstart(quickstart::Args),
     /// Check a configuration and build its graph, without opening anything
     Validate(validate::Args),
     /// List the components of this binary with their signals, stability and options
@@ -45,6 +48,7 @@ impl Cli {
     pub fn run(self) -> ExitCode {
         let result = match self.command {
             Command::Run(args) => run::run(&args),
+            Command::Quickstart(args) => quickstart::run(&args),
             Command::Validate(args) => validate::run(&args),
             Command::Components(args) => components::run(&args),
             Command::Ring(args) => ring::run(&args),

@@ -36,6 +36,7 @@ pub use print::print_redacted;
 pub use problems::{At, Problem, Problems, Severity};
 pub use secret::Secret;
 pub use source::{FileId, REDACTED, Sources, Span};
+pub use suggest::nearest;
 pub use units::{ByteSize, NotASize, Ordered};
 pub use yaml::parse_text;
 

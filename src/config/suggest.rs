@@ -7,7 +7,7 @@ const MAX_CHARS: usize = 64;
 const MIN_PREFIX_CHARS: usize = 3;
 
 /// The candidate that was probably meant, if one is near enough.
-pub(super) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = normal(word)?;
     candidates
         .into_iter()

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,7 +11,8 @@ use hyper::body::{Body, Incoming};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 
-use super::server::Connection;
+use super::listener::Listener;
+use super::server::{Connection, ConnectionLimits, Server};
 
 /// 1 MiB frames halve the cost of a hop compared with HTTP/2's default of 16 KiB.
 pub const HTTP2_FRAME_BYTES: u32 = 1 << 20;
@@ -56,6 +58,21 @@ impl Default for HttpConfig {
             max_age_grace: None,
         }
     }
+}
+
+/// Serves HTTP on every connection of a listener: [`serve`] in a [`Server`].
+pub fn start<S, F, B>(listener: Listener, limits: ConnectionLimits, config: HttpConfig, service: S) -> Server
+where
+    S: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let config = Arc::new(config);
+    Server::start(listener, limits, move |connection| {
+        let (config, service) = (config.clone(), service.clone());
+        async move { serve(connection, &config, service).await }
+    })
 }
 
 /// Answers the requests of a connection until the peer closes it or the server stops; then requests that have begun

@@ -94,7 +94,9 @@ async fn stop_lets_connections_finish_and_cuts_those_that_do_not() {
         ConnectionLimits::plain(8),
         |mut connection| async move {
             let mut first = [0];
-            if connection.stream.read_exact(&mut first).await.is_ok() && first == *b"p" {
+            let arrived = connection.stream.read_exact(&mut first).await.is_ok();
+            connection.stream.write_all(&first).await.unwrap();
+            if arrived && first == *b"p" {
                 connection.stopping.cancelled().await;
                 ENDED.fetch_add(1, SeqCst);
             } else {
@@ -104,9 +106,10 @@ async fn stop_lets_connections_finish_and_cuts_those_that_do_not() {
     );
     let mut polite = connect(&server).await;
     polite.write_all(b"p").await.unwrap();
+    polite.read_exact(&mut [0]).await.unwrap();
     let mut stubborn = connect(&server).await;
     stubborn.write_all(b"s").await.unwrap();
-    tokio::task::yield_now().await;
+    stubborn.read_exact(&mut [0]).await.unwrap();
     server.stop(Instant::now() + Duration::from_millis(200)).await;
     assert_eq!(ENDED.load(SeqCst), 1);
     assert_eq!(stubborn.read(&mut [0]).await.unwrap_or(0), 0);

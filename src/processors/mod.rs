@@ -1,14 +1,26 @@
 //! Processors: look at or change what passes.
 
+mod actions;
 pub mod aggregate;
+pub mod attributes;
 pub mod composite;
 mod emit;
+pub mod filter;
+mod matching;
 mod names;
+pub mod resource;
 mod select;
+mod sources;
 #[cfg(test)]
 mod testing;
 
 use crate::component::ProcessorFactory;
 
 /// Every processor type. Adding one touches its folder and this list.
-pub static FACTORIES: &[&ProcessorFactory] = &[&aggregate::FACTORY, &composite::FACTORY];
+pub static FACTORIES: &[&ProcessorFactory] = &[
+    &aggregate::FACTORY,
+    &attributes::FACTORY,
+    &composite::FACTORY,
+    &filter::FACTORY,
+    &resource::FACTORY,
+];

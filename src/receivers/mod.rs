@@ -2,9 +2,11 @@
 
 pub mod nixl;
 pub mod nixl_mp;
+pub mod otlp;
+pub mod uds;
 mod worker;
 
 use crate::component::ReceiverFactory;
 
 /// Every receiver type. Adding one touches its folder and this list.
-pub static FACTORIES: &[&ReceiverFactory] = &[&nixl::FACTORY, &nixl_mp::FACTORY];
+pub static FACTORIES: &[&ReceiverFactory] = &[&nixl::FACTORY, &nixl_mp::FACTORY, &otlp::FACTORY, &uds::FACTORY];

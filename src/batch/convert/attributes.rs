@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value as ProtoValue;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, KeyValue, KeyValueList};
 use tidegate_engine::{AttributeValue, Attributes};
 
 /// A canonical set.
@@ -37,4 +37,33 @@ pub fn value_from_proto(value: Option<AnyValue>) -> AttributeValue {
         // References into a dictionary that export requests of these signals don't have.
         _ => AttributeValue::Empty,
     }
+}
+
+/// A set as OTLP has it.
+pub fn attributes_to_proto(attributes: &Attributes) -> Vec<KeyValue> {
+    let pair = |(key, value): (&Arc<str>, &AttributeValue)| KeyValue {
+        key: key.to_string(),
+        value: Some(value_to_proto(value)),
+        ..Default::default()
+    };
+    attributes.iter().map(pair).collect()
+}
+
+/// A value as OTLP has it.
+pub fn value_to_proto(value: &AttributeValue) -> AnyValue {
+    let value = match value {
+        AttributeValue::Empty => None,
+        AttributeValue::Str(text) => Some(ProtoValue::StringValue(text.to_string())),
+        AttributeValue::Bool(truth) => Some(ProtoValue::BoolValue(*truth)),
+        AttributeValue::Int(number) => Some(ProtoValue::IntValue(*number)),
+        AttributeValue::Double(number) => Some(ProtoValue::DoubleValue(*number)),
+        AttributeValue::Bytes(bytes) => Some(ProtoValue::BytesValue(bytes.to_vec())),
+        AttributeValue::Array(values) => Some(ProtoValue::ArrayValue(ArrayValue {
+            values: values.iter().map(value_to_proto).collect(),
+        })),
+        AttributeValue::Map(map) => Some(ProtoValue::KvlistValue(KeyValueList {
+            values: attributes_to_proto(map),
+        })),
+    };
+    AnyValue { value }
 }

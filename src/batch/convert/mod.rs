@@ -3,7 +3,7 @@
 mod attributes;
 mod decode;
 
-pub use attributes::{attributes_from_proto, value_from_proto};
+pub use attributes::{attributes_from_proto, attributes_to_proto, value_from_proto, value_to_proto};
 pub use decode::points;
 
 /// Bytes that are no export request.

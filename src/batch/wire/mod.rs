@@ -1,7 +1,10 @@
 //! OTLP on the wire: checked, counted and walked without building trees.
 
+pub(crate) mod attributes;
 mod check;
+pub(crate) mod edit;
 pub(crate) mod proto;
+pub(crate) mod walk;
 
 pub use check::check;
 

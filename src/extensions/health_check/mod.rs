@@ -1,35 +1,53 @@
 //! `health_check`: tells the cluster whether the gateway takes data: 200 while it runs, 503 before and after.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http::{Method, Request, Response, StatusCode};
-use http_body_util::Full;
-use hyper::body::Incoming;
+use http::StatusCode;
 use serde_json::json;
 
-use crate::component::shared::Phase;
-use crate::component::{
-    ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle, Shared,
-};
-use crate::net::http::{HttpConfig, serve};
-use crate::net::{ConnectionLimits, Endpoint, Listener, Server, SocketFileConfig};
+use super::server::{self, Answer, PageServer};
+use crate::component::shared::{Phase, Shared};
+use crate::component::{ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle};
+use crate::config::{Node, Problems};
+use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
 
-/// Probes are few; more connections than this are somebody's mistake.
-const MAX_CONNECTIONS: usize = 64;
+/// The port of the Collector's extension.
+const PORT: u16 = 13133;
 
 crate::options! {
     /// Options of the `health_check` extension.
     pub struct Config {
         /// Where probes are answered.
-        pub endpoint: Endpoint = Endpoint::localhost(13133),
+        pub endpoint: Endpoint = Endpoint::localhost(PORT),
         /// Path of the probe.
         pub path: String = "/".to_owned(),
+        /// Texts to answer with instead of the JSON object.
+        pub response_body: Option<ResponseBody> = None,
         /// The socket file of a `unix:` endpoint.
         pub socket: SocketFileConfig = SocketFileConfig::default(),
+        /// TLS; unset: none.
+        pub tls: Option<TlsServerConfig> = None,
+    }
+    check = Config::check
+}
+
+crate::options! {
+    /// Texts to answer with.
+    pub struct ResponseBody {
+        /// While the gateway takes data.
+        pub healthy: String = String::new(),
+        /// Before and after.
+        pub unhealthy: String = String::new(),
+    }
+}
+
+impl Config {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        if !self.path.starts_with('/') {
+            cx.at(at.child("path")).error("a path begins with `/`");
+        }
     }
 }
 
@@ -40,22 +58,19 @@ pub static FACTORY: ExtensionFactory = Factory {
     signals: &[],
     help: "answers liveness and readiness probes over HTTP",
     config: ConfigType::of::<Config>(),
-    build: |settings, cx| {
-        let up_since = SystemTime::now();
-        Ok(Arc::new(HealthCheck {
-            config: settings.get(),
-            base: cx,
-            up_since,
-            server: Mutex::default(),
-        }))
-    },
+    build: |settings, cx| Ok(Arc::new(HealthCheck::new(settings.get(), cx))),
 };
 
 struct HealthCheck {
     config: Arc<Config>,
     base: Context,
-    up_since: SystemTime,
-    server: Mutex<Option<Server>>,
+    server: PageServer,
+}
+
+impl HealthCheck {
+    fn new(config: Arc<Config>, base: Context) -> Self {
+        Self { config, base, server: PageServer::default() }
+    }
 }
 
 impl Extension for HealthCheck {}
@@ -63,37 +78,19 @@ impl Extension for HealthCheck {}
 #[async_trait]
 impl Lifecycle for HealthCheck {
     async fn start(&self) -> Result<(), ComponentError> {
-        let listener = Listener::bind(&self.config.endpoint, &self.config.socket).await;
-        let listener = listener.map_err(|error| self.base.error(error.to_string()))?;
-        let (path, shared, since): (Arc<str>, _, _) = (
-            self.config.path.as_str().into(),
-            self.base.shared.clone(),
-            Since(self.up_since, Instant::now()),
-        );
-        let server = Server::start(
-            listener,
-            ConnectionLimits::plain(MAX_CONNECTIONS),
-            move |connection| {
-                let (path, shared) = (path.clone(), shared.clone());
-                async move {
-                    let reply = move |request| {
-                        let answer = answer(&request, &path, &shared, since);
-                        async move { answer }
-                    };
-                    serve(connection, &HttpConfig::default(), reply).await;
-                }
-            },
-        );
-        *self.server.lock().unwrap_or_else(PoisonError::into_inner) = Some(server);
-        Ok(())
+        let (config, shared) = (self.config.clone(), self.base.shared.clone());
+        let since = Since(SystemTime::now(), Instant::now());
+        let page = move |path: &str| match path == config.path {
+            true => health(&config, &shared, since),
+            false => server::json(StatusCode::NOT_FOUND, &json!({"error": format!("the probe is at {}", config.path)})),
+        };
+        let place = (&self.config.endpoint, &self.config.socket);
+        self.server.start(&self.base, place, self.config.tls.as_ref(), page).await
     }
 
     /// Extensions stop last, so probes see 503 while the gateway drains.
     async fn stop(&self, deadline: Instant) {
-        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(server) = server {
-            server.stop(deadline).await;
-        }
+        self.server.stop(deadline).await;
     }
 }
 
@@ -101,24 +98,58 @@ impl Lifecycle for HealthCheck {
 #[derive(Clone, Copy)]
 struct Since(SystemTime, Instant);
 
-fn answer(request: &Request<Incoming>, path: &str, shared: &Shared, since: Since) -> Response<Full<Bytes>> {
-    let (status, text) = match shared.health.phase() {
-        _ if request.uri().path() != path => (StatusCode::NOT_FOUND, "Not found"),
-        _ if ![Method::GET, Method::HEAD].contains(request.method()) => {
-            (StatusCode::METHOD_NOT_ALLOWED, "Only GET and HEAD")
-        }
-        Phase::Ready => (StatusCode::OK, "Server available"),
-        Phase::Starting | Phase::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "Server not available"),
-    };
+fn health(config: &Config, shared: &Shared, since: Since) -> Answer {
+    let is_ready = shared.health.phase() == Phase::Ready;
+    let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    if let Some(texts) = &config.response_body {
+        let text = if is_ready { &texts.healthy } else { &texts.unhealthy };
+        return server::text(status, "text/plain; charset=utf-8", text.clone());
+    }
+    let uptime = Duration::from_secs(since.1.elapsed().as_secs());
     let body = json!({
-        "status": text,
+        "status": if is_ready { "Server available" } else { "Server not available" },
         "upSince": humantime::format_rfc3339_millis(since.0).to_string(),
-        "uptime": humantime::format_duration(std::time::Duration::from_secs(since.1.elapsed().as_secs())).to_string(),
+        "uptime": humantime::format_duration(uptime).to_string(),
     });
-    let response = Response::builder()
-        .status(status)
-        .header(CONTENT_TYPE, "application/json");
-    response
-        .body(Full::new(body.to_string().into()))
-        .unwrap_or_default()
+    server::json(status, &body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::component::testing::{context, settings};
+    use crate::extensions::server::testing::fetch;
+
+    async fn start(yaml: &str) -> HealthCheck {
+        let extension = HealthCheck::new(settings::<Config>(yaml).get(), context("extensions", "health_check"));
+        extension.start().await.unwrap();
+        extension
+    }
+
+    #[tokio::test]
+    async fn ready_is_200_and_everything_else_503() {
+        let extension = start("endpoint: 127.0.0.1:0").await;
+        let endpoint = extension.server.local();
+        for (phase, expected) in [(Phase::Starting, 503), (Phase::Ready, 200), (Phase::Stopping, 503)] {
+            extension.base.shared.health.enter(phase);
+            let (status, body) = fetch(&endpoint, "GET", "/").await;
+            assert_eq!(status, expected);
+            let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+            assert_eq!(body["status"] == "Server available", expected == 200);
+        }
+        assert_eq!(fetch(&endpoint, "GET", "/other").await.0, 404);
+        assert_eq!(fetch(&endpoint, "POST", "/").await.0, 405);
+        assert_eq!(fetch(&endpoint, "HEAD", "/").await, (503, String::new()));
+        extension.stop(Instant::now() + Duration::from_secs(10)).await;
+    }
+
+    #[tokio::test]
+    async fn path_and_texts_can_be_chosen() {
+        let extension =
+            start("{endpoint: '127.0.0.1:0', path: /live, response_body: {healthy: fine, unhealthy: ill}}").await;
+        let endpoint = extension.server.local();
+        assert_eq!(fetch(&endpoint, "GET", "/live").await, (503, "ill".to_owned()));
+        extension.base.shared.health.enter(Phase::Ready);
+        assert_eq!(fetch(&endpoint, "GET", "/live").await, (200, "fine".to_owned()));
+    }
 }

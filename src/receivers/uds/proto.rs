@@ -65,7 +65,7 @@ pub struct EventBatch {
     /// Who measures; left out: as in the batch before.
     #[prost(message, optional, tag = "3")]
     pub source: Option<Source>,
-    /// Appended to the connection's list of kinds.
+    /// The connection's list of kinds from `first_kind` on.
     #[prost(message, repeated, tag = "4")]
     pub kinds: Vec<Kind>,
     /// For each event the index of its kind.
@@ -83,6 +83,9 @@ pub struct EventBatch {
     /// For each event how many measurements it stands for.
     #[prost(double, repeated, tag = "9")]
     pub weights: Vec<f64>,
+    /// Index of the first of `kinds`.
+    #[prost(uint32, tag = "10")]
+    pub first_kind: u32,
 }
 
 /// What became of a batch.
@@ -130,7 +133,12 @@ mod tests {
                     found.insert(format!("{owner}.{}={number}", value.to_ascii_lowercase()));
                 }
                 ["repeated", kind, name, "=", number] => {
-                    found.insert(field(owner, &format!("repeated {}", wire_type(kind)), name, number));
+                    found.insert(field(
+                        owner,
+                        &format!("repeated {}", wire_type(kind)),
+                        name,
+                        number,
+                    ));
                 }
                 [kind, name, "=", number] => {
                     found.insert(field(owner, wire_type(kind), name, number));
@@ -159,7 +167,10 @@ mod tests {
         let mut attribute = None;
         let mut found = Declarations::new();
         for line in declarations.lines().map(str::trim) {
-            if let Some(rest) = line.strip_prefix("pub struct ").or(line.strip_prefix("pub enum ")) {
+            if let Some(rest) = line
+                .strip_prefix("pub struct ")
+                .or(line.strip_prefix("pub enum "))
+            {
                 owner = rest.trim_end_matches(" {");
             } else if let Some(rest) = line.strip_prefix("#[prost(") {
                 attribute = Some(rest.trim_end_matches(")]"));
@@ -167,8 +178,17 @@ mod tests {
                 let name = rest.split(':').next().unwrap();
                 let (kind, number) = attribute.rsplit_once(", tag = ").unwrap();
                 let word = kind.split([' ', ',']).next().unwrap();
-                let repeated = if kind.ends_with("repeated") { "repeated " } else { "" };
-                found.insert(field(owner, &format!("{repeated}{word}"), name, number.trim_matches('"')));
+                let repeated = if kind.ends_with("repeated") {
+                    "repeated "
+                } else {
+                    ""
+                };
+                found.insert(field(
+                    owner,
+                    &format!("{repeated}{word}"),
+                    name,
+                    number.trim_matches('"'),
+                ));
             } else if let Some((value, number)) = line.trim_end_matches(',').split_once(" = ") {
                 found.insert(format!("{owner}.{}={number}", value.to_ascii_lowercase()));
             }
@@ -179,6 +199,6 @@ mod tests {
     #[test]
     fn the_proto_file_and_the_rust_types_declare_the_same() {
         assert_eq!(of_proto(), of_rust());
-        assert_eq!(of_proto().len(), 27, "fields and values were found at all");
+        assert_eq!(of_proto().len(), 28, "fields and values were found at all");
     }
 }

@@ -181,14 +181,18 @@ mod tests {
         ];
         for (text, metric_type) in table {
             let line = parse(text.as_bytes()).unwrap();
-            assert_eq!((line.name, line.metric_type, line.rate), ("a.b", metric_type, 1.0));
+            assert_eq!(
+                (line.name, line.metric_type, line.rate),
+                ("a.b", metric_type, 1.0)
+            );
             assert_eq!(numbers(&line), [1.0]);
         }
     }
 
     #[test]
     fn all_sections_in_any_order() {
-        let line = parse(b"x:1.5:2:-3e2|d|#env:prod,url:http://a:80,canary|T1656581400|@0.25|c:ci-1|e:it").unwrap();
+        let line =
+            parse(b"x:1.5:2:-3e2|d|#env:prod,url:http://a:80,canary|T1656581400|@0.25|c:ci-1|e:it").unwrap();
         assert_eq!(numbers(&line), [1.5, 2.0, -300.0]);
         assert_eq!((line.rate, line.seconds), (0.25, Some(1_656_581_400)));
         let tags: Vec<_> = line.tags().collect();

@@ -1,0 +1,146 @@
+//! Edits of a request without re-encoding it: splices, and the lengths of every message around them.
+//!
+//! A walk opens and closes the messages on its way; edits are noted as ranges of the original bytes with what stands
+//! there instead. Closing a message that was edited corrects its length prefix, closing one that was emptied removes
+//! it. Rendering copies every byte once; a walk without edits copies nothing.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+/// Notes edits; see the module.
+pub(crate) struct Editor<'a> {
+    source: &'a [u8],
+    /// Ranges never overlap.
+    splices: Vec<Splice>,
+    frames: Vec<Frame>,
+}
+
+struct Splice {
+    range: Range<usize>,
+    with: Vec<u8>,
+}
+
+struct Frame {
+    /// From the tag on.
+    start: usize,
+    payload: Range<usize>,
+    /// Where its length splice stands in the list (unchanged until the frame closes).
+    slot: usize,
+    grown: isize,
+}
+
+impl<'a> Editor<'a> {
+    pub(crate) fn new(source: &'a [u8]) -> Self {
+        Self {
+            source,
+            splices: Vec::new(),
+            frames: Vec::new(),
+        }
+    }
+
+    /// Where a piece of the source stands in it.
+    pub(crate) fn range_of(&self, piece: &[u8]) -> Range<usize> {
+        let start = piece.as_ptr() as usize - self.source.as_ptr() as usize;
+        start..start + piece.len()
+    }
+
+    /// Enters a message whose tag begins at `start`.
+    pub(crate) fn open(&mut self, start: usize, payload: &[u8]) {
+        let payload = self.range_of(payload);
+        let slot = self.splices.len();
+        let prefix = start..start;
+        self.splices.push(Splice {
+            range: prefix,
+            with: Vec::new(),
+        });
+        self.frames.push(Frame {
+            start,
+            payload,
+            slot,
+            grown: 0,
+        });
+    }
+
+    /// Leaves the message entered last; `keep` is false when it is to go as a whole.
+    pub(crate) fn close(&mut self, keep: bool) {
+        let Some(frame) = self.frames.pop() else { return };
+        if !keep {
+            self.splices.truncate(frame.slot);
+            self.replace(frame.start..frame.payload.end, Vec::new());
+        } else if self.splices.len() == frame.slot + 1 {
+            self.splices.pop();
+        } else {
+            self.correct_length(&frame);
+        }
+    }
+
+    fn correct_length(&mut self, frame: &Frame) {
+        let length = frame.payload.len().saturating_add_signed(frame.grown);
+        let tag_length = tag_length(self.source.get(frame.start..).unwrap_or_default());
+        let prefix = frame.start + tag_length..frame.payload.start;
+        let mut with = Vec::with_capacity(5);
+        push_varint(&mut with, length as u64);
+        let grown = frame.grown + with.len() as isize - prefix.len() as isize;
+        if let Some(slot) = self.splices.get_mut(frame.slot) {
+            *slot = Splice { range: prefix, with };
+        }
+        self.grow(grown);
+    }
+
+    fn grow(&mut self, by: isize) {
+        if let Some(parent) = self.frames.last_mut() {
+            parent.grown += by;
+        }
+    }
+
+    /// Puts `with` in the place of a range.
+    pub(crate) fn replace(&mut self, range: Range<usize>, with: Vec<u8>) {
+        self.grow(with.len() as isize - range.len() as isize);
+        self.splices.push(Splice { range, with });
+    }
+
+    /// Puts bytes in at a place.
+    pub(crate) fn insert(&mut self, at: usize, with: Vec<u8>) {
+        self.replace(at..at, with);
+    }
+
+    /// The edited bytes; `None` when nothing was edited.
+    pub(crate) fn finish(mut self) -> Option<Bytes> {
+        if self.splices.is_empty() {
+            return None;
+        }
+        // A header that stands behind its items was edited before them.
+        self.splices.sort_by_key(|splice| splice.range.start);
+        let grown: usize = self.splices.iter().map(|splice| splice.with.len()).sum();
+        let mut edited = Vec::with_capacity(self.source.len() + grown);
+        let mut at = 0;
+        for splice in &self.splices {
+            edited.extend_from_slice(self.source.get(at..splice.range.start).unwrap_or_default());
+            edited.extend_from_slice(&splice.with);
+            at = splice.range.end;
+        }
+        edited.extend_from_slice(self.source.get(at..).unwrap_or_default());
+        Some(edited.into())
+    }
+}
+
+/// Appends a varint.
+pub(crate) fn push_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Appends a length-delimited field.
+pub(crate) fn push_message(out: &mut Vec<u8>, number: u32, payload: &[u8]) {
+    push_varint(out, u64::from(number) << 3 | 2);
+    push_varint(out, payload.len() as u64);
+    out.extend_from_slice(payload);
+}
+
+fn tag_length(bytes: &[u8]) -> usize {
+    super::proto::varint(bytes).map_or(0, |(_, used)| used)
+}

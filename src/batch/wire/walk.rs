@@ -1,0 +1,284 @@
+//! A walk over a request: resources, scopes, metrics and items, without building trees.
+//!
+//! The header of each message (name, attributes) is looked at before its items, wherever it stands among the fields,
+//! so any order of fields is the same to a visitor. Repeated singular messages (two `resource`s in one
+//! `ResourceMetrics`), which protobuf merges, are rare and legal: such a request is decoded and encoded anew first.
+
+use bytes::Bytes;
+use prost::Message;
+
+use super::WireError;
+use super::edit::Editor;
+use super::proto::{Field, Fields, WireType};
+use crate::batch::{Encoded, Part, Signal};
+
+/// What an item is a point of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ItemKind {
+    Number,
+    Histogram,
+    ExponentialHistogram,
+    Summary,
+    Span,
+    LogRecord,
+}
+
+impl ItemKind {
+    /// The field number of its attributes.
+    pub(crate) fn attributes_field(self) -> u32 {
+        match self {
+            Self::Number | Self::Summary => 7,
+            Self::Histogram | Self::Span => 9,
+            Self::ExponentialHistogram => 1,
+            Self::LogRecord => 6,
+        }
+    }
+}
+
+/// What a visitor sees of an item: the messages around it and its own bytes.
+pub(crate) struct Item<'a> {
+    pub(crate) kind: ItemKind,
+    /// The metric's name; for a span its own name; empty for log records.
+    pub(crate) name: &'a [u8],
+    /// The point, span or log record.
+    pub(crate) message: &'a [u8],
+}
+
+/// A message that describes others: a resource.
+pub(crate) struct Header<'a> {
+    /// Its bytes, empty where it is not there.
+    pub(crate) message: &'a [u8],
+    /// Where it is to be put when it is not there but wanted; its field number is `HEADER`.
+    pub(crate) missing_at: Option<usize>,
+}
+
+/// The field number of a resource in `Resource*` and of a scope in `Scope*`.
+pub(crate) const HEADER: u32 = 1;
+
+/// Looks at a request and says what is to become of it.
+pub(crate) trait Visitor {
+    /// A resource begins. Edits of its message go to `editor`. False: it goes with all its items.
+    fn resource(&mut self, _resource: &Header<'_>, _editor: &mut Editor<'_>) -> bool {
+        true
+    }
+
+    /// A metric begins. False: it goes with all its points.
+    fn metric(&mut self, _name: &[u8]) -> bool {
+        true
+    }
+
+    /// An item. False: it goes.
+    fn item(&mut self, _item: &Item<'_>, _editor: &mut Editor<'_>) -> bool {
+        true
+    }
+}
+
+/// The request after a visit; unchanged parts are shared, emptied parts gone.
+pub(crate) fn edit(encoded: &Encoded, visitor: &mut dyn Visitor) -> Result<Encoded, WireError> {
+    let mut edited = Encoded {
+        signal: encoded.signal,
+        parts: smallvec::SmallVec::new(),
+    };
+    for part in &encoded.parts {
+        let part = edit_part(encoded.signal, part, visitor)?;
+        if part.items > 0 {
+            edited.parts.push(part);
+        }
+    }
+    Ok(edited)
+}
+
+fn edit_part(signal: Signal, part: &Part, visitor: &mut dyn Visitor) -> Result<Part, WireError> {
+    let normal = match is_unusual(&part.bytes)? {
+        true => normalized(signal, &part.bytes)?,
+        false => part.bytes.clone(),
+    };
+    let mut walk = Walk {
+        signal,
+        editor: Editor::new(&normal),
+        visitor,
+        items: 0,
+    };
+    walk.request(&normal)?;
+    let items = walk.items;
+    let bytes = walk.editor.finish().unwrap_or_else(|| normal.clone());
+    Ok(Part { bytes, items })
+}
+
+/// Whether a resource or scope is written in several pieces.
+fn is_unusual(request: &[u8]) -> Result<bool, WireError> {
+    let headers = |message: &[u8]| {
+        Fields::new(message)
+            .flatten()
+            .filter(|field| field.number == HEADER)
+            .count()
+    };
+    for resource in messages(request, 1) {
+        let resource = resource?;
+        if headers(resource.payload) > 1 {
+            return Ok(true);
+        }
+        for scope in messages(resource.payload, 2) {
+            if headers(scope?.payload) > 1 {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// The same request as prost writes it.
+fn normalized(signal: Signal, bytes: &Bytes) -> Result<Bytes, WireError> {
+    use opentelemetry_proto::tonic::collector::{
+        logs::v1::ExportLogsServiceRequest, metrics::v1::ExportMetricsServiceRequest,
+        trace::v1::ExportTraceServiceRequest,
+    };
+    fn again<M: Message + Default>(bytes: &Bytes) -> Result<Bytes, prost::DecodeError> {
+        Ok(M::decode(bytes.clone())?.encode_to_vec().into())
+    }
+    let again = match signal {
+        Signal::Metrics => again::<ExportMetricsServiceRequest>(bytes),
+        Signal::Traces => again::<ExportTraceServiceRequest>(bytes),
+        Signal::Logs => again::<ExportLogsServiceRequest>(bytes),
+    };
+    again.map_err(|_| WireError {
+        problem: "a message that can't be decoded",
+        path: String::new(),
+    })
+}
+
+/// The messages under a field number.
+fn messages(message: &[u8], number: u32) -> impl Iterator<Item = Result<Field<'_>, WireError>> {
+    let wanted = move |field: &Result<Field<'_>, &'static str>| match field {
+        Ok(field) => field.number == number && field.wire == WireType::Bytes,
+        Err(_) => true,
+    };
+    let wire_error = |problem| WireError {
+        problem,
+        path: String::new(),
+    };
+    Fields::new(message)
+        .filter(wanted)
+        .map(move |field| field.map_err(wire_error))
+}
+
+struct Walk<'a, 'v> {
+    signal: Signal,
+    editor: Editor<'a>,
+    visitor: &'v mut dyn Visitor,
+    /// Items kept.
+    items: usize,
+}
+
+impl Walk<'_, '_> {
+    fn request(&mut self, request: &[u8]) -> Result<(), WireError> {
+        self.children(request, 1, |walk, resource| match walk.resource(resource)? {
+            true => walk.children(resource, 2, Self::scope),
+            false => Ok(()),
+        })
+    }
+
+    /// Shows the resource to the visitor, inside a frame of its own where it is there.
+    fn resource(&mut self, around: &[u8]) -> Result<bool, WireError> {
+        let range = self.editor.range_of(around);
+        let mut start = range.start;
+        for field in Fields::new(around) {
+            let field = field.map_err(|problem| WireError {
+                problem,
+                path: String::new(),
+            })?;
+            if field.number == HEADER && field.wire == WireType::Bytes {
+                self.editor.open(start, field.payload);
+                let header = Header {
+                    message: field.payload,
+                    missing_at: None,
+                };
+                let keep = self.visitor.resource(&header, &mut self.editor);
+                self.editor.close(true);
+                return Ok(keep);
+            }
+            start = self.editor.range_of(field.payload).end;
+        }
+        Ok(self.visitor.resource(
+            &Header {
+                message: &[],
+                missing_at: Some(range.start),
+            },
+            &mut self.editor,
+        ))
+    }
+
+    fn scope(&mut self, scope: &[u8]) -> Result<(), WireError> {
+        match self.signal {
+            Signal::Metrics => self.children(scope, 2, Self::metric),
+            Signal::Traces => self.items(scope, 2, ItemKind::Span, b""),
+            Signal::Logs => self.items(scope, 2, ItemKind::LogRecord, b""),
+        }
+    }
+
+    fn metric(&mut self, metric: &[u8]) -> Result<(), WireError> {
+        const DATA: [(u32, ItemKind); 5] = [
+            (5, ItemKind::Number),
+            (7, ItemKind::Number),
+            (9, ItemKind::Histogram),
+            (10, ItemKind::ExponentialHistogram),
+            (11, ItemKind::Summary),
+        ];
+        let name = messages(metric, 1)
+            .last()
+            .transpose()?
+            .map_or(&[][..], |field| field.payload);
+        if !self.visitor.metric(name) {
+            return Ok(());
+        }
+        for (number, kind) in DATA {
+            self.children(metric, number, |walk, data| walk.items(data, 1, kind, name))?;
+        }
+        Ok(())
+    }
+
+    /// Visits every message under a field number; those that lose all their items go.
+    fn children(
+        &mut self,
+        message: &[u8],
+        number: u32,
+        mut visit: impl FnMut(&mut Self, &[u8]) -> Result<(), WireError>,
+    ) -> Result<(), WireError> {
+        let mut start = self.editor.range_of(message).start;
+        for field in Fields::new(message) {
+            let field = field.map_err(|problem| WireError {
+                problem,
+                path: String::new(),
+            })?;
+            let end = self.editor.range_of(field.payload).end;
+            if field.number == number && field.wire == WireType::Bytes {
+                let before = self.items;
+                self.editor.open(start, field.payload);
+                let visited = visit(self, field.payload);
+                self.editor.close(self.items > before);
+                visited?;
+            }
+            start = end;
+        }
+        Ok(())
+    }
+
+    fn items(&mut self, message: &[u8], number: u32, kind: ItemKind, name: &[u8]) -> Result<(), WireError> {
+        self.children(message, number, |walk, item| {
+            let own_name = match kind {
+                ItemKind::Span => messages(item, 5)
+                    .last()
+                    .transpose()?
+                    .map_or(&[][..], |field| field.payload),
+                _ => name,
+            };
+            let item = Item {
+                kind,
+                name: own_name,
+                message: item,
+            };
+            walk.items += usize::from(walk.visitor.item(&item, &mut walk.editor));
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,281 @@
+//! What `attributes` and `resource` do to a set of attributes: the Collector's actions, in written order.
+
+use regex::Regex;
+use tidegate_engine::{AttributeValue, Attributes};
+
+use crate::batch::wire::attributes::AttributeSet;
+use crate::config::{Decode, Kind, Node, Problems, TypeHelp, wrong_type};
+
+crate::choices! {
+    /// What an action does.
+    pub enum Verb {
+        /// Adds where the key is not there.
+        Insert = "insert",
+        /// Replaces where the key is there.
+        Update = "update",
+        /// Either.
+        Upsert = "upsert",
+        /// Removes the key, or the keys that match `pattern`.
+        Delete = "delete",
+        /// Replaces the value by its hash.
+        Hash = "hash",
+        /// Puts what the named groups of `pattern` match into attributes of their names.
+        Extract = "extract",
+        /// Changes the type of the value.
+        Convert = "convert",
+    }
+}
+
+crate::choices! {
+    /// Types that `convert` knows.
+    pub enum Type {
+        /// Whole number.
+        Int = "int",
+        /// Number.
+        Double = "double",
+        /// Text.
+        String = "string",
+    }
+}
+
+crate::options! {
+    /// One action.
+    pub struct Action {
+        /// The attribute's key.
+        pub key: String = String::new(),
+        /// What is done.
+        pub action: Verb = required,
+        /// The value to put in.
+        pub value: Option<Plain> = None,
+        /// The attribute whose value is put in.
+        pub from_attribute: Option<String> = None,
+        /// Regular expression: keys to delete, or groups to extract.
+        pub pattern: Option<Pattern> = None,
+        /// What to convert to.
+        pub converted_type: Option<Type> = None,
+    }
+    check = Action::check
+}
+
+impl Action {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        let puts = matches!(self.action, Verb::Insert | Verb::Update | Verb::Upsert);
+        if self.key.is_empty() && !(self.action == Verb::Delete && self.pattern.is_some()) {
+            cx.at(at.child("key"))
+                .error(format!("action `{}` needs a `key`", self.action));
+        }
+        if puts && (self.value.is_some() == self.from_attribute.is_some()) {
+            cx.at(at.child("action")).error(format!(
+                "action `{}` needs one of `value` and `from_attribute`",
+                self.action
+            ));
+        }
+        match (self.action, &self.pattern) {
+            (Verb::Extract, None) => cx
+                .at(at.child("action"))
+                .error("action `extract` needs a `pattern`"),
+            (Verb::Extract, Some(pattern)) if pattern.groups().count() == 0 => {
+                cx.at(at.child("pattern"))
+                    .error("needs at least one named group, as in `(?P<name>...)`");
+            }
+            _ => {}
+        }
+        if self.action == Verb::Convert && self.converted_type.is_none() {
+            cx.at(at.child("action"))
+                .error("action `convert` needs a `converted_type`");
+        }
+    }
+
+    /// Does it.
+    pub(in crate::processors) fn apply(&self, set: &mut dyn AttributeSet) {
+        match self.action {
+            Verb::Insert if set.get(&self.key).is_some() => {}
+            Verb::Update if set.get(&self.key).is_none() => {}
+            Verb::Insert | Verb::Update | Verb::Upsert => {
+                if let Some(value) = self.source(set) {
+                    set.set(&self.key, value);
+                }
+            }
+            Verb::Delete => self.delete(set),
+            Verb::Hash => self.change(set, |value| Some(hash(&value).into())),
+            Verb::Convert => self.change(set, |value| self.convert(&value)),
+            Verb::Extract => self.extract(set),
+        }
+    }
+
+    fn source(&self, set: &dyn AttributeSet) -> Option<AttributeValue> {
+        match (&self.value, &self.from_attribute) {
+            (Some(value), _) => Some(value.0.clone()),
+            (None, Some(key)) => set.get(key),
+            (None, None) => None,
+        }
+    }
+
+    fn delete(&self, set: &mut dyn AttributeSet) {
+        if !self.key.is_empty() && set.get(&self.key).is_some() {
+            set.remove(&self.key);
+        }
+        let Some(pattern) = &self.pattern else { return };
+        for key in set.keys().iter().filter(|key| pattern.0.is_match(key)) {
+            set.remove(key);
+        }
+    }
+
+    fn change(&self, set: &mut dyn AttributeSet, change: impl Fn(AttributeValue) -> Option<AttributeValue>) {
+        let Some(value) = set.get(&self.key) else { return };
+        match change(value.clone()) {
+            Some(changed) if changed != value => set.set(&self.key, changed),
+            _ => {}
+        }
+    }
+
+    /// What can't be converted stays as it is.
+    fn convert(&self, value: &AttributeValue) -> Option<AttributeValue> {
+        let text = crate::prom::labels::text(value);
+        match self.converted_type? {
+            Type::String => Some(text.into()),
+            Type::Double => text.parse::<f64>().ok().map(AttributeValue::Double),
+            Type::Int => match value {
+                AttributeValue::Double(number) if number.is_finite() => {
+                    Some(AttributeValue::Int(*number as i64))
+                }
+                AttributeValue::Bool(truth) => Some(AttributeValue::Int(i64::from(*truth))),
+                _ => text.parse().ok().map(AttributeValue::Int),
+            },
+        }
+    }
+
+    fn extract(&self, set: &mut dyn AttributeSet) {
+        let (Some(AttributeValue::Str(text)), Some(pattern)) = (set.get(&self.key), &self.pattern) else {
+            return;
+        };
+        let Some(found) = pattern.0.captures(&text) else {
+            return;
+        };
+        for name in pattern.groups() {
+            if let Some(part) = found.name(name) {
+                set.set(name, part.as_str().into());
+            }
+        }
+    }
+}
+
+/// 64 bits of a hash that is the same in every process, as hexadecimal digits.
+fn hash(value: &AttributeValue) -> String {
+    use std::hash::{BuildHasher, Hasher};
+    let mut hasher = foldhash::quality::FixedState::with_seed(0).build_hasher();
+    hasher.write(crate::prom::labels::text(value).as_bytes());
+    format!("{:016x}", hasher.finish())
+}
+
+/// A plain value of an attribute in the configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plain(pub AttributeValue);
+
+impl Decode for Plain {
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        let Some(scalar) = node.scalar() else {
+            return wrong_type(node, cx);
+        };
+        Some(Self(match scalar.kind {
+            Kind::Bool(truth) => truth.into(),
+            Kind::Float(number) => number.into(),
+            Kind::Int(number) => {
+                i64::try_from(number).map_or_else(|_| scalar.text.clone().into(), AttributeValue::Int)
+            }
+            Kind::Null | Kind::Str => scalar.text.clone().into(),
+        }))
+    }
+
+    fn type_help() -> TypeHelp {
+        TypeHelp::plain("string, number or boolean")
+    }
+}
+
+/// A regular expression in the configuration. Matching takes time linear in the text.
+#[derive(Clone, Debug)]
+pub struct Pattern(pub Regex);
+
+impl Pattern {
+    fn groups(&self) -> impl Iterator<Item = &str> {
+        self.0.capture_names().flatten()
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_str() == other.0.as_str()
+    }
+}
+
+impl Decode for Pattern {
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        let text = String::decode(node, cx)?;
+        match Regex::new(&text) {
+            Ok(regex) => Some(Self(regex)),
+            Err(error) => {
+                cx.at(node).error(format!("not a regular expression: {error}"));
+                None
+            }
+        }
+    }
+
+    fn type_help() -> TypeHelp {
+        TypeHelp::like("regular expression", "^k8s\\.")
+    }
+
+    fn show(&self) -> String {
+        self.0.as_str().to_owned()
+    }
+}
+
+/// A decoded set that is being changed.
+pub(in crate::processors) struct Decoded {
+    entries: Vec<(std::sync::Arc<str>, AttributeValue)>,
+    changed: bool,
+}
+
+impl Decoded {
+    pub(in crate::processors) fn new(attributes: &Attributes) -> Self {
+        let entries = attributes
+            .iter()
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        Self {
+            entries,
+            changed: false,
+        }
+    }
+
+    /// The set as it is now; `None` when it is as it was.
+    pub(in crate::processors) fn changed(self) -> Option<Attributes> {
+        self.changed.then(|| Attributes::new(self.entries))
+    }
+}
+
+impl AttributeSet for Decoded {
+    fn get(&self, key: &str) -> Option<AttributeValue> {
+        self.entries
+            .iter()
+            .find(|(name, _)| **name == *key)
+            .map(|(_, value)| value.clone())
+    }
+
+    fn set(&mut self, key: &str, value: AttributeValue) {
+        self.changed = true;
+        match self.entries.iter_mut().find(|(name, _)| **name == *key) {
+            Some((_, old)) => *old = value,
+            None => self.entries.push((key.into(), value)),
+        }
+    }
+
+    fn remove(&mut self, key: &str) {
+        let before = self.entries.len();
+        self.entries.retain(|(name, _)| **name != *key);
+        self.changed |= self.entries.len() != before;
+    }
+
+    fn keys(&self) -> Vec<String> {
+        self.entries.iter().map(|(key, _)| key.to_string()).collect()
+    }
+}

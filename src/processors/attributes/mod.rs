@@ -1,0 +1,187 @@
+//! `attributes`: changes the attributes of points, spans and log records, in place on the wire.
+
+use std::sync::Arc;
+
+use tidegate_engine::{Attributes, Events, Kind, Point, Schema, Source};
+
+use super::actions::{Action, Decoded};
+use super::matching::{InOut, InResource, Selector};
+use super::resource::edit_set;
+use super::sources::EditedSources;
+use crate::batch::wire::attributes::{AttributeSet, WireAttributes};
+use crate::batch::wire::edit::Editor;
+use crate::batch::wire::walk::{self, Header, Item, Visitor};
+use crate::batch::{Batch, Payload, Points, Signal};
+use crate::component::{
+    ConfigType, Consumer, Factory, Flow, Ledger, Lifecycle, Processor, ProcessorFactory, Reason, Refused,
+    Stability,
+};
+use crate::config::{Node, Problems};
+
+crate::options! {
+    /// Options of the `attributes` processor.
+    pub struct Config {
+        /// Actions, in the order in which they are done.
+        pub actions: Vec<Action> = Vec::new(),
+        /// Only these items are changed.
+        pub include: Option<Selector> = None,
+        /// These items are left as they are.
+        pub exclude: Option<Selector> = None,
+    }
+    check = Config::check
+}
+
+impl Config {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        if self.actions.is_empty() {
+            cx.at(at.child("actions")).error("must name at least one action");
+        }
+    }
+}
+
+/// The factory of `attributes`.
+pub static FACTORY: ProcessorFactory = Factory {
+    kind: "attributes",
+    aliases: &[],
+    signals: &[
+        (Signal::Metrics, Stability::Beta),
+        (Signal::Traces, Stability::Beta),
+        (Signal::Logs, Stability::Beta),
+    ],
+    help: "inserts, updates, deletes, hashes and converts attributes of points, spans and log records",
+    config: ConfigType::of::<Config>(),
+    build: |settings, cx| {
+        let config = settings.get::<Config>();
+        let selects = InOut::new(config.include.as_ref(), config.exclude.as_ref());
+        let sources = EditedSources::default();
+        Ok(Arc::new(AttributeEdit {
+            config,
+            selects,
+            sources,
+            next: cx.next,
+            ledger: cx.ledger,
+        }))
+    },
+};
+
+struct AttributeEdit {
+    config: Arc<Config>,
+    selects: InOut,
+    sources: EditedSources,
+    next: Arc<dyn Consumer>,
+    ledger: Arc<Ledger>,
+}
+
+impl Lifecycle for AttributeEdit {}
+impl Processor for AttributeEdit {}
+
+impl Consumer for AttributeEdit {
+    fn admit(&self, batch: &Batch, flow: &mut Flow) -> Result<(), Refused> {
+        self.next.admit(batch, flow)
+    }
+
+    fn consume(&self, batch: Batch, flow: &mut Flow) {
+        let edited = match &batch.payload {
+            Payload::Encoded(encoded) => {
+                let resource = self.selects.resource(&Decoded::new(&Attributes::default()));
+                let mut edit = WireEdit {
+                    actions: &self.config.actions,
+                    selects: &self.selects,
+                    resource,
+                };
+                match walk::edit(encoded, &mut edit) {
+                    Ok(edited) => batch.with(edited),
+                    Err(_) => return self.ledger.drop_items(Reason::Invalid, batch.items()),
+                }
+            }
+            Payload::Events(events) => batch.with(self.events(events)),
+            Payload::Points(points) => batch.with(self.points(points)),
+        };
+        self.next.consume(edited, flow);
+    }
+}
+
+impl AttributeEdit {
+    /// Attributes of a source and of its kinds are one set to an action, so the kinds take over all of them.
+    fn events(&self, events: &Events) -> Events {
+        self.sources.apply(events, |source, schema| {
+            let resource = self.selects.resource(&Decoded::new(&source.resource.attributes));
+            let kind = |kind: &Kind| {
+                let whole = source.attributes.merge(&kind.attributes);
+                let attributes = self.edited(resource, &kind.name, &whole).unwrap_or(whole);
+                Kind {
+                    attributes,
+                    ..kind.clone()
+                }
+            };
+            let schema = Schema {
+                kinds: schema.kinds.iter().map(kind).collect(),
+            };
+            (
+                Source {
+                    attributes: Attributes::default(),
+                    ..source.clone()
+                },
+                schema,
+            )
+        })
+    }
+
+    fn points(&self, points: &Points) -> Points {
+        let edit = |point: &Point| {
+            let series = &point.series;
+            let resource = self.selects.resource(&Decoded::new(&series.resource.attributes));
+            let mut point = point.clone();
+            if let Some(attributes) = self.edited(resource, &series.metric.name, &series.attributes) {
+                let mut series = (**series).clone();
+                series.attributes = attributes;
+                point.series = Arc::new(series);
+            }
+            point
+        };
+        Points {
+            points: points.points.iter().map(edit).collect(),
+            table: None,
+        }
+    }
+
+    fn edited(&self, resource: InResource, name: &str, attributes: &Attributes) -> Option<Attributes> {
+        let set = || -> Box<dyn AttributeSet> { Box::new(Decoded::new(attributes)) };
+        match self.selects.item(resource, name.as_bytes(), &set) {
+            true => edit_set(attributes, &self.config.actions),
+            false => None,
+        }
+    }
+}
+
+struct WireEdit<'a> {
+    actions: &'a [Action],
+    selects: &'a InOut,
+    resource: InResource,
+}
+
+impl Visitor for WireEdit<'_> {
+    fn resource(&mut self, resource: &Header<'_>, editor: &mut Editor<'_>) -> bool {
+        /// Field number of `Resource.attributes`.
+        const ATTRIBUTES: u32 = 1;
+        self.resource = self
+            .selects
+            .resource(&WireAttributes::read_or_none(resource, ATTRIBUTES, editor));
+        true
+    }
+
+    fn item(&mut self, item: &Item<'_>, editor: &mut Editor<'_>) -> bool {
+        let number = item.kind.attributes_field();
+        let shared = &*editor;
+        let read =
+            || -> Box<dyn AttributeSet + '_> { Box::new(WireAttributes::read(item.message, number, shared)) };
+        if self.selects.item(self.resource, item.name, &read) {
+            let mut set = WireAttributes::read(item.message, number, editor);
+            for action in self.actions {
+                action.apply(&mut set);
+            }
+            set.write(editor);
+        }
+        true
+    }
+}

@@ -1,0 +1,203 @@
+//! `filter`: drops points, spans and log records by name, attributes and resource attributes; drops are counted.
+//!
+//! Wire bytes stay wire bytes: what goes is cut out, and messages that have nothing left go with it.
+
+use std::sync::Arc;
+
+use tidegate_engine::{Attributes, Events, Point, Values};
+
+use super::actions::Decoded;
+use super::matching::{InOut, InResource, Selector};
+use crate::batch::wire::attributes::{AttributeSet, WireAttributes};
+use crate::batch::wire::edit::Editor;
+use crate::batch::wire::walk::{self, Header, Item, Visitor};
+use crate::batch::{Batch, Encoded, Payload, Points, Signal};
+use crate::component::{
+    ConfigType, Consumer, Factory, Flow, Ledger, Lifecycle, Processor, ProcessorFactory, Reason, Refused,
+    Stability,
+};
+
+crate::options! {
+    /// Options of the `filter` processor.
+    pub struct Config {
+        /// What of metrics pipelines stays.
+        pub metrics: Rules = Rules::default(),
+        /// What of traces pipelines stays.
+        #[alias = "traces"]
+        pub spans: Rules = Rules::default(),
+        /// What of logs pipelines stays.
+        pub logs: Rules = Rules::default(),
+    }
+}
+
+crate::options! {
+    /// What stays: what `include` selects (unset: everything) without what `exclude` selects.
+    pub struct Rules {
+        /// Only these stay.
+        pub include: Option<Selector> = None,
+        /// These go.
+        pub exclude: Option<Selector> = None,
+    }
+}
+
+/// The factory of `filter`.
+pub static FACTORY: ProcessorFactory = Factory {
+    kind: "filter",
+    aliases: &[],
+    signals: &[
+        (Signal::Metrics, Stability::Beta),
+        (Signal::Traces, Stability::Beta),
+        (Signal::Logs, Stability::Beta),
+    ],
+    help: "drops points, spans and log records by name and attributes",
+    config: ConfigType::of::<Config>(),
+    build: |settings, cx| {
+        let config = settings.get::<Config>();
+        let rules = match cx.signal {
+            Signal::Metrics => &config.metrics,
+            Signal::Traces => &config.spans,
+            Signal::Logs => &config.logs,
+        };
+        let keeps = InOut::new(rules.include.as_ref(), rules.exclude.as_ref());
+        Ok(Arc::new(Filter {
+            keeps,
+            next: cx.next,
+            ledger: cx.ledger,
+        }))
+    },
+};
+
+struct Filter {
+    keeps: InOut,
+    next: Arc<dyn Consumer>,
+    ledger: Arc<Ledger>,
+}
+
+impl Lifecycle for Filter {}
+impl Processor for Filter {}
+
+impl Consumer for Filter {
+    fn admit(&self, batch: &Batch, flow: &mut Flow) -> Result<(), Refused> {
+        self.next.admit(batch, flow)
+    }
+
+    fn consume(&self, batch: Batch, flow: &mut Flow) {
+        let before = batch.items();
+        let kept = match &batch.payload {
+            Payload::Encoded(encoded) => match self.encoded(encoded) {
+                Some(kept) => batch.with(kept),
+                None => return self.ledger.drop_items(Reason::Invalid, before),
+            },
+            Payload::Events(events) => self.events(&batch, events),
+            Payload::Points(points) => self.points(&batch, points),
+        };
+        let after = kept.items();
+        self.ledger.drop_items(Reason::Filtered, before - after);
+        // An empty batch that came in empty says something (which table it is of); one that became empty does not.
+        if after > 0 || before == 0 {
+            self.next.consume(kept, flow);
+        }
+    }
+}
+
+impl Filter {
+    fn encoded(&self, encoded: &Encoded) -> Option<Encoded> {
+        let resource = self.keeps.resource(&Decoded::new(&Attributes::default()));
+        walk::edit(
+            encoded,
+            &mut WireFilter {
+                keeps: &self.keeps,
+                resource,
+            },
+        )
+        .ok()
+    }
+
+    fn events(&self, batch: &Batch, events: &Arc<Events>) -> Batch {
+        let source = &events.source;
+        let resource = self.keeps.resource(&Decoded::new(&source.resource.attributes));
+        let keep: Vec<bool> = (events.schema.kinds.iter())
+            .map(|kind| {
+                let attributes = || decoded(&source.attributes.merge(&kind.attributes));
+                self.keeps.item(resource, kind.name.as_bytes(), &attributes)
+            })
+            .collect();
+        if keep.iter().all(|keep| *keep) {
+            return batch.clone();
+        }
+        batch.with(select(events, |kind| {
+            keep.get(usize::from(kind)).copied().unwrap_or(false)
+        }))
+    }
+
+    fn points(&self, batch: &Batch, points: &Points) -> Batch {
+        let keep = |point: &&Point| {
+            let series = &point.series;
+            let resource = self.keeps.resource(&Decoded::new(&series.resource.attributes));
+            self.keeps.item(resource, series.metric.name.as_bytes(), &|| {
+                decoded(&series.attributes)
+            })
+        };
+        // Even when nothing goes now, something of the table's later states may: a reader must not see past us.
+        let kept: Vec<Point> = points.points.iter().filter(keep).cloned().collect();
+        batch.with(Points {
+            points: kept.into(),
+            table: None,
+        })
+    }
+}
+
+fn decoded<'a>(attributes: &Attributes) -> Box<dyn AttributeSet + 'a> {
+    Box::new(Decoded::new(attributes))
+}
+
+/// The events whose kind is wanted.
+fn select(events: &Events, wanted: impl Fn(u16) -> bool) -> Events {
+    fn column<T: Copy>(column: &[T], keep: &[bool]) -> Vec<T> {
+        column
+            .iter()
+            .zip(keep)
+            .filter(|(_, keep)| **keep)
+            .map(|(value, _)| *value)
+            .collect()
+    }
+    let keep: Vec<bool> = events.kinds.iter().map(|kind| wanted(*kind)).collect();
+    Events {
+        kinds: column(&events.kinds, &keep),
+        values: match &events.values {
+            Values::U64(values) => Values::U64(column(values, &keep)),
+            Values::F64(values) => Values::F64(column(values, &keep)),
+        },
+        times: events.times.as_ref().map(|times| column(times, &keep)),
+        weights: events.weights.as_ref().map(|weights| column(weights, &keep)),
+        ..events.clone()
+    }
+}
+
+struct WireFilter<'a> {
+    keeps: &'a InOut,
+    resource: InResource,
+}
+
+impl Visitor for WireFilter<'_> {
+    fn resource(&mut self, resource: &Header<'_>, editor: &mut Editor<'_>) -> bool {
+        /// Field number of `Resource.attributes`.
+        const ATTRIBUTES: u32 = 1;
+        self.resource = self
+            .keeps
+            .resource(&WireAttributes::read_or_none(resource, ATTRIBUTES, editor));
+        true
+    }
+
+    fn item(&mut self, item: &Item<'_>, editor: &mut Editor<'_>) -> bool {
+        let editor = &*editor;
+        let attributes = || -> Box<dyn AttributeSet + '_> {
+            Box::new(WireAttributes::read(
+                item.message,
+                item.kind.attributes_field(),
+                editor,
+            ))
+        };
+        self.keeps.item(self.resource, item.name, &attributes)
+    }
+}

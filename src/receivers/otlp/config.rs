@@ -1,0 +1,165 @@
+//! Options of the `otlp` receiver, with the Collector's names.
+
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::time::Duration;
+
+use crate::config::{ByteSize, Node, Problems};
+use crate::net::http::{HTTP2_MAX_STREAMS, HttpConfig};
+use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig, Transport};
+
+/// The OTLP specification recommends 64 MiB for both protocols (the Collector's defaults are 4 and 20).
+const MAX_MESSAGE_MIB: NonZeroUsize = NonZeroUsize::new(64).expect("not zero");
+/// Every process of a large node may keep one open.
+const MAX_CONNECTIONS: NonZeroUsize = NonZeroUsize::new(8192).expect("not zero");
+/// Ports that IANA has registered for OTLP.
+const GRPC_PORT: u16 = 4317;
+const HTTP_PORT: u16 = 4318;
+
+crate::options! {
+    /// Options of the `otlp` receiver.
+    pub struct Config {
+        /// Which protocols to speak; at least one.
+        pub protocols: Protocols = Protocols::default(),
+    }
+    check = Config::check
+}
+
+crate::options! {
+    /// The protocols. A key with nothing after it means the defaults.
+    pub struct Protocols {
+        /// OTLP/gRPC.
+        pub grpc: Option<GrpcConfig> = None,
+        /// OTLP/HTTP, protobuf and JSON.
+        pub http: Option<HttpProtocolConfig> = None,
+    }
+}
+
+crate::options! {
+    /// OTLP/gRPC.
+    pub struct GrpcConfig {
+        /// Where to listen: host:port, or unix:/path.
+        pub endpoint: Endpoint = Endpoint::localhost(GRPC_PORT),
+        /// `tcp` or `unix`; the endpoint says it already.
+        pub transport: Option<Transport> = None,
+        /// Mode and owner of the socket file, where the endpoint is one.
+        pub socket: SocketFileConfig = SocketFileConfig::default(),
+        /// Largest message in MiB, before and after decompression.
+        pub max_recv_msg_size_mib: NonZeroUsize = MAX_MESSAGE_MIB,
+        /// Calls at a time on one connection.
+        pub max_concurrent_streams: NonZeroU32 = NonZeroU32::new(HTTP2_MAX_STREAMS).unwrap_or(NonZeroU32::MIN),
+        /// Connections at a time; further ones wait.
+        pub max_connections: NonZeroUsize = MAX_CONNECTIONS,
+        /// Pings and the age of connections.
+        pub keepalive: KeepaliveConfig = KeepaliveConfig::default(),
+        /// TLS; unset: none.
+        pub tls: Option<TlsServerConfig> = None,
+    }
+    check = GrpcConfig::check
+}
+
+crate::options! {
+    /// gRPC keepalive.
+    pub struct KeepaliveConfig {
+        /// What the server does.
+        pub server_parameters: ServerParameters = ServerParameters::default(),
+    }
+}
+
+crate::options! {
+    /// gRPC keepalive as far as the server acts itself.
+    pub struct ServerParameters {
+        /// Age at which a connection is asked to go (balances clients over replicas); unset: never.
+        pub max_connection_age: Option<Duration> = None,
+        /// Time that running calls get after that.
+        pub max_connection_age_grace: Option<Duration> = None,
+        /// Silence after which the client is pinged.
+        pub time: Duration = Duration::from_secs(7200),
+        /// How long a ping may stay unanswered.
+        pub timeout: Duration = Duration::from_secs(20),
+    }
+}
+
+crate::options! {
+    /// OTLP/HTTP.
+    pub struct HttpProtocolConfig {
+        /// Where to listen: host:port, or unix:/path.
+        pub endpoint: Endpoint = Endpoint::localhost(HTTP_PORT),
+        /// `tcp` or `unix`; the endpoint says it already.
+        pub transport: Option<Transport> = None,
+        /// Mode and owner of the socket file, where the endpoint is one.
+        pub socket: SocketFileConfig = SocketFileConfig::default(),
+        /// Largest body, before and after decompression.
+        pub max_request_body_size: ByteSize = ByteSize::mib(64),
+        /// Path for metrics.
+        pub metrics_url_path: String = "/v1/metrics".to_owned(),
+        /// Path for traces.
+        pub traces_url_path: String = "/v1/traces".to_owned(),
+        /// Path for logs.
+        pub logs_url_path: String = "/v1/logs".to_owned(),
+        /// Connections at a time; further ones wait.
+        pub max_connections: NonZeroUsize = MAX_CONNECTIONS,
+        /// Time for the headers of a request, which includes waiting for the next one on a connection.
+        pub read_header_timeout: Duration = Duration::from_secs(60),
+        /// TLS; unset: none.
+        pub tls: Option<TlsServerConfig> = None,
+    }
+    check = HttpProtocolConfig::check
+}
+
+impl Config {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        if self.protocols.grpc.is_none() && self.protocols.http.is_none() {
+            cx.at(at)
+                .help("for example `protocols: {grpc: {}, http: {}}`")
+                .error("must specify at least one protocol when using the OTLP receiver");
+        }
+    }
+}
+
+impl GrpcConfig {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        self.endpoint.check_transport(self.transport, at, cx);
+        // gRPC's length prefix has 32 bits.
+        if u32::try_from(self.max_message_bytes()).is_err() {
+            cx.at(at.child("max_recv_msg_size_mib")).error("must be less than 4096");
+        }
+    }
+
+    /// The largest message.
+    pub fn max_message_bytes(&self) -> usize {
+        self.max_recv_msg_size_mib.get().saturating_mul(1 << 20)
+    }
+
+    /// How connections are served.
+    pub fn serving(&self) -> HttpConfig {
+        let keepalive = &self.keepalive.server_parameters;
+        HttpConfig {
+            http2_only: true,
+            max_concurrent_streams: self.max_concurrent_streams.get(),
+            ping_interval: Some(keepalive.time),
+            ping_timeout: keepalive.timeout,
+            max_age: keepalive.max_connection_age,
+            max_age_grace: keepalive.max_connection_age_grace,
+            ..HttpConfig::default()
+        }
+    }
+}
+
+impl HttpProtocolConfig {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        self.endpoint.check_transport(self.transport, at, cx);
+        let paths = [
+            ("metrics_url_path", &self.metrics_url_path),
+            ("traces_url_path", &self.traces_url_path),
+            ("logs_url_path", &self.logs_url_path),
+        ];
+        for (index, (option, path)) in paths.iter().enumerate() {
+            if !path.starts_with('/') {
+                cx.at(at.child(option)).error("a path begins with `/`");
+            }
+            if paths.iter().take(index).any(|(_, other)| other == path) {
+                cx.at(at.child(option)).error("another signal has the same path");
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Why a request is refused, said in the way of each protocol: gRPC status, HTTP status, `google.rpc.Status`.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+use crate::component::Refused;
+use crate::net::{BodyError, DecompressError};
+
+/// Longest message that goes back. It travels in a header in gRPC, and OTLP wants responses to be short.
+pub(super) const MAX_MESSAGE_BYTES: usize = 1024;
+
+/// A refused request.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Failure {
+    /// In gRPC and in `google.rpc.Status`.
+    pub(super) code: Code,
+    /// In HTTP.
+    pub(super) http: StatusCode,
+    /// For people.
+    pub(super) message: String,
+    /// Where in the request the flaw is, if it is in one place (`BadRequest.field`).
+    pub(super) field: String,
+    /// When to come back, if that is worth it.
+    pub(super) retry_after: Option<Duration>,
+}
+
+impl Failure {
+    pub(super) fn new(code: Code, http: StatusCode, message: impl Into<String>) -> Self {
+        let mut message = message.into();
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
+        Self { code, http, message, field: String::new(), retry_after: None }
+    }
+
+    /// The data itself can't be accepted.
+    pub(super) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(Code::InvalidArgument, StatusCode::BAD_REQUEST, message)
+    }
+
+    /// The data can't be accepted for what it has in a field.
+    pub(super) fn invalid_at(field: &str, message: impl Into<String>) -> Self {
+        Self { field: field.to_owned(), ..Self::invalid(message) }
+    }
+
+    /// Not now.
+    pub(super) fn busy(message: impl Into<String>, retry_after: Duration) -> Self {
+        let failure = Self::new(Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE, message);
+        Self { retry_after: Some(retry_after), ..failure }
+    }
+
+    fn too_large(message: String) -> Self {
+        Self::new(Code::ResourceExhausted, StatusCode::PAYLOAD_TOO_LARGE, message)
+    }
+
+    /// With the details that the code calls for: RetryInfo, BadRequest.
+    pub(super) fn status(&self) -> Status {
+        let mut details = ErrorDetails::new();
+        if let Some(delay) = self.retry_after {
+            details.set_retry_info(Some(delay));
+        }
+        if self.code == Code::InvalidArgument {
+            details.add_bad_request_violation(self.field.as_str(), self.message.as_str());
+        }
+        Status::with_error_details(self.code, self.message.as_str(), details)
+    }
+
+    /// `google.rpc.Status` in ProtoJSON.
+    pub(super) fn json(&self) -> Value {
+        let retry = self.retry_after.map(|delay| {
+            let delay = format!("{}.{:09}s", delay.as_secs(), delay.subsec_nanos());
+            json!({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay})
+        });
+        let violation = (self.code == Code::InvalidArgument).then(|| {
+            let violations = json!([{"field": self.field, "description": self.message}]);
+            json!({"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": violations})
+        });
+        let details: Vec<_> = retry.into_iter().chain(violation).collect();
+        json!({"code": self.code as i32, "message": self.message, "details": details})
+    }
+
+    /// `Retry-After` has whole seconds; 0 would mean at once.
+    pub(super) fn retry_after_seconds(&self) -> Option<u64> {
+        let delay = self.retry_after?;
+        Some((delay.as_secs() + u64::from(delay.subsec_nanos() > 0)).max(1))
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        match refused.retry_after {
+            Some(delay) => Self::busy(refused.reason, delay),
+            None => Self::invalid(refused.reason),
+        }
+    }
+}
+
+impl From<BodyError> for Failure {
+    fn from(error: BodyError) -> Self {
+        let message = error.to_string();
+        match error {
+            BodyError::TooLarge { .. } => Self::too_large(message),
+            BodyError::TimedOut => Self::new(Code::DeadlineExceeded, StatusCode::REQUEST_TIMEOUT, message),
+            BodyError::Broken(_) => Self::new(Code::Cancelled, StatusCode::BAD_REQUEST, message),
+        }
+    }
+}
+
+impl From<DecompressError> for Failure {
+    fn from(error: DecompressError) -> Self {
+        let message = error.to_string();
+        match error {
+            DecompressError::TooLarge { .. } => Self::too_large(message),
+            DecompressError::Corrupt(_) => Self::invalid(message),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_are_exact_in_retry_info_and_rounded_up_in_the_header() {
+        let failure = Failure::busy("full", Duration::from_millis(1500));
+        assert_eq!(failure.retry_after_seconds(), Some(2));
+        assert_eq!(failure.json()["details"][0]["retryDelay"], "1.500000000s");
+        let details = failure.status().get_error_details();
+        assert_eq!(details.retry_info().unwrap().retry_delay, Some(Duration::from_millis(1500)));
+        assert_eq!(Failure::busy("full", Duration::ZERO).retry_after_seconds(), Some(1));
+    }
+
+    #[test]
+    fn long_messages_are_shortened_between_characters() {
+        let failure = Failure::invalid("\u{20ac}".repeat(1000));
+        assert!(failure.message.len() <= MAX_MESSAGE_BYTES && failure.message.len() > MAX_MESSAGE_BYTES - 3);
+    }
+}

@@ -1,0 +1,172 @@
+//! OTLP/gRPC: the three unary `Export` calls.
+//! Framing after <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Empty, Full};
+use hyper::body::Incoming;
+use prost::Message;
+use tonic::Code;
+
+use super::failure::Failure;
+use super::ingest::{Encoding, ExportResponse, Ingest};
+use crate::batch::Signal;
+use crate::component::Verdict;
+use crate::net::body::next_chunk;
+use crate::net::{BodyError, BodyLimits, Coding, Held, decompress};
+
+/// The paths of the calls.
+const CALLS: [(&str, Signal); 3] = [
+    ("/opentelemetry.proto.collector.metrics.v1.MetricsService/Export", Signal::Metrics),
+    ("/opentelemetry.proto.collector.trace.v1.TraceService/Export", Signal::Traces),
+    ("/opentelemetry.proto.collector.logs.v1.LogsService/Export", Signal::Logs),
+];
+
+/// A flag byte and a length of 32 bits.
+const PREFIX_BYTES: usize = 5;
+
+/// Most memory that a promised length alone gets; the rest is allocated as data arrives.
+const EAGER_BYTES: usize = 1 << 20;
+
+const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
+
+type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
+
+/// The gRPC server.
+pub(super) struct Grpc {
+    ingest: Arc<Ingest>,
+    limits: BodyLimits,
+}
+
+impl Grpc {
+    pub(super) fn new(ingest: Arc<Ingest>, max_message_bytes: usize) -> Self {
+        Self { ingest, limits: BodyLimits::of(max_message_bytes) }
+    }
+
+    pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Answer {
+        if !is_grpc(&request) {
+            // "If Content-Type does not begin with application/grpc, gRPC servers SHOULD respond with 415."
+            let mut answer = Response::new(Empty::new().boxed_unsync());
+            *answer.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            return answer;
+        }
+        match self.call(request).await {
+            Ok(verdict) => success(verdict),
+            Err(failure) => {
+                let answer: Response<Empty<Bytes>> = failure.status().into_http();
+                let mut answer = answer.map(BodyExt::boxed_unsync);
+                offer_codings(answer.headers_mut());
+                answer
+            }
+        }
+    }
+
+    async fn call(&self, request: Request<Incoming>) -> Result<Verdict, Failure> {
+        let called = CALLS.iter().find(|(path, _)| *path == request.uri().path());
+        let entry = called.and_then(|(_, signal)| self.ingest.entry(*signal)).ok_or_else(|| {
+            unimplemented(format!("no pipeline takes {} from this receiver", request.uri().path()))
+        })?;
+        let coding = coding(request.headers())?;
+        let mut held = self.ingest.admit()?;
+        let message = self.read(request.into_body(), coding, &mut held).await?;
+        held.grow_to(message.len());
+        self.ingest.take(entry, Encoding::Protobuf, message).await
+    }
+
+    async fn read(&self, body: Incoming, coding: Coding, held: &mut Held) -> Result<Bytes, Failure> {
+        let (is_compressed, message) = read_message(body, self.limits, held).await?;
+        match (is_compressed, coding) {
+            (false, _) => Ok(message),
+            (true, Coding::Identity) => Err(Failure::new(
+                Code::Internal,
+                StatusCode::BAD_REQUEST,
+                "the message is marked as compressed, but there is no grpc-encoding",
+            )),
+            (true, coding) => Ok(decompress(coding, message, self.limits.max_bytes).await?),
+        }
+    }
+}
+
+fn is_grpc(request: &Request<Incoming>) -> bool {
+    let content_type = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let rest = content_type.and_then(|value| value.strip_prefix(b"application/grpc"));
+    // `application/grpc-web` is another protocol.
+    request.method() == Method::POST && rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
+}
+
+fn coding(headers: &HeaderMap) -> Result<Coding, Failure> {
+    let Some(name) = headers.get(GRPC_ENCODING) else {
+        return Ok(Coding::Identity);
+    };
+    let known = name.to_str().ok().and_then(Coding::named);
+    known.ok_or_else(|| unimplemented(format!("grpc-encoding {name:?} is not supported")))
+}
+
+fn unimplemented(message: String) -> Failure {
+    Failure::new(Code::Unimplemented, StatusCode::NOT_FOUND, message)
+}
+
+/// The one message of a unary call, and whether it is compressed. Its length is on the books before it is read.
+async fn read_message(mut body: Incoming, limits: BodyLimits, held: &mut Held) -> Result<(bool, Bytes), Failure> {
+    let mut whole = BytesMut::new();
+    let mut end = None;
+    while let Some(chunk) = next_chunk(&mut body, limits.idle_timeout).await? {
+        whole.extend_from_slice(&chunk);
+        if end.is_none() {
+            end = message_end(&whole, limits.max_bytes)?;
+            let end = end.unwrap_or_default();
+            held.grow_to(end);
+            whole.reserve(end.min(EAGER_BYTES).saturating_sub(whole.len()));
+        }
+        if end.is_some_and(|end| whole.len() > end) {
+            return Err(Failure::invalid("more than one message in a unary call"));
+        }
+    }
+    match (end, whole.first()) {
+        (Some(end), Some(flag @ (0 | 1))) if whole.len() == end => {
+            Ok((*flag == 1, whole.freeze().slice(PREFIX_BYTES..)))
+        }
+        (Some(end), Some(0 | 1)) => {
+            Err(Failure::invalid(format!("the message broke off after {} of {end} bytes", whole.len())))
+        }
+        _ => Err(Failure::invalid("the body does not begin with a gRPC message prefix")),
+    }
+}
+
+/// Prefix and message together, once the prefix is there.
+fn message_end(whole: &[u8], limit_bytes: usize) -> Result<Option<usize>, Failure> {
+    let Some([_, length @ ..]) = whole.first_chunk::<PREFIX_BYTES>() else {
+        return Ok(None);
+    };
+    match usize::try_from(u32::from_be_bytes(*length)) {
+        Ok(length) if length <= limit_bytes => Ok(Some(PREFIX_BYTES + length)),
+        _ => Err(BodyError::TooLarge { limit_bytes }.into()),
+    }
+}
+
+fn success(verdict: Verdict) -> Answer {
+    let message = ExportResponse::from(verdict);
+    let mut frame = BytesMut::with_capacity(PREFIX_BYTES + message.encoded_len());
+    frame.put_u8(0);
+    // An answer is a few bytes: its message was shortened.
+    frame.put_u32(u32::try_from(message.encoded_len()).unwrap_or(u32::MAX));
+    frame.put_slice(&message.encode_to_vec());
+    let trailers = HeaderMap::from_iter([(GRPC_STATUS, HeaderValue::from_static("0"))]);
+    let body = Full::new(frame.freeze()).with_trailers(std::future::ready(Some(Ok(trailers))));
+    let mut answer = Response::new(body.boxed_unsync());
+    answer.headers_mut().insert(CONTENT_TYPE, GRPC);
+    offer_codings(answer.headers_mut());
+    answer
+}
+
+fn offer_codings(headers: &mut HeaderMap) {
+    headers.insert(GRPC_ACCEPT_ENCODING, HeaderValue::from_static(Coding::ACCEPTED));
+}

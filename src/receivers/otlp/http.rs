@@ -1,0 +1,152 @@
+//! OTLP/HTTP: a POST to a signal's path, protobuf or JSON by `Content-Type`; the answer is in the encoding of the
+//! request, errors are a `google.rpc.Status`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use prost::Message;
+use tonic::Code;
+
+use super::config::HttpProtocolConfig;
+use super::failure::Failure;
+use super::ingest::{Encoding, ExportResponse, Ingest};
+use crate::batch::Signal;
+use crate::component::Verdict;
+use crate::net::{BodyLimits, Coding, decompress, read_body};
+
+/// Content types and what they mean.
+const CONTENT_TYPES: [(&str, Encoding); 2] =
+    [("application/x-protobuf", Encoding::Protobuf), ("application/json", Encoding::Json)];
+
+type Answer = Response<Full<Bytes>>;
+
+/// The HTTP server.
+pub(super) struct Http {
+    ingest: Arc<Ingest>,
+    paths: [(String, Signal); 3],
+    limits: BodyLimits,
+}
+
+impl Http {
+    pub(super) fn new(ingest: Arc<Ingest>, config: &HttpProtocolConfig) -> Self {
+        Self {
+            ingest,
+            paths: [
+                (config.metrics_url_path.clone(), Signal::Metrics),
+                (config.traces_url_path.clone(), Signal::Traces),
+                (config.logs_url_path.clone(), Signal::Logs),
+            ],
+            limits: BodyLimits::of(config.max_request_body_size.as_usize()),
+        }
+    }
+
+    pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Answer {
+        let encoding = encoding(request.headers());
+        let signal = self.signal_of(request.uri().path());
+        match self.export(request, signal, encoding).await {
+            Ok(verdict) => success(signal, encoding, verdict),
+            Err(failure) => refusal(encoding, &failure),
+        }
+    }
+
+    fn signal_of(&self, path: &str) -> Option<Signal> {
+        self.paths.iter().find(|(known, _)| known == path).map(|(_, signal)| *signal)
+    }
+
+    async fn export(
+        &self,
+        request: Request<Incoming>,
+        signal: Option<Signal>,
+        encoding: Option<Encoding>,
+    ) -> Result<Verdict, Failure> {
+        let entry = signal.and_then(|signal| self.ingest.entry(signal)).ok_or_else(|| {
+            let why = format!("no pipeline takes {} from this receiver", request.uri().path());
+            Failure::new(Code::NotFound, StatusCode::NOT_FOUND, why)
+        })?;
+        if request.method() != Method::POST {
+            return Err(Failure::new(
+                Code::Unimplemented,
+                StatusCode::METHOD_NOT_ALLOWED,
+                "telemetry is sent with POST",
+            ));
+        }
+        let encoding = encoding.ok_or_else(|| {
+            let known = CONTENT_TYPES.map(|(name, _)| name).join(" or ");
+            unsupported(format!("the Content-Type must be {known}"))
+        })?;
+        let coding = coding(request.headers())?;
+        let mut held = self.ingest.admit()?;
+        let body = read_body(request.into_body(), self.limits, &mut held).await?;
+        let body = decompress(coding, body, self.limits.max_bytes).await?;
+        held.grow_to(body.len());
+        self.ingest.take(entry, encoding, body).await
+    }
+}
+
+/// The media type without its parameters (`; charset=utf-8`).
+fn encoding(headers: &HeaderMap) -> Option<Encoding> {
+    let content_type = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+    let media_type = content_type.split(';').next().unwrap_or_default().trim();
+    CONTENT_TYPES
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(media_type))
+        .map(|(_, encoding)| *encoding)
+}
+
+fn coding(headers: &HeaderMap) -> Result<Coding, Failure> {
+    let Some(name) = headers.get(CONTENT_ENCODING) else {
+        return Ok(Coding::Identity);
+    };
+    let known = name.to_str().ok().and_then(Coding::named);
+    known.ok_or_else(|| unsupported(format!("Content-Encoding {name:?} is not supported")))
+}
+
+fn unsupported(message: String) -> Failure {
+    Failure::new(Code::InvalidArgument, StatusCode::UNSUPPORTED_MEDIA_TYPE, message)
+}
+
+fn success(signal: Option<Signal>, encoding: Option<Encoding>, verdict: Verdict) -> Answer {
+    let response = ExportResponse::from(verdict);
+    let body = match encoding {
+        Some(Encoding::Json) => response.json(signal.unwrap_or(Signal::Metrics)).to_string().into_bytes(),
+        _ => response.encode_to_vec(),
+    };
+    answer(StatusCode::OK, encoding, body)
+}
+
+fn refusal(encoding: Option<Encoding>, failure: &Failure) -> Answer {
+    let body = match encoding {
+        Some(Encoding::Json) => failure.json().to_string().into_bytes(),
+        _ => failure.status().details().to_vec(),
+    };
+    let mut answer = answer(failure.http, encoding, body);
+    let headers = answer.headers_mut();
+    if let Some(seconds) = failure.retry_after_seconds() {
+        headers.insert(RETRY_AFTER, seconds.into());
+    }
+    match failure.http {
+        StatusCode::METHOD_NOT_ALLOWED => headers.insert(ALLOW, HeaderValue::from_static("POST")),
+        // RFC 9110, 15.5.16: says which codings would do.
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => {
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(Coding::ACCEPTED))
+        }
+        _ => None,
+    };
+    answer
+}
+
+/// In the encoding of the request; protobuf where that is none of ours.
+fn answer(status: StatusCode, encoding: Option<Encoding>, body: Vec<u8>) -> Answer {
+    let content_type = match encoding {
+        Some(Encoding::Json) => "application/json",
+        _ => "application/x-protobuf",
+    };
+    let mut answer = Response::new(Full::new(body.into()));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    answer
+}

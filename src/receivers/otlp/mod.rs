@@ -1,0 +1,126 @@
+//! `otlp`: takes OTLP over gRPC and HTTP (protobuf and JSON), on TCP or Unix sockets, for all three signals.
+//!
+//! Bodies are checked and counted, not decoded: what the sender encoded is what travels. gRPC is framed here
+//! (a unary call is five bytes in front of a message) so that a message is admitted by its length before it is read.
+
+pub mod config;
+mod failure;
+mod grpc;
+mod http;
+mod ingest;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use async_trait::async_trait;
+
+use crate::batch::Signal;
+use crate::component::{
+    ComponentError, ConfigType, Context, Factory, Lifecycle, Receiver, ReceiverFactory, Stability,
+};
+use crate::net::http::HttpConfig;
+use crate::net::{self, ConnectionLimits, Endpoint, Listener, Server, SocketFileConfig, TlsServerConfig, tls};
+use config::{Config, GrpcConfig, HttpProtocolConfig};
+use ingest::Ingest;
+
+/// The factory of `otlp`.
+pub static FACTORY: ReceiverFactory = Factory {
+    kind: "otlp",
+    aliases: &[],
+    signals: &[
+        (Signal::Metrics, Stability::Beta),
+        (Signal::Traces, Stability::Beta),
+        (Signal::Logs, Stability::Beta),
+    ],
+    help: "takes OTLP over gRPC and HTTP, on TCP or Unix sockets",
+    config: ConfigType::of::<Config>(),
+    build: |settings, cx| {
+        Ok(Arc::new(Otlp {
+            config: settings.get(),
+            ingest: Arc::new(Ingest::new(&cx)),
+            base: cx.base,
+            servers: Mutex::default(),
+        }))
+    },
+};
+
+struct Otlp {
+    config: Arc<Config>,
+    base: Context,
+    ingest: Arc<Ingest>,
+    servers: Mutex<Vec<Server>>,
+}
+
+impl Otlp {
+    async fn start_grpc(&self, config: &GrpcConfig) -> Result<Server, ComponentError> {
+        let listener = self.listen(&config.endpoint, &config.socket).await?;
+        let limits = ConnectionLimits {
+            max_connections: config.max_connections.get(),
+            tls: self.tls(config.tls.as_ref(), tls::ALPN_GRPC)?,
+        };
+        let grpc = Arc::new(grpc::Grpc::new(self.ingest.clone(), config.max_message_bytes()));
+        let answer = move |request| grpc.clone().answer(request);
+        Ok(net::http::start(listener, limits, config.serving(), answer))
+    }
+
+    async fn start_http(&self, config: &HttpProtocolConfig) -> Result<Server, ComponentError> {
+        let listener = self.listen(&config.endpoint, &config.socket).await?;
+        let limits = ConnectionLimits {
+            max_connections: config.max_connections.get(),
+            tls: self.tls(config.tls.as_ref(), tls::ALPN_HTTP)?,
+        };
+        let serving = HttpConfig { header_timeout: config.read_header_timeout, ..HttpConfig::default() };
+        let http = Arc::new(http::Http::new(self.ingest.clone(), config));
+        let answer = move |request| http.clone().answer(request);
+        Ok(net::http::start(listener, limits, serving, answer))
+    }
+
+    async fn listen(&self, endpoint: &Endpoint, file: &SocketFileConfig) -> Result<Listener, ComponentError> {
+        let listener = Listener::bind(endpoint, file).await;
+        listener.map_err(|error| self.base.error(error.to_string()))
+    }
+
+    fn tls(
+        &self,
+        config: Option<&TlsServerConfig>,
+        alpn: &[&[u8]],
+    ) -> Result<Option<Arc<rustls::ServerConfig>>, ComponentError> {
+        let built = config.map(|config| config.build(alpn)).transpose();
+        built.map_err(|error| self.base.error(error.to_string()))
+    }
+
+    fn servers(&self) -> std::sync::MutexGuard<'_, Vec<Server>> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Receiver for Otlp {}
+
+#[async_trait]
+impl Lifecycle for Otlp {
+    async fn start(&self) -> Result<(), ComponentError> {
+        let mut servers = Vec::new();
+        if let Some(grpc) = &self.config.protocols.grpc {
+            servers.push(("gRPC", self.start_grpc(grpc).await?));
+        }
+        if let Some(http) = &self.config.protocols.http {
+            servers.push(("HTTP", self.start_http(http).await?));
+        }
+        for (protocol, server) in &servers {
+            tracing::info!(receiver = %self.base.id, endpoint = %server.local(), "listening for OTLP over {protocol}");
+        }
+        *self.servers() = servers.into_iter().map(|(_, server)| server).collect();
+        Ok(())
+    }
+
+    async fn stop(&self, deadline: Instant) {
+        let servers = std::mem::take(&mut *self.servers());
+        let stopping: Vec<_> = servers.iter().map(|server| server.stop(deadline)).collect();
+        for stopped in stopping {
+            stopped.await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! `uds`: events over Unix sockets. A stream socket takes length-delimited `tidegate.v1.EventBatch` messages with
+//! optional acknowledgements; a datagram socket takes StatsD and DogStatsD lines.
+//!
+//! While the pipelines refuse, both stop reading: the senders' socket buffers fill and nothing is lost.
+
+pub mod config;
+mod datagram;
+mod kinds;
+mod outlet;
+pub mod proto;
+mod session;
+mod source;
+mod statsd;
+mod stream;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use async_trait::async_trait;
+
+use crate::batch::Signal;
+use crate::component::{
+    ComponentError, ConfigType, Context, Factory, Lifecycle, Receiver, ReceiverContext, ReceiverFactory,
+    Stability,
+};
+use crate::net::{ConnectionLimits, Endpoint, Listener, Server};
+use config::{Config, DatagramConfig, StreamConfig};
+use outlet::Outlet;
+
+/// The factory of `uds`.
+pub static FACTORY: ReceiverFactory = Factory {
+    kind: "uds",
+    aliases: &[],
+    signals: &[(Signal::Metrics, Stability::Beta)],
+    help: "takes event batches and StatsD lines over Unix sockets",
+    config: ConfigType::of::<Config>(),
+    build: |settings, cx| Ok(Arc::new(Uds::new(settings.get(), &cx)?)),
+};
+
+struct Uds {
+    config: Arc<Config>,
+    base: Context,
+    outlet: Arc<Outlet>,
+    running: Mutex<Running>,
+}
+
+/// What `start` made, for `stop`.
+#[derive(Default)]
+struct Running {
+    stream: Option<Server>,
+    datagram: Option<datagram::Task>,
+}
+
+impl Uds {
+    fn new(config: Arc<Config>, cx: &ReceiverContext) -> Result<Self, ComponentError> {
+        let entry = cx.entry(Signal::Metrics).cloned();
+        let entry = entry.ok_or_else(|| cx.base.error("only metrics pipelines can use it"))?;
+        Ok(Self {
+            outlet: Arc::new(Outlet::new(&cx.base, entry, config.source_timeout)),
+            config,
+            base: cx.base.clone(),
+            running: Mutex::default(),
+        })
+    }
+
+    async fn start_stream(&self, config: &StreamConfig) -> Result<Server, ComponentError> {
+        let endpoint = Endpoint::Unix(config.path.clone());
+        let listener = Listener::bind(&endpoint, &config.file()).await;
+        let listener = listener.map_err(|error| self.base.error(error.to_string()))?;
+        let limits = ConnectionLimits::plain(config.max_connections.get());
+        let (outlet, config) = (self.outlet.clone(), Arc::new(config.clone()));
+        Ok(Server::start(listener, limits, move |connection| {
+            stream::serve(connection, outlet.clone(), config.clone())
+        }))
+    }
+
+    fn start_datagram(&self, config: &DatagramConfig) -> Result<datagram::Task, ComponentError> {
+        datagram::Task::start(config, self.outlet.clone()).map_err(|error| self.base.error(error.to_string()))
+    }
+}
+
+impl Receiver for Uds {}
+
+#[async_trait]
+impl Lifecycle for Uds {
+    async fn start(&self) -> Result<(), ComponentError> {
+        let mut running = Running::default();
+        if let Some(stream) = &self.config.stream {
+            running.stream = Some(self.start_stream(stream).await?);
+        }
+        if let Some(datagram) = &self.config.datagram {
+            running.datagram = Some(self.start_datagram(datagram)?);
+        }
+        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = running;
+        Ok(())
+    }
+
+    async fn stop(&self, deadline: Instant) {
+        let running = std::mem::take(&mut *self.running.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(stream) = running.stream {
+            stream.stop(deadline).await;
+        }
+        if let Some(datagram) = running.datagram {
+            datagram.stop(deadline).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! What both sockets share: the way into the graph, and the counting of what does not get there.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tidegate_engine::Events;
+use tokio_util::sync::CancellationToken;
+
+use crate::batch::Batch;
+use crate::component::{Context, Entry, Refused, Shared, Verdict};
+
+/// Shortest wait before a push is tried again, whatever the refusal says.
+const MIN_RETRY: Duration = Duration::from_millis(5);
+
+/// How often the memory limiter's verdict is looked at while reading is suspended.
+const MEMORY_POLL: Duration = Duration::from_millis(50);
+
+/// At most one log line in this time about bad input; the counters have them all.
+const COMPLAINT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The way into the graph.
+pub(super) struct Outlet {
+    pub(super) entry: Entry,
+    pub(super) shared: Arc<Shared>,
+    pub(super) source_timeout: Duration,
+    receiver: Arc<str>,
+    complaints: Mutex<Complaints>,
+}
+
+#[derive(Default)]
+struct Complaints {
+    last: Option<Instant>,
+    suppressed: usize,
+}
+
+impl Outlet {
+    pub(super) fn new(base: &Context, entry: Entry, source_timeout: Duration) -> Self {
+        Self {
+            entry,
+            shared: base.shared.clone(),
+            source_timeout,
+            receiver: base.id.clone(),
+            complaints: Mutex::default(),
+        }
+    }
+
+    /// Pushes until the pipelines take the events or refuse them for good; when the receiver stops, one last time.
+    pub(super) async fn push_until_taken(
+        &self,
+        events: Events,
+        stopping: &CancellationToken,
+    ) -> Result<Verdict, Refused> {
+        let batch = Batch::new(events);
+        loop {
+            let last_time = stopping.is_cancelled();
+            let refused = match self.entry.push(batch.clone()) {
+                Ok(verdict) => return Ok(verdict),
+                Err(refused) => refused,
+            };
+            match refused.retry_after {
+                Some(delay) if !last_time => {
+                    stopping
+                        .run_until_cancelled(tokio::time::sleep(delay.max(MIN_RETRY)))
+                        .await;
+                }
+                _ => {
+                    self.lose(batch.items(), "refused", &refused.reason);
+                    return Err(refused);
+                }
+            }
+        }
+    }
+
+    /// Returns when the memory limiter lets receivers read again.
+    pub(super) async fn memory_is_available(&self) {
+        while self.shared.memory.over_limit() {
+            tokio::time::sleep(MEMORY_POLL).await;
+        }
+    }
+
+    /// Counts items that can't enter, and says so now and then.
+    pub(super) fn lose(&self, items: usize, reason: &'static str, detail: &dyn std::fmt::Display) {
+        self.entry.fail(items);
+        metrics::counter!(
+            "tidegate_uds_rejected_events_total",
+            "receiver" => self.receiver.clone(),
+            "reason" => reason,
+        )
+        .increment(items as u64);
+        if let Some(suppressed) = self.may_complain() {
+            let receiver = &*self.receiver;
+            tracing::warn!(
+                receiver,
+                items,
+                reason,
+                suppressed,
+                "refused from a socket: {detail}"
+            );
+        }
+    }
+
+    /// How many complaints were suppressed since the last one, when it is time for another.
+    fn may_complain(&self) -> Option<usize> {
+        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        if complaints
+            .last
+            .is_some_and(|last| last.elapsed() < COMPLAINT_INTERVAL)
+        {
+            complaints.suppressed += 1;
+            return None;
+        }
+        complaints.last = Some(Instant::now());
+        Some(std::mem::take(&mut complaints.suppressed))
+    }
+}

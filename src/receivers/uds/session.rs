@@ -1,0 +1,397 @@
+//! What a connection has declared so far, and the events that its batches make of it. Pure.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_engine::{Events, Instrument, Kind, Schema, Source, UnixNanos, Values};
+
+use super::proto;
+use super::source::new_source;
+use crate::batch::convert::attributes_from_proto;
+use crate::net::Credentials;
+
+/// Sources that a connection may declare: a relay speaks for the processes of a node.
+const MAX_SOURCES: usize = 256;
+
+/// Why a batch, or the whole connection, is refused.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum SessionError {
+    /// Later batches would refer to kinds that we don't have.
+    #[error("{0}")]
+    Kinds(String),
+    /// Too many sources.
+    #[error("a connection may declare at most {MAX_SOURCES} sources")]
+    Sources,
+    /// The columns don't fit each other.
+    #[error("{0}")]
+    Columns(&'static str),
+}
+
+impl SessionError {
+    /// Whether what follows on the connection can't be understood either.
+    pub(super) fn is_fatal(&self) -> bool {
+        !matches!(self, Self::Columns(_))
+    }
+}
+
+/// What a batch came to.
+#[derive(Debug)]
+pub(super) struct Taken {
+    /// The sound events.
+    pub(super) events: Events,
+    /// How many were not, and why the first of them was not.
+    pub(super) rejected: Option<(usize, &'static str)>,
+}
+
+/// The state of a connection.
+pub(super) struct Session {
+    peer: Option<Credentials>,
+    max_kinds: usize,
+    source_timeout: Duration,
+    schema: Arc<Schema>,
+    sources: Vec<(proto::Source, Arc<Source>)>,
+    current: usize,
+}
+
+impl Session {
+    pub(super) fn new(peer: Option<Credentials>, max_kinds: u16, source_timeout: Duration) -> Self {
+        Self {
+            peer,
+            max_kinds: max_kinds.into(),
+            source_timeout,
+            schema: Arc::default(),
+            sources: Vec::new(),
+            current: 0,
+        }
+    }
+
+    /// The connection is open: so are its sources alive.
+    pub(super) fn touch(&self, now: UnixNanos) {
+        self.sources
+            .iter()
+            .for_each(|(_, source)| source.lease.touch(now));
+    }
+
+    /// Takes a batch in.
+    pub(super) fn take(&mut self, batch: proto::EventBatch, now: UnixNanos) -> Result<Taken, SessionError> {
+        self.learn(batch.first_kind, &batch.kinds)?;
+        let source = self.source(batch.source.as_ref())?;
+        source.lease.touch(now);
+        let columns = Columns::of(&batch)?;
+        Ok(columns.sound_ones(source, self.schema.clone(), now))
+    }
+
+    fn learn(&mut self, first: u32, kinds: &[proto::Kind]) -> Result<(), SessionError> {
+        let refuse = |why: String| Err(SessionError::Kinds(why));
+        let known = self.schema.kinds.len();
+        let first = usize::try_from(first).unwrap_or(usize::MAX);
+        if !kinds.is_empty() && first > known {
+            return refuse(format!("first_kind is {first}, but only {known} kinds are known"));
+        }
+        for (index, declared) in (first..).zip(kinds) {
+            let kind = kind(declared).map_err(SessionError::Kinds)?;
+            match self.schema.kinds.get(index) {
+                Some(known) if *known == kind => {}
+                Some(known) => return refuse(format!("kind {index} is {:?} already", known.name)),
+                None if index >= self.max_kinds => {
+                    return refuse(format!(
+                        "at most {} kinds a connection (`max_kinds`)",
+                        self.max_kinds
+                    ));
+                }
+                None => Arc::make_mut(&mut self.schema).kinds.push(kind),
+            }
+        }
+        Ok(())
+    }
+
+    fn source(&mut self, declared: Option<&proto::Source>) -> Result<Arc<Source>, SessionError> {
+        let nobody = proto::Source::default();
+        let wanted = match (declared, self.sources.get(self.current)) {
+            (None, Some((_, current))) => return Ok(current.clone()),
+            (declared, _) => declared.unwrap_or(&nobody),
+        };
+        if let Some(at) = self.sources.iter().position(|(known, _)| known == wanted) {
+            self.current = at;
+        } else if self.sources.len() >= MAX_SOURCES {
+            return Err(SessionError::Sources);
+        } else {
+            let source = Arc::new(new_source(wanted, self.peer, self.source_timeout));
+            self.current = self.sources.len();
+            self.sources.push((wanted.clone(), source));
+        }
+        self.sources
+            .get(self.current)
+            .map(|(_, source)| source.clone())
+            .ok_or(SessionError::Sources)
+    }
+}
+
+impl Drop for Session {
+    /// The connection is gone, and its sources with it.
+    fn drop(&mut self) {
+        self.sources.iter().for_each(|(_, source)| source.lease.end());
+    }
+}
+
+fn kind(declared: &proto::Kind) -> Result<Kind, String> {
+    let instrument = match declared.instrument() {
+        proto::Instrument::Counter => Instrument::Counter,
+        proto::Instrument::UpDownCounter => Instrument::UpDownCounter,
+        proto::Instrument::Gauge => Instrument::Gauge,
+        proto::Instrument::Histogram => Instrument::Histogram,
+        proto::Instrument::Unspecified => {
+            return Err(format!("kind {:?} has no instrument that we know", declared.name));
+        }
+    };
+    if declared.name.is_empty() {
+        return Err("a kind has no name".to_owned());
+    }
+    Ok(Kind {
+        name: declared.name.as_str().into(),
+        description: declared.description.as_str().into(),
+        unit: declared.unit.as_str().into(),
+        instrument,
+        attributes: attributes_from_proto(declared.attributes.clone()),
+    })
+}
+
+/// The columns of a batch, of equal lengths.
+struct Columns<'a> {
+    batch: &'a proto::EventBatch,
+}
+
+impl<'a> Columns<'a> {
+    fn of(batch: &'a proto::EventBatch) -> Result<Self, SessionError> {
+        let events = batch.events.len();
+        let fits = |length: usize| length == 0 || length == events;
+        if !fits(batch.times_unix_nano.len()) || !fits(batch.weights.len()) {
+            return Err(SessionError::Columns(
+                "a column of times or weights has not one entry an event",
+            ));
+        }
+        if batch.doubles.len() + batch.integers.len() != events || !fits(batch.doubles.len()) {
+            return Err(SessionError::Columns(
+                "there must be one value an event, in one of the two columns",
+            ));
+        }
+        Ok(Self { batch })
+    }
+
+    /// Why an event makes no sense, if it does not.
+    fn flaw(&self, at: usize, kind: u32, schema: &Schema) -> Option<&'static str> {
+        let Some(kind) = usize::try_from(kind).ok().and_then(|kind| schema.kinds.get(kind)) else {
+            return Some("an event's kind was never declared");
+        };
+        let double = self.batch.doubles.get(at).copied();
+        match kind.instrument {
+            Instrument::Counter if double.is_some_and(|value| !(value >= 0.0 && value.is_finite())) => {
+                return Some("a counter was incremented by a negative or infinite amount");
+            }
+            Instrument::UpDownCounter | Instrument::Histogram if double.is_some_and(f64::is_nan) => {
+                return Some("a sum or a histogram got a value that is no number");
+            }
+            _ => {}
+        }
+        let weight = self.batch.weights.get(at).copied().unwrap_or(1.0);
+        let sound = weight > 0.0 && weight.is_finite();
+        (!sound).then_some("a weight is not a positive number")
+    }
+
+    fn sound_ones(&self, source: Arc<Source>, schema: Arc<Schema>, now: UnixNanos) -> Taken {
+        let batch = self.batch;
+        let mut first_flaw = None;
+        let mut sound = Vec::with_capacity(batch.events.len());
+        let mut kinds = Vec::with_capacity(batch.events.len());
+        for (at, kind) in batch.events.iter().enumerate() {
+            let flaw = self.flaw(at, *kind, &schema);
+            // A schema has at most `u16::MAX` kinds, so that a kind without a flaw fits.
+            match u16::try_from(*kind).ok().filter(|_| flaw.is_none()) {
+                Some(kind) => {
+                    kinds.push(kind);
+                    sound.push(at);
+                }
+                None => first_flaw = first_flaw.or(flaw),
+            }
+        }
+        let rejected = batch.events.len() - sound.len();
+        let values = match batch.doubles.is_empty() {
+            true => Values::U64(pick(&batch.integers, &sound)),
+            false => Values::F64(pick(&batch.doubles, &sound)),
+        };
+        let optional = |present: bool| present.then_some(());
+        let events = Events {
+            source,
+            schema,
+            kinds,
+            values,
+            times: optional(!batch.times_unix_nano.is_empty()).map(|()| pick(&batch.times_unix_nano, &sound)),
+            weights: optional(!batch.weights.is_empty()).map(|()| pick(&batch.weights, &sound)),
+            observed: now,
+        };
+        Taken {
+            events,
+            rejected: first_flaw.map(|why| (rejected, why)),
+        }
+    }
+}
+
+/// The entries at `places`, which are within the column.
+fn pick<T: Copy>(column: &[T], places: &[usize]) -> Vec<T> {
+    if column.len() == places.len() {
+        return column.to_vec();
+    }
+    places.iter().filter_map(|at| column.get(*at).copied()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn declared(name: &str, instrument: proto::Instrument) -> proto::Kind {
+        proto::Kind {
+            name: name.to_owned(),
+            instrument: instrument.into(),
+            ..Default::default()
+        }
+    }
+
+    fn session() -> Session {
+        Session::new(None, 3, Duration::from_secs(1))
+    }
+
+    fn batch(kinds: &[&str], first_kind: u32, events: &[u32]) -> proto::EventBatch {
+        proto::EventBatch {
+            kinds: kinds
+                .iter()
+                .map(|name| declared(name, proto::Instrument::Counter))
+                .collect(),
+            first_kind,
+            events: events.to_vec(),
+            integers: events.iter().map(|kind| u64::from(*kind)).collect(),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn later_batches_refer_to_earlier_kinds_and_the_source_stays() {
+        let mut session = session();
+        let first = session.take(batch(&["a", "b"], 0, &[0, 1]), 1).unwrap().events;
+        let second = session.take(batch(&["c"], 2, &[2, 0]), 2).unwrap().events;
+        assert_eq!(first.source.id, second.source.id);
+        let names: Vec<_> = second.schema.kinds.iter().map(|kind| &*kind.name).collect();
+        assert_eq!(names, ["a", "b", "c"]);
+        assert_eq!(second.kinds, [2, 0]);
+    }
+
+    #[test]
+    fn a_batch_that_is_sent_again_changes_nothing() {
+        let mut session = session();
+        session.take(batch(&["a", "b"], 0, &[0]), 1).unwrap();
+        let again = session.take(batch(&["a", "b"], 0, &[0]), 2).unwrap();
+        assert_eq!(again.events.schema.kinds.len(), 2);
+    }
+
+    #[test]
+    fn kinds_that_change_leave_a_gap_or_are_too_many_end_the_connection() {
+        let table = [
+            (batch(&["x"], 0, &[]), "is \"a\" already"),
+            (batch(&["x"], 2, &[]), "first_kind is 2"),
+            (batch(&["b", "c", "d"], 1, &[]), "max_kinds"),
+            (batch(&[""], 1, &[]), "no name"),
+        ];
+        for (refused, why) in table {
+            let mut session = session();
+            session.take(batch(&["a"], 0, &[]), 1).unwrap();
+            let error = session.take(refused, 2).unwrap_err();
+            assert!(error.is_fatal() && error.to_string().contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn events_that_make_no_sense_are_left_out_and_counted() {
+        let mut session = session();
+        let mut mixed = batch(&["a"], 0, &[0, 9, 0, 0]);
+        mixed.integers.clear();
+        mixed.doubles = vec![1.0, 2.0, -3.0, 4.0];
+        mixed.times_unix_nano = vec![11, 12, 13, 14];
+        mixed.weights = vec![1.0, 1.0, 1.0, 2.0];
+        let taken = session.take(mixed, 1).unwrap();
+        assert_eq!(taken.rejected, Some((2, "an event's kind was never declared")));
+        assert_eq!(taken.events.values, Values::F64(vec![1.0, 4.0]));
+        assert_eq!(taken.events.times, Some(vec![11, 14]));
+        assert_eq!(taken.events.weights, Some(vec![1.0, 2.0]));
+    }
+
+    #[test]
+    fn columns_of_unequal_length_refuse_the_batch_and_not_the_connection() {
+        let mut session = session();
+        for spoil in [
+            (|batch| batch.integers = vec![1]) as fn(&mut proto::EventBatch),
+            |batch| batch.doubles = vec![1.0],
+            |batch| batch.weights = vec![1.0],
+            |batch| batch.times_unix_nano = vec![1, 2, 3],
+        ] {
+            let mut spoilt = batch(&["a"], 0, &[0, 0]);
+            spoil(&mut spoilt);
+            assert!(!session.take(spoilt, 1).unwrap_err().is_fatal());
+        }
+    }
+
+    #[test]
+    fn sources_are_told_apart_known_again_and_ended_with_the_connection() {
+        let mut session = session();
+        let named = |name: &str| {
+            let mut batch = batch(&["a"], 0, &[0]);
+            let scope = opentelemetry_proto::tonic::common::v1::InstrumentationScope {
+                name: name.to_owned(),
+                ..Default::default()
+            };
+            batch.source = Some(proto::Source {
+                scope: Some(scope),
+                ..Default::default()
+            });
+            batch
+        };
+        let one = session.take(named("one"), 1).unwrap().events.source;
+        let two = session.take(named("two"), 1).unwrap().events.source;
+        let implied = session.take(batch(&[], 0, &[0]), 1).unwrap().events.source;
+        let one_again = session.take(named("one"), 1).unwrap().events.source;
+        assert_ne!(one.id, two.id);
+        assert_eq!(implied.id, two.id);
+        assert_eq!(one_again.id, one.id);
+        assert!(!one.lease.is_ended());
+        drop(session);
+        assert!(one.lease.is_ended() && two.lease.is_ended());
+    }
+
+    proptest! {
+        #[test]
+        fn events_that_come_out_are_consistent_whatever_comes_in(
+            kinds in proptest::collection::vec(("[a-c]{0,2}", 0i32..6), 0..5),
+            first_kind in 0u32..4,
+            events in proptest::collection::vec(0u32..6, 0..6),
+            doubles in proptest::collection::vec(any::<f64>(), 0..6),
+            integers in proptest::collection::vec(any::<u64>(), 0..6),
+            weights in proptest::collection::vec(any::<f64>(), 0..6),
+        ) {
+            let kinds = kinds
+                .into_iter()
+                .map(|(name, instrument)| proto::Kind { name, instrument, ..Default::default() })
+                .collect();
+            let batch = proto::EventBatch {
+                kinds, first_kind, events, doubles, integers, weights, ..Default::default()
+            };
+            let sent = batch.events.len();
+            if let Ok(taken) = session().take(batch, 1) {
+                let events = taken.events;
+                prop_assert_eq!(events.len() + taken.rejected.map_or(0, |(count, _)| count), sent);
+                prop_assert_eq!(events.values.len(), events.len());
+                prop_assert!(events.weights.is_none_or(|weights| weights.len() == events.kinds.len()));
+                prop_assert!(events.kinds.iter().all(|kind| usize::from(*kind) < events.schema.kinds.len()));
+            }
+        }
+    }
+}

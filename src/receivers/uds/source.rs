@@ -1,0 +1,45 @@
+//! Sources of events: what a peer declares and what the kernel says about it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
+use tidegate_engine::{Attributes, Lease, Resource, Scope, Source, SourceId};
+
+use super::proto;
+use crate::batch::convert::attributes_from_proto;
+use crate::component::unix_now;
+use crate::net::Credentials;
+
+/// A new source. What the kernel says wins over what the peer says.
+pub(super) fn new_source(declared: &proto::Source, peer: Option<Credentials>, timeout: Duration) -> Source {
+    let resource = Resource {
+        attributes: attributes_from_proto(declared.resource.clone()).merge(&of_peer(peer)),
+        schema_url: Arc::default(),
+    };
+    Source {
+        id: SourceId::next(),
+        resource: Arc::new(resource),
+        scope: Arc::new(declared.scope.as_ref().map(scope).unwrap_or_default()),
+        attributes: attributes_from_proto(declared.attributes.clone()),
+        lease: Arc::new(Lease::new(timeout, unix_now())),
+    }
+}
+
+/// OpenTelemetry's names for what SO_PEERCRED and SCM_CREDENTIALS tell.
+fn of_peer(peer: Option<Credentials>) -> Attributes {
+    let Some(peer) = peer else {
+        return Attributes::default();
+    };
+    let pid = peer.pid.map(|pid| ("process.pid", i64::from(pid)));
+    pid.into_iter().chain([("process.user.id", i64::from(peer.uid))]).collect()
+}
+
+fn scope(declared: &InstrumentationScope) -> Scope {
+    Scope {
+        name: declared.name.as_str().into(),
+        version: declared.version.as_str().into(),
+        attributes: attributes_from_proto(declared.attributes.clone()),
+        schema_url: Arc::default(),
+    }
+}

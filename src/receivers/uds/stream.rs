@@ -1,0 +1,288 @@
+//! A connection of the stream socket: messages in, acknowledgements out.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use prost::Message;
+use prost::encoding::decode_varint;
+use rustix::net::Shutdown;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_util::sync::CancellationToken;
+
+use super::config::StreamConfig;
+use super::outlet::Outlet;
+use super::proto::{EventAck, EventBatch};
+use super::session::{Session, SessionError};
+use crate::component::unix_now;
+use crate::component::{Refused, Verdict};
+use crate::net::{Connection, Held, Peer, Stream};
+
+/// Room for reading when no more is known to be needed.
+const READ_BYTES: usize = 64 << 10;
+
+/// A varint has at most ten bytes.
+const MAX_VARINT_BYTES: usize = 10;
+
+/// Why a connection is given up.
+#[derive(Debug, thiserror::Error)]
+enum StreamError {
+    #[error("a message of {length} bytes is larger than `max_frame_size` ({limit})")]
+    TooLarge { length: u64, limit: usize },
+    #[error("not a length: the stream is no sequence of length-delimited messages")]
+    NoLength,
+    #[error("not a tidegate.v1.EventBatch: {0}")]
+    NotABatch(#[from] prost::DecodeError),
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    #[error("the connection broke: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Serves a connection until its peer closes it or breaks the rules, or the receiver stops.
+pub(super) async fn serve(connection: Connection, outlet: Arc<Outlet>, config: Arc<StreamConfig>) {
+    let peer = match connection.peer {
+        Peer::Unix(credentials) if config.peer_credentials => credentials,
+        _ => None,
+    };
+    let mut serving = Serving {
+        frames: Frames {
+            stream: connection.stream,
+            buffer: BytesMut::new(),
+            limit: config.max_frame_size.as_usize(),
+            closed: false,
+        },
+        session: Session::new(peer, config.max_kinds.get(), outlet.source_timeout),
+        held: Held::new(outlet.shared.clone()),
+        outlet: outlet.clone(),
+        stopping: connection.stopping,
+    };
+    match serving.run().await {
+        Ok(()) => {}
+        Err(StreamError::Io(error)) => tracing::debug!(?peer, %error, "event connection broke"),
+        Err(error) => outlet.lose(1, "malformed", &error),
+    }
+}
+
+struct Serving {
+    frames: Frames,
+    session: Session,
+    /// The read buffer is on the gateway's books.
+    held: Held,
+    outlet: Arc<Outlet>,
+    stopping: CancellationToken,
+}
+
+impl Serving {
+    async fn run(&mut self) -> Result<(), StreamError> {
+        // An open connection is a sign of life, well within the time after which its sources would count as gone.
+        let mut alive = tokio::time::interval((self.outlet.source_timeout / 3).max(Duration::from_millis(1)));
+        let stopping = self.stopping.clone();
+        loop {
+            let closed = self.frames.closed;
+            let next = tokio::select! {
+                next = self.frames.next() => next?,
+                () = stopping.cancelled(), if !closed => {
+                    self.frames.close()?;
+                    continue;
+                }
+                _ = alive.tick() => {
+                    self.session.touch(unix_now());
+                    continue;
+                }
+            };
+            self.held.grow_to(self.frames.buffer.capacity());
+            let Some(frame) = next else {
+                return Ok(());
+            };
+            self.take(EventBatch::decode(frame)?).await?;
+            stopping
+                .run_until_cancelled(self.outlet.memory_is_available())
+                .await;
+        }
+    }
+
+    async fn take(&mut self, batch: EventBatch) -> Result<(), StreamError> {
+        let (sequence, acknowledge, events) = (batch.sequence, batch.acknowledge, batch.events.len());
+        let taken = match self.session.take(batch, unix_now()) {
+            Ok(taken) => taken,
+            Err(error) => {
+                self.outlet.lose(events, "malformed", &error);
+                self.acknowledge(
+                    acknowledge,
+                    EventAck {
+                        sequence,
+                        ..rejection(events, error.to_string())
+                    },
+                )
+                .await?;
+                return if error.is_fatal() {
+                    Err(error.into())
+                } else {
+                    Ok(())
+                };
+            }
+        };
+        let (flawed, why) = taken.rejected.unwrap_or_default();
+        let sound = taken.events.len();
+        let answer = match taken.events.is_empty() {
+            true => Ok(Verdict::default()),
+            // A sender that waits for an answer keeps its batch itself; for others we keep it and stop reading.
+            false if acknowledge => self.outlet.entry.push(crate::batch::Batch::new(taken.events)),
+            false => self.outlet.push_until_taken(taken.events, &self.stopping).await,
+        };
+        let ack = match answer {
+            Ok(verdict) => acceptance(sound, flawed, why, verdict),
+            Err(refused) => refusal(events, refused),
+        };
+        let comes_again = acknowledge && ack.retry_after_ms > 0;
+        if flawed > 0 && !comes_again {
+            self.outlet.lose(flawed, "invalid", &why);
+        }
+        self.acknowledge(acknowledge, EventAck { sequence, ..ack }).await
+    }
+
+    async fn acknowledge(&mut self, wanted: bool, ack: EventAck) -> Result<(), StreamError> {
+        if wanted {
+            self.frames
+                .stream
+                .write_all(&ack.encode_length_delimited_to_vec())
+                .await?;
+        }
+        Ok(())
+    }
+}
+
+fn acceptance(sound: usize, flawed: usize, why: &str, verdict: Verdict) -> EventAck {
+    let unwanted = verdict.rejected_items.min(sound);
+    let message = if flawed > 0 {
+        why.to_owned()
+    } else {
+        verdict.message
+    };
+    EventAck {
+        accepted: (sound - unwanted) as u64,
+        rejected: (flawed + unwanted) as u64,
+        message,
+        ..EventAck::default()
+    }
+}
+
+fn refusal(events: usize, refused: Refused) -> EventAck {
+    match refused.retry_after {
+        None => rejection(events, refused.reason),
+        Some(delay) => EventAck {
+            message: refused.reason,
+            retry_after_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX).max(1),
+            ..EventAck::default()
+        },
+    }
+}
+
+fn rejection(events: usize, message: String) -> EventAck {
+    EventAck {
+        rejected: events as u64,
+        message,
+        ..EventAck::default()
+    }
+}
+
+/// Splits the stream into messages.
+struct Frames {
+    stream: Stream,
+    buffer: BytesMut,
+    limit: usize,
+    closed: bool,
+}
+
+impl Frames {
+    /// The next message; `None` at the end of the stream. Nothing is lost when this is dropped half-way.
+    async fn next(&mut self) -> Result<Option<Bytes>, StreamError> {
+        loop {
+            if let Some(frame) = split(&mut self.buffer, self.limit)? {
+                return Ok(Some(frame));
+            }
+            self.buffer.reserve(READ_BYTES);
+            if self.stream.read_buf(&mut self.buffer).await? == 0 {
+                return match self.buffer.is_empty() {
+                    true => Ok(None),
+                    false => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+                };
+            }
+        }
+    }
+
+    /// The peer can send no more; what it has sent is still read.
+    fn close(&mut self) -> Result<(), StreamError> {
+        self.closed = true;
+        if let Stream::Unix(stream) = &self.stream {
+            rustix::net::shutdown(stream, Shutdown::Read).map_err(io::Error::from)?;
+        }
+        Ok(())
+    }
+}
+
+/// Takes a whole message off the front of the buffer, if there is one.
+fn split(buffer: &mut BytesMut, limit: usize) -> Result<Option<Bytes>, StreamError> {
+    let mut rest = &buffer[..];
+    if buffer.len() < MAX_VARINT_BYTES && buffer.iter().all(|byte| byte & 0x80 != 0) {
+        return Ok(None);
+    }
+    let length = decode_varint(&mut rest).map_err(|_| StreamError::NoLength)?;
+    let length = match usize::try_from(length) {
+        Ok(fits) if fits <= limit => fits,
+        _ => return Err(StreamError::TooLarge { length, limit }),
+    };
+    let prefix = buffer.len() - rest.len();
+    if rest.len() < length {
+        return Ok(None);
+    }
+    buffer.advance(prefix);
+    Ok(Some(buffer.split_to(length).freeze()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_length_beyond_the_limit_or_beyond_a_varint_is_refused() {
+        let mut large = BytesMut::from(&[0xff, 0xff, 0x03][..]);
+        assert!(matches!(
+            split(&mut large, 1000),
+            Err(StreamError::TooLarge {
+                length: 65_535,
+                limit: 1000
+            })
+        ));
+        let mut noise = BytesMut::from(&[0xff; 16][..]);
+        assert!(matches!(split(&mut noise, 1000), Err(StreamError::NoLength)));
+    }
+
+    proptest! {
+        #[test]
+        fn messages_come_out_as_they_went_in_however_they_are_cut(
+            messages in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..300), 0..8),
+            cut in 1usize..50,
+        ) {
+            let mut wire = Vec::new();
+            for message in &messages {
+                prost::encoding::encode_varint(message.len() as u64, &mut wire);
+                wire.extend_from_slice(message);
+            }
+            let mut buffer = BytesMut::new();
+            let mut found = Vec::new();
+            for piece in wire.chunks(cut) {
+                buffer.extend_from_slice(piece);
+                while let Some(frame) = split(&mut buffer, 300).unwrap() {
+                    found.push(frame.to_vec());
+                }
+            }
+            prop_assert_eq!(found, messages);
+            prop_assert!(buffer.is_empty());
+        }
+    }
+}

@@ -1,0 +1,437 @@
+//! Both sockets with real peers, into a sink that refuses when told to.
+
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use prost::Message;
+use tidegate_engine::{Attributes, Events};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+use super::proto::{EventAck, EventBatch, Instrument, Kind};
+use super::*;
+use crate::batch::Payload;
+use crate::component::testing::{Sink, context, settings};
+use crate::component::{Entry, EntryCounts};
+
+struct Gateway {
+    sink: Arc<Sink>,
+    counts: Arc<EntryCounts>,
+    receiver: Arc<dyn Receiver>,
+    dir: tempfile::TempDir,
+}
+
+impl Gateway {
+    /// `options` go into both blocks.
+    async fn start(options: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let yaml = ["stream", "datagram"]
+            .map(|block| {
+                format!(
+                    "{block}: {{path: {}/{block}.sock, {options}}}",
+                    dir.path().display()
+                )
+            })
+            .join("\n");
+        let sink = Sink::new();
+        let (cx, counts) = counted(&sink);
+        let receiver = (FACTORY.build)(&settings::<Config>(&yaml), cx).unwrap();
+        receiver.start().await.unwrap();
+        Self {
+            sink,
+            counts,
+            receiver,
+            dir,
+        }
+    }
+
+    fn failed(&self) -> u64 {
+        self.counts.failed.load(SeqCst)
+    }
+
+    fn path(&self, block: &str) -> PathBuf {
+        self.dir.path().join(format!("{block}.sock"))
+    }
+
+    async fn stop(&self) {
+        self.receiver.stop(Instant::now() + Duration::from_secs(10)).await;
+    }
+
+    async fn until(&self, what: &str, done: impl Fn(&Sink) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !done(&self.sink) {
+            assert!(Instant::now() < deadline, "timed out waiting until {what}");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    fn all_events(&self) -> Vec<Arc<Events>> {
+        let payloads = self.sink.batches().into_iter().map(|batch| batch.payload);
+        payloads
+            .filter_map(|payload| match payload {
+                Payload::Events(events) => Some(events),
+                Payload::Encoded(_) | Payload::Points(_) => None,
+            })
+            .collect()
+    }
+}
+
+/// A context whose metrics lead to the sink, and its counts.
+fn counted(sink: &Arc<Sink>) -> (ReceiverContext, Arc<EntryCounts>) {
+    let counts = Arc::<EntryCounts>::default();
+    let metrics = Entry::new(Signal::Metrics, sink.clone(), counts.clone());
+    let cx = ReceiverContext {
+        base: context("receivers", "uds"),
+        entries: [Some(metrics), None, None],
+    };
+    (cx, counts)
+}
+
+async fn send(stream: &mut UnixStream, batch: &EventBatch) {
+    stream
+        .write_all(&batch.encode_length_delimited_to_vec())
+        .await
+        .unwrap();
+}
+
+async fn ack(stream: &mut UnixStream) -> EventAck {
+    let length = stream.read_u8().await.unwrap();
+    assert!(length < 0x80, "acknowledgements in these tests are short");
+    let mut body = vec![0; length.into()];
+    stream.read_exact(&mut body).await.unwrap();
+    EventAck::decode(&*body).unwrap()
+}
+
+fn kind(name: &str, instrument: Instrument) -> Kind {
+    Kind {
+        name: name.to_owned(),
+        instrument: instrument.into(),
+        ..Default::default()
+    }
+}
+
+fn counts(sequence: u64, values: &[u64]) -> EventBatch {
+    EventBatch {
+        sequence,
+        acknowledge: true,
+        kinds: vec![kind("requests", Instrument::Counter)],
+        events: vec![0; values.len()],
+        integers: values.to_vec(),
+        ..Default::default()
+    }
+}
+
+#[tokio::test]
+async fn a_batch_is_acknowledged_when_the_pipelines_have_it() {
+    let gateway = Gateway::start("").await;
+    let mut stream = UnixStream::connect(gateway.path("stream")).await.unwrap();
+    send(&mut stream, &counts(7, &[1, 2, 3])).await;
+    assert_eq!(
+        ack(&mut stream).await,
+        EventAck {
+            sequence: 7,
+            accepted: 3,
+            ..Default::default()
+        }
+    );
+    let requests = |value| ("requests".to_owned(), value);
+    assert_eq!(
+        gateway.sink.events(),
+        [requests(1.0), requests(2.0), requests(3.0)]
+    );
+}
+
+#[tokio::test]
+async fn a_refused_batch_stays_with_a_sender_that_waits_for_the_answer() {
+    let gateway = Gateway::start("").await;
+    gateway.sink.refuse(1);
+    let mut stream = UnixStream::connect(gateway.path("stream")).await.unwrap();
+    send(&mut stream, &counts(1, &[5])).await;
+    let refused = ack(&mut stream).await;
+    assert_eq!(
+        (refused.accepted, refused.rejected, refused.retry_after_ms),
+        (0, 0, 1)
+    );
+    assert_eq!(gateway.sink.items(), 0);
+    send(&mut stream, &counts(1, &[5])).await;
+    assert_eq!(ack(&mut stream).await.accepted, 1);
+    assert_eq!(gateway.sink.items(), 1);
+}
+
+#[tokio::test]
+async fn without_acknowledgements_a_refused_batch_is_kept_and_pushed_again() {
+    let gateway = Gateway::start("").await;
+    gateway.sink.refuse(3);
+    let mut stream = UnixStream::connect(gateway.path("stream")).await.unwrap();
+    for value in 0..4 {
+        send(
+            &mut stream,
+            &EventBatch {
+                acknowledge: false,
+                ..counts(value, &[value])
+            },
+        )
+        .await;
+    }
+    gateway
+        .until("all batches are in", |sink| sink.items() == 4)
+        .await;
+    let values: Vec<_> = gateway
+        .sink
+        .events()
+        .into_iter()
+        .map(|(_, value)| value)
+        .collect();
+    assert_eq!(values, [0.0, 1.0, 2.0, 3.0], "in order");
+    assert_eq!(gateway.sink.refusals_left(), 0);
+}
+
+#[tokio::test]
+async fn events_that_make_no_sense_are_rejected_and_the_rest_taken() {
+    let gateway = Gateway::start("").await;
+    let mut stream = UnixStream::connect(gateway.path("stream")).await.unwrap();
+    send(
+        &mut stream,
+        &EventBatch {
+            events: vec![0, 9],
+            ..counts(1, &[1, 2])
+        },
+    )
+    .await;
+    let answer = ack(&mut stream).await;
+    assert_eq!(
+        (answer.accepted, answer.rejected, answer.retry_after_ms),
+        (1, 1, 0)
+    );
+    assert!(answer.message.contains("never declared"), "{}", answer.message);
+}
+
+#[tokio::test]
+async fn an_oversize_or_malformed_message_ends_the_connection_and_not_the_receiver() {
+    let gateway = Gateway::start("").await;
+    for noise in [
+        &[0xff, 0xff, 0xff, 0xff, 0x7f][..],
+        &[0xff; 20],
+        &[3, 0xff, 0xff, 0xff],
+    ] {
+        let mut stream = UnixStream::connect(gateway.path("stream")).await.unwrap();
+        stream.write_all(noise).await.unwrap();
+        assert_eq!(stream.read(&mut [0]).await.unwrap_or(0), 0, "closed");
+    }
+    let mut stream = UnixStream::connect(gateway.path("stream")).await.unwrap();
+    send(&mut stream, &counts(1, &[1])).await;
+    assert_eq!(ack(&mut stream).await.accepted, 1);
+}
+
+#[tokio::test]
+async fn what_was_sent_before_the_stop_still_gets_in() {
+    let gateway = Gateway::start("").await;
+    let mut stream = UnixStream::connect(gateway.path("stream")).await.unwrap();
+    let datagram = sender(&gateway.path("datagram"));
+    send(&mut stream, &counts(0, &[1])).await;
+    assert_eq!(ack(&mut stream).await.accepted, 1);
+    for value in 0..100 {
+        send(
+            &mut stream,
+            &EventBatch {
+                acknowledge: false,
+                ..counts(value, &[value])
+            },
+        )
+        .await;
+    }
+    datagram.send(b"late:1|c").unwrap();
+    gateway.stop().await;
+    assert_eq!(gateway.sink.items(), 102);
+    assert!(!gateway.path("stream").exists() && !gateway.path("datagram").exists());
+    assert!(
+        gateway
+            .all_events()
+            .iter()
+            .any(|events| events.source.lease.is_ended())
+    );
+}
+
+#[tokio::test]
+async fn credentials_become_attributes_of_the_resource() {
+    let gateway = Gateway::start("peer_credentials: true").await;
+    let mut stream = UnixStream::connect(gateway.path("stream")).await.unwrap();
+    send(&mut stream, &counts(1, &[1])).await;
+    assert_eq!(ack(&mut stream).await.accepted, 1);
+    sender(&gateway.path("datagram")).send(b"x:1|c").unwrap();
+    gateway
+        .until("the datagram is in", |sink| sink.items() == 2)
+        .await;
+    let uid = i64::from(rustix::process::getuid().as_raw());
+    let expected: Attributes = [
+        ("process.pid", i64::from(std::process::id())),
+        ("process.user.id", uid),
+    ]
+    .into_iter()
+    .collect();
+    for events in gateway.all_events() {
+        assert_eq!(events.source.resource.attributes, expected);
+    }
+}
+
+fn sender(path: &Path) -> UnixDatagram {
+    let socket = UnixDatagram::unbound().unwrap();
+    socket.connect(path).unwrap();
+    socket
+}
+
+#[tokio::test]
+async fn statsd_lines_become_events_by_the_table() {
+    /// Lines, (name, value, weight) of their events, lines lost.
+    type Row = (&'static [u8], &'static [(&'static str, f64, f64)], u64);
+    let table: &[Row] = &[
+        (b"a:1|c", &[("a", 1.0, 1.0)], 0),
+        (b"a:1|c|@0.1", &[("a", 10.0, 1.0)], 0),
+        (b"t:320|ms|@0.5", &[("t", 320.0, 2.0)], 0),
+        (
+            b"h:1:2:3|h|#x:y",
+            &[("h", 1.0, 1.0), ("h", 2.0, 1.0), ("h", 3.0, 1.0)],
+            0,
+        ),
+        (b"d:0.5|d|c:abc|e:def", &[("d", 0.5, 1.0)], 0),
+        (
+            b"g:5|g\ng:+2|g\ng:-4|g\n",
+            &[("g", 5.0, 1.0), ("g", 7.0, 1.0), ("g", 3.0, 1.0)],
+            0,
+        ),
+        (b"a:1|c\r\nb:2|c\r\n", &[("a", 1.0, 1.0), ("b", 2.0, 1.0)], 0),
+        (b"u:1|s\n_e{1,1}:a|b\n_sc|a|0\nok:1|c", &[("ok", 1.0, 1.0)], 3),
+        (
+            b"noise\n\n:1|c\na:1:x|c\na:-1|c\na:1|c|@2\nok:1|c",
+            &[("ok", 1.0, 1.0)],
+            5,
+        ),
+    ];
+    for (datagram, expected, lost) in table {
+        let gateway = Gateway::start("").await;
+        sender(&gateway.path("datagram")).send(datagram).unwrap();
+        gateway
+            .until("the events are in", |sink| sink.items() == expected.len())
+            .await;
+        let mut found = Vec::new();
+        for events in gateway.all_events() {
+            for (at, kind) in events.kinds.iter().enumerate() {
+                let weight = events.weights.as_ref().map_or(1.0, |weights| weights[at]);
+                let name = events.schema.kinds[usize::from(*kind)].name.to_string();
+                found.push((name, events.values.get(at).unwrap(), weight));
+            }
+        }
+        let found: Vec<_> = found
+            .iter()
+            .map(|(name, value, weight)| (name.as_str(), *value, *weight))
+            .collect();
+        assert_eq!(found, *expected, "{}", datagram.escape_ascii());
+        gateway.stop().await;
+        assert_eq!(gateway.failed(), *lost, "{}", datagram.escape_ascii());
+    }
+}
+
+#[tokio::test]
+async fn times_and_tags_travel_with_the_event() {
+    let gateway = Gateway::start("").await;
+    sender(&gateway.path("datagram"))
+        .send(b"a:1|g|#env:prod,canary|T1656581400\nb:1|g")
+        .unwrap();
+    gateway.until("the events are in", |sink| sink.items() == 2).await;
+    let events = &gateway.all_events()[0];
+    let times = events.times.as_ref().unwrap();
+    assert_eq!(
+        times,
+        &[1_656_581_400_000_000_000, events.times.as_ref().unwrap()[1]]
+    );
+    assert!(times[1] > times[0]);
+    let expected: Attributes = [("canary", ""), ("env", "prod")].into_iter().collect();
+    assert_eq!(events.schema.kinds[0].attributes, expected);
+}
+
+#[tokio::test]
+async fn waiting_datagrams_are_one_batch_and_refusals_lose_nothing() {
+    let gateway = Gateway::start("").await;
+    gateway.sink.refuse(2);
+    let path = gateway.path("datagram");
+    // Senders block while the receiver does not read: an own thread, as another process would.
+    let sending = std::thread::spawn(move || {
+        let socket = sender(&path);
+        for value in 0..200 {
+            socket.send(format!("n:{value}|c").as_bytes()).unwrap();
+        }
+    });
+    gateway
+        .until("all events are in", |sink| sink.items() == 200)
+        .await;
+    sending.join().unwrap();
+    let values: Vec<_> = gateway
+        .sink
+        .events()
+        .into_iter()
+        .map(|(_, value)| value)
+        .collect();
+    assert_eq!(values, (0..200).map(f64::from).collect::<Vec<_>>());
+    assert!(gateway.sink.batches().len() < 200, "joined");
+    assert_eq!(gateway.failed(), 0);
+}
+
+#[tokio::test]
+async fn a_datagram_beyond_the_limit_keeps_its_whole_lines() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("d.sock");
+    let sink = Sink::new();
+    let yaml = format!(
+        "datagram: {{path: {}, max_datagram_size: 16, max_kinds: 2}}",
+        path.display()
+    );
+    let (cx, counts) = counted(&sink);
+    let outlet = Arc::new(Outlet::new(
+        &cx.base,
+        cx.entry(Signal::Metrics).unwrap().clone(),
+        Duration::from_secs(9),
+    ));
+    let config = settings::<Config>(&yaml).get::<Config>();
+    let task = datagram::Task::start(config.datagram.as_ref().unwrap(), outlet.clone()).unwrap();
+    let socket = sender(&path);
+    socket.send(b"a:1|c\nb:2|c\nlong.name:3|c").unwrap();
+    socket.send(b"c:1|c\na:5|c").unwrap();
+    task.stop(Instant::now() + Duration::from_secs(10)).await;
+    let named = |name: &str, value| (name.to_owned(), value);
+    assert_eq!(sink.events(), [named("a", 1.0), named("b", 2.0), named("a", 5.0)]);
+    assert_eq!(counts.failed.load(SeqCst), 2, "one torn line, one kind too many");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn arbitrary_datagrams_never_panic(
+        datagrams in proptest::collection::vec(
+            prop_oneof![
+                proptest::collection::vec(any::<u8>(), 0..200),
+                "([a-c]{0,2}[:|@#+,.0-9cgmshdT\n-]{0,12}){0,6}".prop_map(String::into_bytes),
+            ],
+            1..8,
+        )
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let gateway = Gateway::start("").await;
+            let socket = sender(&gateway.path("datagram"));
+            for datagram in &datagrams {
+                socket.send(datagram).unwrap();
+                tokio::task::yield_now().await;
+            }
+            gateway.stop().await;
+            let before = gateway.sink.items();
+            for events in gateway.all_events() {
+                assert!(events.kinds.iter().all(|kind| usize::from(*kind) < events.schema.kinds.len()));
+                assert_eq!(events.values.len(), events.kinds.len());
+            }
+            assert!(before <= datagrams.iter().map(Vec::len).sum());
+        });
+    }
+}
