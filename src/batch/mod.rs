@@ -1,6 +1,7 @@
 //! What travels on an edge of the graph: wire bytes that nobody has decoded, events, or points. Immutable, cheap to clone.
 
 pub mod convert;
+pub mod json;
 pub mod wire;
 
 use std::sync::Arc;

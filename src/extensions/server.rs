@@ -74,8 +74,13 @@ fn answer(request: &Request<Incoming>, page: &dyn Fn(&str) -> Answer) -> Answer 
         Method::GET => page(request.uri().path()),
         Method::HEAD => without_body(page(request.uri().path())),
         _ => {
-            let mut answer = json(StatusCode::METHOD_NOT_ALLOWED, &serde_json::json!({"error": "GET only"}));
-            answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            let mut answer = json(
+                StatusCode::METHOD_NOT_ALLOWED,
+                &serde_json::json!({"error": "GET only"}),
+            );
+            answer
+                .headers_mut()
+                .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             answer
         }
     }
@@ -97,7 +102,9 @@ pub(super) fn json(status: StatusCode, body: &serde_json::Value) -> Answer {
 pub(super) fn text(status: StatusCode, content_type: &'static str, body: String) -> Answer {
     let mut answer = Response::new(Full::new(body.into()));
     *answer.status_mut() = status;
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    answer
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     answer
 }
 
@@ -112,7 +119,9 @@ pub(super) mod testing {
         let Endpoint::Tcp { host, port } = endpoint else {
             panic!("not TCP");
         };
-        let mut stream = tokio::net::TcpStream::connect((host.as_str(), *port)).await.unwrap();
+        let mut stream = tokio::net::TcpStream::connect((host.as_str(), *port))
+            .await
+            .unwrap();
         let request = format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();

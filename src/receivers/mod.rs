@@ -9,4 +9,5 @@ mod worker;
 use crate::component::ReceiverFactory;
 
 /// Every receiver type. Adding one touches its folder and this list.
-pub static FACTORIES: &[&ReceiverFactory] = &[&nixl::FACTORY, &nixl_mp::FACTORY, &otlp::FACTORY, &uds::FACTORY];
+pub static FACTORIES: &[&ReceiverFactory] =
+    &[&nixl::FACTORY, &nixl_mp::FACTORY, &otlp::FACTORY, &uds::FACTORY];

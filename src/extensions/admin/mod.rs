@@ -42,7 +42,13 @@ pub static FACTORY: ExtensionFactory = Factory {
     signals: &[],
     help: "serves the current values of composites as JSON",
     config: ConfigType::of::<Config>(),
-    build: |settings, cx| Ok(Arc::new(Admin { config: settings.get(), base: cx, server: PageServer::default() })),
+    build: |settings, cx| {
+        Ok(Arc::new(Admin {
+            config: settings.get(),
+            base: cx,
+            server: PageServer::default(),
+        }))
+    },
 };
 
 struct Admin {
@@ -59,7 +65,9 @@ impl Lifecycle for Admin {
         let shared = self.base.shared.clone();
         let page = move |path: &str| page(path, &shared.composites.list(), unix_now());
         let place = (&self.config.endpoint, &self.config.socket);
-        self.server.start(&self.base, place, self.config.tls.as_ref(), page).await
+        self.server
+            .start(&self.base, place, self.config.tls.as_ref(), page)
+            .await
     }
 
     async fn stop(&self, deadline: Instant) {
@@ -77,7 +85,10 @@ fn page(path: &str, composites: &[Arc<Composite>], now: UnixNanos) -> Answer {
 
 fn one(name: &str, composites: &[Arc<Composite>], now: UnixNanos) -> Answer {
     // Pipelines may each have a composite of the same name.
-    let mut named = composites.iter().filter(|composite| &*composite.declaration().name == name).peekable();
+    let mut named = composites
+        .iter()
+        .filter(|composite| &*composite.declaration().name == name)
+        .peekable();
     if named.peek().is_some() {
         return server::json(StatusCode::OK, &label_sets(named, now));
     }
@@ -96,7 +107,10 @@ fn not_found(error: String, near: Option<&str>) -> Answer {
 fn label_sets<'a>(composites: impl Iterator<Item = &'a Arc<Composite>>, now: UnixNanos) -> Value {
     let sets = composites.flat_map(|composite| {
         let name = &composite.declaration().name;
-        composite.read(now).into_iter().map(|reading| label_set(name, &reading))
+        composite
+            .read(now)
+            .into_iter()
+            .map(|reading| label_set(name, &reading))
     });
     Value::Array(sets.collect())
 }
@@ -116,7 +130,9 @@ fn label_set(name: &str, reading: &Reading) -> Value {
 }
 
 fn labels(attributes: &Attributes) -> Value {
-    let entries = attributes.iter().map(|(key, value)| (key.to_string(), label(value)));
+    let entries = attributes
+        .iter()
+        .map(|(key, value)| (key.to_string(), label(value)));
     Value::Object(Map::from_iter(entries))
 }
 

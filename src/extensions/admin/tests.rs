@@ -30,7 +30,11 @@ async fn get(admin: &Admin, path: &str) -> (u16, Value) {
 #[tokio::test]
 async fn composites_are_arrays_of_label_sets_and_unknown_names_are_404() {
     let config = settings::<Config>("endpoint: 127.0.0.1:0").get();
-    let admin = Admin { config, base: context("extensions", "admin"), server: PageServer::default() };
+    let admin = Admin {
+        config,
+        base: context("extensions", "admin"),
+        server: PageServer::default(),
+    };
     admin.base.shared.composites.add(composite("xfer_time_avg"));
     admin.base.shared.composites.add(composite("other"));
     admin.start().await.unwrap();
@@ -39,21 +43,34 @@ async fn composites_are_arrays_of_label_sets_and_unknown_names_are_404() {
     assert!(status == 200 && all.is_array());
     let (status, one) = get(&admin, "/api/v1/composites/xfer_time_avg").await;
     assert!(status == 200 && one.is_array());
-    assert!(one.as_array().unwrap().iter().all(|set| set["name"] == "xfer_time_avg"));
+    assert!(
+        one.as_array()
+            .unwrap()
+            .iter()
+            .all(|set| set["name"] == "xfer_time_avg")
+    );
 
     let (status, missing) = get(&admin, "/api/v1/composites/xfer_time_agv").await;
     assert_eq!((status, &missing["did_you_mean"]), (404, &json!("xfer_time_avg")));
     assert_eq!(get(&admin, "/api/v1/compositesx").await.0, 404);
-    assert_eq!(fetch(&admin.server.local(), "DELETE", "/api/v1/composites").await.0, 405);
+    assert_eq!(
+        fetch(&admin.server.local(), "DELETE", "/api/v1/composites")
+            .await
+            .0,
+        405
+    );
     admin.stop(Instant::now() + Duration::from_secs(10)).await;
 }
 
 #[test]
 fn a_label_set_says_all_that_a_planner_needs() {
     let reading = Reading {
-        attributes: [("agent_name", AttributeValue::from("a")), ("rank", AttributeValue::Int(3))]
-            .into_iter()
-            .collect(),
+        attributes: [
+            ("agent_name", AttributeValue::from("a")),
+            ("rank", AttributeValue::Int(3)),
+        ]
+        .into_iter()
+        .collect(),
         value: Some(2.5),
         count: 4.0,
         sum: 10.0,

@@ -9,7 +9,9 @@ use serde_json::json;
 
 use super::server::{self, Answer, PageServer};
 use crate::component::shared::{Phase, Shared};
-use crate::component::{ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle};
+use crate::component::{
+    ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
+};
 use crate::config::{Node, Problems};
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
 
@@ -69,7 +71,11 @@ struct HealthCheck {
 
 impl HealthCheck {
     fn new(config: Arc<Config>, base: Context) -> Self {
-        Self { config, base, server: PageServer::default() }
+        Self {
+            config,
+            base,
+            server: PageServer::default(),
+        }
     }
 }
 
@@ -82,10 +88,15 @@ impl Lifecycle for HealthCheck {
         let since = Since(SystemTime::now(), Instant::now());
         let page = move |path: &str| match path == config.path {
             true => health(&config, &shared, since),
-            false => server::json(StatusCode::NOT_FOUND, &json!({"error": format!("the probe is at {}", config.path)})),
+            false => server::json(
+                StatusCode::NOT_FOUND,
+                &json!({"error": format!("the probe is at {}", config.path)}),
+            ),
         };
         let place = (&self.config.endpoint, &self.config.socket);
-        self.server.start(&self.base, place, self.config.tls.as_ref(), page).await
+        self.server
+            .start(&self.base, place, self.config.tls.as_ref(), page)
+            .await
     }
 
     /// Extensions stop last, so probes see 503 while the gateway drains.
@@ -100,9 +111,17 @@ struct Since(SystemTime, Instant);
 
 fn health(config: &Config, shared: &Shared, since: Since) -> Answer {
     let is_ready = shared.health.phase() == Phase::Ready;
-    let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let status = if is_ready {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
     if let Some(texts) = &config.response_body {
-        let text = if is_ready { &texts.healthy } else { &texts.unhealthy };
+        let text = if is_ready {
+            &texts.healthy
+        } else {
+            &texts.unhealthy
+        };
         return server::text(status, "text/plain; charset=utf-8", text.clone());
     }
     let uptime = Duration::from_secs(since.1.elapsed().as_secs());
@@ -121,7 +140,10 @@ mod tests {
     use crate::extensions::server::testing::fetch;
 
     async fn start(yaml: &str) -> HealthCheck {
-        let extension = HealthCheck::new(settings::<Config>(yaml).get(), context("extensions", "health_check"));
+        let extension = HealthCheck::new(
+            settings::<Config>(yaml).get(),
+            context("extensions", "health_check"),
+        );
         extension.start().await.unwrap();
         extension
     }
@@ -130,7 +152,11 @@ mod tests {
     async fn ready_is_200_and_everything_else_503() {
         let extension = start("endpoint: 127.0.0.1:0").await;
         let endpoint = extension.server.local();
-        for (phase, expected) in [(Phase::Starting, 503), (Phase::Ready, 200), (Phase::Stopping, 503)] {
+        for (phase, expected) in [
+            (Phase::Starting, 503),
+            (Phase::Ready, 200),
+            (Phase::Stopping, 503),
+        ] {
             extension.base.shared.health.enter(phase);
             let (status, body) = fetch(&endpoint, "GET", "/").await;
             assert_eq!(status, expected);
@@ -146,7 +172,8 @@ mod tests {
     #[tokio::test]
     async fn path_and_texts_can_be_chosen() {
         let extension =
-            start("{endpoint: '127.0.0.1:0', path: /live, response_body: {healthy: fine, unhealthy: ill}}").await;
+            start("{endpoint: '127.0.0.1:0', path: /live, response_body: {healthy: fine, unhealthy: ill}}")
+                .await;
         let endpoint = extension.server.local();
         assert_eq!(fetch(&endpoint, "GET", "/live").await, (503, "ill".to_owned()));
         extension.base.shared.health.enter(Phase::Ready);

@@ -40,6 +40,9 @@ const COUNTERS: [(&str, &str); 10] = [
     ("agent_errors", "Cumulative error count by status"),
 ];
 
+/// The counter of errors by status. Rings name each error apart (`agent_err_not_found`), stores have the counter.
+const ERRORS: (&str, &str) = ("agent_errors", "agent_err*");
+
 /// Name of the events, name of the gauge that shows the last of them, what it shows.
 const GAUGES: [(&str, &str, &str); 6] = [
     (
@@ -96,8 +99,9 @@ pub(super) fn rules() -> Vec<Rule> {
     let counters = COUNTERS.iter().flat_map(|(name, help)| {
         let node = format!("nixl_node_{}", name.trim_start_matches("agent_"));
         let of_node = format!("{help}, all agents of the node");
-        let by_agent = rule(name, name, help, Instrument::Counter);
-        let by_node = rule(name, &node, &of_node, Instrument::Counter);
+        let input = if *name == ERRORS.0 { ERRORS.1 } else { name };
+        let by_agent = rule(input, name, help, Instrument::Counter);
+        let by_node = rule(input, &node, &of_node, Instrument::Counter);
         [
             by_agent,
             Rule {
@@ -133,7 +137,7 @@ fn rule(input: &str, output: &str, help: &str, instrument: Instrument) -> Rule {
         instrument: Some(instrument),
         grouping: Grouping::by(BY_AGENT),
         zero: true,
-        ..Rule::new(Pattern::Exact(input.into()))
+        ..Rule::new(Pattern::parse(input).unwrap_or(Pattern::Exact(input.into())))
     }
 }
 

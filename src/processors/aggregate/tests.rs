@@ -92,7 +92,7 @@ fn nixl_kinds() -> Vec<Kind> {
     kinds.extend(times.iter().map(|name| plain(name, Instrument::Histogram)));
     kinds.extend(STATUSES.iter().map(|status| {
         kind(
-            "agent_errors",
+            &format!("agent_err_{status}"),
             Instrument::Counter,
             &[("category", "ERROR"), ("status", status)],
         )

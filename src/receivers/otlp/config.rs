@@ -121,7 +121,8 @@ impl GrpcConfig {
         self.endpoint.check_transport(self.transport, at, cx);
         // gRPC's length prefix has 32 bits.
         if u32::try_from(self.max_message_bytes()).is_err() {
-            cx.at(at.child("max_recv_msg_size_mib")).error("must be less than 4096");
+            cx.at(at.child("max_recv_msg_size_mib"))
+                .error("must be less than 4096");
         }
     }
 

@@ -32,7 +32,13 @@ impl Failure {
     pub(super) fn new(code: Code, http: StatusCode, message: impl Into<String>) -> Self {
         let mut message = message.into();
         message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
-        Self { code, http, message, field: String::new(), retry_after: None }
+        Self {
+            code,
+            http,
+            message,
+            field: String::new(),
+            retry_after: None,
+        }
     }
 
     /// The data itself can't be accepted.
@@ -42,13 +48,19 @@ impl Failure {
 
     /// The data can't be accepted for what it has in a field.
     pub(super) fn invalid_at(field: &str, message: impl Into<String>) -> Self {
-        Self { field: field.to_owned(), ..Self::invalid(message) }
+        Self {
+            field: field.to_owned(),
+            ..Self::invalid(message)
+        }
     }
 
     /// Not now.
     pub(super) fn busy(message: impl Into<String>, retry_after: Duration) -> Self {
         let failure = Self::new(Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE, message);
-        Self { retry_after: Some(retry_after), ..failure }
+        Self {
+            retry_after: Some(retry_after),
+            ..failure
+        }
     }
 
     fn too_large(message: String) -> Self {
@@ -128,8 +140,14 @@ mod tests {
         assert_eq!(failure.retry_after_seconds(), Some(2));
         assert_eq!(failure.json()["details"][0]["retryDelay"], "1.500000000s");
         let details = failure.status().get_error_details();
-        assert_eq!(details.retry_info().unwrap().retry_delay, Some(Duration::from_millis(1500)));
-        assert_eq!(Failure::busy("full", Duration::ZERO).retry_after_seconds(), Some(1));
+        assert_eq!(
+            details.retry_info().unwrap().retry_delay,
+            Some(Duration::from_millis(1500))
+        );
+        assert_eq!(
+            Failure::busy("full", Duration::ZERO).retry_after_seconds(),
+            Some(1)
+        );
     }
 
     #[test]

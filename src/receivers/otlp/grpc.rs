@@ -22,9 +22,18 @@ use crate::net::{BodyError, BodyLimits, Coding, Held, decompress};
 
 /// The paths of the calls.
 const CALLS: [(&str, Signal); 3] = [
-    ("/opentelemetry.proto.collector.metrics.v1.MetricsService/Export", Signal::Metrics),
-    ("/opentelemetry.proto.collector.trace.v1.TraceService/Export", Signal::Traces),
-    ("/opentelemetry.proto.collector.logs.v1.LogsService/Export", Signal::Logs),
+    (
+        "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+        Signal::Metrics,
+    ),
+    (
+        "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+        Signal::Traces,
+    ),
+    (
+        "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
+        Signal::Logs,
+    ),
 ];
 
 /// A flag byte and a length of 32 bits.
@@ -48,7 +57,10 @@ pub(super) struct Grpc {
 
 impl Grpc {
     pub(super) fn new(ingest: Arc<Ingest>, max_message_bytes: usize) -> Self {
-        Self { ingest, limits: BodyLimits::of(max_message_bytes) }
+        Self {
+            ingest,
+            limits: BodyLimits::of(max_message_bytes),
+        }
     }
 
     pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Answer {
@@ -71,9 +83,14 @@ impl Grpc {
 
     async fn call(&self, request: Request<Incoming>) -> Result<Verdict, Failure> {
         let called = CALLS.iter().find(|(path, _)| *path == request.uri().path());
-        let entry = called.and_then(|(_, signal)| self.ingest.entry(*signal)).ok_or_else(|| {
-            unimplemented(format!("no pipeline takes {} from this receiver", request.uri().path()))
-        })?;
+        let entry = called
+            .and_then(|(_, signal)| self.ingest.entry(*signal))
+            .ok_or_else(|| {
+                unimplemented(format!(
+                    "no pipeline takes {} from this receiver",
+                    request.uri().path()
+                ))
+            })?;
         let coding = coding(request.headers())?;
         let mut held = self.ingest.admit()?;
         let message = self.read(request.into_body(), coding, &mut held).await?;
@@ -99,7 +116,8 @@ fn is_grpc(request: &Request<Incoming>) -> bool {
     let content_type = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     let rest = content_type.and_then(|value| value.strip_prefix(b"application/grpc"));
     // `application/grpc-web` is another protocol.
-    request.method() == Method::POST && rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
+    request.method() == Method::POST
+        && rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
 }
 
 fn coding(headers: &HeaderMap) -> Result<Coding, Failure> {
@@ -115,7 +133,11 @@ fn unimplemented(message: String) -> Failure {
 }
 
 /// The one message of a unary call, and whether it is compressed. Its length is on the books before it is read.
-async fn read_message(mut body: Incoming, limits: BodyLimits, held: &mut Held) -> Result<(bool, Bytes), Failure> {
+async fn read_message(
+    mut body: Incoming,
+    limits: BodyLimits,
+    held: &mut Held,
+) -> Result<(bool, Bytes), Failure> {
     let mut whole = BytesMut::new();
     let mut end = None;
     while let Some(chunk) = next_chunk(&mut body, limits.idle_timeout).await? {
@@ -134,10 +156,13 @@ async fn read_message(mut body: Incoming, limits: BodyLimits, held: &mut Held) -
         (Some(end), Some(flag @ (0 | 1))) if whole.len() == end => {
             Ok((*flag == 1, whole.freeze().slice(PREFIX_BYTES..)))
         }
-        (Some(end), Some(0 | 1)) => {
-            Err(Failure::invalid(format!("the message broke off after {} of {end} bytes", whole.len())))
-        }
-        _ => Err(Failure::invalid("the body does not begin with a gRPC message prefix")),
+        (Some(end), Some(0 | 1)) => Err(Failure::invalid(format!(
+            "the message broke off after {} of {end} bytes",
+            whole.len()
+        ))),
+        _ => Err(Failure::invalid(
+            "the body does not begin with a gRPC message prefix",
+        )),
     }
 }
 

@@ -19,8 +19,10 @@ use crate::component::Verdict;
 use crate::net::{BodyLimits, Coding, decompress, read_body};
 
 /// Content types and what they mean.
-const CONTENT_TYPES: [(&str, Encoding); 2] =
-    [("application/x-protobuf", Encoding::Protobuf), ("application/json", Encoding::Json)];
+const CONTENT_TYPES: [(&str, Encoding); 2] = [
+    ("application/x-protobuf", Encoding::Protobuf),
+    ("application/json", Encoding::Json),
+];
 
 type Answer = Response<Full<Bytes>>;
 
@@ -54,7 +56,10 @@ impl Http {
     }
 
     fn signal_of(&self, path: &str) -> Option<Signal> {
-        self.paths.iter().find(|(known, _)| known == path).map(|(_, signal)| *signal)
+        self.paths
+            .iter()
+            .find(|(known, _)| known == path)
+            .map(|(_, signal)| *signal)
     }
 
     async fn export(
@@ -63,10 +68,12 @@ impl Http {
         signal: Option<Signal>,
         encoding: Option<Encoding>,
     ) -> Result<Verdict, Failure> {
-        let entry = signal.and_then(|signal| self.ingest.entry(signal)).ok_or_else(|| {
-            let why = format!("no pipeline takes {} from this receiver", request.uri().path());
-            Failure::new(Code::NotFound, StatusCode::NOT_FOUND, why)
-        })?;
+        let entry = signal
+            .and_then(|signal| self.ingest.entry(signal))
+            .ok_or_else(|| {
+                let why = format!("no pipeline takes {} from this receiver", request.uri().path());
+                Failure::new(Code::NotFound, StatusCode::NOT_FOUND, why)
+            })?;
         if request.method() != Method::POST {
             return Err(Failure::new(
                 Code::Unimplemented,
@@ -112,7 +119,10 @@ fn unsupported(message: String) -> Failure {
 fn success(signal: Option<Signal>, encoding: Option<Encoding>, verdict: Verdict) -> Answer {
     let response = ExportResponse::from(verdict);
     let body = match encoding {
-        Some(Encoding::Json) => response.json(signal.unwrap_or(Signal::Metrics)).to_string().into_bytes(),
+        Some(Encoding::Json) => response
+            .json(signal.unwrap_or(Signal::Metrics))
+            .to_string()
+            .into_bytes(),
         _ => response.encode_to_vec(),
     };
     answer(StatusCode::OK, encoding, body)
@@ -147,6 +157,8 @@ fn answer(status: StatusCode, encoding: Option<Encoding>, body: Vec<u8>) -> Answ
     };
     let mut answer = Response::new(Full::new(body.into()));
     *answer.status_mut() = status;
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    answer
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     answer
 }

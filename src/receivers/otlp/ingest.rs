@@ -33,7 +33,11 @@ pub(super) struct Ingest {
 
 impl Ingest {
     pub(super) fn new(cx: &ReceiverContext) -> Self {
-        Self { entries: cx.entries.clone(), shared: cx.base.shared.clone(), receiver: cx.base.id.clone() }
+        Self {
+            entries: cx.entries.clone(),
+            shared: cx.base.shared.clone(),
+            receiver: cx.base.id.clone(),
+        }
     }
 
     /// Where data of `signal` goes, if any pipeline wants it.
@@ -44,14 +48,23 @@ impl Ingest {
     /// The account of a request that may come in; refused before its body is read when memory is short.
     pub(super) fn admit(&self) -> Result<Held, Failure> {
         if self.shared.memory.over_limit() {
-            metrics::counter!("tidegate_otlp_memory_refusals_total", "receiver" => self.receiver.clone()).increment(1);
-            return Err(Failure::busy("the gateway is over its memory limit", MEMORY_RETRY));
+            metrics::counter!("tidegate_otlp_memory_refusals_total", "receiver" => self.receiver.clone())
+                .increment(1);
+            return Err(Failure::busy(
+                "the gateway is over its memory limit",
+                MEMORY_RETRY,
+            ));
         }
         Ok(Held::new(self.shared.clone()))
     }
 
     /// Checks a body and pushes it. An empty request succeeds without a push (OTLP: "SHOULD respond with success").
-    pub(super) async fn take(&self, entry: &Entry, encoding: Encoding, body: Bytes) -> Result<Verdict, Failure> {
+    pub(super) async fn take(
+        &self,
+        entry: &Entry,
+        encoding: Encoding,
+        body: Bytes,
+    ) -> Result<Verdict, Failure> {
         let signal = entry.signal();
         let checked = match body.len() <= INLINE_MAX_BYTES {
             true => check(signal, encoding, body),
@@ -70,7 +83,9 @@ impl Ingest {
 fn check(signal: Signal, encoding: Encoding, body: Bytes) -> Result<crate::batch::Encoded, Failure> {
     let body = match encoding {
         Encoding::Protobuf => body,
-        Encoding::Json => json::to_protobuf(signal, &body).map_err(|error| Failure::invalid(error.to_string()))?,
+        Encoding::Json => {
+            json::to_protobuf(signal, &body).map_err(|error| Failure::invalid(error.to_string()))?
+        }
     };
     wire::check(signal, body).map_err(|error| Failure::invalid_at(&error.path, error.to_string()))
 }
@@ -100,7 +115,12 @@ impl From<Verdict> for ExportResponse {
         error_message.truncate(error_message.floor_char_boundary(super::failure::MAX_MESSAGE_BYTES));
         let rejected = i64::try_from(verdict.rejected_items).unwrap_or(i64::MAX);
         let is_full_success = rejected == 0 && error_message.is_empty();
-        Self { partial_success: (!is_full_success).then_some(PartialSuccess { rejected, error_message }) }
+        Self {
+            partial_success: (!is_full_success).then_some(PartialSuccess {
+                rejected,
+                error_message,
+            }),
+        }
     }
 }
 

@@ -19,7 +19,9 @@ use crate::component::{
     ComponentError, ConfigType, Context, Factory, Lifecycle, Receiver, ReceiverFactory, Stability,
 };
 use crate::net::http::HttpConfig;
-use crate::net::{self, ConnectionLimits, Endpoint, Listener, Server, SocketFileConfig, TlsServerConfig, tls};
+use crate::net::{
+    self, ConnectionLimits, Endpoint, Listener, Server, SocketFileConfig, TlsServerConfig, tls,
+};
 use config::{Config, GrpcConfig, HttpProtocolConfig};
 use ingest::Ingest;
 
@@ -69,7 +71,10 @@ impl Otlp {
             max_connections: config.max_connections.get(),
             tls: self.tls(config.tls.as_ref(), tls::ALPN_HTTP)?,
         };
-        let serving = HttpConfig { header_timeout: config.read_header_timeout, ..HttpConfig::default() };
+        let serving = HttpConfig {
+            header_timeout: config.read_header_timeout,
+            ..HttpConfig::default()
+        };
         let http = Arc::new(http::Http::new(self.ingest.clone(), config));
         let answer = move |request| http.clone().answer(request);
         Ok(net::http::start(listener, limits, serving, answer))

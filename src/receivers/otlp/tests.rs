@@ -68,7 +68,10 @@ impl Gateway {
 }
 
 fn otlp(yaml: &str, entries: [Option<Entry>; 3]) -> Otlp {
-    let cx = ReceiverContext { base: context("receivers", "otlp"), entries };
+    let cx = ReceiverContext {
+        base: context("receivers", "otlp"),
+        entries,
+    };
     Otlp {
         config: settings::<Config>(yaml).get(),
         ingest: Arc::new(Ingest::new(&cx)),
@@ -79,14 +82,21 @@ fn otlp(yaml: &str, entries: [Option<Entry>; 3]) -> Otlp {
 
 async fn channel(endpoint: &Endpoint) -> Channel {
     match endpoint {
-        Endpoint::Tcp { .. } => Channel::from_shared(format!("http://{endpoint}")).unwrap().connect().await.unwrap(),
+        Endpoint::Tcp { .. } => Channel::from_shared(format!("http://{endpoint}"))
+            .unwrap()
+            .connect()
+            .await
+            .unwrap(),
         Endpoint::Unix(path) => {
             let path = path.clone();
             let connect = tower::service_fn(move |_| {
                 let path = path.clone();
                 async move { Ok::<_, std::io::Error>(TokioIo::new(UnixStream::connect(path).await?)) }
             });
-            Channel::from_static("http://localhost").connect_with_connector(connect).await.unwrap()
+            Channel::from_static("http://localhost")
+                .connect_with_connector(connect)
+                .await
+                .unwrap()
         }
     }
 }
@@ -130,11 +140,17 @@ async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Reply
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .unwrap();
     tokio::spawn(connection);
     let response = sender.send_request(request).await.unwrap();
     let (parts, body) = response.into_parts();
-    Reply { status: parts.status, headers: parts.headers, body: body.collect().await.unwrap().to_bytes() }
+    Reply {
+        status: parts.status,
+        headers: parts.headers,
+        body: body.collect().await.unwrap().to_bytes(),
+    }
 }
 
 const PROTOBUF: (&str, &str) = ("content-type", "application/x-protobuf");
@@ -146,24 +162,59 @@ fn metrics(points: usize) -> ExportMetricsServiceRequest {
         value: Some(number_data_point::Value::AsInt(42)),
         ..Default::default()
     };
-    let gauge = Gauge { data_points: vec![point; points] };
-    let metric = Metric { name: "m".to_owned(), data: Some(Data::Gauge(gauge)), ..Default::default() };
-    let scope = ScopeMetrics { metrics: vec![metric], ..Default::default() };
-    let resource = ResourceMetrics { scope_metrics: vec![scope], ..Default::default() };
-    ExportMetricsServiceRequest { resource_metrics: vec![resource] }
+    let gauge = Gauge {
+        data_points: vec![point; points],
+    };
+    let metric = Metric {
+        name: "m".to_owned(),
+        data: Some(Data::Gauge(gauge)),
+        ..Default::default()
+    };
+    let scope = ScopeMetrics {
+        metrics: vec![metric],
+        ..Default::default()
+    };
+    let resource = ResourceMetrics {
+        scope_metrics: vec![scope],
+        ..Default::default()
+    };
+    ExportMetricsServiceRequest {
+        resource_metrics: vec![resource],
+    }
 }
 
 fn traces() -> ExportTraceServiceRequest {
-    let span = Span { name: "s".to_owned(), trace_id: vec![1; 16], span_id: vec![2; 8], ..Default::default() };
-    let scope = ScopeSpans { spans: vec![span; 2], ..Default::default() };
-    let resource = ResourceSpans { scope_spans: vec![scope], ..Default::default() };
-    ExportTraceServiceRequest { resource_spans: vec![resource] }
+    let span = Span {
+        name: "s".to_owned(),
+        trace_id: vec![1; 16],
+        span_id: vec![2; 8],
+        ..Default::default()
+    };
+    let scope = ScopeSpans {
+        spans: vec![span; 2],
+        ..Default::default()
+    };
+    let resource = ResourceSpans {
+        scope_spans: vec![scope],
+        ..Default::default()
+    };
+    ExportTraceServiceRequest {
+        resource_spans: vec![resource],
+    }
 }
 
 fn logs() -> ExportLogsServiceRequest {
-    let scope = ScopeLogs { log_records: vec![LogRecord::default(); 3], ..Default::default() };
-    let resource = ResourceLogs { scope_logs: vec![scope], ..Default::default() };
-    ExportLogsServiceRequest { resource_logs: vec![resource] }
+    let scope = ScopeLogs {
+        log_records: vec![LogRecord::default(); 3],
+        ..Default::default()
+    };
+    let resource = ResourceLogs {
+        scope_logs: vec![scope],
+        ..Default::default()
+    };
+    ExportLogsServiceRequest {
+        resource_logs: vec![resource],
+    }
 }
 
 fn gzip(data: &[u8]) -> Vec<u8> {
@@ -200,13 +251,33 @@ async fn export_all_three(channel: Channel, compression: Option<CompressionEncod
     }
     let answer = metrics_client.export(metrics(1)).await.unwrap().into_inner();
     assert_eq!(answer.partial_success, None);
-    assert_eq!(trace_client.export(traces()).await.unwrap().into_inner().partial_success, None);
-    assert_eq!(logs_client.export(logs()).await.unwrap().into_inner().partial_success, None);
+    assert_eq!(
+        trace_client
+            .export(traces())
+            .await
+            .unwrap()
+            .into_inner()
+            .partial_success,
+        None
+    );
+    assert_eq!(
+        logs_client
+            .export(logs())
+            .await
+            .unwrap()
+            .into_inner()
+            .partial_success,
+        None
+    );
 }
 
 #[tokio::test]
 async fn grpc_takes_every_signal_in_every_compression_byte_for_byte() {
-    for compression in [None, Some(CompressionEncoding::Gzip), Some(CompressionEncoding::Zstd)] {
+    for compression in [
+        None,
+        Some(CompressionEncoding::Gzip),
+        Some(CompressionEncoding::Zstd),
+    ] {
         let gateway = Gateway::start(BOTH).await;
         export_all_three(gateway.channel().await, compression).await;
         assert_eq!(arrived(&gateway.sink), all_three(), "{compression:?}");
@@ -244,7 +315,9 @@ async fn http_takes_every_signal_in_every_coding_byte_for_byte() {
         let gateway = Gateway::start(BOTH).await;
         for (signal, body) in all_three() {
             let path = format!("/v1/{signal}");
-            let reply = gateway.post(&path, &[PROTOBUF, ("content-encoding", coding)], pack(&body)).await;
+            let reply = gateway
+                .post(&path, &[PROTOBUF, ("content-encoding", coding)], pack(&body))
+                .await;
             assert_eq!((reply.status, reply.body.len()), (StatusCode::OK, 0), "{coding}");
             assert_eq!(reply.headers["content-type"], "application/x-protobuf");
         }
@@ -279,16 +352,23 @@ async fn json_becomes_protobuf_and_the_answer_is_json() {
         {"name": "m", "gauge": {"dataPoints": [{"timeUnixNano": "1", "asInt": "42"}]}}
     ]}]}]});
     let content_type = ("content-type", "Application/JSON; charset=utf-8");
-    let reply = gateway.post("/v1/metrics", &[content_type], body.to_string()).await;
+    let reply = gateway
+        .post("/v1/metrics", &[content_type], body.to_string())
+        .await;
     assert_eq!((reply.status, reply.json()), (StatusCode::OK, json!({})));
     let (_, bytes) = &arrived(&gateway.sink)[0];
     assert_eq!(ExportMetricsServiceRequest::decode(&**bytes).unwrap(), metrics(1));
 
-    let reply = gateway.post("/v1/metrics", &[JSON], "{\"resourceMetrics\": 7}").await;
+    let reply = gateway
+        .post("/v1/metrics", &[JSON], "{\"resourceMetrics\": 7}")
+        .await;
     assert_eq!(reply.status, StatusCode::BAD_REQUEST);
     let status = reply.json();
     assert_eq!(status["code"], Code::InvalidArgument as i32);
-    assert_eq!(status["details"][0]["@type"], "type.googleapis.com/google.rpc.BadRequest");
+    assert_eq!(
+        status["details"][0]["@type"],
+        "type.googleapis.com/google.rpc.BadRequest"
+    );
     assert_eq!(gateway.counts.failed.load(SeqCst), 1);
 }
 
@@ -296,9 +376,18 @@ async fn json_becomes_protobuf_and_the_answer_is_json() {
 async fn an_empty_request_succeeds_and_goes_nowhere() {
     let gateway = Gateway::start(BOTH).await;
     let mut client = MetricsServiceClient::new(gateway.channel().await);
-    client.export(ExportMetricsServiceRequest::default()).await.unwrap();
-    assert_eq!(gateway.post("/v1/logs", &[PROTOBUF], Bytes::new()).await.status, StatusCode::OK);
-    assert_eq!(gateway.post("/v1/traces", &[JSON], "{}").await.status, StatusCode::OK);
+    client
+        .export(ExportMetricsServiceRequest::default())
+        .await
+        .unwrap();
+    assert_eq!(
+        gateway.post("/v1/logs", &[PROTOBUF], Bytes::new()).await.status,
+        StatusCode::OK
+    );
+    assert_eq!(
+        gateway.post("/v1/traces", &[JSON], "{}").await.status,
+        StatusCode::OK
+    );
     assert!(gateway.sink.batches().is_empty());
 }
 
@@ -309,7 +398,10 @@ async fn undecodable_data_is_400_or_invalid_argument_with_a_bad_request() {
     assert_eq!(reply.status, StatusCode::BAD_REQUEST);
     let status = reply.rpc_status();
     assert_eq!(status.code, Code::InvalidArgument as i32);
-    assert_eq!(status.details[0].type_url, "type.googleapis.com/google.rpc.BadRequest");
+    assert_eq!(
+        status.details[0].type_url,
+        "type.googleapis.com/google.rpc.BadRequest"
+    );
 
     let mut client = tonic::client::Grpc::new(gateway.channel().await);
     client.ready().await.unwrap();
@@ -319,9 +411,20 @@ async fn undecodable_data_is_400_or_invalid_argument_with_a_bad_request() {
     // A string where a message belongs: field 1, three bytes that are no message.
     let noise = Noise { inner: vec![0xff; 3] };
     let codec = tonic_prost::ProstCodec::<Noise, ExportMetricsServiceResponse>::default();
-    let error = client.unary(tonic::Request::new(noise), path, codec).await.unwrap_err();
+    let error = client
+        .unary(tonic::Request::new(noise), path, codec)
+        .await
+        .unwrap_err();
     assert_eq!(error.code(), Code::InvalidArgument);
-    assert_eq!(error.get_error_details().bad_request().unwrap().field_violations.len(), 1);
+    assert_eq!(
+        error
+            .get_error_details()
+            .bad_request()
+            .unwrap()
+            .field_violations
+            .len(),
+        1
+    );
     assert_eq!(gateway.counts.failed.load(SeqCst), 2);
 }
 
@@ -348,7 +451,9 @@ async fn oversize_is_413_or_resource_exhausted_before_and_after_decompression() 
         assert_eq!(error.code(), Code::ResourceExhausted);
         assert_eq!(error.get_error_details().retry_info(), None, "not worth a retry");
     }
-    let reply = gateway.post("/v1/metrics", &[PROTOBUF, ("content-encoding", "gzip")], packed).await;
+    let reply = gateway
+        .post("/v1/metrics", &[PROTOBUF, ("content-encoding", "gzip")], packed)
+        .await;
     assert_eq!(reply.status, StatusCode::PAYLOAD_TOO_LARGE);
     assert_eq!(reply.rpc_status().code, Code::ResourceExhausted as i32);
     assert!(gateway.sink.batches().is_empty());
@@ -357,7 +462,8 @@ async fn oversize_is_413_or_resource_exhausted_before_and_after_decompression() 
 
 #[tokio::test]
 async fn a_body_whose_length_is_too_large_is_413_without_being_read() {
-    let gateway = Gateway::start("protocols: {http: {endpoint: '127.0.0.1:0', max_request_body_size: 100}}").await;
+    let gateway =
+        Gateway::start("protocols: {http: {endpoint: '127.0.0.1:0', max_request_body_size: 100}}").await;
     let Endpoint::Tcp { host, port } = gateway.endpoint(0) else {
         panic!("not TCP");
     };
@@ -372,13 +478,23 @@ async fn a_body_whose_length_is_too_large_is_413_without_being_read() {
 
 #[tokio::test]
 async fn a_bomb_is_stopped_at_the_limit() {
-    let gateway = Gateway::start("protocols: {http: {endpoint: '127.0.0.1:0', max_request_body_size: 1MiB}}").await;
+    let gateway =
+        Gateway::start("protocols: {http: {endpoint: '127.0.0.1:0', max_request_body_size: 1MiB}}").await;
     let zeros = vec![0; 64 << 20];
-    let bombs = [("gzip", gzip(&zeros)), ("zstd", zstd::stream::encode_all(&*zeros, 0).unwrap())];
+    let bombs = [
+        ("gzip", gzip(&zeros)),
+        ("zstd", zstd::stream::encode_all(&*zeros, 0).unwrap()),
+    ];
     for (coding, bomb) in bombs {
         assert!(bomb.len() < 100_000);
         let endpoint = gateway.endpoint(0);
-        let reply = post(&endpoint, "/v1/logs", &[PROTOBUF, ("content-encoding", coding)], bomb.into()).await;
+        let reply = post(
+            &endpoint,
+            "/v1/logs",
+            &[PROTOBUF, ("content-encoding", coding)],
+            bomb.into(),
+        )
+        .await;
         assert_eq!(reply.status, StatusCode::PAYLOAD_TOO_LARGE, "{coding}");
     }
 }
@@ -393,11 +509,19 @@ async fn a_busy_pipeline_says_when_to_come_back() {
     let retry = error.get_error_details().retry_info().unwrap().retry_delay;
     assert_eq!(retry, Some(Duration::from_millis(1)));
 
-    let reply = gateway.post("/v1/metrics", &[PROTOBUF], metrics(1).encode_to_vec()).await;
-    assert_eq!((reply.status, &reply.headers["retry-after"]), (StatusCode::SERVICE_UNAVAILABLE, &"1".parse().unwrap()));
+    let reply = gateway
+        .post("/v1/metrics", &[PROTOBUF], metrics(1).encode_to_vec())
+        .await;
+    assert_eq!(
+        (reply.status, &reply.headers["retry-after"]),
+        (StatusCode::SERVICE_UNAVAILABLE, &"1".parse().unwrap())
+    );
     let status = reply.rpc_status();
     assert_eq!(status.code, Code::Unavailable as i32);
-    assert_eq!(status.details[0].type_url, "type.googleapis.com/google.rpc.RetryInfo");
+    assert_eq!(
+        status.details[0].type_url,
+        "type.googleapis.com/google.rpc.RetryInfo"
+    );
 
     let body = json!({"resourceLogs": [{"scopeLogs": [{"logRecords": [{}]}]}]}).to_string();
     let reply = gateway.post("/v1/logs", &[JSON], body).await;
@@ -416,7 +540,9 @@ async fn over_the_memory_limit_requests_are_refused_before_they_are_read() {
     let error = client.export(metrics(1)).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable);
     assert!(error.get_error_details().retry_info().is_some());
-    let reply = gateway.post("/v1/metrics", &[PROTOBUF], metrics(1).encode_to_vec()).await;
+    let reply = gateway
+        .post("/v1/metrics", &[PROTOBUF], metrics(1).encode_to_vec())
+        .await;
     assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(reply.headers.contains_key("retry-after"));
     gateway.otlp.base.shared.memory.set_over_limit(false);
@@ -451,12 +577,30 @@ async fn picky(takes: bool) -> Otlp {
 #[tokio::test]
 async fn rejected_points_are_a_partial_success() {
     let otlp = picky(true).await;
-    let (grpc, http) = (otlp.servers()[0].local().clone(), otlp.servers()[1].local().clone());
+    let (grpc, http) = (
+        otlp.servers()[0].local().clone(),
+        otlp.servers()[1].local().clone(),
+    );
     let mut client = MetricsServiceClient::new(channel(&grpc).await);
-    let partial = client.export(metrics(3)).await.unwrap().into_inner().partial_success.unwrap();
-    assert_eq!((partial.rejected_data_points, partial.error_message.as_str()), (1, "a name is empty"));
+    let partial = client
+        .export(metrics(3))
+        .await
+        .unwrap()
+        .into_inner()
+        .partial_success
+        .unwrap();
+    assert_eq!(
+        (partial.rejected_data_points, partial.error_message.as_str()),
+        (1, "a name is empty")
+    );
 
-    let reply = post(&http, "/v1/metrics", &[PROTOBUF], metrics(3).encode_to_vec().into()).await;
+    let reply = post(
+        &http,
+        "/v1/metrics",
+        &[PROTOBUF],
+        metrics(3).encode_to_vec().into(),
+    )
+    .await;
     assert_eq!(reply.status, StatusCode::OK);
     let answer = ExportMetricsServiceResponse::decode(&*reply.body).unwrap();
     assert_eq!(answer.partial_success, Some(partial));
@@ -470,19 +614,37 @@ async fn rejected_points_are_a_partial_success() {
 #[tokio::test]
 async fn a_refusal_for_good_is_not_retryable() {
     let otlp = picky(false).await;
-    let (grpc, http) = (otlp.servers()[0].local().clone(), otlp.servers()[1].local().clone());
+    let (grpc, http) = (
+        otlp.servers()[0].local().clone(),
+        otlp.servers()[1].local().clone(),
+    );
     let mut client = MetricsServiceClient::new(channel(&grpc).await);
-    assert_eq!(client.export(metrics(1)).await.unwrap_err().code(), Code::InvalidArgument);
-    let reply = post(&http, "/v1/metrics", &[PROTOBUF], metrics(1).encode_to_vec().into()).await;
+    assert_eq!(
+        client.export(metrics(1)).await.unwrap_err().code(),
+        Code::InvalidArgument
+    );
+    let reply = post(
+        &http,
+        "/v1/metrics",
+        &[PROTOBUF],
+        metrics(1).encode_to_vec().into(),
+    )
+    .await;
     assert_eq!(reply.status, StatusCode::BAD_REQUEST);
 }
 
 #[tokio::test]
 async fn a_signal_that_no_pipeline_wants_is_unimplemented_or_404() {
     let otlp = picky(true).await;
-    let (grpc, http) = (otlp.servers()[0].local().clone(), otlp.servers()[1].local().clone());
+    let (grpc, http) = (
+        otlp.servers()[0].local().clone(),
+        otlp.servers()[1].local().clone(),
+    );
     let mut client = LogsServiceClient::new(channel(&grpc).await);
-    assert_eq!(client.export(logs()).await.unwrap_err().code(), Code::Unimplemented);
+    assert_eq!(
+        client.export(logs()).await.unwrap_err().code(),
+        Code::Unimplemented
+    );
     let reply = post(&http, "/v1/logs", &[PROTOBUF], logs().encode_to_vec().into()).await;
     assert_eq!(reply.status, StatusCode::NOT_FOUND);
 }
@@ -494,18 +656,36 @@ async fn wrong_methods_paths_types_and_codings_have_their_own_status() {
     let table: &[(&str, &[(&str, &str)], StatusCode)] = &[
         ("/v1/profiles", &[PROTOBUF], StatusCode::NOT_FOUND),
         ("/v1/metrics", &[], StatusCode::UNSUPPORTED_MEDIA_TYPE),
-        ("/v1/metrics", &[("content-type", "text/plain")], StatusCode::UNSUPPORTED_MEDIA_TYPE),
-        ("/v1/metrics", &[PROTOBUF, ("content-encoding", "br")], StatusCode::UNSUPPORTED_MEDIA_TYPE),
-        ("/v1/metrics", &[PROTOBUF, ("content-encoding", "gzip")], StatusCode::BAD_REQUEST),
+        (
+            "/v1/metrics",
+            &[("content-type", "text/plain")],
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        ),
+        (
+            "/v1/metrics",
+            &[PROTOBUF, ("content-encoding", "br")],
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        ),
+        (
+            "/v1/metrics",
+            &[PROTOBUF, ("content-encoding", "gzip")],
+            StatusCode::BAD_REQUEST,
+        ),
     ];
     for (path, headers, expected) in table {
         let reply = gateway.post(path, headers, body()).await;
         assert_eq!(reply.status, *expected, "{path} {headers:?}");
         assert!(!reply.rpc_status().message.is_empty());
     }
-    let get = Request::get("/v1/metrics").header("host", "x").body(Full::default()).unwrap();
+    let get = Request::get("/v1/metrics")
+        .header("host", "x")
+        .body(Full::default())
+        .unwrap();
     let reply = send(&gateway.endpoint(1), get).await;
-    assert_eq!((reply.status, &reply.headers["allow"]), (StatusCode::METHOD_NOT_ALLOWED, &"POST".parse().unwrap()));
+    assert_eq!(
+        (reply.status, &reply.headers["allow"]),
+        (StatusCode::METHOD_NOT_ALLOWED, &"POST".parse().unwrap())
+    );
 }
 
 #[tokio::test]
@@ -515,7 +695,10 @@ async fn grpc_says_unimplemented_for_unknown_calls() {
     channel.ready().await.unwrap();
     let path = http::uri::PathAndQuery::from_static("/no.such.Service/Call");
     let codec = tonic_prost::ProstCodec::<Noise, Noise>::default();
-    let error = channel.unary(tonic::Request::new(Noise::default()), path, codec).await.unwrap_err();
+    let error = channel
+        .unary(tonic::Request::new(Noise::default()), path, codec)
+        .await
+        .unwrap_err();
     assert_eq!(error.code(), Code::Unimplemented);
 }
 
@@ -528,8 +711,10 @@ async fn tls_on_both_protocols() {
         std::fs::write(&path, text).unwrap();
         path.display().to_string()
     };
-    let (cert_file, key_file) =
-        (write("cert.pem", key.cert.pem()), write("key.pem", key.signing_key.serialize_pem()));
+    let (cert_file, key_file) = (
+        write("cert.pem", key.cert.pem()),
+        write("key.pem", key.signing_key.serialize_pem()),
+    );
     let tls = format!("endpoint: '127.0.0.1:0', tls: {{cert_file: {cert_file}, key_file: {key_file}}}");
     let gateway = Gateway::start(&format!("protocols: {{grpc: {{{tls}}}, http: {{{tls}}}}}")).await;
 
@@ -540,27 +725,53 @@ async fn tls_on_both_protocols() {
     let channel = channel.tls_config(trust).unwrap().connect().await.unwrap();
     export_all_three(channel, None).await;
 
-    let client = net::TlsClientConfig { ca_file: Some(cert_file.into()), ..net::TlsClientConfig::default() };
+    let client = net::TlsClientConfig {
+        ca_file: Some(cert_file.into()),
+        ..net::TlsClientConfig::default()
+    };
     let connector = tokio_rustls::TlsConnector::from(Arc::new(client.build(&[b"http/1.1"]).unwrap()));
     let Endpoint::Tcp { host, port } = gateway.endpoint(1) else {
         panic!("not TCP");
     };
     let stream = TcpStream::connect((host, port)).await.unwrap();
-    let stream = connector.connect("localhost".try_into().unwrap(), stream).await.unwrap();
-    let request = Request::post("/v1/metrics").header("host", "localhost").header(PROTOBUF.0, PROTOBUF.1);
-    let reply = exchange(stream, request.body(Full::new(metrics(1).encode_to_vec().into())).unwrap()).await;
+    let stream = connector
+        .connect("localhost".try_into().unwrap(), stream)
+        .await
+        .unwrap();
+    let request = Request::post("/v1/metrics")
+        .header("host", "localhost")
+        .header(PROTOBUF.0, PROTOBUF.1);
+    let reply = exchange(
+        stream,
+        request
+            .body(Full::new(metrics(1).encode_to_vec().into()))
+            .unwrap(),
+    )
+    .await;
     assert_eq!(reply.status, StatusCode::OK);
 }
 
 #[test]
 fn configuration_mistakes_are_told() {
     let table = [
-        ("", "must specify at least one protocol when using the OTLP receiver"),
-        ("protocols: {}", "must specify at least one protocol when using the OTLP receiver"),
+        (
+            "",
+            "must specify at least one protocol when using the OTLP receiver",
+        ),
+        (
+            "protocols: {}",
+            "must specify at least one protocol when using the OTLP receiver",
+        ),
         ("protocols: {grpc: {endpoint: localhost}}", "missing port"),
         ("protocols: {grpc: {transport: unix}}", "is not of this transport"),
-        ("protocols: {grpc: {tls: {cert_file: a}}}", "must include both certificate and key"),
-        ("protocols: {http: {logs_url_path: /v1/metrics}}", "another signal has the same path"),
+        (
+            "protocols: {grpc: {tls: {cert_file: a}}}",
+            "must include both certificate and key",
+        ),
+        (
+            "protocols: {http: {logs_url_path: /v1/metrics}}",
+            "another signal has the same path",
+        ),
         ("protocols: {htp: {}}", "did you mean `http`?"),
     ];
     for (yaml, expected) in table {
@@ -576,5 +787,8 @@ fn configuration_mistakes_are_told() {
 fn null_protocols_mean_their_defaults() {
     let config = settings::<Config>("protocols: {grpc: , http: }").get::<Config>();
     assert_eq!(config.protocols.grpc, Some(GrpcConfig::default()));
-    assert_eq!(config.protocols.http.as_ref().unwrap().endpoint.to_string(), "localhost:4318");
+    assert_eq!(
+        config.protocols.http.as_ref().unwrap().endpoint.to_string(),
+        "localhost:4318"
+    );
 }

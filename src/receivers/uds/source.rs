@@ -32,7 +32,9 @@ fn of_peer(peer: Option<Credentials>) -> Attributes {
         return Attributes::default();
     };
     let pid = peer.pid.map(|pid| ("process.pid", i64::from(pid)));
-    pid.into_iter().chain([("process.user.id", i64::from(peer.uid))]).collect()
+    pid.into_iter()
+        .chain([("process.user.id", i64::from(peer.uid))])
+        .collect()
 }
 
 fn scope(declared: &InstrumentationScope) -> Scope {

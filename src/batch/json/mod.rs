@@ -1,0 +1,60 @@
+//! OTLP/JSON to and from protobuf bytes, by tables: one generic transcoder, no trees of messages in between.
+//!
+//! The mapping is ProtoJSON with OTLP's exceptions (OTLP specification, "JSON Protobuf Encoding"): ids are hexadecimal,
+//! enums are numbers, unknown fields are ignored, keys are lowerCamelCase only.
+
+mod read;
+mod schema;
+mod write;
+
+use bytes::Bytes;
+
+use super::{Encoded, Signal};
+
+/// JSON that is no export request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{problem} at `{path}`")]
+pub struct JsonError {
+    /// What is wrong.
+    pub problem: String,
+    /// Where: `resourceMetrics[0].scopeMetrics[1].metrics[0].name`; `$` at the top.
+    pub path: String,
+}
+
+/// The protobuf bytes of an `Export*ServiceRequest` in JSON (which is also `*Data` in JSON).
+///
+/// # Errors
+/// The first thing that is wrong, with its path.
+pub fn to_protobuf(signal: Signal, json: &[u8]) -> Result<Bytes, JsonError> {
+    let value = serde_json::from_slice(json).map_err(|error| JsonError {
+        problem: error.to_string(),
+        path: "$".to_owned(),
+    })?;
+    let mut wire = Vec::with_capacity(json.len());
+    read::message(schema::request(signal), &value, &mut wire)?;
+    Ok(wire.into())
+}
+
+/// A request in JSON, on one line.
+///
+/// # Errors
+/// When the bytes can't be read as protobuf.
+pub fn to_json(encoded: &Encoded) -> Result<String, super::wire::WireError> {
+    // Protobuf joins requests by concatenation.
+    let joined: Vec<u8>;
+    let wire: &[u8] = match encoded.parts.as_slice() {
+        [only] => &only.bytes,
+        parts => {
+            joined = parts.iter().flat_map(|part| part.bytes.iter().copied()).collect();
+            &joined
+        }
+    };
+    let mut json = String::with_capacity(wire.len() * 2);
+    write::message(schema::request(encoded.signal), wire, &mut json).map_err(|problem| {
+        super::wire::WireError {
+            problem,
+            path: String::new(),
+        }
+    })?;
+    Ok(json)
+}
