@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use tidegate_engine::{
-    AttributeFilter, Attributes, Composite, CompositeSet, Data, Declaration, Events, Function, Grouping, Instrument, Key,
-    Kind, Lease, Limits, Metric, Pattern, Rule, Sample, Schema, Series, Source, SourceId, Table, Temporality, Value,
-    Values,
+    AttributeFilter, Attributes, Composite, CompositeSet, Data, Declaration, Events, Function, Grouping,
+    Instrument, Key, Kind, Lease, Limits, Metric, Pattern, Rule, Sample, Schema, Series, Source, SourceId,
+    Table, Temporality, Value, Values,
 };
 
 const NOW: u64 = 1_700_000_000_000_000_000;
@@ -45,7 +45,12 @@ fn source(number: usize) -> Arc<Source> {
         id: SourceId::next(),
         resource: Arc::default(),
         scope: Arc::default(),
-        attributes: [("agent_name", format!("agent_{number}")), ("hostname", "vm".to_owned())].into_iter().collect(),
+        attributes: [
+            ("agent_name", format!("agent_{number}")),
+            ("hostname", "vm".to_owned()),
+        ]
+        .into_iter()
+        .collect(),
         lease: Arc::new(Lease::new(Duration::from_secs(3600), NOW)),
     })
 }
@@ -54,7 +59,9 @@ fn source(number: usize) -> Arc<Source> {
 fn scatter(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed;
     move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         state >> 33
     }
 }
@@ -75,19 +82,38 @@ fn batch(source: &Arc<Source>, schema: &Arc<Schema>, kinds: impl Iterator<Item =
 
 /// Eight NIXL agents: of each transfer its bytes, its count and two times, by agent and by node, with histograms.
 fn nixl(c: &mut Criterion) {
-    let names = ["tx_bytes", "rx_bytes", "tx_requests", "rx_requests", "registered", "deregistered", "xfer_time", "post_time"];
-    let schema = Arc::new(Schema { kinds: names.iter().map(|name| kind((*name).to_owned())).collect() });
+    let names = [
+        "tx_bytes",
+        "rx_bytes",
+        "tx_requests",
+        "rx_requests",
+        "registered",
+        "deregistered",
+        "xfer_time",
+        "post_time",
+    ];
+    let schema = Arc::new(Schema {
+        kinds: names.iter().map(|name| kind((*name).to_owned())).collect(),
+    });
     let mut rules = vec![
         rule("*", "total", Instrument::Counter, &["agent_name", "hostname"]),
         rule("*", "node", Instrument::Counter, &["hostname"]),
         rule("*", "last", Instrument::Gauge, &["agent_name", "hostname"]),
     ];
-    rules.push(rule("*_time", "us", Instrument::Histogram, &["agent_name", "hostname"]));
+    rules.push(rule(
+        "*_time",
+        "us",
+        Instrument::Histogram,
+        &["agent_name", "hostname"],
+    ));
     let table = Table::new("bench", rules, Limits::default());
     let sources: Vec<_> = (0..8).map(source).collect();
     let of_transfer = [7u16, 6, 0, 2].into_iter().cycle();
-    let batches: Vec<Events> =
-        sources.iter().enumerate().map(|(n, source)| batch(source, &schema, of_transfer.clone(), n as u64)).collect();
+    let batches: Vec<Events> = sources
+        .iter()
+        .enumerate()
+        .map(|(n, source)| batch(source, &schema, of_transfer.clone(), n as u64))
+        .collect();
     let mut group = c.benchmark_group("events");
     group.throughput(Throughput::Elements((8 * BATCH) as u64));
     group.bench_function("8 sources into counters, gauges, histograms", |b| {
@@ -124,9 +150,17 @@ fn dense(c: &mut Criterion) {
     let mut group = c.benchmark_group("dense");
     for series in [1_000usize, 100_000, 1_000_000] {
         let of_source = series.min(50_000);
-        let schema = Arc::new(Schema { kinds: (0..of_source).map(|n| kind(format!("m{n}"))).collect() });
-        let rules = vec![Rule { grouping: Grouping::by(["agent_name"]), ..Rule::new(Pattern::Glob("*".into())) }];
-        let limits = Limits { series: usize::MAX, ..Limits::default() };
+        let schema = Arc::new(Schema {
+            kinds: (0..of_source).map(|n| kind(format!("m{n}"))).collect(),
+        });
+        let rules = vec![Rule {
+            grouping: Grouping::by(["agent_name"]),
+            ..Rule::new(Pattern::Glob("*".into()))
+        }];
+        let limits = Limits {
+            series: usize::MAX,
+            ..Limits::default()
+        };
         let table = Table::new("bench", rules, limits);
         let mut batches = Vec::new();
         for number in 0..series / of_source {
@@ -141,7 +175,11 @@ fn dense(c: &mut Criterion) {
         table.read(NOW, &mut |reading| _ = black_box(reading));
         group.throughput(Throughput::Elements((batches.len() * BATCH) as u64));
         group.bench_function(format!("{series} series"), |b| {
-            b.iter(|| batches.iter().for_each(|events| drop(black_box(table.absorb(events)))));
+            b.iter(|| {
+                batches
+                    .iter()
+                    .for_each(|events| drop(black_box(table.absorb(events))))
+            });
         });
         group.throughput(Throughput::Elements(series as u64));
         group.bench_function(format!("read of {series} series"), |b| {
@@ -158,12 +196,18 @@ fn by_identity(c: &mut Criterion) {
         name: "requests".into(),
         description: "".into(),
         unit: "".into(),
-        data: Data::Sum { monotonic: true, temporality: Temporality::Cumulative },
+        data: Data::Sum {
+            monotonic: true,
+            temporality: Temporality::Cumulative,
+        },
         metadata: Attributes::default(),
     });
     let all: Vec<Arc<Series>> = (0..SERIES)
         .map(|number| {
-            let pairs = [("pod", format!("pod-{number}")), ("zone", format!("zone-{}", number % 16))];
+            let pairs = [
+                ("pod", format!("pod-{number}")),
+                ("zone", format!("zone-{}", number % 16)),
+            ];
             Arc::new(Series {
                 resource: Arc::default(),
                 scope: Arc::default(),
@@ -175,24 +219,43 @@ fn by_identity(c: &mut Criterion) {
     let keys: Vec<Key> = all.iter().map(|series| Key::of(series)).collect();
     let mut group = c.benchmark_group("points by identity");
     group.throughput(Throughput::Elements(SERIES as u64));
-    let aggregated = Rule { grouping: Grouping::by(["zone"]), ..Rule::newest() };
+    let aggregated = Rule {
+        grouping: Grouping::by(["zone"]),
+        ..Rule::newest()
+    };
     for (name, rule) in [
-        ("aggregated by zone", Rule { verbatim: false, ..aggregated }),
+        (
+            "aggregated by zone",
+            Rule {
+                verbatim: false,
+                ..aggregated
+            },
+        ),
         ("kept as they come", Rule::newest()),
     ] {
-        let limits = Limits { series: usize::MAX, ..Limits::default() };
+        let limits = Limits {
+            series: usize::MAX,
+            ..Limits::default()
+        };
         let table = Table::new("bench", vec![rule], limits);
         let mut time = NOW;
         let mut round = || {
             time += 1;
             let value = Value::Int((time - NOW) as i64);
             for (key, series) in keys.iter().zip(&all) {
-                let sample = Sample { start: NOW, time, value: &value, exemplars: &[] };
+                let sample = Sample {
+                    start: NOW,
+                    time,
+                    value: &value,
+                    exemplars: &[],
+                };
                 black_box(table.observe_as(*key, sample, time, &mut || Some(series.clone())));
             }
         };
         round();
-        group.bench_function(name, |b| b.iter_batched(|| (), |()| round(), BatchSize::PerIteration));
+        group.bench_function(name, |b| {
+            b.iter_batched(|| (), |()| round(), BatchSize::PerIteration)
+        });
     }
     group.finish();
 }
