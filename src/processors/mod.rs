@@ -7,7 +7,6 @@ pub mod composite;
 mod emit;
 pub mod filter;
 mod matching;
-mod names;
 pub mod resource;
 mod select;
 mod sources;

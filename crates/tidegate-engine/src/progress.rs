@@ -188,6 +188,11 @@ impl Progress {
         increase.map_or(Cow::Borrowed(now), Cow::Owned)
     }
 
+    /// Whether it knows what a cumulative stream has counted so far.
+    pub(crate) fn holds_total(&self) -> bool {
+        !matches!(self.last, Last::Nothing)
+    }
+
     /// What a stream that leaves takes with it: what it has added to a sum that may fall. Called once, at the end.
     pub(crate) fn withdraw(&mut self) -> Option<Number> {
         match std::mem::take(&mut self.last) {

@@ -3,6 +3,7 @@
 pub(crate) mod attributes;
 mod check;
 pub(crate) mod edit;
+pub(crate) mod points;
 pub(crate) mod proto;
 pub(crate) mod walk;
 

@@ -55,8 +55,24 @@ pub(crate) struct Header<'a> {
 /// The field number of a resource in `Resource*` and of a scope in `Scope*`.
 pub(crate) const HEADER: u32 = 1;
 
+/// A message that holds others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// `Resource*`.
+    Resource,
+    /// `Scope*`.
+    Scope,
+    /// `Metric`.
+    Metric,
+    /// `Gauge`, `Sum`, ..., by its field number in `Metric`.
+    Data(u32),
+}
+
 /// Looks at a request and says what is to become of it.
 pub(crate) trait Visitor {
+    /// A message that holds others begins; shown as a whole, before anything in it.
+    fn begin(&mut self, _level: Level, _message: &[u8]) {}
+
     /// A resource begins. Edits of its message go to `editor`. False: it goes with all its items.
     fn resource(&mut self, _resource: &Header<'_>, _editor: &mut Editor<'_>) -> bool {
         true
@@ -180,6 +196,7 @@ impl Walk<'_, '_> {
 
     /// Shows the resource to the visitor, inside a frame of its own where it is there.
     fn resource(&mut self, around: &[u8]) -> Result<bool, WireError> {
+        self.visitor.begin(Level::Resource, around);
         let range = self.editor.range_of(around);
         let mut start = range.start;
         for field in Fields::new(around) {
@@ -209,6 +226,7 @@ impl Walk<'_, '_> {
     }
 
     fn scope(&mut self, scope: &[u8]) -> Result<(), WireError> {
+        self.visitor.begin(Level::Scope, scope);
         match self.signal {
             Signal::Metrics => self.children(scope, 2, Self::metric),
             Signal::Traces => self.items(scope, 2, ItemKind::Span, b""),
@@ -231,8 +249,12 @@ impl Walk<'_, '_> {
         if !self.visitor.metric(name) {
             return Ok(());
         }
+        self.visitor.begin(Level::Metric, metric);
         for (number, kind) in DATA {
-            self.children(metric, number, |walk, data| walk.items(data, 1, kind, name))?;
+            self.children(metric, number, |walk, data| {
+                walk.visitor.begin(Level::Data(number), data);
+                walk.items(data, 1, kind, name)
+            })?;
         }
         Ok(())
     }

@@ -13,11 +13,15 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use tidegate_engine::{Limits, Outcome, Point, Rejection, Rule, Table};
+use tidegate_engine::{Limits, Outcome, Point, Rule, Table, UnixNanos};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::batch::{Batch, Payload, Points, Signal, convert};
+use crate::batch::wire::{
+    self,
+    points::{PointVisitor, WirePoint},
+};
+use crate::batch::{Batch, Encoded, Payload, Points, Signal};
 use crate::component::{
     ComponentError, ConfigType, Consumer, Context, Exporter, ExporterFactory, Factory, Flow, Ledger,
     Lifecycle, Reason, Refused, Stability, unix_now,
@@ -108,13 +112,49 @@ impl Prometheus {
     fn observe(&self, points: &[Point]) {
         let now = unix_now();
         for point in points {
-            match self.views.own.observe(point, now) {
-                // What was said before in the same words is part of the state already.
-                Outcome::Absorbed | Outcome::Rejected(Rejection::Duplicate) => self.ledger.absorb(1),
-                Outcome::Unmatched => self.ledger.drop_items(Reason::Unsupported, 1),
-                Outcome::Rejected(rejection) => self.ledger.drop_items(rejection.into(), 1),
-            }
+            self.settle(self.views.own.observe(point, now));
         }
+    }
+
+    fn observe_encoded(&self, encoded: &Encoded) {
+        let mut reading = Reading {
+            exporter: self,
+            now: unix_now(),
+            seen: 0,
+        };
+        // What can't be read ends the walk.
+        let _ = wire::points::visit(encoded, &mut reading);
+        let unread = encoded.items().saturating_sub(reading.seen);
+        self.ledger.drop_items(Reason::Invalid, unread);
+    }
+
+    fn settle(&self, outcome: Outcome) {
+        match outcome {
+            Outcome::Absorbed => self.ledger.absorb(1),
+            Outcome::Unmatched => self.ledger.drop_items(Reason::Unsupported, 1),
+            Outcome::Rejected(rejection) => self.ledger.drop_items(rejection.into(), 1),
+        }
+    }
+}
+
+/// Reads the points of a request into the exporter's own table.
+struct Reading<'a> {
+    exporter: &'a Prometheus,
+    now: UnixNanos,
+    seen: usize,
+}
+
+impl PointVisitor for Reading<'_> {
+    fn wants(&mut self, _: &str) -> bool {
+        true
+    }
+
+    fn point(&mut self, point: &WirePoint<'_>) -> bool {
+        let table = &self.exporter.views.own;
+        let outcome = table.observe_as(point.key, point.sample, self.now, &mut || (point.series)());
+        self.exporter.settle(outcome);
+        self.seen += 1;
+        true
     }
 }
 
@@ -176,10 +216,7 @@ impl Consumer for Prometheus {
                 let unmatched = absorbed.unmatched.map_or(0, |events| events.len());
                 self.ledger.drop_items(Reason::Unsupported, unmatched);
             }
-            Payload::Encoded(encoded) => match convert::points(&encoded) {
-                Ok(points) => self.observe(&points),
-                Err(_) => self.ledger.drop_items(Reason::Invalid, encoded.items()),
-            },
+            Payload::Encoded(encoded) => self.observe_encoded(&encoded),
         }
     }
 }

@@ -11,12 +11,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use tidegate_engine::{Events, Outcome, Point, Rule, Table};
+use tidegate_engine::{Events, Outcome, Point, Rule, Table, UnixNanos};
 
 use self::config::Config;
 use super::emit::{Emitter, Pace};
-use super::names::any_metric;
-use crate::batch::{Batch, Encoded, Payload, Points, Signal, convert};
+use crate::batch::wire::{
+    self,
+    points::{PointVisitor, WirePoint},
+};
+use crate::batch::{Batch, Encoded, Payload, Points, Signal};
 use crate::component::unix_now;
 use crate::component::{
     ComponentError, ConfigType, Consumer, Context, Factory, Flow, Ledger, Lifecycle, Processor,
@@ -75,31 +78,35 @@ impl Aggregate {
     /// Takes what rules take; gives the rest.
     fn take_points(&self, points: &[Point]) -> Vec<Point> {
         let now = unix_now();
-        let mut rest = Vec::new();
-        for point in points {
-            match self.table.observe(point, now) {
-                Outcome::Absorbed => self.ledger.absorb(1),
-                Outcome::Unmatched => rest.push(point.clone()),
-                Outcome::Rejected(rejection) => self.ledger.drop_items(rejection.into(), 1),
-            }
-        }
-        rest
+        let passes = |point: &&Point| self.settle(self.table.observe(point, now));
+        points.iter().filter(passes).cloned().collect()
     }
 
     fn take_encoded(&self, encoded: &Encoded) -> Option<Payload> {
-        if !any_metric(encoded, |name| self.takes(name)) {
-            return Some(encoded.clone().into());
-        }
-        let Ok(points) = convert::points(encoded) else {
-            self.ledger.drop_items(Reason::Invalid, encoded.items());
-            return None;
+        let mut taking = Taking {
+            aggregate: self,
+            now: unix_now(),
+            taken: 0,
         };
-        let rest = self.take_points(&points);
-        match rest.len() {
-            0 => None,
-            all if all == points.len() => Some(encoded.clone().into()),
-            _ => Some(unread(rest)),
+        match wire::points::visit(encoded, &mut taking) {
+            Ok(rest) if rest.parts.is_empty() => None,
+            Ok(rest) => Some(rest.into()),
+            Err(_) => {
+                self.ledger
+                    .drop_items(Reason::Invalid, encoded.items().saturating_sub(taking.taken));
+                None
+            }
         }
+    }
+
+    /// Notes what became of a point; true when it is to be passed on.
+    fn settle(&self, outcome: Outcome) -> bool {
+        match outcome {
+            Outcome::Absorbed => self.ledger.absorb(1),
+            Outcome::Rejected(rejection) => self.ledger.drop_items(rejection.into(), 1),
+            Outcome::Unmatched => {}
+        }
+        outcome == Outcome::Unmatched
     }
 
     /// Takes what rules take; gives what is to be passed on.
@@ -130,6 +137,27 @@ impl Aggregate {
             }
             _ => true,
         }
+    }
+}
+
+/// Takes points out of a request.
+struct Taking<'a> {
+    aggregate: &'a Aggregate,
+    now: UnixNanos,
+    taken: usize,
+}
+
+impl PointVisitor for Taking<'_> {
+    fn wants(&mut self, name: &str) -> bool {
+        self.aggregate.takes(name)
+    }
+
+    fn point(&mut self, point: &WirePoint<'_>) -> bool {
+        let table = &self.aggregate.table;
+        let outcome = table.observe_as(point.key, point.sample, self.now, &mut || (point.series)());
+        let passes = self.aggregate.settle(outcome);
+        self.taken += usize::from(!passes);
+        passes
     }
 }
 

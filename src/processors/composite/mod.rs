@@ -9,12 +9,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use tidegate_engine::{BadPattern, Composite, CompositeSet, Limits, Table};
+use tidegate_engine::{BadPattern, Composite, CompositeSet, Limits, Table, UnixNanos};
 
 use self::config::Config;
 use super::emit::{Emitter, Pace};
-use super::names::any_metric;
-use crate::batch::{Batch, Payload, Signal, convert};
+use crate::batch::wire::{
+    self,
+    points::{PointVisitor, WirePoint},
+};
+use crate::batch::{Batch, Payload, Signal};
 use crate::component::unix_now;
 use crate::component::{
     ComponentError, ConfigType, Consumer, Context, Factory, Flow, Ledger, Lifecycle, Processor,
@@ -75,14 +78,31 @@ impl Composites {
                 .points
                 .iter()
                 .for_each(|point| self.set.observe(point, now)),
-            Payload::Encoded(encoded) if any_metric(encoded, |name| self.set.wants(name)) => {
-                // What can't be decoded is for a component to refuse that needs it: here it only passes.
-                for point in convert::points(encoded).unwrap_or_default() {
-                    self.set.observe(&point, now);
-                }
+            Payload::Encoded(encoded) => {
+                // What can't be read is for a component to refuse that needs it: here it only passes.
+                let _ = wire::points::visit(encoded, &mut Observing { set: &self.set, now });
             }
-            Payload::Encoded(_) => {}
         }
+    }
+}
+
+/// Looks at the points of a request.
+struct Observing<'a> {
+    set: &'a CompositeSet,
+    now: UnixNanos,
+}
+
+impl PointVisitor for Observing<'_> {
+    fn wants(&mut self, name: &str) -> bool {
+        self.set.wants(name)
+    }
+
+    fn point(&mut self, point: &WirePoint<'_>) -> bool {
+        self.set
+            .observe_as(point.name, point.key, point.sample, self.now, &mut || {
+                (point.series)()
+            });
+        true
     }
 }
 

@@ -18,7 +18,8 @@ use crate::{
 pub(super) struct PointStream {
     data: Data,
     progress: Progress,
-    group: SharedGroup,
+    /// `None`: its attributes are not asked for.
+    group: Option<SharedGroup>,
     lease: Arc<Lease>,
 }
 
@@ -82,23 +83,24 @@ impl CompositeSet {
 
     /// Looks at a decoded point.
     pub fn observe(&self, point: &Point, now: UnixNanos) {
-        if !self.wants(&point.series.metric.name) {
-            return;
-        }
         let sample = Sample {
             start: point.start,
             time: point.time,
             value: &point.value,
             exemplars: &point.exemplars,
         };
-        self.observe_as(Key::of(&point.series), sample, now, &mut || {
-            Some(point.series.clone())
-        });
+        let name = &point.series.metric.name;
+        if self.wants(name) {
+            self.observe_as(name, Key::of(&point.series), sample, now, &mut || {
+                Some(point.series.clone())
+            });
+        }
     }
 
-    /// Looks at a point of the series that `key` stands for; see `Table::observe_as`.
+    /// Looks at a point of metric `name`, of the series that `key` stands for; see `Table::observe_as`.
     pub fn observe_as(
         &self,
+        name: &str,
         key: Key,
         mut sample: Sample<'_>,
         now: UnixNanos,
@@ -112,7 +114,7 @@ impl CompositeSet {
             series = series.take().or_else(&mut *identify);
             series.clone()
         };
-        for composite in &self.list {
+        for composite in self.list.iter().filter(|composite| composite.wants(name)) {
             composite.observe_as(key, &sample, now, &mut identify);
         }
     }
@@ -173,7 +175,7 @@ impl Composite {
         if known.is_some() {
             return;
         }
-        let Some(series) = identify().filter(|series| self.takes(series)) else {
+        let Some(series) = identify() else {
             return;
         };
         let mut first = false;
@@ -197,11 +199,6 @@ impl Composite {
         }
     }
 
-    fn takes(&self, series: &Series) -> bool {
-        let sets = [&series.attributes, &series.resource.attributes];
-        self.wants(&series.metric.name) && self.declaration.attributes.matches(&sets)
-    }
-
     /// Whether a first point tells of a time before the window.
     fn is_history(&self, sample: &Sample<'_>, data: Data, now: UnixNanos) -> bool {
         let cumulative = data != Data::Gauge && data.temporality() == crate::Temporality::Cumulative;
@@ -213,8 +210,12 @@ impl Composite {
             .entry(Key::of_value(&series.resource))
             .or_insert_with(|| Arc::new(Lease::new(self.declaration.lease, now)))
             .clone();
-        let group = self.group(self.group_attributes(&series.resource, &series.attributes));
-        lock(&group).join(&lease);
+        let sets = [&series.attributes, &series.resource.attributes];
+        let group = self.declaration.attributes.matches(&sets).then(|| {
+            let group = self.group(self.group_attributes(&series.resource, &series.attributes));
+            lock(&group).join(&lease);
+            group
+        });
         PointStream {
             data: series.metric.data,
             progress: Progress::default(),
@@ -225,9 +226,12 @@ impl Composite {
 
     fn step(&self, stream: &mut PointStream, sample: &Sample<'_>, now: UnixNanos) {
         stream.lease.touch(now);
+        let Some(group) = &stream.group else {
+            return;
+        };
         let change: Result<Change<'_>, Rejection> = stream.progress.advance(stream.data, sample);
         if let Some(moments) = change.ok().and_then(|change| moments(&change)) {
-            lock(&stream.group).add(now, &moments);
+            lock(group).add(now, &moments);
         }
     }
 }

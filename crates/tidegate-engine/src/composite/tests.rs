@@ -202,6 +202,25 @@ fn points_count_by_their_increases_and_totals_from_before_do_not() {
 }
 
 #[test]
+fn points_with_other_attributes_are_left_out() {
+    let filter = AttributeFilter(vec![("zone".into(), Pattern::parse("x").unwrap())]);
+    let (set, composite) = set(Declaration {
+        attributes: filter,
+        ..declare(Function::Count, &[])
+    });
+    for (zone, time) in [("x", 1), ("y", 1), ("y", 2), ("x", 2)] {
+        let mut point = point("xfer_depth", Data::Gauge, 0, NOW + time, Value::Int(1));
+        let series = Series {
+            attributes: [("zone", zone)].into_iter().collect(),
+            ..(*point.series).clone()
+        };
+        point.series = Arc::new(series);
+        set.observe(&point, NOW);
+    }
+    assert_eq!(composite.read(NOW)[0].value, Some(2.0));
+}
+
+#[test]
 fn a_table_shows_the_composites_attached_to_it() {
     let (set, composite) = set(declare(Function::Max, &["agent"]));
     let table = Table::new("test", Vec::new(), Limits::default());

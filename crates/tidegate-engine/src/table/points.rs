@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -296,10 +297,23 @@ impl Table {
         }
     }
 
+    /// How long the progress of a counter that left is kept, so that it is not counted twice when it comes back.
+    fn memory_ns(&self) -> u64 {
+        /// While those that left and those that live take less than this share of the room.
+        const ROOMY: usize = 16;
+        const LONG: Duration = Duration::from_secs(24 * 3600);
+        /// In expiry times, when there is less room.
+        const SHORT: u64 = 4;
+        let short = nanos(self.limits.expiry).saturating_mul(SHORT);
+        match self.streams.len() < self.limits.streams / ROOMY {
+            true => nanos(LONG).max(short),
+            false => short,
+        }
+    }
+
     pub(super) fn sweep_streams(&self, now: UnixNanos) {
-        /// How many expiry times the progress of a stream that left is kept, in case it comes back.
-        const MEMORY: u64 = 4;
         let expiry = nanos(self.limits.expiry);
+        let memory = self.memory_ns();
         let mut forgotten = Vec::new();
         self.streams.sweep(|stream, seen| {
             let idle = now.saturating_sub(seen);
@@ -307,8 +321,8 @@ impl Table {
                 self.leave(stream);
                 self.counters.version.fetch_add(1, Relaxed);
             }
-            let useless = stream.targets.is_empty() && stream.phase != Phase::Left;
-            if idle > expiry.saturating_mul(MEMORY) || (useless && idle > expiry) {
+            let remembered = stream.phase == Phase::Left && stream.progress.holds_total();
+            if idle > if remembered { memory } else { expiry } {
                 forgotten.extend(stream.source);
                 return Sweep::Forget;
             }

@@ -294,6 +294,30 @@ fn a_table_of_newest_states_shows_points_as_they_came_and_adds_deltas_up() {
 }
 
 #[test]
+fn a_counter_that_left_is_remembered_for_a_day_unless_room_is_scarce() {
+    let counter = |pod: usize| series("requests", COUNTER, &[("pod", &pod.to_string())], &[]);
+    for (streams, expected) in [(1_000_000, 11), (64, 21)] {
+        let limits = Limits {
+            streams,
+            ..Limits::default()
+        };
+        let table = Table::new("test", vec![by("requests", &[])], limits);
+        for pod in 0..8 {
+            table.observe(&point(&counter(pod), NOW, NOW + 1, 0), NOW);
+        }
+        table.observe(&point(&counter(0), NOW, NOW + 2, 10), NOW);
+        for minute in 0..60 {
+            let now = NOW + minute * 60 * SECOND;
+            table.observe(&point(&counter(1), NOW, now, 0), now);
+            table.expire(now);
+        }
+        let later = NOW + 3600 * SECOND;
+        table.observe(&point(&counter(0), NOW, later, 11), later);
+        assert_eq!(int(&table, "requests{}"), expected);
+    }
+}
+
+#[test]
 fn series_without_a_sign_of_life_go_whether_or_not_anyone_reads() {
     let table = table(vec![Rule::newest()]);
     let (a, b) = (
