@@ -9,6 +9,7 @@ pub mod config;
 pub mod connectors;
 pub mod exporters;
 pub mod extensions;
+pub mod net;
 pub mod processors;
 pub mod receivers;
 pub mod service;

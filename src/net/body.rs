@@ -1,0 +1,181 @@
+//! Reading request bodies: never more than the limit, never for ever, and what is held is on the gateway's books.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body::Body;
+use http_body_util::BodyExt;
+
+use crate::component::Shared;
+
+/// A body of which nothing arrives for so long is given up.
+pub const BODY_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Most memory that a promised length alone gets; the rest is allocated as data arrives.
+const EAGER_BYTES: usize = 1 << 20;
+
+/// Bytes noted as held in [`Memory`](crate::component::shared::Memory) until this is dropped.
+pub struct Held {
+    shared: Arc<Shared>,
+    bytes: usize,
+}
+
+impl Held {
+    /// Nothing yet.
+    pub fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, bytes: 0 }
+    }
+
+    /// So many more bytes.
+    pub fn grow(&mut self, bytes: usize) {
+        self.shared.memory.hold(bytes);
+        self.bytes += bytes;
+    }
+
+    /// At least so many bytes in all.
+    pub fn grow_to(&mut self, bytes: usize) {
+        self.grow(bytes.saturating_sub(self.bytes));
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.shared.memory.release(self.bytes);
+    }
+}
+
+/// Why a body could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// Longer than the limit.
+    #[error("the body is larger than {limit_bytes} bytes")]
+    TooLarge {
+        /// The limit.
+        limit_bytes: usize,
+    },
+    /// Nothing came for [`BODY_IDLE_TIMEOUT`].
+    #[error("the body did not arrive in time")]
+    TimedOut,
+    /// The connection broke or the framing is wrong.
+    #[error("the body broke off: {0}")]
+    Broken(String),
+}
+
+/// Reads a whole body of at most `limit_bytes`, which counts as held from the moment its length is known.
+pub async fn read_body<B>(mut body: B, limit_bytes: usize, held: &mut Held) -> Result<Bytes, BodyError>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: std::fmt::Display,
+{
+    let hint = body.size_hint();
+    let promised = usize::try_from(hint.lower()).unwrap_or(usize::MAX);
+    if promised > limit_bytes {
+        return Err(BodyError::TooLarge { limit_bytes });
+    }
+    held.grow_to(promised);
+    let mut whole = BytesMut::with_capacity(promised.min(EAGER_BYTES));
+    while let Some(chunk) = next_chunk(&mut body).await? {
+        if chunk.len() > limit_bytes.saturating_sub(whole.len()) {
+            return Err(BodyError::TooLarge { limit_bytes });
+        }
+        whole.extend_from_slice(&chunk);
+        held.grow_to(whole.len());
+    }
+    Ok(whole.freeze())
+}
+
+/// The next piece of data of a body; `None` at its end.
+pub async fn next_chunk<B>(body: &mut B) -> Result<Option<Bytes>, BodyError>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: std::fmt::Display,
+{
+    loop {
+        let frame = tokio::time::timeout(BODY_IDLE_TIMEOUT, body.frame())
+            .await
+            .map_err(|_| BodyError::TimedOut)?;
+        match frame {
+            None => return Ok(None),
+            Some(Err(error)) => return Err(BodyError::Broken(error.to_string())),
+            Some(Ok(frame)) => {
+                if let Ok(data) = frame.into_data() {
+                    return Ok(Some(data));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use http_body::Frame;
+    use http_body_util::Full;
+
+    use super::*;
+
+    /// Chunks one after another, without a promised length.
+    struct Chunks(std::vec::IntoIter<&'static [u8]>);
+
+    impl Body for Chunks {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Poll::Ready(self.0.next().map(|chunk| Ok(Frame::data(Bytes::from_static(chunk)))))
+        }
+    }
+
+    fn chunked(chunks: &[&'static [u8]]) -> Chunks {
+        Chunks(chunks.to_vec().into_iter())
+    }
+
+    #[tokio::test]
+    async fn a_body_is_on_the_books_while_it_is_held() {
+        let shared = Arc::new(Shared::default());
+        let mut held = Held::new(shared.clone());
+        let body = read_body(chunked(&[b"abc", b"", b"de"]), 5, &mut held)
+            .await
+            .unwrap();
+        assert_eq!(*body, *b"abcde");
+        assert_eq!(shared.memory.held_bytes(), 5);
+        drop(held);
+        assert_eq!(shared.memory.held_bytes(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_byte_more_than_the_limit_is_too_large_whether_promised_or_not() {
+        let mut held = Held::new(Arc::default());
+        let surprise = read_body(chunked(&[b"abc", b"def"]), 5, &mut held).await;
+        assert!(matches!(surprise, Err(BodyError::TooLarge { limit_bytes: 5 })));
+        let promised = read_body(Full::new(Bytes::from_static(b"abcdef")), 5, &mut held).await;
+        assert!(matches!(promised, Err(BodyError::TooLarge { limit_bytes: 5 })));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_never_comes_is_given_up() {
+        struct Never;
+        impl Body for Never {
+            type Data = Bytes;
+            type Error = Infallible;
+            fn poll_frame(
+                self: Pin<&mut Self>,
+                _: &mut Context<'_>,
+            ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+                Poll::Pending
+            }
+        }
+        let mut held = Held::new(Arc::default());
+        assert!(matches!(
+            read_body(Never, 5, &mut held).await,
+            Err(BodyError::TimedOut)
+        ));
+    }
+}

@@ -1,0 +1,128 @@
+//! Serving HTTP on an accepted connection: HTTP/1.1 and HTTP/2 on one port, or HTTP/2 only for gRPC.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::{Body, Incoming};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+
+use super::server::Connection;
+
+/// 1 MiB frames halve the cost of a hop compared with HTTP/2's default of 16 KiB.
+pub const HTTP2_FRAME_BYTES: u32 = 1 << 20;
+/// Four full frames may be on the way in one stream before the sender must wait.
+pub const HTTP2_STREAM_WINDOW_BYTES: u32 = 4 << 20;
+/// What all streams of a connection may have on the way: the most that an unread connection costs.
+pub const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
+/// Streams at a time unless configured. SDKs use one; gateways a few dozen.
+pub const HTTP2_MAX_STREAMS: u32 = 200;
+/// Names and values of a request's headers together. Telemetry needs a few hundred bytes.
+const MAX_HEADER_BYTES: u32 = 64 << 10;
+/// Time that streams get to finish after the connection's age is up, unless configured.
+const DEFAULT_AGE_GRACE: Duration = Duration::from_secs(30);
+
+/// How a connection is served.
+#[derive(Clone, Debug)]
+pub struct HttpConfig {
+    /// Refuse HTTP/1.1: gRPC needs HTTP/2.
+    pub http2_only: bool,
+    /// HTTP/2 streams at a time.
+    pub max_concurrent_streams: u32,
+    /// HTTP/1.1: time for a request's headers, which includes waiting for the next request.
+    pub header_timeout: Duration,
+    /// HTTP/2: silence after which the peer is pinged.
+    pub ping_interval: Option<Duration>,
+    /// HTTP/2: how long a ping may stay unanswered.
+    pub ping_timeout: Duration,
+    /// Age at which a connection is asked to go, so that clients spread over new replicas.
+    pub max_age: Option<Duration>,
+    /// Time that running requests get after that.
+    pub max_age_grace: Option<Duration>,
+}
+
+impl Default for HttpConfig {
+    fn default() -> Self {
+        Self {
+            http2_only: false,
+            max_concurrent_streams: HTTP2_MAX_STREAMS,
+            header_timeout: Duration::from_secs(60),
+            ping_interval: Some(Duration::from_secs(7200)),
+            ping_timeout: Duration::from_secs(20),
+            max_age: None,
+            max_age_grace: None,
+        }
+    }
+}
+
+/// Answers the requests of a connection until the peer closes it or the server stops; then requests that have begun
+/// are finished and no new ones are taken.
+pub async fn serve<S, F, B>(connection: Connection, config: &HttpConfig, service: S)
+where
+    S: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let Connection {
+        stream,
+        peer,
+        stopping,
+    } = connection;
+    let service = hyper::service::service_fn(move |request| {
+        let answer = service(request);
+        async move { Ok::<_, Infallible>(answer.await) }
+    });
+    let builder = builder(config);
+    let serving = builder.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(serving);
+
+    let mut outcome = tokio::select! {
+        outcome = serving.as_mut() => Some(outcome),
+        () = stopping.cancelled() => None,
+        () = sleep(config.max_age) => None,
+    };
+    if outcome.is_none() {
+        serving.as_mut().graceful_shutdown();
+        outcome = tokio::select! {
+            outcome = serving => Some(outcome),
+            () = sleep(config.max_age.map(|_| config.max_age_grace.unwrap_or(DEFAULT_AGE_GRACE))) => None,
+        };
+    }
+    if let Some(Err(error)) = outcome {
+        tracing::debug!(?peer, %error, "connection ended");
+    }
+}
+
+/// For ever where there is no such limit.
+async fn sleep(duration: Option<Duration>) {
+    match duration {
+        Some(duration) => tokio::time::sleep(duration).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn builder(config: &HttpConfig) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(config.header_timeout);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_frame_size(HTTP2_FRAME_BYTES)
+        .initial_stream_window_size(HTTP2_STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES)
+        .max_concurrent_streams(config.max_concurrent_streams)
+        .max_header_list_size(MAX_HEADER_BYTES)
+        .keep_alive_interval(config.ping_interval)
+        .keep_alive_timeout(config.ping_timeout);
+    match config.http2_only {
+        true => builder.http2_only(),
+        false => builder,
+    }
+}

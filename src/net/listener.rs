@@ -1,0 +1,121 @@
+//! Listening sockets: TCP or Unix, bound once, accepted from by a [`Server`](super::Server).
+
+use std::io;
+use std::path::PathBuf;
+
+use rustix::net::SocketType;
+use tokio::net::{TcpListener, UnixListener};
+
+use super::endpoint::Endpoint;
+use super::stream::Stream;
+use super::unix::{SocketFile, SocketFileConfig};
+
+/// Why an endpoint could not be listened on.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// The address is taken, not ours, or can't be resolved.
+    #[error("can't listen on {endpoint}: {source}{}", remedy(.source))]
+    Bind {
+        /// Where.
+        endpoint: Endpoint,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Something failed with a socket file.
+    #[error("can't {action} the socket {path}: {source}{}", remedy(.source))]
+    SocketFile {
+        /// Which.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A file that is no socket stands in the way.
+    #[error("{0} exists and is no socket: move it away or choose another path")]
+    NotASocket(PathBuf),
+    /// Another process listens there.
+    #[error("another process listens on {0}: stop it or choose another path")]
+    InUse(PathBuf),
+}
+
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "; another process listens there: stop it or choose another port",
+        io::ErrorKind::AddrNotAvailable => "; the address belongs to no interface of this machine",
+        io::ErrorKind::PermissionDenied => "; check the permissions of the user that runs the gateway",
+        io::ErrorKind::NotFound => "; make the directory first",
+        io::ErrorKind::InvalidInput => "; the path of a socket has at most 107 bytes",
+        _ => "",
+    }
+}
+
+/// A bound socket.
+#[derive(Debug)]
+pub struct Listener {
+    socket: Socket,
+    local: Endpoint,
+}
+
+#[derive(Debug)]
+enum Socket {
+    Tcp(TcpListener),
+    Unix(UnixListener, #[expect(dead_code, reason = "removes the file when dropped")] SocketFile),
+}
+
+impl Listener {
+    /// Binds the endpoint. `file` matters for Unix sockets only.
+    pub async fn bind(endpoint: &Endpoint, file: &SocketFileConfig) -> Result<Self, ListenError> {
+        match endpoint {
+            Endpoint::Tcp { host, port } => {
+                let fail = |source| ListenError::Bind {
+                    endpoint: endpoint.clone(),
+                    source,
+                };
+                let socket = bind_tcp(host, *port).await.map_err(fail)?;
+                let local = socket.local_addr().map_err(fail)?.into();
+                Ok(Self {
+                    socket: Socket::Tcp(socket),
+                    local,
+                })
+            }
+            Endpoint::Unix(path) => {
+                let (socket, file) = SocketFile::place(path, file, SocketType::STREAM, |path| {
+                    UnixListener::bind(path)
+                })?;
+                Ok(Self {
+                    socket: Socket::Unix(socket, file),
+                    local: endpoint.clone(),
+                })
+            }
+        }
+    }
+
+    /// Where it listens; the port is the one that the system chose where 0 was asked for.
+    pub fn local(&self) -> &Endpoint {
+        &self.local
+    }
+
+    pub(super) async fn accept(&self) -> io::Result<Stream> {
+        match &self.socket {
+            Socket::Tcp(listener) => {
+                let (stream, _) = listener.accept().await?;
+                // Answers are small and awaited; Nagle would hold them back for an ACK.
+                stream.set_nodelay(true)?;
+                Ok(Stream::Tcp(stream))
+            }
+            Socket::Unix(listener, _) => Ok(Stream::Unix(listener.accept().await?.0)),
+        }
+    }
+}
+
+/// An empty host is every interface, of IPv4 as well where the system has IPv6 (as in the Collector).
+async fn bind_tcp(host: &str, port: u16) -> io::Result<TcpListener> {
+    if !host.is_empty() {
+        return TcpListener::bind((host, port)).await;
+    }
+    match TcpListener::bind(("::", port)).await {
+        Err(error) if error.kind() != io::ErrorKind::AddrInUse => TcpListener::bind(("0.0.0.0", port)).await,
+        bound => bound,
+    }
+}

@@ -1,0 +1,23 @@
+//! The network, shared by servers and clients: endpoints, listeners, TLS, limits, decompression.
+//!
+//! A server is three steps: [`Listener::bind`], a handler, [`Server::start`]. HTTP servers (OTLP over gRPC and HTTP,
+//! health, admin, Prometheus) use [`http::serve`] as the body of their handler.
+
+pub mod body;
+pub mod compression;
+pub mod endpoint;
+pub mod http;
+pub mod listener;
+pub mod server;
+pub mod stream;
+pub mod tls;
+pub mod unix;
+
+pub use body::{BodyError, Held, read_body};
+pub use compression::{Coding, DecompressError, decompress};
+pub use endpoint::{Endpoint, EndpointError, Transport};
+pub use listener::{ListenError, Listener};
+pub use server::{Connection, ConnectionLimits, Server};
+pub use stream::{Peer, Stream};
+pub use tls::{TlsClientConfig, TlsError, TlsServerConfig};
+pub use unix::{FileMode, Owner, SocketFile, SocketFileConfig};
