@@ -7,6 +7,7 @@ pub mod batch;
 pub mod component;
 pub mod config;
 pub mod connectors;
+pub mod delivery;
 pub mod exporters;
 pub mod extensions;
 pub mod net;

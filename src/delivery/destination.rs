@@ -10,7 +10,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tracing::{info, warn};
 
 use super::config::{Delivery, OnFull};
-use super::machine::{Action, Load, Machine};
+use super::machine::{Action, Machine};
 use super::notices::Notices;
 use super::outcome::{Loss, Outcome};
 use super::parcel::{Lane, Parcel};

@@ -24,6 +24,10 @@ impl<L: Load> Gathering<L> {
         self.due().is_some_and(|due| due <= now) || self.size() >= self.batching.min_size
     }
 
+    pub(super) fn items(&self) -> usize {
+        self.load.items()
+    }
+
     fn size(&self) -> usize {
         self.load.size(self.batching.sizer)
     }

@@ -221,9 +221,13 @@ impl<L: Load> Machine<L> {
         self.deadline
     }
 
-    /// Attempts under way.
-    pub fn in_flight(&self) -> usize {
-        self.flying.len()
+    /// Items that are neither delivered nor dropped yet.
+    pub fn held_items(&self) -> usize {
+        let gathering = self.gathering.iter().map(Gathering::items);
+        let requests = (self.ready.iter())
+            .chain(self.waiting.values())
+            .chain(self.flying.values());
+        gathering.chain(requests.map(|request| request.load.items())).sum()
     }
 
     fn start(&mut self, now: Instant) -> Option<Action<L>> {
