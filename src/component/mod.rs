@@ -1,17 +1,21 @@
 //! What every component sees: the traits it implements, the edge it pushes into, its factory, its ledger.
 
 pub mod books;
+mod clock;
 pub mod edge;
 pub mod factory;
 pub mod flow;
 pub mod ledger;
 pub mod shared;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
 
+pub use clock::unix_now;
 pub use edge::{Edge, Entry, EntryCounts, FanOut};
 pub use factory::{
     ConfigType, ConnectorContext, ConnectorFactory, ExporterContext, ExporterFactory, ExtensionFactory,

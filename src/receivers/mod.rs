@@ -1,9 +1,10 @@
 //! Receivers: bring telemetry in.
 
 pub mod nixl;
+pub mod nixl_mp;
 mod worker;
 
 use crate::component::ReceiverFactory;
 
 /// Every receiver type. Adding one touches its folder and this list.
-pub static FACTORIES: &[&ReceiverFactory] = &[&nixl::FACTORY];
+pub static FACTORIES: &[&ReceiverFactory] = &[&nixl::FACTORY, &nixl_mp::FACTORY];

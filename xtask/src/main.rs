@@ -1,1 +1,59 @@
-fn main() {}
+//! The project's own chores: `cargo xtask COMMAND`.
+//!
+//! A command is one row of [`COMMANDS`] and one function; it gets the arguments after its name.
+
+mod process;
+mod test;
+mod testenv;
+
+use std::process::ExitCode;
+
+/// What a command returns: the error is printed as it is, and the exit status becomes 1.
+type Outcome = Result<(), String>;
+
+struct Command {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&[String]) -> Outcome,
+}
+
+const COMMANDS: &[Command] = &[
+    Command {
+        name: "setup",
+        about: "install what the tests need: NIXL wheels, Python packages, a Prometheus server",
+        run: testenv::setup,
+    },
+    Command {
+        name: "test",
+        about: "setup, then every test; arguments go to `cargo test`",
+        run: test::test,
+    },
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let name = arguments.first().map_or("", String::as_str);
+    let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
+        return usage(name);
+    };
+    match (command.run)(&arguments[1..]) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("cargo xtask {name}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints the commands; asking for help is no failure.
+fn usage(name: &str) -> ExitCode {
+    println!("usage: cargo xtask COMMAND [ARGUMENT...]\n");
+    for command in COMMANDS {
+        println!("  {:8} {}", command.name, command.about);
+    }
+    if ["--help", "-h", "help"].contains(&name) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{Attributes, Instrument, Resource, Scope, UnixNanos};
+use crate::{Attributes, Instrument, Lease, Resource, Scope, UnixNanos};
 
 /// Identifies a source for the life of the process; never reused, so state kept by it can't be mixed up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,6 +28,8 @@ pub struct Source {
     pub scope: Arc<Scope>,
     /// Point attributes of every event (for example `agent_name`, `hostname`).
     pub attributes: Attributes,
+    /// Its sign of life: the receiver touches it whenever the source is seen to be there, and ends it when it is gone.
+    pub lease: Arc<Lease>,
 }
 
 /// What an event measures.

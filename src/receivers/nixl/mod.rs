@@ -10,7 +10,7 @@ mod drain;
 mod kinds;
 mod pace;
 mod ring;
-mod watch;
+pub(in crate::receivers) mod watch;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -60,3 +60,6 @@ impl Lifecycle for Nixl {
         self.worker.stop(deadline).await;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,20 +2,24 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use tidegate_engine::{Attributes, Events, Resource, Scope, Source, SourceId, UnixNanos, Values};
+use tidegate_engine::{Attributes, Events, Lease, Resource, Scope, Source, SourceId, Values};
 use tidegate_ring::{Batch as Columns, Error, Mode, Options, Poll, Reader, Reset};
 
 use super::kinds::{Kinds, Selection};
 use super::pace::Pace;
 use crate::batch::Batch;
-use crate::component::Entry;
+use crate::component::{Entry, unix_now};
 
 /// A refusal without a delay of its own is tried again after this: the ring itself is the queue meanwhile.
 const REFUSED_RETRY: Duration = Duration::from_millis(20);
 /// A ring whose lock another consumer holds is asked again this often.
 const LOCK_RETRY: Duration = Duration::from_secs(1);
+
+/// A ring that could not be looked at for this long no longer counts as alive. NIXL keeps no heartbeat: a ring
+/// that is there and readable is all that can be known of its agent.
+const LEASE: Duration = Duration::from_secs(5);
 
 /// What a drain of a ring needs of its receiver.
 pub(super) struct Outlet {
@@ -80,7 +84,10 @@ impl Ring {
     pub(super) fn look(&mut self, columns: &mut Columns, outlet: &Outlet, now: Instant) -> Look {
         self.ask_for_lock(now);
         let poll = match self.reader.read(columns) {
-            Ok(poll) => poll,
+            Ok(poll) => {
+                self.source.lease.touch(unix_now());
+                poll
+            }
             Err(error) => {
                 self.books.failed(&error);
                 self.due = now + LOCK_RETRY;
@@ -92,6 +99,9 @@ impl Ring {
             Poll::Events(found) => {
                 fill = found.readable as f64 / found.capacity as f64;
                 self.books.filled(fill, found.full);
+                if found.full {
+                    self.source.lease.lost(unix_now());
+                }
                 if let Err(delay) = self.hand_on(columns, outlet) {
                     self.due = now + delay;
                     return Look::Stays;
@@ -103,6 +113,7 @@ impl Ring {
             Poll::Gone(reason) => {
                 tracing::info!(ring = %self.reader.path().display(), reason = reason.reason(), "ring closed");
                 self.books.closed(reason);
+                self.source.lease.end();
                 return Look::Gone;
             }
         }
@@ -165,6 +176,9 @@ impl Ring {
             lost,
             "the ring is not what it was; reading goes on from its new state"
         );
+        if lost > 0 {
+            self.source.lease.lost(unix_now());
+        }
         self.books.reset(reason, lost);
         self.books.opened(&self.reader);
     }
@@ -201,12 +215,8 @@ fn source(agent: &str, hostname: &str) -> Source {
         resource: Arc::new(Resource::default()),
         scope: Arc::new(Scope::default()),
         attributes: [("agent_name", agent), ("hostname", hostname)].into_iter().collect::<Attributes>(),
+        lease: Arc::new(Lease::new(LEASE, unix_now())),
     }
-}
-
-fn unix_now() -> UnixNanos {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A ring's entries in tidegate's own metrics, resolved once.

@@ -1,6 +1,7 @@
 //! Tables: the one place where series live.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::{Exemplar, Series, UnixNanos, Value};
 
@@ -23,6 +24,7 @@ pub struct Reading<'a> {
 #[derive(Debug)]
 pub struct Table {
     owner: Arc<str>,
+    version: AtomicU64,
 }
 
 impl Table {
@@ -31,6 +33,12 @@ impl Table {
         &self.owner
     }
 
-    /// Shows every live series to `each`. Holds no lock for longer than a bounded run of series.
+    /// Shows every live series to `each`, those of attached composites too. Holds no lock for longer than a bounded
+    /// run of series; `each` must not call this table.
     pub fn read(&self, _now: UnixNanos, _each: &mut dyn FnMut(Reading<'_>)) {}
+
+    /// Changes whenever a series came, went or got another value.
+    pub fn version(&self) -> u64 {
+        self.version.load(Relaxed)
+    }
 }

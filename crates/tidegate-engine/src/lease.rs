@@ -1,0 +1,88 @@
+//! Leases: whether a source is still alive, whether or not it measures anything.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use crate::UnixNanos;
+
+/// A source's sign of life, shared by whoever watches the source and by all state that the source feeds.
+///
+/// A receiver makes one lease a source and touches it whenever it can tell that the source is there (a ring file
+/// is present and readable, a peer is connected), even when there are no events. That difference is what makes
+/// a value `idle` (alive, nothing happened) instead of `stale` (nobody knows).
+#[derive(Debug)]
+pub struct Lease {
+    term_ns: u64,
+    touched: AtomicU64,
+    lost_at: AtomicU64,
+    ended: AtomicBool,
+}
+
+impl Lease {
+    /// A lease that is overdue when it was not touched for `term`. `now` is its first touch.
+    pub fn new(term: Duration, now: UnixNanos) -> Self {
+        Self {
+            term_ns: nanos(term),
+            touched: AtomicU64::new(now),
+            lost_at: AtomicU64::new(0),
+            ended: AtomicBool::new(false),
+        }
+    }
+
+    /// The source is alive now.
+    pub fn touch(&self, now: UnixNanos) {
+        self.touched.fetch_max(now, Relaxed);
+    }
+
+    /// The source has said goodbye (or was seen to be dead): its state is folded at the next sweep.
+    pub fn end(&self) {
+        self.ended.store(true, Relaxed);
+    }
+
+    /// Something the source measured was lost before it reached us (a ring found full, say): composites that
+    /// cover this moment are `partial`.
+    pub fn lost(&self, now: UnixNanos) {
+        self.lost_at.fetch_max(now, Relaxed);
+    }
+
+    /// When it was last known to be alive.
+    pub fn touched(&self) -> UnixNanos {
+        self.touched.load(Relaxed)
+    }
+
+    /// When a loss was last noted; 0 = never.
+    pub fn lost_at(&self) -> UnixNanos {
+        self.lost_at.load(Relaxed)
+    }
+
+    /// Whether the source is gone for good.
+    pub fn is_ended(&self) -> bool {
+        self.ended.load(Relaxed)
+    }
+
+    /// Whether the source is neither gone for good nor overdue.
+    pub fn is_alive(&self, now: UnixNanos) -> bool {
+        !self.is_ended() && now.saturating_sub(self.touched()) <= self.term_ns
+    }
+}
+
+/// A duration as nanoseconds, at most `u64::MAX` (584 years).
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_is_alive_until_its_term_has_passed_or_it_ended() {
+        let lease = Lease::new(Duration::from_nanos(10), 100);
+        assert!(lease.is_alive(110) && !lease.is_alive(111));
+        lease.touch(120);
+        lease.touch(90);
+        assert!(lease.is_alive(130));
+        lease.end();
+        assert!(!lease.is_alive(120));
+    }
+}

@@ -1,0 +1,128 @@
+//! Patterns that select metrics by name and attributes by value: exact text, globs, regular expressions.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::{AttributeValue, Attributes};
+
+/// Selects texts; always the whole text.
+#[derive(Clone, Debug)]
+pub enum Pattern {
+    /// This text.
+    Exact(Arc<str>),
+    /// `*` stands for any run of characters, `?` for any one.
+    Glob(Arc<str>),
+    /// A regular expression, anchored at both ends.
+    Regex(regex::Regex),
+}
+
+/// A regular expression that does not compile.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a regular expression: {0}")]
+pub struct BadPattern(String);
+
+impl Pattern {
+    /// `regex:...` is a regular expression, a text with `*` or `?` a glob, anything else is meant exactly.
+    pub fn parse(text: &str) -> Result<Self, BadPattern> {
+        match text.strip_prefix("regex:") {
+            Some(expression) => Self::regex(expression),
+            None if text.contains(['*', '?']) => Ok(Self::Glob(text.into())),
+            None => Ok(Self::Exact(text.into())),
+        }
+    }
+
+    /// A regular expression that must match the whole text.
+    pub fn regex(expression: &str) -> Result<Self, BadPattern> {
+        regex::Regex::new(&format!("^(?:{expression})$"))
+            .map(Self::Regex)
+            .map_err(|error| BadPattern(error.to_string()))
+    }
+
+    /// Whether `text` is selected.
+    pub fn matches(&self, text: &str) -> bool {
+        match self {
+            Self::Exact(exact) => **exact == *text,
+            Self::Glob(glob) => glob_matches(glob.as_bytes(), text.as_bytes()),
+            Self::Regex(regex) => regex.is_match(text),
+        }
+    }
+}
+
+/// Backtracks to the last `*` only, so it takes at most pattern length times text length steps.
+fn glob_matches(glob: &[u8], text: &[u8]) -> bool {
+    let (mut at, mut pos) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while pos < text.len() {
+        match glob.get(at) {
+            Some(b'*') => {
+                star = Some((at, pos));
+                at += 1;
+            }
+            Some(expected) if *expected == b'?' || Some(expected) == text.get(pos) => {
+                at += 1;
+                pos += 1;
+            }
+            _ => match star.as_mut() {
+                Some((star_at, star_pos)) => {
+                    *star_pos += 1;
+                    (at, pos) = (*star_at + 1, *star_pos);
+                }
+                None => return false,
+            },
+        }
+    }
+    glob.iter().skip(at).all(|rest| *rest == b'*')
+}
+
+/// Attributes that must be there and match.
+#[derive(Clone, Debug, Default)]
+pub struct AttributeFilter(pub Vec<(Arc<str>, Pattern)>);
+
+impl AttributeFilter {
+    /// Whether every named attribute is in one of `sets` (the first that has it decides) and matches.
+    pub fn matches(&self, sets: &[&Attributes]) -> bool {
+        self.0.iter().all(|(key, pattern)| {
+            let found = sets.iter().find_map(|set| set.get(key));
+            found
+                .and_then(scalar_text)
+                .is_some_and(|text| pattern.matches(&text))
+        })
+    }
+}
+
+/// A scalar as text; lists, maps and bytes have none.
+fn scalar_text(value: &AttributeValue) -> Option<Cow<'_, str>> {
+    match value {
+        AttributeValue::Str(text) => Some(Cow::Borrowed(text)),
+        AttributeValue::Bool(truth) => Some(Cow::Owned(truth.to_string())),
+        AttributeValue::Int(number) => Some(Cow::Owned(number.to_string())),
+        AttributeValue::Double(number) => Some(Cow::Owned(number.to_string())),
+        AttributeValue::Empty => Some(Cow::Borrowed("")),
+        AttributeValue::Bytes(_) | AttributeValue::Array(_) | AttributeValue::Map(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_spelling_selects_what_it_says() {
+        let yes = |pattern: &str, text: &str| Pattern::parse(pattern).unwrap().matches(text);
+        assert!(yes("agent_tx_bytes", "agent_tx_bytes") && !yes("agent_tx", "agent_tx_bytes"));
+        assert!(yes("agent_*_bytes", "agent_last_tx_bytes") && yes("*", "") && yes("a*", "a"));
+        assert!(!yes("agent_*_bytes", "agent_tx_bytes_total") && !yes("a?", "a") && yes("a?c*", "abc"));
+        assert!(yes("regex:agent_(tx|rx)_.*", "agent_rx_bytes") && !yes("regex:tx|rx", "agent_rx"));
+        assert!(Pattern::parse("regex:(").is_err());
+    }
+
+    #[test]
+    fn a_filter_wants_every_attribute_and_the_nearest_set_decides() {
+        let filter = AttributeFilter(vec![("port".into(), Pattern::parse("80").unwrap())]);
+        let point: Attributes = [("port", AttributeValue::Int(80))].into_iter().collect();
+        let other: Attributes = [("port", "81")].into_iter().collect();
+        assert!(filter.matches(&[&point, &other]));
+        assert!(!filter.matches(&[&other, &point]));
+        assert!(!filter.matches(&[&Attributes::default()]));
+    }
+}

@@ -1,0 +1,156 @@
+//! The receiver with real ring files of our own writer.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidegate_ring::{Category, Event, Layout, Writer, inspect};
+
+use super::config::Config;
+use super::FACTORY;
+use crate::component::Receiver;
+use crate::component::testing::{Sink, eventually, settings};
+
+const TX_BYTES: u16 = 0;
+const XFER_TIME: u16 = 6;
+const NOT_FOUND: u16 = 11;
+
+fn event(kind: u16, value: u64) -> Event {
+    Event { kind, value, timestamp_us: 1_700_000_000_000_000 }
+}
+
+async fn start(directory: &Path, options: &str, sink: &Arc<Sink>) -> Arc<dyn Receiver> {
+    let yaml = format!("{{directories: [{}], poll_interval: 1ms{options}}}", directory.display());
+    let receiver = (FACTORY.build)(&settings::<Config>(&yaml), sink.receiver_context("nixl")).unwrap();
+    receiver.start().await.unwrap();
+    receiver
+}
+
+async fn stop(receiver: Arc<dyn Receiver>) {
+    receiver.stop(Instant::now() + Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn rings_of_every_version_are_drained_as_they_come() {
+    let directory = tempfile::tempdir().unwrap();
+    let sink = Sink::new();
+    let receiver = start(directory.path(), "", &sink).await;
+    for (count, layout) in (1..).zip(Layout::ALL) {
+        let path = directory.path().join(layout.label());
+        let mut writer = Writer::create(&path, layout, 64).unwrap();
+        writer.push_all(&[event(TX_BYTES, 4096), event(XFER_TIME, 7), event(NOT_FOUND, 1)]);
+        eventually("the ring is drained", || sink.items() == 3 * count);
+        eventually("its slots are free again", || inspect(&path).unwrap().readable() == 0);
+    }
+    stop(receiver).await;
+    let expected =
+        [("agent_tx_bytes", 4096.0), ("agent_xfer_time", 7.0), ("agent_err_not_found", 1.0)];
+    let events = sink.events();
+    for three in events.chunks(3) {
+        assert!(three.iter().map(|(name, value)| (name.as_str(), *value)).eq(expected), "{three:?}");
+    }
+}
+
+#[tokio::test]
+async fn refused_events_stay_in_the_ring_until_they_are_accepted() {
+    let directory = tempfile::tempdir().unwrap();
+    let sink = Sink::new();
+    sink.refuse(3);
+    let mut writer = Writer::create(directory.path().join("a"), Layout::V4, 8).unwrap();
+    writer.push_all(&[event(TX_BYTES, 1), event(TX_BYTES, 2)]);
+    let receiver = start(directory.path(), "", &sink).await;
+    eventually("it was refused", || sink.refusals_left() < 3);
+    assert_eq!(writer.unread(), 2, "a refused event left the ring");
+    eventually("it is accepted", || sink.items() == 2);
+    stop(receiver).await;
+    assert_eq!(writer.unread(), 0);
+}
+
+#[tokio::test]
+async fn peeking_leaves_the_ring_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let sink = Sink::new();
+    let path = directory.path().join("a");
+    let mut writer = Writer::create(&path, Layout::V4, 8).unwrap();
+    writer.push_all(&[event(TX_BYTES, 1), event(TX_BYTES, 2)]);
+    let receiver = start(directory.path(), ", consume: false", &sink).await;
+    eventually("the events were seen", || sink.items() == 2);
+    stop(receiver).await;
+    assert_eq!(inspect(&path).unwrap().readable(), 2);
+    assert_eq!(sink.items(), 2, "events were seen twice");
+}
+
+#[tokio::test]
+async fn only_selected_events_are_handed_on_and_all_are_taken() {
+    let directory = tempfile::tempdir().unwrap();
+    let sink = Sink::new();
+    let mut writer = Writer::create(directory.path().join("a"), Layout::V1, 16).unwrap();
+    writer.push_all(&[event(TX_BYTES, 1), event(XFER_TIME, 2), event(NOT_FOUND, 1)]);
+    writer.push_named("my_backend_event", Category::Backend, event(0, 9));
+    writer.flush();
+    let options = ", categories: [TRANSFER, BACKEND], events: ['agent_tx_*', 'my_*']";
+    let receiver = start(directory.path(), options, &sink).await;
+    eventually("the ring is empty", || writer.unread() == 0);
+    stop(receiver).await;
+    assert_eq!(sink.events(), [("agent_tx_bytes".to_owned(), 1.0), ("my_backend_event".to_owned(), 9.0)]);
+}
+
+#[tokio::test]
+async fn events_carry_nixls_labels_category_and_status() {
+    let directory = tempfile::tempdir().unwrap();
+    let sink = Sink::new();
+    let mut writer = Writer::create(directory.path().join("agent 7"), Layout::V3, 16).unwrap();
+    writer.push_all(&[event(NOT_FOUND, 1)]);
+    let receiver = start(directory.path(), ", hostname: gpu-1", &sink).await;
+    eventually("the event arrives", || sink.items() == 1);
+    stop(receiver).await;
+    let batches = sink.batches();
+    let crate::batch::Payload::Events(events) = &batches[0].payload else { panic!("events") };
+    let labels = |attributes: &tidegate_engine::Attributes| -> Vec<(String, String)> {
+        let text = |v: &tidegate_engine::AttributeValue| v.as_str().unwrap_or_default().to_owned();
+        attributes.iter().map(|(key, value)| (key.to_string(), text(value))).collect()
+    };
+    let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    assert_eq!(
+        labels(&events.source.attributes),
+        [pair("agent_name", "agent 7"), pair("hostname", "gpu-1")]
+    );
+    let kind = &events.schema.kinds[usize::from(events.kinds[0])];
+    assert_eq!(labels(&kind.attributes), [pair("category", "ERROR"), pair("status", "not_found")]);
+}
+
+/// A ring of half its capacity a flush, flushed again and again: whatever the timing, nothing may be lost.
+#[tokio::test]
+async fn every_flush_of_a_full_ring_is_drained_before_the_next() {
+    const FLUSHES: u64 = 30;
+    let directory = tempfile::tempdir().unwrap();
+    let sink = Sink::new();
+    let receiver = start(directory.path(), "", &sink).await;
+    let mut writer = Writer::create(directory.path().join("a"), Layout::V4, 4096).unwrap();
+    let flush: Vec<_> = (0..4095).map(|value| event(TX_BYTES, value)).collect();
+    for _ in 0..FLUSHES {
+        assert_eq!(writer.push_all(&flush), flush.len(), "the ring was not empty yet");
+        eventually("the flush is drained", || writer.unread() == 0);
+    }
+    stop(receiver).await;
+    assert_eq!(sink.items() as u64, FLUSHES * 4095);
+    assert_eq!(writer.dropped(), 0);
+}
+
+#[tokio::test]
+async fn files_that_are_no_rings_are_left_alone_and_become_rings_later() {
+    let directory = tempfile::tempdir().unwrap();
+    let sink = Sink::new();
+    let junk = directory.path().join("junk");
+    fs::write(&junk, "not a ring at all, but longer than a header is").unwrap();
+    let receiver = start(directory.path(), ", scan_interval: 10ms", &sink).await;
+    let mut good = Writer::create(directory.path().join("good"), Layout::V4, 8).unwrap();
+    good.push_all(&[event(TX_BYTES, 1)]);
+    eventually("the good one is drained", || sink.items() == 1);
+    assert_eq!(fs::read_to_string(&junk).unwrap(), "not a ring at all, but longer than a header is");
+    let mut writer = Writer::create(&junk, Layout::V4, 8).unwrap();
+    writer.push_all(&[event(TX_BYTES, 2)]);
+    eventually("it is a ring now", || sink.items() == 2);
+    stop(receiver).await;
+}

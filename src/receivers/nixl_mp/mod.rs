@@ -1,0 +1,144 @@
+//! `nixl_mp`: reads the multi-process stores of NIXL's `prometheus_mp` exporter (`nixl.*.mmap`), cumulative totals
+//! that any number of readers may look at.
+//!
+//! Nothing is written, unlinked or kept locked. A store sends only what has changed; when its agent is gone, its
+//! series are ended, so that what it had counted stays in the totals it was aggregated into.
+
+pub mod config;
+mod series;
+mod store;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+
+use crate::batch::Signal;
+use crate::component::{
+    ComponentError, ConfigType, Context, Entry, Factory, Lifecycle, Receiver, ReceiverFactory, Stability,
+};
+use crate::receivers::nixl::watch::{Names, Watch};
+use crate::receivers::worker::{Pause, Worker};
+use config::Config;
+use store::{Look, Store};
+
+/// The factory of `nixl_mp`.
+pub static FACTORY: ReceiverFactory = Factory {
+    kind: "nixl_mp",
+    aliases: &[],
+    signals: &[(Signal::Metrics, Stability::Beta)],
+    help: "reads NVIDIA NIXL's multi-process stores (nixl.*.mmap)",
+    config: ConfigType::of::<Config>(),
+    build: |settings, cx| {
+        let entry = cx.entry(Signal::Metrics).cloned();
+        let entry = entry.ok_or_else(|| cx.base.error("only metrics pipelines can use it"))?;
+        let worker = Worker::new("tidegate-nixlmp");
+        Ok(Arc::new(NixlMp { config: settings.get(), base: cx.base, entry, worker }))
+    },
+};
+
+struct NixlMp {
+    config: Arc<Config>,
+    base: Context,
+    entry: Entry,
+    worker: Worker,
+}
+
+impl Receiver for NixlMp {}
+
+#[async_trait]
+impl Lifecycle for NixlMp {
+    async fn start(&self) -> Result<(), ComponentError> {
+        let mut stores = Stores::new(self.config.clone(), self.base.id.clone(), self.entry.clone());
+        self.worker.start(move |pause| stores.run(pause)).map_err(|error| self.base.error(error.to_string()))
+    }
+
+    /// Reads every store a last time before it returns.
+    async fn stop(&self, deadline: Instant) {
+        self.worker.stop(deadline).await;
+    }
+}
+
+/// All stores of a receiver.
+struct Stores {
+    config: Arc<Config>,
+    receiver: Arc<str>,
+    entry: Entry,
+    watch: Watch,
+    stores: BTreeMap<PathBuf, Store>,
+    /// Files that are no stores, or not ours to read, by the reason that was reported; and stores that have ended.
+    refused: BTreeMap<PathBuf, &'static str>,
+}
+
+impl Stores {
+    fn new(config: Arc<Config>, receiver: Arc<str>, entry: Entry) -> Self {
+        let names = Names::new(&config.include, &config.exclude);
+        let watch = Watch::new(config.directories.clone(), names, config.scan_interval);
+        Self { config, receiver, entry, watch, stores: BTreeMap::new(), refused: BTreeMap::new() }
+    }
+
+    fn run(&mut self, pause: &Pause) {
+        loop {
+            let now = Instant::now();
+            if let Some(files) = self.watch.scan(now) {
+                self.adopt(files, now);
+            }
+            self.look(now);
+            if !pause.wait(self.config.poll_interval) {
+                break;
+            }
+        }
+        self.look(Instant::now());
+    }
+
+    fn look(&mut self, now: Instant) {
+        let (entry, liveness, refused) = (&self.entry, self.config.liveness_interval, &mut self.refused);
+        self.stores.retain(|path, store| match store.look(entry, now, liveness) {
+            Look::Stays => true,
+            Look::Ended(reason) => {
+                tracing::info!(store = %path.display(), reason, "store closed");
+                refused.insert(path.clone(), reason);
+                false
+            }
+        });
+    }
+
+    fn adopt(&mut self, files: Vec<PathBuf>, now: Instant) {
+        self.refused.retain(|path, _| files.contains(path));
+        for path in files {
+            let ended = self.refused.get(&path) == Some(&store::ENDED);
+            if ended || self.stores.contains_key(&path) {
+                continue;
+            }
+            match Store::open(&path, now) {
+                Ok(store) => {
+                    tracing::info!(store = %path.display(), agent = store.agent(), "store opened");
+                    self.refused.remove(&path);
+                    self.stores.insert(path, store);
+                }
+                Err(error) => self.refuse(path, &error),
+            }
+        }
+        metrics::gauge!("tidegate_nixl_mp_stores", "receiver" => self.receiver.clone())
+            .set(self.stores.len() as f64);
+    }
+
+    fn refuse(&mut self, path: PathBuf, error: &tidegate_ring::Error) {
+        let reason = error.reason();
+        if self.refused.insert(path, reason) == Some(reason) {
+            return;
+        }
+        tracing::warn!(%error, "not read");
+        metrics::counter!(
+            "tidegate_nixl_mp_rejected_files_total",
+            "receiver" => self.receiver.clone(),
+            "reason" => reason,
+        )
+        .increment(1);
+    }
+}
+
+#[cfg(test)]
+mod tests;

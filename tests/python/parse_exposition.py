@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Parses a /metrics body from standard input with prometheus_client and prints it as JSON.
+
+    parse_exposition.py [text|openmetrics]
+
+Prints a list of families: {"name", "type", "help", "unit", "samples": [{"name", "labels",
+"value", "timestamp", "exemplar"}]}. Values that JSON has no number for are the strings NaN, +Inf
+and -Inf. The OpenMetrics parser refuses whatever the specification forbids; for text, which the
+library takes leniently, this also refuses duplicate families and duplicate series. Exit status 1,
+with the reason on standard error, for a body that isn't valid.
+"""
+
+import collections
+import json
+import math
+import sys
+
+from prometheus_client import parser as text
+from prometheus_client.openmetrics import parser as openmetrics
+
+
+def number(value):
+    value = float(value)
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+
+
+def exemplar_of(sample):
+    exemplar = sample.exemplar
+    if exemplar is None:
+        return None
+    timestamp = None if exemplar.timestamp is None else float(exemplar.timestamp)
+    return {"labels": exemplar.labels, "value": number(exemplar.value), "timestamp": timestamp}
+
+
+def sample_of(sample):
+    return {
+        "name": sample.name,
+        "labels": sample.labels,
+        "value": None if sample.value is None else number(sample.value),
+        "timestamp": None if sample.timestamp is None else float(sample.timestamp),
+        "exemplar": exemplar_of(sample),
+    }
+
+
+def family_of(family):
+    return {
+        "name": family.name,
+        "type": family.type,
+        "help": family.documentation,
+        "unit": family.unit,
+        "samples": [sample_of(sample) for sample in family.samples],
+    }
+
+
+def refuse_duplicates(body, families):
+    declared = [line.split()[2] for line in body.splitlines() if line.startswith("# TYPE ")]
+    series = [
+        (sample.name, tuple(sorted(sample.labels.items())))
+        for family in families
+        for sample in family.samples
+    ]
+    for what, names in (("family", declared), ("series", series)):
+        name, count = next(iter(collections.Counter(names).most_common(1)), (None, 0))
+        if count > 1:
+            raise ValueError(f"duplicate {what}: {name}")
+
+
+def main():
+    form = sys.argv[1] if len(sys.argv) > 1 else "text"
+    parse = {
+        "text": text.text_string_to_metric_families,
+        "openmetrics": openmetrics.text_string_to_metric_families,
+    }[form]
+    try:
+        body = sys.stdin.buffer.read().decode()
+        families = list(parse(body))
+        refuse_duplicates(body, families)
+    except ValueError as error:
+        sys.exit(f"not valid {form}: {error}")
+    json.dump([family_of(family) for family in families], sys.stdout)
+    print()
+
+
+if __name__ == "__main__":
+    main()

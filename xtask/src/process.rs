@@ -1,0 +1,128 @@
+//! Child processes: run to the end, with their output in the error when they fail.
+
+use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
+
+/// Downloads fail now and then: three tries, a little apart, and then it's no accident.
+const ATTEMPTS: u32 = 3;
+pub(crate) const PAUSE: Duration = Duration::from_secs(3);
+
+/// Variables that `cargo run` sets for its child. A `cargo` started below must not see them:
+/// build scripts that watch them (ring's does) would build again.
+const CARGO_RUN_VARIABLES: [&str; 4] = [
+    "CARGO_MANIFEST_DIR",
+    "CARGO_MANIFEST_PATH",
+    "CARGO_PKG_",
+    "LD_LIBRARY_PATH",
+];
+
+/// Runs `command`, catching its output.
+///
+/// # Errors
+/// The command line, how it ended and the end of what it printed.
+pub(crate) fn run(command: &mut Command) -> Result<(), String> {
+    let output = command
+        .output()
+        .map_err(|error| format!("{}: {error}", line(command)))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!(
+        "`{}`: {}\n{}",
+        line(command),
+        output.status,
+        tail(&output)
+    ))
+}
+
+/// Runs `command` with our own terminal as its output.
+///
+/// # Errors
+/// The command line and how it ended.
+pub(crate) fn stream(command: &mut Command) -> Result<(), String> {
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("`{}`: {status}", line(command))),
+        Err(error) => Err(format!("{}: {error}", line(command))),
+    }
+}
+
+/// Tries `step` a few times, with a `pause` between.
+///
+/// # Errors
+/// The last try's error.
+pub(crate) fn retry(
+    what: &str,
+    pause: Duration,
+    step: impl Fn() -> Result<(), String>,
+) -> Result<(), String> {
+    for attempt in 1..ATTEMPTS {
+        match step() {
+            Ok(()) => return Ok(()),
+            Err(error) => eprintln!("{what}, attempt {attempt} of {ATTEMPTS}: {error}"),
+        }
+        thread::sleep(pause);
+    }
+    step().map_err(|error| format!("{what}, attempt {ATTEMPTS} of {ATTEMPTS}: {error}"))
+}
+
+/// The same cargo that runs us, as if it was started by hand.
+pub(crate) fn cargo() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        let name_text = name.to_string_lossy();
+        if CARGO_RUN_VARIABLES
+            .iter()
+            .any(|set| name_text.starts_with(set))
+        {
+            cargo.env_remove(&name);
+        }
+    }
+    cargo
+}
+
+fn line(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn tail(output: &Output) -> String {
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(20)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn a_failure_names_the_command_its_status_and_its_last_words() {
+        let error = run(Command::new("sh").args(["-c", "echo out; echo err >&2; exit 7"]));
+        let error = error.expect_err("it exits with 7");
+        for part in ["sh -c", "exit status: 7", "out", "err"] {
+            assert!(error.contains(part), "{part} is missing in {error}");
+        }
+    }
+
+    #[test]
+    fn a_step_that_fails_once_is_tried_again() {
+        let calls = Cell::new(0);
+        let flaky = || {
+            calls.set(calls.get() + 1);
+            if calls.get() == 1 {
+                Err("no".to_owned())
+            } else {
+                Ok(())
+            }
+        };
+        assert_eq!(retry("flaky", Duration::ZERO, flaky), Ok(()));
+        assert_eq!(calls.get(), 2);
+    }
+}

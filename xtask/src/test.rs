@@ -1,0 +1,35 @@
+//! `cargo xtask test`: every test, with everything they need.
+
+use crate::{Outcome, process, testenv};
+use std::path::Path;
+use std::process::Command;
+
+/// Installs what is missing and runs every test of the workspace, also after a failure.
+///
+/// Examples in the documentation come first, so that the run ends with the closing lines of the
+/// unit and whole-gateway tests.
+pub(crate) fn test(arguments: &[String]) -> Outcome {
+    testenv::setup(&[])?;
+    let examples = process::stream(cargo_test().arg("--doc"));
+    let tests = process::stream(
+        cargo_test()
+            .args(["--lib", "--bins", "--tests", "--no-fail-fast"])
+            .args(arguments),
+    );
+    examples.and(tests)
+}
+
+fn cargo_test() -> Command {
+    let mut cargo = process::cargo();
+    cargo
+        .args(["test", "--workspace"])
+        .current_dir(workspace())
+        .env(testenv::VARIABLE, testenv::directory());
+    cargo
+}
+
+fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("this package is a folder of the workspace")
+}

@@ -1,0 +1,304 @@
+//! What the whole-gateway tests need beyond cargo, under `target/testenv/`, installed by
+//! `cargo xtask setup`: nothing of it touches the system.
+//!
+//! Each part is a directory of its own with a stamp that says what it was made from. A part is
+//! made beside its place and then renamed, under a lock, so a run that dies or overlaps another
+//! leaves nothing half done.
+
+use crate::{Outcome, process};
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+
+/// Says where the parts are: set for the tests, and by who wants them elsewhere (several
+/// checkouts can share one).
+pub(crate) const VARIABLE: &str = "TIDEGATE_TESTENV";
+
+const STAMP: &str = ".stamp";
+
+/// One directory under the root.
+struct Part {
+    name: &'static str,
+    source: Source,
+    /// Proves the part works: a program (relative to the part) or Python code, which must succeed.
+    check: &'static str,
+}
+
+enum Source {
+    /// Packages with the packages they need.
+    Pip(&'static [&'static str]),
+    /// One package alone: NIXL's would bring gigabytes that no test touches.
+    PipAlone(&'static str),
+    /// Packages of the machine's Debian release, unpacked only.
+    Debian(&'static [&'static str]),
+}
+
+/// The Python parts are pinned. One NIXL wheel per layout of its ring.
+const PARTS: &[Part] = &[
+    nixl("nixl-1.5.1", "nixl-cu12==1.5.1"),
+    nixl("nixl-1.3.2", "nixl-cu12==1.3.2"),
+    nixl("nixl-1.2.0", "nixl-cu12==1.2.0"),
+    nixl("nixl-1.1.0", "nixl-cu12==1.1.0"),
+    nixl("nixl-1.0.1", "nixl-cu12==1.0.1"),
+    Part {
+        name: "python",
+        source: Source::Pip(&[
+            "numpy==2.4.6",
+            "opentelemetry-exporter-otlp-proto-grpc==1.45.2",
+            "opentelemetry-exporter-otlp-proto-http==1.45.2",
+            "opentelemetry-sdk==1.45.2",
+            "prometheus-client==0.26.0",
+        ]),
+        check: "import numpy, prometheus_client, opentelemetry.exporter.otlp.proto.grpc.exporter",
+    },
+    Part {
+        name: "prometheus",
+        source: Source::Debian(&["prometheus"]),
+        check: "usr/bin/prometheus",
+    },
+];
+
+const fn nixl(name: &'static str, package: &'static str) -> Part {
+    Part {
+        name,
+        source: Source::PipAlone(package),
+        check: "import importlib.metadata; importlib.metadata.version('nixl-cu12')",
+    }
+}
+
+/// Installs every part that is missing or out of date, all at a time.
+pub(crate) fn setup(_arguments: &[String]) -> Outcome {
+    let root = directory();
+    let _lock = lock(&root)?;
+    thread::scope(|scope| {
+        let installs: Vec<_> = PARTS
+            .iter()
+            .map(|part| scope.spawn(|| part.ensure(&root)))
+            .collect();
+        let failures: Vec<String> = installs
+            .into_iter()
+            .filter_map(|install| install.join().expect("an install doesn't panic").err())
+            .collect();
+        if failures.is_empty() {
+            Ok(())
+        } else {
+            Err(failures.join("\n"))
+        }
+    })
+}
+
+/// Where the parts are: [`VARIABLE`], or `testenv` in the target directory we were built in.
+pub(crate) fn directory() -> PathBuf {
+    if let Some(directory) = std::env::var_os(VARIABLE) {
+        return directory.into();
+    }
+    let us = std::env::current_exe().expect("the path of this very program");
+    let target = us.ancestors().nth(2).expect("target/PROFILE/xtask");
+    target.join("testenv")
+}
+
+/// Held while parts are made; another setup waits for it.
+fn lock(root: &Path) -> Result<File, String> {
+    let describe = |error| format!("{}: {error}", root.display());
+    fs::create_dir_all(root).map_err(describe)?;
+    let lock = File::create(root.join(".lock")).map_err(describe)?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            eprintln!("waiting for another setup in {}", root.display());
+            lock.lock().map_err(describe)?;
+        }
+        Err(TryLockError::Error(error)) => return Err(describe(error)),
+    }
+    Ok(lock)
+}
+
+impl Part {
+    fn ensure(&self, root: &Path) -> Outcome {
+        let what = format!("installing {}", self.name);
+        ensure(root, self.name, &self.stamp(), |scratch| {
+            eprintln!("{what} in {}", root.display());
+            process::retry(&what, process::PAUSE, || {
+                clear(scratch)?;
+                self.source.fetch(scratch)?;
+                self.verify(scratch)
+            })
+        })
+    }
+
+    /// All that the part is made from: when it changes the part is made anew.
+    fn stamp(&self) -> String {
+        match self.source {
+            Source::Pip(packages) => packages.join(" "),
+            Source::PipAlone(package) => format!("{package} alone"),
+            Source::Debian(packages) => format!("debian {}", packages.join(" ")),
+        }
+    }
+
+    fn verify(&self, directory: &Path) -> Outcome {
+        match self.source {
+            Source::Debian(_) => {
+                process::run(Command::new(directory.join(self.check)).arg("--version"))
+            }
+            Source::Pip(_) | Source::PipAlone(_) => process::run(
+                Command::new("python3")
+                    .args(["-c", self.check])
+                    .env("PYTHONPATH", directory),
+            ),
+        }
+    }
+}
+
+impl Source {
+    fn fetch(&self, directory: &Path) -> Outcome {
+        match *self {
+            Source::Pip(packages) => process::run(pip_into(directory).args(packages)),
+            Source::PipAlone(package) => {
+                process::run(pip_into(directory).args(["--no-deps", package]))
+            }
+            Source::Debian(packages) => unpack_debian(packages, directory),
+        }
+    }
+}
+
+fn pip_into(directory: &Path) -> Command {
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--no-input"])
+        .args(["--disable-pip-version-check", "--root-user-action=ignore"])
+        .arg("--target")
+        .arg(directory);
+    pip
+}
+
+/// Downloads with the machine's own package sources; an empty or old package list is renewed.
+fn unpack_debian(packages: &[&str], directory: &Path) -> Outcome {
+    let download = || {
+        process::run(
+            Command::new("apt-get")
+                .args(["download", "--quiet"])
+                .args(packages)
+                .current_dir(directory),
+        )
+    };
+    download().or_else(|_| {
+        process::run(Command::new("apt-get").args(["update", "--quiet"]))?;
+        download()
+    })?;
+    for package in files_ending(directory, "deb")? {
+        process::run(
+            Command::new("dpkg-deb")
+                .arg("--extract")
+                .args([&package, directory]),
+        )?;
+        fs::remove_file(&package).map_err(|error| format!("{}: {error}", package.display()))?;
+    }
+    Ok(())
+}
+
+fn files_ending(directory: &Path, extension: &str) -> Result<Vec<PathBuf>, String> {
+    let entries =
+        fs::read_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    Ok(entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|found| found == extension))
+        .collect())
+}
+
+/// Has `make` fill `root/name` unless the stamp there says that it is made from the same.
+fn ensure(root: &Path, name: &str, stamp: &str, make: impl FnOnce(&Path) -> Outcome) -> Outcome {
+    let place = root.join(name);
+    if fs::read_to_string(place.join(STAMP)).is_ok_and(|found| found == stamp) {
+        return Ok(());
+    }
+    let scratch = root.join(format!(".{name}.partial"));
+    clear(&scratch)?;
+    make(&scratch)?;
+    let finish = || {
+        fs::write(scratch.join(STAMP), stamp)?;
+        if place.exists() {
+            fs::remove_dir_all(&place)?;
+        }
+        fs::rename(&scratch, &place)
+    };
+    finish().map_err(|error| format!("{}: {error}", place.display()))
+}
+
+/// Leaves `directory` there and empty.
+fn clear(directory: &Path) -> Outcome {
+    if directory.exists() {
+        fs::remove_dir_all(directory)
+    } else {
+        Ok(())
+    }
+    .and_then(|()| fs::create_dir_all(directory))
+    .map_err(|error| format!("{}: {error}", directory.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// A directory of this test's own, gone afterwards.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            let directory =
+                std::env::temp_dir().join(format!("xtask-{name}-{}", std::process::id()));
+            clear(&directory).expect("a temporary directory");
+            Self(directory)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_part_is_made_once_and_again_when_what_it_is_made_from_changes() {
+        let root = Scratch::new("once");
+        let made = Cell::new(0);
+        let make = |directory: &Path| {
+            made.set(made.get() + 1);
+            fs::write(directory.join("count"), made.get().to_string()).map_err(|e| e.to_string())
+        };
+        for (stamp, count) in [("a==1", 1), ("a==1", 1), ("a==2", 2), ("a==2", 2)] {
+            ensure(&root.0, "part", stamp, make).expect("it is made");
+            let found = fs::read_to_string(root.0.join("part/count")).expect("its file");
+            assert_eq!((made.get(), found), (count, count.to_string()), "{stamp}");
+        }
+    }
+
+    #[test]
+    fn a_part_that_fails_leaves_the_old_one_and_is_made_at_the_next_run() {
+        let root = Scratch::new("fails");
+        let fill = |directory: &Path| {
+            fs::write(directory.join("file"), "old").map_err(|error| error.to_string())
+        };
+        ensure(&root.0, "part", "a==1", fill).expect("it is made");
+        let broken = ensure(&root.0, "part", "a==2", |_| Err("no network".to_owned()));
+        assert_eq!(broken, Err("no network".to_owned()));
+        let old = fs::read_to_string(root.0.join("part/file"));
+        assert_eq!(old.expect("the old one"), "old");
+        ensure(&root.0, "part", "a==2", |_| Ok(())).expect("it is made");
+        assert!(!root.0.join("part/file").exists(), "the old one is gone");
+    }
+
+    #[test]
+    fn every_python_package_is_pinned() {
+        for part in PARTS {
+            let packages = match part.source {
+                Source::Pip(packages) => packages.to_vec(),
+                Source::PipAlone(package) => vec![package],
+                Source::Debian(_) => continue,
+            };
+            for package in packages {
+                assert!(package.contains("=="), "{package} of {}", part.name);
+            }
+        }
+    }
+}
