@@ -9,8 +9,24 @@ use http_body_util::BodyExt;
 
 use crate::component::Shared;
 
-/// A body of which nothing arrives for so long is given up.
-pub const BODY_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// What a request body may cost.
+#[derive(Clone, Copy, Debug)]
+pub struct BodyLimits {
+    /// Most bytes, before and after decompression.
+    pub max_bytes: usize,
+    /// A body of which nothing arrives for so long is given up.
+    pub idle_timeout: Duration,
+}
+
+impl BodyLimits {
+    /// At most so many bytes, and half a minute of silence.
+    pub const fn of(max_bytes: usize) -> Self {
+        Self {
+            max_bytes,
+            idle_timeout: Duration::from_secs(30),
+        }
+    }
+}
 
 /// Most memory that a promised length alone gets; the rest is allocated as data arrives.
 const EAGER_BYTES: usize = 1 << 20;
@@ -54,7 +70,7 @@ pub enum BodyError {
         /// The limit.
         limit_bytes: usize,
     },
-    /// Nothing came for [`BODY_IDLE_TIMEOUT`].
+    /// Nothing came for [`BodyLimits::idle_timeout`].
     #[error("the body did not arrive in time")]
     TimedOut,
     /// The connection broke or the framing is wrong.
@@ -62,20 +78,20 @@ pub enum BodyError {
     Broken(String),
 }
 
-/// Reads a whole body of at most `limit_bytes`, which counts as held from the moment its length is known.
-pub async fn read_body<B>(mut body: B, limit_bytes: usize, held: &mut Held) -> Result<Bytes, BodyError>
+/// Reads a whole body, which counts as held from the moment its length is known.
+pub async fn read_body<B>(mut body: B, limits: BodyLimits, held: &mut Held) -> Result<Bytes, BodyError>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
-    let hint = body.size_hint();
-    let promised = usize::try_from(hint.lower()).unwrap_or(usize::MAX);
+    let limit_bytes = limits.max_bytes;
+    let promised = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if promised > limit_bytes {
         return Err(BodyError::TooLarge { limit_bytes });
     }
     held.grow_to(promised);
     let mut whole = BytesMut::with_capacity(promised.min(EAGER_BYTES));
-    while let Some(chunk) = next_chunk(&mut body).await? {
+    while let Some(chunk) = next_chunk(&mut body, limits.idle_timeout).await? {
         if chunk.len() > limit_bytes.saturating_sub(whole.len()) {
             return Err(BodyError::TooLarge { limit_bytes });
         }
@@ -86,13 +102,13 @@ where
 }
 
 /// The next piece of data of a body; `None` at its end.
-pub async fn next_chunk<B>(body: &mut B) -> Result<Option<Bytes>, BodyError>
+pub async fn next_chunk<B>(body: &mut B, idle_timeout: Duration) -> Result<Option<Bytes>, BodyError>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
     loop {
-        let frame = tokio::time::timeout(BODY_IDLE_TIMEOUT, body.frame())
+        let frame = tokio::time::timeout(idle_timeout, body.frame())
             .await
             .map_err(|_| BodyError::TimedOut)?;
         match frame {
@@ -141,7 +157,7 @@ mod tests {
     async fn a_body_is_on_the_books_while_it_is_held() {
         let shared = Arc::new(Shared::default());
         let mut held = Held::new(shared.clone());
-        let body = read_body(chunked(&[b"abc", b"", b"de"]), 5, &mut held)
+        let body = read_body(chunked(&[b"abc", b"", b"de"]), BodyLimits::of(5), &mut held)
             .await
             .unwrap();
         assert_eq!(*body, *b"abcde");
@@ -153,13 +169,13 @@ mod tests {
     #[tokio::test]
     async fn a_byte_more_than_the_limit_is_too_large_whether_promised_or_not() {
         let mut held = Held::new(Arc::default());
-        let surprise = read_body(chunked(&[b"abc", b"def"]), 5, &mut held).await;
+        let surprise = read_body(chunked(&[b"abc", b"def"]), BodyLimits::of(5), &mut held).await;
         assert!(matches!(surprise, Err(BodyError::TooLarge { limit_bytes: 5 })));
-        let promised = read_body(Full::new(Bytes::from_static(b"abcdef")), 5, &mut held).await;
+        let promised = read_body(Full::new(Bytes::from_static(b"abcdef")), BodyLimits::of(5), &mut held).await;
         assert!(matches!(promised, Err(BodyError::TooLarge { limit_bytes: 5 })));
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_body_that_never_comes_is_given_up() {
         struct Never;
         impl Body for Never {
@@ -172,9 +188,13 @@ mod tests {
                 Poll::Pending
             }
         }
+        let limits = BodyLimits {
+            idle_timeout: Duration::from_millis(1),
+            ..BodyLimits::of(5)
+        };
         let mut held = Held::new(Arc::default());
         assert!(matches!(
-            read_body(Never, 5, &mut held).await,
+            read_body(Never, limits, &mut held).await,
             Err(BodyError::TimedOut)
         ));
     }

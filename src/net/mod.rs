@@ -13,11 +13,14 @@ pub mod stream;
 pub mod tls;
 pub mod unix;
 
-pub use body::{BodyError, Held, read_body};
+pub use body::{BodyError, BodyLimits, Held, read_body};
 pub use compression::{Coding, DecompressError, decompress};
 pub use endpoint::{Endpoint, EndpointError, Transport};
 pub use listener::{ListenError, Listener};
 pub use server::{Connection, ConnectionLimits, Server};
-pub use stream::{Peer, Stream};
+pub use stream::{Credentials, Peer, Stream};
 pub use tls::{TlsClientConfig, TlsError, TlsServerConfig};
 pub use unix::{FileMode, Owner, SocketFile, SocketFileConfig};
+
+#[cfg(test)]
+mod tests;

@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     fn place(path: &Path, config: &SocketFileConfig) -> Result<(UnixListener, SocketFile), ListenError> {
-        SocketFile::place(path, config, SocketType::STREAM, UnixListener::bind)
+        SocketFile::place(path, config, SocketType::STREAM, |path| UnixListener::bind(path))
     }
 
     #[test]
@@ -264,12 +264,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("d.sock");
         let place = || {
-            SocketFile::place(
-                &path,
-                &SocketFileConfig::default(),
-                SocketType::DGRAM,
-                UnixDatagram::bind,
-            )
+            SocketFile::place(&path, &SocketFileConfig::default(), SocketType::DGRAM, |path| {
+                UnixDatagram::bind(path)
+            })
         };
         drop(UnixDatagram::bind(&path).unwrap());
         let _kept = place().unwrap();

@@ -1,0 +1,201 @@
+//! Real sockets: what a server does with its connections.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
+
+use super::*;
+
+const SOON: Duration = Duration::from_secs(10);
+
+async fn echo(connection: Connection) {
+    let Connection {
+        mut stream, stopping, ..
+    } = connection;
+    let mut buffer = [0; 64];
+    while let Some(Ok(read)) = stopping.run_until_cancelled(stream.read(&mut buffer)).await {
+        if read == 0 || stream.write_all(&buffer[..read]).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn start(endpoint: &str, limits: ConnectionLimits) -> Server {
+    let endpoint = endpoint.parse().unwrap();
+    let listener = Listener::bind(&endpoint, &SocketFileConfig::default())
+        .await
+        .unwrap();
+    Server::start(listener, limits, echo)
+}
+
+async fn connect(server: &Server) -> TcpStream {
+    match server.local() {
+        Endpoint::Tcp { host, port } => TcpStream::connect((host.as_str(), *port)).await.unwrap(),
+        Endpoint::Unix(path) => panic!("unexpected {}", path.display()),
+    }
+}
+
+async fn says_hello(mut stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin) {
+    stream.write_all(b"hello").await.unwrap();
+    stream.flush().await.unwrap();
+    let mut answer = [0; 5];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"hello");
+}
+
+#[tokio::test]
+async fn tcp_and_unix_serve_alike() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("echo.sock");
+    let tcp = start("127.0.0.1:0", ConnectionLimits::plain(8)).await;
+    let unix = start(&format!("unix:{}", path.display()), ConnectionLimits::plain(8)).await;
+    says_hello(connect(&tcp).await).await;
+    says_hello(UnixStream::connect(&path).await.unwrap()).await;
+    unix.stop(Instant::now() + SOON).await;
+    assert!(!path.exists(), "the socket goes with its server");
+}
+
+#[tokio::test]
+async fn a_port_in_use_is_named_with_its_cure() {
+    let first = start("127.0.0.1:0", ConnectionLimits::plain(8)).await;
+    let error = Listener::bind(first.local(), &SocketFileConfig::default())
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains(&first.local().to_string()), "{error}");
+    assert!(error.contains("choose another port"), "{error}");
+}
+
+#[tokio::test]
+async fn connections_beyond_the_cap_wait_for_a_slot() {
+    let server = start("127.0.0.1:0", ConnectionLimits::plain(1)).await;
+    let first = connect(&server).await;
+    let mut second = connect(&server).await;
+    second.write_all(b"hello").await.unwrap();
+    let mut answer = [0; 5];
+    let early = tokio::time::timeout(Duration::from_millis(50), second.read_exact(&mut answer)).await;
+    assert!(early.is_err(), "served beyond the cap");
+    drop(first);
+    second.read_exact(&mut answer).await.unwrap();
+}
+
+#[tokio::test]
+async fn stop_lets_connections_finish_and_cuts_those_that_do_not() {
+    static ENDED: AtomicUsize = AtomicUsize::new(0);
+    let endpoint = "127.0.0.1:0".parse().unwrap();
+    let listener = Listener::bind(&endpoint, &SocketFileConfig::default())
+        .await
+        .unwrap();
+    let server = Server::start(listener, ConnectionLimits::plain(8), |mut connection| async move {
+        let mut first = [0];
+        if connection.stream.read_exact(&mut first).await.is_ok() && first == *b"p" {
+            connection.stopping.cancelled().await;
+            ENDED.fetch_add(1, SeqCst);
+        } else {
+            std::future::pending::<()>().await;
+        }
+    });
+    let mut polite = connect(&server).await;
+    polite.write_all(b"p").await.unwrap();
+    let mut stubborn = connect(&server).await;
+    stubborn.write_all(b"s").await.unwrap();
+    tokio::task::yield_now().await;
+    server.stop(Instant::now() + Duration::from_millis(200)).await;
+    assert_eq!(ENDED.load(SeqCst), 1);
+    assert_eq!(stubborn.read(&mut [0]).await.unwrap_or(0), 0);
+}
+
+fn authority() -> (rcgen::Certificate, rcgen::Issuer<'static, rcgen::KeyPair>) {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let certificate = params.self_signed(&key).unwrap();
+    (certificate, rcgen::Issuer::new(params, key))
+}
+
+fn leaf(issuer: &rcgen::Issuer<'static, rcgen::KeyPair>, name: &str) -> (String, String) {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+    let certificate = params.signed_by(&key, issuer).unwrap();
+    (certificate.pem(), key.serialize_pem())
+}
+
+fn secret(text: String) -> Option<crate::config::Secret> {
+    Some(crate::config::Secret::new(text))
+}
+
+#[tokio::test]
+async fn mutual_tls_takes_known_clients_and_no_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ca, issuer) = authority();
+    let ca_file = dir.path().join("ca.pem");
+    std::fs::write(&ca_file, ca.pem()).unwrap();
+    let (cert, key) = leaf(&issuer, "gateway.test");
+    let tls = TlsServerConfig {
+        cert_pem: secret(cert),
+        key_pem: secret(key),
+        client_ca_file: Some(ca_file.clone()),
+        ..TlsServerConfig::default()
+    };
+    let limits = ConnectionLimits {
+        max_connections: 8,
+        tls: Some(tls.build(&[]).unwrap()),
+    };
+    let server = start("127.0.0.1:0", limits).await;
+
+    let (cert, key) = leaf(&issuer, "client.test");
+    let known = TlsClientConfig {
+        ca_file: Some(ca_file.clone()),
+        cert_pem: secret(cert),
+        key_pem: secret(key),
+        server_name_override: Some("gateway.test".to_owned()),
+        ..TlsClientConfig::default()
+    };
+    says_hello(handshake(&server, &known).await.unwrap()).await;
+
+    let anonymous = TlsClientConfig {
+        cert_pem: None,
+        key_pem: None,
+        ..known.clone()
+    };
+    // In TLS 1.3 the client hears of the refusal with its first read.
+    let refused = match handshake(&server, &anonymous).await {
+        Ok(mut stream) => stream.read(&mut [0]).await.is_err(),
+        Err(_) => true,
+    };
+    assert!(refused);
+
+    let distrustful = TlsClientConfig {
+        ca_file: None,
+        ..known.clone()
+    };
+    assert!(handshake(&server, &distrustful).await.is_err());
+    let careless = TlsClientConfig {
+        insecure_skip_verify: true,
+        ..distrustful
+    };
+    says_hello(handshake(&server, &careless).await.unwrap()).await;
+}
+
+async fn handshake(
+    server: &Server,
+    config: &TlsClientConfig,
+) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+    let name = config.server_name().unwrap().unwrap();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config.build(&[]).unwrap()));
+    connector.connect(name, connect(server).await).await
+}
+
+#[test]
+fn tls_files_that_are_missing_are_named() {
+    let config = TlsServerConfig {
+        cert_file: Some("/nonexistent/cert.pem".into()),
+        key_file: Some("/nonexistent/key.pem".into()),
+        ..TlsServerConfig::default()
+    };
+    let error = config.build(&[]).unwrap_err().to_string();
+    assert!(error.contains("/nonexistent/cert.pem"), "{error}");
+}
