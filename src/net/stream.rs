@@ -1,4 +1,4 @@
-//! An accepted connection's bytes, whatever they run over, and who sent them.
+//! A connection's bytes, whatever they run over, and who is on the other side.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ pub enum Stream {
     /// A Unix socket.
     Unix(UnixStream),
     /// TLS over either.
-    Tls(Box<tokio_rustls::server::TlsStream<Stream>>),
+    Tls(Box<tokio_rustls::TlsStream<Stream>>),
 }
 
 /// Who is on the other side.
