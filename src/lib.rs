@@ -8,6 +8,7 @@ pub mod commands;
 pub mod component;
 pub mod config;
 pub mod connectors;
+pub mod delivery;
 pub mod exporters;
 pub mod extensions;
 pub mod net;

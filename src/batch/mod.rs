@@ -1,5 +1,6 @@
 //! What travels on an edge of the graph: wire bytes that nobody has decoded, events, or points. Immutable, cheap to clone.
 
+mod batching;
 pub mod convert;
 pub mod json;
 pub mod wire;
@@ -10,6 +11,8 @@ use std::time::Instant;
 use bytes::Bytes;
 use smallvec::SmallVec;
 use tidegate_engine::{Events, Point};
+
+pub use batching::{Batching, Sizer};
 
 /// The kind of telemetry of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -58,6 +61,8 @@ pub struct Batch {
     pub payload: Payload,
     /// When the gateway received the (oldest) data in it.
     pub arrived: Instant,
+    /// How the destinations' queues should join it with others; set by the last `batch` processor it passed.
+    pub batching: Option<Batching>,
 }
 
 /// The telemetry of a batch.
@@ -77,14 +82,16 @@ impl Batch {
         Self {
             payload: payload.into(),
             arrived: Instant::now(),
+            batching: None,
         }
     }
 
-    /// The same age, another payload: what a processor hands on.
+    /// The same age and wishes, another payload: what a processor hands on.
     pub fn with(&self, payload: impl Into<Payload>) -> Self {
         Self {
             payload: payload.into(),
             arrived: self.arrived,
+            batching: self.batching,
         }
     }
 

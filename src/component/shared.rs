@@ -1,6 +1,6 @@
 //! What the components of one gateway share: the tables and composites that hold state, and the memory in use.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_engine::{Composite, Table};
@@ -90,7 +90,7 @@ impl<T> Registry<T> {
 #[derive(Debug, Default)]
 pub struct Memory {
     held_bytes: AtomicUsize,
-    over_limit: AtomicBool,
+    over_limit: AtomicUsize,
 }
 
 impl Memory {
@@ -109,13 +109,16 @@ impl Memory {
         self.held_bytes.load(Relaxed)
     }
 
-    /// Set by the memory limiter at each check.
+    /// A memory limiter says this whenever its mind changes, and takes it back before it goes; there may be several.
     pub fn set_over_limit(&self, over: bool) {
-        self.over_limit.store(over, Relaxed);
+        match over {
+            true => self.over_limit.fetch_add(1, Relaxed),
+            false => self.over_limit.fetch_sub(1, Relaxed),
+        };
     }
 
     /// Whether receivers should refuse before they read a body.
     pub fn over_limit(&self) -> bool {
-        self.over_limit.load(Relaxed)
+        self.over_limit.load(Relaxed) > 0
     }
 }

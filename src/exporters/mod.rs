@@ -1,8 +1,12 @@
 //! Exporters: take telemetry out.
 
+mod answer;
+mod headers;
+pub mod otlp;
+pub mod otlphttp;
 pub mod prometheus;
 
 use crate::component::ExporterFactory;
 
 /// Every exporter type. Adding one touches its folder and this list.
-pub static FACTORIES: &[&ExporterFactory] = &[&prometheus::FACTORY];
+pub static FACTORIES: &[&ExporterFactory] = &[&otlp::FACTORY, &otlphttp::FACTORY, &prometheus::FACTORY];

@@ -4,6 +4,7 @@
 //! health, admin, Prometheus) use [`http::serve`] as the body of their handler.
 
 pub mod body;
+pub mod client;
 pub mod compression;
 pub mod endpoint;
 pub mod http;
@@ -13,6 +14,7 @@ pub mod stream;
 pub mod tls;
 pub mod unix;
 
+pub use client::Connector;
 pub use body::{BodyError, BodyLimits, Held, read_body};
 pub use compression::{Coding, DecompressError, decompress};
 pub use endpoint::{Endpoint, EndpointError, Transport};

@@ -171,7 +171,7 @@ async fn secure(stream: Stream, tls: Option<tokio_rustls::TlsAcceptor>) -> Optio
         return Some((stream, peer));
     };
     match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
-        Ok(Ok(stream)) => Some((Stream::Tls(Box::new(stream)), peer)),
+        Ok(Ok(stream)) => Some((Stream::Tls(Box::new(stream.into())), peer)),
         Ok(Err(error)) => {
             tracing::debug!(?peer, %error, "TLS handshake failed");
             None

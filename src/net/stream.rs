@@ -16,7 +16,7 @@ pub enum Stream {
     /// A Unix socket.
     Unix(UnixStream),
     /// TLS over either.
-    Tls(Box<tokio_rustls::server::TlsStream<Stream>>),
+    Tls(Box<tokio_rustls::TlsStream<Stream>>),
 }
 
 /// Who is on the other side.

@@ -3,10 +3,12 @@
 mod actions;
 pub mod aggregate;
 pub mod attributes;
+pub mod batch;
 pub mod composite;
 mod emit;
 pub mod filter;
 mod matching;
+pub mod memory_limiter;
 pub mod resource;
 mod select;
 mod sources;
@@ -19,7 +21,9 @@ use crate::component::ProcessorFactory;
 pub static FACTORIES: &[&ProcessorFactory] = &[
     &aggregate::FACTORY,
     &attributes::FACTORY,
+    &batch::FACTORY,
     &composite::FACTORY,
     &filter::FACTORY,
+    &memory_limiter::FACTORY,
     &resource::FACTORY,
 ];

@@ -1,0 +1,217 @@
+//! Points to OTLP metrics. Points that follow one another and share resource, scope and metric share the messages.
+
+use std::sync::Arc;
+
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
+use opentelemetry_proto::tonic::metrics::v1 as otlp;
+use opentelemetry_proto::tonic::resource::v1 as otlp_resource;
+use prost::Message;
+use tidegate_engine::{
+    AttributeValue, Buckets, Data, Exemplar, Metric, Point, Resource, Scope, Temporality, Value,
+};
+
+use super::attributes_to_proto;
+use crate::batch::{Encoded, Signal};
+
+/// A request with all points, in their order within each metric.
+pub fn encode_points(points: &[Point]) -> Encoded {
+    let mut request = ExportMetricsServiceRequest::default();
+    let mut open: Vec<(Arc<Resource>, Vec<(Arc<Scope>, Vec<Arc<Metric>>)>)> = Vec::new();
+    for point in points {
+        let series = &point.series;
+        let resource = position(&mut open, |(known, _)| *known == series.resource, || {
+            request.resource_metrics.push(resource_metrics(&series.resource));
+            (series.resource.clone(), Vec::new())
+        });
+        let resource_metrics = &mut request.resource_metrics[resource];
+        let scopes = &mut open[resource].1;
+        let scope = position(scopes, |(known, _)| *known == series.scope, || {
+            resource_metrics.scope_metrics.push(scope_metrics(&series.scope));
+            (series.scope.clone(), Vec::new())
+        });
+        let scope_metrics = &mut resource_metrics.scope_metrics[scope];
+        let metric = position(&mut scopes[scope].1, |known| *known == series.metric, || {
+            scope_metrics.metrics.push(empty_metric(&series.metric));
+            series.metric.clone()
+        });
+        push(&mut scope_metrics.metrics[metric], point);
+    }
+    Encoded::one(Signal::Metrics, request.encode_to_vec().into(), points.len())
+}
+
+/// Where the wanted one is, looked for from the end; made when it is not there.
+fn position<T>(list: &mut Vec<T>, wanted: impl Fn(&T) -> bool, make: impl FnOnce() -> T) -> usize {
+    list.iter().rposition(wanted).unwrap_or_else(|| {
+        list.push(make());
+        list.len() - 1
+    })
+}
+
+fn resource_metrics(resource: &Resource) -> otlp::ResourceMetrics {
+    otlp::ResourceMetrics {
+        resource: Some(otlp_resource::Resource {
+            attributes: attributes_to_proto(&resource.attributes),
+            ..Default::default()
+        }),
+        schema_url: resource.schema_url.to_string(),
+        ..Default::default()
+    }
+}
+
+fn scope_metrics(scope: &Scope) -> otlp::ScopeMetrics {
+    otlp::ScopeMetrics {
+        scope: Some(InstrumentationScope {
+            name: scope.name.to_string(),
+            version: scope.version.to_string(),
+            attributes: attributes_to_proto(&scope.attributes),
+            ..Default::default()
+        }),
+        schema_url: scope.schema_url.to_string(),
+        ..Default::default()
+    }
+}
+
+fn temporality(temporality: Temporality) -> i32 {
+    match temporality {
+        Temporality::Unspecified => otlp::AggregationTemporality::Unspecified as i32,
+        Temporality::Delta => otlp::AggregationTemporality::Delta as i32,
+        Temporality::Cumulative => otlp::AggregationTemporality::Cumulative as i32,
+    }
+}
+
+fn empty_metric(metric: &Metric) -> otlp::Metric {
+    let data = match metric.data {
+        Data::Gauge => otlp::metric::Data::Gauge(otlp::Gauge::default()),
+        Data::Sum { monotonic, temporality: of } => otlp::metric::Data::Sum(otlp::Sum {
+            aggregation_temporality: temporality(of),
+            is_monotonic: monotonic,
+            ..Default::default()
+        }),
+        Data::Histogram { temporality: of } => otlp::metric::Data::Histogram(otlp::Histogram {
+            aggregation_temporality: temporality(of),
+            ..Default::default()
+        }),
+        Data::ExponentialHistogram { temporality: of } => {
+            otlp::metric::Data::ExponentialHistogram(otlp::ExponentialHistogram {
+                aggregation_temporality: temporality(of),
+                ..Default::default()
+            })
+        }
+        Data::Summary => otlp::metric::Data::Summary(otlp::Summary::default()),
+    };
+    otlp::Metric {
+        name: metric.name.to_string(),
+        description: metric.description.to_string(),
+        unit: metric.unit.to_string(),
+        metadata: attributes_to_proto(&metric.metadata),
+        data: Some(data),
+    }
+}
+
+fn flags(value: &Value) -> u32 {
+    match value {
+        Value::NoRecordedValue => otlp::DataPointFlags::NoRecordedValueMask as u32,
+        _ => 0,
+    }
+}
+
+fn push(metric: &mut otlp::Metric, point: &Point) {
+    match &mut metric.data {
+        Some(otlp::metric::Data::Gauge(gauge)) => gauge.data_points.push(number(point)),
+        Some(otlp::metric::Data::Sum(sum)) => sum.data_points.push(number(point)),
+        Some(otlp::metric::Data::Histogram(histogram)) => histogram.data_points.push(histogram_point(point)),
+        Some(otlp::metric::Data::ExponentialHistogram(histogram)) => {
+            histogram.data_points.push(exponential_point(point));
+        }
+        Some(otlp::metric::Data::Summary(summary)) => summary.data_points.push(summary_point(point)),
+        None => {}
+    }
+}
+
+fn number(point: &Point) -> otlp::NumberDataPoint {
+    otlp::NumberDataPoint {
+        attributes: attributes_to_proto(&point.series.attributes),
+        start_time_unix_nano: point.start,
+        time_unix_nano: point.time,
+        exemplars: point.exemplars.iter().map(exemplar).collect(),
+        flags: flags(&point.value),
+        value: match point.value {
+            Value::Int(number) => Some(otlp::number_data_point::Value::AsInt(number)),
+            Value::Double(number) => Some(otlp::number_data_point::Value::AsDouble(number)),
+            _ => None,
+        },
+    }
+}
+
+fn histogram_point(point: &Point) -> otlp::HistogramDataPoint {
+    let mut to = otlp::HistogramDataPoint {
+        attributes: attributes_to_proto(&point.series.attributes),
+        start_time_unix_nano: point.start,
+        time_unix_nano: point.time,
+        exemplars: point.exemplars.iter().map(exemplar).collect(),
+        flags: flags(&point.value),
+        ..Default::default()
+    };
+    if let Value::Histogram(histogram) = &point.value {
+        (to.count, to.sum, to.min, to.max) = (histogram.count, histogram.sum, histogram.min, histogram.max);
+        to.bucket_counts.clone_from(&histogram.counts);
+        to.explicit_bounds = histogram.bounds.to_vec();
+    }
+    to
+}
+
+fn exponential_point(point: &Point) -> otlp::ExponentialHistogramDataPoint {
+    let buckets = |buckets: &Buckets| otlp::exponential_histogram_data_point::Buckets {
+        offset: buckets.offset,
+        bucket_counts: buckets.counts.clone(),
+    };
+    let mut to = otlp::ExponentialHistogramDataPoint {
+        attributes: attributes_to_proto(&point.series.attributes),
+        start_time_unix_nano: point.start,
+        time_unix_nano: point.time,
+        exemplars: point.exemplars.iter().map(exemplar).collect(),
+        flags: flags(&point.value),
+        ..Default::default()
+    };
+    if let Value::ExponentialHistogram(histogram) = &point.value {
+        (to.count, to.sum, to.min, to.max) = (histogram.count, histogram.sum, histogram.min, histogram.max);
+        (to.scale, to.zero_count, to.zero_threshold) =
+            (histogram.scale, histogram.zero_count, histogram.zero_threshold);
+        (to.positive, to.negative) = (Some(buckets(&histogram.positive)), Some(buckets(&histogram.negative)));
+    }
+    to
+}
+
+fn summary_point(point: &Point) -> otlp::SummaryDataPoint {
+    let mut to = otlp::SummaryDataPoint {
+        attributes: attributes_to_proto(&point.series.attributes),
+        start_time_unix_nano: point.start,
+        time_unix_nano: point.time,
+        flags: flags(&point.value),
+        ..Default::default()
+    };
+    if let Value::Summary(summary) = &point.value {
+        (to.count, to.sum) = (summary.count, summary.sum);
+        let quantile = |q: &tidegate_engine::Quantile| otlp::summary_data_point::ValueAtQuantile {
+            quantile: q.quantile,
+            value: q.value,
+        };
+        to.quantile_values = summary.quantiles.iter().map(quantile).collect();
+    }
+    to
+}
+
+fn exemplar(exemplar: &Exemplar) -> otlp::Exemplar {
+    otlp::Exemplar {
+        filtered_attributes: attributes_to_proto(&exemplar.filtered_attributes),
+        time_unix_nano: exemplar.time,
+        span_id: exemplar.span_id.clone(),
+        trace_id: exemplar.trace_id.clone(),
+        value: match exemplar.value {
+            AttributeValue::Int(number) => Some(otlp::exemplar::Value::AsInt(number)),
+            AttributeValue::Double(number) => Some(otlp::exemplar::Value::AsDouble(number)),
+            _ => None,
+        },
+    }
+}

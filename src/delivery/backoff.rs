@@ -1,0 +1,110 @@
+//! When to try again: growing, jittered delays for a request, and a gate for the whole destination.
+
+use std::time::{Duration, Instant};
+
+use rand::Rng;
+use rand::rngs::SmallRng;
+
+/// No retry comes sooner, so that an interval of zero is no busy loop.
+const MIN_DELAY: Duration = Duration::from_millis(1);
+
+/// No delay is longer, so that no sum of times overflows.
+const MAX_DELAY: Duration = Duration::from_secs(24 * 3600);
+
+/// No peer can silence a destination for longer, whatever it answers.
+const MAX_SERVER_DELAY: Duration = Duration::from_secs(3600);
+
+/// The retry schedule, with the Collector's parameters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Backoff {
+    /// Delay before the first retry, before jitter.
+    pub initial: Duration,
+    /// Growth from one retry to the next.
+    pub multiplier: f64,
+    /// Each delay is drawn from `delay * (1 - jitter) ..= delay * (1 + jitter)`.
+    pub jitter: f64,
+    /// Delays don't grow beyond this, before jitter.
+    pub max: Duration,
+    /// A request is given up when a retry would come this long after its first attempt; `None` = never.
+    pub max_elapsed: Option<Duration>,
+}
+
+impl Backoff {
+    /// The delay before retry number `retry` (1 = the first).
+    pub fn delay(&self, retry: u32, rng: &mut SmallRng) -> Duration {
+        let exponent = f64::from(retry.saturating_sub(1));
+        let grown = self.initial.as_secs_f64() * self.multiplier.powf(exponent);
+        let capped = grown.min(self.max.as_secs_f64());
+        let factor = rng.random_range(1.0 - self.jitter..=1.0 + self.jitter);
+        Duration::try_from_secs_f64(capped * factor)
+            .unwrap_or(MAX_DELAY)
+            .clamp(MIN_DELAY, MAX_DELAY)
+    }
+}
+
+/// A delay that a peer asked for, as far as we let it.
+pub fn server_delay(asked: Duration) -> Duration {
+    asked.min(MAX_SERVER_DELAY)
+}
+
+/// Throttles a whole destination (OTLP: a client must slow down on UNAVAILABLE, 429 and 503).
+///
+/// One failed attempt proves little: after it, attempts go one at a time. When the next one fails too, nothing is sent
+/// for a growing delay, then one probe. Any success opens the gate. A delay that the peer asked for counts at once.
+///
+/// Attempts are numbered in the order of their start; the fate of one that began before the gate last
+/// closed is old news and moves nothing.
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    failures: u32,
+    since: u64,
+    until: Option<Instant>,
+}
+
+impl Gate {
+    /// An attempt failed in a way that asks for a retry; `next` is the number that the next attempt will have.
+    pub(super) fn failed(&mut self, attempt: u64, next: u64, until: impl FnOnce(u32) -> Instant) {
+        if attempt < self.since {
+            return;
+        }
+        self.failures = self.failures.saturating_add(1);
+        self.since = next;
+        if let Some(streak @ 1..) = self.failures.checked_sub(1) {
+            self.until = Some(until(streak));
+        }
+    }
+
+    /// The peer asked for silence until then.
+    pub(super) fn asked(&mut self, until: Instant) {
+        self.until = self.until.max(Some(until));
+    }
+
+    /// The peer took something, or at least answered sensibly.
+    pub(super) fn answered(&mut self, attempt: u64) {
+        if attempt >= self.since {
+            *self = Self {
+                since: self.since,
+                ..Self::default()
+            };
+        }
+    }
+
+    /// When the gate opens, if it is closed now.
+    pub(super) fn closed_until(&self, now: Instant) -> Option<Instant> {
+        self.until.filter(|until| *until > now)
+    }
+
+    /// Whether another attempt may start beside those in flight.
+    pub(super) fn lets_in(&self, now: Instant, in_flight: impl Iterator<Item = u64>) -> bool {
+        let probing = self.failures > 0 && in_flight.max().is_some_and(|latest| latest >= self.since);
+        self.closed_until(now).is_none() && !probing
+    }
+
+    /// Forgets everything: the last chance before the end is taken at once.
+    pub(super) fn open(&mut self, next: u64) {
+        *self = Self {
+            since: next,
+            ..Self::default()
+        };
+    }
+}

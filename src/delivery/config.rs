@@ -1,0 +1,169 @@
+//! `sending_queue`, `retry_on_failure`: the options that every pushing exporter has, under the Collector's names.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use super::backoff::Backoff;
+use super::machine::Rules;
+use crate::batch::{Batching, Sizer};
+use crate::config::{ByteSize, Node, Problems};
+
+crate::choices! {
+    /// What happens to a batch that finds the queue full.
+    pub enum OnFull {
+        /// The sender is told to come back; every other destination of the same data waits with it.
+        Refuse = "refuse",
+        /// The batch is dropped here, and counted; other destinations take it.
+        Drop = "drop",
+    }
+}
+
+crate::options! {
+    /// `sending_queue`.
+    pub struct QueueConfig {
+        /// Whether batches may wait behind those that are being sent. Without, at most `num_consumers` are held.
+        pub enabled: bool = true,
+        /// Requests under way at once.
+        pub num_consumers: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9),
+        /// How much may be held: waiting, being sent, and waiting for a retry.
+        pub queue_size: NonZeroUsize = NonZeroUsize::MIN.saturating_add(999),
+        /// What `queue_size` counts.
+        pub sizer: Sizer = Sizer::Requests,
+        /// How many bytes of payload may be held, whatever `sizer` counts.
+        pub max_bytes: ByteSize = ByteSize::mib(256),
+        /// What happens when the queue is full.
+        pub on_full: OnFull = OnFull::Refuse,
+        /// Joins and cuts requests here; goes before a `batch` processor's settings.
+        pub batch: Option<BatchConfig> = None,
+    }
+    check = QueueConfig::check
+}
+
+crate::options! {
+    /// `sending_queue::batch`.
+    pub struct BatchConfig {
+        /// How long the first batch of a request may wait for others.
+        pub flush_timeout: Duration = Duration::from_millis(200),
+        /// A request of this size goes out at once.
+        pub min_size: usize = 8192,
+        /// A larger request is cut; 0 = never.
+        pub max_size: usize = 0,
+        /// What the sizes count.
+        pub sizer: Sizer = Sizer::Items,
+    }
+    check = BatchConfig::check
+}
+
+crate::options! {
+    /// `retry_on_failure`.
+    pub struct RetryConfig {
+        /// Whether a request that failed for the moment is sent again.
+        pub enabled: bool = true,
+        /// Delay before the first retry.
+        pub initial_interval: Duration = Duration::from_secs(5),
+        /// Each delay is drawn from `delay * (1 - factor)` to `delay * (1 + factor)`.
+        pub randomization_factor: f64 = 0.5,
+        /// Growth of the delay from one retry to the next.
+        pub multiplier: f64 = 1.5,
+        /// The delay does not grow beyond this.
+        pub max_interval: Duration = Duration::from_secs(30),
+        /// A request is dropped this long after its first attempt; 0 = never.
+        pub max_elapsed_time: Duration = Duration::from_secs(300),
+    }
+    check = RetryConfig::check
+}
+
+impl QueueConfig {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        let Some(batch) = self.batch.as_ref().filter(|batch| batch.sizer == self.sizer) else {
+            return;
+        };
+        if batch.min_size > self.queue_size.get() {
+            cx.at(at.child("batch"))
+                .error("`min_size` must be less than or equal to `queue_size`");
+        }
+    }
+
+    /// How the destination's own queue joins requests.
+    pub fn batching(&self) -> Option<Batching> {
+        self.batch.as_ref().map(|batch| Batching {
+            timeout: batch.flush_timeout,
+            min_size: batch.min_size,
+            max_size: batch.max_size,
+            sizer: batch.sizer,
+        })
+    }
+
+    /// What may be held at once, and what that counts.
+    pub fn capacity(&self) -> (Sizer, usize) {
+        match self.enabled {
+            true => (self.sizer, self.queue_size.get()),
+            false => (Sizer::Requests, self.num_consumers.get()),
+        }
+    }
+}
+
+impl BatchConfig {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        if self.max_size != 0 && self.max_size < self.min_size {
+            cx.at(at.child("max_size"))
+                .error("`max_size` must be greater than or equal to `min_size`");
+        }
+    }
+}
+
+impl RetryConfig {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        if !(0.0..=1.0).contains(&self.randomization_factor) {
+            cx.at(at.child("randomization_factor"))
+                .error("must be between 0 and 1");
+        }
+        if !(1.0..=MAX_MULTIPLIER).contains(&self.multiplier) {
+            cx.at(at.child("multiplier"))
+                .error(format!("must be between 1 and {MAX_MULTIPLIER}"));
+        }
+        for (name, interval) in [
+            ("initial_interval", self.initial_interval),
+            ("max_interval", self.max_interval),
+        ] {
+            if !self.max_elapsed_time.is_zero() && self.max_elapsed_time < interval {
+                cx.at(at.child("max_elapsed_time"))
+                    .error(format!("must not be less than `{name}`"));
+            }
+        }
+    }
+
+    /// The schedule, where retrying is on.
+    pub fn backoff(&self) -> Option<Backoff> {
+        self.enabled.then(|| Backoff {
+            initial: self.initial_interval,
+            multiplier: self.multiplier,
+            jitter: self.randomization_factor,
+            max: self.max_interval,
+            max_elapsed: Some(self.max_elapsed_time).filter(|time| !time.is_zero()),
+        })
+    }
+}
+
+/// Growth beyond this is a typing error, not a schedule.
+const MAX_MULTIPLIER: f64 = 1000.0;
+
+/// All of it, as a destination needs it.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// The queue.
+    pub queue: QueueConfig,
+    /// The retries.
+    pub retry: RetryConfig,
+    /// How long one attempt may take; `None` = as long as it does.
+    pub timeout: Option<Duration>,
+}
+
+impl Delivery {
+    pub(super) fn rules(&self) -> Rules {
+        Rules {
+            consumers: self.queue.num_consumers.get(),
+            retry: self.retry.backoff(),
+        }
+    }
+}

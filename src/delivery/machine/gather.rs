@@ -1,0 +1,91 @@
+//! Joining loads into requests: the options of the `batch` processor, carried out behind the queue's admission.
+
+use std::time::Instant;
+
+use super::{Load, Machine, Request};
+use crate::batch::Batching;
+use crate::delivery::room::Charge;
+
+/// A request that waits for more of its lane.
+pub(super) struct Gathering<L> {
+    batching: Batching,
+    since: Instant,
+    load: L,
+    charge: Charge,
+}
+
+impl<L: Load> Gathering<L> {
+    /// When it goes out, however small.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.since.checked_add(self.batching.timeout)
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        self.due().is_some_and(|due| due <= now) || self.size() >= self.batching.min_size
+    }
+
+    pub(super) fn items(&self) -> usize {
+        self.load.items()
+    }
+
+    fn size(&self) -> usize {
+        self.load.size(self.batching.sizer)
+    }
+
+    fn join(&mut self, load: L, charge: Charge) {
+        self.load.join(load);
+        self.charge.extend(charge);
+    }
+
+    /// As it goes out: in pieces where it is too large.
+    pub(super) fn into_requests(self) -> Vec<Request<L>> {
+        let Batching { max_size, sizer, .. } = self.batching;
+        if max_size == 0 || self.size() <= max_size {
+            return vec![Request::new(self.load, self.charge)];
+        }
+        let pieces = self.load.split(max_size, sizer).into_iter();
+        pieces
+            .map(|piece| Request::new(piece, self.charge.clone()))
+            .collect()
+    }
+}
+
+impl<L: Load> Machine<L> {
+    pub(super) fn gather(&mut self, now: Instant, batching: Batching, load: L, charge: Charge) {
+        let lane = load.lane();
+        match self.gathering.iter_mut().find(|open| open.load.lane() == lane) {
+            Some(open) => open.join(load, charge),
+            None => self.gathering.push(Gathering {
+                batching,
+                since: now,
+                load,
+                charge,
+            }),
+        }
+        self.flush_due(now);
+    }
+
+    /// Sends on what is large or old enough.
+    pub(super) fn flush_due(&mut self, now: Instant) {
+        while let Some(at) = self.gathering.iter().position(|open| open.is_due(now)) {
+            let full = self.gathering.swap_remove(at);
+            self.flush(now, full);
+        }
+    }
+
+    /// What is left of a full request after cutting goes on gathering if it is small: it is of the load that came last.
+    fn flush(&mut self, now: Instant, full: Gathering<L>) {
+        let (batching, timed_out) = (full.batching, full.due().is_some_and(|due| due <= now));
+        let mut requests = full.into_requests();
+        if requests.len() > 1 && !timed_out {
+            let rest = requests.pop_if(|last| last.load.size(batching.sizer) < batching.min_size);
+            self.gathering.extend(rest.map(|rest| Gathering {
+                batching,
+                since: now,
+                load: rest.load,
+                charge: rest.charge,
+            }));
+        }
+        self.ready.extend(requests);
+    }
+}

@@ -1,0 +1,346 @@
+//! The delivery state machine: queue, batching, retries, splitting. No clock, no socket, no task: callers pass the
+//! time in, carry out the [`Action`]s that come out, and report what came of attempts.
+//!
+//! What goes in comes out: every item enqueued is later named in exactly one `Delivered` or `Dropped`, or is still held.
+//!
+//! A request lives in one place at a time: *gathering* (joined with others), *ready* (first in, first out),
+//! *flying* (an attempt is under way) or *waiting* (for its retry; this holds no consumer).
+
+mod gather;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+
+use super::backoff::{Backoff, Gate, server_delay};
+use super::outcome::{Loss, Outcome};
+use super::room::Charge;
+use crate::batch::{Batching, Sizer};
+use crate::component::Reason;
+use gather::Gathering;
+
+/// What can be queued, joined and cut.
+pub trait Load: Clone {
+    /// Loads with equal lanes may be joined. Also says whose books the items are in.
+    type Lane: Clone + PartialEq;
+
+    /// What it may be joined with.
+    fn lane(&self) -> Self::Lane;
+    /// How it wants to be joined.
+    fn batching(&self) -> Option<Batching>;
+    /// Its size.
+    fn size(&self, sizer: Sizer) -> usize;
+    /// Appends a load of the same lane.
+    fn join(&mut self, other: Self);
+    /// Cuts it into pieces of at most `max`, as far as that is possible. No piece is empty; no item is lost.
+    fn split(self, max: usize, sizer: Sizer) -> Vec<Self>;
+
+    /// How many items.
+    fn items(&self) -> usize {
+        self.size(Sizer::Items)
+    }
+}
+
+/// How a destination is served.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Attempts under way at once.
+    pub consumers: usize,
+    /// When to try again; `None` = never.
+    pub retry: Option<Backoff>,
+}
+
+/// What the machine wants done.
+#[derive(Debug)]
+pub enum Action<L: Load> {
+    /// Start an attempt, and report its outcome under `id`.
+    Send {
+        /// Number of the attempt.
+        id: u64,
+        /// What to send.
+        load: L,
+    },
+    /// Book items as delivered.
+    Delivered {
+        /// Whose books.
+        lane: L::Lane,
+        /// How many.
+        items: usize,
+    },
+    /// Book items as lost.
+    Dropped {
+        /// Whose books.
+        lane: L::Lane,
+        /// How many, and why.
+        loss: Loss,
+    },
+    /// Worth a line in the log: an attempt failed and will be repeated.
+    Retrying {
+        /// How many items wait.
+        items: usize,
+        /// For how long.
+        delay: Duration,
+        /// What the peer said.
+        why: String,
+    },
+}
+
+/// One request on its way.
+struct Request<L> {
+    load: L,
+    charge: Charge,
+    first_attempt: Option<Instant>,
+    attempts: u32,
+}
+
+impl<L> Request<L> {
+    fn new(load: L, charge: Charge) -> Self {
+        Self {
+            load,
+            charge,
+            first_attempt: None,
+            attempts: 0,
+        }
+    }
+}
+
+/// The delivery state machine of one destination.
+pub struct Machine<L: Load> {
+    rules: Rules,
+    gathering: Vec<Gathering<L>>,
+    ready: VecDeque<Request<L>>,
+    /// By due time; the number keeps requests that are due at once apart.
+    waiting: BTreeMap<(Instant, u64), Request<L>>,
+    flying: HashMap<u64, Request<L>>,
+    gate: Gate,
+    settled: VecDeque<Action<L>>,
+    next_id: u64,
+    deadline: Option<Instant>,
+    rng: SmallRng,
+}
+
+impl<L: Load> Machine<L> {
+    /// An empty machine; `seed` feeds the jitter.
+    pub fn new(rules: Rules, seed: u64) -> Self {
+        Self {
+            rules,
+            gathering: Vec::new(),
+            ready: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            flying: HashMap::new(),
+            gate: Gate::default(),
+            settled: VecDeque::new(),
+            next_id: 0,
+            deadline: None,
+            rng: SmallRng::seed_from_u64(seed),
+        }
+    }
+
+    /// Takes a load, with the room that was set aside for it.
+    pub fn enqueue(&mut self, now: Instant, load: L, charge: Charge) {
+        match load.batching() {
+            Some(batching) if self.deadline.is_none() => self.gather(now, batching, load, charge),
+            _ => self.ready.push_back(Request::new(load, charge)),
+        }
+    }
+
+    /// What to do now; `None` = nothing before `wake_at`, the next `enqueue` or the next `finish`.
+    pub fn poll(&mut self, now: Instant) -> Option<Action<L>> {
+        self.flush_due(now);
+        if self.is_hopeless(now) {
+            self.abandon();
+        }
+        self.settled.pop_front().or_else(|| self.start(now))
+    }
+
+    /// When `poll` has something to do if nothing else happens before.
+    pub fn wake_at(&self, now: Instant) -> Option<Instant> {
+        let flush = self.gathering.iter().filter_map(Gathering::due).min();
+        let send = match self.flying.len() < self.rules.consumers {
+            true => self.next_start(now),
+            false => None,
+        };
+        flush.into_iter().chain(send).min()
+    }
+
+    /// An attempt came to its end.
+    pub fn finish(&mut self, now: Instant, id: u64, outcome: Outcome) {
+        let Some(request) = self.flying.remove(&id) else {
+            return;
+        };
+        match outcome {
+            Outcome::Retry { after, why } => return self.retry(now, id, request, after, why),
+            Outcome::Done => self.deliver(&request.load, None),
+            Outcome::Partly(loss) => self.deliver(&request.load, Some(loss)),
+            Outcome::Permanent { why } => self.drop_load(&request.load, Reason::Rejected, why),
+            Outcome::TooLarge { why } => self.halve(request, why),
+        }
+        self.gate.answered(id);
+    }
+
+    /// Everything should go out now, at the latest by `deadline`: nothing is gathered any more, waiting
+    /// retries are due at once, and a retry that could come only after the deadline is dropped.
+    pub fn drain(&mut self, deadline: Instant) {
+        self.deadline = Some(deadline);
+        for gathering in std::mem::take(&mut self.gathering) {
+            self.ready.extend(gathering.into_requests());
+        }
+        let waiting = std::mem::take(&mut self.waiting).into_values();
+        self.ready.extend(waiting);
+        self.gate.open(self.next_id);
+    }
+
+    /// Gives everything up, also what is in flight: it is booked as lost by the shutdown.
+    pub fn abandon(&mut self) {
+        let gathering = std::mem::take(&mut self.gathering);
+        let requests = (gathering.into_iter().flat_map(Gathering::into_requests))
+            .chain(std::mem::take(&mut self.ready))
+            .chain(std::mem::take(&mut self.waiting).into_values())
+            .chain(std::mem::take(&mut self.flying).into_values())
+            .collect::<Vec<_>>();
+        for request in requests {
+            self.drop_load(&request.load, Reason::Shutdown, "the gateway stopped first".into());
+        }
+    }
+
+    /// Whether it holds nothing and has nothing to report.
+    pub fn is_empty(&self) -> bool {
+        self.gathering.is_empty()
+            && self.ready.is_empty()
+            && self.waiting.is_empty()
+            && self.flying.is_empty()
+            && self.settled.is_empty()
+    }
+
+    /// Until when it drains, if it does.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Items that are neither delivered nor dropped yet.
+    pub fn held_items(&self) -> usize {
+        let gathering = self.gathering.iter().map(Gathering::items);
+        let requests = (self.ready.iter())
+            .chain(self.waiting.values())
+            .chain(self.flying.values());
+        gathering.chain(requests.map(|request| request.load.items())).sum()
+    }
+
+    fn start(&mut self, now: Instant) -> Option<Action<L>> {
+        let free = self.flying.len() < self.rules.consumers;
+        if !free || !self.gate.lets_in(now, self.flying.keys().copied()) {
+            return None;
+        }
+        let mut request = self.take_due(now).or_else(|| self.ready.pop_front())?;
+        request.first_attempt.get_or_insert(now);
+        request.attempts = request.attempts.saturating_add(1);
+        let (id, load) = (self.next_id, request.load.clone());
+        self.next_id += 1;
+        self.flying.insert(id, request);
+        Some(Action::Send { id, load })
+    }
+
+    fn take_due(&mut self, now: Instant) -> Option<Request<L>> {
+        let first = self.waiting.first_entry()?;
+        (first.key().0 <= now).then(|| first.remove())
+    }
+
+    /// When the next attempt may start, given a free consumer; `None` = not before something else happens.
+    fn next_start(&self, now: Instant) -> Option<Instant> {
+        let due = match self.ready.is_empty() {
+            true => self.waiting.first_key_value()?.0.0,
+            false => now,
+        };
+        let open = self.gate.closed_until(now).unwrap_or(now);
+        let at = due.max(open);
+        self.gate.lets_in(at, self.flying.keys().copied()).then_some(at)
+    }
+
+    /// Draining, and no attempt can start before the deadline.
+    fn is_hopeless(&self, now: Instant) -> bool {
+        let closed = self.gate.closed_until(now);
+        self.flying.is_empty() && self.deadline.is_some_and(|deadline| closed > Some(deadline))
+    }
+
+    fn deliver(&mut self, load: &L, loss: Option<Loss>) {
+        let lost = loss.as_ref().map_or(0, |loss| loss.items.min(load.items()));
+        self.settled.push_back(Action::Delivered {
+            lane: load.lane(),
+            items: load.items() - lost,
+        });
+        if let Some(loss) = loss.filter(|_| lost > 0) {
+            let loss = Loss { items: lost, ..loss };
+            self.settled.push_back(Action::Dropped {
+                lane: load.lane(),
+                loss,
+            });
+        }
+    }
+
+    fn drop_load(&mut self, load: &L, reason: Reason, why: String) {
+        let items = load.items();
+        self.settled.push_back(Action::Dropped {
+            lane: load.lane(),
+            loss: Loss { items, reason, why },
+        });
+    }
+
+    /// Too large as it is: two halves may pass, unless it can't be cut.
+    fn halve(&mut self, request: Request<L>, why: String) {
+        let half = request.load.items().div_ceil(2);
+        let mut pieces = request.load.split(half, Sizer::Items);
+        match pieces.pop() {
+            Some(whole) if pieces.is_empty() => self.drop_load(&whole, Reason::Rejected, why),
+            last => self.requeue_pieces(pieces.into_iter().chain(last), &request.charge),
+        }
+    }
+
+    fn requeue_pieces(&mut self, pieces: impl DoubleEndedIterator<Item = L>, charge: &Charge) {
+        for piece in pieces.rev() {
+            self.ready.push_front(Request::new(piece, charge.clone()));
+        }
+    }
+
+    fn retry(&mut self, now: Instant, id: u64, request: Request<L>, after: Option<Duration>, why: String) {
+        let Some(backoff) = self.rules.retry.clone() else {
+            return self.drop_load(&request.load, Reason::RetriesExhausted, why);
+        };
+        let rng = &mut self.rng;
+        self.gate
+            .failed(id, self.next_id, |streak| now + backoff.delay(streak, rng));
+        let asked = after.map(server_delay);
+        if let Some(asked) = asked {
+            self.gate.asked(now + asked);
+        }
+        let own = backoff.delay(request.attempts, &mut self.rng);
+        let delay = own.max(asked.unwrap_or_default());
+        match self.give_up(now + delay, &request, &backoff) {
+            Some(reason) => self.drop_load(&request.load, reason, why),
+            None => self.wait(now, delay, request, why),
+        }
+    }
+
+    /// Why a retry at `due` would be too late, if it would.
+    fn give_up(&self, due: Instant, request: &Request<L>, backoff: &Backoff) -> Option<Reason> {
+        let elapsed = due.duration_since(request.first_attempt.unwrap_or(due));
+        if self.deadline.is_some_and(|deadline| due > deadline) {
+            return Some(Reason::Shutdown);
+        }
+        let exhausted = backoff.max_elapsed.is_some_and(|max| elapsed > max);
+        exhausted.then_some(Reason::RetriesExhausted)
+    }
+
+    fn wait(&mut self, now: Instant, delay: Duration, request: Request<L>, why: String) {
+        self.settled.push_back(Action::Retrying {
+            items: request.load.items(),
+            delay,
+            why,
+        });
+        self.waiting.insert((now + delay, self.next_id), request);
+        self.next_id += 1;
+    }
+}

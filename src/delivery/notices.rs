@@ -1,0 +1,50 @@
+//! Log lines about loss and failure: the first at once, then at most one of a kind every ten seconds.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Between two lines of one kind.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// The kinds of lines that one component writes, and when it last did.
+#[derive(Default)]
+pub struct Notices {
+    kinds: Mutex<HashMap<&'static str, Kind>>,
+}
+
+#[derive(Default)]
+struct Kind {
+    last: Option<Instant>,
+    items: usize,
+}
+
+impl Notices {
+    /// Notes `items`; when a line is due, the items since the last one.
+    pub fn note(&self, kind: &'static str, items: usize, now: Instant) -> Option<usize> {
+        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let kind = kinds.entry(kind).or_default();
+        kind.items += items;
+        let due = kind
+            .last
+            .is_none_or(|last| now.saturating_duration_since(last) >= INTERVAL);
+        due.then(|| {
+            kind.last = Some(now);
+            std::mem::take(&mut kind.items)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_line_names_what_was_silent() {
+        let (notices, start) = (Notices::default(), Instant::now());
+        assert_eq!(notices.note("a", 1, start), Some(1));
+        assert_eq!(notices.note("a", 2, start), None);
+        assert_eq!(notices.note("b", 5, start), Some(5));
+        assert_eq!(notices.note("a", 3, start + INTERVAL), Some(5));
+    }
+}

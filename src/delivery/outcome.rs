@@ -1,0 +1,57 @@
+//! What can come of one attempt to deliver, and what became of items in the end.
+
+use std::time::Duration;
+
+use crate::component::Reason;
+
+/// What came of one attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The peer has all of it.
+    Done,
+    /// The peer has it, except for items that it (or the protocol) can't take. Not tried again.
+    Partly(Loss),
+    /// Not now.
+    Retry {
+        /// The peer said when (`Retry-After`, `RetryInfo`).
+        after: Option<Duration>,
+        /// For the log.
+        why: String,
+    },
+    /// Never: trying again gives the same answer.
+    Permanent {
+        /// For the log.
+        why: String,
+    },
+    /// The peer would take smaller requests.
+    TooLarge {
+        /// For the log.
+        why: String,
+    },
+}
+
+impl Outcome {
+    /// Not now, and the peer did not say when.
+    pub fn retry(why: impl Into<String>) -> Self {
+        Self::Retry {
+            after: None,
+            why: why.into(),
+        }
+    }
+
+    /// Never.
+    pub fn permanent(why: impl Into<String>) -> Self {
+        Self::Permanent { why: why.into() }
+    }
+}
+
+/// Items that are gone, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// How many.
+    pub items: usize,
+    /// The counter they go to.
+    pub reason: Reason,
+    /// For the log.
+    pub why: String,
+}

@@ -1,0 +1,229 @@
+//! A destination on tokio, with an attempt that answers as the test says.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use tokio::sync::Semaphore;
+
+use super::machine::Load;
+use super::testing::{balance_when, exporter_context, ledgers, opaque};
+use super::*;
+use crate::batch::{Batch, Signal};
+use crate::component::{Consumer, ExporterContext, Flow, Lifecycle, Reason};
+
+type Answer = fn(usize) -> Outcome;
+
+/// Answers the n-th attempt by `answer(n)`, each after a permit.
+struct Script {
+    answer: Answer,
+    asked: Arc<AtomicUsize>,
+    permits: Arc<Semaphore>,
+}
+
+#[async_trait]
+impl Attempt for Script {
+    async fn send(&self, parcel: Parcel) -> Outcome {
+        assert!(parcel.items() > 0);
+        let n = self.asked.fetch_add(1, SeqCst);
+        self.permits.acquire().await.expect("never closed").forget();
+        (self.answer)(n)
+    }
+}
+
+struct Setup {
+    destination: Destination<Script>,
+    cx: ExporterContext,
+    asked: Arc<AtomicUsize>,
+    permits: Arc<Semaphore>,
+}
+
+fn delivery() -> Delivery {
+    let mut retry = RetryConfig::default();
+    retry.initial_interval = Duration::from_millis(5);
+    Delivery {
+        queue: QueueConfig::default(),
+        retry,
+        timeout: None,
+    }
+}
+
+fn setup(delivery: &Delivery, answer: Answer) -> Setup {
+    let cx = exporter_context("exporters::script");
+    let (asked, permits) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+    let script = Script {
+        answer,
+        asked: asked.clone(),
+        permits: permits.clone(),
+    };
+    let again = ExporterContext {
+        base: cx.base.clone(),
+        ledgers: cx.ledgers.clone(),
+    };
+    Setup {
+        destination: Destination::new(again, delivery, script),
+        cx,
+        asked,
+        permits,
+    }
+}
+
+impl Setup {
+    fn push(&self, items: usize) -> Result<(), crate::component::Refused> {
+        let batch = opaque(Signal::Metrics, b"0123456789", items);
+        let answer = self.destination.push(batch);
+        if answer.is_ok() {
+            ledgers(&self.cx)[0].enter(items);
+        }
+        answer.map(|_| ())
+    }
+
+    async fn stop(&self, within: Duration) {
+        self.destination.stop(Instant::now() + within).await;
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.cx.base.shared.memory.held_bytes()
+    }
+}
+
+#[tokio::test]
+async fn what_is_pushed_is_delivered_and_its_room_and_memory_come_back() {
+    let setup = setup(&delivery(), |_| Outcome::Done);
+    setup.destination.start().await.unwrap();
+    setup.push(3).unwrap();
+    assert_eq!(setup.held_bytes(), 10);
+    setup.permits.add_permits(1);
+    let balance = balance_when(&ledgers(&setup.cx)[0], |b| b.left == 3).await;
+    assert_eq!(balance.held(), 0);
+    assert_eq!(setup.held_bytes(), 0);
+    setup.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn a_failed_attempt_is_repeated_and_a_panicking_one_is_booked() {
+    let setup = setup(&delivery(), |n| match n {
+        0 => Outcome::retry("not yet"),
+        1 => Outcome::Done,
+        _ => panic!("an exporter with a bug"),
+    });
+    setup.destination.start().await.unwrap();
+    setup.permits.add_permits(3);
+    setup.push(2).unwrap();
+    balance_when(&ledgers(&setup.cx)[0], |b| b.left == 2).await;
+    setup.push(5).unwrap();
+    let balance = balance_when(&ledgers(&setup.cx)[0], |b| b.held() == 0).await;
+    assert_eq!(balance.dropped[Reason::Rejected as usize], 5);
+    setup.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn a_full_queue_refuses_or_drops_as_configured() {
+    let mut config = delivery();
+    config.queue.queue_size = 2.try_into().unwrap();
+    let refusing = setup(&config, |_| Outcome::Done);
+    assert!(refusing.push(1).is_ok() && refusing.push(1).is_ok());
+    let refused = refusing.push(1).unwrap_err();
+    assert!(refused.retry_after.is_some(), "{refused}");
+
+    config.queue.on_full = OnFull::Drop;
+    let dropping = setup(&config, |_| Outcome::Done);
+    (0..3).for_each(|_| dropping.push(1).unwrap());
+    let balance = ledgers(&dropping.cx)[0].balance();
+    assert_eq!(balance.dropped[Reason::QueueFull as usize], 1);
+    assert_eq!(balance.held(), 2);
+}
+
+#[tokio::test]
+async fn a_batch_that_never_fits_is_refused_for_good() {
+    let mut config = delivery();
+    config.queue.max_bytes = crate::config::ByteSize(9);
+    let setup = setup(&config, |_| Outcome::Done);
+    assert_eq!(setup.push(1).unwrap_err().retry_after, None);
+    assert_eq!(setup.held_bytes(), 0);
+}
+
+#[tokio::test]
+async fn an_admission_that_is_not_used_gives_its_room_back() {
+    let mut config = delivery();
+    config.queue.queue_size = 1.try_into().unwrap();
+    let setup = setup(&config, |_| Outcome::Done);
+    let batch = opaque(Signal::Metrics, b"x", 1);
+    let mut flow = Flow::default();
+    setup.destination.admit(&batch, &mut flow).unwrap();
+    assert!(setup.push(1).is_err());
+    drop(flow);
+    assert!(setup.push(1).is_ok());
+}
+
+#[tokio::test]
+async fn a_queue_switched_off_holds_no_more_than_its_consumers() {
+    let mut config = delivery();
+    config.queue.enabled = false;
+    config.queue.num_consumers = 1.try_into().unwrap();
+    let setup = setup(&config, |_| Outcome::Done);
+    assert!(setup.push(1).is_ok());
+    assert!(setup.push(1).is_err());
+}
+
+#[tokio::test]
+async fn an_attempt_that_takes_too_long_is_repeated() {
+    let mut config = delivery();
+    config.timeout = Some(Duration::from_millis(20));
+    let setup = setup(&config, |_| Outcome::Done);
+    setup.destination.start().await.unwrap();
+    setup.push(1).unwrap();
+    while setup.asked.load(SeqCst) < 2 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    setup.permits.add_permits(10);
+    balance_when(&ledgers(&setup.cx)[0], |b| b.left == 1).await;
+    setup.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn a_stop_waits_for_what_can_be_delivered() {
+    let setup = setup(&delivery(), |_| Outcome::Done);
+    setup.destination.start().await.unwrap();
+    (0..50).for_each(|_| setup.push(2).unwrap());
+    setup.permits.add_permits(50);
+    setup.stop(Duration::from_secs(20)).await;
+    assert_eq!(ledgers(&setup.cx)[0].balance().left, 100);
+}
+
+#[tokio::test]
+async fn a_stop_ends_at_its_deadline_and_books_the_rest() {
+    let setup = setup(&delivery(), |_| Outcome::Done);
+    setup.destination.start().await.unwrap();
+    (0..50).for_each(|_| setup.push(2).unwrap());
+    let begin = Instant::now();
+    setup.stop(Duration::from_millis(30)).await;
+    assert!(begin.elapsed() < Duration::from_secs(5));
+    let balance = ledgers(&setup.cx)[0].balance();
+    assert_eq!(balance.dropped[Reason::Shutdown as usize], 100);
+    assert_eq!(setup.held_bytes(), 0);
+}
+
+#[tokio::test]
+async fn what_comes_after_the_stop_is_refused_or_booked() {
+    let setup = setup(&delivery(), |_| Outcome::Done);
+    let batch = opaque(Signal::Metrics, b"x", 4);
+    let mut flow = Flow::default();
+    setup.destination.admit(&batch, &mut flow).unwrap();
+    setup.stop(Duration::from_millis(1)).await;
+    assert!(setup.push(1).is_err());
+    setup.destination.consume(batch, &mut flow);
+    let balance = ledgers(&setup.cx)[0].balance();
+    assert_eq!(balance.dropped[Reason::Shutdown as usize], 4);
+}
+
+#[tokio::test]
+async fn nothing_is_sent_of_an_empty_batch() {
+    let setup = setup(&delivery(), |_| Outcome::Done);
+    setup.destination.start().await.unwrap();
+    let empty: Batch = opaque(Signal::Traces, b"", 0);
+    setup.destination.push(empty).unwrap();
+    setup.stop(Duration::from_secs(5)).await;
+    assert_eq!(setup.asked.load(SeqCst), 0);
+}

@@ -1,0 +1,200 @@
+//! What OTLP servers answer, and what that means for the request: shared by `otlp` and `otlphttp`.
+
+use std::time::Duration;
+
+use prost::Message;
+use tonic_types::StatusExt;
+
+use crate::component::Reason;
+use crate::delivery::{Loss, Outcome};
+
+/// How this gateway names itself.
+pub(super) const USER_AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"));
+
+/// The largest answer that is read, in bytes. Answers are small; the number is not one that servers use as their own
+/// limit, so that our complaint can be told from theirs.
+pub(super) const MAX_ANSWER_BYTES: usize = (1 << 20) + 1;
+
+/// `Export*ServiceResponse` of every signal: they differ in names only.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ExportResponse {
+    #[prost(message, optional, tag = "1")]
+    partial_success: Option<PartialSuccess>,
+}
+
+/// `Export*PartialSuccess` of every signal.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct PartialSuccess {
+    /// `rejected_data_points`, `rejected_spans`, `rejected_log_records`.
+    #[prost(int64, tag = "1")]
+    pub(super) rejected: i64,
+    /// Why, or a warning when nothing was rejected.
+    #[prost(string, tag = "2")]
+    pub(super) error_message: String,
+}
+
+impl ExportResponse {
+    /// What a successful answer means. A partial success is never tried again (OTLP, "Partial Success").
+    pub(super) fn outcome(self) -> Outcome {
+        match self.partial_success {
+            Some(partial) => partial.outcome(),
+            None => Outcome::Done,
+        }
+    }
+}
+
+impl PartialSuccess {
+    pub(super) fn outcome(self) -> Outcome {
+        let items = usize::try_from(self.rejected).unwrap_or(0);
+        if items == 0 {
+            if !self.error_message.is_empty() {
+                tracing::debug!(warning = %self.error_message, "the server accepted everything with a warning");
+            }
+            return Outcome::Done;
+        }
+        Outcome::Partly(Loss {
+            items,
+            reason: Reason::Rejected,
+            why: format!("partial success: {}", self.error_message),
+        })
+    }
+}
+
+/// Codes worth another attempt (OTLP/gRPC, "Failures").
+const RETRYABLE: [tonic::Code; 6] = [
+    tonic::Code::Cancelled,
+    tonic::Code::DeadlineExceeded,
+    tonic::Code::Aborted,
+    tonic::Code::OutOfRange,
+    tonic::Code::Unavailable,
+    tonic::Code::DataLoss,
+];
+
+/// How gRPC libraries say that a message was too large; there is no code of its own for it.
+const TOO_LARGE: [&str; 4] = [
+    "larger than max",
+    "message length too large",
+    "exceeds maximum size",
+    "message too large",
+];
+
+/// What a failed gRPC call means.
+pub(super) fn of_status(status: &tonic::Status) -> Outcome {
+    let why = format!("{:?}: {}", status.code(), status.message());
+    let ours = format!("the limit is: {MAX_ANSWER_BYTES} bytes");
+    if status.message().contains(&ours) {
+        return Outcome::permanent("the answer is too large");
+    }
+    if TOO_LARGE.iter().any(|words| status.message().contains(words)) {
+        return Outcome::TooLarge { why };
+    }
+    let after = retry_delay(status);
+    // A status with a source was made here: the connection broke and the server never answered.
+    let no_answer = std::error::Error::source(status).is_some();
+    let throttled = status.code() == tonic::Code::ResourceExhausted && after.is_some();
+    match RETRYABLE.contains(&status.code()) || no_answer || throttled {
+        true => Outcome::Retry { after, why },
+        false => Outcome::Permanent { why },
+    }
+}
+
+fn retry_delay(status: &tonic::Status) -> Option<Duration> {
+    status.get_details_retry_info()?.retry_delay
+}
+
+/// What an HTTP answer other than 200 means (OTLP/HTTP, "Failures"); `after` is its `Retry-After`.
+pub(super) fn of_http(status: http::StatusCode, after: Option<Duration>, message: &str) -> Outcome {
+    let why = match message {
+        "" => status.to_string(),
+        message => format!("{status}: {message}"),
+    };
+    match status.as_u16() {
+        413 => Outcome::TooLarge { why },
+        429 | 502 | 503 | 504 => Outcome::Retry { after, why },
+        _ => Outcome::Permanent { why },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic::{Code, Status};
+    use tonic_types::ErrorDetails;
+
+    use super::*;
+
+    fn is_retry(outcome: &Outcome) -> bool {
+        matches!(outcome, Outcome::Retry { .. })
+    }
+
+    #[test]
+    fn only_the_codes_of_the_specification_are_retried() {
+        let retried: Vec<_> = (0..17)
+            .map(Code::from_i32)
+            .filter(|code| is_retry(&of_status(&Status::new(*code, "no"))))
+            .collect();
+        let expected = [
+            Code::Cancelled,
+            Code::DeadlineExceeded,
+            Code::Aborted,
+            Code::OutOfRange,
+            Code::Unavailable,
+            Code::DataLoss,
+        ];
+        assert_eq!(retried, expected);
+    }
+
+    #[test]
+    fn resource_exhausted_is_retried_only_with_retry_info() {
+        let details = ErrorDetails::with_retry_info(Some(Duration::from_secs(7)));
+        let status = Status::with_error_details(Code::ResourceExhausted, "slow down", details);
+        assert!(matches!(of_status(&status), Outcome::Retry { after: Some(after), .. } if after.as_secs() == 7));
+        let bare = of_status(&Status::resource_exhausted("out of quota"));
+        assert!(matches!(bare, Outcome::Permanent { .. }));
+    }
+
+    #[test]
+    fn too_large_is_told_apart_whoever_says_it() {
+        let go = "grpc: received message larger than max (5 vs. 4)";
+        let tonic = "Error, decoded message length too large: found 5 bytes, the limit is: 4194304 bytes";
+        let ours = format!("Error, decoded message length too large: found 5 bytes, the limit is: {MAX_ANSWER_BYTES} bytes");
+        let too_large = |status: Status| matches!(of_status(&status), Outcome::TooLarge { .. });
+        assert!(too_large(Status::resource_exhausted(go)));
+        assert!(too_large(Status::out_of_range(tonic)));
+        assert!(!too_large(Status::out_of_range(ours)));
+    }
+
+    #[test]
+    fn a_broken_connection_is_retried() {
+        let status = Status::from_error(Box::new(std::io::Error::other("connection reset")));
+        assert!(is_retry(&of_status(&status)), "{status:?}");
+    }
+
+    #[test]
+    fn only_the_http_statuses_of_the_specification_are_retried() {
+        let retried: Vec<_> = (300..600)
+            .filter_map(|status| http::StatusCode::from_u16(status).ok())
+            .filter(|status| is_retry(&of_http(*status, None, "")))
+            .map(|status| status.as_u16())
+            .collect();
+        assert_eq!(retried, [429, 502, 503, 504]);
+    }
+
+    #[test]
+    fn a_partial_success_without_rejections_is_a_success() {
+        let answer = |rejected, message: &str| {
+            let partial = PartialSuccess {
+                rejected,
+                error_message: message.into(),
+            };
+            let bytes = ExportResponse {
+                partial_success: Some(partial),
+            }
+            .encode_to_vec();
+            ExportResponse::decode(&*bytes).unwrap().outcome()
+        };
+        assert_eq!(answer(0, "old field"), Outcome::Done);
+        assert_eq!(answer(-1, "nonsense"), Outcome::Done);
+        assert!(matches!(answer(2, "bad"), Outcome::Partly(Loss { items: 2, .. })));
+        assert_eq!(ExportResponse::decode(&b""[..]).unwrap().outcome(), Outcome::Done);
+    }
+}

@@ -1,0 +1,33 @@
+//! Configured request headers: checked names and values, kept out of every print.
+
+use std::collections::BTreeMap;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::config::{Node, Problems, Secret};
+
+/// Headers as configured.
+pub(super) type Headers = BTreeMap<String, Secret>;
+
+/// Reports names and values that are no HTTP headers. Values are not shown.
+pub(super) fn check(headers: &Headers, at: &Node, cx: &mut Problems) {
+    for (name, value) in headers {
+        let at = at.child("headers").child(name);
+        if HeaderName::try_from(name.as_str()).is_err() {
+            cx.at(at).error(format!("{name:?} is no header name"));
+        } else if HeaderValue::try_from(value.expose()).is_err() {
+            cx.at(at).error("the value has characters that no header may have");
+        }
+    }
+}
+
+/// As they are sent; what `check` has reported is left out.
+pub(super) fn build(headers: &Headers) -> HeaderMap {
+    let pairs = headers.iter().filter_map(|(name, value)| {
+        let name = HeaderName::try_from(name.as_str()).ok()?;
+        let mut value = HeaderValue::try_from(value.expose()).ok()?;
+        value.set_sensitive(true);
+        Some((name, value))
+    });
+    pairs.collect()
+}

@@ -1,0 +1,115 @@
+//! `otlp`: sends metrics, traces and logs by OTLP/gRPC. Payloads that nobody had to decode are sent as they came in.
+
+mod codec;
+mod config;
+mod target;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::HeaderMap;
+use http::uri::PathAndQuery;
+use tonic::client::Grpc;
+use tonic::metadata::MetadataMap;
+use tonic::transport::{Channel, Endpoint};
+
+use super::answer::{MAX_ANSWER_BYTES, USER_AGENT, of_status};
+use super::headers;
+use crate::batch::{Encoded, Signal};
+use crate::component::{ComponentError, ConfigType, Context, ExporterFactory, Factory, Stability};
+use crate::delivery::{Attempt, Destination, Outcome, Parcel};
+use crate::net::client::{Connector, UseTls};
+use crate::net::tls::ALPN_GRPC;
+use codec::ExportCodec;
+use config::Config;
+
+/// The factory of `otlp`.
+pub static FACTORY: ExporterFactory = Factory {
+    kind: "otlp",
+    aliases: &["otlp_grpc"],
+    signals: &[
+        (Signal::Metrics, Stability::Beta),
+        (Signal::Traces, Stability::Beta),
+        (Signal::Logs, Stability::Beta),
+    ],
+    help: "sends metrics, traces and logs by OTLP over gRPC",
+    config: ConfigType::of::<Config>(),
+    build: |settings, cx| {
+        let config = settings.get::<Config>();
+        let client = Client::new(&config, &cx.base)?;
+        Ok(Arc::new(Destination::new(cx, &config.delivery(), client)))
+    },
+};
+
+/// The method of each signal, by `Signal as usize`.
+const METHODS: [&str; 3] = [
+    "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+    "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+    "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
+];
+
+struct Client {
+    grpc: Grpc<Channel>,
+    headers: HeaderMap,
+    timeout: Duration,
+}
+
+impl Client {
+    fn new(config: &Config, cx: &Context) -> Result<Self, ComponentError> {
+        let wrong = |error: &dyn std::fmt::Display| cx.error(format!("endpoint: {error}"));
+        let secure = config.is_secure();
+        let use_tls = if secure { UseTls::Always } else { UseTls::Never };
+        let unix = config.endpoint.unix_path();
+        let connector = Connector::new(unix, use_tls, &config.tls, ALPN_GRPC);
+        let connector = connector.map_err(|error| cx.error(error.to_string()))?;
+        let authority = config.endpoint.authority();
+        let scheme = if secure { "https" } else { "http" };
+        let origin = format!("{scheme}://{authority}").parse().map_err(|error| wrong(&error))?;
+        // tonic refuses `https` unless it does the TLS itself; ours is done by the connector.
+        let endpoint = Endpoint::from_shared(format!("http://{authority}")).map_err(|error| wrong(&error))?;
+        let channel = endpoint
+            .origin(origin)
+            .user_agent(USER_AGENT)
+            .map_err(|error| wrong(&error))?
+            .connect_with_connector_lazy(connector);
+        Ok(Self {
+            grpc: config.compression.apply(Grpc::new(channel)).max_decoding_message_size(MAX_ANSWER_BYTES),
+            headers: headers::build(&config.headers),
+            timeout: config.timeout,
+        })
+    }
+
+    fn request(&self, encoded: Encoded) -> tonic::Request<Vec<Bytes>> {
+        let parts = encoded.parts.into_iter().map(|part| part.bytes).collect();
+        let mut request = tonic::Request::new(parts);
+        *request.metadata_mut() = MetadataMap::from_headers(self.headers.clone());
+        if !self.timeout.is_zero() {
+            request.set_timeout(self.timeout);
+        }
+        request
+    }
+}
+
+#[async_trait]
+impl Attempt for Client {
+    async fn send(&self, parcel: Parcel) -> Outcome {
+        let method = PathAndQuery::from_static(METHODS[parcel.signal() as usize]);
+        let request = self.request(parcel.encoded());
+        let mut grpc = self.grpc.clone();
+        if let Err(error) = grpc.ready().await {
+            return Outcome::retry(error_chain(&error));
+        }
+        match grpc.unary(request, method, ExportCodec).await {
+            Ok(response) => response.into_inner().outcome(),
+            Err(status) => of_status(&status),
+        }
+    }
+}
+
+/// An error with its causes: tonic's own text is only "transport error".
+fn error_chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

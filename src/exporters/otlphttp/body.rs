@@ -1,0 +1,127 @@
+//! Bodies: how telemetry is written and compressed, and what answers say.
+
+use std::io::Write;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use prost::Message;
+use serde_json::Value;
+
+use crate::batch::{Encoded, json};
+use crate::delivery::Outcome;
+use crate::exporters::answer::{ExportResponse, PartialSuccess};
+
+crate::choices! {
+    /// How telemetry is written.
+    pub enum Encoding {
+        /// Protobuf.
+        Proto = "proto",
+        /// OTLP/JSON.
+        Json = "json",
+    }
+}
+
+crate::choices! {
+    /// How requests are compressed.
+    pub enum Compression {
+        /// As they are.
+        None = "none" | "",
+        /// RFC 1952, level 1: OTLP compresses so well that more effort buys little.
+        Gzip = "gzip",
+        /// RFC 8878, level 1.
+        Zstd = "zstd",
+    }
+}
+
+impl Encoding {
+    /// The value of `Content-Type`.
+    pub(super) fn content_type(self) -> &'static str {
+        match self {
+            Self::Proto => "application/x-protobuf",
+            Self::Json => "application/json",
+        }
+    }
+
+    /// What an answer is written in, as far as it says.
+    pub(super) fn of_answer(headers: &HeaderMap) -> Option<Self> {
+        let content_type = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+        [Self::Proto, Self::Json].into_iter().find(|encoding| content_type.starts_with(encoding.content_type()))
+    }
+
+    /// The request as it is to be sent; `Err` says why it can't be.
+    pub(super) fn body(self, encoded: &Encoded) -> Result<Bytes, String> {
+        match (self, encoded.parts.as_slice()) {
+            (Self::Proto, [only]) => Ok(only.bytes.clone()),
+            (Self::Proto, parts) => Ok(parts.iter().flat_map(|part| part.bytes.iter().copied()).collect()),
+            (Self::Json, _) => json::to_json(encoded).map(Bytes::from).map_err(|error| error.to_string()),
+        }
+    }
+
+    /// What a successful answer says. One that can't be read comes from a server that took the request.
+    pub(super) fn outcome(self, answer: &[u8]) -> Outcome {
+        match self {
+            Self::Proto => ExportResponse::decode(answer).map_or(Outcome::Done, ExportResponse::outcome),
+            Self::Json => json_outcome(answer),
+        }
+    }
+}
+
+/// `{"partialSuccess": {"rejectedDataPoints": "3", "errorMessage": "..."}}`; the count's name depends on the signal.
+fn json_outcome(answer: &[u8]) -> Outcome {
+    const COUNTS: [&str; 3] = ["rejectedDataPoints", "rejectedSpans", "rejectedLogRecords"];
+    let Ok(answer) = serde_json::from_slice::<Value>(answer) else { return Outcome::Done };
+    let Some(partial) = answer.get("partialSuccess") else { return Outcome::Done };
+    let count = COUNTS.iter().find_map(|name| partial.get(name));
+    // 64-bit numbers are strings in OTLP/JSON; plain numbers are accepted.
+    let rejected = count.and_then(|count| count.as_i64().or_else(|| count.as_str()?.parse().ok())).unwrap_or(0);
+    let message = partial.get("errorMessage").and_then(Value::as_str).unwrap_or_default();
+    PartialSuccess { rejected, error_message: message.to_owned() }.outcome()
+}
+
+impl Compression {
+    /// The value of `Content-Encoding`.
+    pub(super) fn content_coding(self) -> Option<&'static str> {
+        match self {
+            Self::None => None,
+            Self::Gzip => Some("gzip"),
+            Self::Zstd => Some("zstd"),
+        }
+    }
+
+    /// The body as it is to be sent.
+    pub(super) fn compress(self, body: Bytes) -> Result<Bytes, String> {
+        const ZSTD_LEVEL: i32 = 1;
+        let compressed = match self {
+            Self::None => return Ok(body),
+            Self::Gzip => {
+                let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+                encoder.write_all(&body).and_then(|()| encoder.finish())
+            }
+            Self::Zstd => zstd::encode_all(&*body, ZSTD_LEVEL),
+        };
+        compressed.map(Bytes::from).map_err(|error| format!("compressing: {error}"))
+    }
+}
+
+/// The message of an answer that is an error: a `google.rpc.Status`, or plain text.
+pub(super) fn error_message(answer: &[u8], headers: &HeaderMap) -> String {
+    /// Longest text that is worth a log line.
+    const MAX_CHARS: usize = 300;
+    let message = match Encoding::of_answer(headers) {
+        Some(Encoding::Proto) => RpcStatus::decode(answer).map(|status| status.message).unwrap_or_default(),
+        Some(Encoding::Json) => {
+            let status = serde_json::from_slice::<Value>(answer).unwrap_or_default();
+            status.get("message").and_then(Value::as_str).unwrap_or_default().to_owned()
+        }
+        None => String::from_utf8_lossy(answer).trim().to_owned(),
+    };
+    message.chars().take(MAX_CHARS).collect()
+}
+
+/// `google.rpc.Status`, as far as it is shown to people.
+#[derive(Clone, PartialEq, Message)]
+struct RpcStatus {
+    #[prost(string, tag = "2")]
+    message: String,
+}

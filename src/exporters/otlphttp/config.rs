@@ -1,0 +1,96 @@
+//! Options of the `otlphttp` exporter, as in the Collector.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::Uri;
+
+use super::body::{Compression, Encoding};
+use super::url::Url;
+use crate::batch::Signal;
+use crate::config::{Node, Problems};
+use crate::delivery::{Delivery, QueueConfig, RetryConfig};
+use crate::exporters::headers::{self, Headers};
+use crate::net::TlsClientConfig;
+
+crate::options! {
+    /// Options of `otlphttp`.
+    pub(super) struct Config {
+        /// Base URL; `/v1/metrics`, `/v1/traces` and `/v1/logs` are added. Also `unix:/path`.
+        pub endpoint: Option<Url> = None,
+        /// URL for metrics, used as it is.
+        pub metrics_endpoint: Option<Url> = None,
+        /// URL for traces, used as it is.
+        pub traces_endpoint: Option<Url> = None,
+        /// URL for logs, used as it is.
+        pub logs_endpoint: Option<Url> = None,
+        /// TLS, for `https` URLs.
+        pub tls: TlsClientConfig = TlsClientConfig::default(),
+        /// How telemetry is written.
+        pub encoding: Encoding = Encoding::Proto,
+        /// How requests are compressed.
+        pub compression: Compression = Compression::Gzip,
+        /// Request headers; their values are secrets.
+        pub headers: Headers = Headers::new(),
+        /// How long one attempt may take; 0 = as long as it does.
+        pub timeout: Duration = Duration::from_secs(30),
+        /// Unused connections to keep.
+        pub max_idle_conns: usize = 100,
+        /// How long an unused connection is kept.
+        pub idle_conn_timeout: Duration = Duration::from_secs(90),
+        /// Retries.
+        pub retry_on_failure: RetryConfig = RetryConfig::default(),
+        /// The queue.
+        pub sending_queue: QueueConfig = QueueConfig::default(),
+    }
+    check = Config::check
+}
+
+/// Below the base URL, by `Signal as usize`.
+const PATHS: [&str; 3] = ["/v1/metrics", "/v1/traces", "/v1/logs"];
+
+impl Config {
+    fn own_urls(&self) -> [Option<&Url>; 3] {
+        [
+            self.metrics_endpoint.as_ref(),
+            self.traces_endpoint.as_ref(),
+            self.logs_endpoint.as_ref(),
+        ]
+    }
+
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        headers::check(&self.headers, at, cx);
+        if self.endpoint.is_none() && self.own_urls() == [None; 3] {
+            cx.at(at)
+                .help("set `endpoint`, or `metrics_endpoint`, `traces_endpoint`, `logs_endpoint`")
+                .error("at least one endpoint must be specified");
+        }
+        let mut all = self.own_urls().into_iter().chain([self.endpoint.as_ref()]).flatten();
+        let first = all.next().map(Url::unix_path);
+        if !all.all(|url| Some(url.unix_path()) == first) {
+            cx.at(at)
+                .error("a Unix socket must be the endpoint of every signal: use two exporters");
+        }
+    }
+
+    /// Where a signal goes.
+    pub(super) fn url(&self, signal: Signal) -> Option<Uri> {
+        let (own, path) = (self.own_urls()[signal as usize], PATHS[signal as usize]);
+        let below_base = || self.endpoint.as_ref().map(|base| base.join(path));
+        own.map(Url::exact).or_else(below_base)
+    }
+
+    /// The socket that every URL stands for, if it is one.
+    pub(super) fn unix_path(&self) -> Option<PathBuf> {
+        let mut all = self.own_urls().into_iter().chain([self.endpoint.as_ref()]).flatten();
+        all.find_map(Url::unix_path)
+    }
+
+    pub(super) fn delivery(&self) -> Delivery {
+        Delivery {
+            queue: self.sending_queue.clone(),
+            retry: self.retry_on_failure.clone(),
+            timeout: Some(self.timeout).filter(|timeout| !timeout.is_zero()),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! `otlphttp`: sends metrics, traces and logs by OTLP/HTTP, protobuf or JSON.
+
+mod body;
+mod config;
+mod retry_after;
+mod url;
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, USER_AGENT as USER_AGENT_HEADER};
+use http::{HeaderMap, Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioExecutor;
+
+use super::answer::{MAX_ANSWER_BYTES, USER_AGENT, of_http};
+use super::headers;
+use crate::batch::Signal;
+use crate::component::{ComponentError, ConfigType, Context, ExporterFactory, Factory, Stability};
+use crate::delivery::{Attempt, Destination, Outcome, Parcel};
+use crate::net::client::{Connector, UseTls};
+use crate::net::tls::ALPN_HTTP;
+use body::{Compression, Encoding};
+use config::Config;
+
+/// The factory of `otlphttp`.
+pub static FACTORY: ExporterFactory = Factory {
+    kind: "otlphttp",
+    aliases: &["otlp_http"],
+    signals: &[
+        (Signal::Metrics, Stability::Beta),
+        (Signal::Traces, Stability::Beta),
+        (Signal::Logs, Stability::Beta),
+    ],
+    help: "sends metrics, traces and logs by OTLP over HTTP",
+    config: ConfigType::of::<Config>(),
+    build: |settings, cx| {
+        let config = settings.get::<Config>();
+        for (signal, _) in cx.ledgers.iter().enumerate().filter(|(_, used)| used.is_some()) {
+            if config.url(Signal::ALL[signal]).is_none() {
+                return Err(cx.base.error(format!("no endpoint for {}", Signal::ALL[signal].name())));
+            }
+        }
+        let client = Client::new(&config, &cx.base)?;
+        Ok(Arc::new(Destination::new(cx, &config.delivery(), client)))
+    },
+};
+
+type Http = hyper_util::client::legacy::Client<Connector, Full<Bytes>>;
+
+struct Client {
+    http: Http,
+    urls: [Option<Uri>; 3],
+    headers: HeaderMap,
+    encoding: Encoding,
+    compression: Compression,
+}
+
+impl Client {
+    fn new(config: &Config, cx: &Context) -> Result<Self, ComponentError> {
+        let connector = Connector::new(config.unix_path(), UseTls::ByScheme, &config.tls, ALPN_HTTP);
+        let connector = connector.map_err(|error| cx.error(error.to_string()))?;
+        Ok(Self {
+            http: hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+                .pool_idle_timeout(config.idle_conn_timeout)
+                .pool_max_idle_per_host(config.max_idle_conns)
+                .build(connector),
+            urls: Signal::ALL.map(|signal| config.url(signal)),
+            headers: request_headers(config),
+            encoding: config.encoding,
+            compression: config.compression,
+        })
+    }
+
+    fn request(&self, url: &Uri, body: Bytes) -> Request<Full<Bytes>> {
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = http::Method::POST;
+        *request.uri_mut() = url.clone();
+        *request.headers_mut() = self.headers.clone();
+        request
+    }
+
+    async fn outcome(&self, response: Response<Incoming>) -> Outcome {
+        let (head, body) = response.into_parts();
+        let after = retry_after::parse(&head.headers, SystemTime::now());
+        let answer = match Limited::new(body, MAX_ANSWER_BYTES).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) => return unreadable(head.status, after, &*error),
+        };
+        let encoding = Encoding::of_answer(&head.headers).unwrap_or(self.encoding);
+        match head.status.is_success() {
+            true => encoding.outcome(&answer),
+            false => of_http(head.status, after, &body::error_message(&answer, &head.headers)),
+        }
+    }
+}
+
+/// The answer broke off or was too large. The status decides, except that a success is none: who sent it may
+/// have failed half way. Too large an answer is not worth another attempt.
+fn unreadable(
+    status: StatusCode,
+    after: Option<std::time::Duration>,
+    error: &(dyn std::error::Error + Send + Sync + 'static),
+) -> Outcome {
+    match status.is_success() {
+        true if error.is::<http_body_util::LengthLimitError>() => Outcome::permanent("the answer is too large"),
+        true => Outcome::retry(format!("the answer broke off: {error}")),
+        false => of_http(status, after, &error.to_string()),
+    }
+}
+
+fn request_headers(config: &Config) -> HeaderMap {
+    let mut all = HeaderMap::new();
+    all.insert(USER_AGENT_HEADER, HeaderValue::from_static(USER_AGENT));
+    all.extend(headers::build(&config.headers));
+    let content_type = HeaderValue::from_static(config.encoding.content_type());
+    all.insert(ACCEPT, content_type.clone());
+    all.insert(CONTENT_TYPE, content_type);
+    if let Some(coding) = config.compression.content_coding() {
+        all.insert(CONTENT_ENCODING, HeaderValue::from_static(coding));
+    }
+    all
+}
+
+#[async_trait]
+impl Attempt for Client {
+    async fn send(&self, parcel: Parcel) -> Outcome {
+        let Some(url) = &self.urls[parcel.signal() as usize] else {
+            return Outcome::permanent("no endpoint for this signal");
+        };
+        let encoded = parcel.encoded();
+        let body = match self.encoding.body(&encoded).and_then(|body| self.compression.compress(body)) {
+            Ok(body) => body,
+            Err(why) => return Outcome::Permanent { why },
+        };
+        match self.http.request(self.request(url, body)).await {
+            Ok(response) => self.outcome(response).await,
+            Err(error) => Outcome::retry(error_chain(&error)),
+        }
+    }
+}
+
+/// An error with its causes: hyper's own text is only "client error".
+fn error_chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

@@ -1,0 +1,151 @@
+//! How clients reach a server: TCP or a Unix socket, with TLS where it is wanted. One connector for gRPC and HTTP.
+
+use std::future::Future;
+use std::io;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::Uri;
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::TlsConnector;
+
+use super::stream::Stream;
+use super::tls::{TlsClientConfig, TlsError};
+
+/// A connection that takes longer to open is given up: the next attempt may reach another address.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A TCP connection whose data nobody acknowledges for so long is dead. Without this a half-open connection
+/// would swallow attempts for a quarter of an hour.
+const UNACKNOWLEDGED_TIMEOUT_MS: u32 = 20_000;
+
+/// Which URLs get TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UseTls {
+    /// None.
+    Never,
+    /// Those with `https`.
+    ByScheme,
+    /// All, whatever the scheme says.
+    Always,
+}
+
+/// Opens connections to where URLs point, or to one Unix socket.
+#[derive(Clone)]
+pub struct Connector {
+    unix: Option<PathBuf>,
+    use_tls: UseTls,
+    tls: Option<TlsConnector>,
+    server_name: Option<ServerName<'static>>,
+}
+
+impl Connector {
+    /// With `unix`, every connection goes to that socket.
+    pub fn new(
+        unix: Option<PathBuf>,
+        use_tls: UseTls,
+        tls: &TlsClientConfig,
+        alpn: &[&[u8]],
+    ) -> Result<Self, TlsError> {
+        let config = match use_tls {
+            UseTls::Never => None,
+            UseTls::ByScheme | UseTls::Always => Some(TlsConnector::from(Arc::new(tls.build(alpn)?))),
+        };
+        Ok(Self {
+            unix,
+            use_tls,
+            tls: config,
+            server_name: tls.server_name()?,
+        })
+    }
+
+    async fn open(self, uri: Uri) -> io::Result<Stream> {
+        let secure = match self.use_tls {
+            UseTls::Never => false,
+            UseTls::ByScheme => uri.scheme_str() == Some("https"),
+            UseTls::Always => true,
+        };
+        let stream = self.plain(&uri, secure).await?;
+        match self.tls {
+            Some(tls) if secure => {
+                let name = self.server_name.map_or_else(|| host_name(&uri), Ok)?;
+                let stream = tls.connect(name, stream).await?;
+                Ok(Stream::Tls(Box::new(stream.into())))
+            }
+            _ => Ok(stream),
+        }
+    }
+
+    async fn plain(&self, uri: &Uri, secure: bool) -> io::Result<Stream> {
+        if let Some(path) = &self.unix {
+            return UnixStream::connect(path).await.map(Stream::Unix);
+        }
+        let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
+        let stream = TcpStream::connect((host(uri)?, port)).await?;
+        stream.set_nodelay(true)?;
+        rustix::net::sockopt::set_tcp_user_timeout(&stream, UNACKNOWLEDGED_TIMEOUT_MS)?;
+        Ok(Stream::Tcp(stream))
+    }
+}
+
+fn host(uri: &Uri) -> io::Result<&str> {
+    let host = uri
+        .host()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a URL without a host"))?;
+    let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    Ok(inner.unwrap_or(host))
+}
+
+fn host_name(uri: &Uri) -> io::Result<ServerName<'static>> {
+    let name = host(uri)?.to_owned().try_into();
+    name.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
+}
+
+impl tower::Service<Uri> for Connector {
+    type Response = TokioIo<Stream>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<TokioIo<Stream>>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let connector = self.clone();
+        Box::pin(async move {
+            let opened = tokio::time::timeout(CONNECT_TIMEOUT, connector.open(uri)).await;
+            opened.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?.map(TokioIo::new)
+        })
+    }
+}
+
+impl Connection for Stream {
+    fn connected(&self) -> Connected {
+        match self {
+            Self::Tls(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
+                Connected::new().negotiated_h2()
+            }
+            _ => Connected::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_come_without_brackets() {
+        let table = [("http://[::1]:4318", "::1"), ("https://a.example", "a.example")];
+        for (uri, expected) in table {
+            assert_eq!(host(&uri.parse().unwrap()).unwrap(), expected);
+        }
+        assert!(host(&"/path".parse().unwrap()).is_err());
+    }
+}

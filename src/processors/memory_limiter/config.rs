@@ -1,0 +1,126 @@
+//! Options of the `memory_limiter` processor, as in the Collector.
+
+use std::time::Duration;
+
+use crate::config::{Node, Problems};
+
+/// A mebibyte, in bytes.
+const MIB: u64 = 1 << 20;
+
+/// The room for spikes where none is configured: this share of the limit, in percent.
+const DEFAULT_SPIKE_PERCENT: u64 = 20;
+
+crate::options! {
+    /// Options of `memory_limiter`.
+    pub(super) struct Config {
+        /// How often memory is measured; between two measurements, what tidegate itself takes in is added.
+        pub check_interval: Duration = Duration::from_secs(1),
+        /// The most memory the process should use, in MiB.
+        pub limit_mib: u64 = 0,
+        /// The same in percent of the memory of the machine or container.
+        pub limit_percentage: u64 = 0,
+        /// Data is refused from this many MiB below the limit on; 0 = a fifth of the limit.
+        pub spike_limit_mib: u64 = 0,
+        /// The same in percent of the memory of the machine or container.
+        pub spike_limit_percentage: u64 = 0,
+    }
+    check = Config::check
+}
+
+impl Config {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        if self.check_interval.is_zero() {
+            cx.at(at.child("check_interval"))
+                .error("'check_interval' must be greater than zero");
+        }
+        if self.limit_mib == 0 && self.limit_percentage == 0 {
+            cx.at(at)
+                .error("'limit_mib' or 'limit_percentage' must be greater than zero");
+        }
+        if self.limit_mib != 0 && self.spike_limit_mib >= self.limit_mib {
+            cx.at(at.child("spike_limit_mib"))
+                .error("'spike_limit_mib' must be smaller than 'limit_mib'");
+        }
+        self.check_percentages(at, cx);
+    }
+
+    fn check_percentages(&self, at: &Node, cx: &mut Problems) {
+        for (key, percent) in [
+            ("limit_percentage", self.limit_percentage),
+            ("spike_limit_percentage", self.spike_limit_percentage),
+        ] {
+            if percent > 100 {
+                cx.at(at.child(key)).error("must be between 0 and 100");
+            }
+        }
+        let by_percent = self.limit_mib == 0 && self.limit_percentage != 0;
+        if by_percent && self.spike_limit_percentage >= self.limit_percentage {
+            cx.at(at.child("spike_limit_percentage"))
+                .error("'spike_limit_percentage' must be smaller than 'limit_percentage'");
+        }
+    }
+
+    /// From how many bytes on data is refused, where the machine has `total` bytes. MiB go before percentages.
+    pub(super) fn soft_limit_bytes(&self, total: u64) -> u64 {
+        let percent = |percent: u64| total / 100 * percent;
+        let (limit, spike) = match self.limit_mib {
+            0 => (percent(self.limit_percentage), percent(self.spike_limit_percentage)),
+            mib => (mib.saturating_mul(MIB), self.spike_limit_mib.saturating_mul(MIB)),
+        };
+        let spike = match spike {
+            0 => limit / 100 * DEFAULT_SPIKE_PERCENT,
+            spike => spike,
+        };
+        limit.saturating_sub(spike)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Decode, parse_text};
+
+    fn config(text: &str) -> Result<Config, String> {
+        let mut problems = Problems::default();
+        let node = parse_text("a.yaml", text, &mut problems).expect("YAML");
+        Config::decode(&node, &mut problems)
+            .filter(|_| !problems.has_errors())
+            .ok_or_else(|| problems.to_string())
+    }
+
+    #[test]
+    fn the_soft_limit_leaves_room_for_spikes() {
+        let table = [
+            ("{limit_mib: 100}", 80),
+            ("{limit_mib: 100, spike_limit_mib: 30}", 70),
+            ("{limit_percentage: 50}", 400),
+            ("{limit_percentage: 50, spike_limit_percentage: 10}", 400),
+            ("{limit_mib: 100, limit_percentage: 50}", 80),
+        ];
+        for (text, mib) in table {
+            let soft = config(text).unwrap().soft_limit_bytes(1000 * MIB);
+            assert_eq!(soft.div_ceil(MIB), mib, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_contradiction_is_named() {
+        let table = [
+            ("{limit_mib: 1, check_interval: 0s}", "'check_interval' must be greater than zero"),
+            ("{}", "'limit_mib' or 'limit_percentage' must be greater than zero"),
+            (
+                "{limit_mib: 5, spike_limit_mib: 5}",
+                "'spike_limit_mib' must be smaller than 'limit_mib'",
+            ),
+            ("{limit_percentage: 101}", "must be between 0 and 100"),
+            (
+                "{limit_percentage: 50, spike_limit_percentage: 50}",
+                "'spike_limit_percentage' must be smaller",
+            ),
+        ];
+        for (text, expected) in table {
+            let error = config(text).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! How much memory the process uses, and how much there is.
+
+use std::io;
+use std::path::Path;
+
+/// Where the kernel says how much memory a container may use: cgroup version 2, then version 1.
+const CGROUP_LIMITS: [&str; 2] = [
+    "/sys/fs/cgroup/memory.max",
+    "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+];
+
+/// Resident memory of this process.
+pub(super) fn resident_bytes() -> io::Result<u64> {
+    read_field("/proc/self/status", "VmRSS:")
+}
+
+/// Memory of the machine, or of the container where that is less.
+pub(super) fn total_bytes() -> io::Result<u64> {
+    let limits = CGROUP_LIMITS
+        .iter()
+        .filter_map(|path| cgroup_limit(Path::new(path)));
+    let machine = read_field("/proc/meminfo", "MemTotal:")?;
+    Ok(limits.fold(machine, u64::min))
+}
+
+fn read_field(path: &str, field: &str) -> io::Result<u64> {
+    let text = std::fs::read_to_string(path)?;
+    parse_field(&text, field).ok_or_else(|| io::Error::other(format!("{path} has no {field}")))
+}
+
+/// A limit in bytes; `max` stands for none.
+fn cgroup_limit(path: &Path) -> Option<u64> {
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// `VmRSS:     16384 kB`, where kB means 1,024 bytes.
+fn parse_field(text: &str, field: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(field))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_uses_some_memory_but_not_more_than_there_is() {
+        let used = resident_bytes().unwrap();
+        assert!(used > 1 << 20 && used < total_bytes().unwrap(), "{used}");
+    }
+
+    #[test]
+    fn fields_count_in_kibibytes() {
+        assert_eq!(parse_field("MemFree: 1 kB\n", "MemTotal:"), None);
+        let text = "MemTotal:       2048 kB\nMemFree: 1 kB";
+        assert_eq!(parse_field(text, "MemTotal:"), Some(2 << 20));
+    }
+
+    #[test]
+    fn a_cgroup_without_a_limit_has_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("memory.max");
+        std::fs::write(&file, "max\n").unwrap();
+        assert_eq!(cgroup_limit(&file), None);
+        std::fs::write(&file, "1048576\n").unwrap();
+        assert_eq!(cgroup_limit(&file), Some(1 << 20));
+    }
+}
