@@ -153,15 +153,15 @@ mod tests {
         }
     }
 
-    fn chunked(chunks: &[&'static [u8]]) -> Chunks {
-        Chunks(chunks.to_vec().into_iter())
+    fn chunked<const N: usize>(chunks: [&'static [u8]; N]) -> Chunks {
+        Chunks(Vec::from(chunks).into_iter())
     }
 
     #[tokio::test]
     async fn a_body_is_on_the_books_while_it_is_held() {
         let shared = Arc::new(Shared::default());
         let mut held = Held::new(shared.clone());
-        let body = read_body(chunked(&[b"abc", b"", b"de"]), BodyLimits::of(5), &mut held)
+        let body = read_body(chunked([b"abc", b"", b"de"]), BodyLimits::of(5), &mut held)
             .await
             .unwrap();
         assert_eq!(*body, *b"abcde");
@@ -173,7 +173,7 @@ mod tests {
     #[tokio::test]
     async fn a_byte_more_than_the_limit_is_too_large_whether_promised_or_not() {
         let mut held = Held::new(Arc::default());
-        let surprise = read_body(chunked(&[b"abc", b"def"]), BodyLimits::of(5), &mut held).await;
+        let surprise = read_body(chunked([b"abc", b"def"]), BodyLimits::of(5), &mut held).await;
         assert!(matches!(surprise, Err(BodyError::TooLarge { limit_bytes: 5 })));
         let promised = read_body(
             Full::new(Bytes::from_static(b"abcdef")),

@@ -83,9 +83,8 @@ impl Ingest {
 fn check(signal: Signal, encoding: Encoding, body: Bytes) -> Result<crate::batch::Encoded, Failure> {
     let body = match encoding {
         Encoding::Protobuf => body,
-        Encoding::Json => {
-            json::to_protobuf(signal, &body).map_err(|error| Failure::invalid(error.to_string()))?
-        }
+        Encoding::Json => json::to_protobuf(signal, &body)
+            .map_err(|error| Failure::invalid_at(&error.path, error.to_string()))?,
     };
     wire::check(signal, body).map_err(|error| Failure::invalid_at(&error.path, error.to_string()))
 }

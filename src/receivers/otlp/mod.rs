@@ -5,9 +5,9 @@
 
 pub mod config;
 mod failure;
-mod grpc;
-mod http;
 mod ingest;
+mod over_grpc;
+mod over_http;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -60,7 +60,10 @@ impl Otlp {
             max_connections: config.max_connections.get(),
             tls: self.tls(config.tls.as_ref(), tls::ALPN_GRPC)?,
         };
-        let grpc = Arc::new(grpc::Grpc::new(self.ingest.clone(), config.max_message_bytes()));
+        let grpc = Arc::new(over_grpc::Grpc::new(
+            self.ingest.clone(),
+            config.max_message_bytes(),
+        ));
         let answer = move |request| grpc.clone().answer(request);
         Ok(net::http::start(listener, limits, config.serving(), answer))
     }
@@ -75,7 +78,7 @@ impl Otlp {
             header_timeout: config.read_header_timeout,
             ..HttpConfig::default()
         };
-        let http = Arc::new(http::Http::new(self.ingest.clone(), config));
+        let http = Arc::new(over_http::Http::new(self.ingest.clone(), config));
         let answer = move |request| http.clone().answer(request);
         Ok(net::http::start(listener, limits, serving, answer))
     }

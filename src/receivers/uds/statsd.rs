@@ -6,7 +6,7 @@ use std::str;
 
 /// What a line reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Type {
+pub(super) enum Type {
     /// `c`
     Counter,
     /// `g`
@@ -30,24 +30,24 @@ const TYPES: &[(&[u8], Type)] = &[
 
 /// A parsed line.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Line<'a> {
+pub(super) struct Line<'a> {
     /// Metric name.
-    pub name: &'a str,
+    pub(super) name: &'a str,
     /// Between name and type: one or more values, checked one by one by [`Line::values`].
-    pub values: &'a str,
+    pub(super) values: &'a str,
     /// What it reports.
-    pub metric_type: Type,
+    pub(super) metric_type: Type,
     /// Fraction of the measurements that are reported, above 0 and at most 1.
-    pub rate: f64,
+    pub(super) rate: f64,
     /// Everything after `#`: `key:value,key,...`.
-    pub tags: &'a str,
+    pub(super) tags: &'a str,
     /// Seconds since the Unix epoch, where the line says when.
-    pub seconds: Option<u64>,
+    pub(super) seconds: Option<u64>,
 }
 
 /// Why a line says nothing to us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LineError {
+pub(super) enum LineError {
     /// Not UTF-8.
     #[error("not UTF-8")]
     NotUtf8,
@@ -76,15 +76,15 @@ pub enum LineError {
 
 /// One value of a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LineValue {
+pub(super) struct LineValue {
     /// The number.
-    pub number: f64,
+    pub(super) number: f64,
     /// For gauges: whether it is written with a sign, which makes it a change and not a value.
-    pub signed: bool,
+    pub(super) signed: bool,
 }
 
 /// Reads a line, without its line feed.
-pub fn parse(line: &[u8]) -> Result<Line<'_>, LineError> {
+pub(super) fn parse(line: &[u8]) -> Result<Line<'_>, LineError> {
     // DogStatsD: `_e{title.length,text.length}:title|text` and `_sc|name|status`.
     if line.starts_with(b"_e{") {
         return Err(LineError::Unsupported("events"));
@@ -138,7 +138,7 @@ impl<'a> Line<'a> {
     }
 
     /// The values, of which DogStatsD packs several into a line.
-    pub fn values(&self) -> impl Iterator<Item = Result<LineValue, LineError>> + 'a {
+    pub(super) fn values(&self) -> impl Iterator<Item = Result<LineValue, LineError>> + 'a {
         self.values.split(':').map(|text| {
             let number: f64 = text.parse().map_err(|_| LineError::BadValue)?;
             match number.is_finite() {
@@ -152,7 +152,7 @@ impl<'a> Line<'a> {
     }
 
     /// Tags as key and value; a tag without a value has an empty one.
-    pub fn tags(&self) -> impl Iterator<Item = (&'a str, &'a str)> + 'a {
+    pub(super) fn tags(&self) -> impl Iterator<Item = (&'a str, &'a str)> + 'a {
         self.tags
             .split(',')
             .filter(|tag| !tag.is_empty())

@@ -1,0 +1,216 @@
+//! What is taken: every signal, protocol, coding and transport.
+
+use super::*;
+
+#[tokio::test]
+async fn grpc_takes_every_signal_in_every_compression_byte_for_byte() {
+    for compression in [
+        None,
+        Some(CompressionEncoding::Gzip),
+        Some(CompressionEncoding::Zstd),
+    ] {
+        let gateway = Gateway::start(BOTH).await;
+        export_all_three(gateway.channel().await, compression).await;
+        assert_eq!(arrived(&gateway.sink), all_three(), "{compression:?}");
+        assert_eq!(gateway.sink.items(), 1 + 2 + 3);
+        assert_eq!(gateway.counts.accepted.load(SeqCst), 6);
+        assert_eq!(gateway.otlp.base.shared.memory.held_bytes(), 0, "let go again");
+    }
+}
+
+#[tokio::test]
+async fn a_message_larger_than_a_frame_and_a_window_arrives_whole() {
+    let gateway = Gateway::start(BOTH).await;
+    let mut client = MetricsServiceClient::new(gateway.channel().await);
+    client.export(metrics(400_000)).await.unwrap();
+    let (_, bytes) = &arrived(&gateway.sink)[0];
+    assert!(bytes.len() > net::http::HTTP2_STREAM_WINDOW_BYTES as usize);
+    assert_eq!(gateway.sink.items(), 400_000);
+}
+
+#[tokio::test]
+async fn http_takes_every_signal_in_every_coding_byte_for_byte() {
+    type Pack = fn(&[u8]) -> Vec<u8>;
+    let zlib: Pack = |data| {
+        let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(data).unwrap();
+        encoder.finish().unwrap()
+    };
+    let codings: [(&str, Pack); 4] = [
+        ("identity", |data| data.to_vec()),
+        ("gzip", gzip),
+        ("deflate", zlib),
+        ("zstd", |data| zstd::stream::encode_all(data, 0).unwrap()),
+    ];
+    for (coding, pack) in codings {
+        let gateway = Gateway::start(BOTH).await;
+        for (signal, body) in all_three() {
+            let path = format!("/v1/{signal}");
+            let reply = gateway
+                .post(&path, &[PROTOBUF, ("content-encoding", coding)], pack(&body))
+                .await;
+            assert_eq!((reply.status, reply.body.len()), (StatusCode::OK, 0), "{coding}");
+            assert_eq!(reply.headers["content-type"], "application/x-protobuf");
+        }
+        assert_eq!(arrived(&gateway.sink), all_three(), "{coding}");
+    }
+}
+
+#[tokio::test]
+async fn unix_sockets_take_every_signal_over_both_protocols() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let yaml = format!(
+        "protocols: {{grpc: {{endpoint: '{}', transport: unix}}, http: {{endpoint: 'unix:{}'}}}}",
+        at("grpc.sock"),
+        at("http.sock"),
+    );
+    let gateway = Gateway::start(&yaml).await;
+    export_all_three(gateway.channel().await, None).await;
+    for (signal, body) in all_three() {
+        let reply = gateway.post(&format!("/v1/{signal}"), &[PROTOBUF], body).await;
+        assert_eq!(reply.status, StatusCode::OK);
+    }
+    assert_eq!(arrived(&gateway.sink), [all_three(), all_three()].concat());
+    gateway.otlp.stop(Instant::now() + Duration::from_secs(10)).await;
+    assert!(!Path::new(&at("grpc.sock")).exists());
+}
+
+#[tokio::test]
+async fn json_becomes_protobuf_and_the_answer_is_json() {
+    let gateway = Gateway::start(BOTH).await;
+    let body = json!({"resourceMetrics": [{"scopeMetrics": [{"metrics": [
+        {"name": "m", "gauge": {"dataPoints": [{"timeUnixNano": "1", "asInt": "42"}]}}
+    ]}]}]});
+    let content_type = ("content-type", "Application/JSON; charset=utf-8");
+    let reply = gateway
+        .post("/v1/metrics", &[content_type], body.to_string())
+        .await;
+    assert_eq!((reply.status, reply.json()), (StatusCode::OK, json!({})));
+    let (_, bytes) = &arrived(&gateway.sink)[0];
+    assert_eq!(ExportMetricsServiceRequest::decode(&**bytes).unwrap(), metrics(1));
+
+    let reply = gateway
+        .post("/v1/metrics", &[JSON], "{\"resourceMetrics\": 7}")
+        .await;
+    assert_eq!(reply.status, StatusCode::BAD_REQUEST);
+    let status = reply.json();
+    assert_eq!(status["code"], Code::InvalidArgument as i32);
+    assert_eq!(
+        status["details"][0]["@type"],
+        "type.googleapis.com/google.rpc.BadRequest"
+    );
+    let field = &status["details"][0]["fieldViolations"][0]["field"];
+    assert_eq!(field, "resourceMetrics", "where in the request it is");
+    assert_eq!(gateway.counts.failed.load(SeqCst), 1);
+}
+
+#[tokio::test]
+async fn an_empty_request_succeeds_and_goes_nowhere() {
+    let gateway = Gateway::start(BOTH).await;
+    let mut client = MetricsServiceClient::new(gateway.channel().await);
+    client
+        .export(ExportMetricsServiceRequest::default())
+        .await
+        .unwrap();
+    assert_eq!(
+        gateway.post("/v1/logs", &[PROTOBUF], Bytes::new()).await.status,
+        StatusCode::OK
+    );
+    assert_eq!(
+        gateway.post("/v1/traces", &[JSON], "{}").await.status,
+        StatusCode::OK
+    );
+    assert!(gateway.sink.batches().is_empty());
+}
+
+#[tokio::test]
+async fn tls_on_both_protocols() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let write = |name: &str, text: String| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let (cert_file, key_file) = (
+        write("cert.pem", key.cert.pem()),
+        write("key.pem", key.signing_key.serialize_pem()),
+    );
+    let tls = format!("endpoint: '127.0.0.1:0', tls: {{cert_file: {cert_file}, key_file: {key_file}}}");
+    let gateway = Gateway::start(&format!("protocols: {{grpc: {{{tls}}}, http: {{{tls}}}}}")).await;
+
+    let trust = tonic::transport::ClientTlsConfig::new()
+        .ca_certificate(tonic::transport::Certificate::from_pem(key.cert.pem()))
+        .domain_name("localhost");
+    let channel = Channel::from_shared(format!("https://{}", gateway.endpoint(0))).unwrap();
+    let channel = channel.tls_config(trust).unwrap().connect().await.unwrap();
+    export_all_three(channel, None).await;
+
+    let client = net::TlsClientConfig {
+        ca_file: Some(cert_file.into()),
+        ..net::TlsClientConfig::default()
+    };
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(client.build(&[b"http/1.1"]).unwrap()));
+    let Endpoint::Tcp { host, port } = gateway.endpoint(1) else {
+        panic!("not TCP");
+    };
+    let stream = TcpStream::connect((host, port)).await.unwrap();
+    let stream = connector
+        .connect("localhost".try_into().unwrap(), stream)
+        .await
+        .unwrap();
+    let request = Request::post("/v1/metrics")
+        .header("host", "localhost")
+        .header(PROTOBUF.0, PROTOBUF.1);
+    let reply = exchange(
+        stream,
+        request
+            .body(Full::new(metrics(1).encode_to_vec().into()))
+            .unwrap(),
+    )
+    .await;
+    assert_eq!(reply.status, StatusCode::OK);
+}
+
+#[test]
+fn configuration_mistakes_are_told() {
+    let table = [
+        (
+            "",
+            "must specify at least one protocol when using the OTLP receiver",
+        ),
+        (
+            "protocols: {}",
+            "must specify at least one protocol when using the OTLP receiver",
+        ),
+        ("protocols: {grpc: {endpoint: localhost}}", "missing port"),
+        ("protocols: {grpc: {transport: unix}}", "is not of this transport"),
+        (
+            "protocols: {grpc: {tls: {cert_file: a}}}",
+            "must include both certificate and key",
+        ),
+        (
+            "protocols: {http: {logs_url_path: /v1/metrics}}",
+            "another signal has the same path",
+        ),
+        ("protocols: {htp: {}}", "did you mean `http`?"),
+    ];
+    for (yaml, expected) in table {
+        let mut problems = crate::config::Problems::default();
+        let text = if yaml.is_empty() { "{}" } else { yaml };
+        let node = crate::config::parse_text("otlp.yaml", text, &mut problems).unwrap();
+        (FACTORY.config.decode)(&node, &mut problems);
+        assert!(problems.to_string().contains(expected), "{yaml}: {problems}");
+    }
+}
+
+#[test]
+fn null_protocols_mean_their_defaults() {
+    let config = settings::<Config>("protocols: {grpc: , http: }").get::<Config>();
+    assert_eq!(config.protocols.grpc, Some(GrpcConfig::default()));
+    assert_eq!(
+        config.protocols.http.as_ref().unwrap().endpoint.to_string(),
+        "localhost:4318"
+    );
+}
