@@ -342,7 +342,7 @@ impl Double {
             ..Self::EMPTY
         };
         let taken = std::mem::replace(self, kept);
-        (taken.count > 0.0).then(|| Folded {
+        (taken.count > 0.0).then_some(Folded {
             count: taken.count,
             sum: Number::Double(taken.sum),
             min: taken.min,

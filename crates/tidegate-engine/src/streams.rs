@@ -28,6 +28,8 @@ pub(crate) struct Streams<T> {
 struct Shard<T> {
     index: KeyMap<Place>,
     slots: Vec<Option<Stream<T>>>,
+    /// How each stream was found; apart from what every point needs.
+    names: Vec<Names>,
     free: Vec<u32>,
 }
 
@@ -40,10 +42,14 @@ enum Place {
 #[derive(Debug)]
 struct Stream<T> {
     state: T,
+    seen: UnixNanos,
+}
+
+#[derive(Debug)]
+struct Names {
     home: Key,
     identity: Key,
     aliases: Vec<Key>,
-    seen: UnixNanos,
 }
 
 /// What a sweep does with a stream.
@@ -59,6 +65,7 @@ impl<T> Streams<T> {
             Mutex::new(Shard {
                 index: KeyMap::default(),
                 slots: Vec::new(),
+                names: Vec::new(),
                 free: Vec::new(),
             })
         };
@@ -115,14 +122,13 @@ impl<T> Streams<T> {
             }
             None if shard.len() >= self.max_per_shard => None,
             None => {
-                let stream = Stream {
-                    state: make(),
+                let names = Names {
                     home,
                     identity,
                     aliases: Vec::new(),
-                    seen: now,
                 };
-                shard.insert(stream);
+                let state = make();
+                shard.insert(Stream { state, seen: now }, names);
                 first.insert(identity, home);
                 Some(home)
             }
@@ -143,10 +149,10 @@ impl<T> Streams<T> {
         self.shards.iter().map(|shard| lock(shard).len()).sum()
     }
 
-    fn unlink(&self, first: &mut KeyMap<Key>, gone: impl IntoIterator<Item = Stream<T>>) {
-        for stream in gone {
-            first.remove(&stream.identity);
-            for alias in stream.aliases {
+    fn unlink(&self, first: &mut KeyMap<Key>, gone: Vec<Names>) {
+        for names in gone {
+            first.remove(&names.identity);
+            for alias in names.aliases {
                 self.shard(alias).index.remove(&alias);
             }
         }
@@ -168,44 +174,45 @@ impl<T> Shard<T> {
         self.slots.len() - self.free.len()
     }
 
-    fn insert(&mut self, stream: Stream<T>) {
-        let key = stream.home;
+    fn insert(&mut self, stream: Stream<T>, names: Names) {
+        let home = names.home;
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = Some(stream);
+                self.names[slot as usize] = names;
                 slot
             }
             None => {
                 self.slots.push(Some(stream));
+                self.names.push(names);
                 self.slots.len() as u32 - 1
             }
         };
-        self.index.insert(key, Place::Here(slot));
+        self.index.insert(home, Place::Here(slot));
     }
 
     fn add_alias(&mut self, slot: u32, alias: Key) -> bool {
-        let stream = self.slots.get_mut(slot as usize).and_then(Option::as_mut);
-        let room = stream.filter(|stream| stream.aliases.len() < MAX_ALIASES);
-        room.map(|stream| stream.aliases.push(alias)).is_some()
+        let names = self.names.get_mut(slot as usize);
+        let room = names.filter(|names| names.aliases.len() < MAX_ALIASES);
+        room.map(|names| names.aliases.push(alias)).is_some()
     }
 
-    fn sweep(&mut self, each: &mut impl FnMut(&mut T, UnixNanos) -> Sweep) -> Vec<Stream<T>> {
-        let live = self.slots.iter_mut().flatten();
-        let homes: Vec<Key> = live
-            .filter_map(|stream| {
-                (each(&mut stream.state, stream.seen) == Sweep::Forget).then_some(stream.home)
-            })
-            .collect();
-        homes.into_iter().filter_map(|home| self.remove(home)).collect()
-    }
-
-    fn remove(&mut self, home: Key) -> Option<Stream<T>> {
-        let Some(Place::Here(slot)) = self.index.get(&home).copied() else {
-            return None;
-        };
-        self.index.remove(&home);
-        self.free.push(slot);
-        self.slots.get_mut(slot as usize)?.take()
+    fn sweep(&mut self, each: &mut impl FnMut(&mut T, UnixNanos) -> Sweep) -> Vec<Names> {
+        let mut gone = Vec::new();
+        for (at, (slot, names)) in self.slots.iter_mut().zip(&mut self.names).enumerate() {
+            let Some(stream) = slot else { continue };
+            if each(&mut stream.state, stream.seen) == Sweep::Keep {
+                continue;
+            }
+            *slot = None;
+            self.free.push(at as u32);
+            self.index.remove(&names.home);
+            gone.push(Names {
+                aliases: std::mem::take(&mut names.aliases),
+                ..*names
+            });
+        }
+        gone
     }
 }
 

@@ -346,7 +346,7 @@ interval: 0s
 ";
     let mut problems = crate::config::Problems::default();
     let node = crate::config::parse_text("a.yaml", wrong, &mut problems).unwrap();
-    crate::config::Decode::decode(&node, &mut problems).map(|config: Config| drop(config));
+    let _: Option<Config> = crate::config::Decode::decode(&node, &mut problems);
     let text = problems.to_string();
     for expected in [
         "a.yaml:3:5",

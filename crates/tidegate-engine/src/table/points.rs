@@ -33,7 +33,7 @@ pub(super) struct Stream {
     progress: Progress,
     targets: SmallVec<[Target; 1]>,
     /// Its resource, where streams are counted by source.
-    source: Option<Key>,
+    source: Option<Box<Key>>,
     phase: Phase,
 }
 
@@ -154,7 +154,7 @@ impl Table {
             data: series.metric.data,
             progress: Progress::default(),
             targets,
-            source,
+            source: source.map(Box::new),
             phase,
         }
     }
@@ -323,16 +323,16 @@ impl Table {
             }
             let remembered = stream.phase == Phase::Left && stream.progress.holds_total();
             if idle > if remembered { memory } else { expiry } {
-                forgotten.extend(stream.source);
+                forgotten.extend(stream.source.take());
                 return Sweep::Forget;
             }
             Sweep::Keep
         });
         let mut per_source = lock(&self.per_source);
         for source in forgotten {
-            match per_source.get_mut(&source) {
+            match per_source.get_mut(&*source) {
                 Some(streams) if *streams > 1 => *streams -= 1,
-                _ => drop(per_source.remove(&source)),
+                _ => drop(per_source.remove(&*source)),
             }
         }
     }
