@@ -51,7 +51,10 @@ impl Parcel {
 
     /// Everything as one request.
     pub fn encoded(&self) -> Encoded {
-        let mut whole = Encoded { signal: self.signal(), parts: SmallVec::new() };
+        let mut whole = Encoded {
+            signal: self.signal(),
+            parts: SmallVec::new(),
+        };
         for batch in &self.batches {
             whole.parts.extend(convert::encode(&batch.payload).parts);
         }

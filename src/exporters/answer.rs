@@ -147,7 +147,9 @@ mod tests {
     fn resource_exhausted_is_retried_only_with_retry_info() {
         let details = ErrorDetails::with_retry_info(Some(Duration::from_secs(7)));
         let status = Status::with_error_details(Code::ResourceExhausted, "slow down", details);
-        assert!(matches!(of_status(&status), Outcome::Retry { after: Some(after), .. } if after.as_secs() == 7));
+        assert!(
+            matches!(of_status(&status), Outcome::Retry { after: Some(after), .. } if after.as_secs() == 7)
+        );
         let bare = of_status(&Status::resource_exhausted("out of quota"));
         assert!(matches!(bare, Outcome::Permanent { .. }));
     }
@@ -156,7 +158,9 @@ mod tests {
     fn too_large_is_told_apart_whoever_says_it() {
         let go = "grpc: received message larger than max (5 vs. 4)";
         let tonic = "Error, decoded message length too large: found 5 bytes, the limit is: 4194304 bytes";
-        let ours = format!("Error, decoded message length too large: found 5 bytes, the limit is: {MAX_ANSWER_BYTES} bytes");
+        let ours = format!(
+            "Error, decoded message length too large: found 5 bytes, the limit is: {MAX_ANSWER_BYTES} bytes"
+        );
         let too_large = |status: Status| matches!(of_status(&status), Outcome::TooLarge { .. });
         assert!(too_large(Status::resource_exhausted(go)));
         assert!(too_large(Status::out_of_range(tonic)));

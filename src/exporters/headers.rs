@@ -16,7 +16,8 @@ pub(super) fn check(headers: &Headers, at: &Node, cx: &mut Problems) {
         if HeaderName::try_from(name.as_str()).is_err() {
             cx.at(at).error(format!("{name:?} is no header name"));
         } else if HeaderValue::try_from(value.expose()).is_err() {
-            cx.at(at).error("the value has characters that no header may have");
+            cx.at(at)
+                .error("the value has characters that no header may have");
         }
     }
 }

@@ -120,7 +120,9 @@ impl tower::Service<Uri> for Connector {
         let connector = self.clone();
         Box::pin(async move {
             let opened = tokio::time::timeout(CONNECT_TIMEOUT, connector.open(uri)).await;
-            opened.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?.map(TokioIo::new)
+            opened
+                .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+                .map(TokioIo::new)
         })
     }
 }

@@ -14,8 +14,8 @@ pub mod stream;
 pub mod tls;
 pub mod unix;
 
-pub use client::Connector;
 pub use body::{BodyError, BodyLimits, Held, read_body};
+pub use client::Connector;
 pub use compression::{Coding, DecompressError, decompress};
 pub use endpoint::{Endpoint, EndpointError, Transport};
 pub use listener::{ListenError, Listener};

@@ -20,21 +20,33 @@ pub fn encode_points(points: &[Point]) -> Encoded {
     let mut open: Vec<(Arc<Resource>, Vec<(Arc<Scope>, Vec<Arc<Metric>>)>)> = Vec::new();
     for point in points {
         let series = &point.series;
-        let resource = position(&mut open, |(known, _)| *known == series.resource, || {
-            request.resource_metrics.push(resource_metrics(&series.resource));
-            (series.resource.clone(), Vec::new())
-        });
+        let resource = position(
+            &mut open,
+            |(known, _)| *known == series.resource,
+            || {
+                request.resource_metrics.push(resource_metrics(&series.resource));
+                (series.resource.clone(), Vec::new())
+            },
+        );
         let resource_metrics = &mut request.resource_metrics[resource];
         let scopes = &mut open[resource].1;
-        let scope = position(scopes, |(known, _)| *known == series.scope, || {
-            resource_metrics.scope_metrics.push(scope_metrics(&series.scope));
-            (series.scope.clone(), Vec::new())
-        });
+        let scope = position(
+            scopes,
+            |(known, _)| *known == series.scope,
+            || {
+                resource_metrics.scope_metrics.push(scope_metrics(&series.scope));
+                (series.scope.clone(), Vec::new())
+            },
+        );
         let scope_metrics = &mut resource_metrics.scope_metrics[scope];
-        let metric = position(&mut scopes[scope].1, |known| *known == series.metric, || {
-            scope_metrics.metrics.push(empty_metric(&series.metric));
-            series.metric.clone()
-        });
+        let metric = position(
+            &mut scopes[scope].1,
+            |known| *known == series.metric,
+            || {
+                scope_metrics.metrics.push(empty_metric(&series.metric));
+                series.metric.clone()
+            },
+        );
         push(&mut scope_metrics.metrics[metric], point);
     }
     Encoded::one(Signal::Metrics, request.encode_to_vec().into(), points.len())
@@ -83,7 +95,10 @@ fn temporality(temporality: Temporality) -> i32 {
 fn empty_metric(metric: &Metric) -> otlp::Metric {
     let data = match metric.data {
         Data::Gauge => otlp::metric::Data::Gauge(otlp::Gauge::default()),
-        Data::Sum { monotonic, temporality: of } => otlp::metric::Data::Sum(otlp::Sum {
+        Data::Sum {
+            monotonic,
+            temporality: of,
+        } => otlp::metric::Data::Sum(otlp::Sum {
             aggregation_temporality: temporality(of),
             is_monotonic: monotonic,
             ..Default::default()
@@ -178,7 +193,10 @@ fn exponential_point(point: &Point) -> otlp::ExponentialHistogramDataPoint {
         (to.count, to.sum, to.min, to.max) = (histogram.count, histogram.sum, histogram.min, histogram.max);
         (to.scale, to.zero_count, to.zero_threshold) =
             (histogram.scale, histogram.zero_count, histogram.zero_threshold);
-        (to.positive, to.negative) = (Some(buckets(&histogram.positive)), Some(buckets(&histogram.negative)));
+        (to.positive, to.negative) = (
+            Some(buckets(&histogram.positive)),
+            Some(buckets(&histogram.negative)),
+        );
     }
     to
 }

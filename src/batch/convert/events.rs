@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use tidegate_engine::rule::DEFAULT_BOUNDS;
 use tidegate_engine::{
-    Attributes, Data, Events, Histogram, Instrument, Kind, Metric, Point, Series, Temporality, UnixNanos, Value,
-    Values,
+    Attributes, Data, Events, Histogram, Instrument, Kind, Metric, Point, Series, Temporality, UnixNanos,
+    Value, Values,
 };
 
 /// What a batch holds of one kind.
@@ -28,17 +28,33 @@ struct Fold {
 pub fn events_to_points(events: &Events) -> Vec<Point> {
     let mut folds: Vec<Option<Fold>> = vec![None; events.schema.kinds.len()];
     for (at, kind) in events.kinds.iter().enumerate() {
-        let (Some(place), Some(value)) = (folds.get_mut(usize::from(*kind)), events.values.get(at)) else { continue };
-        let time = events.times.as_ref().and_then(|times| times.get(at)).copied().unwrap_or(events.observed);
-        let weight = events.weights.as_ref().and_then(|weights| weights.get(at)).copied().unwrap_or(1.0);
-        place.get_or_insert_with(|| Fold::new(time)).add(value, weight, time);
+        let (Some(place), Some(value)) = (folds.get_mut(usize::from(*kind)), events.values.get(at)) else {
+            continue;
+        };
+        let time = events
+            .times
+            .as_ref()
+            .and_then(|times| times.get(at))
+            .copied()
+            .unwrap_or(events.observed);
+        let weight = events
+            .weights
+            .as_ref()
+            .and_then(|weights| weights.get(at))
+            .copied()
+            .unwrap_or(1.0);
+        place
+            .get_or_insert_with(|| Fold::new(time))
+            .add(value, weight, time);
         if let (Some(fold), Values::U64(values)) = (place, &events.values) {
             fold.whole += values.get(at).copied().map_or(0, i128::from);
         }
     }
     let whole = matches!(events.values, Values::U64(_));
     let folded = events.schema.kinds.iter().zip(&folds);
-    folded.filter_map(|(kind, fold)| Some(point(events, kind, fold.as_ref()?, whole))).collect()
+    folded
+        .filter_map(|(kind, fold)| Some(point(events, kind, fold.as_ref()?, whole)))
+        .collect()
 }
 
 impl Fold {
@@ -91,8 +107,20 @@ impl Fold {
 fn point(events: &Events, kind: &Kind, fold: &Fold, whole: bool) -> Point {
     let temporality = Temporality::Delta;
     let (data, value) = match kind.instrument {
-        Instrument::Counter => (Data::Sum { monotonic: true, temporality }, fold.total(whole)),
-        Instrument::UpDownCounter => (Data::Sum { monotonic: false, temporality }, fold.total(whole)),
+        Instrument::Counter => (
+            Data::Sum {
+                monotonic: true,
+                temporality,
+            },
+            fold.total(whole),
+        ),
+        Instrument::UpDownCounter => (
+            Data::Sum {
+                monotonic: false,
+                temporality,
+            },
+            fold.total(whole),
+        ),
         Instrument::Gauge => (Data::Gauge, Value::Double(fold.last)),
         Instrument::Histogram => (Data::Histogram { temporality }, fold.histogram()),
     };

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use tidegate_engine::{
-    Attributes, Buckets, Data, Events, Exemplar, ExponentialHistogram, Histogram, Instrument, Kind, Lease, Metric, Point,
-    Quantile, Resource, Schema, Scope, Series, Source, SourceId, Summary, Temporality, Value, Values,
+    Attributes, Buckets, Data, Events, Exemplar, ExponentialHistogram, Histogram, Instrument, Kind, Lease,
+    Metric, Point, Quantile, Resource, Schema, Scope, Series, Source, SourceId, Summary, Temporality, Value,
+    Values,
 };
 
 use super::{encode_points, events_to_points, points};
@@ -27,34 +28,88 @@ fn value() -> impl Strategy<Value = (Data, Value)> {
     let counts = || prop::collection::vec(any::<u64>(), 0..4);
     prop_oneof![
         any::<i64>().prop_map(|n| (Data::Gauge, Value::Int(n))),
-        (-1e9..1e9, temporality(), any::<bool>())
-            .prop_map(|(n, temporality, monotonic)| (Data::Sum { monotonic, temporality }, Value::Double(n))),
+        (-1e9..1e9, temporality(), any::<bool>()).prop_map(|(n, temporality, monotonic)| (
+            Data::Sum {
+                monotonic,
+                temporality
+            },
+            Value::Double(n)
+        )),
         temporality().prop_map(|temporality| (Data::Histogram { temporality }, Value::NoRecordedValue)),
         (any::<u64>(), counts(), temporality()).prop_map(|(count, counts, temporality)| {
             let bounds = Arc::from([1.0, 2.5]);
-            let histogram = Histogram { count, sum: Some(1.5), min: None, max: Some(2.0), bounds, counts };
-            (Data::Histogram { temporality }, Value::Histogram(Box::new(histogram)))
+            let histogram = Histogram {
+                count,
+                sum: Some(1.5),
+                min: None,
+                max: Some(2.0),
+                bounds,
+                counts,
+            };
+            (
+                Data::Histogram { temporality },
+                Value::Histogram(Box::new(histogram)),
+            )
         }),
-        (any::<u64>(), -10i32..10, counts(), temporality()).prop_map(|(count, scale, counts, temporality)| {
-            let positive = Buckets { offset: -3, counts };
-            let histogram = ExponentialHistogram { count, scale, positive, ..Default::default() };
-            (Data::ExponentialHistogram { temporality }, Value::ExponentialHistogram(Box::new(histogram)))
-        }),
+        (any::<u64>(), -10i32..10, counts(), temporality()).prop_map(
+            |(count, scale, counts, temporality)| {
+                let positive = Buckets { offset: -3, counts };
+                let histogram = ExponentialHistogram {
+                    count,
+                    scale,
+                    positive,
+                    ..Default::default()
+                };
+                (
+                    Data::ExponentialHistogram { temporality },
+                    Value::ExponentialHistogram(Box::new(histogram)),
+                )
+            }
+        ),
         any::<u64>().prop_map(|count| {
-            let quantiles = vec![Quantile { quantile: 0.5, value: 3.0 }];
-            (Data::Summary, Value::Summary(Box::new(Summary { count, sum: 4.5, quantiles })))
+            let quantiles = vec![Quantile {
+                quantile: 0.5,
+                value: 3.0,
+            }];
+            (
+                Data::Summary,
+                Value::Summary(Box::new(Summary {
+                    count,
+                    sum: 4.5,
+                    quantiles,
+                })),
+            )
         }),
     ]
 }
 
 fn point() -> impl Strategy<Value = Point> {
-    (attributes(), attributes(), "[ab]", value(), any::<u64>(), any::<u64>()).prop_map(
-        |(resource, attributes, name, (data, value), start, time)| {
+    (
+        attributes(),
+        attributes(),
+        "[ab]",
+        value(),
+        any::<u64>(),
+        any::<u64>(),
+    )
+        .prop_map(|(resource, attributes, name, (data, value), start, time)| {
             let with_exemplars = !matches!(data, Data::Summary);
-            let exemplar = Exemplar { time, value: 7i64.into(), trace_id: vec![1; 16], ..Default::default() };
+            let exemplar = Exemplar {
+                time,
+                value: 7i64.into(),
+                trace_id: vec![1; 16],
+                ..Default::default()
+            };
             let series = Series {
-                resource: Arc::new(Resource { attributes: resource, schema_url: "s".into() }),
-                scope: Arc::new(Scope { name: "scope".into(), version: "1".into(), ..Default::default() }),
+                resource: Arc::new(Resource {
+                    attributes: resource,
+                    schema_url: "s".into(),
+                }),
+                scope: Arc::new(Scope {
+                    name: "scope".into(),
+                    version: "1".into(),
+                    ..Default::default()
+                }),
                 metric: Arc::new(Metric {
                     name: name.into(),
                     description: "d".into(),
@@ -64,10 +119,19 @@ fn point() -> impl Strategy<Value = Point> {
                 }),
                 attributes,
             };
-            let exemplars = if with_exemplars { vec![exemplar] } else { Vec::new() };
-            Point { series: Arc::new(series), start, time, value, exemplars }
-        },
-    )
+            let exemplars = if with_exemplars {
+                vec![exemplar]
+            } else {
+                Vec::new()
+            };
+            Point {
+                series: Arc::new(series),
+                start,
+                time,
+                value,
+                exemplars,
+            }
+        })
 }
 
 proptest! {
@@ -122,8 +186,16 @@ fn events_become_one_point_a_kind() {
     assert_eq!(names, ["bytes", "time", "level"]);
     assert_eq!(points[0].value, Value::Int(15));
     assert_eq!(points[2].value, Value::Double(9.0));
-    let Value::Histogram(time) = &points[1].value else { panic!("a histogram") };
-    assert_eq!((time.count, time.sum, time.min, time.max), (2, Some(10.0), Some(3.0), Some(7.0)));
-    assert_eq!(points[0].series.attributes, [("agent", "a"), ("k", "bytes")].into_iter().collect());
+    let Value::Histogram(time) = &points[1].value else {
+        panic!("a histogram")
+    };
+    assert_eq!(
+        (time.count, time.sum, time.min, time.max),
+        (2, Some(10.0), Some(3.0), Some(7.0))
+    );
+    assert_eq!(
+        points[0].series.attributes,
+        [("agent", "a"), ("k", "bytes")].into_iter().collect()
+    );
     assert_eq!(points[0].time, 77);
 }

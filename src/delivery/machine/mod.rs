@@ -203,7 +203,11 @@ impl<L: Load> Machine<L> {
             .chain(std::mem::take(&mut self.flying).into_values())
             .collect::<Vec<_>>();
         for request in requests {
-            self.drop_load(&request.load, Reason::Shutdown, "the gateway stopped first".into());
+            self.drop_load(
+                &request.load,
+                Reason::Shutdown,
+                "the gateway stopped first".into(),
+            );
         }
     }
 
@@ -227,7 +231,9 @@ impl<L: Load> Machine<L> {
         let requests = (self.ready.iter())
             .chain(self.waiting.values())
             .chain(self.flying.values());
-        gathering.chain(requests.map(|request| request.load.items())).sum()
+        gathering
+            .chain(requests.map(|request| request.load.items()))
+            .sum()
     }
 
     fn start(&mut self, now: Instant) -> Option<Action<L>> {

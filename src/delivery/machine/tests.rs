@@ -318,7 +318,11 @@ fn the_fate_of_attempts_that_began_before_the_failure_is_old_news() {
     (0..4).for_each(|n| bench.push(run(n..n + 1)));
     assert_eq!(bench.sends().len(), 3);
     (0..3).for_each(|id| bench.finish(id, busy()));
-    assert_eq!(bench.send().1, [3], "three failures of one moment count once: a probe follows at once");
+    assert_eq!(
+        bench.send().1,
+        [3],
+        "three failures of one moment count once: a probe follows at once"
+    );
 }
 
 #[test]
@@ -383,7 +387,9 @@ fn a_drain_flushes_at_once_and_drops_what_can_only_come_too_late() {
     assert_eq!(sends.len(), 3, "{sends:?}");
     let last = sends.pop().unwrap();
     bench.finish(last.0, busy());
-    sends.into_iter().for_each(|(id, _)| bench.finish(id, Outcome::Done));
+    sends
+        .into_iter()
+        .for_each(|(id, _)| bench.finish(id, Outcome::Done));
     bench.sends();
     assert!(bench.machine.is_empty());
     assert_eq!(bench.delivered + bench.dropped["shutdown"], 5);
@@ -400,7 +406,10 @@ fn a_drain_towards_a_dead_peer_ends_early() {
         }
     }
     bench.sends();
-    assert!(bench.machine.is_empty(), "the next probe would come after the deadline");
+    assert!(
+        bench.machine.is_empty(),
+        "the next probe would come after the deadline"
+    );
     assert_eq!(bench.dropped, [("shutdown", 100)].into());
 }
 
@@ -417,8 +426,15 @@ fn an_unknown_attempt_is_ignored() {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Push { lane: u8, items: u32, batch: Option<(usize, usize)> },
-    Finish { which: usize, how: u8 },
+    Push {
+        lane: u8,
+        items: u32,
+        batch: Option<(usize, usize)>,
+    },
+    Finish {
+        which: usize,
+        how: u8,
+    },
     Pass(u64),
 }
 

@@ -66,7 +66,9 @@ impl Client {
         let connector = connector.map_err(|error| cx.error(error.to_string()))?;
         let authority = config.endpoint.authority();
         let scheme = if secure { "https" } else { "http" };
-        let origin = format!("{scheme}://{authority}").parse().map_err(|error| wrong(&error))?;
+        let origin = format!("{scheme}://{authority}")
+            .parse()
+            .map_err(|error| wrong(&error))?;
         // tonic refuses `https` unless it does the TLS itself; ours is done by the connector.
         let endpoint = Endpoint::from_shared(format!("http://{authority}")).map_err(|error| wrong(&error))?;
         let channel = endpoint
@@ -75,7 +77,10 @@ impl Client {
             .map_err(|error| wrong(&error))?
             .connect_with_connector_lazy(connector);
         Ok(Self {
-            grpc: config.compression.apply(Grpc::new(channel)).max_decoding_message_size(MAX_ANSWER_BYTES),
+            grpc: config
+                .compression
+                .apply(Grpc::new(channel))
+                .max_decoding_message_size(MAX_ANSWER_BYTES),
             headers: headers::build(&config.headers),
             timeout: config.timeout,
         })

@@ -78,7 +78,10 @@ impl Decode for Target {
     }
 
     fn type_help() -> TypeHelp {
-        TypeHelp::like("endpoint", "localhost:4317, https://otlp.example.com:443 or unix:/run/otlp.sock")
+        TypeHelp::like(
+            "endpoint",
+            "localhost:4317, https://otlp.example.com:443 or unix:/run/otlp.sock",
+        )
     }
 
     fn show(&self) -> String {
@@ -101,7 +104,11 @@ mod tests {
         ];
         for (text, secure, shown) in table {
             let target: Target = text.parse().unwrap();
-            assert_eq!((target.secure, target.to_string().as_str()), (secure, shown), "{text}");
+            assert_eq!(
+                (target.secure, target.to_string().as_str()),
+                (secure, shown),
+                "{text}"
+            );
         }
         assert_eq!("localhost".parse::<Target>(), Err(EndpointError::NoPort));
     }

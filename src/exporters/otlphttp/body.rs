@@ -46,7 +46,9 @@ impl Encoding {
     /// What an answer is written in, as far as it says.
     pub(super) fn of_answer(headers: &HeaderMap) -> Option<Self> {
         let content_type = headers.get(CONTENT_TYPE)?.to_str().ok()?;
-        [Self::Proto, Self::Json].into_iter().find(|encoding| content_type.starts_with(encoding.content_type()))
+        [Self::Proto, Self::Json]
+            .into_iter()
+            .find(|encoding| content_type.starts_with(encoding.content_type()))
     }
 
     /// The request as it is to be sent; `Err` says why it can't be.
@@ -54,7 +56,9 @@ impl Encoding {
         match (self, encoded.parts.as_slice()) {
             (Self::Proto, [only]) => Ok(only.bytes.clone()),
             (Self::Proto, parts) => Ok(parts.iter().flat_map(|part| part.bytes.iter().copied()).collect()),
-            (Self::Json, _) => json::to_json(encoded).map(Bytes::from).map_err(|error| error.to_string()),
+            (Self::Json, _) => json::to_json(encoded)
+                .map(Bytes::from)
+                .map_err(|error| error.to_string()),
         }
     }
 
@@ -70,13 +74,26 @@ impl Encoding {
 /// `{"partialSuccess": {"rejectedDataPoints": "3", "errorMessage": "..."}}`; the count's name depends on the signal.
 fn json_outcome(answer: &[u8]) -> Outcome {
     const COUNTS: [&str; 3] = ["rejectedDataPoints", "rejectedSpans", "rejectedLogRecords"];
-    let Ok(answer) = serde_json::from_slice::<Value>(answer) else { return Outcome::Done };
-    let Some(partial) = answer.get("partialSuccess") else { return Outcome::Done };
+    let Ok(answer) = serde_json::from_slice::<Value>(answer) else {
+        return Outcome::Done;
+    };
+    let Some(partial) = answer.get("partialSuccess") else {
+        return Outcome::Done;
+    };
     let count = COUNTS.iter().find_map(|name| partial.get(name));
     // 64-bit numbers are strings in OTLP/JSON; plain numbers are accepted.
-    let rejected = count.and_then(|count| count.as_i64().or_else(|| count.as_str()?.parse().ok())).unwrap_or(0);
-    let message = partial.get("errorMessage").and_then(Value::as_str).unwrap_or_default();
-    PartialSuccess { rejected, error_message: message.to_owned() }.outcome()
+    let rejected = count
+        .and_then(|count| count.as_i64().or_else(|| count.as_str()?.parse().ok()))
+        .unwrap_or(0);
+    let message = partial
+        .get("errorMessage")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    PartialSuccess {
+        rejected,
+        error_message: message.to_owned(),
+    }
+    .outcome()
 }
 
 impl Compression {
@@ -100,7 +117,9 @@ impl Compression {
             }
             Self::Zstd => zstd::encode_all(&*body, ZSTD_LEVEL),
         };
-        compressed.map(Bytes::from).map_err(|error| format!("compressing: {error}"))
+        compressed
+            .map(Bytes::from)
+            .map_err(|error| format!("compressing: {error}"))
     }
 }
 
@@ -109,10 +128,16 @@ pub(super) fn error_message(answer: &[u8], headers: &HeaderMap) -> String {
     /// Longest text that is worth a log line.
     const MAX_CHARS: usize = 300;
     let message = match Encoding::of_answer(headers) {
-        Some(Encoding::Proto) => RpcStatus::decode(answer).map(|status| status.message).unwrap_or_default(),
+        Some(Encoding::Proto) => RpcStatus::decode(answer)
+            .map(|status| status.message)
+            .unwrap_or_default(),
         Some(Encoding::Json) => {
             let status = serde_json::from_slice::<Value>(answer).unwrap_or_default();
-            status.get("message").and_then(Value::as_str).unwrap_or_default().to_owned()
+            status
+                .get("message")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
         }
         None => String::from_utf8_lossy(answer).trim().to_owned(),
     };

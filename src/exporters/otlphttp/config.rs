@@ -65,7 +65,11 @@ impl Config {
                 .help("set `endpoint`, or `metrics_endpoint`, `traces_endpoint`, `logs_endpoint`")
                 .error("at least one endpoint must be specified");
         }
-        let mut all = self.own_urls().into_iter().chain([self.endpoint.as_ref()]).flatten();
+        let mut all = self
+            .own_urls()
+            .into_iter()
+            .chain([self.endpoint.as_ref()])
+            .flatten();
         let first = all.next().map(Url::unix_path);
         if !all.all(|url| Some(url.unix_path()) == first) {
             cx.at(at)
@@ -82,7 +86,11 @@ impl Config {
 
     /// The socket that every URL stands for, if it is one.
     pub(super) fn unix_path(&self) -> Option<PathBuf> {
-        let mut all = self.own_urls().into_iter().chain([self.endpoint.as_ref()]).flatten();
+        let mut all = self
+            .own_urls()
+            .into_iter()
+            .chain([self.endpoint.as_ref()])
+            .flatten();
         all.find_map(Url::unix_path)
     }
 

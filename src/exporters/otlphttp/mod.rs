@@ -41,7 +41,9 @@ pub static FACTORY: ExporterFactory = Factory {
         let config = settings.get::<Config>();
         for (signal, _) in cx.ledgers.iter().enumerate().filter(|(_, used)| used.is_some()) {
             if config.url(Signal::ALL[signal]).is_none() {
-                return Err(cx.base.error(format!("no endpoint for {}", Signal::ALL[signal].name())));
+                return Err(cx
+                    .base
+                    .error(format!("no endpoint for {}", Signal::ALL[signal].name())));
             }
         }
         let client = Client::new(&config, &cx.base)?;
@@ -106,7 +108,9 @@ fn unreadable(
     error: &(dyn std::error::Error + Send + Sync + 'static),
 ) -> Outcome {
     match status.is_success() {
-        true if error.is::<http_body_util::LengthLimitError>() => Outcome::permanent("the answer is too large"),
+        true if error.is::<http_body_util::LengthLimitError>() => {
+            Outcome::permanent("the answer is too large")
+        }
         true => Outcome::retry(format!("the answer broke off: {error}")),
         false => of_http(status, after, &error.to_string()),
     }
@@ -132,7 +136,11 @@ impl Attempt for Client {
             return Outcome::permanent("no endpoint for this signal");
         };
         let encoded = parcel.encoded();
-        let body = match self.encoding.body(&encoded).and_then(|body| self.compression.compress(body)) {
+        let body = match self
+            .encoding
+            .body(&encoded)
+            .and_then(|body| self.compression.compress(body))
+        {
             Ok(body) => body,
             Err(why) => return Outcome::Permanent { why },
         };

@@ -22,13 +22,19 @@ mod tests {
     fn parsed(text: &str) -> Option<Duration> {
         let headers = [(RETRY_AFTER, text.parse().unwrap())].into_iter().collect();
         // Sun, 06 Nov 1994 08:49:37 GMT, the RFC's example.
-        parse(&headers, SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777))
+        parse(
+            &headers,
+            SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777),
+        )
     }
 
     #[test]
     fn seconds_and_dates_are_understood() {
         assert_eq!(parsed("120"), Some(Duration::from_secs(120)));
-        assert_eq!(parsed("Sun, 06 Nov 1994 08:50:37 GMT"), Some(Duration::from_secs(60)));
+        assert_eq!(
+            parsed("Sun, 06 Nov 1994 08:50:37 GMT"),
+            Some(Duration::from_secs(60))
+        );
         assert_eq!(parsed("Sun, 06 Nov 1994 08:00:00 GMT"), Some(Duration::ZERO));
         assert_eq!(parsed("soon"), None);
         assert_eq!(parse(&HeaderMap::new(), SystemTime::now()), None);

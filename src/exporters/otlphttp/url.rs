@@ -73,9 +73,7 @@ impl Decode for Url {
         let Some(scalar) = node.scalar() else {
             return wrong_type(node, cx);
         };
-        parse(&scalar.text)
-            .map_err(|error| cx.at(node).error(error))
-            .ok()
+        parse(&scalar.text).map_err(|error| cx.at(node).error(error)).ok()
     }
 
     fn type_help() -> TypeHelp {
@@ -100,7 +98,11 @@ mod tests {
             ("unix:/run/a.sock", "http://localhost/v1/logs"),
         ];
         for (base, expected) in table {
-            assert_eq!(parse(base).unwrap().join("/v1/logs").to_string(), expected, "{base}");
+            assert_eq!(
+                parse(base).unwrap().join("/v1/logs").to_string(),
+                expected,
+                "{base}"
+            );
         }
     }
 

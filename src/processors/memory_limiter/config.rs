@@ -64,7 +64,10 @@ impl Config {
     pub(super) fn soft_limit_bytes(&self, total: u64) -> u64 {
         let percent = |percent: u64| total / 100 * percent;
         let (limit, spike) = match self.limit_mib {
-            0 => (percent(self.limit_percentage), percent(self.spike_limit_percentage)),
+            0 => (
+                percent(self.limit_percentage),
+                percent(self.spike_limit_percentage),
+            ),
             mib => (mib.saturating_mul(MIB), self.spike_limit_mib.saturating_mul(MIB)),
         };
         let spike = match spike {
@@ -106,8 +109,14 @@ mod tests {
     #[test]
     fn every_contradiction_is_named() {
         let table = [
-            ("{limit_mib: 1, check_interval: 0s}", "'check_interval' must be greater than zero"),
-            ("{}", "'limit_mib' or 'limit_percentage' must be greater than zero"),
+            (
+                "{limit_mib: 1, check_interval: 0s}",
+                "'check_interval' must be greater than zero",
+            ),
+            (
+                "{}",
+                "'limit_mib' or 'limit_percentage' must be greater than zero",
+            ),
             (
                 "{limit_mib: 5, spike_limit_mib: 5}",
                 "'spike_limit_mib' must be smaller than 'limit_mib'",

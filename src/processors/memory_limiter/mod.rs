@@ -90,7 +90,10 @@ impl Lifecycle for MemoryLimiter {
 impl Consumer for MemoryLimiter {
     fn admit(&self, batch: &Batch, flow: &mut Flow) -> Result<(), Refused> {
         if self.gauge.used_bytes() > self.gauge.soft_limit_bytes {
-            let reason = format!("{}: data refused due to high memory usage", self.gauge.context.path);
+            let reason = format!(
+                "{}: data refused due to high memory usage",
+                self.gauge.context.path
+            );
             return Err(Refused::busy(reason, self.check_interval));
         }
         self.next.admit(batch, flow)
@@ -135,8 +138,14 @@ impl Gauge {
         let (component, limit_mib) = (&*self.context.path, self.soft_limit_bytes >> 20);
         let used_mib = self.measured_bytes.load(Relaxed) >> 20;
         match over {
-            true => warn!(component, used_mib, limit_mib, "memory usage is above the soft limit, refusing data"),
-            false => info!(component, used_mib, limit_mib, "memory usage is back within the limits"),
+            true => warn!(
+                component,
+                used_mib, limit_mib, "memory usage is above the soft limit, refusing data"
+            ),
+            false => info!(
+                component,
+                used_mib, limit_mib, "memory usage is back within the limits"
+            ),
         }
     }
 
