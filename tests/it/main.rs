@@ -5,3 +5,4 @@
 
 mod kit;
 mod peers;
+mod smoke;

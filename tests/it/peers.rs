@@ -3,7 +3,7 @@
 
 use super::kit::points::{Point, Value};
 use super::kit::script::{NIXL_WHEELS, parse_exposition};
-use super::kit::{OtlpSink, Prometheus, Script, promtool_check};
+use super::kit::{OtlpSink, Prometheus, Script, Trouble, free_port, promtool_check};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -222,7 +222,7 @@ fn the_python_sdk_pushes_traces_and_logs() {
 #[test]
 fn the_sdk_driver_fails_when_the_endpoint_refuses() {
     let sink = OtlpSink::start();
-    sink.trouble([super::kit::Trouble::INVALID]);
+    sink.trouble([Trouble::INVALID]);
     let script = Script::new("otel_push.py");
     let endpoint = sink.endpoint();
     let refused = script
@@ -233,12 +233,11 @@ fn the_sdk_driver_fails_when_the_endpoint_refuses() {
 }
 
 #[test]
-fn a_prometheus_server_scrapes_and_answers() {
-    let sink = OtlpSink::start();
-    let server = Prometheus::scraping(&[sink.port()]);
+fn a_prometheus_server_answers_and_knows_a_target_that_is_down() {
+    let nobody = free_port();
+    let server = Prometheus::scraping(&[nobody]);
     assert_eq!(server.value("sum(vector(1) + 1)"), Some(2.0));
     assert_eq!(server.value("nothing_of_that_name"), None);
-    // The sink has no /metrics: the target is known and down.
     server.wait_for_value("up{job=\"tidegate\"}", 0.0);
     assert_eq!(server.targets()[0]["health"], "down");
 }

@@ -80,6 +80,11 @@ impl Gateway {
         self.directory.path().join(name)
     }
 
+    /// The port of its own metrics.
+    pub(crate) fn telemetry_port(&self) -> u16 {
+        self.telemetry_port
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.process.pid()
     }

@@ -117,8 +117,9 @@ scrape_configs:
     /// Waits until every target's last scrape is a success.
     pub(crate) fn wait_for_scrape(&self) {
         wait_for(SOON, "every target is up", || {
-            let up = self.query("up");
-            (!up.is_empty() && up.iter().all(|sample| sample.value == 1.0)).then_some(())
+            let targets = self.targets().as_array().map_or(0, Vec::len);
+            let up = self.query("up == 1").len();
+            (targets > 0 && up == targets).then_some(())
         });
     }
 

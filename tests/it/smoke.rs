@@ -1,0 +1,52 @@
+//! The kit's gateway: it starts, says that it's well, shows its own metrics and stops cleanly.
+
+use super::kit::{Gateway, Prometheus, SOON, free_port, gateway::tidegate};
+
+/// An OTLP receiver and a Prometheus exporter on these ports.
+fn config(receiver: u16, exporter: u16) -> String {
+    format!(
+        "receivers: {{otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{receiver}\"}}}}}}}}
+exporters: {{prometheus: {{endpoint: \"127.0.0.1:{exporter}\"}}}}
+service: {{pipelines: {{metrics: {{receivers: [otlp], exporters: [prometheus]}}}}}}
+"
+    )
+}
+
+#[test]
+fn a_gateway_starts_is_healthy_and_stops_on_sigterm() {
+    let gateway = Gateway::start(&config(free_port(), free_port()));
+    let health = gateway.health().expect("it answers");
+    assert_eq!(health.status, 200);
+    assert!(gateway.own_metric("otelcol_process_uptime", &[]) > 0.0);
+    gateway.stop();
+}
+
+#[test]
+fn a_prometheus_server_scrapes_a_gateway_until_it_ends() {
+    let exporter = free_port();
+    let gateway = Gateway::start(&config(free_port(), exporter));
+    let server = Prometheus::scraping(&[exporter, gateway.telemetry_port()]);
+    server.wait_for_scrape();
+    let own = format!(
+        "{{instance=\"127.0.0.1:{}\",__name__=~\"otelcol_.+\"}}",
+        gateway.telemetry_port()
+    );
+    assert!(!server.query(&own).is_empty(), "its own metrics are there");
+    gateway.stop();
+    server.wait_for_value("sum(up)", 0.0);
+}
+
+#[test]
+fn a_gateway_that_cannot_start_says_why() {
+    let gateway = Gateway::launch("receivers: {nosuch: {}}\n", |_| {});
+    let (code, said) = gateway.wait(SOON);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("nosuch"), "{said}");
+}
+
+#[test]
+fn the_binary_tells_its_version() {
+    let output = tidegate().arg("version").output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains(env!("CARGO_PKG_VERSION")), "{said}");
+}
