@@ -4,5 +4,6 @@
 //! modules are the tests, one module per subject.
 
 mod kit;
+mod otlp;
 mod peers;
 mod smoke;

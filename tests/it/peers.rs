@@ -127,7 +127,7 @@ fn the_reader_of_the_newest_wheel_reads_a_ring_of_ours() {
 }
 
 /// What the driver says a point is, to be compared with the point that came.
-fn expected(point: &Json, kind: &str, temporality: i32) -> Value {
+pub(crate) fn expected(point: &Json, kind: &str, temporality: i32) -> Value {
     let value = || point["value"].as_f64().expect("a number");
     let list = |name: &str| point[name].as_array().expect("a list").iter();
     match kind {
@@ -150,7 +150,7 @@ fn expected(point: &Json, kind: &str, temporality: i32) -> Value {
 }
 
 /// The last point that came with the attributes of `point`.
-fn last_like<'a>(came: &'a [Point], point: &Json) -> &'a Point {
+pub(crate) fn last_like<'a>(came: &'a [Point], point: &Json) -> &'a Point {
     let attributes = point["attributes"].as_object().expect("attributes");
     let same = |candidate: &&Point| {
         attributes.len() == candidate.attributes.len()

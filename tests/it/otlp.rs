@@ -1,0 +1,237 @@
+//! OTLP through the gateway: the Python SDK pushes, and equal values come out of Prometheus and of an OTLP sink.
+
+use super::kit::{Gateway, OtlpSink, Prometheus, SOON, Script, Trouble, free_port, http, wait_until};
+use super::peers::{expected, last_like};
+use serde_json::Value as Json;
+
+/// A gateway that takes OTLP and hands everything to a sink, over both protocols, and to Prometheus.
+struct Hop {
+    gateway: Gateway,
+    grpc_in: u16,
+    http_in: u16,
+    scrape: u16,
+    over_grpc: OtlpSink,
+    over_http: OtlpSink,
+}
+
+impl Hop {
+    /// `processors` is YAML of the section, `chain` the list that every pipeline gets.
+    fn start(processors: &str, chain: &str) -> Self {
+        let (grpc_in, http_in, scrape) = (free_port(), free_port(), free_port());
+        let (over_grpc, over_http) = (OtlpSink::start(), OtlpSink::start());
+        let yaml = format!(
+            "receivers:
+  otlp:
+    protocols:
+      grpc: {{endpoint: \"127.0.0.1:{grpc_in}\"}}
+      http: {{endpoint: \"127.0.0.1:{http_in}\"}}
+processors: {processors}
+exporters:
+  prometheus: {{endpoint: \"127.0.0.1:{scrape}\"}}
+  otlp: {{endpoint: \"127.0.0.1:{}\", tls: {{insecure: true}}, retry_on_failure: {{initial_interval: 50ms}}}}
+  otlphttp: {{endpoint: \"http://127.0.0.1:{}\", compression: zstd, retry_on_failure: {{initial_interval: 50ms}}}}
+service:
+  pipelines:
+    metrics: {{receivers: [otlp], processors: {chain}, exporters: [otlp, otlphttp, prometheus]}}
+    traces: {{receivers: [otlp], processors: {chain}, exporters: [otlp, otlphttp]}}
+    logs: {{receivers: [otlp], processors: {chain}, exporters: [otlp, otlphttp]}}
+",
+            over_grpc.port(),
+            over_http.port()
+        );
+        let gateway = Gateway::start(&yaml);
+        Self {
+            gateway,
+            grpc_in,
+            http_in,
+            scrape,
+            over_grpc,
+            over_http,
+        }
+    }
+
+    fn push(&self, protocol: &str, more: &[&str]) -> Json {
+        let port = if protocol == "grpc" {
+            self.grpc_in
+        } else {
+            self.http_in
+        };
+        let endpoint = format!("http://127.0.0.1:{port}");
+        let script = Script::new("otel_push.py").args(["--protocol", protocol, "--endpoint", &endpoint]);
+        script.args(more.iter().copied()).json()
+    }
+}
+
+/// Every point that the SDK reports is the last of its series in the sink.
+fn arrived(sink: &OtlpSink, report: &Json) {
+    for metric in report["metrics"].as_array().expect("metrics") {
+        let name = metric["name"].as_str().expect("a name");
+        let kind = metric["kind"].as_str().expect("a kind");
+        for point in metric["points"].as_array().expect("points") {
+            let came = sink.points_of(name);
+            assert_eq!(last_like(&came, point).value, expected(point, kind, 2), "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_python_sdks_metrics_come_out_of_prometheus_and_of_otlp_with_equal_values() {
+    for protocol in ["grpc", "http"] {
+        let hop = Hop::start("{}", "[]");
+        let server = Prometheus::scraping(&[hop.scrape]);
+        let report = hop.push(protocol, &["--compression", "gzip", "--flushes", "2"]);
+        for sink in [&hop.over_grpc, &hop.over_http] {
+            sink.wait_until("both requests arrived", |sink| sink.metrics().len() == 2);
+            arrived(sink, &report);
+        }
+        for metric in report["metrics"].as_array().expect("metrics") {
+            let name = metric["name"].as_str().expect("a name");
+            let family = prometheus_name(name, metric["kind"] == "histogram");
+            let values = metric["points"].as_array().expect("points").iter();
+            let total: f64 = values
+                .map(|point| {
+                    point["value"]
+                        .as_f64()
+                        .or(point["count"].as_f64())
+                        .expect("a value")
+                })
+                .sum();
+            server.wait_for_value(&format!("sum({family})"), total);
+        }
+        hop.gateway.stop();
+    }
+}
+
+/// What the specification makes of the driver's metrics.
+fn prometheus_name(name: &str, histogram: bool) -> String {
+    let names = [
+        ("push.requests", "push_requests_total"),
+        ("push.volume", "push_volume_bytes_total"),
+        ("push.queue", "push_queue"),
+        ("push.temperature", "push_temperature_celsius"),
+    ];
+    match names.iter().find(|(otlp, _)| *otlp == name) {
+        Some((_, prometheus)) => (*prometheus).to_owned(),
+        None => {
+            assert!(histogram, "{name} is new in the driver");
+            format!("{{__name__=~\"{}.*_count\"}}", name.replace('.', "_"))
+        }
+    }
+}
+
+#[test]
+fn traces_and_logs_pass_as_they_came() {
+    let hop = Hop::start("{}", "[]");
+    hop.push("grpc", &["--signal", "traces"]);
+    hop.push("http", &["--signal", "logs"]);
+    for sink in [&hop.over_grpc, &hop.over_http] {
+        sink.wait_until("both arrived", |sink| {
+            !sink.traces().is_empty() && !sink.logs().is_empty()
+        });
+        let span = &sink.traces()[0].resource_spans[0].scope_spans[0].spans[0];
+        assert_eq!((&*span.name, span.events.len()), ("answer 0", 1));
+        assert_eq!(
+            &*sink.logs()[0].resource_logs[0].scope_logs[0].log_records[0].severity_text,
+            "WARN"
+        );
+    }
+    hop.gateway.stop();
+}
+
+#[test]
+fn processors_edit_all_signals_on_the_way() {
+    let processors = "
+  resource: {attributes: [{key: cluster, value: c1, action: upsert}, {key: service.name, action: update, value: renamed}]}
+  attributes: {actions: [{key: added, value: 7, action: insert}]}
+  filter: {metrics: {exclude: {match_type: regexp, metric_names: [\"^push\\\\.temp\"]}}}
+  batch: {timeout: 10ms}
+  memory_limiter: {check_interval: 1s, limit_mib: 2000}";
+    let hop = Hop::start(
+        processors,
+        "[memory_limiter, resource, attributes, filter, batch]",
+    );
+    hop.push("grpc", &[]);
+    hop.push("grpc", &["--signal", "traces"]);
+    let sink = &hop.over_http;
+    sink.wait_until("both arrived", |sink| {
+        !sink.traces().is_empty() && !sink.metrics().is_empty()
+    });
+    let points = sink.points();
+    assert!(
+        points.iter().all(|point| point.name != "push.temperature"),
+        "{points:?}"
+    );
+    for point in &points {
+        assert_eq!(
+            point.attributes.get("added").map(String::as_str),
+            Some("7"),
+            "{point:?}"
+        );
+        assert_eq!(
+            point.resource.get("cluster").map(String::as_str),
+            Some("c1"),
+            "{point:?}"
+        );
+        assert_eq!(
+            point.resource.get("service.name").map(String::as_str),
+            Some("renamed"),
+            "{point:?}"
+        );
+    }
+    let spans = &sink.traces()[0].resource_spans[0].scope_spans[0].spans;
+    assert!(
+        spans
+            .iter()
+            .all(|span| span.attributes.iter().any(|pair| pair.key == "added")),
+        "{spans:?}"
+    );
+    hop.gateway.stop();
+}
+
+#[test]
+fn a_destination_that_is_down_for_a_while_loses_nothing() {
+    let hop = Hop::start("{}", "[]");
+    hop.over_grpc
+        .trouble([Trouble::UNAVAILABLE, Trouble::UNAVAILABLE, Trouble::UNAVAILABLE]);
+    hop.over_http
+        .trouble([Trouble::UNAVAILABLE, Trouble::UNAVAILABLE]);
+    let report = hop.push("grpc", &[]);
+    for sink in [&hop.over_grpc, &hop.over_http] {
+        sink.wait_until("it arrived in the end", |sink| !sink.metrics().is_empty());
+        arrived(sink, &report);
+    }
+    hop.gateway.stop();
+}
+
+#[test]
+fn a_refused_request_is_counted_as_lost_with_its_reason() {
+    let hop = Hop::start("{}", "[]");
+    hop.over_grpc.trouble([Trouble::INVALID]);
+    hop.push("grpc", &[]);
+    let lost = || {
+        hop.gateway.own_metric(
+            "tidegate_dropped_items_total",
+            &["exporters::otlp\"", "rejected", "metrics"],
+        )
+    };
+    wait_until(SOON, "the loss is counted", || lost() > 0.0);
+    assert!(hop.over_grpc.metrics().is_empty());
+    hop.gateway.stop();
+}
+
+#[test]
+fn json_is_taken_like_protobuf() {
+    let hop = Hop::start("{}", "[]");
+    let body = r#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"j","gauge":{"dataPoints":[
+        {"asInt":"42","timeUnixNano":"1700000000000000000","attributes":[{"key":"a","value":{"stringValue":"b"}}]}]}}]}]}]}"#;
+    let answer =
+        http::post(hop.http_in, "/v1/metrics", "application/json", body.as_bytes()).expect("an answer");
+    assert_eq!((answer.status, answer.text().trim()), (200, "{}"));
+    hop.over_http
+        .wait_until("it arrived", |sink| sink.points_of("j").len() == 1);
+    wait_until(SOON, "it is scraped", || {
+        let page = http::get(hop.scrape, "/metrics").expect("a page");
+        page.text().contains("j{a=\"b\"} 42\n")
+    });
+    hop.gateway.stop();
+}
