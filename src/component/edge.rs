@@ -43,7 +43,7 @@ pub struct FanOut {
 
 impl FanOut {
     /// A consumer for all of `targets`; a single target is used as it is when nobody counts in between.
-    pub fn new(from: Option<Arc<Ledger>>, mut targets: Vec<Arc<dyn Consumer>>) -> Arc<dyn Consumer> {
+    pub fn to(from: Option<Arc<Ledger>>, mut targets: Vec<Arc<dyn Consumer>>) -> Arc<dyn Consumer> {
         match targets.pop() {
             Some(only) if targets.is_empty() && from.is_none() => only,
             last => {

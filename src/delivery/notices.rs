@@ -9,7 +9,7 @@ const INTERVAL: Duration = Duration::from_secs(10);
 
 /// The kinds of lines that one component writes, and when it last did.
 #[derive(Default)]
-pub struct Notices {
+pub(super) struct Notices {
     kinds: Mutex<HashMap<&'static str, Kind>>,
 }
 
@@ -21,7 +21,7 @@ struct Kind {
 
 impl Notices {
     /// Notes `items`; when a line is due, the items since the last one.
-    pub fn note(&self, kind: &'static str, items: usize, now: Instant) -> Option<usize> {
+    pub(super) fn note(&self, kind: &'static str, items: usize, now: Instant) -> Option<usize> {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let kind = kinds.entry(kind).or_default();
         kind.items += items;

@@ -40,8 +40,10 @@ struct Setup {
 }
 
 fn delivery() -> Delivery {
-    let mut retry = RetryConfig::default();
-    retry.initial_interval = Duration::from_millis(5);
+    let retry = RetryConfig {
+        initial_interval: Duration::from_millis(5),
+        ..RetryConfig::default()
+    };
     Delivery {
         queue: QueueConfig::default(),
         retry,

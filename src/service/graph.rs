@@ -227,7 +227,7 @@ impl<'a> Builder<'a> {
                 (id, base, ledger)
             })
             .collect();
-        let mut next = FanOut::new(stages.last().map(|(_, _, ledger)| ledger.clone()), sinks);
+        let mut next = FanOut::to(stages.last().map(|(_, _, ledger)| ledger.clone()), sinks);
         for (at, (id, base, ledger)) in stages.iter().enumerate().rev() {
             let Some(processor) = self.processor(pipeline, id, base, ledger, next.clone()) else {
                 continue;
@@ -297,7 +297,7 @@ impl<'a> Builder<'a> {
                 .iter()
                 .filter(|p| p.id.signal == signal && p.receivers.contains(id));
             let targets: Vec<_> = fed.map(|pipeline| self.pipeline(pipeline)).collect();
-            (!targets.is_empty()).then(|| FanOut::new(ledgers[signal as usize].clone(), targets))
+            (!targets.is_empty()).then(|| FanOut::to(ledgers[signal as usize].clone(), targets))
         });
         let path = base.path.clone();
         let built = (factory.build)(
@@ -349,6 +349,6 @@ impl<'a> Builder<'a> {
             signal,
             counts: counts.clone(),
         });
-        Some(Entry::new(signal, FanOut::new(None, targets), counts))
+        Some(Entry::new(signal, FanOut::to(None, targets), counts))
     }
 }

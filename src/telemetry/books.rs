@@ -9,7 +9,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 
 use super::process::{Started, usage};
 use crate::component::books::{Books, EntryBooks, NodeBooks};
-use crate::component::{EntryCounts, Reason};
+use crate::component::{Balance, EntryCounts, Reason};
 use crate::config::Class;
 
 /// Renders the page.
@@ -19,8 +19,13 @@ pub(super) struct Page {
     started: Started,
 }
 
+/// A count of a receiver.
+type EntryCount = fn(&EntryCounts) -> &AtomicU64;
+/// A number of a balance.
+type BalanceCount = fn(&Balance) -> u64;
+
 /// One family from counts of receivers.
-const ENTRY_FAMILIES: [(&str, fn(&EntryCounts) -> &AtomicU64); 3] = [
+const ENTRY_FAMILIES: [(&str, EntryCount); 3] = [
     ("accepted", |counts| &counts.accepted),
     ("refused", |counts| &counts.refused),
     ("failed", |counts| &counts.failed),
@@ -58,7 +63,7 @@ impl Page {
         page.sample("otelcol_process_memory_rss", &[], used.resident_bytes as f64);
     }
 
-    fn entries(&self, page: &mut Text, what: &str, count: fn(&EntryCounts) -> &AtomicU64) {
+    fn entries(&self, page: &mut Text, what: &str, count: EntryCount) {
         for signal in crate::batch::Signal::ALL {
             let family = format!("otelcol_receiver_{what}_{}", signal.items());
             page.family(&family, "counter");
@@ -86,7 +91,7 @@ impl Page {
                 self.of_class(Class::Exporter)
                     .filter(|node| node.signal == signal)
             };
-            let families: [(&str, fn(&crate::component::Balance) -> u64); 3] = [
+            let families: [(&str, BalanceCount); 3] = [
                 ("sent", |balance| balance.left + balance.absorbed),
                 ("send_failed", |balance| {
                     FAILED
@@ -113,7 +118,7 @@ impl Page {
     }
 
     fn processors(&self, page: &mut Text) {
-        let families: [(&str, fn(&crate::component::Balance) -> u64); 2] = [
+        let families: [(&str, BalanceCount); 2] = [
             ("incoming", |balance| balance.entered),
             ("outgoing", |balance| balance.left),
         ];

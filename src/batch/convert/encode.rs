@@ -17,7 +17,7 @@ use crate::batch::{Encoded, Signal};
 /// A request with all points, in their order within each metric.
 pub fn encode_points(points: &[Point]) -> Encoded {
     let mut request = ExportMetricsServiceRequest::default();
-    let mut open: Vec<(Arc<Resource>, Vec<(Arc<Scope>, Vec<Arc<Metric>>)>)> = Vec::new();
+    let mut open: Vec<(Arc<Resource>, Vec<OpenScope>)> = Vec::new();
     for point in points {
         let series = &point.series;
         let resource = position(
@@ -51,6 +51,9 @@ pub fn encode_points(points: &[Point]) -> Encoded {
     }
     Encoded::one(Signal::Metrics, request.encode_to_vec().into(), points.len())
 }
+
+/// A scope and its metrics, in the order of the messages made for them.
+type OpenScope = (Arc<Scope>, Vec<Arc<Metric>>);
 
 /// Where the wanted one is, looked for from the end; made when it is not there.
 fn position<T>(list: &mut Vec<T>, wanted: impl Fn(&T) -> bool, make: impl FnOnce() -> T) -> usize {

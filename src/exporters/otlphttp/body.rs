@@ -14,7 +14,7 @@ use crate::exporters::answer::{ExportResponse, PartialSuccess};
 
 crate::choices! {
     /// How telemetry is written.
-    pub enum Encoding {
+    pub(super) enum Encoding {
         /// Protobuf.
         Proto = "proto",
         /// OTLP/JSON.
@@ -24,7 +24,7 @@ crate::choices! {
 
 crate::choices! {
     /// How requests are compressed.
-    pub enum Compression {
+    pub(super) enum Compression {
         /// As they are.
         None = "none" | "",
         /// RFC 1952, level 1: OTLP compresses so well that more effort buys little.
