@@ -58,3 +58,6 @@ pub fn to_json(encoded: &Encoded) -> Result<String, super::wire::WireError> {
     })?;
     Ok(json)
 }
+
+#[cfg(test)]
+mod tests;
