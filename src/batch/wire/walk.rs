@@ -304,3 +304,6 @@ impl Walk<'_, '_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;
