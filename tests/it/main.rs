@@ -5,6 +5,7 @@
 
 mod examples;
 mod kit;
+mod nixl;
 mod otlp;
 mod peers;
 mod smoke;
