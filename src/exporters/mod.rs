@@ -1,6 +1,7 @@
 //! Exporters: take telemetry out.
 
 mod answer;
+pub mod debug;
 mod headers;
 pub mod otlp;
 pub mod otlphttp;
@@ -9,4 +10,9 @@ pub mod prometheus;
 use crate::component::ExporterFactory;
 
 /// Every exporter type. Adding one touches its folder and this list.
-pub static FACTORIES: &[&ExporterFactory] = &[&otlp::FACTORY, &otlphttp::FACTORY, &prometheus::FACTORY];
+pub static FACTORIES: &[&ExporterFactory] = &[
+    &debug::FACTORY,
+    &otlp::FACTORY,
+    &otlphttp::FACTORY,
+    &prometheus::FACTORY,
+];
