@@ -2,6 +2,7 @@
 
 mod answer;
 pub mod debug;
+pub mod file;
 mod headers;
 pub mod otlp;
 pub mod otlphttp;
@@ -12,6 +13,7 @@ use crate::component::ExporterFactory;
 /// Every exporter type. Adding one touches its folder and this list.
 pub static FACTORIES: &[&ExporterFactory] = &[
     &debug::FACTORY,
+    &file::FACTORY,
     &otlp::FACTORY,
     &otlphttp::FACTORY,
     &prometheus::FACTORY,

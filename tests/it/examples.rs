@@ -68,6 +68,44 @@ fn every_example_runs() {
     }
 }
 
+#[test]
+fn statsd_lines_on_a_socket_become_lines_of_csv_and_points_of_json() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let yaml = include_str!("../../config/sockets-to-file.yaml");
+    let gateway = Gateway::start_with(yaml, |command| {
+        command
+            .env("SOCKET_DIR", directory.path())
+            .env("OUTPUT_DIR", directory.path());
+    });
+    let socket = std::os::unix::net::UnixDatagram::unbound().expect("a socket");
+    socket
+        .connect(directory.path().join("statsd.sock"))
+        .expect("it listens");
+    socket
+        .send(b"jobs:3|c|#queue:a\nload:0.5|g")
+        .expect("it is taken");
+    let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).unwrap_or_default();
+    wait_until(SOON, "both lines are there", || {
+        read("events.csv").lines().count() == 3
+    });
+    let csv = read("events.csv");
+    assert!(
+        csv.starts_with("timestamp_us,category,event_name,value\n"),
+        "{csv}"
+    );
+    assert!(
+        csv.contains(",,jobs,3\n") && csv.contains(",,load,0.5\n"),
+        "{csv}"
+    );
+    wait_until(SOON, "the aggregate is there", || {
+        read("metrics.jsonl").contains("\"jobs\"")
+    });
+    gateway.stop();
+    for line in read("metrics.jsonl").lines() {
+        serde_json::from_str::<serde_json::Value>(line).expect("a line is JSON");
+    }
+}
+
 /// The ports that quickstart says it uses, by the words of its lines.
 fn port_of(said: &str, what: &str) -> Option<u16> {
     let line = said.lines().find(|line| line.contains(what))?;

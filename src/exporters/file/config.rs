@@ -1,0 +1,83 @@
+//! Options of the `file` exporter, in the Collector's names.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::config::{Node, Problems};
+use crate::delivery::{QueueConfig, RetryConfig};
+
+crate::options! {
+    /// Options of the `file` exporter.
+    pub struct Config {
+        /// The file.
+        pub path: PathBuf = required,
+        /// Go on where an existing file ends. Otherwise it is begun anew at every start.
+        pub append: bool = false,
+        /// `json`: a line of OTLP/JSON a request; `proto`: framed OTLP; `csv`: raw events of metrics pipelines.
+        pub format: Format = Format::Json,
+        /// Each request is compressed by itself and framed.
+        pub compression: Compression = Compression::None,
+        /// How often written data is handed to the system; 0 = with every request.
+        pub flush_interval: Duration = Duration::from_secs(1),
+        /// When a new file is begun; unset: never.
+        pub rotation: Option<Rotation> = None,
+        /// Retries, of a full disk say.
+        pub retry_on_failure: RetryConfig = RetryConfig::default(),
+        /// The queue.
+        pub sending_queue: QueueConfig = QueueConfig::default(),
+    }
+    check = Config::check
+}
+
+crate::options! {
+    /// When a new file is begun, and how many old ones stay.
+    pub struct Rotation {
+        /// At this size, in MiB.
+        pub max_megabytes: u64 = 100,
+        /// At this age, in days; 0 = at no age.
+        pub max_days: u64 = 0,
+        /// Old files that stay; 0 = all.
+        pub max_backups: usize = 100,
+    }
+}
+
+crate::choices! {
+    /// What is written.
+    pub enum Format {
+        /// OTLP/JSON, a line a request.
+        Json = "json",
+        /// OTLP, each request behind its length (4 bytes, big-endian).
+        Proto = "proto",
+        /// `timestamp_us,category,event_name,value`: the header of NIXL's sample plugin.
+        Csv = "csv",
+    }
+}
+
+crate::choices! {
+    /// How requests are compressed.
+    pub enum Compression {
+        /// As they are.
+        None = "none" | "",
+        /// Zstandard.
+        Zstd = "zstd",
+    }
+}
+
+impl Config {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        if self.path.as_os_str().is_empty() {
+            cx.at(at.child("path")).error("must not be empty");
+        }
+        if self.format == Format::Csv && self.compression != Compression::None {
+            cx.at(at.child("compression")).error("`csv` can't be compressed");
+        }
+        if self
+            .rotation
+            .as_ref()
+            .is_some_and(|rotation| rotation.max_megabytes == 0)
+        {
+            cx.at(at.child("rotation").child("max_megabytes"))
+                .error("must be greater than zero");
+        }
+    }
+}

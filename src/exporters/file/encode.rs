@@ -1,0 +1,142 @@
+//! What a batch looks like in a file.
+
+use std::fmt::Write;
+
+use tidegate_engine::{AttributeValue, Events, Point, Value};
+
+use super::config::{Compression, Config, Format};
+use crate::batch::{Batch, Payload, convert, json};
+use crate::delivery::Parcel;
+
+/// First line of a CSV file.
+pub(super) const CSV_HEADER: &str = "timestamp_us,category,event_name,value\n";
+
+/// Bytes to append, and how many items have no form in this format.
+pub(super) struct Encoded {
+    pub(super) bytes: Vec<u8>,
+    pub(super) unsupported: usize,
+}
+
+/// The bytes of a parcel; `Err` says why there are none.
+pub(super) fn encode(config: &Config, parcel: &Parcel) -> Result<Encoded, String> {
+    if config.format == Format::Csv {
+        return Ok(csv(parcel.batches()));
+    }
+    let whole = parcel.encoded();
+    let message = match config.format {
+        Format::Proto => whole
+            .parts
+            .iter()
+            .flat_map(|part| part.bytes.iter().copied())
+            .collect(),
+        Format::Json | Format::Csv => json::to_json(&whole)
+            .map_err(|error| error.to_string())?
+            .into_bytes(),
+    };
+    let bytes = match (config.format, config.compression) {
+        (Format::Json, Compression::None) => [message, b"\n".to_vec()].concat(),
+        (_, Compression::None) => framed(&message)?,
+        (_, Compression::Zstd) => {
+            framed(&zstd::encode_all(&*message, 0).map_err(|error| error.to_string())?)?
+        }
+    };
+    Ok(Encoded {
+        bytes,
+        unsupported: 0,
+    })
+}
+
+/// Behind its length, as the Collector writes it.
+fn framed(message: &[u8]) -> Result<Vec<u8>, String> {
+    let length = u32::try_from(message.len()).map_err(|_| "a request of 4 GiB or more".to_owned())?;
+    Ok([&length.to_be_bytes()[..], message].concat())
+}
+
+fn csv(batches: &[Batch]) -> Encoded {
+    let (mut lines, mut unsupported) = (String::new(), 0);
+    for batch in batches {
+        match &batch.payload {
+            Payload::Events(events) => push_events(events, &mut lines),
+            Payload::Points(points) => unsupported += push_points(&points.points, &mut lines),
+            Payload::Encoded(encoded) => match convert::points(encoded) {
+                Ok(points) => unsupported += push_points(&points, &mut lines),
+                Err(_) => unsupported += encoded.items(),
+            },
+        }
+    }
+    Encoded {
+        bytes: lines.into_bytes(),
+        unsupported,
+    }
+}
+
+fn push_events(events: &Events, lines: &mut String) {
+    for (at, kind) in events.kinds.iter().enumerate() {
+        let Some(kind) = events.schema.kinds.get(usize::from(*kind)) else {
+            continue;
+        };
+        let time = events
+            .times
+            .as_ref()
+            .and_then(|times| times.get(at))
+            .copied()
+            .unwrap_or(events.observed);
+        let category = kind
+            .attributes
+            .get("category")
+            .and_then(AttributeValue::as_str)
+            .unwrap_or_default();
+        let value = match &events.values {
+            tidegate_engine::Values::U64(values) => values.get(at).map(u64::to_string),
+            tidegate_engine::Values::F64(values) => values.get(at).map(f64::to_string),
+        };
+        push_line(lines, time, category, &kind.name, &value.unwrap_or_default());
+    }
+}
+
+/// Number points have lines too; how many points have none.
+fn push_points(points: &[Point], lines: &mut String) -> usize {
+    let mut unsupported = 0;
+    for point in points {
+        let value = match &point.value {
+            Value::Int(number) => number.to_string(),
+            Value::Double(number) => number.to_string(),
+            _ => {
+                unsupported += 1;
+                continue;
+            }
+        };
+        let category = point
+            .series
+            .attributes
+            .get("category")
+            .and_then(AttributeValue::as_str);
+        push_line(
+            lines,
+            point.time,
+            category.unwrap_or_default(),
+            &point.series.metric.name,
+            &value,
+        );
+    }
+    unsupported
+}
+
+fn push_line(lines: &mut String, nanos: u64, category: &str, name: &str, value: &str) {
+    // Writing to a string can't fail.
+    let _ = writeln!(
+        lines,
+        "{},{},{},{value}",
+        nanos / 1_000,
+        field(category),
+        field(name)
+    );
+}
+
+/// RFC 4180: quoted where it has to be.
+fn field(text: &str) -> std::borrow::Cow<'_, str> {
+    match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")).into(),
+        false => text.into(),
+    }
+}

@@ -1,0 +1,180 @@
+//! The file itself: appended to in whole pieces, rotated, never left with a torn line.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use super::config::{Config, Rotation};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// Whole pieces wait here for the flush interval; more than this goes to the disk at once.
+const MAX_PENDING_BYTES: usize = 256 << 10;
+
+/// What is written to: a file, or in tests one that fills up.
+pub(super) trait Disk: Send {
+    /// Appends all of it, or fails having appended some.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+    /// Cuts what is behind so many bytes.
+    fn cut(&mut self, length: u64) -> io::Result<()>;
+}
+
+impl Disk for File {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write_all(bytes)
+    }
+
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        self.set_len(length)
+    }
+}
+
+/// An open file.
+pub(super) struct Log {
+    path: PathBuf,
+    header: &'static str,
+    rotation: Option<Rotation>,
+    flush_interval: Duration,
+    disk: Box<dyn Disk>,
+    /// Bytes on disk, all of whole pieces.
+    length: u64,
+    /// Whole pieces that are not on disk yet.
+    pending: Vec<u8>,
+    /// A failed write left something behind `length`.
+    torn: bool,
+    begun: Instant,
+    last_flush: Instant,
+}
+
+impl Log {
+    pub(super) fn open(config: &Config, header: &'static str) -> io::Result<Self> {
+        let file = OpenOptions::new().create(true).append(true).open(&config.path)?;
+        if !config.append {
+            file.set_len(0)?;
+        }
+        let length = file.metadata()?.len();
+        let mut log = Self::new(config, header, Box::new(file), length);
+        log.begin()?;
+        Ok(log)
+    }
+
+    pub(super) fn new(config: &Config, header: &'static str, disk: Box<dyn Disk>, length: u64) -> Self {
+        let now = Instant::now();
+        Self {
+            path: config.path.clone(),
+            header,
+            rotation: config.rotation.clone(),
+            flush_interval: config.flush_interval,
+            disk,
+            length,
+            pending: Vec::new(),
+            torn: false,
+            begun: now,
+            last_flush: now,
+        }
+    }
+
+    /// The header of a file that is empty.
+    fn begin(&mut self) -> io::Result<()> {
+        if self.length == 0 {
+            self.pending.extend_from_slice(self.header.as_bytes());
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Takes a piece as a whole, or not at all: on an error nothing of it stays.
+    pub(super) fn write(&mut self, piece: &[u8]) -> io::Result<()> {
+        if self.is_full(piece.len() as u64) {
+            self.rotate()?;
+        }
+        let before = self.pending.len();
+        self.pending.extend_from_slice(piece);
+        if self.pending.len() < MAX_PENDING_BYTES && self.last_flush.elapsed() < self.flush_interval {
+            return Ok(());
+        }
+        self.flush().inspect_err(|_| self.pending.truncate(before))
+    }
+
+    /// Hands what waits to the system. On an error it waits on, and what was written of it is cut off again.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.last_flush = Instant::now();
+        if std::mem::take(&mut self.torn) {
+            self.cut()?;
+        }
+        match self.disk.append(&self.pending) {
+            Ok(()) => {
+                self.length += self.pending.len() as u64;
+                self.pending.clear();
+                Ok(())
+            }
+            Err(error) => self.cut().and(Err(error)),
+        }
+    }
+
+    fn cut(&mut self) -> io::Result<()> {
+        self.disk.cut(self.length).inspect_err(|_| self.torn = true)
+    }
+
+    fn is_full(&self, more: u64) -> bool {
+        let Some(rotation) = &self.rotation else {
+            return false;
+        };
+        let held = self.length + self.pending.len() as u64;
+        let size = held + more > rotation.max_megabytes.saturating_mul(1 << 20);
+        let age = rotation.max_days > 0
+            && self.begun.elapsed()
+                >= DAY.saturating_mul(u32::try_from(rotation.max_days).unwrap_or(u32::MAX));
+        (size || age) && held > self.header.len() as u64
+    }
+
+    /// Renames the file by the time and begins a new one; the oldest beyond `max_backups` go.
+    fn rotate(&mut self) -> io::Result<()> {
+        self.flush()?;
+        let (stem, end) = self.name_parts();
+        let now = humantime::format_rfc3339_nanos(SystemTime::now())
+            .to_string()
+            .replace(':', "-");
+        fs::rename(&self.path, self.path.with_file_name(format!("{stem}-{now}{end}")))?;
+        let file = OpenOptions::new().create(true).append(true).open(&self.path)?;
+        (self.disk, self.length, self.begun) = (Box::new(file), 0, Instant::now());
+        self.begin()?;
+        self.remove_oldest()
+    }
+
+    fn name_parts(&self) -> (String, String) {
+        let part = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+        let end = part(self.path.extension());
+        (
+            part(self.path.file_stem()),
+            if end.is_empty() { end } else { format!(".{end}") },
+        )
+    }
+
+    fn remove_oldest(&self) -> io::Result<()> {
+        let keep = self.rotation.as_ref().map_or(0, |rotation| rotation.max_backups);
+        if keep == 0 {
+            return Ok(());
+        }
+        let (stem, end) = self.name_parts();
+        let directory = self
+            .path
+            .parent()
+            .filter(|path| !path.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
+        let is_backup = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.strip_prefix(&format!("{stem}-"))
+                .is_some_and(|rest| rest.starts_with('2') && rest.ends_with(&end))
+        };
+        let mut backups: Vec<PathBuf> = fs::read_dir(directory)?
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(is_backup)
+            .collect();
+        // Names end with the time, so their order is that of age.
+        backups.sort();
+        let surplus = backups.len().saturating_sub(keep);
+        backups.iter().take(surplus).try_for_each(fs::remove_file)
+    }
+}

@@ -1,0 +1,176 @@
+//! Files in every format, rotation, and a disk that is full for a while.
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use tidegate_engine::{Events, Instrument, Kind, Lease, Schema, Source, SourceId, Values};
+
+use super::config::Config;
+use super::encode::{CSV_HEADER, encode};
+use super::log::{Disk, Log};
+use crate::batch::{Batch, Signal, json, wire};
+use crate::component::testing::settings;
+use crate::delivery::Parcel;
+
+fn config(directory: &Path, options: &str) -> Arc<Config> {
+    let path = directory.join("out.txt");
+    settings::<Config>(&format!(
+        "{{path: {}, flush_interval: 0s{options}}}",
+        path.display()
+    ))
+    .get()
+}
+
+fn logs() -> Parcel {
+    let text = r#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"severityText":"WARN"}]}]}]}"#;
+    let request = json::to_protobuf(Signal::Logs, text.as_bytes()).unwrap();
+    Parcel::new(Batch::new(wire::check(Signal::Logs, request).unwrap()))
+}
+
+fn events() -> Parcel {
+    let kind = |name: &str, category: &str| Kind {
+        name: name.into(),
+        description: "".into(),
+        unit: "".into(),
+        instrument: Instrument::Counter,
+        attributes: [("category", category)].into_iter().collect(),
+    };
+    Parcel::new(Batch::new(Events {
+        source: Arc::new(Source {
+            id: SourceId::next(),
+            resource: Arc::default(),
+            scope: Arc::default(),
+            attributes: Default::default(),
+            lease: Arc::new(Lease::new(std::time::Duration::from_secs(1), 0)),
+        }),
+        schema: Arc::new(Schema {
+            kinds: vec![kind("agent_tx_bytes", "TRANSFER"), kind("odd,name", "CUSTOM")],
+        }),
+        kinds: vec![0, 1],
+        values: Values::U64(vec![4096, 7]),
+        times: Some(vec![1_700_000_000_000_001_000, 1_700_000_000_000_002_000]),
+        weights: None,
+        observed: 0,
+    }))
+}
+
+#[test]
+fn events_become_the_lines_of_nixls_sample_plugin() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = config(directory.path(), ", format: csv");
+    let mut log = Log::open(&config, CSV_HEADER).unwrap();
+    log.write(&encode(&config, &events()).unwrap().bytes).unwrap();
+    let expected = "timestamp_us,category,event_name,value\n\
+        1700000000000001,TRANSFER,agent_tx_bytes,4096\n1700000000000002,CUSTOM,\"odd,name\",7\n";
+    assert_eq!(std::fs::read_to_string(&config.path).unwrap(), expected);
+}
+
+#[test]
+fn requests_are_lines_of_json_or_frames() {
+    let directory = tempfile::tempdir().unwrap();
+    let json = encode(&config(directory.path(), ""), &logs()).unwrap().bytes;
+    assert!(json.ends_with(b"\n") && json.iter().filter(|byte| **byte == b'\n').count() == 1);
+    let proto = encode(&config(directory.path(), ", format: proto"), &logs())
+        .unwrap()
+        .bytes;
+    let (length, message) = proto.split_at(4);
+    assert_eq!(
+        u32::from_be_bytes(length.try_into().unwrap()) as usize,
+        message.len()
+    );
+    assert_eq!(
+        wire::check(Signal::Logs, message.to_vec().into())
+            .unwrap()
+            .items(),
+        1
+    );
+    let compressed = encode(&config(directory.path(), ", compression: zstd"), &logs())
+        .unwrap()
+        .bytes;
+    assert_eq!(
+        zstd::decode_all(&compressed[4..]).unwrap(),
+        json[..json.len() - 1]
+    );
+}
+
+#[test]
+fn files_are_rotated_by_size_and_the_oldest_go() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = config(directory.path(), ", rotation: {max_megabytes: 1, max_backups: 2}");
+    let mut log = Log::open(&config, "head\n").unwrap();
+    for _ in 0..5 {
+        log.write(&vec![b'x'; 700 << 10]).unwrap();
+    }
+    let mut files: Vec<_> = std::fs::read_dir(directory.path())
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
+    files.sort();
+    assert_eq!(files.len(), 3, "{files:?}");
+    for file in files {
+        assert_eq!(
+            std::fs::metadata(&file).unwrap().len(),
+            5 + (700 << 10),
+            "{file:?}"
+        );
+    }
+}
+
+#[test]
+fn an_existing_file_is_begun_anew_or_gone_on_with() {
+    let directory = tempfile::tempdir().unwrap();
+    for (options, expected) in [("", "h\nx\n"), (", append: true", "h\nx\nx\n")] {
+        let config = config(directory.path(), options);
+        Log::open(&config, "h\n").unwrap().write(b"x\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&config.path).unwrap(), expected);
+    }
+}
+
+/// Has room for so many bytes; what is beyond fails after what fits was written.
+struct Full {
+    content: Arc<Mutex<Vec<u8>>>,
+    room: Arc<Mutex<usize>>,
+}
+
+impl Disk for Full {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut content = self.content.lock().unwrap();
+        let fits = bytes
+            .len()
+            .min(self.room.lock().unwrap().saturating_sub(content.len()));
+        content.extend_from_slice(&bytes[..fits]);
+        match fits == bytes.len() {
+            true => Ok(()),
+            false => Err(io::ErrorKind::StorageFull.into()),
+        }
+    }
+
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        self.content.lock().unwrap().truncate(length as usize);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_whole_lines_and_what_failed_can_be_written_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let (content, room) = (Arc::<Mutex<Vec<u8>>>::default(), Arc::new(Mutex::new(10)));
+    let disk = Full {
+        content: content.clone(),
+        room: room.clone(),
+    };
+    let mut log = Log::new(&config(directory.path(), ""), "", Box::new(disk), 0);
+    log.write(b"first\n").unwrap();
+    for _ in 0..3 {
+        assert_eq!(
+            log.write(b"second\n").unwrap_err().kind(),
+            io::ErrorKind::StorageFull
+        );
+        assert_eq!(*content.lock().unwrap(), b"first\n", "a torn line stayed");
+    }
+    *room.lock().unwrap() = 100;
+    log.write(b"second\n").unwrap();
+    assert_eq!(*content.lock().unwrap(), b"first\nsecond\n");
+}
