@@ -1,5 +1,6 @@
 //! `validate`: everything that can be known about a configuration without opening anything.
 
+use super::run::runtime;
 use super::{Failure, load};
 use crate::component::Shared;
 use crate::service::Graph;
@@ -19,6 +20,9 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<(), Failure> {
     let mut loaded = load::load(&args.config)?;
     let shared = std::sync::Arc::new(Shared::default());
+    // Some clients ask for a runtime when they are made, although they open nothing before they are started.
+    let runtime = runtime()?;
+    let _entered = runtime.enter();
     if let Err(errors) = Graph::build(&loaded.plan, &shared) {
         return Err(loaded.build_failed(errors));
     }

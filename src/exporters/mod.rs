@@ -1,6 +1,7 @@
 //! Exporters: take telemetry out.
 
 mod answer;
+pub mod debug;
 mod headers;
 pub mod otlp;
 pub mod otlphttp;
@@ -11,4 +12,9 @@ mod testing;
 use crate::component::ExporterFactory;
 
 /// Every exporter type. Adding one touches its folder and this list.
-pub static FACTORIES: &[&ExporterFactory] = &[&otlp::FACTORY, &otlphttp::FACTORY, &prometheus::FACTORY];
+pub static FACTORIES: &[&ExporterFactory] = &[
+    &debug::FACTORY,
+    &otlp::FACTORY,
+    &otlphttp::FACTORY,
+    &prometheus::FACTORY,
+];

@@ -3,7 +3,9 @@
 //! One binary for all of them, so that they link once. `kit` holds what they share; the other
 //! modules are the tests, one module per subject.
 
+mod examples;
 mod kit;
+mod nixl;
 mod otlp;
 mod peers;
 mod smoke;
