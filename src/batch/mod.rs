@@ -3,6 +3,7 @@
 mod batching;
 pub mod convert;
 pub mod json;
+mod split;
 pub mod wire;
 
 use std::sync::Arc;

@@ -103,10 +103,138 @@ impl Load for Parcel {
     }
 }
 
-/// One batch in pieces of at most `max`, as far as that is possible.
+/// One batch in pieces of at most `max`, as far as that is possible, in order.
 fn cut(batch: Batch, max: usize, sizer: Sizer) -> Vec<Batch> {
-    if size_of(sizer, &batch) <= max || sizer == Sizer::Requests {
-        return vec![batch];
+    let (mut pieces, mut rest) = (Vec::new(), vec![batch]);
+    while let Some(piece) = rest.pop() {
+        match halves(&piece, max.max(1), sizer) {
+            Some((left, right)) => rest.extend([right, left]),
+            None => pieces.push(piece),
+        }
     }
-    vec![batch]
+    pieces
+}
+
+/// Two pieces of about one size (a multiple of `max`, where items are counted), if it is too large and can be cut.
+/// Halving costs a walk a level, where cutting off piece by piece would cost one a piece.
+fn halves(batch: &Batch, max: usize, sizer: Sizer) -> Option<(Batch, Batch)> {
+    if size_of(sizer, batch) <= max {
+        return None;
+    }
+    let items = batch.items();
+    let at = match sizer {
+        Sizer::Requests => return None,
+        Sizer::Items => items.div_ceil(max) / 2 * max,
+        Sizer::Bytes => items / 2,
+    };
+    batch.split_at(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+    use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
+    use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
+    use proptest::prelude::*;
+    use prost::Message;
+
+    use super::*;
+    use crate::batch::wire;
+
+    /// As many records under each scope as named; numbered throughout by their time.
+    fn request(scopes: &[usize]) -> ExportLogsServiceRequest {
+        let mut times = 1..;
+        let scope_logs = scopes.iter().enumerate().map(|(scope, records)| ScopeLogs {
+            scope: Some(InstrumentationScope {
+                name: format!("scope {scope}"),
+                ..Default::default()
+            }),
+            log_records: times
+                .by_ref()
+                .take(*records)
+                .map(|time_unix_nano| LogRecord {
+                    time_unix_nano,
+                    ..Default::default()
+                })
+                .collect(),
+            ..Default::default()
+        });
+        let resource_logs = ResourceLogs {
+            scope_logs: scope_logs.collect(),
+            schema_url: "schema".into(),
+            ..Default::default()
+        };
+        ExportLogsServiceRequest {
+            resource_logs: vec![resource_logs],
+        }
+    }
+
+    fn parcel(requests: &[Vec<usize>]) -> Parcel {
+        let batches = requests.iter().map(|scopes| {
+            let bytes = request(scopes).encode_to_vec();
+            Batch::new(wire::check(Signal::Logs, bytes.into()).expect("a request"))
+        });
+        let mut parcels = batches.map(Parcel::new);
+        let mut whole = parcels.next().expect("at least one request");
+        parcels.for_each(|more| whole.join(more));
+        whole
+    }
+
+    /// Scope and time of every record.
+    fn records(parcel: &Parcel) -> Vec<(String, u64)> {
+        let mut records = Vec::new();
+        for part in parcel.encoded().parts {
+            let request = ExportLogsServiceRequest::decode(part.bytes).expect("a request");
+            for resource in request.resource_logs {
+                assert_eq!(resource.schema_url, "schema");
+                for scope in resource.scope_logs {
+                    let name = scope.scope.unwrap_or_default().name;
+                    let times = scope.log_records.iter().map(|record| record.time_unix_nano);
+                    records.extend(times.map(|time| (name.clone(), time)));
+                }
+            }
+        }
+        records
+    }
+
+    proptest! {
+        #[test]
+        fn the_pieces_hold_the_same_records_under_the_same_scopes(
+            requests in prop::collection::vec(prop::collection::vec(1usize..20, 1..4), 1..4),
+            max in 1usize..30,
+            bytes in any::<bool>(),
+        ) {
+            let whole = parcel(&requests);
+            let sizer = if bytes { Sizer::Bytes } else { Sizer::Items };
+            let max = if bytes { max * 20 } else { max };
+            let pieces = whole.clone().split(max, sizer);
+            let together: Vec<_> = pieces.iter().flat_map(records).collect();
+            prop_assert_eq!(together, records(&whole));
+            for piece in &pieces {
+                prop_assert!(piece.size(sizer) <= max || piece.items() == 1);
+            }
+        }
+    }
+
+    #[test]
+    fn items_are_cut_into_as_few_pieces_as_possible() {
+        let sizes = |parcel: Parcel, max| {
+            let pieces = parcel.split(max, Sizer::Items);
+            pieces.iter().map(Parcel::items).collect::<Vec<_>>()
+        };
+        assert_eq!(sizes(parcel(&[vec![25]]), 10), [10, 10, 5]);
+        assert_eq!(sizes(parcel(&[vec![3, 4], vec![5]]), 8), [7, 5]);
+    }
+
+    #[test]
+    fn what_counts_requests_is_cut_between_them_only() {
+        let pieces = parcel(&[vec![5], vec![5], vec![5]]).split(2, Sizer::Requests);
+        assert_eq!(
+            pieces
+                .iter()
+                .map(|piece| piece.batches().len())
+                .collect::<Vec<_>>(),
+            [2, 1]
+        );
+    }
 }

@@ -43,6 +43,20 @@ impl ExportResponse {
     }
 }
 
+#[cfg(test)]
+impl ExportResponse {
+    /// An answer that rejects so many items.
+    pub(super) fn rejecting(rejected: i64, error_message: &str) -> Self {
+        let error_message = error_message.to_owned();
+        Self {
+            partial_success: Some(PartialSuccess {
+                rejected,
+                error_message,
+            }),
+        }
+    }
+}
+
 impl PartialSuccess {
     pub(super) fn outcome(self) -> Outcome {
         let items = usize::try_from(self.rejected).unwrap_or(0);

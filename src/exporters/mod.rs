@@ -7,6 +7,8 @@ mod headers;
 pub mod otlp;
 pub mod otlphttp;
 pub mod prometheus;
+#[cfg(test)]
+mod testing;
 
 use crate::component::ExporterFactory;
 

@@ -5,9 +5,11 @@ mod check;
 pub(crate) mod edit;
 pub(crate) mod points;
 pub(crate) mod proto;
+mod split;
 pub(crate) mod walk;
 
 pub use check::check;
+pub(crate) use split::split_part;
 
 /// Bytes that are no export request: what is wrong, and in which field (`resource_metrics.scope_metrics`).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

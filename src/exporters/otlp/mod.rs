@@ -3,6 +3,8 @@
 mod codec;
 mod config;
 mod target;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -65,15 +65,11 @@ impl Config {
                 .help("set `endpoint`, or `metrics_endpoint`, `traces_endpoint`, `logs_endpoint`")
                 .error("at least one endpoint must be specified");
         }
-        let mut all = self
-            .own_urls()
-            .into_iter()
-            .chain([self.endpoint.as_ref()])
-            .flatten();
-        let first = all.next().map(Url::unix_path);
-        if !all.all(|url| Some(url.unix_path()) == first) {
+        let socket = self.unix_path().is_some();
+        let mut own = self.own_urls().into_iter().flatten();
+        if own.any(|url| socket || url.unix_path().is_some()) {
             cx.at(at)
-                .error("a Unix socket must be the endpoint of every signal: use two exporters");
+                .error("a Unix socket belongs in `endpoint`, and no other endpoint beside it");
         }
     }
 
@@ -86,12 +82,7 @@ impl Config {
 
     /// The socket that every URL stands for, if it is one.
     pub(super) fn unix_path(&self) -> Option<PathBuf> {
-        let mut all = self
-            .own_urls()
-            .into_iter()
-            .chain([self.endpoint.as_ref()])
-            .flatten();
-        all.find_map(Url::unix_path)
+        self.endpoint.as_ref().and_then(Url::unix_path)
     }
 
     pub(super) fn delivery(&self) -> Delivery {

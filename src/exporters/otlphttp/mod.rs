@@ -3,6 +3,8 @@
 mod body;
 mod config;
 mod retry_after;
+#[cfg(test)]
+mod tests;
 mod url;
 
 use std::sync::Arc;

@@ -1,0 +1,36 @@
+//! Cutting a request in two, at any repeated level: what stands above the cut (resources, scopes, metrics) is copied to
+//! both sides, what stands beside it goes with its items.
+
+use super::edit::Editor;
+use super::walk::{Item, Visitor, edit};
+use crate::batch::{Encoded, Part, Signal};
+
+/// The first `at` items and the others; `None` where that would lose items, because the request holds some that
+/// vanish when its unusual encoding is made usual.
+pub(crate) fn split_part(signal: Signal, part: &Part, at: usize) -> Option<(Part, Part)> {
+    let left = keep(signal, part, 0, at)?;
+    let right = keep(signal, part, at, part.items)?;
+    Some((left, right))
+}
+
+/// The items from number `from` up to `to`.
+fn keep(signal: Signal, part: &Part, from: usize, to: usize) -> Option<Part> {
+    let whole = Encoded::one(signal, part.bytes.clone(), part.items);
+    let mut window = Window { from, to, next: 0 };
+    let kept = edit(&whole, &mut window).ok()?.parts.pop()?;
+    (kept.items == to - from && window.next == part.items).then_some(kept)
+}
+
+struct Window {
+    from: usize,
+    to: usize,
+    next: usize,
+}
+
+impl Visitor for Window {
+    fn item(&mut self, _: &Item<'_>, _: &mut Editor<'_>) -> bool {
+        let keep = (self.from..self.to).contains(&self.next);
+        self.next += 1;
+        keep
+    }
+}

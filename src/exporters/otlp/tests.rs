@@ -1,0 +1,237 @@
+//! Against a gRPC server made by hand: what goes over the wire, and what every kind of answer leads to.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, Response};
+use http_body_util::{BodyExt, Full};
+use prost::Message;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+use super::FACTORY;
+use crate::component::Reason;
+use crate::delivery::testing::balance_when;
+use crate::exporters::answer::ExportResponse;
+use crate::exporters::testing::{Bench, Body, Sink, points, values};
+use crate::net::ConnectionLimits;
+
+/// A successful answer: one message, then `grpc-status: 0`.
+fn success(message: Vec<u8>) -> Response<Body> {
+    let mut framed = BytesMut::new();
+    framed.put_u8(0);
+    framed.put_u32(message.len().try_into().unwrap());
+    framed.put_slice(&message);
+    let trailers: HeaderMap = [("grpc-status".parse().unwrap(), HeaderValue::from_static("0"))]
+        .into_iter()
+        .collect();
+    let body = Full::new(framed.freeze()).with_trailers(async { Some(Ok(trailers)) });
+    let mut response = Response::new(body.boxed_unsync());
+    let grpc = HeaderValue::from_static("application/grpc");
+    response.headers_mut().insert("content-type", grpc);
+    response
+}
+
+fn ok() -> Response<Body> {
+    success(Vec::new())
+}
+
+fn failure(status: Status) -> Response<Body> {
+    status.into_http::<Full<Bytes>>().map(|body| body.boxed_unsync())
+}
+
+async fn bench(sink: &Sink, more: &str) -> Bench {
+    let options = format!("endpoint: \"http://{}\"{more}", sink.address());
+    Bench::start(&FACTORY, &options).await
+}
+
+#[tokio::test]
+async fn a_request_arrives_as_it_was_under_its_method_with_its_headers() {
+    let sink = Sink::start(|_, _| ok()).await;
+    let bench = bench(&sink, ", headers: {api-key: hunter2}").await;
+    bench.push(points(3));
+    balance_when(&bench.ledgers[0], |b| b.left == 3).await;
+    let seen = sink.seen();
+    assert_eq!(seen.len(), 1);
+    assert_eq!(
+        seen[0].path,
+        "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
+    );
+    assert_eq!(seen[0].header("api-key"), "hunter2");
+    assert_eq!(seen[0].header("grpc-encoding"), "gzip");
+    assert!(seen[0].header("user-agent").starts_with("tidegate/"));
+    assert_eq!(seen[0].header("grpc-timeout"), "5000000u");
+    assert_eq!(values(&seen[0].message), [0, 1, 2]);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn every_compression_is_understood() {
+    for compression in ["zstd", "none"] {
+        let sink = Sink::start(|_, _| ok()).await;
+        let bench = bench(&sink, &format!(", compression: {compression}")).await;
+        bench.push(points(100));
+        balance_when(&bench.ledgers[0], |b| b.left == 100).await;
+        assert_eq!(values(&sink.seen()[0].message).len(), 100, "{compression}");
+        bench.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_busy_is_asked_again_and_what_refuses_is_not() {
+    let sink = Sink::start(|n, _| match n {
+        0 => failure(Status::unavailable("starting")),
+        1 => {
+            let details = ErrorDetails::with_retry_info(Some(std::time::Duration::from_millis(2)));
+            failure(Status::with_error_details(
+                Code::ResourceExhausted,
+                "slow",
+                details,
+            ))
+        }
+        2 => ok(),
+        _ => failure(Status::invalid_argument("bad")),
+    })
+    .await;
+    let bench = bench(&sink, "").await;
+    bench.push(points(2));
+    balance_when(&bench.ledgers[0], |b| b.left == 2).await;
+    bench.push(points(5));
+    let balance = balance_when(&bench.ledgers[0], |b| b.held() == 0).await;
+    assert_eq!(balance.dropped[Reason::Rejected as usize], 5);
+    assert_eq!(sink.seen().len(), 4);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn partial_success_is_counted_and_not_repeated() {
+    let sink = Sink::start(|_, _| {
+        let answer = ExportResponse::rejecting(2, "no such unit");
+        success(answer.encode_to_vec())
+    })
+    .await;
+    let bench = bench(&sink, "").await;
+    bench.push(points(5));
+    let balance = balance_when(&bench.ledgers[0], |b| b.held() == 0).await;
+    assert_eq!((balance.left, balance.dropped[Reason::Rejected as usize]), (3, 2));
+    bench.stop().await;
+    assert_eq!(sink.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn a_request_that_is_too_large_goes_in_halves() {
+    let sink = Sink::start(|_, seen| match values(&seen.message).len() {
+        0..=2 => ok(),
+        _ => failure(Status::resource_exhausted(
+            "grpc: received message larger than max (9 vs. 4)",
+        )),
+    })
+    .await;
+    let bench = bench(&sink, "").await;
+    bench.push(points(7));
+    balance_when(&bench.ledgers[0], |b| b.left == 7).await;
+    let mut arrived: Vec<_> = sink.seen().iter().map(|seen| values(&seen.message)).collect();
+    arrived.retain(|values| values.len() <= 2);
+    let mut arrived = arrived.concat();
+    arrived.sort_unstable();
+    assert_eq!(arrived, (0..7).collect::<Vec<_>>());
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_appears_later_gets_everything() {
+    let dir = tempfile::tempdir().unwrap();
+    let endpoint = format!("unix:{}", dir.path().join("otlp.sock").display());
+    let bench = Bench::start(&FACTORY, &format!("endpoint: \"{endpoint}\"")).await;
+    bench.push(points(4));
+    // Some attempts find nobody there.
+    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    assert_eq!(bench.ledgers[0].balance().held(), 4);
+    let sink = Sink::at(&endpoint, ConnectionLimits::plain(8), |_, _| ok()).await;
+    balance_when(&bench.ledgers[0], |b| b.left == 4).await;
+    assert_eq!(sink.seen().len(), 1);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn tls_is_spoken_unless_told_otherwise_and_strangers_are_not_trusted() {
+    let key = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let (cert, private) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
+    std::fs::write(&cert, key.cert.pem()).unwrap();
+    std::fs::write(&private, key.signing_key.serialize_pem()).unwrap();
+    let server = crate::net::TlsServerConfig {
+        cert_file: Some(cert.clone()),
+        key_file: Some(private),
+        ..Default::default()
+    };
+    let limits = ConnectionLimits {
+        tls: Some(server.build(crate::net::tls::ALPN_HTTP).unwrap()),
+        ..ConnectionLimits::plain(8)
+    };
+    let sink = Sink::at("127.0.0.1:0", limits, |_, _| ok()).await;
+    let endpoint = format!("endpoint: \"localhost:{}\"", sink.port());
+    let trusting = Bench::start(
+        &FACTORY,
+        &format!("{endpoint}, tls: {{ca_file: {}}}", cert.display()),
+    )
+    .await;
+    trusting.push(points(1));
+    balance_when(&trusting.ledgers[0], |b| b.left == 1).await;
+    trusting.stop().await;
+
+    let wary = Bench::start(&FACTORY, &endpoint).await;
+    wary.push(points(1));
+    wary.exporter
+        .stop(std::time::Instant::now() + std::time::Duration::from_millis(300))
+        .await;
+    assert_eq!(wary.ledgers[0].balance().dropped[Reason::Shutdown as usize], 1);
+    assert_eq!(sink.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn small_batches_are_joined_where_configured() {
+    let sink = Sink::start(|_, _| ok()).await;
+    let batch = ", sending_queue: {batch: {flush_timeout: 10s, min_size: 6, max_size: 4}}";
+    assert!(Bench::build(&FACTORY, &format!("{{endpoint: \"a:1\"{batch}}}")).is_err());
+    let bench = bench(&sink, &batch.replace("max_size: 4", "max_size: 6")).await;
+    (0..3).for_each(|_| bench.push(points(2)));
+    balance_when(&bench.ledgers[0], |b| b.left == 6).await;
+    let seen = sink.seen();
+    assert_eq!(seen.len(), 1);
+    assert_eq!(values(&seen[0].message), [0, 1, 0, 1, 0, 1]);
+    bench.stop().await;
+}
+
+#[test]
+fn mistakes_are_named() {
+    let table = [
+        ("{}", "`endpoint` must be specified"),
+        ("{endpoint: \"\"}", "requires a non-empty \"endpoint\""),
+        ("{endpoint: \"a\"}", "missing port"),
+        (
+            "{endpoint: \"a:1\", compression: snappy}",
+            "expected one of gzip, zstd, none",
+        ),
+        ("{endpoint: \"a:1\", headers: {\"a b\": x}}", "is no header name"),
+        ("{endpoint: \"a:1\", headers: {a-bin: x}}", "binary metadata"),
+        (
+            "{endpoint: \"a:1\", sending_queue: {wait_for_result: true}}",
+            "unknown key \"wait_for_result\"",
+        ),
+        (
+            "{endpoint: \"a:1\", retry_on_failure: {max_elapsed_time: 1s}}",
+            "must not be less than `initial_interval`",
+        ),
+    ];
+    for (options, expected) in table {
+        let error = Bench::build(&FACTORY, options).err().unwrap_or_default();
+        assert!(error.contains(expected), "{options}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_value_of_a_header_is_in_no_print() {
+    let options = "{endpoint: \"a:1\", headers: {api-key: \"hunter2\\n\"}}";
+    let error = Bench::build(&FACTORY, options).err().unwrap_or_default();
+    assert!(error.contains("characters that no header may have"), "{error}");
+    assert!(!error.contains("hunter2"), "{error}");
+}

@@ -1,0 +1,186 @@
+//! Against an HTTP server: what goes over the wire, and what every kind of answer leads to.
+
+use http::Response;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+
+use super::FACTORY;
+use crate::component::Reason;
+use crate::delivery::testing::{balance_when, opaque};
+use crate::exporters::testing::{Bench, Body, Sink, answer, points, values};
+use crate::net::ConnectionLimits;
+
+async fn bench(sink: &Sink, more: &str) -> Bench {
+    let options = format!("endpoint: \"http://{}/base/\"{more}", sink.address());
+    Bench::start(&FACTORY, &options).await
+}
+
+fn busy(seconds: &'static str) -> Response<Body> {
+    let mut response = answer(503, "");
+    response
+        .headers_mut()
+        .insert(RETRY_AFTER, seconds.parse().unwrap());
+    response
+}
+
+fn json(status: u16, body: &'static str) -> Response<Body> {
+    let mut response = answer(status, body);
+    let content_type = "application/json".parse().unwrap();
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}
+
+#[tokio::test]
+async fn a_request_arrives_as_it_was_below_the_base_with_its_headers() {
+    let sink = Sink::start(|_, _| answer(200, "")).await;
+    let bench = bench(&sink, ", headers: {api-key: hunter2}").await;
+    bench.push(points(3));
+    balance_when(&bench.ledgers[0], |b| b.left == 3).await;
+    let seen = sink.seen();
+    assert_eq!(seen[0].path, "/base/v1/metrics");
+    assert_eq!(seen[0].header("content-type"), "application/x-protobuf");
+    assert_eq!(seen[0].header("content-encoding"), "gzip");
+    assert_eq!(seen[0].header("api-key"), "hunter2");
+    assert_eq!(
+        seen[0].header("user-agent"),
+        concat!("tidegate/", env!("CARGO_PKG_VERSION"))
+    );
+    assert_eq!(values(&seen[0].message), [0, 1, 2]);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn signals_go_to_their_own_endpoints() {
+    let sink = Sink::start(|_, _| answer(200, "")).await;
+    let more = format!(
+        ", logs_endpoint: \"http://{}/ingest?key=1\", compression: none",
+        sink.address()
+    );
+    let bench = bench(&sink, &more).await;
+    bench.push(opaque(crate::batch::Signal::Logs, b"", 1));
+    bench.push(opaque(crate::batch::Signal::Traces, b"", 1));
+    for signal in [1, 2] {
+        balance_when(&bench.ledgers[signal], |b| b.left == 1).await;
+    }
+    let mut paths: Vec<_> = sink.seen().into_iter().map(|seen| seen.path).collect();
+    paths.sort_unstable();
+    assert_eq!(paths, ["/base/v1/traces", "/ingest"]);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn json_is_written_and_its_partial_success_read() {
+    let sink = Sink::start(|_, _| {
+        json(
+            200,
+            r#"{"partialSuccess":{"rejectedDataPoints":"1","errorMessage":"no"}}"#,
+        )
+    })
+    .await;
+    let bench = bench(&sink, ", encoding: json, compression: none").await;
+    bench.push(points(3));
+    let balance = balance_when(&bench.ledgers[0], |b| b.held() == 0).await;
+    assert_eq!((balance.left, balance.dropped[Reason::Rejected as usize]), (2, 1));
+    let seen = sink.seen();
+    assert_eq!(seen[0].header("content-type"), "application/json");
+    let body: serde_json::Value = serde_json::from_slice(&seen[0].message).unwrap();
+    let metric = &body["resourceMetrics"][0]["scopeMetrics"][0]["metrics"][0];
+    assert_eq!(metric["gauge"]["dataPoints"][2]["asInt"], "2");
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_busy_is_asked_again_when_it_says_and_what_refuses_is_not() {
+    let sink = Sink::start(|n, _| match n {
+        0 => busy("1"),
+        1 => answer(502, ""),
+        2 => answer(200, ""),
+        _ => json(400, r#"{"code":3,"message":"bad"}"#),
+    })
+    .await;
+    let bench = bench(&sink, "").await;
+    let begin = std::time::Instant::now();
+    bench.push(points(2));
+    balance_when(&bench.ledgers[0], |b| b.left == 2).await;
+    assert!(begin.elapsed().as_secs_f64() >= 1.0, "Retry-After was obeyed");
+    bench.push(points(5));
+    let balance = balance_when(&bench.ledgers[0], |b| b.held() == 0).await;
+    assert_eq!(balance.dropped[Reason::Rejected as usize], 5);
+    assert_eq!(sink.seen().len(), 4);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_request_that_is_too_large_goes_in_halves() {
+    let sink = Sink::start(|_, seen| match values(&seen.message).len() {
+        0..=2 => answer(200, ""),
+        _ => answer(413, ""),
+    })
+    .await;
+    let bench = bench(&sink, ", compression: none").await;
+    bench.push(points(5));
+    balance_when(&bench.ledgers[0], |b| b.left == 5).await;
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_redirect_and_a_missing_page_are_final() {
+    let sink = Sink::start(|n, _| answer(if n == 0 { 302 } else { 404 }, "")).await;
+    let bench = bench(&sink, "").await;
+    bench.push(points(1));
+    balance_when(&bench.ledgers[0], |b| b.dropped[Reason::Rejected as usize] == 1).await;
+    bench.push(points(1));
+    balance_when(&bench.ledgers[0], |b| b.dropped[Reason::Rejected as usize] == 2).await;
+    bench.stop().await;
+    assert_eq!(sink.seen().len(), 2);
+}
+
+#[tokio::test]
+async fn an_endless_answer_is_not_read_to_its_end() {
+    let sink = Sink::start(|_, _| answer(200, vec![0; 3 << 20])).await;
+    let bench = bench(&sink, "").await;
+    bench.push(points(1));
+    let balance = balance_when(&bench.ledgers[0], |b| b.held() == 0).await;
+    assert_eq!(balance.dropped[Reason::Rejected as usize], 1);
+    bench.stop().await;
+    assert_eq!(sink.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn a_unix_socket_serves_as_well() {
+    let dir = tempfile::tempdir().unwrap();
+    let endpoint = format!("unix:{}", dir.path().join("otlp.sock").display());
+    let sink = Sink::at(&endpoint, ConnectionLimits::plain(8), |_, _| answer(200, "")).await;
+    let bench = Bench::start(&FACTORY, &format!("endpoint: \"{endpoint}\"")).await;
+    bench.push(points(1));
+    balance_when(&bench.ledgers[0], |b| b.left == 1).await;
+    assert_eq!(sink.seen()[0].path, "/v1/metrics");
+    bench.stop().await;
+}
+
+#[test]
+fn mistakes_are_named() {
+    let table = [
+        ("{}", "at least one endpoint must be specified"),
+        (
+            "{endpoint: \"localhost:4318\"}",
+            "begins with http:// or https://",
+        ),
+        (
+            "{endpoint: \"http://a\", encoding: xml}",
+            "expected one of proto, json",
+        ),
+        (
+            "{endpoint: \"unix:/a\", logs_endpoint: \"http://a\"}",
+            "a Unix socket belongs in `endpoint`",
+        ),
+        ("{metrics_endpoint: \"http://a\"}", "no endpoint for traces"),
+        (
+            "{endpoint: \"http://a\", sending_queue: {block_on_overflow: true}}",
+            "unknown key",
+        ),
+    ];
+    for (options, expected) in table {
+        let error = Bench::build(&FACTORY, options).err().unwrap_or_default();
+        assert!(error.contains(expected), "{options}: {error}");
+    }
+}

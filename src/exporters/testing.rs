@@ -1,0 +1,212 @@
+//! A server for tests of the OTLP exporters: keeps what it is sent, answers as the test says.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::metrics::v1::{
+    Gauge, Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, metric, number_data_point,
+};
+use prost::Message;
+
+use crate::batch::{Batch, Signal, wire};
+use crate::component::{Exporter, ExporterContext, ExporterFactory, Ledger};
+use crate::config::{Problems, parse_text};
+use crate::delivery::testing::{exporter_context, ledgers};
+use crate::net::http::{HttpConfig, start};
+use crate::net::{Coding, ConnectionLimits, Endpoint, Listener, Server, SocketFileConfig, decompress};
+
+/// A request as it arrived.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) path: String,
+    pub(super) headers: HeaderMap,
+    /// Decompressed, and without gRPC's frame.
+    pub(super) message: Bytes,
+}
+
+impl Seen {
+    pub(super) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+}
+
+pub(super) type Body = UnsyncBoxBody<Bytes, std::convert::Infallible>;
+
+/// The answer to the n-th request.
+pub(super) type Answer = fn(usize, &Seen) -> Response<Body>;
+
+pub(super) struct Sink {
+    server: Server,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+impl Sink {
+    pub(super) async fn start(answer: Answer) -> Self {
+        Self::at("127.0.0.1:0", ConnectionLimits::plain(64), answer).await
+    }
+
+    pub(super) async fn at(endpoint: &str, limits: ConnectionLimits, answer: Answer) -> Self {
+        let endpoint = endpoint.parse().unwrap();
+        let listener = Listener::bind(&endpoint, &SocketFileConfig::default())
+            .await
+            .unwrap();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let all = seen.clone();
+        let server = start(listener, limits, HttpConfig::default(), move |request| {
+            let all = all.clone();
+            async move {
+                let request = read(request).await;
+                let n = {
+                    let mut all = all.lock().unwrap();
+                    all.push(request.clone());
+                    all.len() - 1
+                };
+                answer(n, &request)
+            }
+        });
+        Self { server, seen }
+    }
+
+    pub(super) fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// `127.0.0.1:port`.
+    pub(super) fn address(&self) -> String {
+        self.server.local().to_string()
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        match self.server.local() {
+            Endpoint::Tcp { port, .. } => *port,
+            Endpoint::Unix(_) => 0,
+        }
+    }
+}
+
+async fn read(request: Request<Incoming>) -> Seen {
+    let (head, body) = request.into_parts();
+    let mut body = body.collect().await.unwrap().to_bytes();
+    let coding = ["content-encoding", "grpc-encoding"]
+        .iter()
+        .find_map(|name| head.headers.get(*name)?.to_str().ok());
+    let mut coding = coding.and_then(Coding::named);
+    if head
+        .headers
+        .get("content-type")
+        .is_some_and(|kind| kind == "application/grpc")
+    {
+        let frame = body.split_to(5);
+        coding = coding.filter(|_| frame[0] == 1);
+    }
+    Seen {
+        path: head.uri.path().to_owned(),
+        headers: head.headers,
+        message: match coding {
+            Some(coding) => decompress(coding, body, 1 << 20).await.unwrap(),
+            None => body,
+        },
+    }
+}
+
+/// A plain answer.
+pub(super) fn answer(status: u16, body: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(Full::new(body.into()).boxed_unsync());
+    *response.status_mut() = status.try_into().unwrap();
+    response
+}
+
+/// An exporter under test with its books.
+pub(super) struct Bench {
+    pub(super) exporter: Arc<dyn Exporter>,
+    pub(super) ledgers: [Arc<Ledger>; 3],
+}
+
+impl Bench {
+    /// Built from YAML by its factory, and started. Retries come at once.
+    pub(super) async fn start(factory: &ExporterFactory, options: &str) -> Self {
+        let retry = "retry_on_failure: {initial_interval: 1ms, max_interval: 1ms, randomization_factor: 0}";
+        let bench = Self::build(factory, &format!("{{{options}, {retry}}}")).unwrap();
+        bench.exporter.start().await.unwrap();
+        bench
+    }
+
+    /// Built, or what is wrong.
+    pub(super) fn build(factory: &ExporterFactory, options: &str) -> Result<Self, String> {
+        let mut problems = Problems::default();
+        let node = parse_text("test.yaml", options, &mut problems).expect("YAML");
+        let settings = (factory.config.decode)(&node, &mut problems)
+            .filter(|_| !problems.has_errors())
+            .ok_or_else(|| problems.to_string())?;
+        let cx: ExporterContext = exporter_context("exporters::test");
+        let ledgers = ledgers(&cx);
+        let exporter = (factory.build)(&settings, cx).map_err(|error| error.to_string())?;
+        Ok(Self { exporter, ledgers })
+    }
+
+    pub(super) fn push(&self, batch: Batch) {
+        self.ledgers[batch.signal() as usize].enter(batch.items());
+        self.exporter.push(batch).unwrap();
+    }
+
+    pub(super) async fn stop(&self) {
+        self.exporter.stop(Instant::now() + Duration::from_secs(10)).await;
+    }
+}
+
+/// A gauge with so many points, encoded.
+pub(super) fn points(count: i64) -> Batch {
+    let point = |value| NumberDataPoint {
+        value: Some(number_data_point::Value::AsInt(value)),
+        ..Default::default()
+    };
+    let gauge = Gauge {
+        data_points: (0..count).map(point).collect(),
+    };
+    let metric = Metric {
+        name: "g".into(),
+        data: Some(metric::Data::Gauge(gauge)),
+        ..Default::default()
+    };
+    let scope = ScopeMetrics {
+        metrics: vec![metric],
+        ..Default::default()
+    };
+    let resource = ResourceMetrics {
+        scope_metrics: vec![scope],
+        ..Default::default()
+    };
+    let request = ExportMetricsServiceRequest {
+        resource_metrics: vec![resource],
+    };
+    let bytes = request.encode_to_vec().into();
+    Batch::new(wire::check(Signal::Metrics, bytes).unwrap())
+}
+
+/// The values of all points of a request.
+pub(super) fn values(request: &[u8]) -> Vec<i64> {
+    let request = ExportMetricsServiceRequest::decode(request).unwrap();
+    let scopes = request
+        .resource_metrics
+        .into_iter()
+        .flat_map(|resource| resource.scope_metrics);
+    let data = scopes
+        .flat_map(|scope| scope.metrics)
+        .filter_map(|metric| metric.data);
+    let points = data.flat_map(|data| match data {
+        metric::Data::Gauge(gauge) => gauge.data_points,
+        _ => Vec::new(),
+    });
+    points
+        .map(|point| match point.value {
+            Some(number_data_point::Value::AsInt(value)) => value,
+            _ => -1,
+        })
+        .collect()
+}
