@@ -51,6 +51,8 @@ fn every_example_runs() {
         let gateway = Gateway::start_with(&yaml, |command| {
             command
                 .env("NIXL_TELEMETRY_DIR", rings.path())
+                .env("SOCKET_DIR", rings.path())
+                .env("OUTPUT_DIR", rings.path())
                 .env("VENDOR_ENDPOINT", vendor.endpoint());
             command
                 .env("VENDOR_GRPC_ENDPOINT", format!("127.0.0.1:{}", vendor.port()))

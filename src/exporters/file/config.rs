@@ -1,10 +1,13 @@
 //! Options of the `file` exporter, in the Collector's names.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::batch::Sizer;
 use crate::config::{Node, Problems};
-use crate::delivery::{QueueConfig, RetryConfig};
+use crate::delivery::config::BatchConfig;
+use crate::delivery::{Delivery, QueueConfig, RetryConfig};
 
 crate::options! {
     /// Options of the `file` exporter.
@@ -17,7 +20,7 @@ crate::options! {
         pub format: Format = Format::Json,
         /// Each request is compressed by itself and framed.
         pub compression: Compression = Compression::None,
-        /// How often written data is handed to the system; 0 = with every request.
+        /// How long requests are gathered and then written as one; 0 = each at once.
         pub flush_interval: Duration = Duration::from_secs(1),
         /// When a new file is begun; unset: never.
         pub rotation: Option<Rotation> = None,
@@ -63,7 +66,29 @@ crate::choices! {
     }
 }
 
+/// Gathered requests of this size are written before the interval is over.
+const GATHER_BYTES: usize = 1 << 20;
+
 impl Config {
+    /// One writer, so that lines keep their order; gathering as `flush_interval` says unless the queue says otherwise.
+    pub(super) fn delivery(&self) -> Delivery {
+        let mut queue = self.sending_queue.clone();
+        queue.num_consumers = NonZeroUsize::MIN;
+        if queue.batch.is_none() && !self.flush_interval.is_zero() {
+            queue.batch = Some(BatchConfig {
+                flush_timeout: self.flush_interval,
+                min_size: GATHER_BYTES,
+                max_size: 0,
+                sizer: Sizer::Bytes,
+            });
+        }
+        Delivery {
+            queue,
+            retry: self.retry_on_failure.clone(),
+            timeout: None,
+        }
+    }
+
     fn check(&self, at: &Node, cx: &mut Problems) {
         if self.path.as_os_str().is_empty() {
             cx.at(at.child("path")).error("must not be empty");

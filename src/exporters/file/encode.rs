@@ -56,7 +56,7 @@ fn csv(batches: &[Batch]) -> Encoded {
     let (mut lines, mut unsupported) = (String::new(), 0);
     for batch in batches {
         match &batch.payload {
-            Payload::Events(events) => push_events(events, &mut lines),
+            Payload::Events(events) => unsupported += push_events(events, &mut lines),
             Payload::Points(points) => unsupported += push_points(&points.points, &mut lines),
             Payload::Encoded(encoded) => match convert::points(encoded) {
                 Ok(points) => unsupported += push_points(&points, &mut lines),
@@ -70,9 +70,12 @@ fn csv(batches: &[Batch]) -> Encoded {
     }
 }
 
-fn push_events(events: &Events, lines: &mut String) {
+/// How many events have no line because their kind is unknown.
+fn push_events(events: &Events, lines: &mut String) -> usize {
+    let mut unsupported = 0;
     for (at, kind) in events.kinds.iter().enumerate() {
         let Some(kind) = events.schema.kinds.get(usize::from(*kind)) else {
+            unsupported += 1;
             continue;
         };
         let time = events
@@ -92,6 +95,7 @@ fn push_events(events: &Events, lines: &mut String) {
         };
         push_line(lines, time, category, &kind.name, &value.unwrap_or_default());
     }
+    unsupported
 }
 
 /// Number points have lines too; how many points have none.

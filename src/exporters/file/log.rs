@@ -8,9 +8,6 @@ use std::time::{Duration, Instant, SystemTime};
 use super::config::{Config, Rotation};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Whole pieces wait here for the flush interval; more than this goes to the disk at once.
-const MAX_PENDING_BYTES: usize = 256 << 10;
-
 /// What is written to: a file, or in tests one that fills up.
 pub(super) trait Disk: Send {
     /// Appends all of it, or fails having appended some.
@@ -34,16 +31,12 @@ pub(super) struct Log {
     path: PathBuf,
     header: &'static str,
     rotation: Option<Rotation>,
-    flush_interval: Duration,
     disk: Box<dyn Disk>,
     /// Bytes on disk, all of whole pieces.
     length: u64,
-    /// Whole pieces that are not on disk yet.
-    pending: Vec<u8>,
     /// A failed write left something behind `length`.
     torn: bool,
     begun: Instant,
-    last_flush: Instant,
 }
 
 impl Log {
@@ -59,53 +52,40 @@ impl Log {
     }
 
     pub(super) fn new(config: &Config, header: &'static str, disk: Box<dyn Disk>, length: u64) -> Self {
-        let now = Instant::now();
         Self {
             path: config.path.clone(),
             header,
             rotation: config.rotation.clone(),
-            flush_interval: config.flush_interval,
             disk,
             length,
-            pending: Vec::new(),
             torn: false,
-            begun: now,
-            last_flush: now,
+            begun: Instant::now(),
         }
     }
 
     /// The header of a file that is empty.
     fn begin(&mut self) -> io::Result<()> {
-        if self.length == 0 {
-            self.pending.extend_from_slice(self.header.as_bytes());
-            self.flush()?;
+        match self.length {
+            0 => self.append(self.header.as_bytes()),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
-    /// Takes a piece as a whole, or not at all: on an error nothing of it stays.
+    /// Writes a piece as a whole, or not at all: what was written of it in vain is cut off again.
     pub(super) fn write(&mut self, piece: &[u8]) -> io::Result<()> {
         if self.is_full(piece.len() as u64) {
             self.rotate()?;
         }
-        let before = self.pending.len();
-        self.pending.extend_from_slice(piece);
-        if self.pending.len() < MAX_PENDING_BYTES && self.last_flush.elapsed() < self.flush_interval {
-            return Ok(());
-        }
-        self.flush().inspect_err(|_| self.pending.truncate(before))
+        self.append(piece)
     }
 
-    /// Hands what waits to the system. On an error it waits on, and what was written of it is cut off again.
-    pub(super) fn flush(&mut self) -> io::Result<()> {
-        self.last_flush = Instant::now();
+    fn append(&mut self, piece: &[u8]) -> io::Result<()> {
         if std::mem::take(&mut self.torn) {
             self.cut()?;
         }
-        match self.disk.append(&self.pending) {
+        match self.disk.append(piece) {
             Ok(()) => {
-                self.length += self.pending.len() as u64;
-                self.pending.clear();
+                self.length += piece.len() as u64;
                 Ok(())
             }
             Err(error) => self.cut().and(Err(error)),
@@ -120,17 +100,15 @@ impl Log {
         let Some(rotation) = &self.rotation else {
             return false;
         };
-        let held = self.length + self.pending.len() as u64;
-        let size = held + more > rotation.max_megabytes.saturating_mul(1 << 20);
+        let size = self.length + more > rotation.max_megabytes.saturating_mul(1 << 20);
         let age = rotation.max_days > 0
             && self.begun.elapsed()
                 >= DAY.saturating_mul(u32::try_from(rotation.max_days).unwrap_or(u32::MAX));
-        (size || age) && held > self.header.len() as u64
+        (size || age) && self.length > self.header.len() as u64
     }
 
     /// Renames the file by the time and begins a new one; the oldest beyond `max_backups` go.
     fn rotate(&mut self) -> io::Result<()> {
-        self.flush()?;
         let (stem, end) = self.name_parts();
         let now = humantime::format_rfc3339_nanos(SystemTime::now())
             .to_string()

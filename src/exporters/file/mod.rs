@@ -1,21 +1,19 @@
 //! `file`: writes OTLP as JSON lines or framed protobuf, or raw events as CSV; rotates; survives a full disk.
 //!
-//! Queue and retries are the destination's, so a disk that is full is an outage like any other: counted, retried, and
-//! never a torn line.
+//! Queue, joining for `flush_interval` and retries are the destination's, so a disk that is full is an outage like any
+//! other: counted, retried, and never a torn line. What is not written yet counts as held.
 
 pub mod config;
 mod encode;
 mod log;
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::task::JoinHandle;
 
 use crate::batch::Signal;
 use crate::component::{ConfigType, ExporterFactory, Factory, Reason, Stability};
-use crate::delivery::{Attempt, Delivery, Destination, Loss, Outcome, Parcel};
+use crate::delivery::{Attempt, Destination, Loss, Outcome, Parcel};
 use config::{Config, Format};
 use log::Log;
 
@@ -38,27 +36,15 @@ pub static FACTORY: ExporterFactory = Factory {
         if config.format == Format::Csv && others {
             return Err(cx.base.error("format `csv` is for metrics pipelines only"));
         }
-        let delivery = Delivery {
-            queue: config.sending_queue.clone(),
-            retry: config.retry_on_failure.clone(),
-            timeout: None,
-        };
-        let writer = Writer {
-            config,
-            file: Arc::default(),
-            flushing: Mutex::default(),
-        };
-        Ok(Arc::new(Destination::new(cx, &delivery, writer)))
+        let delivery = config.delivery();
+        let file = Arc::default();
+        Ok(Arc::new(Destination::new(cx, &delivery, Writer { config, file })))
     },
 };
-
-/// Data is handed to the system at least this often, also with a `flush_interval` of 0.
-const MIN_FLUSH_INTERVAL: Duration = Duration::from_millis(10);
 
 struct Writer {
     config: Arc<Config>,
     file: Arc<Mutex<Option<Log>>>,
-    flushing: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Writer {
@@ -89,8 +75,6 @@ impl Attempt for Writer {
             .with(move |file| Log::open(&config, header).map(|log| *file = Some(log)))
             .await?;
         opened.map_err(|error| format!("can't write {path}: {error}"))?;
-        let flushing = tokio::spawn(flush_at_intervals(self.file.clone(), self.config.flush_interval));
-        *self.flushing.lock().unwrap_or_else(PoisonError::into_inner) = Some(flushing);
         Ok(())
     }
 
@@ -114,38 +98,6 @@ impl Attempt for Writer {
             }),
             Ok(Err(outcome)) => outcome,
             Err(why) => Outcome::retry(why),
-        }
-    }
-
-    async fn close(&self) {
-        let flushing = self
-            .flushing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some(flushing) = flushing {
-            flushing.abort();
-        }
-        let flushed = self
-            .with(|file| file.take().map_or(Ok(()), |mut log| log.flush()))
-            .await;
-        if let Ok(Err(error)) = flushed {
-            tracing::error!(path = %self.config.path.display(), %error, "the last data could not be written");
-        }
-    }
-}
-
-/// What was written last must not wait for what is written next.
-async fn flush_at_intervals(file: Arc<Mutex<Option<Log>>>, interval: Duration) {
-    loop {
-        tokio::time::sleep(interval.max(MIN_FLUSH_INTERVAL)).await;
-        let file = file.clone();
-        let flush = move || {
-            let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
-            file.as_mut().map_or(Ok(()), Log::flush)
-        };
-        if let Ok(Err(error)) = tokio::task::spawn_blocking(flush).await {
-            tracing::warn!(%error, "can't write; it is tried again");
         }
     }
 }
