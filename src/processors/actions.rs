@@ -160,12 +160,10 @@ impl Action {
     }
 }
 
-/// 64 bits of a hash that is the same in every process, as hexadecimal digits.
+/// SHA-256 in hexadecimal digits: people hash to hide personal data, so it must not be easy to undo.
 fn hash(value: &AttributeValue) -> String {
-    use std::hash::{BuildHasher, Hasher};
-    let mut hasher = foldhash::quality::FixedState::with_seed(0).build_hasher();
-    hasher.write(crate::prom::labels::text(value).as_bytes());
-    format!("{:016x}", hasher.finish())
+    let digest = ring::digest::digest(&ring::digest::SHA256, crate::prom::labels::text(value).as_bytes());
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A plain value of an attribute in the configuration.
@@ -277,5 +275,101 @@ impl AttributeSet for Decoded {
 
     fn keys(&self) -> Vec<String> {
         self.entries.iter().map(|(key, _)| key.to_string()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::component::testing::settings;
+
+    /// What an action makes of `{a: "x-1", n: 7}`.
+    fn done(action: &str) -> Attributes {
+        let before = Attributes::new(vec![("a".into(), "x-1".into()), ("n".into(), 7i64.into())]);
+        let mut set = Decoded::new(&before);
+        settings::<Action>(action).get::<Action>().apply(&mut set);
+        set.changed().unwrap_or(before)
+    }
+
+    fn with(pairs: &[(&str, AttributeValue)]) -> Attributes {
+        pairs.iter().cloned().collect()
+    }
+
+    #[test]
+    fn every_action_does_what_the_collectors_does() {
+        let (a, n) = (
+            ("a", AttributeValue::from("x-1")),
+            ("n", AttributeValue::from(7i64)),
+        );
+        let text = |text: &str| AttributeValue::from(text);
+        let sha256 = text("7902699be42c8a8e46fbbb4501726517e86b22c56a189f7625a6da49081b2451");
+        let table: [(&str, Attributes); 13] = [
+            (
+                "{key: b, action: insert, value: 1}",
+                with(&[a.clone(), n.clone(), ("b", 1i64.into())]),
+            ),
+            (
+                "{key: a, action: insert, value: 1}",
+                with(&[a.clone(), n.clone()]),
+            ),
+            (
+                "{key: b, action: update, value: 1}",
+                with(&[a.clone(), n.clone()]),
+            ),
+            (
+                "{key: a, action: update, value: true}",
+                with(&[("a", true.into()), n.clone()]),
+            ),
+            (
+                "{key: b, action: upsert, from_attribute: a}",
+                with(&[a.clone(), n.clone(), ("b", text("x-1"))]),
+            ),
+            (
+                "{key: b, action: upsert, from_attribute: zz}",
+                with(&[a.clone(), n.clone()]),
+            ),
+            ("{key: a, action: delete}", with(&[n.clone()])),
+            ("{action: delete, pattern: '^[an]$'}", with(&[])),
+            ("{key: n, action: hash}", with(&[a.clone(), ("n", sha256)])),
+            (
+                "{key: n, action: convert, converted_type: string}",
+                with(&[a.clone(), ("n", text("7"))]),
+            ),
+            (
+                "{key: a, action: convert, converted_type: int}",
+                with(&[a.clone(), n.clone()]),
+            ),
+            (
+                "{key: n, action: convert, converted_type: double}",
+                with(&[a.clone(), ("n", 7.0.into())]),
+            ),
+            (
+                "{key: a, action: extract, pattern: '(?P<letter>[a-z])-(?P<n>[0-9])'}",
+                with(&[a.clone(), ("letter", text("x")), ("n", text("1"))]),
+            ),
+        ];
+        for (action, expected) in table {
+            assert_eq!(done(action), expected, "{action}");
+        }
+    }
+
+    #[test]
+    fn actions_that_make_no_sense_are_refused() {
+        let wrong = [
+            "{action: insert, value: 1}",
+            "{key: a, action: insert}",
+            "{key: a, action: upsert, value: 1, from_attribute: b}",
+            "{key: a, action: extract}",
+            "{key: a, action: extract, pattern: '[a-z]'}",
+            "{key: a, action: convert}",
+            "{key: a, action: delete, pattern: '('}",
+            "{key: a, action: remove}",
+        ];
+        for action in wrong {
+            let mut problems = Problems::default();
+            let node = crate::config::parse_text("t.yaml", action, &mut problems);
+            node.and_then(|node| Action::decode(&node, &mut problems));
+            assert!(problems.has_errors(), "{action}");
+        }
     }
 }

@@ -1,8 +1,14 @@
 //! OTLP through the gateway: the Python SDK pushes, and equal values come out of Prometheus and of an OTLP sink.
 
+use super::kit::points::points;
 use super::kit::{Gateway, OtlpSink, Prometheus, SOON, Script, Trouble, free_port, http, wait_until};
 use super::peers::{expected, last_like};
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use prost::Message;
 use serde_json::Value as Json;
+use tempfile::TempDir;
+use tidegate::batch::Signal;
+use tidegate::batch::json::to_protobuf;
 
 /// A gateway that takes OTLP and hands everything to a sink, over both protocols, and to Prometheus.
 struct Hop {
@@ -234,4 +240,65 @@ fn json_is_taken_like_protobuf() {
         page.text().contains("j{a=\"b\"} 42\n")
     });
     hop.gateway.stop();
+}
+
+#[test]
+fn the_python_sdks_metrics_are_in_files_of_both_formats_with_equal_values() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let (port, path) = (free_port(), |name: &str| directory.path().join(name));
+    let gateway = Gateway::start(&format!(
+        "receivers: {{otlp: {{protocols: {{grpc: {{endpoint: \"127.0.0.1:{port}\"}}}}}}}}
+exporters:
+  file/json: {{path: {}}}
+  file/proto: {{path: {}, format: proto, compression: zstd, flush_interval: 0s}}
+service: {{pipelines: {{metrics: {{receivers: [otlp], exporters: [file/json, file/proto]}}}}}}
+",
+        path("out.jsonl").display(),
+        path("out.bin").display()
+    ));
+    let endpoint = format!("http://127.0.0.1:{port}");
+    let script = Script::new("otel_push.py").args(["--protocol", "grpc", "--endpoint", &endpoint]);
+    let report = script.args(["--flushes", "2"]).json();
+    gateway.stop();
+
+    let lines = std::fs::read_to_string(path("out.jsonl")).expect("it was written");
+    let json = lines
+        .lines()
+        .map(|line| to_protobuf(Signal::Metrics, line.as_bytes()).expect("a request"));
+    same_as_reported(json.map(|wire| decode(&wire)).collect(), &report);
+
+    let (framed, mut frames) = (
+        std::fs::read(path("out.bin")).expect("it was written"),
+        Vec::new(),
+    );
+    let mut rest = framed.as_slice();
+    while let Some((length, behind)) = rest.split_first_chunk::<4>() {
+        let (frame, next) = behind.split_at(u32::from_be_bytes(*length) as usize);
+        frames.push(decode(&zstd::decode_all(frame).expect("zstd")));
+        rest = next;
+    }
+    assert_eq!(frames.len(), 2);
+    same_as_reported(frames, &report);
+}
+
+fn decode(wire: &[u8]) -> ExportMetricsServiceRequest {
+    ExportMetricsServiceRequest::decode(wire).expect("a request")
+}
+
+fn same_as_reported(requests: Vec<ExportMetricsServiceRequest>, report: &Json) {
+    let came = points(&requests);
+    for metric in report["metrics"].as_array().expect("metrics") {
+        let (name, kind) = (
+            metric["name"].as_str().expect("a name"),
+            metric["kind"].as_str().expect("a kind"),
+        );
+        let of_metric: Vec<_> = came.iter().filter(|point| point.name == name).cloned().collect();
+        for point in metric["points"].as_array().expect("points") {
+            assert_eq!(
+                last_like(&of_metric, point).value,
+                expected(point, kind, 2),
+                "{name}"
+            );
+        }
+    }
 }
