@@ -328,7 +328,7 @@ mod tests {
                 "{key: b, action: upsert, from_attribute: zz}",
                 with(&[a.clone(), n.clone()]),
             ),
-            ("{key: a, action: delete}", with(&[n.clone()])),
+            ("{key: a, action: delete}", with(std::slice::from_ref(&n))),
             ("{action: delete, pattern: '^[an]$'}", with(&[])),
             ("{key: n, action: hash}", with(&[a.clone(), ("n", sha256)])),
             (
