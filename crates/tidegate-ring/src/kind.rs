@@ -218,7 +218,7 @@ struct OwnName {
 impl Default for Names {
     fn default() -> Self {
         let by_name = KINDS.iter().flat_map(|kind| {
-            [kind.name.to_owned(), kind.string_name()].map(|name| (key(name.as_bytes()), kind.id))
+            [kind.name.to_owned(), kind.string_name()].map(|name| (slot_name(name.as_bytes()), kind.id))
         });
         Names {
             by_name: by_name.collect(),
@@ -265,8 +265,8 @@ impl Names {
     }
 
     /// The kind of a slot's name, giving out a new one while there is room.
-    pub(crate) fn resolve(&mut self, slot_name: &NameKey, category: i32) -> u16 {
-        let name = key(slot_name);
+    pub(crate) fn resolve(&mut self, name: &NameKey, category: i32) -> u16 {
+        let name = key(name);
         match self.by_name.get(&name) {
             Some(kind) => *kind,
             None => self.admit(name, category),
@@ -299,14 +299,35 @@ fn known(kind: u16) -> &'static Kind {
     Kind::by_id(kind).unwrap_or(&KINDS[UNKNOWN as usize])
 }
 
-/// The name in `bytes` as a key: what follows the first NUL is padding, whatever stands there.
-pub(crate) fn key(bytes: &[u8]) -> NameKey {
+/// The text as it stands in a slot: at most 32 bytes, cut at a NUL.
+pub(crate) fn slot_name(text: &[u8]) -> NameKey {
     let mut name = [0; NAME_SIZE];
-    for (to, from) in name.iter_mut().zip(bytes.iter().take_while(|byte| **byte != 0)) {
+    let length = text.len().min(NAME_SIZE);
+    name[..length].copy_from_slice(&text[..length]);
+    key(&name)
+}
+
+/// A slot's name with everything from the first NUL on zeroed: that is padding, whatever stands
+/// there. Eight bytes at a time, as it is done for every event of versions 1 and 2a.
+fn key(slot_name: &NameKey) -> NameKey {
+    let mut name = [0; NAME_SIZE];
+    let (from, _) = slot_name.as_chunks::<8>();
+    for (to, from) in name.as_chunks_mut::<8>().0.iter_mut().zip(from) {
+        let word = u64::from_le_bytes(*from);
+        // The classic test for a zero byte: its high bit is the lowest one set.
+        let zeros = word.wrapping_sub(LOW_BITS) & !word & HIGH_BITS;
+        if zeros != 0 {
+            let bits_before = zeros.trailing_zeros() & !7;
+            *to = (word & ((1 << bits_before) - 1)).to_le_bytes();
+            break;
+        }
         *to = *from;
     }
     name
 }
+
+const LOW_BITS: u64 = u64::from_ne_bytes([0x01; 8]);
+const HIGH_BITS: u64 = LOW_BITS << 7;
 
 #[cfg(test)]
 mod tests;

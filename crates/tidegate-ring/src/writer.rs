@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use crate::error::Error;
 use crate::guard::Mapping;
-use crate::kind::{Category, KINDS, Kind, NameKey, UNKNOWN, key};
+use crate::kind::{Category, KINDS, Kind, NameKey, UNKNOWN, slot_name};
 use crate::layout::{
     EXPECTED_VERSION_OFFSET, Geometry, Layout, MAX_CAPACITY, NAME_SIZE, Reject, VERSION_OFFSET,
 };
@@ -76,7 +76,7 @@ impl Writer {
             dropped: 0,
             names: std::array::from_fn(|kind| {
                 let row = &KINDS[kind];
-                (key(row.string_name().as_bytes()), row.category)
+                (slot_name(row.string_name().as_bytes()), row.category)
             }),
         })
     }
@@ -129,9 +129,9 @@ impl Writer {
         let Some(offset) = self.claim() else {
             return false;
         };
-        let mut slot_name = key(name.as_bytes());
-        slot_name[NAME_SIZE - 1] = 0;
-        self.write_named(offset, &slot_name, category, event);
+        let mut name = slot_name(name.as_bytes());
+        name[NAME_SIZE - 1] = 0;
+        self.write_named(offset, &name, category, event);
         true
     }
 

@@ -57,3 +57,18 @@ fn a_name_ends_at_its_first_nul_whatever_follows() {
     assert_eq!(names.category(own), Category::Custom);
     assert_eq!(names.name(own + 1), "unknown_event");
 }
+
+proptest::proptest! {
+    #[test]
+    fn a_key_is_the_name_up_to_its_first_nul(name in proptest::array::uniform32(0..4_u8)) {
+        let kept = name.iter().position(|byte| *byte == 0).unwrap_or(NAME_SIZE);
+        let mut expected = [0; NAME_SIZE];
+        expected[..kept].copy_from_slice(&name[..kept]);
+        proptest::prop_assert_eq!(key(&name), expected);
+    }
+
+    #[test]
+    fn bytes_with_high_bits_are_part_of_a_name(name in proptest::array::uniform32(0x7e..0x82_u8)) {
+        proptest::prop_assert_eq!(key(&name), name);
+    }
+}
