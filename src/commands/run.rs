@@ -25,7 +25,7 @@ pub struct Args {
 /// Runs until SIGTERM or SIGINT.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let loaded = load::load(&args.config)?;
-    runtime()?.block_on(serve(loaded, Arc::new(Shared::default()), until_signalled))
+    runtime()?.block_on(serve(loaded, Arc::new(Shared::default()), Signals::stop))
 }
 
 /// The runtime of a gateway.
@@ -38,11 +38,13 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 }
 
 /// Builds and starts what was loaded, waits for `until`, drains and stops.
-pub async fn serve<F: Future<Output = Result<(), Failure>>>(
+pub async fn serve(
     mut loaded: Loaded,
     shared: Arc<Shared>,
-    until: impl FnOnce() -> F,
+    until: impl AsyncFnOnce(&mut Signals),
 ) -> Result<(), Failure> {
+    // Before anything starts: a signal that comes between would end the process without a drain, or be lost.
+    let mut signals = Signals::listen()?;
     let drain = loaded.plan.drain_timeout;
     start_logs(&loaded.plan.telemetry.logs);
     let recorder = Telemetry::recorder()?;
@@ -54,33 +56,48 @@ pub async fn serve<F: Future<Output = Result<(), Failure>>>(
         version = env!("CARGO_PKG_VERSION"),
         "everything is ready, running and processing data"
     );
-    let ended = until().await;
+    until(&mut signals).await;
     tracing::info!("stopping: receivers first, then draining");
-    stop(running, drain).await;
+    stop(running, drain, &mut signals).await;
     telemetry.stop().await;
-    ended
+    Ok(())
 }
 
 /// Stops cleanly, or at once when a second signal comes.
-async fn stop(running: Running, drain: Duration) {
+async fn stop(running: Running, drain: Duration, signals: &mut Signals) {
     tokio::select! {
         () = running.stop(drain) => tracing::info!("stopped"),
-        _ = until_signalled() => tracing::warn!("second signal: stopped without draining"),
+        () = signals.stop() => tracing::warn!("second signal: stopped without draining"),
     }
 }
 
-/// Waits for SIGTERM or SIGINT. SIGHUP is answered and ignored.
-pub async fn until_signalled() -> Result<(), Failure> {
-    let mut terminate = listen(SignalKind::terminate())?;
-    let mut interrupt = listen(SignalKind::interrupt())?;
-    let mut hangup = listen(SignalKind::hangup())?;
-    loop {
-        tokio::select! {
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
-            _ = hangup.recv() => tracing::error!(
-                "SIGHUP refused: this version can't reload its configuration; restart it to apply changes"
-            ),
+/// The signals that a gateway answers, kept from the time it starts to listen.
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    /// Listens from now on.
+    pub fn listen() -> Result<Self, Failure> {
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for the next SIGTERM or SIGINT. SIGHUP is answered and ignored.
+    pub async fn stop(&mut self) {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.hangup.recv() => tracing::error!(
+                    "SIGHUP refused: this version can't reload its configuration; restart it to apply changes"
+                ),
+            }
         }
     }
 }

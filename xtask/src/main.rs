@@ -2,6 +2,7 @@
 //!
 //! A command is one row of [`COMMANDS`] and one function; it gets the arguments after its name.
 
+mod bench;
 mod process;
 mod test;
 mod testenv;
@@ -27,6 +28,11 @@ const COMMANDS: &[Command] = &[
         name: "test",
         about: "setup, then every test; arguments go to `cargo test`",
         run: test::test,
+    },
+    Command {
+        name: "bench",
+        about: "measure the release binary; arguments are groups: start, ring, age, loss, or a bench of benches/",
+        run: bench::bench,
     },
 ];
 

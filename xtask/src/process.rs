@@ -1,5 +1,6 @@
 //! Child processes: run to the end, with their output in the error when they fail.
 
+use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::thread;
 use std::time::Duration;
@@ -77,6 +78,13 @@ pub(crate) fn cargo() -> Command {
         }
     }
     cargo
+}
+
+/// The target directory we were built in.
+pub(crate) fn target() -> PathBuf {
+    let us = std::env::current_exe().expect("the path of this very program");
+    let target = us.ancestors().nth(2).expect("target/PROFILE/xtask");
+    target.to_owned()
 }
 
 fn line(command: &Command) -> String {

@@ -28,7 +28,8 @@ fn cargo_test() -> Command {
     cargo
 }
 
-fn workspace() -> &'static Path {
+/// The root of the repository.
+pub(crate) fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("this package is a folder of the workspace")

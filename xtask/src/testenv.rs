@@ -93,9 +93,7 @@ pub(crate) fn directory() -> PathBuf {
     if let Some(directory) = std::env::var_os(VARIABLE) {
         return directory.into();
     }
-    let us = std::env::current_exe().expect("the path of this very program");
-    let target = us.ancestors().nth(2).expect("target/PROFILE/xtask");
-    target.join("testenv")
+    process::target().join("testenv")
 }
 
 /// Held while parts are made; another setup waits for it.

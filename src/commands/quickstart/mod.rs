@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::Failure;
 use super::load::load_from;
-use super::run::{runtime, serve, until_signalled};
+use super::run::{Signals, runtime, serve};
 use crate::component::Shared;
 use crate::config::Loader;
 use crate::say;
@@ -105,12 +105,14 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let loaded = load_from(loader.env(move |name| (name == "QUICKSTART_RINGS").then(|| directory.clone())))?;
     let _child = Simulation::start(&rings, args.rate)?;
     let shared = Arc::new(Shared::default());
-    let show = show_until_over(shared.clone(), args.seconds);
-    runtime()?.block_on(serve(loaded, shared, || show))
+    let shown = shared.clone();
+    runtime()?.block_on(serve(loaded, shared, async |signals: &mut Signals| {
+        show_until_over(&shown, args.seconds, signals).await;
+    }))
 }
 
 /// Draws the table until a signal comes or the time is up.
-async fn show_until_over(shared: Arc<Shared>, seconds: Option<f64>) -> Result<(), Failure> {
+async fn show_until_over(shared: &Shared, seconds: Option<f64>, signals: &mut Signals) {
     let over = async {
         match seconds {
             Some(seconds) => tokio::time::sleep(Duration::from_secs_f64(seconds.max(0.0))).await,
@@ -118,12 +120,11 @@ async fn show_until_over(shared: Arc<Shared>, seconds: Option<f64>) -> Result<()
         }
     };
     tokio::select! {
-        signalled = until_signalled() => signalled?,
+        () = signals.stop() => {}
         () = over => {}
-        () = draw(&shared) => {}
+        () = draw(shared) => {}
     }
     say!("\nstopping");
-    Ok(())
 }
 
 async fn draw(shared: &Shared) {

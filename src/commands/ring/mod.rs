@@ -53,11 +53,12 @@ fn until_interrupted() -> Result<std::sync::Arc<std::sync::atomic::AtomicBool>, 
         .enable_all()
         .build()
         .map_err(Failure::io("starting the signal listener"))?;
+    let mut signals = {
+        let _inside = runtime.enter();
+        super::run::Signals::listen()?
+    };
     std::thread::spawn(move || {
-        runtime.block_on(async {
-            // Without signals there is nothing to wait for: the process then ends by the signal's default action.
-            let _ = super::run::until_signalled().await;
-        });
+        runtime.block_on(signals.stop());
         flag.store(true, Relaxed);
     });
     Ok(over)

@@ -18,7 +18,7 @@ crate::options! {
         pub include: Vec<String> = vec!["*".to_owned()],
         /// Files whose name matches one of these globs are left alone; hidden files always are.
         pub exclude: Vec<String> = Vec::new(),
-        /// How often a quiet ring is looked at; rings that fill up are looked at more often.
+        /// How long an event of a quiet ring waits at most; rings that fill up are looked at more often.
         pub poll_interval: Duration = Duration::from_millis(10),
         /// How often the directories are listed, besides at every change that the kernel reports.
         pub scan_interval: Duration = Duration::from_secs(1),

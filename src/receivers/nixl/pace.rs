@@ -1,4 +1,8 @@
-//! How often a ring is looked at: the configured interval while it is quiet, more often while it fills.
+//! How often a ring is looked at: about the configured interval while it is quiet, more often while it fills.
+//!
+//! The configured interval is what an event waits at most. Timers fire late and a look at the other rings takes
+//! time, so a part of it is kept in reserve: an agent that suddenly flushes whole rings at that very interval finds
+//! its first flush drained when the second one comes.
 //!
 //! NIXL flushes up to a whole ring at once every `NIXL_TELEMETRY_RUN_INTERVAL`. The next flush drops
 //! what does not fit, so a ring that was found full must be empty again before the next flush comes,
@@ -6,6 +10,8 @@
 
 use std::time::Duration;
 
+/// A quiet ring is looked at after this part of the configured interval; the rest is the reserve.
+const QUIET: f64 = 0.75;
 /// A ring that was found at least this full (as a fraction of its capacity) is hurried.
 const HURRY_FILL: f64 = 0.25;
 /// The shortest interval: a tenth of the fastest flush that NIXL's users are seen to configure.
@@ -21,7 +27,9 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub(super) fn new(quiet: Duration) -> Self {
+    /// For a configured poll interval.
+    pub(super) fn new(interval: Duration) -> Self {
+        let quiet = interval.mul_f64(QUIET);
         Self { quiet, now: quiet }
     }
 
@@ -41,8 +49,9 @@ mod tests {
 
     #[test]
     fn a_filling_ring_is_hurried_and_relaxes_slowly() {
-        let quiet = Duration::from_millis(10);
-        let mut pace = Pace::new(quiet);
+        let interval = Duration::from_millis(10);
+        let quiet = interval.mul_f64(QUIET);
+        let mut pace = Pace::new(interval);
         assert_eq!(pace.after(0.0), quiet);
         assert_eq!(pace.after(0.9), SHORTEST);
         let mut waited = Duration::ZERO;
@@ -61,6 +70,6 @@ mod tests {
     #[test]
     fn an_interval_below_the_shortest_is_kept() {
         let quiet = Duration::from_micros(200);
-        assert_eq!(Pace::new(quiet).after(1.0), quiet);
+        assert_eq!(Pace::new(quiet).after(1.0), quiet.mul_f64(QUIET));
     }
 }

@@ -1,0 +1,107 @@
+//! Simulated NIXL agents, and the gateway that drains them.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tidegate_ring::{Event, Layout, Writer};
+
+use crate::Error;
+use crate::gateway::Gateway;
+
+/// What of a transfer NIXL reports, in its order: post time, transfer time, bytes, request.
+const TRANSFER: [(u16, u64); 4] = [(7, 20), (6, 450), (0, 65_536), (2, 1)];
+
+/// Ranks of a node.
+pub(super) const RANKS: usize = 8;
+
+/// A directory for rings, in memory where the system has such.
+pub(super) fn directory() -> Result<TempDir, Error> {
+    let memory = Path::new("/dev/shm");
+    Ok(match memory.is_dir() {
+        true => TempDir::new_in(memory)?,
+        false => TempDir::new()?,
+    })
+}
+
+/// Rings of `count` agents named `prefix` and a number.
+pub(super) fn rings(
+    directory: &Path,
+    prefix: &str,
+    count: usize,
+    layout: Layout,
+    capacity: u64,
+) -> Result<Vec<Writer>, Error> {
+    let ring = |rank| Writer::create(directory.join(format!("{prefix}{rank}")), layout, capacity);
+    Ok((0..count).map(ring).collect::<Result<_, _>>()?)
+}
+
+/// Events of transfers, one after the other, for ever.
+pub(super) fn transfers() -> impl Iterator<Item = Event> {
+    let event = |(kind, value)| Event {
+        kind,
+        value,
+        timestamp_us: 1_700_000_000_000_000,
+    };
+    TRANSFER.into_iter().cycle().map(event)
+}
+
+/// What the example for a node configures: the rings of `directory` into the built-in rules, served.
+pub(super) fn config(directory: &Path) -> String {
+    format!(
+        r#"
+receivers:
+  nixl: {{directories: ["{}"]}}
+processors:
+  aggregate: {{rules: nixl}}
+exporters:
+  prometheus: {{endpoint: "127.0.0.1:PORT"}}
+service:
+  telemetry: {{metrics: {{address: "127.0.0.1:0"}}}}
+  pipelines:
+    metrics: {{receivers: [nixl], processors: [aggregate], exporters: [prometheus]}}
+"#,
+        directory.display()
+    )
+}
+
+/// A gateway so configured, that has answered a scrape.
+pub(super) fn gateway(binary: &Path, directory: &Path) -> Result<Gateway, Error> {
+    let mut gateway = Gateway::start(binary, &config(directory))?;
+    gateway.first_scrape()?;
+    Ok(gateway)
+}
+
+/// What became of the events of some agents.
+pub(super) struct Flushed {
+    pub(super) written: u64,
+    /// Found their ring full.
+    pub(super) lost: u64,
+}
+
+/// Every agent flushes `events` each `interval`, at an offset of its own, until it is over.
+pub(super) fn flush_at_intervals(
+    mut rings: Vec<Writer>,
+    events: usize,
+    interval: Duration,
+    over: impl Fn() -> bool,
+) -> Flushed {
+    let mut source = transfers();
+    let step = interval / rings.len() as u32;
+    let mut due = Instant::now();
+    let mut written = 0;
+    for agent in (0..rings.len()).cycle() {
+        if over() {
+            break;
+        }
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        due += step;
+        let flush: Vec<Event> = source.by_ref().take(events).collect();
+        written += rings[agent].push_all(&flush) as u64;
+    }
+    Flushed {
+        written,
+        lost: rings.iter().map(Writer::dropped).sum(),
+    }
+}

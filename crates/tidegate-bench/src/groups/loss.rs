@@ -1,0 +1,66 @@
+//! What is lost when agents flush as much as NIXL can at once: a whole ring.
+//!
+//! The next flush drops what does not fit, so every ring must be empty again within a flush interval.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tidegate_ring::Layout;
+
+use super::agents::{self, RANKS};
+use crate::Error;
+use crate::report::{Budget, Row};
+
+/// NIXL's default; one slot always stays free.
+const CAPACITY: u64 = 4_096;
+const FLUSH: usize = CAPACITY as usize - 1;
+const RUN: Duration = Duration::from_secs(10);
+const INTERVALS_MS: [u64; 2] = [100, 10];
+/// What is in the rings at the end has been drained and is served by then.
+const SETTLE: Duration = Duration::from_secs(1);
+/// Counts each transfer's request, one event of four.
+const REQUESTS: &str = "agent_tx_requests_num_total";
+const EVENTS_A_TRANSFER: f64 = 4.0;
+
+pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
+    let mut rows = Vec::new();
+    for interval in INTERVALS_MS {
+        rows.extend(at(binary, Duration::from_millis(interval))?);
+    }
+    Ok(rows)
+}
+
+fn at(binary: &Path, interval: Duration) -> Result<Vec<Row>, Error> {
+    let directory = agents::directory()?;
+    let rings = agents::rings(directory.path(), "rank_", RANKS, Layout::V4, CAPACITY)?;
+    let gateway = agents::gateway(binary, directory.path())?;
+    let end = Instant::now() + RUN;
+    let flushed = agents::flush_at_intervals(rings, FLUSH, interval, || Instant::now() > end);
+    thread::sleep(SETTLE);
+    let served = gateway.scraper()?.sum(REQUESTS)? * EVENTS_A_TRANSFER;
+    // The last transfer of a flush may be cut, in each of the rings.
+    let unaccounted = (flushed.written as f64 - served).abs() > RANKS as f64 * EVENTS_A_TRANSFER;
+    if unaccounted {
+        return Err(format!(
+            "{} events were in the rings, {served} were served",
+            flushed.written
+        )
+        .into());
+    }
+    let label = format!(
+        "{} agents, {FLUSH} events every {} ms",
+        RANKS,
+        interval.as_millis()
+    );
+    let all = flushed.written + flushed.lost;
+    Ok(vec![
+        Row::value(format!("{label}: flushed"), all as f64, "events"),
+        Row::value(
+            format!("{label}: found the ring full"),
+            flushed.lost as f64,
+            "events",
+        )
+        .budget(Budget::AtMost(0.0)),
+    ])
+}

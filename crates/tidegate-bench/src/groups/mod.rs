@@ -1,0 +1,43 @@
+//! What is measured, a group a file.
+
+mod age;
+mod agents;
+mod loss;
+mod ring;
+mod start;
+
+use std::path::Path;
+
+use crate::Error;
+use crate::report::Row;
+
+/// Measurements that belong together.
+pub(crate) struct Group {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) run: fn(&Path) -> Result<Vec<Row>, Error>,
+}
+
+/// In the order in which they run.
+pub(crate) const GROUPS: &[Group] = &[
+    Group {
+        name: "start",
+        about: "from the start of the process to its first answered scrape, and its memory when idle",
+        run: start::run,
+    },
+    Group {
+        name: "ring",
+        about: "events out of rings into counters, gauges and histograms, as fast as they go",
+        run: ring::run,
+    },
+    Group {
+        name: "age",
+        about: "age of an event when a scrape first shows it",
+        run: age::run,
+    },
+    Group {
+        name: "loss",
+        about: "events lost when agents flush whole rings at once",
+        run: loss::run,
+    },
+];
