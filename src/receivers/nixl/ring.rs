@@ -21,6 +21,10 @@ const LOCK_RETRY: Duration = Duration::from_secs(1);
 /// that is there and readable is all that can be known of its agent.
 const LEASE: Duration = Duration::from_secs(5);
 
+/// Events a batch at most: a whole ring of NIXL's default size, whose columns and slots stay in a core's own cache on
+/// the way from ring to table.
+const MAX_EVENTS: usize = 4_096;
+
 /// What a drain of a ring needs of its receiver.
 pub(super) struct Outlet {
     /// `nixl/node`.
@@ -58,7 +62,7 @@ impl Ring {
             path,
             Options {
                 consume,
-                ..Options::default()
+                max_events: MAX_EVENTS,
             },
         )?;
         let agent: Arc<str> = path.file_name().unwrap_or_default().to_string_lossy().into();
@@ -100,10 +104,11 @@ impl Ring {
                 return Look::Stays;
             }
         };
-        let mut fill = 0.0;
+        let (mut fill, mut more) = (0.0, false);
         match poll {
             Poll::Events(found) => {
                 fill = found.readable as f64 / found.capacity as f64;
+                more = found.readable > columns.len() as u64;
                 self.books.filled(fill, found.full);
                 if found.full {
                     self.source.lease.lost(unix_now());
@@ -123,15 +128,18 @@ impl Ring {
                 return Look::Gone;
             }
         }
-        self.due = now + self.pace.after(fill);
+        let pause = self.pace.after(fill);
+        // The other rings have their turn before the rest of this one.
+        self.due = if more { now } else { now + pause };
         Look::Stays
     }
 
     /// Pushes the columns; the ring lets go of them only when they were accepted. `Err` is the time to wait.
-    fn hand_on(&mut self, columns: &Columns, outlet: &Outlet) -> Result<(), Duration> {
+    fn hand_on(&mut self, columns: &mut Columns, outlet: &Outlet) -> Result<(), Duration> {
         self.kinds.follow(self.reader.names(), &outlet.selection);
+        let taken = columns.len();
         let events = self.events(columns, &outlet.selection);
-        let (taken, wanted) = (columns.len(), events.len());
+        let wanted = events.len();
         if wanted > 0
             && let Err(refused) = outlet.entry.push(Batch::new(events))
         {
@@ -145,14 +153,15 @@ impl Ring {
         Ok(())
     }
 
-    fn events(&self, columns: &Columns, selection: &Selection) -> Events {
+    /// Makes the columns' contents a batch.
+    fn events(&self, columns: &mut Columns, selection: &Selection) -> Events {
         let to_nanos = |us: &u64| us.saturating_mul(1_000);
         let stamped = !columns.timestamps_us.is_empty();
         let mut events = Events {
             source: self.source.clone(),
             schema: self.kinds.schema.clone(),
-            kinds: columns.kinds.clone(),
-            values: Values::U64(columns.values.clone()),
+            kinds: std::mem::take(&mut columns.kinds),
+            values: Values::U64(std::mem::take(&mut columns.values)),
             times: stamped.then(|| columns.timestamps_us.iter().map(to_nanos).collect()),
             weights: None,
             observed: unix_now(),

@@ -31,8 +31,10 @@ pub(super) struct SourceState {
     source: Arc<Source>,
     schema: Arc<Schema>,
     kinds: Vec<KindPlan>,
+    /// By kind, what becomes of its events; apart from the plans since it is looked at for every event.
+    fates: Vec<Fate>,
     folds: Folds,
-    /// Whether every kind is taken in, so that a batch need not be sorted out.
+    /// Whether every kind is taken in, so that a batch need not be looked through.
     takes_all: bool,
     seen: UnixNanos,
     /// Let go by a sweep: nobody will look at it again.
@@ -42,7 +44,6 @@ pub(super) struct SourceState {
 #[derive(Debug)]
 struct KindPlan {
     targets: SmallVec<[EventTarget; 4]>,
-    fate: Fate,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +97,7 @@ impl Table {
         }
         self.plan(state, &events.schema, events.observed);
         state.seen = state.seen.max(events.observed);
-        Some(match state.takes_all {
+        Some(match state.takes_all || state.takes(events) {
             true => state.fold(events, 0, None),
             false => state.fold_taken(events),
         })
@@ -115,6 +116,7 @@ impl Table {
                 source: source.clone(),
                 schema: Arc::default(),
                 kinds: Vec::new(),
+                fates: Vec::new(),
                 folds: Folds::default(),
                 takes_all: true,
                 seen: 0,
@@ -131,9 +133,10 @@ impl Table {
         }
         state.folds.grow(schema.kinds.len());
         for index in state.kinds.len()..schema.kinds.len() {
-            let plan = self.plan_kind(state, schema, index, now);
-            state.takes_all &= plan.fate == Fate::Taken;
+            let (plan, fate) = self.plan_kind(state, schema, index, now);
+            state.takes_all &= fate == Fate::Taken;
             state.kinds.push(plan);
+            state.fates.push(fate);
         }
         if schema.kinds.len() >= state.schema.kinds.len() {
             state.schema = schema.clone();
@@ -141,13 +144,19 @@ impl Table {
         self.changed();
     }
 
-    fn plan_kind(&self, state: &mut SourceState, schema: &Schema, index: usize, now: UnixNanos) -> KindPlan {
+    fn plan_kind(
+        &self,
+        state: &mut SourceState,
+        schema: &Schema,
+        index: usize,
+        now: UnixNanos,
+    ) -> (KindPlan, Fate) {
         let mut plan = KindPlan {
             targets: SmallVec::new(),
-            fate: Fate::Unmatched,
         };
+        let mut fate = Fate::Unmatched;
         let (Some(kind), Ok(number)) = (schema.kinds.get(index), u16::try_from(index)) else {
-            return plan;
+            return (plan, fate);
         };
         let crowded = index >= self.limits.streams_per_source;
         for rule in &self.rules {
@@ -165,13 +174,13 @@ impl Table {
                         buckets: buckets.unwrap_or(0),
                         given: Number::ZERO,
                     });
-                    plan.fate = Fate::Taken;
+                    fate = Fate::Taken;
                 }
-                None if plan.fate == Fate::Unmatched => plan.fate = Fate::NoRoom,
+                None if fate == Fate::Unmatched => fate = Fate::NoRoom,
                 None => {}
             }
         }
-        plan
+        (plan, fate)
     }
 
     /// Makes a cell show its 0 if it should, and gives its bounds if it takes observations.
@@ -277,13 +286,19 @@ impl SourceState {
         }
     }
 
-    /// Sorts out a batch some of whose kinds are not taken in.
+    /// What becomes of events of a kind; one outside of the schema is left to the folds, which count it.
+    fn fate(&self, kind: u16) -> Fate {
+        self.fates.get(usize::from(kind)).copied().unwrap_or(Fate::Taken)
+    }
+
+    /// Whether all of these are taken in, as is usual also where some kinds are not.
+    fn takes(&self, events: &Events) -> bool {
+        events.kinds.iter().all(|kind| self.fate(*kind) == Fate::Taken)
+    }
+
+    /// Sorts out a batch some of whose events are not taken in.
     fn fold_taken(&mut self, events: &Events) -> Absorbed {
-        let fate = |kind: u16| {
-            self.kinds
-                .get(usize::from(kind))
-                .map_or(Fate::Taken, |plan| plan.fate)
-        };
+        let fate = |kind| self.fate(kind);
         let limited = events
             .kinds
             .iter()
