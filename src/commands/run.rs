@@ -49,7 +49,8 @@ pub async fn serve(
     start_logs(&loaded.plan.telemetry.logs);
     let recorder = Telemetry::recorder()?;
     let graph = Graph::build(&loaded.plan, &shared).map_err(|errors| loaded.build_failed(errors))?;
-    let telemetry = Telemetry::start(&loaded.plan.telemetry, recorder, graph.books.clone()).await?;
+    let books = graph.books.clone();
+    let telemetry = Telemetry::start(&loaded.plan.telemetry, recorder, books, &shared).await?;
     loaded.log_warnings();
     let running = Running::start(graph, shared, drain).await?;
     tracing::info!(

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
 
-use super::{Consumer, Flow, Ledger, Refused, Verdict};
+use super::slow::{Slow, Stage};
+use super::{Consumer, Flow, Ledger, Refused, Shared, Verdict};
 use crate::batch::{Batch, Signal};
 
 /// From one component to the next: what passes has left the one and entered the other.
@@ -86,6 +88,14 @@ pub struct Entry {
     signal: Signal,
     target: Arc<dyn Consumer>,
     counts: Arc<EntryCounts>,
+    watched: Option<Watched>,
+}
+
+/// Whose pushes are timed, for whoever wants to know of slow ones.
+#[derive(Clone)]
+struct Watched {
+    receiver: Arc<str>,
+    shared: Arc<Shared>,
 }
 
 /// What became of a receiver's data.
@@ -106,6 +116,15 @@ impl Entry {
             signal,
             target,
             counts,
+            watched: None,
+        }
+    }
+
+    /// The same, and slow pushes are told of under the name of this receiver.
+    pub fn watched(self, receiver: Arc<str>, shared: Arc<Shared>) -> Self {
+        Self {
+            watched: Some(Watched { receiver, shared }),
+            ..self
         }
     }
 
@@ -117,17 +136,47 @@ impl Entry {
     /// Hands a batch to every pipeline. On a refusal nobody has it and the peer must keep it.
     pub fn push(&self, batch: Batch) -> Result<Verdict, Refused> {
         debug_assert_eq!(batch.signal(), self.signal);
-        let items = batch.items() as u64;
+        let items = batch.items();
+        let started = self
+            .watched
+            .as_ref()
+            .and_then(|watched| watched.shared.slowness.start());
         let answer = self.target.push(batch);
         match &answer {
-            Ok(_) => self.counts.accepted.fetch_add(items, Relaxed),
-            Err(_) => self.counts.refused.fetch_add(items, Relaxed),
+            Ok(_) => self.counts.accepted.fetch_add(items as u64, Relaxed),
+            Err(_) => self.counts.refused.fetch_add(items as u64, Relaxed),
         };
+        if let Some(watched) = &self.watched {
+            watched.shared.slowness.end(started, |started, ended| {
+                watched.slow(self.signal, items, (started, ended), answer.as_ref().err())
+            });
+        }
         answer
     }
 
     /// Counts items that could not be decoded.
     pub fn fail(&self, items: usize) {
         self.counts.failed.fetch_add(items as u64, Relaxed);
+    }
+}
+
+impl Watched {
+    fn slow(
+        &self,
+        signal: Signal,
+        items: usize,
+        (started, ended): (Instant, Instant),
+        refused: Option<&Refused>,
+    ) -> Slow {
+        Slow {
+            component: self.receiver.clone(),
+            stage: Stage::Push,
+            signal,
+            items,
+            started,
+            attempted: None,
+            ended,
+            error: refused.map(|refused| refused.reason.clone()),
+        }
     }
 }

@@ -7,6 +7,7 @@ pub mod factory;
 pub mod flow;
 pub mod ledger;
 pub mod shared;
+pub mod slow;
 #[cfg(test)]
 pub(crate) mod testing;
 

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_engine::{Composite, Table};
 
+use super::slow::Slowness;
+
 /// One per running gateway.
 #[derive(Default)]
 pub struct Shared {
@@ -16,6 +18,8 @@ pub struct Shared {
     pub memory: Memory,
     /// Whether the gateway can take data.
     pub health: Health,
+    /// Who wants to know of batches that take long.
+    pub slowness: Slowness,
 }
 
 /// Where the gateway is in its life.

@@ -10,12 +10,13 @@ use tokio::task::{JoinHandle, JoinSet};
 use tracing::{info, warn};
 
 use super::config::{Delivery, OnFull};
-use super::machine::{Action, Machine};
+use super::machine::{Action, Load, Machine};
 use super::notices::Notices;
 use super::outcome::{Loss, Outcome};
 use super::parcel::{Lane, Parcel};
 use super::room::{NoRoom, Reservation, Room};
 use crate::batch::{Batch, Batching};
+use crate::component::slow::{Slow, Stage};
 use crate::component::{
     Admission, ComponentError, Consumer, Context, Exporter, ExporterContext, Flow, Ledger, Lifecycle, Reason,
     Refused,
@@ -271,7 +272,28 @@ impl<A: Attempt> Inner<A> {
         }
     }
 
+    /// One attempt, and word of it if the oldest batch is long under way by its end.
     async fn attempt(&self, parcel: Parcel) -> Outcome {
+        let slowness = &self.context.shared.slowness;
+        let Some(attempted) = slowness.start() else {
+            return self.send(parcel).await;
+        };
+        let (oldest, signal, items) = (parcel.oldest(), parcel.signal(), parcel.items());
+        let outcome = self.send(parcel).await;
+        slowness.end(Some(oldest), |started, ended| Slow {
+            component: self.context.path.clone(),
+            stage: Stage::Deliver,
+            signal,
+            items,
+            started,
+            attempted: Some(attempted),
+            ended,
+            error: outcome.error().map(str::to_owned),
+        });
+        outcome
+    }
+
+    async fn send(&self, parcel: Parcel) -> Outcome {
         let Some(timeout) = self.timeout else {
             return self.attempt.send(parcel).await;
         };

@@ -39,6 +39,15 @@ impl Outcome {
         }
     }
 
+    /// What went wrong, if anything did.
+    pub fn error(&self) -> Option<&str> {
+        match self {
+            Self::Done => None,
+            Self::Partly(loss) => Some(&loss.why),
+            Self::Retry { why, .. } | Self::Permanent { why } | Self::TooLarge { why } => Some(why),
+        }
+    }
+
     /// Never.
     pub fn permanent(why: impl Into<String>) -> Self {
         Self::Permanent { why: why.into() }

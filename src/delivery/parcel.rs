@@ -1,5 +1,7 @@
 //! What one request carries: batches of one signal with the same wishes, in the order of their arrival.
 
+use std::time::Instant;
+
 use smallvec::SmallVec;
 
 use super::machine::Load;
@@ -47,6 +49,12 @@ impl Parcel {
     /// Which signal it is.
     pub fn signal(&self) -> Signal {
         self.first().signal()
+    }
+
+    /// When its oldest batch arrived in the gateway.
+    pub fn oldest(&self) -> Instant {
+        let others = self.batches.iter().map(|batch| batch.arrived);
+        others.fold(self.first().arrived, Instant::min)
     }
 
     /// Everything as one request.

@@ -3,7 +3,6 @@
 mod answer;
 pub mod debug;
 pub mod file;
-mod headers;
 pub mod otlp;
 pub mod otlphttp;
 pub mod prometheus;

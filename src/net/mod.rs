@@ -7,6 +7,7 @@ pub mod body;
 pub mod client;
 pub mod compression;
 pub mod endpoint;
+pub mod headers;
 pub mod http;
 pub mod listener;
 pub mod server;

@@ -349,6 +349,7 @@ impl<'a> Builder<'a> {
             signal,
             counts: counts.clone(),
         });
-        Some(Entry::new(signal, FanOut::to(None, targets), counts))
+        let entry = Entry::new(signal, FanOut::to(None, targets), counts);
+        Some(entry.watched(format!("receivers::{id}").into(), self.shared.clone()))
     }
 }

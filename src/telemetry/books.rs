@@ -1,22 +1,26 @@
-//! The page of tidegate's own metrics: what components counted through the recorder, then the ledgers of the graph.
+//! tidegate's own metrics: what components counted through the recorder, then the ledgers of the graph.
 //!
 //! Ledgers are plain atomics that the data path adds to; they are read only here.
 
-use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use metrics_exporter_prometheus::PrometheusHandle;
+use tidegate_engine::AttributeValue;
 
+use super::family::{Family, parse, text};
 use super::process::{Started, usage};
 use crate::component::books::{Books, EntryBooks, NodeBooks};
 use crate::component::{Balance, EntryCounts, Reason};
 use crate::config::Class;
+use crate::prom::labels::Labels;
 
-/// Renders the page.
+/// Where the metrics are looked up.
 pub(super) struct Page {
     recorder: PrometheusHandle,
     books: Books,
     started: Started,
+    /// `target_info`, rendered.
+    target: String,
 }
 
 /// A count of a receiver.
@@ -32,50 +36,64 @@ const ENTRY_FAMILIES: [(&str, EntryCount); 3] = [
 ];
 
 impl Page {
-    pub(super) fn new(recorder: PrometheusHandle, books: Books) -> Self {
+    /// `resource` are the attributes of the gateway itself, for the page's `target_info`.
+    pub(super) fn new(recorder: PrometheusHandle, books: Books, resource: &[(String, String)]) -> Self {
+        let mut labels = Labels::default();
+        for (key, value) in resource {
+            labels.add(key, &AttributeValue::from(value.as_str()));
+        }
         Self {
             recorder,
             books,
             started: Started::now(),
+            target: format!("# TYPE target_info gauge\ntarget_info{{{}}} 1\n", labels.render()),
         }
     }
 
+    /// The page: every family, and what it is of.
     pub(super) fn render(&self) -> String {
+        self.target.clone() + &text(&self.families())
+    }
+
+    /// Everything as it is now.
+    pub(super) fn families(&self) -> Vec<Family> {
         self.recorder.run_upkeep();
-        let mut page = Text(self.recorder.render());
-        self.process(&mut page);
+        let mut families = parse(&self.recorder.render());
+        self.process(&mut families);
         for (name, count) in ENTRY_FAMILIES {
-            self.entries(&mut page, name, count);
+            self.entries(&mut families, name, count);
         }
-        self.exporters(&mut page);
-        self.processors(&mut page);
-        self.ledgers(&mut page);
-        page.0
+        self.exporters(&mut families);
+        self.processors(&mut families);
+        self.ledgers(&mut families);
+        families
     }
 
-    fn process(&self, page: &mut Text) {
+    fn process(&self, families: &mut Vec<Family>) {
         let used = usage();
-        page.family("otelcol_process_uptime", "counter");
-        page.sample("otelcol_process_uptime", &[], self.started.seconds());
-        page.family("otelcol_process_cpu_seconds", "counter");
-        page.sample("otelcol_process_cpu_seconds", &[], used.cpu_seconds);
-        page.family("otelcol_process_memory_rss", "gauge");
-        page.sample("otelcol_process_memory_rss", &[], used.resident_bytes as f64);
+        let single = |mut family: Family, value| {
+            family.sample(&[], value);
+            family
+        };
+        families.extend([
+            single(Family::counter("otelcol_process_uptime"), self.started.seconds()),
+            single(Family::counter("otelcol_process_cpu_seconds"), used.cpu_seconds),
+            single(
+                Family::gauge("otelcol_process_memory_rss"),
+                used.resident_bytes as f64,
+            ),
+        ]);
     }
 
-    fn entries(&self, page: &mut Text, what: &str, count: EntryCount) {
+    fn entries(&self, families: &mut Vec<Family>, what: &str, count: EntryCount) {
         for signal in crate::batch::Signal::ALL {
-            let family = format!("otelcol_receiver_{what}_{}", signal.items());
-            page.family(&family, "counter");
+            let mut family = Family::counter(format!("otelcol_receiver_{what}_{}", signal.items()));
             for EntryBooks { receiver, counts, .. } in
                 self.books.entries.iter().filter(|e| e.signal == signal)
             {
-                page.sample(
-                    &family,
-                    &[("receiver", receiver)],
-                    count(counts).load(Relaxed) as f64,
-                );
+                family.sample(&[("receiver", receiver)], count(counts).load(Relaxed) as f64);
             }
+            families.push(family);
         }
     }
 
@@ -83,7 +101,7 @@ impl Page {
         self.books.nodes.iter().filter(move |node| node.class == class)
     }
 
-    fn exporters(&self, page: &mut Text) {
+    fn exporters(&self, families: &mut Vec<Family>) {
         /// Reasons that mean the destination did not get it.
         const FAILED: [Reason; 3] = [Reason::Rejected, Reason::RetriesExhausted, Reason::Shutdown];
         for signal in crate::batch::Signal::ALL {
@@ -91,7 +109,7 @@ impl Page {
                 self.of_class(Class::Exporter)
                     .filter(|node| node.signal == signal)
             };
-            let families: [(&str, BalanceCount); 3] = [
+            let counts: [(&str, BalanceCount); 3] = [
                 ("sent", |balance| balance.left + balance.absorbed),
                 ("send_failed", |balance| {
                     FAILED
@@ -103,28 +121,23 @@ impl Page {
                     balance.dropped[Reason::QueueFull as usize]
                 }),
             ];
-            for (what, count) in families {
-                let family = format!("otelcol_exporter_{what}_{}", signal.items());
-                page.family(&family, "counter");
+            for (what, count) in counts {
+                let mut family = Family::counter(format!("otelcol_exporter_{what}_{}", signal.items()));
                 for node in of_signal() {
-                    page.sample(
-                        &family,
-                        &[("exporter", &node.id)],
-                        count(&node.ledger.balance()) as f64,
-                    );
+                    family.sample(&[("exporter", &node.id)], count(&node.ledger.balance()) as f64);
                 }
+                families.push(family);
             }
         }
     }
 
-    fn processors(&self, page: &mut Text) {
-        let families: [(&str, BalanceCount); 2] = [
+    fn processors(&self, families: &mut Vec<Family>) {
+        let counts: [(&str, BalanceCount); 2] = [
             ("incoming", |balance| balance.entered),
             ("outgoing", |balance| balance.left),
         ];
-        for (what, count) in families {
-            let family = format!("otelcol_processor_{what}_items");
-            page.family(&family, "counter");
+        for (what, count) in counts {
+            let mut family = Family::counter(format!("otelcol_processor_{what}_items"));
             for node in self.of_class(Class::Processor) {
                 let pipeline = node.pipeline.as_deref().unwrap_or_default();
                 let labels = [
@@ -132,16 +145,21 @@ impl Page {
                     ("pipeline", pipeline),
                     ("otel_signal", node.signal.name()),
                 ];
-                page.sample(&family, &labels, count(&node.ledger.balance()) as f64);
+                family.sample(&labels, count(&node.ledger.balance()) as f64);
             }
+            families.push(family);
         }
     }
 
     /// in + made = out + absorbed + dropped + held, for every component.
-    fn ledgers(&self, page: &mut Text) {
-        page.family("tidegate_component_items_total", "counter");
+    fn ledgers(&self, families: &mut Vec<Family>) {
+        let mut items = Family::counter("tidegate_component_items_total");
+        let mut dropped = Family::counter("tidegate_dropped_items_total");
+        let mut held = Family::gauge("tidegate_held_items");
         for node in &self.books.nodes {
             let balance = node.ledger.balance();
+            let whose = [("component", &*node.path), ("signal", node.signal.name())];
+            let with = |key, value| [whose[0], whose[1], (key, value)];
             let flows = [
                 ("in", balance.entered),
                 ("made", balance.made),
@@ -149,67 +167,14 @@ impl Page {
                 ("absorbed", balance.absorbed),
             ];
             for (flow, count) in flows {
-                let labels = [
-                    ("component", &*node.path),
-                    ("signal", node.signal.name()),
-                    ("flow", flow),
-                ];
-                page.sample("tidegate_component_items_total", &labels, count as f64);
+                items.sample(&with("flow", flow), count as f64);
             }
-        }
-        page.family("tidegate_dropped_items_total", "counter");
-        for node in &self.books.nodes {
-            let balance = node.ledger.balance();
             for reason in Reason::ALL {
-                let labels = [
-                    ("component", &*node.path),
-                    ("signal", node.signal.name()),
-                    ("reason", reason.name()),
-                ];
                 let count = balance.dropped[reason as usize];
-                page.sample("tidegate_dropped_items_total", &labels, count as f64);
+                dropped.sample(&with("reason", reason.name()), count as f64);
             }
+            held.sample(&whose, balance.held() as f64);
         }
-        page.family("tidegate_held_items", "gauge");
-        for node in &self.books.nodes {
-            let labels = [("component", &*node.path), ("signal", node.signal.name())];
-            page.sample(
-                "tidegate_held_items",
-                &labels,
-                node.ledger.balance().held() as f64,
-            );
-        }
+        families.extend([items, dropped, held]);
     }
-}
-
-/// Text exposition 0.0.4 of names that are ours and label values that may be anything.
-struct Text(String);
-
-impl Text {
-    fn family(&mut self, name: &str, kind: &str) {
-        self.line(format_args!("# TYPE {name} {kind}"));
-    }
-
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
-        let labels: Vec<_> = labels
-            .iter()
-            .map(|(key, value)| format!("{key}=\"{}\"", escaped(value)))
-            .collect();
-        match labels.is_empty() {
-            true => self.line(format_args!("{name} {value}")),
-            false => self.line(format_args!("{name}{{{}}} {value}", labels.join(","))),
-        }
-    }
-
-    fn line(&mut self, line: std::fmt::Arguments<'_>) {
-        // Writing to a string can't fail.
-        let _ = writeln!(self.0, "{line}");
-    }
-}
-
-fn escaped(value: &str) -> String {
-    value
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
 }

@@ -1,6 +1,9 @@
 //! Options under `service::telemetry`.
 
-use crate::config::Ordered;
+use std::time::Duration;
+
+use super::otlp::{Millis, Otlp};
+use crate::config::{Node, Ordered, Problems};
 
 crate::options! {
     /// tidegate's own telemetry.
@@ -9,7 +12,10 @@ crate::options! {
         pub logs: Logs = Logs::default(),
         /// What it counts.
         pub metrics: Metrics = Metrics::default(),
-        /// Attributes added to its own telemetry.
+        /// Spans of what takes long.
+        pub traces: Traces = Traces::default(),
+        /// Attributes of the gateway itself, added to all of its own telemetry; `service.name`, `service.version`
+        /// and `service.instance.id` are there without it.
         pub resource: Ordered<String> = Ordered::default(),
     }
 }
@@ -25,13 +31,14 @@ crate::options! {
 }
 
 crate::options! {
-    /// Metrics of tidegate itself, for Prometheus to scrape.
+    /// Metrics of tidegate itself, served for Prometheus and pushed by OTLP.
     pub struct Metrics {
-        /// `none` serves nothing; the other levels are one today.
+        /// `none` serves and pushes nothing; the other levels are one today.
         pub level: Detail = Detail::Normal,
         /// Where they are served, at `/metrics`.
         pub address: String = "localhost:8888".to_owned(),
-        /// The Collector's newer spelling; the first `pull` reader with a Prometheus exporter wins over `address`.
+        /// The Collector's newer spelling: the first `pull` reader with a Prometheus exporter wins over `address`;
+        /// every `periodic` reader pushes.
         pub readers: Vec<Reader> = Vec::new(),
     }
 }
@@ -41,6 +48,61 @@ crate::options! {
     pub struct Reader {
         /// Served for a scraper.
         pub pull: Option<Pull> = None,
+        /// Pushed at intervals.
+        pub periodic: Option<Periodic> = None,
+    }
+}
+
+crate::options! {
+    /// A reader that pushes.
+    pub struct Periodic {
+        /// Time between two pushes.
+        pub interval: Millis = Millis::of(60_000),
+        /// Where to push.
+        pub exporter: PushExporter = required,
+    }
+    check = Periodic::check
+}
+
+crate::options! {
+    /// Exporters that push.
+    pub struct PushExporter {
+        /// OTLP.
+        pub otlp: Otlp = required,
+    }
+}
+
+crate::options! {
+    /// Spans of batches that take long.
+    pub struct Traces {
+        /// `none` records nothing; the other levels are one today.
+        pub level: Detail = Detail::Normal,
+        /// A batch is recorded whose push through the graph, or whose way to a destination, takes at least this long.
+        pub slow_batch: Duration = Duration::from_secs(1),
+        /// Where spans go. Without any, nothing is timed.
+        pub processors: Vec<SpanProcessor> = Vec::new(),
+    }
+}
+
+crate::options! {
+    /// A processor of spans.
+    pub struct SpanProcessor {
+        /// Collects spans and sends them together.
+        pub batch: BatchSpans = required,
+    }
+}
+
+crate::options! {
+    /// How spans are collected.
+    pub struct BatchSpans {
+        /// The longest time that a span waits.
+        pub schedule_delay: Millis = Millis::of(5_000),
+        /// Spans that may wait; more are dropped.
+        pub max_queue_size: usize = 2048,
+        /// Spans in one request.
+        pub max_export_batch_size: usize = 512,
+        /// Where to send them.
+        pub exporter: PushExporter = required,
     }
 }
 
@@ -108,19 +170,36 @@ crate::choices! {
     }
 }
 
+impl Periodic {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        if self.interval.0.is_zero() {
+            cx.at(at.child("interval")).error("must be greater than zero");
+        }
+    }
+}
+
 impl Metrics {
+    /// Readers that push.
+    pub fn pushers(&self) -> impl Iterator<Item = &Periodic> {
+        let wanted = self.level != Detail::None;
+        self.readers
+            .iter()
+            .filter_map(move |reader| reader.periodic.as_ref().filter(|_| wanted))
+    }
+
     /// `host:port` to serve on; `None` when nothing is to be served.
     pub fn endpoint(&self) -> Option<String> {
         if self.level == Detail::None {
             return None;
         }
-        let pull = self
+        let mut pull = self
             .readers
             .iter()
-            .find_map(|reader| reader.pull.as_ref()?.exporter.prometheus.as_ref());
-        Some(pull.map_or_else(
-            || self.address.clone(),
-            |listen| format!("{}:{}", listen.host, listen.port),
-        ))
+            .filter_map(|reader| reader.pull.as_ref()?.exporter.prometheus.as_ref());
+        match pull.next() {
+            Some(listen) => Some(format!("{}:{}", listen.host, listen.port)),
+            // Whoever lists readers and none to be scraped wants none to be scraped.
+            None => self.readers.is_empty().then(|| self.address.clone()),
+        }
     }
 }

@@ -9,3 +9,4 @@ mod nixl;
 mod otlp;
 mod peers;
 mod smoke;
+mod telemetry;

@@ -8,8 +8,8 @@ use tonic::codec::CompressionEncoding;
 use super::target::Target;
 use crate::config::{Node, Problems};
 use crate::delivery::{Delivery, QueueConfig, RetryConfig};
-use crate::exporters::headers::{self, Headers};
 use crate::net::TlsClientConfig;
+use crate::net::headers::{self, Headers};
 
 crate::options! {
     /// Options of `otlp`.

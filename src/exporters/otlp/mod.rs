@@ -18,11 +18,11 @@ use tonic::metadata::MetadataMap;
 use tonic::transport::{Channel, Endpoint};
 
 use super::answer::{MAX_ANSWER_BYTES, USER_AGENT, of_status};
-use super::headers;
 use crate::batch::{Encoded, Signal};
 use crate::component::{ComponentError, ConfigType, Context, ExporterFactory, Factory, Stability};
 use crate::delivery::{Attempt, Destination, Outcome, Parcel};
 use crate::net::client::{Connector, UseTls};
+use crate::net::headers;
 use crate::net::tls::ALPN_GRPC;
 use codec::ExportCodec;
 use config::Config;

@@ -10,8 +10,8 @@ use super::url::Url;
 use crate::batch::Signal;
 use crate::config::{Node, Problems};
 use crate::delivery::{Delivery, QueueConfig, RetryConfig};
-use crate::exporters::headers::{self, Headers};
 use crate::net::TlsClientConfig;
+use crate::net::headers::{self, Headers};
 
 crate::options! {
     /// Options of `otlphttp`.

@@ -19,11 +19,11 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioExecutor;
 
 use super::answer::{MAX_ANSWER_BYTES, USER_AGENT, of_http};
-use super::headers;
 use crate::batch::Signal;
 use crate::component::{ComponentError, ConfigType, Context, ExporterFactory, Factory, Stability};
 use crate::delivery::{Attempt, Destination, Outcome, Parcel};
 use crate::net::client::{Connector, UseTls};
+use crate::net::headers;
 use crate::net::tls::ALPN_HTTP;
 use body::{Compression, Encoding};
 use config::Config;

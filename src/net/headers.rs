@@ -7,10 +7,10 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use crate::config::{Node, Problems, Secret};
 
 /// Headers as configured.
-pub(super) type Headers = BTreeMap<String, Secret>;
+pub type Headers = BTreeMap<String, Secret>;
 
 /// Reports names and values that are no HTTP headers. Values are not shown.
-pub(super) fn check(headers: &Headers, at: &Node, cx: &mut Problems) {
+pub fn check(headers: &Headers, at: &Node, cx: &mut Problems) {
     for (name, value) in headers {
         let at = at.child("headers").child(name);
         if HeaderName::try_from(name.as_str()).is_err() {
@@ -23,7 +23,7 @@ pub(super) fn check(headers: &Headers, at: &Node, cx: &mut Problems) {
 }
 
 /// As they are sent; what `check` has reported is left out.
-pub(super) fn build(headers: &Headers) -> HeaderMap {
+pub fn build(headers: &Headers) -> HeaderMap {
     let pairs = headers.iter().filter_map(|(name, value)| {
         let name = HeaderName::try_from(name.as_str()).ok()?;
         let mut value = HeaderValue::try_from(value.expose()).ok()?;

@@ -1,0 +1,156 @@
+//! Spans of slow batches, exported by OpenTelemetry's SDK.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use opentelemetry::trace::{Span, SpanBuilder, SpanKind, Status, TraceContextExt, Tracer, TracerProvider};
+use opentelemetry::{Context, KeyValue};
+use opentelemetry_otlp::SpanExporter as OtlpSpans;
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{
+    BatchConfigBuilder, BatchSpanProcessor, SdkTracer, SdkTracerProvider, SpanData, SpanExporter,
+};
+
+use super::config::{Detail, Traces};
+use super::logs::Every;
+use crate::component::slow::{Observer, Slow, Slowness, Stage};
+
+/// A peer that is down is complained of this often.
+const COMPLAIN: Duration = Duration::from_secs(60);
+/// The last export at the end may take this long.
+const LAST_EXPORT: Duration = Duration::from_secs(1);
+
+/// The tracing of slow batches in operation.
+pub(super) struct Spans {
+    provider: SdkTracerProvider,
+}
+
+impl Spans {
+    /// `None` where nobody wants spans.
+    pub(super) fn start(
+        config: &Traces,
+        resource: Resource,
+        slowness: &Slowness,
+    ) -> Result<Option<Self>, String> {
+        if config.level == Detail::None || config.processors.is_empty() {
+            return Ok(None);
+        }
+        let mut builder = SdkTracerProvider::builder().with_resource(resource);
+        for processor in &config.processors {
+            let batch = &processor.batch;
+            let exporter = Reporting {
+                spans: batch.exporter.otlp.spans()?,
+                endpoint: batch.exporter.otlp.endpoint.as_str().into(),
+                complaints: Arc::new(Every::new(COMPLAIN)),
+            };
+            let limits = BatchConfigBuilder::default()
+                .with_max_queue_size(batch.max_queue_size)
+                .with_max_export_batch_size(batch.max_export_batch_size)
+                .with_scheduled_delay(batch.schedule_delay.0);
+            let processor = BatchSpanProcessor::builder(exporter).with_batch_config(limits.build());
+            builder = builder.with_span_processor(processor.build());
+        }
+        let provider = builder.build();
+        let recorder = Recorder(provider.tracer("tidegate"));
+        slowness.observe(config.slow_batch, Box::new(recorder));
+        Ok(Some(Self { provider }))
+    }
+
+    /// Exports what waits, if that is quickly done.
+    pub(super) async fn stop(self) {
+        let shutdown = tokio::task::spawn_blocking(move || self.provider.shutdown_with_timeout(LAST_EXPORT));
+        // Whatever it says: a peer that can't be reached has been complained of.
+        let _ = tokio::time::timeout(LAST_EXPORT, shutdown).await;
+    }
+}
+
+struct Recorder(SdkTracer);
+
+impl Observer for Recorder {
+    fn slow(&self, slow: Slow) {
+        let clock = Clock::now();
+        let (name, kind) = match slow.stage {
+            Stage::Push => ("push", SpanKind::Server),
+            Stage::Deliver => ("deliver", SpanKind::Internal),
+        };
+        let whole = SpanBuilder::from_name(name)
+            .with_kind(kind)
+            .with_start_time(clock.at(slow.started))
+            .with_attributes(attributes(&slow));
+        let mut whole = self.0.build(whole);
+        if let Some(attempted) = slow.attempted {
+            let parent = Context::new().with_remote_span_context(whole.span_context().clone());
+            let attempt = SpanBuilder::from_name("attempt")
+                .with_kind(SpanKind::Client)
+                .with_start_time(clock.at(attempted));
+            let mut attempt = self.0.build_with_context(attempt, &parent);
+            end(&mut attempt, &slow, clock);
+        }
+        end(&mut whole, &slow, clock);
+    }
+}
+
+fn attributes(slow: &Slow) -> Vec<KeyValue> {
+    vec![
+        KeyValue::new("tidegate.component", slow.component.to_string()),
+        KeyValue::new("tidegate.signal", slow.signal.name()),
+        KeyValue::new("tidegate.items", i64::try_from(slow.items).unwrap_or(i64::MAX)),
+    ]
+}
+
+fn end(span: &mut impl Span, slow: &Slow, clock: Clock) {
+    if let Some(error) = &slow.error {
+        span.set_status(Status::error(error.clone()));
+    }
+    span.end_with_timestamp(clock.at(slow.ended));
+}
+
+/// Wall-clock time of moments that were measured on the monotonic clock.
+#[derive(Clone, Copy)]
+struct Clock {
+    wall: SystemTime,
+    monotonic: Instant,
+}
+
+impl Clock {
+    fn now() -> Self {
+        Self {
+            wall: SystemTime::now(),
+            monotonic: Instant::now(),
+        }
+    }
+
+    fn at(self, moment: Instant) -> SystemTime {
+        self.wall - self.monotonic.saturating_duration_since(moment)
+    }
+}
+
+/// The OTLP exporter, whose failures the SDK would keep to itself.
+#[derive(Debug)]
+struct Reporting {
+    spans: OtlpSpans,
+    endpoint: Arc<str>,
+    complaints: Arc<Every>,
+}
+
+impl SpanExporter for Reporting {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let exported = self.spans.export(batch).await;
+        if let Err(error) = &exported {
+            metrics::counter!("tidegate_telemetry_push_failures_total", "signal" => "traces").increment(1);
+            if self.complaints.ready().is_some() {
+                tracing::warn!(endpoint = %self.endpoint, %error, "spans of slow batches could not be pushed");
+            }
+        }
+        exported
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.spans.shutdown_with_timeout(timeout)
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.spans.set_resource(resource);
+    }
+}
