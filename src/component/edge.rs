@@ -1,7 +1,7 @@
 //! The hand-over between two components, where the books are kept, and the fan-out to several.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::slow::{Slow, Stage};
@@ -88,6 +88,7 @@ pub struct Entry {
     signal: Signal,
     target: Arc<dyn Consumer>,
     counts: Arc<EntryCounts>,
+    over: Option<Arc<EntryCounts>>,
     watched: Option<Watched>,
 }
 
@@ -101,6 +102,8 @@ struct Watched {
 /// What became of a receiver's data.
 #[derive(Debug, Default)]
 pub struct EntryCounts {
+    /// The same by transport, where the receiver has several.
+    pub transports: Mutex<Vec<(&'static str, Arc<EntryCounts>)>>,
     /// Items that the pipelines took.
     pub accepted: AtomicU64,
     /// Items that the pipelines refused (the sender still has them).
@@ -116,7 +119,36 @@ impl Entry {
             signal,
             target,
             counts,
+            over: None,
             watched: None,
+        }
+    }
+
+    /// The same, and what passes is also counted as this transport's: `grpc`, `http`.
+    pub fn over(&self, transport: &'static str) -> Self {
+        let mut known = self
+            .counts
+            .transports
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let counts = match known.iter().find(|(name, _)| *name == transport) {
+            Some((_, counts)) => counts.clone(),
+            None => {
+                let counts = Arc::<EntryCounts>::default();
+                known.push((transport, counts.clone()));
+                counts
+            }
+        };
+        drop(known);
+        Self {
+            over: Some(counts),
+            ..self.clone()
+        }
+    }
+
+    fn count(&self, what: impl Fn(&EntryCounts) -> &AtomicU64, items: usize) {
+        for counts in std::iter::once(&self.counts).chain(&self.over) {
+            what(counts).fetch_add(items as u64, Relaxed);
         }
     }
 
@@ -143,9 +175,9 @@ impl Entry {
             .and_then(|watched| watched.shared.slowness.start());
         let answer = self.target.push(batch);
         match &answer {
-            Ok(_) => self.counts.accepted.fetch_add(items as u64, Relaxed),
-            Err(_) => self.counts.refused.fetch_add(items as u64, Relaxed),
-        };
+            Ok(_) => self.count(|counts| &counts.accepted, items),
+            Err(_) => self.count(|counts| &counts.refused, items),
+        }
         if let Some(watched) = &self.watched {
             watched.shared.slowness.end(started, |started, ended| {
                 watched.slow(self.signal, items, (started, ended), answer.as_ref().err())
@@ -156,7 +188,7 @@ impl Entry {
 
     /// Counts items that could not be decoded.
     pub fn fail(&self, items: usize) {
-        self.counts.failed.fetch_add(items as u64, Relaxed);
+        self.count(|counts| &counts.failed, items);
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Ledgers are plain atomics that the data path adds to; they are read only here.
 
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -91,7 +92,14 @@ impl Page {
             for EntryBooks { receiver, counts, .. } in
                 self.books.entries.iter().filter(|e| e.signal == signal)
             {
-                family.sample(&[("receiver", receiver)], count(counts).load(Relaxed) as f64);
+                let transports = counts.transports.lock().unwrap_or_else(PoisonError::into_inner);
+                for (transport, counts) in transports.iter() {
+                    let labels = [("receiver", &**receiver), ("transport", transport)];
+                    family.sample(&labels, count(counts).load(Relaxed) as f64);
+                }
+                if transports.is_empty() {
+                    family.sample(&[("receiver", receiver)], count(counts).load(Relaxed) as f64);
+                }
             }
             families.push(family);
         }

@@ -144,11 +144,11 @@ impl Instruments {
         match kind {
             Kind::Counter => {
                 let builder = self.meter.f64_observable_counter(name.to_owned());
-                drop(builder.with_callback(callback).build());
+                let _ = builder.with_callback(callback).build();
             }
             Kind::Gauge => {
                 let builder = self.meter.f64_observable_gauge(name.to_owned());
-                drop(builder.with_callback(callback).build());
+                let _ = builder.with_callback(callback).build();
             }
         }
     }

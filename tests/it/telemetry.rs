@@ -55,9 +55,11 @@ fn metrics_and_spans_arrive(protocol: &str) {
     send_logs(receiver);
     own.wait_until("the accepted record is pushed", |own| {
         let accepted = own.points_of("otelcol_receiver_accepted_log_records");
-        accepted
-            .iter()
-            .any(|point| point.number() == 1.0 && point.attribute("receiver") == "otlp")
+        accepted.iter().any(|point| {
+            point.number() == 1.0
+                && point.attribute("receiver") == "otlp"
+                && point.attribute("transport") == "http"
+        })
     });
     own.wait_until("the delivered record is pushed", |own| {
         let sent = own.points_of("otelcol_exporter_sent_log_records");

@@ -40,6 +40,18 @@ impl Ingest {
         }
     }
 
+    /// The same for one transport, whose data is counted apart.
+    pub(super) fn over(&self, transport: &'static str) -> Self {
+        Self {
+            entries: self
+                .entries
+                .each_ref()
+                .map(|entry| entry.as_ref().map(|entry| entry.over(transport))),
+            shared: self.shared.clone(),
+            receiver: self.receiver.clone(),
+        }
+    }
+
     /// Where data of `signal` goes, if any pipeline wants it.
     pub(super) fn entry(&self, signal: Signal) -> Option<&Entry> {
         self.entries[signal as usize].as_ref()

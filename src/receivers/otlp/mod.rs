@@ -39,7 +39,7 @@ pub static FACTORY: ReceiverFactory = Factory {
     build: |settings, cx| {
         Ok(Arc::new(Otlp {
             config: settings.get(),
-            ingest: Arc::new(Ingest::new(&cx)),
+            ingest: Ingest::new(&cx),
             base: cx.base,
             servers: Mutex::default(),
         }))
@@ -49,7 +49,7 @@ pub static FACTORY: ReceiverFactory = Factory {
 struct Otlp {
     config: Arc<Config>,
     base: Context,
-    ingest: Arc<Ingest>,
+    ingest: Ingest,
     servers: Mutex<Vec<Server>>,
 }
 
@@ -61,7 +61,7 @@ impl Otlp {
             tls: self.tls(config.tls.as_ref(), tls::ALPN_GRPC)?,
         };
         let grpc = Arc::new(over_grpc::Grpc::new(
-            self.ingest.clone(),
+            self.ingest.over("grpc"),
             config.max_message_bytes(),
         ));
         let answer = move |request| grpc.clone().answer(request);
@@ -78,7 +78,7 @@ impl Otlp {
             header_timeout: config.read_header_timeout,
             ..HttpConfig::default()
         };
-        let http = Arc::new(over_http::Http::new(self.ingest.clone(), config));
+        let http = Arc::new(over_http::Http::new(self.ingest.over("http"), config));
         let answer = move |request| http.clone().answer(request);
         Ok(net::http::start(listener, limits, serving, answer))
     }

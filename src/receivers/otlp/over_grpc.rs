@@ -51,12 +51,12 @@ type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
 /// The gRPC server.
 pub(super) struct Grpc {
-    ingest: Arc<Ingest>,
+    ingest: Ingest,
     limits: BodyLimits,
 }
 
 impl Grpc {
-    pub(super) fn new(ingest: Arc<Ingest>, max_message_bytes: usize) -> Self {
+    pub(super) fn new(ingest: Ingest, max_message_bytes: usize) -> Self {
         Self {
             ingest,
             limits: BodyLimits::of(max_message_bytes),

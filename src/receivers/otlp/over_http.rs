@@ -28,13 +28,13 @@ type Answer = Response<Full<Bytes>>;
 
 /// The HTTP server.
 pub(super) struct Http {
-    ingest: Arc<Ingest>,
+    ingest: Ingest,
     paths: [(String, Signal); 3],
     limits: BodyLimits,
 }
 
 impl Http {
-    pub(super) fn new(ingest: Arc<Ingest>, config: &HttpProtocolConfig) -> Self {
+    pub(super) fn new(ingest: Ingest, config: &HttpProtocolConfig) -> Self {
         Self {
             ingest,
             paths: [

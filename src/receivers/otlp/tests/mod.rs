@@ -84,7 +84,7 @@ fn otlp(yaml: &str, entries: [Option<Entry>; 3]) -> Otlp {
     };
     Otlp {
         config: settings::<Config>(yaml).get(),
-        ingest: Arc::new(Ingest::new(&cx)),
+        ingest: Ingest::new(&cx),
         base: cx.base,
         servers: Mutex::default(),
     }
