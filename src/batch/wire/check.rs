@@ -3,8 +3,12 @@
 //! Checked is what every later walk relies on: that lengths nest, and that the messages on the way to the items are
 //! messages. Inside the items only the frame of their fields is looked at; a field of theirs that turns out wrong when
 //! somebody decodes it costs the batch then, counted by whoever does.
+//!
+//! Protobuf lets a message be written in several pieces, which are merged, and of a `oneof` the last member counts.
+//! No SDK does so; a request that does is written anew, so that nobody below has to think of it.
 
 use bytes::Bytes;
+use prost::Message;
 
 use super::WireError;
 use super::proto::{Fields, WireType};
@@ -14,6 +18,8 @@ use crate::batch::{Encoded, Signal};
 struct Level {
     /// Names of the fields, for error messages.
     fields: &'static [(u32, &'static str, Next)],
+    /// Fields of which one at most is usual.
+    once: &'static [u32],
 }
 
 /// What a field leads to.
@@ -29,12 +35,15 @@ enum Next {
 static REQUESTS: [Level; 3] = [
     Level {
         fields: &[(1, "resource_metrics", Next::Descend(&RESOURCE_METRICS))],
+        once: &[],
     },
     Level {
         fields: &[(1, "resource_spans", Next::Descend(&RESOURCE_SPANS))],
+        once: &[],
     },
     Level {
         fields: &[(1, "resource_logs", Next::Descend(&RESOURCE_LOGS))],
+        once: &[],
     },
 ];
 static RESOURCE_METRICS: Level = Level {
@@ -42,12 +51,14 @@ static RESOURCE_METRICS: Level = Level {
         (1, "resource", Next::Message),
         (2, "scope_metrics", Next::Descend(&SCOPE_METRICS)),
     ],
+    once: &[1],
 };
 static SCOPE_METRICS: Level = Level {
     fields: &[
         (1, "scope", Next::Message),
         (2, "metrics", Next::Descend(&METRIC)),
     ],
+    once: &[1],
 };
 static METRIC: Level = Level {
     fields: &[
@@ -57,27 +68,33 @@ static METRIC: Level = Level {
         (10, "exponential_histogram", Next::Descend(&POINTS)),
         (11, "summary", Next::Descend(&POINTS)),
     ],
+    once: &[5, 7, 9, 10, 11],
 };
 static POINTS: Level = Level {
     fields: &[(1, "data_points", Next::Item)],
+    once: &[],
 };
 static RESOURCE_SPANS: Level = Level {
     fields: &[
         (1, "resource", Next::Message),
         (2, "scope_spans", Next::Descend(&SCOPE_SPANS)),
     ],
+    once: &[1],
 };
 static SCOPE_SPANS: Level = Level {
     fields: &[(1, "scope", Next::Message), (2, "spans", Next::Item)],
+    once: &[1],
 };
 static RESOURCE_LOGS: Level = Level {
     fields: &[
         (1, "resource", Next::Message),
         (2, "scope_logs", Next::Descend(&SCOPE_LOGS)),
     ],
+    once: &[1],
 };
 static SCOPE_LOGS: Level = Level {
     fields: &[(1, "scope", Next::Message), (2, "log_records", Next::Item)],
+    once: &[1],
 };
 
 /// Checks the bytes of an `Export*ServiceRequest` and counts its points, spans or log records.
@@ -85,37 +102,77 @@ static SCOPE_LOGS: Level = Level {
 /// # Errors
 /// What is wrong and in which message.
 pub fn check(signal: Signal, bytes: Bytes) -> Result<Encoded, WireError> {
-    let items = count(&REQUESTS[signal as usize], &bytes)?;
-    Ok(Encoded::one(signal, bytes, items))
+    let level = &REQUESTS[signal as usize];
+    let mut found = Found::default();
+    found.look(level, &bytes)?;
+    if !found.unusual {
+        return Ok(Encoded::one(signal, bytes, found.items));
+    }
+    let bytes = written_anew(signal, &bytes)?;
+    let mut found = Found::default();
+    found.look(level, &bytes)?;
+    Ok(Encoded::one(signal, bytes, found.items))
 }
 
-fn count(level: &'static Level, message: &[u8]) -> Result<usize, WireError> {
-    let mut items = 0;
-    for field in Fields::new(message) {
-        let field = field.map_err(|problem| WireError {
-            problem,
-            path: String::new(),
-        })?;
-        let Some((_, name, next)) = level.fields.iter().find(|(number, ..)| *number == field.number) else {
-            continue;
-        };
-        if field.wire != WireType::Bytes {
-            return Err(WireError {
-                problem: "not a message",
-                path: (*name).to_owned(),
-            });
-        }
-        items += match next {
-            Next::Descend(inner) => count(inner, field.payload).map_err(|error| error.inside(name))?,
-            Next::Item => framed(field.payload)
-                .map(|()| 1)
-                .map_err(|error| error.inside(name))?,
-            Next::Message => framed(field.payload)
-                .map(|()| 0)
-                .map_err(|error| error.inside(name))?,
-        };
+/// The same request as prost writes it.
+fn written_anew(signal: Signal, bytes: &Bytes) -> Result<Bytes, WireError> {
+    use opentelemetry_proto::tonic::collector::{
+        logs::v1::ExportLogsServiceRequest, metrics::v1::ExportMetricsServiceRequest,
+        trace::v1::ExportTraceServiceRequest,
+    };
+    fn again<M: Message + Default>(bytes: &Bytes) -> Result<Bytes, prost::DecodeError> {
+        Ok(M::decode(bytes.clone())?.encode_to_vec().into())
     }
-    Ok(items)
+    let again = match signal {
+        Signal::Metrics => again::<ExportMetricsServiceRequest>(bytes),
+        Signal::Traces => again::<ExportTraceServiceRequest>(bytes),
+        Signal::Logs => again::<ExportLogsServiceRequest>(bytes),
+    };
+    again.map_err(|_| WireError {
+        problem: "a message in pieces that can't be decoded",
+        path: String::new(),
+    })
+}
+
+/// What a pass has found so far.
+#[derive(Default)]
+struct Found {
+    items: usize,
+    unusual: bool,
+}
+
+impl Found {
+    fn look(&mut self, level: &'static Level, message: &[u8]) -> Result<(), WireError> {
+        let mut once = 0;
+        for field in Fields::new(message) {
+            let field = field.map_err(|problem| WireError {
+                problem,
+                path: String::new(),
+            })?;
+            let Some((_, name, next)) = level.fields.iter().find(|(number, ..)| *number == field.number)
+            else {
+                continue;
+            };
+            if field.wire != WireType::Bytes {
+                return Err(WireError {
+                    problem: "not a message",
+                    path: (*name).to_owned(),
+                });
+            }
+            once += usize::from(level.once.contains(&field.number));
+            match next {
+                Next::Descend(inner) => self.look(inner, field.payload),
+                Next::Item => {
+                    self.items += 1;
+                    framed(field.payload)
+                }
+                Next::Message => framed(field.payload),
+            }
+            .map_err(|error| error.inside(name))?;
+        }
+        self.unusual |= once > 1;
+        Ok(())
+    }
 }
 
 fn framed(message: &[u8]) -> Result<(), WireError> {

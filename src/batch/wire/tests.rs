@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use prost::Message;
 
 use super::check;
+use super::edit::push_message;
 use crate::batch::Signal;
 
 fn gauge(points: usize) -> metrics::Metric {
@@ -103,19 +104,80 @@ fn a_request_cut_off_anywhere_is_refused_or_shorter() {
 
 proptest! {
     #[test]
-    fn what_prost_takes_is_taken_and_counted_alike(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-        let tree = ExportMetricsServiceRequest::decode(bytes.as_slice());
-        let checked = check(Signal::Metrics, bytes.into());
-        if let Ok(tree) = tree {
-            let encoded = tree.encode_to_vec();
-            let again = check(Signal::Metrics, encoded.into()).unwrap();
-            // Prost merges repeated singular messages and keeps the last of a oneof, so only a re-encoded tree counts alike.
-            prop_assert!(checked.is_err() || checked.unwrap().items() >= again.items());
+    fn what_both_take_is_counted_alike(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        agree(bytes)?;
+    }
+
+    #[test]
+    fn what_both_take_is_counted_alike_near_requests(
+        points in prop::collection::vec(0..3_usize, 0..4),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let mut bytes = request(&points).encode_to_vec();
+        if !bytes.is_empty() {
+            for (at, byte) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
         }
+        agree(bytes)?;
+    }
+
+    #[test]
+    fn pieces_are_merged_and_the_last_kind_of_data_counts(pieces in prop::collection::vec(piece(), 1..6)) {
+        let mut metric = Vec::new();
+        for (number, points) in &pieces {
+            let points: Vec<u8> = std::iter::repeat_n([0x0a, 0], *points).flatten().collect();
+            push_message(&mut metric, *number, &points);
+        }
+        let mut scope = Vec::new();
+        push_message(&mut scope, 1, &[0x0a, 1, b'x']);
+        push_message(&mut scope, 2, &metric);
+        push_message(&mut scope, 1, &[0x12, 1, b'1']);
+        let (mut resource, mut request) = (Vec::new(), Vec::new());
+        push_message(&mut resource, 2, &scope);
+        push_message(&mut request, 1, &resource);
+        prop_assert!(agree(request)?, "it is a request");
     }
 
     #[test]
     fn any_bytes_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..200), signal in 0usize..3) {
         let _ = check(Signal::ALL[signal], bytes.into());
     }
+}
+
+/// A kind of data by its field number, and how many points.
+fn piece() -> impl Strategy<Value = (u32, usize)> {
+    (prop::sample::select(vec![5_u32, 7, 9, 10, 11]), 0..3_usize)
+}
+
+/// Whether `check` and prost both take it; then they must count alike, and what `check` gives must be the same tree.
+fn agree(bytes: Vec<u8>) -> Result<bool, TestCaseError> {
+    let tree = ExportMetricsServiceRequest::decode(bytes.as_slice());
+    let (Ok(tree), Ok(checked)) = (tree, check(Signal::Metrics, bytes.into())) else {
+        return Ok(false);
+    };
+    prop_assert_eq!(checked.items(), count(&tree));
+    let again = ExportMetricsServiceRequest::decode(checked.parts[0].bytes.clone());
+    prop_assert_eq!(again.unwrap(), tree);
+    Ok(true)
+}
+
+fn count(request: &ExportMetricsServiceRequest) -> usize {
+    use metrics::metric::Data;
+    let scopes = request
+        .resource_metrics
+        .iter()
+        .flat_map(|resource| &resource.scope_metrics);
+    let data = scopes
+        .flat_map(|scope| &scope.metrics)
+        .filter_map(|metric| metric.data.as_ref());
+    data.map(|data| match data {
+        Data::Gauge(data) => data.data_points.len(),
+        Data::Sum(data) => data.data_points.len(),
+        Data::Histogram(data) => data.data_points.len(),
+        Data::ExponentialHistogram(data) => data.data_points.len(),
+        Data::Summary(data) => data.data_points.len(),
+    })
+    .sum()
 }

@@ -1,11 +1,7 @@
 //! A walk over a request: resources, scopes, metrics and items, without building trees.
 //!
 //! The header of each message (name, attributes) is looked at before its items, wherever it stands among the fields,
-//! so any order of fields is the same to a visitor. Repeated singular messages (two `resource`s in one
-//! `ResourceMetrics`), which protobuf merges, are rare and legal: such a request is decoded and encoded anew first.
-
-use bytes::Bytes;
-use prost::Message;
+//! so any order of fields is the same to a visitor. Messages in several pieces do not occur: see `check`.
 
 use super::WireError;
 use super::edit::Editor;
@@ -96,71 +92,26 @@ pub(crate) fn edit(encoded: &Encoded, visitor: &mut dyn Visitor) -> Result<Encod
         parts: smallvec::SmallVec::new(),
     };
     for part in &encoded.parts {
-        let part = edit_part(encoded.signal, part, visitor)?;
-        if part.items > 0 {
-            edited.parts.push(part);
+        let left = edit_part(encoded.signal, part, visitor)?;
+        // A request without items is one still; it is emptied ones that go.
+        if left.items > 0 || part.items == 0 {
+            edited.parts.push(left);
         }
     }
     Ok(edited)
 }
 
 fn edit_part(signal: Signal, part: &Part, visitor: &mut dyn Visitor) -> Result<Part, WireError> {
-    let normal = match is_unusual(&part.bytes)? {
-        true => normalized(signal, &part.bytes)?,
-        false => part.bytes.clone(),
-    };
     let mut walk = Walk {
         signal,
-        editor: Editor::new(&normal),
+        editor: Editor::new(&part.bytes),
         visitor,
         items: 0,
     };
-    walk.request(&normal)?;
+    walk.request(&part.bytes)?;
     let items = walk.items;
-    let bytes = walk.editor.finish().unwrap_or_else(|| normal.clone());
+    let bytes = walk.editor.finish().unwrap_or_else(|| part.bytes.clone());
     Ok(Part { bytes, items })
-}
-
-/// Whether a resource or scope is written in several pieces.
-fn is_unusual(request: &[u8]) -> Result<bool, WireError> {
-    let headers = |message: &[u8]| {
-        Fields::new(message)
-            .flatten()
-            .filter(|field| field.number == HEADER)
-            .count()
-    };
-    for resource in messages(request, 1) {
-        let resource = resource?;
-        if headers(resource.payload) > 1 {
-            return Ok(true);
-        }
-        for scope in messages(resource.payload, 2) {
-            if headers(scope?.payload) > 1 {
-                return Ok(true);
-            }
-        }
-    }
-    Ok(false)
-}
-
-/// The same request as prost writes it.
-fn normalized(signal: Signal, bytes: &Bytes) -> Result<Bytes, WireError> {
-    use opentelemetry_proto::tonic::collector::{
-        logs::v1::ExportLogsServiceRequest, metrics::v1::ExportMetricsServiceRequest,
-        trace::v1::ExportTraceServiceRequest,
-    };
-    fn again<M: Message + Default>(bytes: &Bytes) -> Result<Bytes, prost::DecodeError> {
-        Ok(M::decode(bytes.clone())?.encode_to_vec().into())
-    }
-    let again = match signal {
-        Signal::Metrics => again::<ExportMetricsServiceRequest>(bytes),
-        Signal::Traces => again::<ExportTraceServiceRequest>(bytes),
-        Signal::Logs => again::<ExportLogsServiceRequest>(bytes),
-    };
-    again.map_err(|_| WireError {
-        problem: "a message that can't be decoded",
-        path: String::new(),
-    })
 }
 
 /// The messages under a field number.

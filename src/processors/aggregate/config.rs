@@ -7,7 +7,7 @@ use tidegate_engine::{BadPattern, GaugePolicy, Input, Instrument, Limits, Patter
 
 use super::nixl;
 use crate::config::{Decode, Node, Ordered, Problems, TypeHelp};
-use crate::processors::select::{check_filter, check_pattern, filter, grouping};
+use crate::processors::patterns::{check_filter, check_pattern, filter, grouping};
 
 crate::options! {
     /// Options of the `aggregate` processor.

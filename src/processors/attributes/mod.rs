@@ -5,12 +5,12 @@ use std::sync::Arc;
 use tidegate_engine::{Attributes, Events, Kind, Point, Schema, Source};
 
 use super::actions::{Action, Decoded};
-use super::matching::{InOut, InResource, Selector};
 use super::resource::edit_set;
+use super::select::{InOut, Judge, Measured, OnWire, Selector};
 use super::sources::EditedSources;
-use crate::batch::wire::attributes::{AttributeSet, WireAttributes};
+use crate::batch::wire::attributes::WireAttributes;
 use crate::batch::wire::edit::Editor;
-use crate::batch::wire::walk::{self, Header, Item, Visitor};
+use crate::batch::wire::walk::{self, Header, Item, Level, Visitor};
 use crate::batch::{Batch, Payload, Points, Signal};
 use crate::component::{
     ConfigType, Consumer, Factory, Flow, Ledger, Lifecycle, Processor, ProcessorFactory, Reason, Refused,
@@ -52,7 +52,8 @@ pub static FACTORY: ProcessorFactory = Factory {
     config: ConfigType::of::<Config>(),
     build: |settings, cx| {
         let config = settings.get::<Config>();
-        let selects = InOut::new(config.include.as_ref(), config.exclude.as_ref());
+        let selects = InOut::new(config.include.as_ref(), config.exclude.as_ref(), cx.signal);
+        let selects = selects.map_err(|error| cx.base.error(error))?;
         let sources = EditedSources::default();
         Ok(Arc::new(AttributeEdit {
             config,
@@ -83,11 +84,9 @@ impl Consumer for AttributeEdit {
     fn consume(&self, batch: Batch, flow: &mut Flow) {
         let edited = match &batch.payload {
             Payload::Encoded(encoded) => {
-                let resource = self.selects.resource(&Decoded::new(&Attributes::default()));
                 let mut edit = WireEdit {
                     actions: &self.config.actions,
-                    selects: &self.selects,
-                    resource,
+                    judge: Judge::new(&self.selects),
                 };
                 match walk::edit(encoded, &mut edit) {
                     Ok(edited) => batch.with(edited),
@@ -105,10 +104,12 @@ impl AttributeEdit {
     /// Attributes of a source and of its kinds are one set to an action, so the kinds take over all of them.
     fn events(&self, events: &Events) -> Events {
         self.sources.apply(events, |source, schema| {
-            let resource = self.selects.resource(&Decoded::new(&source.resource.attributes));
+            let mut judge = Judge::new(&self.selects);
+            judge.resource(&Decoded::new(&source.resource.attributes));
+            judge.scope(&source.scope);
             let kind = |kind: &Kind| {
                 let whole = source.attributes.merge(&kind.attributes);
-                let attributes = self.edited(resource, &kind.name, &whole).unwrap_or(whole);
+                let attributes = self.edited(&mut judge, &kind.name, &whole).unwrap_or(whole);
                 Kind {
                     attributes,
                     ..kind.clone()
@@ -128,11 +129,13 @@ impl AttributeEdit {
     }
 
     fn points(&self, points: &Points) -> Points {
+        let mut judge = Judge::new(&self.selects);
         let edit = |point: &Point| {
             let series = &point.series;
-            let resource = self.selects.resource(&Decoded::new(&series.resource.attributes));
+            judge.resource(&Decoded::new(&series.resource.attributes));
+            judge.scope(&series.scope);
             let mut point = point.clone();
-            if let Some(attributes) = self.edited(resource, &series.metric.name, &series.attributes) {
+            if let Some(attributes) = self.edited(&mut judge, &series.metric.name, &series.attributes) {
                 let mut series = (**series).clone();
                 series.attributes = attributes;
                 point.series = Arc::new(series);
@@ -145,9 +148,8 @@ impl AttributeEdit {
         }
     }
 
-    fn edited(&self, resource: InResource, name: &str, attributes: &Attributes) -> Option<Attributes> {
-        let set = || -> Box<dyn AttributeSet> { Box::new(Decoded::new(attributes)) };
-        match self.selects.item(resource, name.as_bytes(), &set) {
+    fn edited(&self, judge: &mut Judge<'_>, name: &str, attributes: &Attributes) -> Option<Attributes> {
+        match judge.item(&Measured { name, attributes }) {
             true => edit_set(attributes, &self.config.actions),
             false => None,
         }
@@ -156,27 +158,24 @@ impl AttributeEdit {
 
 struct WireEdit<'a> {
     actions: &'a [Action],
-    selects: &'a InOut,
-    resource: InResource,
+    judge: Judge<'a>,
 }
 
 impl Visitor for WireEdit<'_> {
+    fn begin(&mut self, level: Level, message: &[u8]) {
+        if level == Level::Scope {
+            self.judge.wire_scope(message);
+        }
+    }
+
     fn resource(&mut self, resource: &Header<'_>, editor: &mut Editor<'_>) -> bool {
-        /// Field number of `Resource.attributes`.
-        const ATTRIBUTES: u32 = 1;
-        self.resource = self
-            .selects
-            .resource(&WireAttributes::read_or_none(resource, ATTRIBUTES, editor));
+        self.judge.wire_resource(resource, editor);
         true
     }
 
     fn item(&mut self, item: &Item<'_>, editor: &mut Editor<'_>) -> bool {
-        let number = item.kind.attributes_field();
-        let shared = &*editor;
-        let read =
-            || -> Box<dyn AttributeSet + '_> { Box::new(WireAttributes::read(item.message, number, shared)) };
-        if self.selects.item(self.resource, item.name, &read) {
-            let mut set = WireAttributes::read(item.message, number, editor);
+        if self.judge.item(&OnWire { item, editor }) {
+            let mut set = WireAttributes::read(item.message, item.kind.attributes_field(), editor);
             for action in self.actions {
                 action.apply(&mut set);
             }
@@ -185,3 +184,6 @@ impl Visitor for WireEdit<'_> {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidegate_engine::{BadPattern, Declaration, Function, Grouping, Pattern};
 
 use crate::config::{Node, Ordered, Problems};
-use crate::processors::select::{check_filter, check_pattern, filter, grouping};
+use crate::processors::patterns::{check_filter, check_pattern, filter, grouping};
 
 /// The length of a sub-window of a short window.
 const MIN_WINDOW: Duration = Duration::from_millis(100);

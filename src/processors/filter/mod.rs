@@ -4,13 +4,12 @@
 
 use std::sync::Arc;
 
-use tidegate_engine::{Attributes, Events, Point, Values};
+use tidegate_engine::{Events, Point, Values};
 
 use super::actions::Decoded;
-use super::matching::{InOut, InResource, Selector};
-use crate::batch::wire::attributes::{AttributeSet, WireAttributes};
+use super::select::{InOut, Judge, Measured, OnWire, Selector};
 use crate::batch::wire::edit::Editor;
-use crate::batch::wire::walk::{self, Header, Item, Visitor};
+use crate::batch::wire::walk::{self, Header, Item, Level, Visitor};
 use crate::batch::{Batch, Encoded, Payload, Points, Signal};
 use crate::component::{
     ConfigType, Consumer, Factory, Flow, Ledger, Lifecycle, Processor, ProcessorFactory, Reason, Refused,
@@ -58,7 +57,8 @@ pub static FACTORY: ProcessorFactory = Factory {
             Signal::Traces => &config.spans,
             Signal::Logs => &config.logs,
         };
-        let keeps = InOut::new(rules.include.as_ref(), rules.exclude.as_ref());
+        let keeps = InOut::new(rules.include.as_ref(), rules.exclude.as_ref(), cx.signal);
+        let keeps = keeps.map_err(|error| cx.base.error(error))?;
         Ok(Arc::new(Filter {
             keeps,
             next: cx.next,
@@ -102,40 +102,38 @@ impl Consumer for Filter {
 
 impl Filter {
     fn encoded(&self, encoded: &Encoded) -> Option<Encoded> {
-        let resource = self.keeps.resource(&Decoded::new(&Attributes::default()));
-        walk::edit(
-            encoded,
-            &mut WireFilter {
-                keeps: &self.keeps,
-                resource,
-            },
-        )
-        .ok()
+        walk::edit(encoded, &mut WireFilter(Judge::new(&self.keeps))).ok()
     }
 
     fn events(&self, batch: &Batch, events: &Arc<Events>) -> Batch {
         let source = &events.source;
-        let resource = self.keeps.resource(&Decoded::new(&source.resource.attributes));
+        let mut judge = Judge::new(&self.keeps);
+        judge.resource(&Decoded::new(&source.resource.attributes));
+        judge.scope(&source.scope);
         let keep: Vec<bool> = (events.schema.kinds.iter())
             .map(|kind| {
-                let attributes = || decoded(&source.attributes.merge(&kind.attributes));
-                self.keeps.item(resource, kind.name.as_bytes(), &attributes)
+                judge.item(&Measured {
+                    name: &kind.name,
+                    attributes: &source.attributes.merge(&kind.attributes),
+                })
             })
             .collect();
-        if keep.iter().all(|keep| *keep) {
-            return batch.clone();
+        let wanted = |kind: &u16| keep.get(usize::from(*kind)).copied().unwrap_or(false);
+        match events.kinds.iter().all(wanted) {
+            true => batch.clone(),
+            false => batch.with(select(events, wanted)),
         }
-        batch.with(select(events, |kind| {
-            keep.get(usize::from(kind)).copied().unwrap_or(false)
-        }))
     }
 
     fn points(&self, batch: &Batch, points: &Points) -> Batch {
+        let mut judge = Judge::new(&self.keeps);
         let keep = |point: &&Point| {
             let series = &point.series;
-            let resource = self.keeps.resource(&Decoded::new(&series.resource.attributes));
-            self.keeps.item(resource, series.metric.name.as_bytes(), &|| {
-                decoded(&series.attributes)
+            judge.resource(&Decoded::new(&series.resource.attributes));
+            judge.scope(&series.scope);
+            judge.item(&Measured {
+                name: &series.metric.name,
+                attributes: &series.attributes,
             })
         };
         // Even when nothing goes now, something of the table's later states may: a reader must not see past us.
@@ -147,12 +145,8 @@ impl Filter {
     }
 }
 
-fn decoded<'a>(attributes: &Attributes) -> Box<dyn AttributeSet + 'a> {
-    Box::new(Decoded::new(attributes))
-}
-
 /// The events whose kind is wanted.
-fn select(events: &Events, wanted: impl Fn(u16) -> bool) -> Events {
+fn select(events: &Events, wanted: impl Fn(&u16) -> bool) -> Events {
     fn column<T: Copy>(column: &[T], keep: &[bool]) -> Vec<T> {
         column
             .iter()
@@ -161,7 +155,7 @@ fn select(events: &Events, wanted: impl Fn(u16) -> bool) -> Events {
             .map(|(value, _)| *value)
             .collect()
     }
-    let keep: Vec<bool> = events.kinds.iter().map(|kind| wanted(*kind)).collect();
+    let keep: Vec<bool> = events.kinds.iter().map(wanted).collect();
     Events {
         kinds: column(&events.kinds, &keep),
         values: match &events.values {
@@ -174,30 +168,24 @@ fn select(events: &Events, wanted: impl Fn(u16) -> bool) -> Events {
     }
 }
 
-struct WireFilter<'a> {
-    keeps: &'a InOut,
-    resource: InResource,
-}
+struct WireFilter<'a>(Judge<'a>);
 
 impl Visitor for WireFilter<'_> {
+    fn begin(&mut self, level: Level, message: &[u8]) {
+        if level == Level::Scope {
+            self.0.wire_scope(message);
+        }
+    }
+
     fn resource(&mut self, resource: &Header<'_>, editor: &mut Editor<'_>) -> bool {
-        /// Field number of `Resource.attributes`.
-        const ATTRIBUTES: u32 = 1;
-        self.resource = self
-            .keeps
-            .resource(&WireAttributes::read_or_none(resource, ATTRIBUTES, editor));
+        self.0.wire_resource(resource, editor);
         true
     }
 
     fn item(&mut self, item: &Item<'_>, editor: &mut Editor<'_>) -> bool {
-        let editor = &*editor;
-        let attributes = || -> Box<dyn AttributeSet + '_> {
-            Box::new(WireAttributes::read(
-                item.message,
-                item.kind.attributes_field(),
-                editor,
-            ))
-        };
-        self.keeps.item(self.resource, item.name, &attributes)
+        self.0.item(&OnWire { item, editor })
     }
 }
+
+#[cfg(test)]
+mod tests;

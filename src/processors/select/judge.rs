@@ -1,0 +1,225 @@
+//! Asks a selection of every item of a batch, each question as seldom as possible: of a resource once, of a scope
+//! once, of a metric's name once.
+
+use opentelemetry_proto::tonic::common::v1::AnyValue;
+use prost::Message;
+use tidegate_engine::{AttributeValue, Attributes, Scope};
+
+use super::selection::{InOut, Selection};
+use crate::batch::convert::value_from_proto;
+use crate::batch::wire::attributes::{AttributeSet, WireAttributes};
+use crate::batch::wire::edit::Editor;
+use crate::batch::wire::proto::{Field, Fields, varint};
+use crate::batch::wire::walk::{HEADER, Header, Item};
+use crate::processors::actions::Decoded;
+
+/// An item that may be selected. What a kind of item does not have is 0 or empty.
+pub(in crate::processors) trait Candidate {
+    /// Of the metric or span.
+    fn name(&self) -> &[u8];
+    /// Its own attributes.
+    fn attributes(&self) -> Box<dyn AttributeSet + '_>;
+    /// `SpanKind` of a span.
+    fn span_kind(&self) -> i32 {
+        0
+    }
+    /// `SeverityNumber` of a log record.
+    fn severity_number(&self) -> i32 {
+        0
+    }
+    /// Of a log record.
+    fn severity_text(&self) -> &[u8] {
+        b""
+    }
+    /// Of a log record.
+    fn body(&self) -> AttributeValue {
+        AttributeValue::Empty
+    }
+}
+
+/// What is known on the way through a batch.
+pub(in crate::processors) struct Judge<'a> {
+    sides: [Side<'a>; 2],
+}
+
+/// `include`, or `exclude`.
+struct Side<'a> {
+    selection: Option<&'a Selection>,
+    /// Whether the resource, and the scope, satisfy it.
+    around: [bool; 2],
+    /// Where the name stands that was asked for last, and the answer. Forgotten with every resource, so that it can't
+    /// outlive the bytes.
+    name: Option<(*const [u8], bool)>,
+}
+
+impl<'a> Judge<'a> {
+    pub(in crate::processors) fn new(selects: &'a InOut) -> Self {
+        let side = |selection: &'a Option<Selection>| {
+            let mut side = Side {
+                selection: selection.as_ref(),
+                around: [true; 2],
+                name: None,
+            };
+            side.resource(&Decoded::new(&Attributes::default()));
+            side
+        };
+        Self {
+            sides: [side(&selects.include), side(&selects.exclude)],
+        }
+    }
+
+    /// The items of a resource follow.
+    pub(in crate::processors) fn resource(&mut self, resource: &dyn AttributeSet) {
+        for side in &mut self.sides {
+            side.resource(resource);
+        }
+    }
+
+    /// As [`Self::resource`], of a resource on the wire.
+    pub(in crate::processors) fn wire_resource(&mut self, resource: &Header<'_>, editor: &Editor<'_>) {
+        /// Field number of `Resource.attributes`.
+        const ATTRIBUTES: u32 = 1;
+        self.resource(&WireAttributes::read_or_none(resource, ATTRIBUTES, editor));
+    }
+
+    /// The items of a scope follow.
+    pub(in crate::processors) fn scope(&mut self, scope: &Scope) {
+        self.named_scope(scope.name.as_bytes(), scope.version.as_bytes());
+    }
+
+    /// As [`Self::scope`], of the message around a scope and its items.
+    pub(in crate::processors) fn wire_scope(&mut self, around: &[u8]) {
+        let asked = self
+            .sides
+            .iter()
+            .any(|side| side.selection.is_some_and(Selection::needs_scope));
+        if !asked {
+            return;
+        }
+        let scope = last(around, HEADER).map_or(&[][..], |field| field.payload);
+        let of = |number| last(scope, number).map_or(&[][..], |field| field.payload);
+        self.named_scope(of(1), of(2));
+    }
+
+    fn named_scope(&mut self, name: &[u8], version: &[u8]) {
+        for side in &mut self.sides {
+            side.around[1] = side
+                .selection
+                .is_none_or(|selection| selection.scope(name, version));
+        }
+    }
+
+    /// Whether an item counts.
+    pub(in crate::processors) fn item(&mut self, item: &dyn Candidate) -> bool {
+        let [include, exclude] = &mut self.sides;
+        let included = include.selection.is_none() || include.satisfied(item);
+        included && !(exclude.selection.is_some() && exclude.satisfied(item))
+    }
+}
+
+impl Side<'_> {
+    fn resource(&mut self, resource: &dyn AttributeSet) {
+        self.name = None;
+        self.around = [
+            self.selection
+                .is_none_or(|selection| selection.resource(resource)),
+            // Until a scope comes: one without a name.
+            self.selection.is_none_or(|selection| selection.scope(b"", b"")),
+        ];
+    }
+
+    fn satisfied(&mut self, item: &dyn Candidate) -> bool {
+        let Some(selection) = self.selection else {
+            return false;
+        };
+        if self.around.contains(&false) {
+            return false;
+        }
+        let name = item.name();
+        let allowed = match self.name {
+            Some((known, answer)) if std::ptr::eq(known, name) => answer,
+            _ => {
+                let answer = selection.name(name);
+                self.name = Some((name, answer));
+                answer
+            }
+        };
+        allowed && selection.item(item)
+    }
+}
+
+/// A metric's point or an event's kind, decoded.
+pub(in crate::processors) struct Measured<'a> {
+    pub(in crate::processors) name: &'a str,
+    pub(in crate::processors) attributes: &'a Attributes,
+}
+
+impl Candidate for Measured<'_> {
+    fn name(&self) -> &[u8] {
+        self.name.as_bytes()
+    }
+
+    fn attributes(&self) -> Box<dyn AttributeSet + '_> {
+        Box::new(Decoded::new(self.attributes))
+    }
+}
+
+/// An item on the wire.
+pub(in crate::processors) struct OnWire<'a, 'e> {
+    pub(in crate::processors) item: &'a Item<'a>,
+    pub(in crate::processors) editor: &'a Editor<'e>,
+}
+
+/// Field numbers in `Span` and `LogRecord`.
+const SPAN_KIND: u32 = 6;
+const SEVERITY_NUMBER: u32 = 2;
+const SEVERITY_TEXT: u32 = 3;
+const BODY: u32 = 5;
+
+impl OnWire<'_, '_> {
+    fn number(&self, number: u32) -> i32 {
+        let field = last(self.item.message, number);
+        let value = field
+            .and_then(|field| varint(field.payload))
+            .map_or(0, |(value, _)| value);
+        // Enumerations are 32 bits; protobuf cuts what is longer.
+        value as i32
+    }
+}
+
+impl Candidate for OnWire<'_, '_> {
+    fn name(&self) -> &[u8] {
+        self.item.name
+    }
+
+    fn attributes(&self) -> Box<dyn AttributeSet + '_> {
+        let number = self.item.kind.attributes_field();
+        Box::new(WireAttributes::read(self.item.message, number, self.editor))
+    }
+
+    fn span_kind(&self) -> i32 {
+        self.number(SPAN_KIND)
+    }
+
+    fn severity_number(&self) -> i32 {
+        self.number(SEVERITY_NUMBER)
+    }
+
+    fn severity_text(&self) -> &[u8] {
+        last(self.item.message, SEVERITY_TEXT).map_or(&[], |field| field.payload)
+    }
+
+    fn body(&self) -> AttributeValue {
+        last(self.item.message, BODY).map_or(AttributeValue::Empty, |field| {
+            value_from_proto(AnyValue::decode(field.payload).ok())
+        })
+    }
+}
+
+/// The last field of a number: the one that counts.
+fn last(message: &[u8], number: u32) -> Option<Field<'_>> {
+    Fields::new(message)
+        .map_while(Result::ok)
+        .filter(|field| field.number == number)
+        .last()
+}

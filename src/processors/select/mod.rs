@@ -1,0 +1,213 @@
+//! Which items a processor is about: the Collector's `include` and `exclude`.
+//!
+//! Every list that is given must be satisfied: the name is one of the names, the severity is high enough, all of the
+//! attributes are there.
+
+mod judge;
+mod selection;
+
+use regex::Regex;
+
+use super::actions::Plain;
+use crate::config::{Decode, Kind, Node, Problems, TypeHelp, wrong_type};
+
+pub(in crate::processors) use judge::{Judge, Measured, OnWire};
+pub(in crate::processors) use selection::InOut;
+
+crate::choices! {
+    /// How names and values are compared.
+    pub enum MatchType {
+        /// Equal.
+        Strict = "strict",
+        /// A regular expression matches somewhere (anchor it with `^` and `$`).
+        Regexp = "regexp",
+    }
+}
+
+crate::options! {
+    /// Selects items. Every list that is given must be satisfied: one of the names, all of the attributes.
+    pub struct Selector {
+        /// How names and values are compared.
+        pub match_type: MatchType = MatchType::Strict,
+        /// Accepted as the Collector has it; compiled expressions need no cache here.
+        pub regexp: RegexpCache = RegexpCache::default(),
+        /// Values of the resource's `service.name`.
+        pub services: Vec<String> = Vec::new(),
+        /// Names of metrics.
+        pub metric_names: Vec<String> = Vec::new(),
+        /// Names of spans.
+        pub span_names: Vec<String> = Vec::new(),
+        /// Kinds of spans, such as `SPAN_KIND_SERVER`.
+        pub span_kinds: Vec<String> = Vec::new(),
+        /// Bodies of log records that are strings.
+        #[alias = "bodies"]
+        pub log_bodies: Vec<String> = Vec::new(),
+        /// Severity texts of log records.
+        #[alias = "severity_texts"]
+        pub log_severity_texts: Vec<String> = Vec::new(),
+        /// The least severity number of log records.
+        #[alias = "severity_number"]
+        pub log_severity_number: Option<Severity> = None,
+        /// Instrumentation scopes.
+        pub libraries: Vec<Library> = Vec::new(),
+        /// Attributes of the point, span or log record.
+        #[alias = "record_attributes"]
+        pub attributes: Vec<Wanted> = Vec::new(),
+        /// Attributes of the resource.
+        #[alias = "resources"]
+        pub resource_attributes: Vec<Wanted> = Vec::new(),
+    }
+    check = Selector::check
+}
+
+crate::options! {
+    /// The Collector's cache of comparisons.
+    pub struct RegexpCache {
+        /// Accepted, without effect.
+        pub cacheenabled: bool = false,
+        /// Accepted, without effect.
+        pub cachemaxnumentries: u64 = 0,
+    }
+}
+
+crate::options! {
+    /// An attribute that must be there.
+    pub struct Wanted {
+        /// Its key.
+        pub key: String = required,
+        /// Its value; unset: any.
+        pub value: Option<Plain> = None,
+    }
+}
+
+crate::options! {
+    /// An instrumentation scope.
+    pub struct Library {
+        /// Its name.
+        pub name: String = required,
+        /// Its version; unset: any.
+        pub version: Option<String> = None,
+    }
+}
+
+crate::options! {
+    /// A lower bound of severity.
+    pub struct Severity {
+        /// The least number that satisfies, or its short name.
+        pub min: SeverityNumber = required,
+        /// Whether records without a severity number satisfy it.
+        pub match_undefined: bool = false,
+    }
+}
+
+/// A severity number, 1 to 24 (OpenTelemetry log data model, "Field: `SeverityNumber`").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeverityNumber(pub i32);
+
+/// Short names of the first number of each range; the others are `TRACE2` to `TRACE4` and so on.
+const SEVERITIES: [&str; 6] = ["TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"];
+/// Numbers a range.
+const RANGE: i32 = 4;
+
+impl SeverityNumber {
+    fn parse(text: &str) -> Option<Self> {
+        let name = text.trim_end_matches(|digit: char| digit.is_ascii_digit());
+        let range = SEVERITIES
+            .iter()
+            .position(|known| known.eq_ignore_ascii_case(name))?;
+        let within = match &text[name.len()..] {
+            "" => 1,
+            digits => digits
+                .parse()
+                .ok()
+                .filter(|within| (2..=RANGE).contains(within))?,
+        };
+        Some(Self(i32::try_from(range).ok()? * RANGE + within))
+    }
+}
+
+impl Decode for SeverityNumber {
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        let number = match node.scalar().map(|scalar| scalar.kind) {
+            Some(Kind::Int(number)) => i32::try_from(number)
+                .ok()
+                .filter(|n| (1..=24).contains(n))
+                .map(Self),
+            _ => node.as_str().and_then(Self::parse),
+        };
+        number.or_else(|| wrong_type(node, cx))
+    }
+
+    fn type_help() -> TypeHelp {
+        TypeHelp::like("severity number (1 to 24) or name", "INFO or WARN2")
+    }
+
+    fn show(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+/// The lists of texts that a selector compares, by key.
+const TEXTS: [&str; 6] = [
+    "services",
+    "metric_names",
+    "span_names",
+    "log_bodies",
+    "log_severity_texts",
+    "span_kinds",
+];
+
+impl Selector {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        let texts = [
+            &self.services,
+            &self.metric_names,
+            &self.span_names,
+            &self.log_bodies,
+            &self.log_severity_texts,
+            &self.span_kinds,
+        ];
+        let attributes = [&self.attributes, &self.resource_attributes];
+        let empty = texts.iter().all(|list| list.is_empty())
+            && attributes.iter().all(|list| list.is_empty())
+            && self.libraries.is_empty()
+            && self.log_severity_number.is_none();
+        if empty {
+            cx.at(at).error(
+                "selects nothing: give names, attributes, resource_attributes, services, libraries, \
+                 bodies or severities",
+            );
+        }
+        if self.match_type == MatchType::Strict {
+            return;
+        }
+        let aliases = ["bodies", "severity_texts"];
+        for key in TEXTS.into_iter().chain(aliases) {
+            for node in at.child(key).as_list().unwrap_or_default() {
+                check_regex(node, cx);
+            }
+        }
+        for (list, keys) in [
+            ("attributes", &["value"][..]),
+            ("record_attributes", &["value"]),
+            ("resource_attributes", &["value"]),
+            ("resources", &["value"]),
+            ("libraries", &["name", "version"]),
+        ] {
+            for node in at.child(list).as_list().unwrap_or_default() {
+                for key in keys {
+                    check_regex(node.child(key), cx);
+                }
+            }
+        }
+    }
+}
+
+fn check_regex(node: &Node, cx: &mut Problems) {
+    if let Some(Err(error)) = node.as_str().map(Regex::new) {
+        cx.at(node).error(format!("not a regular expression: {error}"));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! Selectors, compiled for a signal.
+
+use std::collections::HashSet;
+
+use regex::RegexSet;
+use tidegate_engine::AttributeValue;
+
+use super::judge::Candidate;
+use super::{MatchType, Selector, Severity, Wanted};
+use crate::batch::Signal;
+use crate::batch::wire::attributes::AttributeSet;
+use crate::prom::labels::text;
+
+/// Texts of which one must be met.
+#[derive(Debug)]
+enum Texts {
+    /// Nothing was asked for.
+    Any,
+    Equal(HashSet<String>),
+    Regex(RegexSet),
+}
+
+impl Texts {
+    /// Regular expressions that `check` has complained about select nothing.
+    fn new<'a>(how: MatchType, texts: impl IntoIterator<Item = &'a String>) -> Self {
+        let texts: Vec<&String> = texts.into_iter().collect();
+        match how {
+            _ if texts.is_empty() => Self::Any,
+            MatchType::Strict => Self::Equal(texts.into_iter().cloned().collect()),
+            MatchType::Regexp => Self::Regex(RegexSet::new(texts).unwrap_or_default()),
+        }
+    }
+
+    fn allow(&self, text: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Equal(wanted) => wanted.contains(text),
+            Self::Regex(regexes) => regexes.is_match(text),
+        }
+    }
+
+    fn is_any(&self) -> bool {
+        matches!(self, Self::Any)
+    }
+
+    /// Whether bytes that should be UTF-8 are among them.
+    fn allow_bytes(&self, bytes: &[u8]) -> bool {
+        self.is_any() || self.allow(&String::from_utf8_lossy(bytes))
+    }
+}
+
+/// A key and what its value may be.
+type WantedAttribute = (String, Texts);
+
+/// A selector, ready to be asked.
+#[derive(Debug)]
+pub(super) struct Selection {
+    services: Texts,
+    resource: Vec<WantedAttribute>,
+    libraries: Vec<(Texts, Texts)>,
+    names: Texts,
+    span_kinds: Texts,
+    bodies: Texts,
+    severity_texts: Texts,
+    severity: Option<Severity>,
+    attributes: Vec<WantedAttribute>,
+}
+
+impl Selection {
+    /// An error names what is asked for and means nothing to the signal.
+    fn new(selector: &Selector, signal: Signal) -> Result<Self, String> {
+        let of = [
+            (Signal::Metrics, "metric_names", selector.metric_names.is_empty()),
+            (Signal::Traces, "span_names", selector.span_names.is_empty()),
+            (Signal::Traces, "span_kinds", selector.span_kinds.is_empty()),
+            (Signal::Logs, "log_bodies", selector.log_bodies.is_empty()),
+            (
+                Signal::Logs,
+                "log_severity_texts",
+                selector.log_severity_texts.is_empty(),
+            ),
+            (
+                Signal::Logs,
+                "log_severity_number",
+                selector.log_severity_number.is_none(),
+            ),
+        ];
+        if let Some((_, key, _)) = of.iter().find(|(only, _, unset)| *only != signal && !unset) {
+            return Err(format!("{key} says nothing of {}", signal.name()));
+        }
+        let how = selector.match_type;
+        let wanted = |list: &[Wanted]| -> Vec<WantedAttribute> {
+            let value = |wanted: &Wanted| Texts::new(how, &wanted.value.as_ref().map(|value| text(&value.0)));
+            list.iter()
+                .map(|wanted| (wanted.key.clone(), value(wanted)))
+                .collect()
+        };
+        let libraries = selector.libraries.iter();
+        Ok(Self {
+            services: Texts::new(how, &selector.services),
+            resource: wanted(&selector.resource_attributes),
+            libraries: libraries
+                .map(|library| {
+                    (
+                        Texts::new(how, [&library.name]),
+                        Texts::new(how, &library.version),
+                    )
+                })
+                .collect(),
+            names: Texts::new(how, selector.metric_names.iter().chain(&selector.span_names)),
+            span_kinds: Texts::new(how, &selector.span_kinds),
+            bodies: Texts::new(how, &selector.log_bodies),
+            severity_texts: Texts::new(how, &selector.log_severity_texts),
+            severity: selector.log_severity_number.clone(),
+            attributes: wanted(&selector.attributes),
+        })
+    }
+
+    /// Whether the resource satisfies it, as far as it is about resources.
+    pub(super) fn resource(&self, resource: &dyn AttributeSet) -> bool {
+        let service = || match resource.get("service.name") {
+            Some(name) => self.services.allow(&text(&name)),
+            None => false,
+        };
+        (self.services.is_any() || service()) && has_all(&self.resource, resource)
+    }
+
+    /// Whether it looks at scopes.
+    pub(super) fn needs_scope(&self) -> bool {
+        !self.libraries.is_empty()
+    }
+
+    /// Whether the scope satisfies it, as far as it is about scopes.
+    pub(super) fn scope(&self, name: &[u8], version: &[u8]) -> bool {
+        let mut libraries = self.libraries.iter();
+        self.libraries.is_empty()
+            || libraries.any(|(names, versions)| names.allow_bytes(name) && versions.allow_bytes(version))
+    }
+
+    /// Whether a name satisfies it, as far as it is about names.
+    pub(super) fn name(&self, name: &[u8]) -> bool {
+        self.names.allow_bytes(name)
+    }
+
+    /// Whether an item satisfies all that its name, scope and resource say nothing of.
+    pub(super) fn item(&self, item: &dyn Candidate) -> bool {
+        (self.span_kinds.is_any() || self.span_kinds.allow(span_kind(item.span_kind())))
+            && self
+                .severity
+                .as_ref()
+                .is_none_or(|severity| severity.allows(item.severity_number()))
+            && (self.severity_texts.is_any() || self.severity_texts.allow_bytes(item.severity_text()))
+            && (self.bodies.is_any() || self.body(item))
+            && (self.attributes.is_empty() || has_all(&self.attributes, &*item.attributes()))
+    }
+
+    fn body(&self, item: &dyn Candidate) -> bool {
+        match item.body() {
+            AttributeValue::Str(body) => self.bodies.allow(&body),
+            _ => false,
+        }
+    }
+}
+
+impl Severity {
+    fn allows(&self, number: i32) -> bool {
+        match number {
+            0 => self.match_undefined,
+            number => number >= self.min.0,
+        }
+    }
+}
+
+/// The name of a span kind as protobuf has it, which the Collector's configuration uses.
+fn span_kind(kind: i32) -> &'static str {
+    match kind {
+        1 => "SPAN_KIND_INTERNAL",
+        2 => "SPAN_KIND_SERVER",
+        3 => "SPAN_KIND_CLIENT",
+        4 => "SPAN_KIND_PRODUCER",
+        5 => "SPAN_KIND_CONSUMER",
+        _ => "SPAN_KIND_UNSPECIFIED",
+    }
+}
+
+fn has_all(wanted: &[WantedAttribute], set: &dyn AttributeSet) -> bool {
+    wanted.iter().all(|(key, values)| match set.get(key) {
+        None => false,
+        Some(_) if values.is_any() => true,
+        Some(AttributeValue::Str(value)) => values.allow(&value),
+        Some(value) => values.allow(&text(&value)),
+    })
+}
+
+/// `include` and `exclude` together: an item counts when it is included (or nothing says what is) and not excluded.
+#[derive(Debug)]
+pub(in crate::processors) struct InOut {
+    pub(super) include: Option<Selection>,
+    pub(super) exclude: Option<Selection>,
+}
+
+impl InOut {
+    /// An error says what is asked for that means nothing to the signal.
+    pub(in crate::processors) fn new(
+        include: Option<&Selector>,
+        exclude: Option<&Selector>,
+        signal: Signal,
+    ) -> Result<Self, String> {
+        let of = |what: &str, selector: Option<&Selector>| {
+            let selection = selector.map(|selector| Selection::new(selector, signal));
+            selection.transpose().map_err(|error| format!("{what}::{error}"))
+        };
+        Ok(Self {
+            include: of("include", include)?,
+            exclude: of("exclude", exclude)?,
+        })
+    }
+}
