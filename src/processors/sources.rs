@@ -17,42 +17,47 @@ pub(in crate::processors) struct EditedSources {
 #[derive(Clone)]
 struct Edited {
     of: (Arc<Source>, Arc<Schema>),
-    source: Arc<Source>,
-    schema: Arc<Schema>,
+    /// What they became; `None` where nothing changed.
+    to: Option<(Arc<Source>, Arc<Schema>)>,
 }
 
 impl EditedSources {
-    /// The events with the source and schema that `edit` makes of theirs.
+    /// The events with the source and schema that `edit` makes of theirs; the same events where it makes nothing.
     pub(in crate::processors) fn apply(
         &self,
+        events: Arc<Events>,
+        edit: impl FnOnce(&Source, &Schema) -> Option<(Source, Schema)>,
+    ) -> Arc<Events> {
+        let Some((source, schema)) = self.look_up(&events, edit) else {
+            return events;
+        };
+        // Columns are copied only where somebody else has them too.
+        let mut events = Arc::unwrap_or_clone(events);
+        (events.source, events.schema) = (source, schema);
+        Arc::new(events)
+    }
+
+    fn look_up(
+        &self,
         events: &Events,
-        edit: impl FnOnce(&Source, &Schema) -> (Source, Schema),
-    ) -> Events {
+        edit: impl FnOnce(&Source, &Schema) -> Option<(Source, Schema)>,
+    ) -> Option<(Arc<Source>, Arc<Schema>)> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = |edited: &&Edited| {
-            Arc::ptr_eq(&edited.of.0, &events.source) && Arc::ptr_eq(&edited.of.1, &events.schema)
-        };
-        let edited = match known.get(&events.source.id).filter(same) {
-            Some(edited) => edited.clone(),
-            None => {
-                let (source, schema) = edit(&events.source, &events.schema);
-                let of = (events.source.clone(), events.schema.clone());
-                let edited = Edited {
-                    of,
-                    source: Arc::new(source),
-                    schema: Arc::new(schema),
-                };
-                if known.len() >= MAX_SOURCES {
-                    known.clear();
-                }
-                known.insert(events.source.id, edited.clone());
-                edited
-            }
-        };
-        Events {
-            source: edited.source,
-            schema: edited.schema,
-            ..events.clone()
+        if let Some(edited) = known.get(&events.source.id)
+            && Arc::ptr_eq(&edited.of.0, &events.source)
+            && Arc::ptr_eq(&edited.of.1, &events.schema)
+        {
+            return edited.to.clone();
         }
+        let to = edit(&events.source, &events.schema);
+        let edited = Edited {
+            of: (events.source.clone(), events.schema.clone()),
+            to: to.map(|(source, schema)| (Arc::new(source), Arc::new(schema))),
+        };
+        if known.len() >= MAX_SOURCES {
+            known.clear();
+        }
+        known.insert(events.source.id, edited.clone());
+        edited.to
     }
 }

@@ -82,34 +82,43 @@ impl Consumer for AttributeEdit {
     }
 
     fn consume(&self, batch: Batch, flow: &mut Flow) {
-        let edited = match &batch.payload {
+        let edited = match batch.payload {
             Payload::Encoded(encoded) => {
                 let mut edit = WireEdit {
                     actions: &self.config.actions,
                     judge: Judge::new(&self.selects),
                 };
-                match walk::edit(encoded, &mut edit) {
-                    Ok(edited) => batch.with(edited),
-                    Err(_) => return self.ledger.drop_items(Reason::Invalid, batch.items()),
+                match walk::edit(&encoded, &mut edit) {
+                    Ok(edited) => edited.into(),
+                    Err(_) => return self.ledger.drop_items(Reason::Invalid, encoded.items()),
                 }
             }
-            Payload::Events(events) => batch.with(self.events(events)),
-            Payload::Points(points) => batch.with(self.points(points)),
+            Payload::Events(events) => Payload::Events(self.events(events)),
+            Payload::Points(points) => self.points(&points).into(),
         };
-        self.next.consume(edited, flow);
+        self.next.consume(
+            Batch {
+                payload: edited,
+                ..batch
+            },
+            flow,
+        );
     }
 }
 
 impl AttributeEdit {
     /// Attributes of a source and of its kinds are one set to an action, so the kinds take over all of them.
-    fn events(&self, events: &Events) -> Events {
+    fn events(&self, events: Arc<Events>) -> Arc<Events> {
         self.sources.apply(events, |source, schema| {
             let mut judge = Judge::new(&self.selects);
             judge.resource(&Decoded::new(&source.resource.attributes));
             judge.scope(&source.scope);
+            let mut changed = false;
             let kind = |kind: &Kind| {
                 let whole = source.attributes.merge(&kind.attributes);
-                let attributes = self.edited(&mut judge, &kind.name, &whole).unwrap_or(whole);
+                let edited = self.edited(&mut judge, &kind.name, &whole);
+                changed |= edited.is_some();
+                let attributes = edited.unwrap_or(whole);
                 Kind {
                     attributes,
                     ..kind.clone()
@@ -118,13 +127,11 @@ impl AttributeEdit {
             let schema = Schema {
                 kinds: schema.kinds.iter().map(kind).collect(),
             };
-            (
-                Source {
-                    attributes: Attributes::default(),
-                    ..source.clone()
-                },
-                schema,
-            )
+            let source = Source {
+                attributes: Attributes::default(),
+                ..source.clone()
+            };
+            changed.then_some((source, schema))
         })
     }
 

@@ -60,6 +60,22 @@ fn a_request_that_nothing_is_changed_in_is_not_copied() {
 }
 
 #[test]
+fn events_that_nothing_is_changed_in_are_not_copied() {
+    let batch = Batch::new(events(
+        "agent",
+        vec![kind("b", Instrument::Counter, &[])],
+        &[(0, 1)],
+    ));
+    let Payload::Events(before) = batch.payload.clone() else {
+        unreachable!()
+    };
+    let Payload::Events(after) = pass(RULES, batch) else {
+        panic!("events stay events")
+    };
+    assert!(Arc::ptr_eq(&before, &after));
+}
+
+#[test]
 fn decoded_points_and_kinds_of_events_are_edited_alike() {
     let gauge = |name| point(name, Data::Gauge, &[("x", "1")], Value::Int(1));
     let points = Points {

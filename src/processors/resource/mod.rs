@@ -75,15 +75,21 @@ impl Consumer for ResourceEdit {
     }
 
     fn consume(&self, batch: Batch, flow: &mut Flow) {
-        let edited = match &batch.payload {
-            Payload::Encoded(encoded) => match walk::edit(encoded, &mut WireEdit(&self.config.attributes)) {
-                Ok(edited) => batch.with(edited),
-                Err(_) => return self.ledger.drop_items(Reason::Invalid, batch.items()),
+        let edited = match batch.payload {
+            Payload::Encoded(encoded) => match walk::edit(&encoded, &mut WireEdit(&self.config.attributes)) {
+                Ok(edited) => edited.into(),
+                Err(_) => return self.ledger.drop_items(Reason::Invalid, encoded.items()),
             },
-            Payload::Events(events) => batch.with(self.events(events)),
-            Payload::Points(points) => batch.with(self.points(points)),
+            Payload::Events(events) => Payload::Events(self.events(events)),
+            Payload::Points(points) => self.points(&points).into(),
         };
-        self.next.consume(edited, flow);
+        self.next.consume(
+            Batch {
+                payload: edited,
+                ..batch
+            },
+            flow,
+        );
     }
 }
 
@@ -98,15 +104,15 @@ impl ResourceEdit {
         }
     }
 
-    fn events(&self, events: &Events) -> Events {
+    fn events(&self, events: Arc<Events>) -> Arc<Events> {
         self.sources.apply(events, |source, schema| {
-            (
-                Source {
-                    resource: self.edited(&source.resource),
-                    ..source.clone()
-                },
-                schema.clone(),
-            )
+            let resource = self.edited(&source.resource);
+            let changed = !Arc::ptr_eq(&resource, &source.resource);
+            let source = Source {
+                resource,
+                ..source.clone()
+            };
+            changed.then(|| (source, schema.clone()))
         })
     }
 
