@@ -149,7 +149,7 @@ pub(crate) fn expected(point: &Json, kind: &str, temporality: i32) -> Value {
     }
 }
 
-/// The last point that came with the attributes of `point`.
+/// The newest point that came with the attributes of `point`; requests may overtake each other on their way.
 pub(crate) fn last_like<'a>(came: &'a [Point], point: &Json) -> &'a Point {
     let attributes = point["attributes"].as_object().expect("attributes");
     let same = |candidate: &&Point| {
@@ -159,8 +159,8 @@ pub(crate) fn last_like<'a>(came: &'a [Point], point: &Json) -> &'a Point {
                 .all(|(name, value)| candidate.attributes.get(name).map(String::as_str) == value.as_str())
     };
     came.iter()
-        .rev()
-        .find(same)
+        .filter(same)
+        .max_by_key(|candidate| candidate.time_ns)
         .unwrap_or_else(|| panic!("{point} is not among {came:?}"))
 }
 

@@ -1,9 +1,29 @@
-//! `cargo xtask bench`: what the release binary does, measured from outside.
+//! `cargo xtask bench` and `soak`: what the release binary does, measured from outside.
+
+use std::path::PathBuf;
+use std::process::Command;
 
 use crate::{Outcome, process, test::workspace};
 
-/// Builds the gateway and the harness with optimisations and runs the groups named, or all.
+/// Runs the groups named, or all; figures are printed and kept in `target/bench`.
 pub(crate) fn bench(groups: &[String]) -> Outcome {
+    let release = build()?;
+    let output = process::target().join("bench");
+    let mut harness = Command::new(release.join("tidegate-bench"));
+    harness.arg(release.join("tidegate")).arg("bench").arg(output);
+    process::stream(harness.args(groups))
+}
+
+/// Runs for so many minutes.
+pub(crate) fn soak(minutes: &[String]) -> Outcome {
+    let release = build()?;
+    let mut harness = Command::new(release.join("tidegate-bench"));
+    harness.arg(release.join("tidegate")).arg("soak");
+    process::stream(harness.args(minutes))
+}
+
+/// Builds the gateway and the harness with optimisations; gives the directory of both.
+fn build() -> Result<PathBuf, String> {
     let build = [
         "build",
         "--release",
@@ -13,12 +33,5 @@ pub(crate) fn bench(groups: &[String]) -> Outcome {
         "tidegate-bench",
     ];
     process::stream(process::cargo().args(build).current_dir(workspace()))?;
-    let target = process::target();
-    let release = target.join("release");
-    process::stream(
-        std::process::Command::new(release.join("tidegate-bench"))
-            .arg(release.join("tidegate"))
-            .arg(target.join("bench"))
-            .args(groups),
-    )
+    Ok(process::target().join("release"))
 }

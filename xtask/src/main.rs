@@ -31,8 +31,13 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        about: "measure the release binary; arguments are groups: start, ring, age, loss, or a bench of benches/",
+        about: "measure the release binary; arguments choose groups: start, ring, age, loss",
         run: bench::bench,
+    },
+    Command {
+        name: "soak",
+        about: "everything at once for some minutes (10 unless told): memory must stay, nothing may get lost",
+        run: bench::soak,
     },
 ];
 

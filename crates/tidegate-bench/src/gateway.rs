@@ -103,7 +103,7 @@ impl Drop for Gateway {
 }
 
 /// A free port that was not given out before.
-fn free_port() -> Result<u16, Error> {
+pub(crate) fn free_port() -> Result<u16, Error> {
     static GIVEN: LazyLock<Mutex<HashSet<u16>>> = LazyLock::new(Mutex::default);
     loop {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();

@@ -2,33 +2,28 @@
 //!
 //! `cargo xtask bench [GROUP...]` builds both and runs this. Each group starts gateways of its own, on a core of
 //! their own where there are two, and yields rows; the report prints them with their budgets and writes
-//! `target/bench/report.json` and `report.md`.
+//! `target/bench/report.json` and `report.md`. `cargo xtask soak [MINUTES]` runs the long one.
 
 mod gateway;
 mod groups;
 mod http;
 mod machine;
 mod report;
+mod soak;
 mod stats;
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use groups::GROUPS;
 use report::Report;
 
 /// Whatever stops a measurement: said to whoever runs it, never handled.
-type Error = Box<dyn std::error::Error>;
+type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// What the command line asks for.
-struct Arguments {
-    /// The binary under test.
-    binary: PathBuf,
-    /// Where the report goes.
-    output: PathBuf,
-    /// Names of groups; all when empty.
-    groups: Vec<String>,
-}
+/// How long a soak lasts unless told.
+const SOAK_MINUTES: f64 = 10.0;
 
 fn main() -> ExitCode {
     match run() {
@@ -41,37 +36,40 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Error> {
-    let arguments = arguments()?;
+    const USAGE: &str = "usage: tidegate-bench BINARY (bench OUTPUT_DIRECTORY [GROUP...] | soak [MINUTES])";
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments.as_slice() {
+        [binary, "bench", output, groups @ ..] => bench(binary.as_ref(), output.as_ref(), groups),
+        [binary, "soak"] => soak::run(binary.as_ref(), minutes(SOAK_MINUTES)),
+        [binary, "soak", time] => soak::run(binary.as_ref(), minutes(time.parse()?)),
+        _ => Err(USAGE.into()),
+    }
+}
+
+fn minutes(minutes: f64) -> Duration {
+    Duration::from_secs_f64(minutes * 60.0)
+}
+
+/// Runs the groups named, or all.
+fn bench(binary: &Path, output: &Path, groups: &[&str]) -> Result<(), Error> {
+    let names: Vec<&str> = GROUPS.iter().map(|group| group.name).collect();
+    if let Some(unknown) = groups.iter().find(|group| !names.contains(group)) {
+        return Err(format!("no group `{unknown}`; there are: {}", names.join(", ")).into());
+    }
     let machine = machine::describe()?;
     println!("{machine}\n");
     let mut report = Report::new(machine);
     for group in GROUPS {
-        if arguments.groups.is_empty() || arguments.groups.iter().any(|name| name == group.name) {
+        if groups.is_empty() || groups.contains(&group.name) {
             println!("{}: {}", group.name, group.about);
-            for row in (group.run)(&arguments.binary)? {
+            for row in (group.run)(binary)? {
                 println!("  {row}");
                 report.add(group.name, row);
             }
         }
     }
-    report.write(&arguments.output)?;
-    println!("\nwritten to {}", arguments.output.display());
+    report.write(output)?;
+    println!("\nwritten to {}", output.display());
     Ok(())
-}
-
-fn arguments() -> Result<Arguments, Error> {
-    let mut given = std::env::args().skip(1);
-    let (Some(binary), Some(output)) = (given.next(), given.next()) else {
-        return Err("usage: tidegate-bench BINARY OUTPUT_DIRECTORY [GROUP...]".into());
-    };
-    let groups: Vec<String> = given.collect();
-    let names: Vec<&str> = GROUPS.iter().map(|group| group.name).collect();
-    match groups.iter().find(|group| !names.contains(&group.as_str())) {
-        Some(unknown) => Err(format!("no group `{unknown}`; there are: {}", names.join(", ")).into()),
-        None => Ok(Arguments {
-            binary: binary.into(),
-            output: output.into(),
-            groups,
-        }),
-    }
 }

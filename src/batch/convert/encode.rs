@@ -1,5 +1,7 @@
-//! Points to OTLP metrics. Points that follow one another and share resource, scope and metric share the messages.
+//! Points to OTLP metrics. Points that share resource, scope and metric share the messages, wherever they stand.
 
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
@@ -8,59 +10,92 @@ use opentelemetry_proto::tonic::metrics::v1 as otlp;
 use opentelemetry_proto::tonic::resource::v1 as otlp_resource;
 use prost::Message;
 use tidegate_engine::{
-    AttributeValue, Buckets, Data, Exemplar, Metric, Point, Resource, Scope, Temporality, Value,
+    AttributeValue, Buckets, Data, Exemplar, Metric, Point, Resource, Scope, Series, Temporality, Value,
 };
 
 use super::attributes_to_proto;
 use crate::batch::{Encoded, Signal};
 
-/// A request with all points, in their order within each metric.
+/// A request with all points, in their order within each metric; messages in the order of their first point.
 pub fn encode_points(points: &[Point]) -> Encoded {
     let mut request = ExportMetricsServiceRequest::default();
-    let mut open: Vec<(Arc<Resource>, Vec<OpenScope>)> = Vec::new();
+    let mut places = Places::default();
     for point in points {
-        let series = &point.series;
-        let resource = position(
-            &mut open,
-            |(known, _)| *known == series.resource,
-            || {
-                request.resource_metrics.push(resource_metrics(&series.resource));
-                (series.resource.clone(), Vec::new())
-            },
-        );
-        let resource_metrics = &mut request.resource_metrics[resource];
-        let scopes = &mut open[resource].1;
-        let scope = position(
-            scopes,
-            |(known, _)| *known == series.scope,
-            || {
-                resource_metrics.scope_metrics.push(scope_metrics(&series.scope));
-                (series.scope.clone(), Vec::new())
-            },
-        );
-        let scope_metrics = &mut resource_metrics.scope_metrics[scope];
-        let metric = position(
-            &mut scopes[scope].1,
-            |known| *known == series.metric,
-            || {
-                scope_metrics.metrics.push(empty_metric(&series.metric));
-                series.metric.clone()
-            },
-        );
-        push(&mut scope_metrics.metrics[metric], point);
+        push(places.metric(&mut request, &point.series), point);
     }
     Encoded::one(Signal::Metrics, request.encode_to_vec().into(), points.len())
 }
 
-/// A scope and its metrics, in the order of the messages made for them.
-type OpenScope = (Arc<Scope>, Vec<Arc<Metric>>);
+/// Where the messages stand that have been made: by their number in the message around them.
+#[derive(Default)]
+struct Places<'a> {
+    resources: Level<'a, (), Resource>,
+    scopes: Level<'a, usize, Scope>,
+    metrics: Level<'a, (usize, usize), Metric>,
+}
 
-/// Where the wanted one is, looked for from the end; made when it is not there.
-fn position<T>(list: &mut Vec<T>, wanted: impl Fn(&T) -> bool, make: impl FnOnce() -> T) -> usize {
-    list.iter().rposition(wanted).unwrap_or_else(|| {
-        list.push(make());
-        list.len() - 1
-    })
+impl<'a> Places<'a> {
+    fn metric<'r>(
+        &mut self,
+        request: &'r mut ExportMetricsServiceRequest,
+        series: &'a Series,
+    ) -> &'r mut otlp::Metric {
+        let Series {
+            resource,
+            scope,
+            metric,
+            ..
+        } = series;
+        let resources = &mut request.resource_metrics;
+        let in_resources = self.resources.place((), resource, resources, resource_metrics);
+        let scopes = &mut resources[in_resources].scope_metrics;
+        let in_scopes = self.scopes.place(in_resources, scope, scopes, scope_metrics);
+        let metrics = &mut scopes[in_scopes].metrics;
+        let in_metrics = self
+            .metrics
+            .place((in_resources, in_scopes), metric, metrics, empty_metric);
+        &mut metrics[in_metrics]
+    }
+}
+
+/// The messages of one level, by what they stand for and by where the message around them stands.
+struct Level<'a, Around, T> {
+    /// The one asked for last: most points follow another of the same.
+    last: Option<(Around, &'a Arc<T>, usize)>,
+    places: HashMap<(Around, &'a T), usize>,
+}
+
+impl<Around, T> Default for Level<'_, Around, T> {
+    fn default() -> Self {
+        Self {
+            last: None,
+            places: HashMap::new(),
+        }
+    }
+}
+
+impl<'a, Around: Copy + Eq + Hash, T: Eq + Hash> Level<'a, Around, T> {
+    /// Where the wanted one stands in its list; put there when it is new.
+    fn place<M>(
+        &mut self,
+        around: Around,
+        wanted: &'a Arc<T>,
+        list: &mut Vec<M>,
+        make: fn(&T) -> M,
+    ) -> usize {
+        if let Some((last_around, last, place)) = self.last
+            && last_around == around
+            && Arc::ptr_eq(last, wanted)
+        {
+            return place;
+        }
+        let place = *self.places.entry((around, wanted)).or_insert_with(|| {
+            list.push(make(wanted));
+            list.len() - 1
+        });
+        self.last = Some((around, wanted, place));
+        place
+    }
 }
 
 fn resource_metrics(resource: &Resource) -> otlp::ResourceMetrics {

@@ -13,11 +13,14 @@ use crate::gateway::Gateway;
 /// What of a transfer NIXL reports, in its order: post time, transfer time, bytes, request.
 const TRANSFER: [(u16, u64); 4] = [(7, 20), (6, 450), (0, 65_536), (2, 1)];
 
+/// Events of a transfer, one of which is its request.
+pub(crate) const TRANSFER_EVENTS: usize = TRANSFER.len();
+
 /// Ranks of a node.
 pub(super) const RANKS: usize = 8;
 
 /// A directory for rings, in memory where the system has such.
-pub(super) fn directory() -> Result<TempDir, Error> {
+pub(crate) fn directory() -> Result<TempDir, Error> {
     let memory = Path::new("/dev/shm");
     Ok(match memory.is_dir() {
         true => TempDir::new_in(memory)?,
@@ -38,7 +41,7 @@ pub(super) fn rings(
 }
 
 /// Events of transfers, one after the other, for ever.
-pub(super) fn transfers() -> impl Iterator<Item = Event> {
+pub(crate) fn transfers() -> impl Iterator<Item = Event> {
     let event = |(kind, value)| Event {
         kind,
         value,

@@ -19,9 +19,9 @@ const RUN: Duration = Duration::from_secs(10);
 const INTERVALS_MS: [u64; 2] = [100, 10];
 /// What is in the rings at the end has been drained and is served by then.
 const SETTLE: Duration = Duration::from_secs(1);
-/// Counts each transfer's request, one event of four.
+/// Counts each transfer's request.
 const REQUESTS: &str = "agent_tx_requests_num_total";
-const EVENTS_A_TRANSFER: f64 = 4.0;
+const EVENTS_A_TRANSFER: f64 = agents::TRANSFER_EVENTS as f64;
 
 pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();

@@ -1,7 +1,7 @@
 //! What is measured, a group a file.
 
 mod age;
-mod agents;
+pub(crate) mod agents;
 mod loss;
 mod ring;
 mod start;

@@ -1,0 +1,164 @@
+//! A long run under everything at once, that looks for what short tests can't see: memory that grows, events that
+//! vanish, counters that fall.
+//!
+//! Agents come, restart with other versions and go; an OTLP client pushes to a peer that is down a third of the time;
+//! StatsD lines arrive. At the end every event that was in a ring must have been served, every point that was pushed
+//! must have been delivered, and memory must have stayed where it was.
+
+mod load;
+mod peer;
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::Error;
+use crate::gateway::Gateway;
+use crate::groups::agents;
+use crate::http;
+use load::{Agents, Pushes};
+use peer::Peer;
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_secs(5);
+/// Memory is compared from this part of the run on: tables, pools and the allocator have their size by then.
+const WARM: f64 = 0.3;
+/// What memory may grow by after that.
+const GROWTH_MIB: f64 = 6.0;
+/// What is in queues and rings at the end is delivered within this.
+const DRAIN: Duration = Duration::from_secs(30);
+
+const CONFIG: &str = r#"
+receivers:
+  nixl: {directories: ["RINGS"]}
+  otlp: {protocols: {http: {endpoint: "127.0.0.1:OTLP"}}}
+  uds: {datagram: {path: "RINGS/.statsd.sock"}}
+processors:
+  memory_limiter: {check_interval: 1s, limit_mib: 512}
+  aggregate: {rules: nixl}
+  composite:
+    composites:
+      - {name: xfer_time_avg, metric: agent_xfer_time, function: avg, window: 10s, by: [agent_name]}
+exporters:
+  prometheus: {endpoint: "127.0.0.1:PORT"}
+  otlphttp:
+    endpoint: "http://127.0.0.1:PEER"
+    retry_on_failure: {initial_interval: 50ms, max_interval: 500ms, max_elapsed_time: 0s}
+service:
+  telemetry:
+    logs: {level: error}
+    metrics: {readers: [{pull: {exporter: {prometheus: {host: 127.0.0.1, port: OWN}}}}]}
+  pipelines:
+    metrics/rings: {receivers: [nixl, uds], processors: [memory_limiter, composite, aggregate], exporters: [prometheus]}
+    metrics/pushed: {receivers: [otlp], processors: [memory_limiter], exporters: [otlphttp]}
+"#;
+
+/// Runs for `time` and fails on the first thing that is not as it should be.
+pub(crate) fn run(binary: &Path, time: Duration) -> Result<(), Error> {
+    let directory = agents::directory()?;
+    let peer = Peer::start()?;
+    let (own, otlp) = (crate::gateway::free_port()?, crate::gateway::free_port()?);
+    let config = CONFIG
+        .replace("RINGS", &directory.path().display().to_string())
+        .replace("PEER", &peer.port().to_string())
+        .replace("OTLP", &otlp.to_string())
+        .replace("OWN", &own.to_string());
+    let mut gateway = Gateway::start(binary, &config)?;
+    gateway.first_scrape()?;
+    let end = Instant::now() + time;
+    let over = || Instant::now() >= end;
+    let looks = thread::scope(|scope| {
+        let agents = scope.spawn(|| Agents::new(directory.path())?.run(over));
+        let pushes = scope.spawn(|| Pushes::new(otlp, directory.path().join(".statsd.sock")).run(over));
+        let looks = look_until(&gateway, end)?;
+        let written = agents.join().map_err(|_| "the agents panicked")??;
+        let pushed = pushes.join().map_err(|_| "the pushing client panicked")??;
+        Ok::<_, Error>((looks, written, pushed))
+    })?;
+    let (looks, written, pushed) = looks;
+    settle(&gateway, &peer, written.requests, pushed.points)?;
+    let growth = growth(&looks);
+    println!("ran {} s", time.as_secs());
+    println!(
+        "rings: {} events written, {} found their ring full, {} restarts, {} agents gone",
+        written.events, written.lost, written.restarts, written.gone
+    );
+    println!(
+        "pushed: {} points in {} requests, {} refused and sent again; {} statsd lines",
+        pushed.points, pushed.requests, pushed.refused, pushed.lines
+    );
+    println!(
+        "peer: {} requests taken, {} turned away",
+        peer.taken(),
+        peer.refused()
+    );
+    println!(
+        "resident memory: {:.1} MiB at {:.0} %, {:+.1} MiB after",
+        looks[warm(&looks)],
+        WARM * 100.0,
+        growth
+    );
+    balanced(&mut http::Scraper::connect(own, "/metrics")?)?;
+    match growth <= GROWTH_MIB {
+        true => Ok(()),
+        false => Err(format!("memory grew by {growth:.1} MiB: {looks:?}").into()),
+    }
+}
+
+/// Resident memory at every look, in MiB; every scrape must be answered, and no counter may fall.
+fn look_until(gateway: &Gateway, end: Instant) -> Result<Vec<f64>, Error> {
+    let mut memory = Vec::new();
+    let mut counted = 0.0;
+    let mut scraper = gateway.scraper()?;
+    while Instant::now() < end {
+        thread::sleep(LOOK.min(end.saturating_duration_since(Instant::now())));
+        memory.push(gateway.memory_mib()?.0);
+        let now = scraper.sum("nixl_node_tx_requests_num_total")?;
+        if now < counted {
+            return Err(format!("a counter fell from {counted} to {now}").into());
+        }
+        counted = now;
+    }
+    Ok(memory)
+}
+
+/// Waits until everything has arrived.
+fn settle(gateway: &Gateway, peer: &Peer, requests: u64, points: u64) -> Result<(), Error> {
+    peer.stay_up();
+    let deadline = Instant::now() + DRAIN;
+    let mut scraper = gateway.scraper()?;
+    loop {
+        let served = scraper.sum("nixl_node_tx_requests_num_total")? as u64;
+        let delivered = peer.points();
+        if (served, delivered) == (requests, points) {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            return Err(format!("{requests} transfers were in the rings and {served} are served; {points} points were accepted and {delivered} delivered").into());
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn warm(looks: &[f64]) -> usize {
+    ((looks.len() as f64 * WARM) as usize).min(looks.len() - 1)
+}
+
+/// How much more memory the most of the last third of the run is than the most of what came before it.
+fn growth(looks: &[f64]) -> f64 {
+    let settled = &looks[warm(looks)..];
+    let (first, last) = settled.split_at(settled.len() / 2);
+    let most = |looks: &[f64]| looks.iter().copied().fold(0.0, f64::max);
+    most(last) - most(if first.is_empty() { last } else { first })
+}
+
+/// Nothing may be held once all is delivered.
+fn balanced(own: &mut http::Scraper) -> Result<(), Error> {
+    let page = own.get()?;
+    let held = http::sum(page, "tidegate_held_items");
+    let dropped = http::sum(page, "tidegate_dropped_items_total");
+    match (held, dropped) {
+        (0.0, 0.0) => Ok(()),
+        _ => Err(format!("{held} items are held and {dropped} were dropped").into()),
+    }
+}

@@ -1,0 +1,210 @@
+//! What arrives: agents that come, restart and go, OTLP requests, StatsD lines.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use tidegate_ring::{Layout, Writer};
+
+use crate::Error;
+use crate::groups::agents::{TRANSFER_EVENTS, transfers};
+
+/// An attribute value that every pushed point has, and nothing else.
+pub(super) const MARK: &str = "soak-7f3a";
+/// Points a request.
+const POINTS: usize = 200;
+const PUSH_GAP: Duration = Duration::from_millis(20);
+/// A refused request is sent again after this.
+const AGAIN: Duration = Duration::from_millis(100);
+const TICK: Duration = Duration::from_millis(10);
+const AGENTS: usize = 8;
+const CAPACITY: u64 = 4_096;
+/// Transfers that an agent flushes at most at a tick.
+const MAX_FLUSH: usize = 200;
+/// An agent restarts, or goes and another comes, once in so many ticks.
+const CHURN: u32 = 50;
+/// Before a ring is reset or removed its agent rests, as one that ends does: what it flushed is drained by then.
+const REST: Duration = Duration::from_millis(500);
+
+/// What the agents did.
+#[derive(Default)]
+pub(super) struct Written {
+    pub(super) events: u64,
+    pub(super) requests: u64,
+    pub(super) lost: u64,
+    pub(super) restarts: u64,
+    pub(super) gone: u64,
+}
+
+/// The agents of a node.
+pub(super) struct Agents<'a> {
+    directory: &'a Path,
+    rings: Vec<Writer>,
+    named: usize,
+    rng: SmallRng,
+    written: Written,
+}
+
+impl<'a> Agents<'a> {
+    pub(super) fn new(directory: &'a Path) -> Result<Self, Error> {
+        let mut agents = Self {
+            directory,
+            rings: Vec::new(),
+            named: 0,
+            rng: SmallRng::seed_from_u64(1),
+            written: Written::default(),
+        };
+        for _ in 0..AGENTS {
+            let ring = agents.ring()?;
+            agents.rings.push(ring);
+        }
+        Ok(agents)
+    }
+
+    fn layout(&mut self) -> Layout {
+        Layout::ALL[self.rng.random_range(0..Layout::ALL.len())]
+    }
+
+    /// The ring of an agent that was never there.
+    fn ring(&mut self) -> Result<Writer, Error> {
+        let path = self.directory.join(format!("rank_{}", self.named));
+        self.named += 1;
+        Ok(Writer::create(path, self.layout(), CAPACITY)?)
+    }
+
+    pub(super) fn run(mut self, over: impl Fn() -> bool) -> Result<Written, Error> {
+        while !over() {
+            thread::sleep(TICK);
+            for agent in 0..self.rings.len() {
+                self.flush(agent);
+            }
+            if self.rng.random_range(0..CHURN) == 0 {
+                self.churn()?;
+            }
+        }
+        Ok(self.written)
+    }
+
+    /// Whole transfers only: what does not fit is lost as a whole, so that requests can be counted.
+    fn flush(&mut self, agent: usize) {
+        let ring = &mut self.rings[agent];
+        let wanted = self.rng.random_range(0..MAX_FLUSH);
+        let room = (CAPACITY - 1 - ring.unread()) as usize / TRANSFER_EVENTS;
+        let fits = wanted.min(room);
+        let events: Vec<_> = transfers().take(fits * TRANSFER_EVENTS).collect();
+        self.written.events += ring.push_all(&events) as u64;
+        self.written.requests += fits as u64;
+        self.written.lost += ((wanted - fits) * TRANSFER_EVENTS) as u64;
+    }
+
+    fn churn(&mut self) -> Result<(), Error> {
+        thread::sleep(REST);
+        let agent = self.rng.random_range(0..self.rings.len());
+        if self.rng.random_bool(0.5) {
+            let layout = self.layout();
+            self.rings[agent].restart(layout, CAPACITY)?;
+            self.written.restarts += 1;
+        } else {
+            std::fs::remove_file(self.rings[agent].path())?;
+            self.rings[agent] = self.ring()?;
+            self.written.gone += 1;
+        }
+        Ok(())
+    }
+}
+
+/// What the client did.
+#[derive(Default)]
+pub(super) struct Pushed {
+    pub(super) requests: u64,
+    pub(super) points: u64,
+    pub(super) refused: u64,
+    pub(super) lines: u64,
+}
+
+/// A client that pushes OTLP by HTTP, and StatsD lines beside it.
+pub(super) struct Pushes {
+    port: u16,
+    statsd: PathBuf,
+    pushed: Pushed,
+}
+
+impl Pushes {
+    pub(super) fn new(port: u16, statsd: PathBuf) -> Self {
+        Self {
+            port,
+            statsd,
+            pushed: Pushed::default(),
+        }
+    }
+
+    pub(super) fn run(mut self, over: impl Fn() -> bool) -> Result<Pushed, Error> {
+        let mut stream = BufReader::new(TcpStream::connect(("127.0.0.1", self.port))?);
+        let statsd = UnixDatagram::unbound()?;
+        statsd.connect(&self.statsd)?;
+        let request = self.request();
+        let mut due = Instant::now();
+        while !over() {
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            due += PUSH_GAP;
+            statsd.send(b"soak.lines:1|c\nsoak.time:3.5|ms|#rank:0")?;
+            self.pushed.lines += 2;
+            while !exchange(&mut stream, &request)? {
+                self.pushed.refused += 1;
+                thread::sleep(AGAIN);
+            }
+            self.pushed.requests += 1;
+            self.pushed.points += POINTS as u64;
+        }
+        Ok(self.pushed)
+    }
+
+    fn request(&self) -> Vec<u8> {
+        let point = |at| {
+            format!(
+                r#"{{"timeUnixNano":"1700000000000000000","asInt":"{at}","attributes":[{{"key":"mark","value":{{"stringValue":"{MARK}"}}}},{{"key":"n","value":{{"intValue":"{at}"}}}}]}}"#
+            )
+        };
+        let points: Vec<String> = (0..POINTS).map(point).collect();
+        let body = format!(
+            r#"{{"resourceMetrics":[{{"scopeMetrics":[{{"metrics":[{{"name":"soak","gauge":{{"dataPoints":[{}]}}}}]}}]}}]}}"#,
+            points.join(",")
+        );
+        format!(
+            "POST /v1/metrics HTTP/1.1\r\nhost: 127.0.0.1:{}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            self.port,
+            body.len()
+        )
+        .into_bytes()
+    }
+}
+
+/// Sends a request; whether it was taken. Anything but 200, 429 and 503 is an error.
+fn exchange(stream: &mut BufReader<TcpStream>, request: &[u8]) -> Result<bool, Error> {
+    stream.get_mut().write_all(request)?;
+    let mut status = String::new();
+    stream.read_line(&mut status)?;
+    let (mut length, mut line) = (0, String::new());
+    while line != "\r\n" {
+        line.clear();
+        if stream.read_line(&mut line)? == 0 {
+            return Err("the gateway closed the connection".into());
+        }
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            length = value.trim().parse()?;
+        }
+    }
+    stream.read_exact(&mut vec![0; length])?;
+    match status.split(' ').nth(1) {
+        Some("200") => Ok(true),
+        Some("429" | "503") => Ok(false),
+        _ => Err(status.into()),
+    }
+}
