@@ -3,6 +3,7 @@
 mod batching;
 pub mod convert;
 pub mod json;
+mod schema;
 mod split;
 pub mod wire;
 

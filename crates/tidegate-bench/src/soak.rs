@@ -43,6 +43,7 @@ exporters:
   prometheus: {endpoint: "127.0.0.1:PORT"}
   otlphttp:
     endpoint: "http://127.0.0.1:PEER"
+    compression: none
     retry_on_failure: {initial_interval: 50ms, max_interval: 500ms, max_elapsed_time: 0s}
 service:
   telemetry:

@@ -5,20 +5,21 @@ use std::sync::Arc;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::metrics::v1 as otlp;
-use prost::Message;
 use tidegate_engine::{
     AttributeValue, Buckets, Data, Exemplar, ExponentialHistogram, Histogram, Metric, Point, Quantile,
     Resource, Scope, Series, Summary, Temporality, Value,
 };
 
 use super::{ConvertError, attributes_from_proto};
-use crate::batch::Encoded;
+use crate::batch::wire::text;
+use crate::batch::{Encoded, Signal, schema};
 
-/// All points of a batch of metrics.
+/// All points of a batch of metrics; U+FFFD stands for what is no UTF-8.
 pub fn points(encoded: &Encoded) -> Result<Vec<Point>, ConvertError> {
+    let schema = schema::request(Signal::Metrics);
     let mut points = Vec::with_capacity(encoded.items());
     for part in &encoded.parts {
-        let request = ExportMetricsServiceRequest::decode(part.bytes.clone())?;
+        let request = text::decode::<ExportMetricsServiceRequest>(schema, &part.bytes)?;
         for resource_metrics in request.resource_metrics {
             decode_resource(resource_metrics, &mut points);
         }

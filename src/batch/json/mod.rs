@@ -4,12 +4,11 @@
 //! enums are numbers, unknown fields are ignored, keys are lowerCamelCase only.
 
 mod read;
-mod schema;
 mod write;
 
 use bytes::Bytes;
 
-use super::{Encoded, Signal};
+use super::{Encoded, Signal, schema};
 
 /// JSON that is no export request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

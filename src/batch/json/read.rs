@@ -4,7 +4,7 @@ use base64::Engine;
 use serde_json::{Map, Value};
 
 use super::JsonError;
-use super::schema::{Field, Message, Type};
+use crate::batch::schema::{Field, Message, Type};
 use crate::batch::wire::edit::{push_message, push_varint};
 
 /// Appends the fields of a message.

@@ -2,7 +2,7 @@
 
 use base64::Engine;
 
-use super::schema::{Field, Message, Type};
+use crate::batch::schema::{Field, Message, Type};
 use crate::batch::wire::proto::{Field as WireField, Fields, WireType, varint};
 
 /// How deep messages may nest: the `AnyValue`s of an attribute are the only ones that nest at will.

@@ -10,8 +10,10 @@ use tidegate_engine::AttributeValue;
 
 use super::edit::{Editor, push_message};
 use super::proto::{Fields, WireType};
+use super::text;
 use super::walk::Header;
 use crate::batch::convert::{value_from_proto, value_to_proto};
+use crate::batch::schema;
 
 /// Attributes that can be looked at and changed, wherever they are kept.
 pub(crate) trait AttributeSet {
@@ -39,7 +41,7 @@ struct Entry<'a> {
     range: Range<usize>,
     key: Cow<'a, str>,
     /// The encoded `AnyValue`.
-    raw: &'a [u8],
+    raw: Cow<'a, [u8]>,
     change: Change,
 }
 
@@ -110,7 +112,9 @@ impl AttributeSet for WireAttributes<'_> {
         self.find(key).map(|entry| match &entry.change {
             Change::Value(value) => value.clone(),
             // A value that can't be decoded reads as empty, as a value of a kind that is not known yet does.
-            Change::None | Change::Removed => value_from_proto(AnyValue::decode(entry.raw).ok()),
+            Change::None | Change::Removed => {
+                value_from_proto(text::decode::<AnyValue>(&schema::ANY_VALUE, &entry.raw).ok())
+            }
         })
     }
 
@@ -121,7 +125,7 @@ impl AttributeSet for WireAttributes<'_> {
             None => self.entries.push(Entry {
                 range: 0..0,
                 key: Cow::Owned(key.to_owned()),
-                raw: &[],
+                raw: Cow::Borrowed(&[]),
                 change: Change::Value(value),
             }),
         }
@@ -145,11 +149,13 @@ impl AttributeSet for WireAttributes<'_> {
 impl<'a> Entry<'a> {
     /// `KeyValue { key = 1, value = 2 }`.
     fn read(pair: &'a [u8], range: Range<usize>) -> Self {
-        let (mut key, mut raw) = (&[][..], &[][..]);
+        let (mut key, mut raw) = (&[][..], Cow::Borrowed(&[][..]));
         for field in Fields::new(pair).map_while(Result::ok) {
             match field.number {
                 1 => key = field.payload,
-                2 => raw = field.payload,
+                2 if raw.is_empty() => raw = Cow::Borrowed(field.payload),
+                // Protobuf merges the pieces of a message, which is what concatenation does.
+                2 => raw.to_mut().extend_from_slice(field.payload),
                 _ => {}
             }
         }

@@ -1,197 +1,116 @@
 //! Whether bytes are an export request, and how many items it holds: one pass over tags and lengths.
 //!
-//! Checked is what every later walk relies on: that lengths nest, and that the messages on the way to the items are
-//! messages. Inside the items only the frame of their fields is looked at; a field of theirs that turns out wrong when
-//! somebody decodes it costs the batch then, counted by whoever does.
+//! What is taken here can be decoded later by whoever needs to, so a wrong request costs its sender an answer and
+//! nobody else a batch. Two things are not looked at: whether strings are UTF-8 (they are read lossily, see
+//! [`super::text`]) and what unknown fields hold. Stricter than protobuf in two points: groups, which no OTLP message
+//! has ever had, are refused, and messages nest one level less than prost's limit (it counts unknown fields as a
+//! level of their own).
 //!
 //! Protobuf lets a message be written in several pieces, which are merged, and of a `oneof` the last member counts.
 //! No SDK does so; a request that does is written anew, so that nobody below has to think of it.
 
 use bytes::Bytes;
-use prost::Message;
 
-use super::WireError;
-use super::proto::{Fields, WireType};
+use super::proto::{Field, Fields, WireType, varint};
+use super::{WireError, text};
+use crate::batch::schema::{self, Message, Type};
 use crate::batch::{Encoded, Signal};
 
-/// A message on the way to the items: which of its fields to descend into.
-struct Level {
-    /// Names of the fields, for error messages.
-    fields: &'static [(u32, &'static str, Next)],
-    /// Fields of which one at most is usual.
-    once: &'static [u32],
-}
-
-/// What a field leads to.
-enum Next {
-    /// Another message on the way.
-    Descend(&'static Level),
-    /// An item: a point, a span, a log record. Its own fields must be framed well.
-    Item,
-    /// A message whose fields must be framed well.
-    Message,
-}
-
-static REQUESTS: [Level; 3] = [
-    Level {
-        fields: &[(1, "resource_metrics", Next::Descend(&RESOURCE_METRICS))],
-        once: &[],
-    },
-    Level {
-        fields: &[(1, "resource_spans", Next::Descend(&RESOURCE_SPANS))],
-        once: &[],
-    },
-    Level {
-        fields: &[(1, "resource_logs", Next::Descend(&RESOURCE_LOGS))],
-        once: &[],
-    },
-];
-static RESOURCE_METRICS: Level = Level {
-    fields: &[
-        (1, "resource", Next::Message),
-        (2, "scope_metrics", Next::Descend(&SCOPE_METRICS)),
-    ],
-    once: &[1],
-};
-static SCOPE_METRICS: Level = Level {
-    fields: &[
-        (1, "scope", Next::Message),
-        (2, "metrics", Next::Descend(&METRIC)),
-    ],
-    once: &[1],
-};
-static METRIC: Level = Level {
-    fields: &[
-        (5, "gauge", Next::Descend(&POINTS)),
-        (7, "sum", Next::Descend(&POINTS)),
-        (9, "histogram", Next::Descend(&POINTS)),
-        (10, "exponential_histogram", Next::Descend(&POINTS)),
-        (11, "summary", Next::Descend(&POINTS)),
-    ],
-    once: &[5, 7, 9, 10, 11],
-};
-static POINTS: Level = Level {
-    fields: &[(1, "data_points", Next::Item)],
-    once: &[],
-};
-static RESOURCE_SPANS: Level = Level {
-    fields: &[
-        (1, "resource", Next::Message),
-        (2, "scope_spans", Next::Descend(&SCOPE_SPANS)),
-    ],
-    once: &[1],
-};
-static SCOPE_SPANS: Level = Level {
-    fields: &[(1, "scope", Next::Message), (2, "spans", Next::Item)],
-    once: &[1],
-};
-static RESOURCE_LOGS: Level = Level {
-    fields: &[
-        (1, "resource", Next::Message),
-        (2, "scope_logs", Next::Descend(&SCOPE_LOGS)),
-    ],
-    once: &[1],
-};
-static SCOPE_LOGS: Level = Level {
-    fields: &[(1, "scope", Next::Message), (2, "log_records", Next::Item)],
-    once: &[1],
-};
+/// How deep messages may nest below the request: one less than prost's `RECURSION_LIMIT`.
+pub(super) const MAX_DEPTH: usize = 99;
 
 /// Checks the bytes of an `Export*ServiceRequest` and counts its points, spans or log records.
 ///
 /// # Errors
 /// What is wrong and in which message.
 pub fn check(signal: Signal, bytes: Bytes) -> Result<Encoded, WireError> {
-    let level = &REQUESTS[signal as usize];
+    let request = schema::request(signal);
     let mut found = Found::default();
-    found.look(level, &bytes)?;
-    if !found.unusual {
+    found.look(request, &bytes, 0)?;
+    if !found.in_pieces {
         return Ok(Encoded::one(signal, bytes, found.items));
     }
     let bytes = written_anew(signal, &bytes)?;
     let mut found = Found::default();
-    found.look(level, &bytes)?;
+    found.look(request, &bytes, 0)?;
     Ok(Encoded::one(signal, bytes, found.items))
 }
 
 /// The same request as prost writes it.
-fn written_anew(signal: Signal, bytes: &Bytes) -> Result<Bytes, WireError> {
+fn written_anew(signal: Signal, bytes: &[u8]) -> Result<Bytes, WireError> {
     use opentelemetry_proto::tonic::collector::{
         logs::v1::ExportLogsServiceRequest, metrics::v1::ExportMetricsServiceRequest,
         trace::v1::ExportTraceServiceRequest,
     };
-    fn again<M: Message + Default>(bytes: &Bytes) -> Result<Bytes, prost::DecodeError> {
-        Ok(M::decode(bytes.clone())?.encode_to_vec().into())
+    fn again<M: prost::Message + Default>(signal: Signal, bytes: &[u8]) -> Result<Bytes, prost::DecodeError> {
+        let message = text::decode::<M>(schema::request(signal), bytes)?;
+        Ok(message.encode_to_vec().into())
     }
     let again = match signal {
-        Signal::Metrics => again::<ExportMetricsServiceRequest>(bytes),
-        Signal::Traces => again::<ExportTraceServiceRequest>(bytes),
-        Signal::Logs => again::<ExportLogsServiceRequest>(bytes),
+        Signal::Metrics => again::<ExportMetricsServiceRequest>(signal, bytes),
+        Signal::Traces => again::<ExportTraceServiceRequest>(signal, bytes),
+        Signal::Logs => again::<ExportLogsServiceRequest>(signal, bytes),
     };
-    again.map_err(|_| WireError {
-        problem: "a message in pieces that can't be decoded",
-        path: String::new(),
-    })
+    again.map_err(|_| WireError::here("a message in pieces that can't be decoded"))
 }
 
 /// What a pass has found so far.
 #[derive(Default)]
 struct Found {
     items: usize,
-    unusual: bool,
+    in_pieces: bool,
 }
 
 impl Found {
-    fn look(&mut self, level: &'static Level, message: &[u8]) -> Result<(), WireError> {
-        let mut once = 0;
-        for field in Fields::new(message) {
-            let field = field.map_err(|problem| WireError {
-                problem,
-                path: String::new(),
-            })?;
-            let Some((_, name, next)) = level.fields.iter().find(|(number, ..)| *number == field.number)
-            else {
+    fn look(&mut self, message: &'static Message, bytes: &[u8], depth: usize) -> Result<(), WireError> {
+        if depth > MAX_DEPTH {
+            return Err(WireError::here("messages nested too deeply"));
+        }
+        self.items += usize::from(message.is_item);
+        let mut seen = 0_u32;
+        for field in Fields::new(bytes) {
+            let field = field.map_err(WireError::here)?;
+            let Some(known) = message.field(field.number) else {
                 continue;
             };
-            if field.wire != WireType::Bytes {
-                return Err(WireError {
-                    problem: "not a message",
-                    path: (*name).to_owned(),
-                });
+            if let Some(bit) = known.once() {
+                self.in_pieces |= seen & bit != 0;
+                seen |= bit;
             }
-            once += usize::from(level.once.contains(&field.number));
-            match next {
-                Next::Descend(inner) => self.look(inner, field.payload),
-                Next::Item => {
-                    self.items += 1;
-                    framed(field.payload)
+            match known.kind {
+                Type::Message(inner) if field.wire == WireType::Bytes => {
+                    self.look(inner, field.payload, depth + 1)
                 }
-                Next::Message => framed(field.payload),
+                kind => value(kind, known.repeated, &field),
             }
-            .map_err(|error| error.inside(name))?;
+            .map_err(|error| error.inside(known.name))?;
         }
-        self.unusual |= once > 1;
         Ok(())
     }
 }
 
-fn framed(message: &[u8]) -> Result<(), WireError> {
-    let broken = Fields::new(message).find_map(Result::err);
-    broken.map_or(Ok(()), |problem| {
-        Err(WireError {
-            problem,
-            path: String::new(),
-        })
-    })
+#[inline]
+fn value(kind: Type, repeated: bool, field: &Field<'_>) -> Result<(), WireError> {
+    let wire = kind.wire();
+    match kind {
+        Type::Message(_) => Err(WireError::here("not a message")),
+        _ if field.wire == wire => Ok(()),
+        _ if repeated && field.wire == WireType::Bytes && is_packed(wire, field.payload) => Ok(()),
+        _ => Err(WireError::here("a value of another type")),
+    }
 }
 
-impl WireError {
-    fn inside(mut self, name: &str) -> Self {
-        self.path = if self.path.is_empty() {
-            name.to_owned()
-        } else {
-            format!("{name}.{}", self.path)
-        };
-        self
+/// Whether bytes are values of a wire type, one behind the other.
+fn is_packed(wire: WireType, mut bytes: &[u8]) -> bool {
+    match wire {
+        WireType::Fixed64 => bytes.len().is_multiple_of(8),
+        WireType::Fixed32 => bytes.len().is_multiple_of(4),
+        WireType::Bytes => false,
+        WireType::Varint => {
+            while let Some((_, used)) = varint(bytes) {
+                bytes = bytes.get(used..).unwrap_or_default();
+            }
+            bytes.is_empty()
+        }
     }
 }

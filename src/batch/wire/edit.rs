@@ -8,6 +8,8 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use super::proto::{Field, WireType};
+
 /// Notes edits; see the module.
 pub(crate) struct Editor<'a> {
     source: &'a [u8],
@@ -139,6 +141,18 @@ pub(crate) fn push_message(out: &mut Vec<u8>, number: u32, payload: &[u8]) {
     push_varint(out, u64::from(number) << 3 | 2);
     push_varint(out, payload.len() as u64);
     out.extend_from_slice(payload);
+}
+
+/// Appends a field as it was read.
+pub(crate) fn push_field(out: &mut Vec<u8>, field: &Field<'_>) {
+    let wire = match field.wire {
+        WireType::Varint => 0,
+        WireType::Fixed64 => 1,
+        WireType::Bytes => return push_message(out, field.number, field.payload),
+        WireType::Fixed32 => 5,
+    };
+    push_varint(out, u64::from(field.number) << 3 | wire);
+    out.extend_from_slice(field.payload);
 }
 
 fn tag_length(bytes: &[u8]) -> usize {

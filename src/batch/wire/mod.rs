@@ -6,12 +6,13 @@ pub(crate) mod edit;
 pub(crate) mod points;
 pub(crate) mod proto;
 mod split;
+pub(crate) mod text;
 pub(crate) mod walk;
 
 pub use check::check;
 pub(crate) use split::split_part;
 
-/// Bytes that are no export request: what is wrong, and in which field (`resource_metrics.scope_metrics`).
+/// Bytes that are no export request: what is wrong, and in which field (`resourceMetrics.scopeMetrics`).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem} in `{path}`")]
 pub struct WireError {
@@ -19,6 +20,24 @@ pub struct WireError {
     pub problem: &'static str,
     /// Dotted path of the message, empty at the top.
     pub path: String,
+}
+
+impl WireError {
+    fn here(problem: &'static str) -> Self {
+        Self {
+            problem,
+            path: String::new(),
+        }
+    }
+
+    fn inside(mut self, name: &str) -> Self {
+        self.path = if self.path.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{name}.{}", self.path)
+        };
+        self
+    }
 }
 
 #[cfg(test)]

@@ -4,17 +4,20 @@
 //! it, by cutting the point out as a request of its own. Other kinds of points, and numbers with exemplars, are
 //! decoded the same way.
 
+mod number;
+
 use std::hash::Hasher;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tidegate_engine::{Key, KeyHasher, Point, Sample, Series, Value};
+use tidegate_engine::{Key, KeyHasher, Point, Sample, Series};
 
 use super::WireError;
-use super::edit::{Editor, push_message, push_varint};
-use super::proto::{Field, Fields, WireType, varint};
+use super::edit::{Editor, push_field, push_message};
+use super::proto::{Fields, WireType};
 use super::walk::{Item, ItemKind, Level, Visitor, edit};
 use crate::batch::{Encoded, Signal, convert};
+use number::Number;
 
 /// A point as it stands on the wire.
 pub(crate) struct WirePoint<'a> {
@@ -41,7 +44,6 @@ pub(crate) fn visit(encoded: &Encoded, visitor: &mut dyn PointVisitor) -> Result
     let mut reader = Reader {
         visitor,
         wanted: false,
-        real_data: 0,
         data: 0,
         around: Default::default(),
         hasher: KeyHasher::default(),
@@ -53,8 +55,7 @@ struct Reader<'v> {
     visitor: &'v mut dyn PointVisitor,
     /// Whether the visitor looks at the current metric.
     wanted: bool,
-    /// The last of a metric's data fields: the one that is valid (`data` is a oneof).
-    real_data: u32,
+    /// Which data field of the metric: its number.
     data: u32,
     /// The fields around the current points, by level, without the messages inside them.
     around: [Vec<u8>; 4],
@@ -79,10 +80,8 @@ impl Visitor for Reader<'_> {
         let around = &mut self.around[depth];
         around.clear();
         for field in Fields::new(message).flatten() {
-            match INSIDE[depth].contains(&field.number) {
-                true if depth == 2 => self.real_data = field.number,
-                true => {}
-                false => push_field(around, &field),
+            if !INSIDE[depth].contains(&field.number) {
+                push_field(around, &field);
             }
         }
         if let Level::Data(number) = level {
@@ -92,16 +91,12 @@ impl Visitor for Reader<'_> {
     }
 
     fn metric(&mut self, name: &[u8]) -> bool {
-        self.wanted = std::str::from_utf8(name).is_ok_and(|name| self.visitor.wants(name));
+        self.wanted = self.visitor.wants(&String::from_utf8_lossy(name));
         true
     }
 
     fn item(&mut self, item: &Item<'_>, _: &mut Editor<'_>) -> bool {
-        if !self.wanted {
-            return true;
-        }
-        // Data of a kind that a later field has overridden does not exist.
-        self.data == self.real_data && self.show(item)
+        !self.wanted || self.show(item)
     }
 }
 
@@ -119,8 +114,7 @@ impl Reader<'_> {
         let (around, data) = (&self.around, self.data);
         let decode = || cut_out(around, data, item.message);
         let key = self.key(item);
-        // It was text when the visitor was asked whether it wants it.
-        let name = std::str::from_utf8(item.name).unwrap_or_default();
+        let name = &String::from_utf8_lossy(item.name);
         let number = match item.kind {
             ItemKind::Number => Number::read(item.message),
             _ => None,
@@ -170,57 +164,6 @@ fn sample(point: &Point) -> Sample<'_> {
     }
 }
 
-/// A `NumberDataPoint` without attributes.
-struct Number {
-    start: u64,
-    time: u64,
-    value: Value,
-}
-
-impl Number {
-    /// `None`: it has exemplars, or fields of unexpected types.
-    fn read(message: &[u8]) -> Option<Self> {
-        /// `DataPointFlags::NO_RECORDED_VALUE_MASK`.
-        const NO_RECORDED_VALUE: u64 = 1;
-        let mut number = Self {
-            start: 0,
-            time: 0,
-            value: Value::NoRecordedValue,
-        };
-        let mut flags = 0;
-        for field in Fields::new(message) {
-            let field = field.ok()?;
-            match (field.number, field.wire) {
-                (2, WireType::Fixed64) => number.start = fixed64(&field)?,
-                (3, WireType::Fixed64) => number.time = fixed64(&field)?,
-                (4, WireType::Fixed64) => number.value = Value::Double(f64::from_bits(fixed64(&field)?)),
-                (6, WireType::Fixed64) => number.value = Value::Int(fixed64(&field)?.cast_signed()),
-                (8, WireType::Varint) => flags = varint(field.payload)?.0,
-                (7, WireType::Bytes) => {}
-                (2..=8, _) => return None,
-                _ => {}
-            }
-        }
-        if flags & NO_RECORDED_VALUE != 0 {
-            number.value = Value::NoRecordedValue;
-        }
-        Some(number)
-    }
-
-    fn sample(&self) -> Sample<'_> {
-        Sample {
-            start: self.start,
-            time: self.time,
-            value: &self.value,
-            exemplars: &[],
-        }
-    }
-}
-
-fn fixed64(field: &Field<'_>) -> Option<u64> {
-    field.payload.try_into().ok().map(u64::from_le_bytes)
-}
-
 /// The point, decoded from a request that holds nothing else.
 fn cut_out(around: &[Vec<u8>; 4], data: u32, point: &[u8]) -> Option<Point> {
     /// Under which number each message stands in the one around it; data has one of several.
@@ -239,180 +182,5 @@ fn cut_out(around: &[Vec<u8>; 4], data: u32, point: &[u8]) -> Option<Point> {
     convert::points(&request).ok()?.pop()
 }
 
-fn push_field(out: &mut Vec<u8>, field: &Field<'_>) {
-    let wire = match field.wire {
-        WireType::Varint => 0,
-        WireType::Fixed64 => 1,
-        WireType::Bytes => return push_message(out, field.number, field.payload),
-        WireType::Fixed32 => 5,
-    };
-    push_varint(out, u64::from(field.number) << 3 | wire);
-    out.extend_from_slice(field.payload);
-}
-
 #[cfg(test)]
-mod tests {
-    use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-    use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
-    use opentelemetry_proto::tonic::metrics::v1::{self as otlp, metric, number_data_point};
-    use opentelemetry_proto::tonic::resource::v1::Resource;
-    use prost::Message;
-
-    use super::*;
-
-    fn attribute(key: &str, value: &str) -> KeyValue {
-        KeyValue {
-            key: key.to_owned(),
-            value: Some(AnyValue {
-                value: Some(any_value::Value::StringValue(value.to_owned())),
-            }),
-            ..Default::default()
-        }
-    }
-
-    fn number(user: &str, value: Option<number_data_point::Value>) -> otlp::NumberDataPoint {
-        otlp::NumberDataPoint {
-            attributes: vec![attribute("user", user), attribute("zone", "z")],
-            start_time_unix_nano: 5,
-            time_unix_nano: 9,
-            value,
-            ..Default::default()
-        }
-    }
-
-    fn metric(name: &str, data: metric::Data) -> otlp::Metric {
-        otlp::Metric {
-            name: name.to_owned(),
-            unit: "By".to_owned(),
-            data: Some(data),
-            ..Default::default()
-        }
-    }
-
-    /// Every kind of point, under two resources.
-    fn request() -> Encoded {
-        let int = |value| Some(number_data_point::Value::AsInt(value));
-        let mut exemplified = number("e", int(7));
-        exemplified.exemplars = vec![otlp::Exemplar {
-            trace_id: vec![1; 16],
-            ..Default::default()
-        }];
-        let mut ended = number("f", int(7));
-        ended.flags = 1;
-        let double = number("d", Some(number_data_point::Value::AsDouble(-0.5)));
-        let points = vec![
-            number("a", int(-3)),
-            double,
-            number("n", None),
-            exemplified,
-            ended,
-        ];
-        let sum = otlp::Sum {
-            data_points: points.clone(),
-            aggregation_temporality: 2,
-            is_monotonic: true,
-        };
-        let histogram = otlp::HistogramDataPoint {
-            attributes: vec![attribute("user", "h")],
-            count: 3,
-            bucket_counts: vec![1, 2],
-            explicit_bounds: vec![1.5],
-            ..Default::default()
-        };
-        let histograms = otlp::Histogram {
-            data_points: vec![histogram],
-            aggregation_temporality: 1,
-        };
-        let metrics = vec![
-            metric("sum", metric::Data::Sum(sum)),
-            metric("gauge", metric::Data::Gauge(otlp::Gauge { data_points: points })),
-            metric("histogram", metric::Data::Histogram(histograms)),
-            metric(
-                "summary",
-                metric::Data::Summary(otlp::Summary {
-                    data_points: vec![Default::default()],
-                }),
-            ),
-        ];
-        let of = |pod: &str| otlp::ResourceMetrics {
-            resource: Some(Resource {
-                attributes: vec![attribute("pod", pod)],
-                ..Default::default()
-            }),
-            scope_metrics: vec![otlp::ScopeMetrics {
-                scope: Some(InstrumentationScope {
-                    name: "lib".to_owned(),
-                    ..Default::default()
-                }),
-                metrics: metrics.clone(),
-                schema_url: "s".to_owned(),
-            }],
-            schema_url: "r".to_owned(),
-        };
-        let request = ExportMetricsServiceRequest {
-            resource_metrics: vec![of("1"), of("2")],
-        };
-        Encoded::one(Signal::Metrics, request.encode_to_vec().into(), 24)
-    }
-
-    /// Collects what it sees; takes points out of metrics whose name it was told.
-    #[derive(Default)]
-    struct Collect {
-        unwanted: &'static str,
-        taken: &'static str,
-        keys: Vec<Key>,
-        points: Vec<Point>,
-    }
-
-    impl PointVisitor for Collect {
-        fn wants(&mut self, name: &str) -> bool {
-            name != self.unwanted
-        }
-
-        fn point(&mut self, point: &WirePoint<'_>) -> bool {
-            self.keys.push(point.key);
-            self.points.push(Point {
-                series: (point.series)().unwrap(),
-                start: point.sample.start,
-                time: point.sample.time,
-                value: point.sample.value.clone(),
-                exemplars: point.sample.exemplars.to_vec(),
-            });
-            point.name != self.taken
-        }
-    }
-
-    #[test]
-    fn points_are_those_that_decoding_gives_and_each_series_has_its_own_key() {
-        let request = request();
-        let mut collect = Collect::default();
-        let same = visit(&request, &mut collect).unwrap();
-        assert_eq!(same.parts[0].bytes, request.parts[0].bytes);
-        assert_eq!(collect.points, convert::points(&request).unwrap());
-        let mut keys = collect.keys.clone();
-        keys.sort_unstable();
-        keys.dedup();
-        assert_eq!(keys.len(), 24);
-        let mut again = Collect::default();
-        visit(&request, &mut again).unwrap();
-        assert_eq!(again.keys, collect.keys);
-    }
-
-    #[test]
-    fn what_is_taken_goes_and_the_rest_stays_encoded() {
-        let request = request();
-        let mut collect = Collect {
-            unwanted: "gauge",
-            taken: "sum",
-            ..Collect::default()
-        };
-        let rest = visit(&request, &mut collect).unwrap();
-        assert_eq!((rest.items(), collect.points.len()), (14, 14));
-        let names: Vec<_> = convert::points(&rest)
-            .unwrap()
-            .iter()
-            .map(|point| point.series.metric.name.to_string())
-            .collect();
-        assert!(!names.iter().any(|name| name == "sum") && names.len() == 14);
-    }
-}
+mod tests;

@@ -120,13 +120,9 @@ fn messages(message: &[u8], number: u32) -> impl Iterator<Item = Result<Field<'_
         Ok(field) => field.number == number && field.wire == WireType::Bytes,
         Err(_) => true,
     };
-    let wire_error = |problem| WireError {
-        problem,
-        path: String::new(),
-    };
     Fields::new(message)
         .filter(wanted)
-        .map(move |field| field.map_err(wire_error))
+        .map(|field| field.map_err(WireError::here))
 }
 
 struct Walk<'a, 'v> {
@@ -151,10 +147,7 @@ impl Walk<'_, '_> {
         let range = self.editor.range_of(around);
         let mut start = range.start;
         for field in Fields::new(around) {
-            let field = field.map_err(|problem| WireError {
-                problem,
-                path: String::new(),
-            })?;
+            let field = field.map_err(WireError::here)?;
             if field.number == HEADER && field.wire == WireType::Bytes {
                 self.editor.open(start, field.payload);
                 let header = Header {
@@ -219,10 +212,7 @@ impl Walk<'_, '_> {
     ) -> Result<(), WireError> {
         let mut start = self.editor.range_of(message).start;
         for field in Fields::new(message) {
-            let field = field.map_err(|problem| WireError {
-                problem,
-                path: String::new(),
-            })?;
+            let field = field.map_err(WireError::here)?;
             let end = self.editor.range_of(field.payload).end;
             if field.number == number && field.wire == WireType::Bytes {
                 let before = self.items;

@@ -146,7 +146,13 @@ impl Pushes {
     pub(super) fn run(mut self, over: impl Fn() -> bool) -> Result<Pushed, Error> {
         let mut stream = BufReader::new(TcpStream::connect(("127.0.0.1", self.port))?);
         let statsd = UnixDatagram::unbound()?;
-        statsd.connect(&self.statsd)?;
+        // Exporters serve before receivers listen.
+        while let Err(error) = statsd.connect(&self.statsd) {
+            match over() {
+                true => return Err(format!("{}: {error}", self.statsd.display()).into()),
+                false => thread::sleep(AGAIN),
+            }
+        }
         let request = self.request();
         let mut due = Instant::now();
         while !over() {

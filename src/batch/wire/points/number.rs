@@ -1,0 +1,56 @@
+//! A number point read off the wire.
+
+use tidegate_engine::{Sample, Value};
+
+use crate::batch::wire::proto::{Field, Fields, WireType, varint};
+
+/// A `NumberDataPoint` without attributes.
+pub(super) struct Number {
+    start: u64,
+    time: u64,
+    value: Value,
+}
+
+impl Number {
+    /// `None`: it has exemplars, or fields of unexpected types.
+    pub(super) fn read(message: &[u8]) -> Option<Self> {
+        /// `DataPointFlags::NO_RECORDED_VALUE_MASK`.
+        const NO_RECORDED_VALUE: u64 = 1;
+        let mut number = Self {
+            start: 0,
+            time: 0,
+            value: Value::NoRecordedValue,
+        };
+        let mut flags = 0;
+        for field in Fields::new(message) {
+            let field = field.ok()?;
+            match (field.number, field.wire) {
+                (2, WireType::Fixed64) => number.start = fixed64(&field)?,
+                (3, WireType::Fixed64) => number.time = fixed64(&field)?,
+                (4, WireType::Fixed64) => number.value = Value::Double(f64::from_bits(fixed64(&field)?)),
+                (6, WireType::Fixed64) => number.value = Value::Int(fixed64(&field)?.cast_signed()),
+                (8, WireType::Varint) => flags = varint(field.payload)?.0,
+                (7, WireType::Bytes) => {}
+                (2..=8, _) => return None,
+                _ => {}
+            }
+        }
+        if flags & NO_RECORDED_VALUE != 0 {
+            number.value = Value::NoRecordedValue;
+        }
+        Some(number)
+    }
+
+    pub(super) fn sample(&self) -> Sample<'_> {
+        Sample {
+            start: self.start,
+            time: self.time,
+            value: &self.value,
+            exemplars: &[],
+        }
+    }
+}
+
+fn fixed64(field: &Field<'_>) -> Option<u64> {
+    field.payload.try_into().ok().map(u64::from_le_bytes)
+}
