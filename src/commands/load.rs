@@ -1,7 +1,7 @@
 //! What `run` and `validate` share: from `--config` and `--set` to a plan, with every problem on standard error.
 
 use super::{Failure, components};
-use crate::config::{Class, Loader, Problems, Registry};
+use crate::config::{At, Class, Loader, Problems, Registry};
 use crate::service::Plan;
 use crate::service::graph::BuildError;
 
@@ -71,15 +71,29 @@ impl Loaded {
         }
     }
 
-    /// Prints what components said when they were built, each at its place in the file.
+    /// Prints what components said when they could not be built, each at its place in the file.
     pub fn build_failed(&mut self, errors: Vec<BuildError>) -> Failure {
-        for BuildError { class, id, error } in errors {
-            let span = self.plan.place(class, &id);
-            let path = format!("{}::{id}", class.section());
-            self.problems.place(span, path).error(error.message);
+        for error in errors {
+            let (place, message) = self.place(error);
+            place.error(message);
         }
         eprint!("{}", self.problems);
         Failure::Reported
+    }
+
+    /// Notes what is worth saying of components that could be built.
+    pub fn build_warned(&mut self, warnings: Vec<BuildError>) {
+        for warning in warnings {
+            let (place, message) = self.place(warning);
+            place.warning(message);
+        }
+    }
+
+    fn place(&mut self, error: BuildError) -> (At<'_>, String) {
+        let BuildError { class, id, error } = error;
+        let span = self.plan.place(class, &id);
+        let path = format!("{}::{id}", class.section());
+        (self.problems.place(span, path), error.message)
     }
 }
 

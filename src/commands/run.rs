@@ -48,7 +48,8 @@ pub async fn serve(
     let drain = loaded.plan.drain_timeout;
     start_logs(&loaded.plan.telemetry.logs);
     let recorder = Telemetry::recorder()?;
-    let graph = Graph::build(&loaded.plan, &shared).map_err(|errors| loaded.build_failed(errors))?;
+    let mut graph = Graph::build(&loaded.plan, &shared).map_err(|errors| loaded.build_failed(errors))?;
+    loaded.build_warned(std::mem::take(&mut graph.warnings));
     let books = graph.books.clone();
     let telemetry = Telemetry::start(&loaded.plan.telemetry, recorder, books, &shared).await?;
     loaded.log_warnings();

@@ -23,8 +23,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     // Some clients ask for a runtime when they are made, although they open nothing before they are started.
     let runtime = runtime()?;
     let _entered = runtime.enter();
-    if let Err(errors) = Graph::build(&loaded.plan, &shared) {
-        return Err(loaded.build_failed(errors));
+    match Graph::build(&loaded.plan, &shared) {
+        Ok(graph) => loaded.build_warned(graph.warnings),
+        Err(errors) => return Err(loaded.build_failed(errors)),
     }
     loaded.print_warnings();
     Ok(())

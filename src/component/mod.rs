@@ -6,6 +6,7 @@ pub mod edge;
 pub mod factory;
 pub mod flow;
 pub mod ledger;
+mod made;
 pub mod shared;
 pub mod slow;
 #[cfg(test)]
@@ -24,6 +25,7 @@ pub use factory::{
 };
 pub use flow::{Admission, Consumer, Flow, Refused, Verdict};
 pub use ledger::{Balance, Ledger, Reason};
+pub use made::Made;
 pub use shared::Shared;
 
 /// Why a component could not be built or started, for people: names the option and the remedy.
@@ -55,7 +57,17 @@ pub trait Lifecycle: Send + Sync {
 pub trait Receiver: Lifecycle {}
 
 /// Looks at or changes what passes. One instance a pipeline.
-pub trait Processor: Lifecycle + Consumer {}
+pub trait Processor: Lifecycle + Consumer {
+    /// The metrics that it makes itself, as far as its options fix their names and labels.
+    fn makes(&self) -> Vec<Made> {
+        Vec::new()
+    }
+
+    /// Whether it may change or take away what processors before it made.
+    fn edits(&self) -> bool {
+        false
+    }
+}
 
 /// Takes data out. One instance, shared by all pipelines that name it.
 pub trait Exporter: Lifecycle + Consumer {}

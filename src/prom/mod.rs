@@ -3,11 +3,13 @@
 //! Rules are those of the OpenTelemetry specification (compatibility/prometheus_and_openmetrics) with the choices of
 //! prometheus/otlptranslator where it leaves room.
 
+mod family;
 pub mod labels;
 pub mod name;
 pub mod number;
 pub mod render;
 mod samples;
+mod target;
 
 pub use name::Naming;
 pub use render::{Conflict, Format, Renderer, Style};

@@ -2,8 +2,9 @@
 
 use tidegate_engine::{Exemplar, ExponentialHistogram, Histogram, Reading, Summary, UnixNanos, Value};
 
+use super::labels::{Labels, text};
 use super::number::{push_f64, push_i64, push_u64};
-use super::render::{Format, exemplar_labels, push_time};
+use super::render::Format;
 
 /// Most buckets that an exponential histogram becomes in a text format, which has no native form of it.
 const MAX_BUCKETS: usize = 40;
@@ -240,4 +241,36 @@ fn classic(histogram: &ExponentialHistogram) -> Vec<(f64, u64)> {
         same
     });
     buckets
+}
+
+/// A timestamp: milliseconds in text 0.0.4, seconds in OpenMetrics.
+fn push_time(line: &mut String, format: Format, nanos: u64) {
+    line.push(' ');
+    match format {
+        Format::Text => push_i64(line, i64::try_from(nanos / 1_000_000).unwrap_or(i64::MAX)),
+        Format::OpenMetrics => push_f64(line, (nanos / 1_000_000) as f64 / 1e3),
+    }
+}
+
+/// The exemplar's labels: trace and span first, attributes while there is room.
+fn exemplar_labels(exemplar: &Exemplar) -> String {
+    /// OpenMetrics 1.0: label names and values of an exemplar have at most 128 characters together.
+    const ROOM: usize = 128;
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let mut labels = Labels::default();
+    let mut used = 0;
+    for (name, id) in [("trace_id", &exemplar.trace_id), ("span_id", &exemplar.span_id)] {
+        if !id.is_empty() {
+            used += name.len() + id.len() * 2;
+            labels.set(name, hex(id));
+        }
+    }
+    for (key, value) in exemplar.filtered_attributes.iter() {
+        let size = key.chars().count() + text(value).chars().count();
+        if used + size <= ROOM {
+            used += size;
+            labels.add(key, value);
+        }
+    }
+    labels.render()
 }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::plan::{PipelinePlan, Plan, Planned};
+use super::writers::{self, Maker};
 use crate::batch::Signal;
 use crate::component::books::{Books, EntryBooks, NodeBooks};
 use crate::component::{
@@ -29,6 +30,8 @@ pub struct Graph {
     pub members: Vec<Member>,
     /// Whose books to show in tidegate's own telemetry.
     pub books: Books,
+    /// What is worth saying of components that could be built.
+    pub warnings: Vec<BuildError>,
 }
 
 /// A build that failed, with the component that is to blame.
@@ -53,10 +56,13 @@ impl Graph {
             builder.pipeline(pipeline);
         }
         builder.receivers();
+        let writers = writers::check(plan, &builder.makers);
+        builder.errors.extend(writers.certain);
         match builder.errors.is_empty() {
             true => Ok(Self {
                 members: builder.members,
                 books: builder.books,
+                warnings: writers.possible,
             }),
             false => Err(builder.errors),
         }
@@ -77,6 +83,7 @@ struct Builder<'a> {
     entries: HashMap<PipelineId, Arc<dyn Consumer>>,
     members: Vec<Member>,
     books: Books,
+    makers: Vec<Maker>,
     errors: Vec<BuildError>,
 }
 
@@ -89,6 +96,7 @@ impl<'a> Builder<'a> {
             entries: HashMap::new(),
             members: Vec::new(),
             books: Books::default(),
+            makers: Vec::new(),
             errors: Vec::new(),
         }
     }
@@ -228,10 +236,18 @@ impl<'a> Builder<'a> {
             })
             .collect();
         let mut next = FanOut::to(stages.last().map(|(_, _, ledger)| ledger.clone()), sinks);
+        let mut is_edited = false;
         for (at, (id, base, ledger)) in stages.iter().enumerate().rev() {
             let Some(processor) = self.processor(pipeline, id, base, ledger, next.clone()) else {
                 continue;
             };
+            self.makers.push(Maker {
+                pipeline: pipeline.id.clone(),
+                id: (*id).clone(),
+                makes: processor.makes(),
+                is_edited,
+            });
+            is_edited |= processor.edits();
             let upstream = at.checked_sub(1).and_then(|before| stages.get(before));
             let from = upstream.map(|(_, _, ledger)| ledger.clone());
             next = Arc::new(Edge::new(from, ledger.clone(), processor));
@@ -247,7 +263,7 @@ impl<'a> Builder<'a> {
         base: &Context,
         ledger: &Arc<Ledger>,
         next: Arc<dyn Consumer>,
-    ) -> Option<Arc<dyn Consumer>> {
+    ) -> Option<Arc<dyn Processor>> {
         let Planned { factory, settings } = self.plan.processors.get(id)?;
         let context = ProcessorContext {
             base: base.clone(),
@@ -257,14 +273,13 @@ impl<'a> Builder<'a> {
             ledger: ledger.clone(),
         };
         let built = (factory.build)(settings, context);
-        let processor = self.keep(
+        self.keep(
             Class::Processor,
             id,
             base.path.clone(),
             built,
             |life: Arc<dyn Processor>| life,
-        )?;
-        Some(processor)
+        )
     }
 
     /// Edges to the exporters and connectors at the end of a pipeline.

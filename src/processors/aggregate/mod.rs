@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use tidegate_engine::{Events, Outcome, Point, Rule, Table, UnixNanos};
+use tidegate_engine::{Events, Outcome, Pattern, Point, Rule, Table, UnixNanos};
 
 use self::config::Config;
 use super::emit::{Emitter, Pace};
@@ -22,7 +22,7 @@ use crate::batch::wire::{
 use crate::batch::{Batch, Encoded, Payload, Points, Signal};
 use crate::component::unix_now;
 use crate::component::{
-    ComponentError, ConfigType, Consumer, Context, Factory, Flow, Ledger, Lifecycle, Processor,
+    ComponentError, ConfigType, Consumer, Context, Factory, Flow, Ledger, Lifecycle, Made, Processor,
     ProcessorContext, ProcessorFactory, Reason, Refused, Stability,
 };
 
@@ -167,7 +167,19 @@ fn unread(points: Vec<Point>) -> Payload {
     Points { points, table: None }.into()
 }
 
-impl Processor for Aggregate {}
+impl Processor for Aggregate {
+    fn makes(&self) -> Vec<Made> {
+        let of_rule = |rule: &Rule| {
+            let name = match (&rule.output, &rule.name) {
+                (Some(output), _) => output.clone(),
+                (None, Pattern::Exact(name)) => name.clone(),
+                _ => return None,
+            };
+            Made::new(name, rule.instrument?, &rule.grouping)
+        };
+        self.rules.iter().filter_map(of_rule).collect()
+    }
+}
 
 #[async_trait]
 impl Lifecycle for Aggregate {

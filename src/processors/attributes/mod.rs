@@ -74,7 +74,11 @@ struct AttributeEdit {
 }
 
 impl Lifecycle for AttributeEdit {}
-impl Processor for AttributeEdit {}
+impl Processor for AttributeEdit {
+    fn edits(&self) -> bool {
+        true
+    }
+}
 
 impl Consumer for AttributeEdit {
     fn admit(&self, batch: &Batch, flow: &mut Flow) -> Result<(), Refused> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use tidegate_engine::{BadPattern, Composite, CompositeSet, Limits, Table, UnixNanos};
+use tidegate_engine::{BadPattern, Composite, CompositeSet, Instrument, Limits, Table, UnixNanos};
 
 use self::config::Config;
 use super::emit::{Emitter, Pace};
@@ -20,7 +20,7 @@ use crate::batch::wire::{
 use crate::batch::{Batch, Payload, Signal};
 use crate::component::unix_now;
 use crate::component::{
-    ComponentError, ConfigType, Consumer, Context, Factory, Flow, Ledger, Lifecycle, Processor,
+    ComponentError, ConfigType, Consumer, Context, Factory, Flow, Ledger, Lifecycle, Made, Processor,
     ProcessorContext, ProcessorFactory, Refused, Stability,
 };
 
@@ -106,7 +106,15 @@ impl PointVisitor for Observing<'_> {
     }
 }
 
-impl Processor for Composites {}
+impl Processor for Composites {
+    fn makes(&self) -> Vec<Made> {
+        let of = |composite: &Arc<Composite>| {
+            let declared = composite.declaration();
+            Made::new(declared.name.clone(), Instrument::Gauge, &declared.grouping)
+        };
+        self.set.list().iter().filter_map(of).collect()
+    }
+}
 
 #[async_trait]
 impl Lifecycle for Composites {

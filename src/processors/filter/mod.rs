@@ -74,7 +74,11 @@ struct Filter {
 }
 
 impl Lifecycle for Filter {}
-impl Processor for Filter {}
+impl Processor for Filter {
+    fn edits(&self) -> bool {
+        true
+    }
+}
 
 impl Consumer for Filter {
     fn admit(&self, batch: &Batch, flow: &mut Flow) -> Result<(), Refused> {

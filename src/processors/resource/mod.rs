@@ -67,7 +67,11 @@ struct ResourceEdit {
 }
 
 impl Lifecycle for ResourceEdit {}
-impl Processor for ResourceEdit {}
+impl Processor for ResourceEdit {
+    fn edits(&self) -> bool {
+        true
+    }
+}
 
 impl Consumer for ResourceEdit {
     fn admit(&self, batch: &Batch, flow: &mut Flow) -> Result<(), Refused> {

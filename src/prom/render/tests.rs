@@ -57,8 +57,13 @@ fn renderer(format: Format) -> Renderer {
 }
 
 fn page(renderer: &mut Renderer, all: &[(Arc<Series>, Value)]) -> String {
-    let owner: Arc<str> = "test".into();
     renderer.begin();
+    add(renderer, "test", all);
+    renderer.finish()
+}
+
+fn add(renderer: &mut Renderer, owner: &str, all: &[(Arc<Series>, Value)]) {
+    let owner: Arc<str> = owner.into();
     for (series, value) in all {
         renderer.add(
             &owner,
@@ -71,7 +76,6 @@ fn page(renderer: &mut Renderer, all: &[(Arc<Series>, Value)]) -> String {
             },
         );
     }
-    renderer.finish()
 }
 
 #[test]
@@ -201,6 +205,27 @@ fn resources_that_differ_only_in_what_is_not_exposed_do_not_make_duplicates() {
         &[(one, Value::Int(1)), (two, Value::Int(2))],
     );
     assert!(text.contains("pod=\"1\"") && text.contains("pod=\"2\""), "{text}");
+}
+
+#[test]
+fn a_second_writer_of_a_series_is_refused_and_both_are_named() {
+    let of = |value| [(series("x", "", COUNTER, &[], &[("a", "1")]), Value::Int(value))];
+    let mut renderer = renderer(Format::Text);
+    renderer.begin();
+    add(&mut renderer, "aggregate@metrics/a", &of(1));
+    add(&mut renderer, "aggregate@metrics/b", &of(2));
+    let text = renderer.finish();
+    assert!(
+        text.contains("x_total{a=\"1\"} 1\n") && !text.contains("} 2\n"),
+        "{text}"
+    );
+    let conflicts = renderer.take_conflicts();
+    assert_eq!(conflicts.len(), 1);
+    assert_eq!(&*conflicts[0].owner, "aggregate@metrics/b");
+    assert!(
+        conflicts[0].why.starts_with("aggregate@metrics/a has a series"),
+        "{conflicts:?}"
+    );
 }
 
 #[test]
