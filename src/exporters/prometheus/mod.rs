@@ -220,3 +220,6 @@ impl Consumer for Prometheus {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

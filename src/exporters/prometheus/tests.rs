@@ -1,0 +1,255 @@
+//! The exporter scraped over a socket, fed with each kind of payload.
+
+use std::io::Read;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidegate_engine::{
+    Attributes, Data, Grouping, Metric, Pattern, Point, Resource, Rule, Scope, Series, Table, Temporality,
+    Value,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::*;
+use crate::batch::convert;
+use crate::component::testing::{context, settings};
+use crate::net::Endpoint;
+
+struct Rig {
+    exporter: Prometheus,
+    ledger: Arc<Ledger>,
+}
+
+impl Rig {
+    async fn start(more: &str) -> Self {
+        let settings = settings::<Config>(&format!("{{endpoint: '127.0.0.1:0', {more}}}"));
+        let ledger = Arc::new(Ledger::default());
+        let base = context("exporters", "prometheus");
+        let exporter = Prometheus::new(settings.get(), base, ledger.clone());
+        exporter.start().await.unwrap();
+        Self { exporter, ledger }
+    }
+
+    fn push(&self, payload: impl Into<Payload>) {
+        let batch = Batch::new(payload);
+        self.ledger.enter(batch.items());
+        self.exporter.push(batch).unwrap();
+    }
+
+    fn address(&self) -> String {
+        let running = self.exporter.running.lock().unwrap();
+        match running.as_ref().unwrap().server.local() {
+            Endpoint::Tcp { port, .. } => format!("127.0.0.1:{port}"),
+            Endpoint::Unix(path) => panic!("{}", path.display()),
+        }
+    }
+
+    /// Status line and headers, and body, of a request with these headers.
+    async fn ask(&self, request: &str, headers: &str) -> (String, Vec<u8>) {
+        let mut stream = TcpStream::connect(self.address()).await.unwrap();
+        let request = format!("{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        let end = answer
+            .windows(4)
+            .position(|window| window == b"\r\n\r\n")
+            .unwrap();
+        let body = answer.split_off(end + 4);
+        (String::from_utf8(answer).unwrap().to_ascii_lowercase(), body)
+    }
+
+    async fn scrape(&self) -> String {
+        let (head, body) = self.ask("GET /metrics", "").await;
+        assert!(head.starts_with("http/1.1 200"), "{head}");
+        String::from_utf8(body).unwrap()
+    }
+
+    async fn stop(self) {
+        self.exporter.stop(Instant::now() + Duration::from_secs(10)).await;
+    }
+}
+
+const COUNTER: Data = Data::Sum {
+    monotonic: true,
+    temporality: Temporality::Cumulative,
+};
+
+fn point(name: &str, data: Data, value: i64) -> Point {
+    Point {
+        series: Arc::new(Series {
+            resource: Arc::<Resource>::default(),
+            scope: Arc::<Scope>::default(),
+            metric: Arc::new(Metric {
+                name: name.into(),
+                description: "".into(),
+                unit: "".into(),
+                data,
+                metadata: Attributes::default(),
+            }),
+            attributes: [("user", "a")].into_iter().collect(),
+        }),
+        start: 1,
+        time: unix_now(),
+        value: Value::Int(value),
+        exemplars: Vec::new(),
+    }
+}
+
+/// A table that a processor keeps, with one counter.
+fn live_table(owner: &str, value: i64) -> Arc<Table> {
+    let rule = Rule {
+        grouping: Grouping::by(["user"]),
+        ..Rule::new(Pattern::Glob("*".into()))
+    };
+    let table = Arc::new(Table::new(owner, vec![rule], Limits::default()));
+    table.observe(&point("hits", COUNTER, value), unix_now());
+    table
+}
+
+fn plain(points: &[Point]) -> Points {
+    Points {
+        points: points.into(),
+        table: None,
+    }
+}
+
+fn announced(table: &Arc<Table>) -> Points {
+    Points {
+        points: Arc::from([]),
+        table: Some(table.clone()),
+    }
+}
+
+#[tokio::test]
+async fn points_encoded_or_not_are_shown_and_counted_as_absorbed() {
+    let rig = Rig::start("").await;
+    rig.push(plain(&[point("hits", COUNTER, 3)]));
+    rig.push(convert::encode_points(&[point("heat", Data::Gauge, 40)]));
+    let page = rig.scrape().await;
+    assert!(
+        page.contains("\nhits_total{user=\"a\"} 3\n") && page.contains("\nheat{user=\"a\"} 40\n"),
+        "{page}"
+    );
+    let balance = rig.ledger.balance();
+    assert_eq!((balance.entered, balance.absorbed), (2, 2));
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_live_table_is_read_at_each_scrape_and_goes_with_its_processor() {
+    let rig = Rig::start("").await;
+    let table = live_table("processors::aggregate@metrics", 3);
+    rig.push(announced(&table));
+    assert!(rig.scrape().await.contains("hits_total{user=\"a\"} 3\n"));
+    table.observe(&point("hits", COUNTER, 8), unix_now());
+    assert!(
+        rig.scrape().await.contains("hits_total{user=\"a\"} 8\n"),
+        "nothing was pushed in between"
+    );
+    drop(table);
+    assert_eq!(rig.scrape().await, "");
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn two_live_tables_with_one_series_show_the_first() {
+    let rig = Rig::start("").await;
+    let (one, two) = (
+        live_table("aggregate@metrics/a", 1),
+        live_table("aggregate@metrics/b", 2),
+    );
+    rig.push(announced(&one));
+    rig.push(announced(&two));
+    let page = rig.scrape().await;
+    assert!(page.contains("} 1\n") && !page.contains("} 2\n"), "{page}");
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn what_no_longer_comes_expires_whether_or_not_anyone_scrapes() {
+    let rig = Rig::start("metric_expiration: 50ms").await;
+    rig.push(plain(&[point("hits", COUNTER, 3)]));
+    assert_eq!(rig.exporter.views.own.len(), 1);
+    let gone = async {
+        while rig.exporter.views.own.len() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), gone)
+        .await
+        .expect("it expires");
+    assert_eq!(rig.scrape().await, "");
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn the_format_is_negotiated_only_where_it_is_enabled() {
+    let accept = "accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5\r\n";
+    for (options, wanted) in [
+        ("", "text/plain"),
+        ("enable_open_metrics: true", "application/openmetrics-text"),
+    ] {
+        let rig = Rig::start(options).await;
+        rig.push(plain(&[point("hits", COUNTER, 3)]));
+        let (head, body) = rig.ask("GET /metrics", accept).await;
+        assert!(head.contains(&format!("content-type: {wanted};")), "{head}");
+        assert!(head.contains("vary: accept, accept-encoding"), "{head}");
+        assert_eq!(body.ends_with(b"# EOF\n"), !options.is_empty());
+        rig.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn gzip_is_used_where_it_is_accepted() {
+    let rig = Rig::start("").await;
+    rig.push(plain(&[point("hits", COUNTER, 3)]));
+    let (head, body) = rig
+        .ask("GET /metrics", "accept-encoding: br, gzip;q=0.5\r\n")
+        .await;
+    assert!(head.contains("content-encoding: gzip"), "{head}");
+    let mut page = String::new();
+    flate2::read::GzDecoder::new(&*body)
+        .read_to_string(&mut page)
+        .unwrap();
+    assert_eq!(page, rig.scrape().await);
+    let (head, _) = rig.ask("GET /metrics", "accept-encoding: gzip;q=0\r\n").await;
+    assert!(!head.contains("content-encoding"), "{head}");
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn other_methods_and_paths_are_told_what_there_is() {
+    let rig = Rig::start("path: /prom").await;
+    rig.push(plain(&[point("hits", COUNTER, 3)]));
+    let (head, body) = rig.ask("HEAD /prom", "").await;
+    assert!(head.starts_with("http/1.1 200") && body.is_empty(), "{head}");
+    let (head, _) = rig.ask("POST /prom", "content-length: 0\r\n").await;
+    assert!(
+        head.starts_with("http/1.1 405") && head.contains("allow: get, head"),
+        "{head}"
+    );
+    let (head, body) = rig.ask("GET /metrics", "").await;
+    assert!(head.starts_with("http/1.1 404"), "{head}");
+    assert_eq!(body, b"metrics are at /prom\n");
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn series_beyond_the_cap_share_one_and_are_not_lost() {
+    let rig = Rig::start("max_series: 1").await;
+    let other = |user: &str| {
+        let mut other = point("hits", COUNTER, 5);
+        Arc::make_mut(&mut other.series).attributes = [("user", user)].into_iter().collect();
+        other
+    };
+    rig.push(plain(&[point("hits", COUNTER, 3), other("b"), other("c")]));
+    let page = rig.scrape().await;
+    assert!(page.contains("hits_total{user=\"a\"} 3\n"), "{page}");
+    assert!(
+        page.contains("hits_total{otel_metric_overflow=\"true\"} 10\n"),
+        "{page}"
+    );
+    rig.stop().await;
+}
