@@ -54,7 +54,7 @@ pub(super) fn check(plan: &Plan, makers: &[Maker]) -> Found {
                     class: Class::Processor,
                     id: later.id.clone(),
                     error: ComponentError {
-                        component: format!("processors::{}@{}", later.id, later.pipeline).into(),
+                        component: format!("processors::{}@{}", later.id, later.pipeline),
                         message,
                     },
                 });

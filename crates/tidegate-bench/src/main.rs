@@ -10,6 +10,7 @@ mod http;
 mod machine;
 mod report;
 mod soak;
+mod stalls;
 mod stats;
 
 use std::path::Path;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_ring::{Batch as Columns, Error};
 
+use super::books::Names;
 use super::config::Config;
 use super::kinds::Selection;
 use super::ring::{Look, Outlet, Ring};
@@ -50,6 +51,7 @@ impl Drain {
                 entry,
                 selection: Selection::new(config),
                 hostname,
+                names: Names::default(),
             },
             consume: config.consume,
             poll_interval: config.poll_interval,

@@ -5,6 +5,7 @@
 //! while they refuse, the ring itself is the queue. Files that are no rings are never written to and nothing is
 //! ever unlinked.
 
+mod books;
 pub mod config;
 mod drain;
 mod kinds;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tidegate_engine::{Attributes, Events, Lease, Resource, Scope, Source, SourceId, Values};
 use tidegate_ring::{Batch as Columns, Error, Mode, Options, Poll, Reader, Reset};
 
+use super::books::{Books, Names};
 use super::kinds::{Kinds, Selection};
 use super::pace::Pace;
 use crate::batch::Batch;
@@ -32,6 +33,7 @@ pub(super) struct Outlet {
     pub(super) entry: Entry,
     pub(super) selection: Selection,
     pub(super) hostname: Arc<str>,
+    pub(super) names: Names,
 }
 
 /// An open ring.
@@ -75,7 +77,7 @@ impl Ring {
             mode = ?reader.mode(),
             "ring opened"
         );
-        let books = Books::new(&outlet.receiver, &agent);
+        let mut books = Books::new(&outlet.receiver, &agent, &outlet.names);
         books.opened(&reader);
         let now = Instant::now();
         Ok(Self {
@@ -233,97 +235,5 @@ fn source(agent: &str, hostname: &str) -> Source {
             .into_iter()
             .collect::<Attributes>(),
         lease: Arc::new(Lease::new(LEASE, unix_now())),
-    }
-}
-
-/// A ring's entries in tidegate's own metrics, resolved once.
-struct Books {
-    labels: [metrics::Label; 2],
-    events: metrics::Counter,
-    deselected: metrics::Counter,
-    suspected_loss: metrics::Counter,
-    fill: metrics::Gauge,
-}
-
-impl Books {
-    fn new(receiver: &Arc<str>, ring: &Arc<str>) -> Self {
-        let labels = [
-            metrics::Label::new("receiver", receiver.clone()),
-            metrics::Label::new("ring", ring.clone()),
-        ];
-        Self {
-            events: metrics::counter!("tidegate_nixl_ring_events_total", labels.iter()),
-            deselected: metrics::counter!("tidegate_nixl_ring_deselected_events_total", labels.iter()),
-            suspected_loss: metrics::counter!("tidegate_nixl_ring_suspected_loss_total", labels.iter()),
-            fill: metrics::gauge!("tidegate_nixl_ring_fill_ratio", labels.iter()),
-            labels,
-        }
-    }
-
-    fn with(&self, key: &'static str, value: impl Into<metrics::SharedString>) -> Vec<metrics::Label> {
-        self.labels
-            .iter()
-            .cloned()
-            .chain([metrics::Label::new(key, value)])
-            .collect()
-    }
-
-    fn opened(&self, reader: &Reader) {
-        let mut labels = self.with("version", reader.geometry().layout.label());
-        labels.push(metrics::Label::new("owner_uid", reader.owner_uid().to_string()));
-        let mode = match reader.mode() {
-            Mode::Consume => "consume",
-            Mode::Peek => "peek",
-            Mode::PeekLocked => "peek_locked",
-        };
-        labels.push(metrics::Label::new("mode", mode));
-        metrics::gauge!("tidegate_nixl_ring_info", labels).set(1.0);
-    }
-
-    fn filled(&self, fill: f64, full: bool) {
-        self.fill.set(fill);
-        self.suspected_loss.increment(u64::from(full));
-    }
-
-    fn took(&self, events: usize, deselected: usize) {
-        self.events.increment(events as u64);
-        self.deselected.increment(deselected as u64);
-    }
-
-    fn reset(&self, reason: Reset, lost: u64) {
-        metrics::counter!(
-            "tidegate_nixl_ring_resets_total",
-            self.with("reason", reason.reason())
-        )
-        .increment(1);
-        metrics::counter!(
-            "tidegate_nixl_ring_lost_events_total",
-            self.with("reason", reason.reason())
-        )
-        .increment(lost);
-    }
-
-    fn closed(&self, reason: Reset) {
-        self.reset(reason, 0);
-        self.fill.set(0.0);
-    }
-
-    fn failed(&self, error: &Error) {
-        tracing::warn!(%error, "a ring could not be read");
-        metrics::counter!(
-            "tidegate_nixl_ring_errors_total",
-            self.with("reason", error.reason())
-        )
-        .increment(1);
-    }
-
-    fn rejected(&self, why: &str, events: usize) {
-        tracing::error!(
-            why,
-            events,
-            "the pipelines refuse these events for good; they are dropped"
-        );
-        metrics::counter!("tidegate_nixl_ring_rejected_events_total", self.labels.iter())
-            .increment(events as u64);
     }
 }

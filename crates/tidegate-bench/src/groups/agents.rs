@@ -77,13 +77,22 @@ pub(super) fn gateway(binary: &Path, directory: &Path) -> Result<Gateway, Error>
 }
 
 /// What became of the events of some agents.
+#[derive(Default)]
 pub(super) struct Flushed {
     pub(super) written: u64,
-    /// Found their ring full.
-    pub(super) lost: u64,
+    pub(super) losses: Vec<Loss>,
 }
 
-/// Every agent flushes `events` each `interval`, at an offset of its own, until it is over.
+/// A flush that found its ring full.
+pub(super) struct Loss {
+    pub(super) events: u64,
+    /// When the flush before it was.
+    pub(super) since: Instant,
+    pub(super) at: Instant,
+}
+
+/// Every agent flushes `events` each `interval`, at an offset of its own, until it is over. As in NIXL, whose timer is
+/// set anew after each flush, a flush that comes late delays the next one: two are never closer than `interval`.
 pub(super) fn flush_at_intervals(
     mut rings: Vec<Writer>,
     events: usize,
@@ -91,20 +100,25 @@ pub(super) fn flush_at_intervals(
     over: impl Fn() -> bool,
 ) -> Flushed {
     let mut source = transfers();
-    let step = interval / rings.len() as u32;
-    let mut due = Instant::now();
-    let mut written = 0;
-    for agent in (0..rings.len()).cycle() {
-        if over() {
+    let start = Instant::now();
+    let mut due: Vec<_> = (0..rings.len() as u32)
+        .map(|agent| start + interval * agent / RANKS as u32)
+        .collect();
+    let mut flushed = Flushed::default();
+    while !over() {
+        let Some((agent, due)) = due.iter_mut().enumerate().min_by_key(|(_, due)| **due) else {
             break;
-        }
+        };
         thread::sleep(due.saturating_duration_since(Instant::now()));
-        due += step;
         let flush: Vec<Event> = source.by_ref().take(events).collect();
-        written += rings[agent].push_all(&flush) as u64;
+        let (since, at) = (*due - interval, Instant::now());
+        *due = at + interval;
+        let fitted = rings[agent].push_all(&flush);
+        flushed.written += fitted as u64;
+        if fitted < events {
+            let events = (events - fitted) as u64;
+            flushed.losses.push(Loss { events, since, at });
+        }
     }
-    Flushed {
-        written,
-        lost: rings.iter().map(Writer::dropped).sum(),
-    }
+    flushed
 }

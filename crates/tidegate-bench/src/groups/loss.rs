@@ -1,6 +1,7 @@
 //! What is lost when agents flush as much as NIXL can at once: a whole ring.
 //!
-//! The next flush drops what does not fit, so every ring must be empty again within a flush interval.
+//! The next flush drops what does not fit, so every ring must be empty again within a flush interval. What is lost
+//! while the host of a shared machine has stopped the gateway's core is told apart.
 
 use std::path::Path;
 use std::thread;
@@ -8,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use tidegate_ring::Layout;
 
-use super::agents::{self, RANKS};
+use super::agents::{self, Loss, RANKS};
 use crate::Error;
 use crate::report::{Budget, Row};
+use crate::stalls::Stalls;
 
 /// NIXL's default; one slot always stays free.
 const CAPACITY: u64 = 4_096;
@@ -35,8 +37,10 @@ fn at(binary: &Path, interval: Duration) -> Result<Vec<Row>, Error> {
     let directory = agents::directory()?;
     let rings = agents::rings(directory.path(), "rank_", RANKS, Layout::V4, CAPACITY)?;
     let gateway = agents::gateway(binary, directory.path())?;
+    let stalls = Stalls::watch()?;
     let end = Instant::now() + RUN;
     let flushed = agents::flush_at_intervals(rings, FLUSH, interval, || Instant::now() > end);
+    let stalls = stalls.finish();
     thread::sleep(SETTLE);
     let served = gateway.scraper()?.sum(REQUESTS)? * EVENTS_A_TRANSFER;
     // The last transfer of a flush may be cut, in each of the rings.
@@ -53,14 +57,22 @@ fn at(binary: &Path, interval: Duration) -> Result<Vec<Row>, Error> {
         RANKS,
         interval.as_millis()
     );
-    let all = flushed.written + flushed.lost;
+    let stood_still = |loss: &&Loss| {
+        let within = |stall: &(Instant, Instant)| stall.0 < loss.at && loss.since < stall.1;
+        stalls.iter().any(within)
+    };
+    let (stalled, missed): (Vec<_>, Vec<_>) = flushed.losses.iter().partition(stood_still);
+    let sum = |losses: &[&Loss]| losses.iter().map(|loss| loss.events).sum::<u64>();
+    let (stalled, missed) = (sum(&stalled), sum(&missed));
+    let all = flushed.written + stalled + missed;
     Ok(vec![
         Row::value(format!("{label}: flushed"), all as f64, "events"),
+        Row::value(format!("{label}: found the ring full"), missed as f64, "events")
+            .budget(Budget::AtMost(0.0)),
         Row::value(
-            format!("{label}: found the ring full"),
-            flushed.lost as f64,
+            format!("{label}: the same, while the gateway's core stood still"),
+            stalled as f64,
             "events",
-        )
-        .budget(Budget::AtMost(0.0)),
+        ),
     ])
 }

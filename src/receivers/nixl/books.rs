@@ -1,0 +1,148 @@
+//! What the gateway's own metrics say of each ring.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use metrics::{Gauge, Label};
+use tidegate_ring::{Error, Mode, Reader, Reset};
+
+/// Rings that have series of their own; those of further names share one.
+const MAX_NAMED: usize = 1_000;
+/// The name that they share.
+const OTHERS: &str = "(others)";
+
+/// The rings named so far: agents may be called anything, come and go, and nothing that was counted is forgotten.
+#[derive(Default)]
+pub(super) struct Names(Mutex<HashSet<Arc<str>>>);
+
+impl Names {
+    fn label(&self, ring: &Arc<str>) -> Arc<str> {
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if names.len() < MAX_NAMED || names.contains(ring) {
+            names.insert(ring.clone());
+            ring.clone()
+        } else {
+            OTHERS.into()
+        }
+    }
+}
+
+/// A ring's entries in tidegate's own metrics, resolved once.
+pub(super) struct Books {
+    labels: [Label; 2],
+    events: metrics::Counter,
+    deselected: metrics::Counter,
+    suspected_loss: metrics::Counter,
+    fill: Gauge,
+    /// What the ring is, as it was opened last.
+    info: Option<Gauge>,
+}
+
+impl Books {
+    pub(super) fn new(receiver: &Arc<str>, ring: &Arc<str>, names: &Names) -> Self {
+        let labels = [
+            Label::new("receiver", receiver.clone()),
+            Label::new("ring", names.label(ring)),
+        ];
+        Self {
+            events: metrics::counter!("tidegate_nixl_ring_events_total", labels.iter()),
+            deselected: metrics::counter!("tidegate_nixl_ring_deselected_events_total", labels.iter()),
+            suspected_loss: metrics::counter!("tidegate_nixl_ring_suspected_loss_total", labels.iter()),
+            fill: metrics::gauge!("tidegate_nixl_ring_fill_ratio", labels.iter()),
+            info: None,
+            labels,
+        }
+    }
+
+    fn with(&self, key: &'static str, value: impl Into<metrics::SharedString>) -> Vec<Label> {
+        self.labels
+            .iter()
+            .cloned()
+            .chain([Label::new(key, value)])
+            .collect()
+    }
+
+    pub(super) fn opened(&mut self, reader: &Reader) {
+        self.no_longer();
+        let mut labels = self.with("version", reader.geometry().layout.label());
+        labels.push(Label::new("owner_uid", reader.owner_uid().to_string()));
+        let mode = match reader.mode() {
+            Mode::Consume => "consume",
+            Mode::Peek => "peek",
+            Mode::PeekLocked => "peek_locked",
+        };
+        labels.push(Label::new("mode", mode));
+        let info = metrics::gauge!("tidegate_nixl_ring_info", labels);
+        info.set(1.0);
+        self.info = Some(info);
+    }
+
+    /// What was said of the ring when it was opened holds no more.
+    fn no_longer(&mut self) {
+        if let Some(info) = self.info.take() {
+            info.set(0.0);
+        }
+    }
+
+    pub(super) fn filled(&self, fill: f64, full: bool) {
+        self.fill.set(fill);
+        self.suspected_loss.increment(u64::from(full));
+    }
+
+    pub(super) fn took(&self, events: usize, deselected: usize) {
+        self.events.increment(events as u64);
+        self.deselected.increment(deselected as u64);
+    }
+
+    pub(super) fn reset(&self, reason: Reset, lost: u64) {
+        metrics::counter!(
+            "tidegate_nixl_ring_resets_total",
+            self.with("reason", reason.reason())
+        )
+        .increment(1);
+        metrics::counter!(
+            "tidegate_nixl_ring_lost_events_total",
+            self.with("reason", reason.reason())
+        )
+        .increment(lost);
+    }
+
+    pub(super) fn closed(&mut self, reason: Reset) {
+        self.no_longer();
+        self.reset(reason, 0);
+        self.fill.set(0.0);
+    }
+
+    pub(super) fn failed(&self, error: &Error) {
+        tracing::warn!(%error, "a ring could not be read");
+        metrics::counter!(
+            "tidegate_nixl_ring_errors_total",
+            self.with("reason", error.reason())
+        )
+        .increment(1);
+    }
+
+    pub(super) fn rejected(&self, why: &str, events: usize) {
+        tracing::error!(
+            why,
+            events,
+            "the pipelines refuse these events for good; they are dropped"
+        );
+        metrics::counter!("tidegate_nixl_ring_rejected_events_total", self.labels.iter())
+            .increment(events as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_beyond_the_cap_share_one() {
+        let names = Names::default();
+        let name = |at: usize| names.label(&format!("rank_{at}").into());
+        (0..MAX_NAMED).for_each(|at| assert_eq!(&*name(at), format!("rank_{at}")));
+        assert_eq!(&*name(MAX_NAMED), OTHERS);
+        assert_eq!(&*name(3), "rank_3", "a known one keeps its name");
+    }
+}
