@@ -98,7 +98,7 @@ impl Loaded {
 }
 
 /// The component types of this binary.
-struct Kinds;
+pub struct Kinds;
 
 impl Registry for Kinds {
     fn kinds(&self, class: Class) -> Vec<&str> {

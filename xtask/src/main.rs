@@ -3,6 +3,7 @@
 //! A command is one row of [`COMMANDS`] and one function; it gets the arguments after its name.
 
 mod bench;
+mod fuzz;
 mod process;
 mod test;
 mod testenv;
@@ -38,6 +39,11 @@ const COMMANDS: &[Command] = &[
         name: "soak",
         about: "everything at once for some minutes (10 unless told): memory must stay, nothing may get lost",
         run: bench::soak,
+    },
+    Command {
+        name: "fuzz",
+        about: "libFuzzer on all that reads outside bytes: [SECONDS a target] [TARGET...]",
+        run: fuzz::fuzz,
     },
 ];
 

@@ -41,7 +41,10 @@ crate::options! {
         pub max_days: u64 = 0,
         /// Old files that stay; 0 = all.
         pub max_backups: usize = 100,
+        /// Only `false`: names of old files say in UTC when they ended.
+        pub localtime: bool = false,
     }
+    check = Rotation::check
 }
 
 crate::choices! {
@@ -96,13 +99,19 @@ impl Config {
         if self.format == Format::Csv && self.compression != Compression::None {
             cx.at(at.child("compression")).error("`csv` can't be compressed");
         }
-        if self
-            .rotation
-            .as_ref()
-            .is_some_and(|rotation| rotation.max_megabytes == 0)
-        {
-            cx.at(at.child("rotation").child("max_megabytes"))
+    }
+}
+
+impl Rotation {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        if self.max_megabytes == 0 {
+            cx.at(at.child("max_megabytes"))
                 .error("must be greater than zero");
+        }
+        if self.localtime {
+            cx.at(at.child("localtime"))
+                .help("times in UTC sort, also where clocks are put back")
+                .error("names of old files are in UTC only");
         }
     }
 }

@@ -190,3 +190,6 @@ fn encoded_resource(attributes: &Attributes) -> Vec<u8> {
     push_message(&mut field, HEADER, &message);
     field
 }
+
+#[cfg(test)]
+mod tests;

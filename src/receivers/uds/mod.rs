@@ -5,6 +5,8 @@
 
 pub mod config;
 mod datagram;
+#[cfg(fuzzing)]
+pub mod fuzz;
 mod kinds;
 mod outlet;
 pub mod proto;

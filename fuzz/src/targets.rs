@@ -1,0 +1,176 @@
+//! The targets by name, each a function of bytes that returns whatever the bytes are.
+
+use std::cell::RefCell;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use tempfile::TempDir;
+use tidegate::batch::{Signal, convert, json, wire};
+use tidegate::commands::load;
+use tidegate::component::Shared;
+use tidegate::config::Loader;
+use tidegate::net::{Coding, decompress};
+use tidegate::service::{Graph, Plan};
+use tidegate_ring::{Batch, MpStore, Options, Reader};
+
+/// Names as `cargo xtask fuzz` gives them.
+pub(crate) const TARGETS: &[(&str, fn(&[u8]))] = &[
+    ("otlp", otlp),
+    ("json", json_request),
+    ("config", config),
+    ("ring", ring),
+    ("store", store),
+    ("events", tidegate::receivers::uds::fuzz::events),
+    ("statsd", tidegate::receivers::uds::fuzz::statsd),
+    ("compression", compression),
+];
+
+fn signal(choice: u8) -> Signal {
+    Signal::ALL[usize::from(choice) % Signal::ALL.len()]
+}
+
+/// What is checked can be decoded, and survives JSON with as many items.
+fn otlp(data: &[u8]) {
+    let Some((choice, bytes)) = data.split_first() else {
+        return;
+    };
+    let signal = signal(*choice);
+    let Ok(encoded) = wire::check(signal, Bytes::copy_from_slice(bytes)) else {
+        return;
+    };
+    if signal == Signal::Metrics {
+        let points = convert::points(&encoded).expect("what is checked can be decoded");
+        assert_eq!(points.len(), encoded.items());
+    }
+    let text = json::to_json(&encoded).expect("what is checked can be written");
+    let again = json::to_protobuf(signal, text.as_bytes()).expect("what we write can be read");
+    let again = wire::check(signal, again).expect("what we read is sound");
+    assert_eq!(again.items(), encoded.items());
+}
+
+/// What is read out of JSON is a sound request.
+fn json_request(data: &[u8]) {
+    let Some((choice, text)) = data.split_first() else {
+        return;
+    };
+    let signal = signal(*choice);
+    if let Ok(bytes) = json::to_protobuf(signal, text) {
+        wire::check(signal, bytes).expect("what we read is sound");
+    }
+}
+
+/// A configuration is loaded, or every problem can be shown; what is loaded can be built or says why not.
+fn config(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    // Files of the machine that runs this are nobody's input.
+    if text.contains("file") {
+        return;
+    }
+    let loader = Loader::default()
+        .env(|_| Some("value".to_owned()))
+        .text("fuzz.yaml", text);
+    let loaded = loader.load(&load::Kinds);
+    let mut problems = loaded.problems;
+    let plan = loaded
+        .document
+        .and_then(|document| Plan::resolve(&document, &mut problems));
+    let _ = problems.to_string();
+    let Some(plan) = plan.filter(|_| !problems.has_errors()) else {
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime");
+    let _entered = runtime.enter();
+    let _ = Graph::build(&plan, &std::sync::Arc::new(Shared::default()));
+}
+
+thread_local! {
+    /// A file that is written anew for each input.
+    static FILE: RefCell<(TempDir, PathBuf)> = RefCell::new({
+        let directory = TempDir::new_in("/dev/shm").expect("a directory in memory");
+        let path = directory.path().join("nixl.1.1.0.mmap");
+        (directory, path)
+    });
+}
+
+fn with_file(bytes: &[u8], look: impl FnOnce(&PathBuf)) {
+    FILE.with_borrow(|(_, path)| {
+        // A new file each time: a reader of the last one may not be surprised by this one.
+        let _ = std::fs::remove_file(path);
+        File::create(path)
+            .and_then(|mut file| file.write_all(bytes))
+            .expect("a file in memory");
+        look(path);
+    });
+}
+
+/// The first bytes say how: events to take, whether to consume, and where the rest is cut in two: the file as it is
+/// opened, and what is written over it (from which offset), or cut off, while it is mapped.
+fn ring(data: &[u8]) {
+    let Some((how, rest)) = data.split_at_checked(6) else {
+        return;
+    };
+    let cut = usize::from(u16::from_le_bytes([how[0], how[1]])) % (rest.len() + 1);
+    let offset = u64::from(u16::from_le_bytes([how[2], how[3]]));
+    let (before, after) = rest.split_at(cut);
+    with_file(before, |path| {
+        let options = Options {
+            consume: how[4] & 1 == 0,
+            max_events: usize::from(how[5]) + 1,
+        };
+        let Ok(mut reader) = Reader::open(path, options) else {
+            return;
+        };
+        let mut batch = Batch::default();
+        for round in 0..4 {
+            let _ = reader.read(&mut batch);
+            reader.commit();
+            if round == 1 {
+                let file = OpenOptions::new().write(true).open(path).expect("our own file");
+                match how[4] & 2 {
+                    0 => file.write_all_at(after, offset),
+                    _ => file.set_len(offset),
+                }
+                .expect("our own file");
+            }
+        }
+    });
+}
+
+fn store(data: &[u8]) {
+    let Some((how, rest)) = data.split_at_checked(2) else {
+        return;
+    };
+    with_file(rest, |path| {
+        let Ok(store) = MpStore::open(path) else { return };
+        let _ = store.snapshot();
+        let file = OpenOptions::new().write(true).open(path).expect("our own file");
+        file.set_len(u64::from(u16::from_le_bytes([how[0], how[1]])))
+            .expect("our own file");
+        let _ = (store.snapshot(), store.alive());
+    });
+}
+
+/// Nothing is unpacked beyond the limit.
+fn compression(data: &[u8]) {
+    const LIMIT: usize = 1 << 16;
+    let Some((choice, body)) = data.split_first() else {
+        return;
+    };
+    let names = ["gzip", "zstd", "deflate", "snappy"];
+    let Some(coding) = Coding::named(names[usize::from(*choice) % names.len()]) else {
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime");
+    if let Ok(unpacked) = runtime.block_on(decompress(coding, Bytes::copy_from_slice(body), LIMIT)) {
+        assert!(unpacked.len() <= LIMIT);
+    }
+}
