@@ -95,9 +95,10 @@ impl Layout {
         }
     }
 
-    /// Exact size of the file of a ring with `capacity` slots.
+    /// Exact size of the file of a ring with `capacity` slots; `u64::MAX` where no file is so large.
     pub const fn file_size(self, capacity: u64) -> u64 {
-        self.header_size() as u64 + capacity.saturating_mul(self.event_size() as u64)
+        let slots = capacity.saturating_mul(self.event_size() as u64);
+        slots.saturating_add(self.header_size() as u64)
     }
 
     /// Whether events carry a timestamp.
@@ -376,6 +377,22 @@ impl Reject {
             Reject::UnknownSchema { .. } => "unknown_schema",
             Reject::BadSlotCount { .. } => "bad_slot_count",
             Reject::BadBuckets { .. } => "bad_buckets",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_capacity_beyond_any_file_has_no_size_that_a_file_could_have() {
+        for layout in Layout::ALL {
+            assert_eq!(layout.file_size(u64::MAX), u64::MAX, "{layout}");
+            assert_eq!(
+                layout.file_size(256),
+                (layout.header_size() + 256 * layout.event_size()) as u64
+            );
         }
     }
 }
