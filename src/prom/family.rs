@@ -6,9 +6,9 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use tidegate_engine::{Data, Metric, Temporality};
 
+use super::format::{Format, OPENMETRICS_NAME};
 use super::labels::escape;
 use super::name::{Kind, Naming};
-use super::render::{Format, OPENMETRICS_NAME};
 
 /// All samples of one name and type.
 pub(super) struct Family {

@@ -4,6 +4,7 @@
 //! prometheus/otlptranslator where it leaves room.
 
 mod family;
+pub mod format;
 pub mod labels;
 pub mod name;
 pub mod number;
@@ -11,5 +12,6 @@ pub mod render;
 mod samples;
 mod target;
 
+pub use format::{Format, OPENMETRICS_NAME};
 pub use name::Naming;
-pub use render::{Conflict, Format, Renderer, Style};
+pub use render::{Conflict, Renderer, Style};

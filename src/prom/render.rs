@@ -11,36 +11,14 @@ use foldhash::fast::RandomState;
 use tidegate_engine::{Reading, Series, Value};
 
 use super::family::Families;
+use super::format::Format;
 use super::labels::Labels;
 use super::name::Naming;
 use super::samples::push_samples;
 use super::target::push_target_info;
 
-/// Metadata key under which a metric may name its OpenMetrics family: there a counter `x_total` has the family `x`,
-/// so a gauge `x` beside it needs another name.
-pub const OPENMETRICS_NAME: &str = "tidegate.openmetrics_name";
-
 /// Scrapes after which the text of a series that is no longer read is forgotten.
 const FORGET_AFTER: u64 = 8;
-
-/// Which text is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// Prometheus text 0.0.4.
-    Text,
-    /// OpenMetrics 1.0.0.
-    OpenMetrics,
-}
-
-impl Format {
-    /// The content type of an answer.
-    pub fn content_type(self) -> &'static str {
-        match self {
-            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
-            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-        }
-    }
-}
 
 /// What is the same for every series.
 #[derive(Clone, Debug, Default)]

@@ -2,9 +2,9 @@
 
 use tidegate_engine::{Exemplar, ExponentialHistogram, Histogram, Reading, Summary, UnixNanos, Value};
 
+use super::format::Format;
 use super::labels::{Labels, text};
 use super::number::{push_f64, push_i64, push_u64};
-use super::render::Format;
 
 /// Most buckets that an exponential histogram becomes in a text format, which has no native form of it.
 const MAX_BUCKETS: usize = 40;

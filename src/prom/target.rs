@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tidegate_engine::Resource;
 
+use super::format::Format;
 use super::labels::{Labels, instance, job};
-use super::render::Format;
 
 /// Appends the family, if any of these resources has something to say. Of two with one job and instance the first
 /// counts.

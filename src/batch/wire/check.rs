@@ -12,12 +12,9 @@
 use bytes::Bytes;
 
 use super::proto::{Field, Fields, WireType, varint};
-use super::{WireError, text};
+use super::{MAX_DEPTH, WireError, text};
 use crate::batch::schema::{self, Message, Type};
 use crate::batch::{Encoded, Signal};
-
-/// How deep messages may nest below the request: one less than prost's `RECURSION_LIMIT`.
-pub(super) const MAX_DEPTH: usize = 99;
 
 /// Checks the bytes of an `Export*ServiceRequest` and counts its points, spans or log records.
 ///

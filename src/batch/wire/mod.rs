@@ -12,6 +12,9 @@ pub(crate) mod walk;
 pub use check::check;
 pub(crate) use split::split_part;
 
+/// How deep messages may nest below the request: one less than prost's `RECURSION_LIMIT`.
+const MAX_DEPTH: usize = 99;
+
 /// Bytes that are no export request: what is wrong, and in which field (`resourceMetrics.scopeMetrics`).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem} in `{path}`")]

@@ -6,7 +6,7 @@
 
 use prost::DecodeError;
 
-use super::check::MAX_DEPTH;
+use super::MAX_DEPTH;
 use super::edit::{push_field, push_message};
 use super::proto::{Fields, WireType};
 use crate::batch::schema::{Message, Type};

@@ -173,7 +173,7 @@ async fn what_no_longer_comes_expires_whether_or_not_anyone_scrapes() {
     rig.push(plain(&[point("hits", COUNTER, 3)]));
     assert_eq!(rig.exporter.views.own.len(), 1);
     let gone = async {
-        while rig.exporter.views.own.len() > 0 {
+        while !rig.exporter.views.own.is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tidegate_engine::{Attributes, Grouping, Input, Instrument, Pattern, Rule};
 
-use crate::prom::render::OPENMETRICS_NAME;
+use crate::prom::OPENMETRICS_NAME;
 
 /// Upper bounds of NIXL's time histograms, in microseconds.
 const TIME_BOUNDS_US: [f64; 18] = [

@@ -10,6 +10,7 @@ use tidegate_engine::{
 };
 
 use super::*;
+use crate::prom::OPENMETRICS_NAME;
 
 const COUNTER: Data = Data::Sum {
     monotonic: true,
