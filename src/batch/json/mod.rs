@@ -4,6 +4,7 @@
 //! enums are numbers, unknown fields are ignored, keys are lowerCamelCase only.
 
 mod read;
+mod scalar;
 mod write;
 
 use bytes::Bytes;
@@ -25,13 +26,7 @@ pub struct JsonError {
 /// # Errors
 /// The first thing that is wrong, with its path.
 pub fn to_protobuf(signal: Signal, json: &[u8]) -> Result<Bytes, JsonError> {
-    let value = serde_json::from_slice(json).map_err(|error| JsonError {
-        problem: error.to_string(),
-        path: "$".to_owned(),
-    })?;
-    let mut wire = Vec::with_capacity(json.len());
-    read::message(schema::request(signal), &value, &mut wire)?;
-    Ok(wire.into())
+    read::request(schema::request(signal), json).map(Bytes::from)
 }
 
 /// A request in JSON, on one line.

@@ -1,205 +1,268 @@
-//! JSON to protobuf bytes.
+//! JSON to protobuf bytes in one pass: no tree stands between, so memory is bounded by the text itself.
 
-use base64::Engine;
-use serde_json::{Map, Value};
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::JsonError;
+use super::scalar::Scalar;
 use crate::batch::schema::{Field, Message, Type};
-use crate::batch::wire::edit::{push_message, push_varint};
+use crate::batch::wire::edit::push_varint;
+use crate::batch::wire::proto::WireType;
 
-/// Appends the fields of a message.
-pub(super) fn message(schema: &'static Message, value: &Value, wire: &mut Vec<u8>) -> Result<(), JsonError> {
-    let Value::Object(object) = value else {
-        return Err(expected("an object", value));
+/// The bytes of a message that `json` describes.
+pub(super) fn request(schema: &'static Message, json: &[u8]) -> Result<Vec<u8>, JsonError> {
+    let mut out = Out {
+        wire: Vec::with_capacity(json.len() / 2),
+        trail: Vec::new(),
+        problem: None,
     };
-    fields(schema, object, wire)
+    let mut text = serde_json::Deserializer::from_slice(json);
+    let read = Value::whole(schema, &mut out)
+        .deserialize(&mut text)
+        .and_then(|()| text.end());
+    match read {
+        Ok(()) => Ok(out.wire),
+        Err(error) => Err(JsonError {
+            path: out.path(),
+            problem: out.problem.unwrap_or_else(|| error.to_string()),
+        }),
+    }
 }
 
-fn fields(
-    schema: &'static Message,
-    object: &Map<String, Value>,
-    wire: &mut Vec<u8>,
-) -> Result<(), JsonError> {
-    for (name, value) in object {
-        // Unknown fields are ignored (OTLP: MUST); null is as good as absent.
-        let Some(field) = schema.fields.iter().find(|field| field.name == name) else {
-            continue;
-        };
-        if !value.is_null() {
-            field_value(field, value, wire).map_err(|error| error.inside(name))?;
+/// What has been written, and where in the text we are.
+struct Out {
+    wire: Vec<u8>,
+    trail: Vec<Step>,
+    /// What is wrong, in our words; serde only carries that something is.
+    problem: Option<String>,
+}
+
+enum Step {
+    Field(&'static str),
+    Index(usize),
+}
+
+impl Out {
+    fn fail<E: Error>(&mut self, expected: &str, found: &str) -> E {
+        self.problem = Some(format!("expected {expected}, found {found}"));
+        E::custom("wrong")
+    }
+
+    /// `resourceMetrics[0].scopeMetrics`.
+    fn path(&self) -> String {
+        let mut path = String::new();
+        for step in &self.trail {
+            match step {
+                Step::Field(name) if path.is_empty() => path.push_str(name),
+                Step::Field(name) => path.extend([".", name]),
+                Step::Index(index) => path.push_str(&format!("[{index}]")),
+            }
+        }
+        match path.is_empty() {
+            true => "$".to_owned(),
+            false => path,
         }
     }
-    Ok(())
-}
 
-fn field_value(field: &'static Field, value: &Value, wire: &mut Vec<u8>) -> Result<(), JsonError> {
-    if !field.repeated {
-        return single(field, value, wire);
-    }
-    let Value::Array(values) = value else {
-        return Err(expected("an array", value));
-    };
-    let at = |index: usize| move |error: JsonError| error.inside(&format!("[{index}]"));
-    if is_packed(field.kind) {
-        let mut packed = Vec::new();
-        for (index, value) in values.iter().enumerate() {
-            scalar(field.kind, value, &mut packed).map_err(at(index))?;
+    /// Puts the length of all that was written since `start` before it.
+    fn close(&mut self, start: usize) {
+        let mut length = self.wire.len() - start;
+        let (mut varint, mut used) = ([0; 10], 1);
+        while length > 0x7f {
+            varint[used - 1] = length as u8 | 0x80;
+            length >>= 7;
+            used += 1;
         }
-        push_message(wire, field.number, &packed);
-        return Ok(());
+        varint[used - 1] = length as u8;
+        self.wire.splice(start..start, varint.into_iter().take(used));
     }
-    for (index, value) in values.iter().enumerate() {
-        single(field, value, wire).map_err(at(index))?;
-    }
-    Ok(())
-}
 
-fn is_packed(kind: Type) -> bool {
-    !matches!(kind, Type::String | Type::Bytes | Type::Id(_) | Type::Message(_))
-}
-
-fn single(field: &'static Field, value: &Value, wire: &mut Vec<u8>) -> Result<(), JsonError> {
-    let payload = match field.kind {
-        Type::Message(schema) => {
-            let mut inner = Vec::new();
-            message(schema, value, &mut inner)?;
-            inner
-        }
-        Type::String => text(value)?.as_bytes().to_vec(),
-        Type::Bytes => base64_bytes(text(value)?)?,
-        Type::Id(length) => id(text(value)?, length)?,
-        kind => {
-            push_varint(wire, u64::from(field.number) << 3 | wire_type(kind));
-            return scalar(kind, value, wire);
-        }
-    };
-    push_message(wire, field.number, &payload);
-    Ok(())
-}
-
-fn wire_type(kind: Type) -> u64 {
-    match kind {
-        Type::Double | Type::Fixed64 | Type::Sfixed64 => 1,
-        Type::Fixed32 => 5,
-        _ => 0,
+    fn tag(&mut self, number: u32, wire: WireType) {
+        push_varint(&mut self.wire, u64::from(number) << 3 | wire as u64);
     }
 }
 
-fn scalar(kind: Type, value: &Value, wire: &mut Vec<u8>) -> Result<(), JsonError> {
-    match kind {
-        Type::Bool => push_varint(
-            wire,
-            u64::from(value.as_bool().ok_or_else(|| expected("true or false", value))?),
-        ),
-        Type::Double => wire.extend_from_slice(&double(value)?.to_le_bytes()),
-        Type::Int64 => push_varint(wire, whole::<i64>(value)? as u64), // two's complement is the wire form
-        Type::Uint64 => push_varint(wire, whole::<u64>(value)?),
-        Type::Fixed64 => wire.extend_from_slice(&whole::<u64>(value)?.to_le_bytes()),
-        Type::Sfixed64 => wire.extend_from_slice(&whole::<i64>(value)?.to_le_bytes()),
-        Type::Int32 => push_varint(wire, i64::from(whole::<i32>(value)?) as u64), // sign-extended on the wire
-        Type::Uint32 => push_varint(wire, u64::from(whole::<u32>(value)?)),
-        Type::Sint32 => {
-            let number = whole::<i32>(value)?;
-            push_varint(wire, u64::from((number << 1 ^ number >> 31) as u32)); // zigzag
-        }
-        Type::Fixed32 => wire.extend_from_slice(&whole::<u32>(value)?.to_le_bytes()),
-        Type::String | Type::Bytes | Type::Id(_) | Type::Message(_) => {}
-    }
-    Ok(())
+/// A value that is about to be read.
+struct Value<'a> {
+    kind: Type,
+    /// Its field number; `None` where the value stands without a tag (the whole request, packed numbers).
+    number: Option<u32>,
+    /// A list of such values.
+    is_list: bool,
+    /// `null` is as good as absent: for fields, not for what is in a list.
+    may_be_null: bool,
+    out: &'a mut Out,
 }
 
-fn text(value: &Value) -> Result<&str, JsonError> {
-    value.as_str().ok_or_else(|| expected("a string", value))
-}
-
-/// A whole number: a JSON number, also one with a zero fraction, or its decimal digits as a string.
-fn whole<T: TryFrom<i128>>(value: &Value) -> Result<T, JsonError> {
-    let number = match value {
-        Value::String(digits) => digits.parse::<i128>().ok(),
-        Value::Number(number) => number
-            .as_i64()
-            .map(i128::from)
-            .or_else(|| number.as_u64().map(i128::from))
-            // Exact: whole and below 2^53.
-            .or_else(|| {
-                number
-                    .as_f64()
-                    .filter(|n| n.fract() == 0.0 && n.abs() < 9e15)
-                    .map(|n| n as i128)
-            }),
-        _ => None,
-    };
-    number
-        .and_then(|number| T::try_from(number).ok())
-        .ok_or_else(|| expected("a whole number in range", value))
-}
-
-/// A number, its digits as a string, or one of the three that JSON has no digits for.
-fn double(value: &Value) -> Result<f64, JsonError> {
-    let number = match value {
-        Value::Number(number) => number.as_f64(),
-        Value::String(text) => match text.as_str() {
-            "NaN" => Some(f64::NAN),
-            "Infinity" => Some(f64::INFINITY),
-            "-Infinity" => Some(f64::NEG_INFINITY),
-            digits => digits.parse().ok().filter(|number: &f64| number.is_finite()),
-        },
-        _ => None,
-    };
-    number.ok_or_else(|| expected("a number", value))
-}
-
-/// Standard or URL-safe alphabet, padded or not (ProtoJSON accepts all four).
-fn base64_bytes(text: &str) -> Result<Vec<u8>, JsonError> {
-    let standard = text.trim_end_matches('=').replace('-', "+").replace('_', "/");
-    base64::engine::general_purpose::STANDARD_NO_PAD
-        .decode(standard)
-        .map_err(|_| JsonError::of("expected base64".to_owned()))
-}
-
-fn id(text: &str, length: usize) -> Result<Vec<u8>, JsonError> {
-    if text.is_empty() {
-        return Ok(Vec::new());
-    }
-    let wrong = || JsonError::of(format!("expected {} hexadecimal digits", length * 2));
-    if text.len() != length * 2 || !text.is_ascii() {
-        return Err(wrong());
-    }
-    let byte = |at: usize| {
-        text.get(at * 2..at * 2 + 2)
-            .and_then(|digits| u8::from_str_radix(digits, 16).ok())
-    };
-    (0..length)
-        .map(|at| byte(at).filter(|_| !text.contains('+')).ok_or_else(wrong))
-        .collect()
-}
-
-fn expected(what: &str, found: &Value) -> JsonError {
-    let found = match found {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
-    };
-    JsonError::of(format!("expected {what}, found {found}"))
-}
-
-impl JsonError {
-    fn of(problem: String) -> Self {
+impl<'a> Value<'a> {
+    fn whole(schema: &'static Message, out: &'a mut Out) -> Self {
         Self {
-            problem,
-            path: "$".to_owned(),
+            kind: Type::Message(schema),
+            number: None,
+            is_list: false,
+            may_be_null: false,
+            out,
         }
     }
 
-    fn inside(mut self, name: &str) -> Self {
-        self.path = match self.path.as_str() {
-            "$" => name.to_owned(),
-            inner if inner.starts_with('[') => format!("{name}{inner}"),
-            inner => format!("{name}.{inner}"),
+    fn of(field: &'static Field, out: &'a mut Out) -> Self {
+        Self {
+            kind: field.kind,
+            number: Some(field.number),
+            is_list: field.repeated,
+            may_be_null: true,
+            out,
+        }
+    }
+
+    fn scalar<E: Error>(self, scalar: Scalar<'_>) -> Result<(), E> {
+        if self.is_list {
+            return Err(self.out.fail("an array", scalar.what()));
+        }
+        let wire = self.kind.wire();
+        if let Some(number) = self.number {
+            self.out.tag(number, wire);
+        }
+        let start = self.out.wire.len();
+        scalar
+            .push(self.kind, &mut self.out.wire)
+            .map_err(|expected| self.out.fail(&expected, scalar.what()))?;
+        if wire == WireType::Bytes {
+            self.out.close(start);
+        }
+        Ok(())
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Value<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Value<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OTLP")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        match (self.may_be_null, self.is_list, self.kind) {
+            (true, ..) => Ok(()),
+            (_, true, _) => Err(self.out.fail("an array", "null")),
+            (_, _, Type::Message(_)) => Err(self.out.fail("an object", "null")),
+            _ => Err(self.out.fail("a value", "null")),
+        }
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
+        self.scalar(Scalar::Bool(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
+        self.scalar(Scalar::Whole(value.into()))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
+        self.scalar(Scalar::Whole(value.into()))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
+        self.scalar(Scalar::Double(value))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<(), E> {
+        self.scalar(Scalar::Text(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        if !self.is_list {
+            let expected = match self.kind {
+                Type::Message(_) => "an object",
+                _ => "a single value",
+            };
+            return Err(self.out.fail(expected, "an array"));
+        }
+        let is_packed = self.kind.wire() != WireType::Bytes;
+        let before = self.out.wire.len();
+        if let (true, Some(number)) = (is_packed, self.number) {
+            self.out.tag(number, WireType::Bytes);
+        }
+        let start = self.out.wire.len();
+        for index in 0.. {
+            self.out.trail.push(Step::Index(index));
+            let element = Value {
+                kind: self.kind,
+                number: self.number.filter(|_| !is_packed),
+                is_list: false,
+                may_be_null: false,
+                out: &mut *self.out,
+            };
+            let more = list.next_element_seed(element)?.is_some();
+            self.out.trail.pop();
+            if !more {
+                break;
+            }
+        }
+        if is_packed {
+            match self.out.wire.len() == start {
+                true => self.out.wire.truncate(before),
+                false => self.out.close(start),
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let schema = match self.kind {
+            _ if self.is_list => return Err(self.out.fail("an array", "an object")),
+            Type::Message(schema) => schema,
+            _ => return Err(self.out.fail("a single value", "an object")),
         };
-        self
+        if let Some(number) = self.number {
+            self.out.tag(number, WireType::Bytes);
+        }
+        let start = self.out.wire.len();
+        while let Some(field) = map.next_key_seed(Name(schema))? {
+            // Unknown fields are ignored (OTLP: MUST).
+            let Some(field) = field else {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            self.out.trail.push(Step::Field(field.name));
+            map.next_value_seed(Value::of(field, &mut *self.out))?;
+            self.out.trail.pop();
+        }
+        if self.number.is_some() {
+            self.out.close(start);
+        }
+        Ok(())
+    }
+}
+
+/// The field that a key names.
+struct Name(&'static Message);
+
+impl<'de> DeserializeSeed<'de> for Name {
+    type Value = Option<&'static Field>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Name {
+    type Value = Option<&'static Field>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E: Error>(self, key: &str) -> Result<Self::Value, E> {
+        Ok(self.0.fields.iter().find(|field| field.name == key))
     }
 }

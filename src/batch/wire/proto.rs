@@ -1,12 +1,12 @@
 //! The protobuf wire format: tags, varints, lengths (protobuf encoding guide). Nothing is copied.
 
-/// How a field's payload is written.
+/// How a field's payload is written: the low three bits of its tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WireType {
-    Varint,
-    Fixed64,
-    Bytes,
-    Fixed32,
+    Varint = 0,
+    Fixed64 = 1,
+    Bytes = 2,
+    Fixed32 = 5,
 }
 
 /// A field as it stands in a message.
