@@ -1,5 +1,6 @@
 //! What every component sees: the traits it implements, the edge it pushes into, its factory, its ledger.
 
+pub mod auth;
 pub mod books;
 mod clock;
 pub mod edge;
@@ -76,7 +77,12 @@ pub trait Exporter: Lifecycle + Consumer {}
 pub trait Connector: Lifecycle + Consumer {}
 
 /// Serves people and the cluster: health, admin pages.
-pub trait Extension: Lifecycle {}
+pub trait Extension: Lifecycle {
+    /// What it does for components that name it.
+    fn services(&self) -> auth::Services {
+        auth::Services::default()
+    }
+}
 
 /// What the service gives a component when it builds it.
 #[derive(Clone)]

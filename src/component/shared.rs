@@ -1,10 +1,12 @@
 //! What the components of one gateway share: the tables and composites that hold state, and the memory in use.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_engine::{Composite, Table};
 
+use super::auth::Services;
 use super::slow::Slowness;
 
 /// One per running gateway.
@@ -20,6 +22,31 @@ pub struct Shared {
     pub health: Health,
     /// Who wants to know of batches that take long.
     pub slowness: Slowness,
+    /// What extensions do for components that name them.
+    pub services: ServicesById,
+}
+
+/// What extensions offer, by their ids.
+#[derive(Default)]
+pub struct ServicesById(Mutex<HashMap<String, Services>>);
+
+impl ServicesById {
+    /// Notes what an extension offers, before anybody asks.
+    pub fn add(&self, id: String, services: Services) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id, services);
+    }
+
+    /// What the extension of this id offers.
+    pub fn get(&self, id: &str) -> Option<Services> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(id)
+            .cloned()
+    }
 }
 
 /// Where the gateway is in its life.

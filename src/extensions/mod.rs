@@ -1,10 +1,16 @@
-//! Extensions: serve people and the cluster.
+//! Extensions: serve people, the cluster, and other components.
 
 pub mod admin;
+pub mod auth;
 pub mod health_check;
 mod server;
 
 use crate::component::ExtensionFactory;
 
 /// Every extension type. Adding one touches its folder and this list.
-pub static FACTORIES: &[&ExtensionFactory] = &[&admin::FACTORY, &health_check::FACTORY];
+pub static FACTORIES: &[&ExtensionFactory] = &[
+    &admin::FACTORY,
+    &auth::basic::FACTORY,
+    &auth::bearer::FACTORY,
+    &health_check::FACTORY,
+];

@@ -3,6 +3,7 @@
 //! A server is three steps: [`Listener::bind`], a handler, [`Server::start`]. HTTP servers (OTLP over gRPC and HTTP,
 //! health, admin, Prometheus) use [`http::serve`] as the body of their handler.
 
+pub mod auth;
 pub mod body;
 pub mod client;
 pub mod compression;

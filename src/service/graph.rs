@@ -12,7 +12,8 @@ use crate::batch::Signal;
 use crate::component::books::{Books, EntryBooks, NodeBooks};
 use crate::component::{
     ComponentError, Connector, ConnectorContext, Consumer, Context, Edge, Entry, EntryCounts, Exporter,
-    ExporterContext, FanOut, Ledger, Lifecycle, Processor, ProcessorContext, ReceiverContext, Shared,
+    ExporterContext, Extension, FanOut, Ledger, Lifecycle, Processor, ProcessorContext, ReceiverContext,
+    Shared,
 };
 use crate::config::{Class, ComponentId, PipelineId};
 
@@ -147,13 +148,11 @@ impl<'a> Builder<'a> {
             };
             let context = self.context(Class::Extension, id, "");
             let path = context.path.clone();
-            self.keep(
-                Class::Extension,
-                id,
-                path,
-                (factory.build)(settings, context),
-                |life| life,
-            );
+            let built = (factory.build)(settings, context);
+            let kept = self.keep(Class::Extension, id, path, built, |life: Arc<dyn Extension>| life);
+            if let Some(extension) = kept {
+                self.shared.services.add(id.to_string(), extension.services());
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 //! One binary for all of them, so that they link once. `kit` holds what they share; the other
 //! modules are the tests, one module per subject.
 
+mod auth;
 mod examples;
 mod kit;
 mod nixl;

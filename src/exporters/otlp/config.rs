@@ -9,6 +9,7 @@ use super::target::Target;
 use crate::config::{Node, Problems};
 use crate::delivery::{Delivery, QueueConfig, RetryConfig};
 use crate::net::TlsClientConfig;
+use crate::net::auth::AuthConfig;
 use crate::net::headers::{self, Headers};
 
 crate::options! {
@@ -22,6 +23,8 @@ crate::options! {
         pub compression: Compression = Compression::Gzip,
         /// Request headers; their values are secrets.
         pub headers: Headers = Headers::new(),
+        /// Who we are, by an extension.
+        pub auth: Option<AuthConfig> = None,
         /// How long one attempt may take; 0 = as long as it does.
         pub timeout: Duration = Duration::from_secs(5),
         /// Retries.

@@ -19,6 +19,7 @@ use tonic::transport::{Channel, Endpoint};
 
 use super::answer::{MAX_ANSWER_BYTES, USER_AGENT, of_status};
 use crate::batch::{Encoded, Signal};
+use crate::component::auth::Credentials;
 use crate::component::{ComponentError, ConfigType, Context, ExporterFactory, Factory, Stability};
 use crate::delivery::{Attempt, Destination, Outcome, Parcel};
 use crate::net::client::{Connector, UseTls};
@@ -55,6 +56,7 @@ const METHODS: [&str; 3] = [
 struct Client {
     grpc: Grpc<Channel>,
     headers: HeaderMap,
+    credentials: Option<Arc<dyn Credentials>>,
     timeout: Duration,
 }
 
@@ -84,18 +86,28 @@ impl Client {
                 .apply(Grpc::new(channel))
                 .max_decoding_message_size(MAX_ANSWER_BYTES),
             headers: headers::build(&config.headers),
+            credentials: config
+                .auth
+                .as_ref()
+                .map(|auth| auth.credentials(cx))
+                .transpose()?,
             timeout: config.timeout,
         })
     }
 
-    fn request(&self, encoded: Encoded) -> tonic::Request<Vec<Bytes>> {
+    /// An error says why we can't prove now who we are.
+    fn request(&self, encoded: Encoded) -> Result<tonic::Request<Vec<Bytes>>, String> {
         let parts = encoded.parts.into_iter().map(|part| part.bytes).collect();
         let mut request = tonic::Request::new(parts);
-        *request.metadata_mut() = MetadataMap::from_headers(self.headers.clone());
+        let mut headers = self.headers.clone();
+        if let Some(credentials) = &self.credentials {
+            credentials.apply(&mut headers)?;
+        }
+        *request.metadata_mut() = MetadataMap::from_headers(headers);
         if !self.timeout.is_zero() {
             request.set_timeout(self.timeout);
         }
-        request
+        Ok(request)
     }
 }
 
@@ -103,7 +115,10 @@ impl Client {
 impl Attempt for Client {
     async fn send(&self, parcel: Parcel) -> Outcome {
         let method = PathAndQuery::from_static(METHODS[parcel.signal() as usize]);
-        let request = self.request(parcel.encoded());
+        let request = match self.request(parcel.encoded()) {
+            Ok(request) => request,
+            Err(why) => return Outcome::retry(why),
+        };
         let mut grpc = self.grpc.clone();
         if let Err(error) = grpc.ready().await {
             return Outcome::retry(error_chain(&error));

@@ -20,6 +20,7 @@ use hyper_util::rt::TokioExecutor;
 
 use super::answer::{MAX_ANSWER_BYTES, USER_AGENT, of_http};
 use crate::batch::Signal;
+use crate::component::auth::Credentials;
 use crate::component::{ComponentError, ConfigType, Context, ExporterFactory, Factory, Stability};
 use crate::delivery::{Attempt, Destination, Outcome, Parcel};
 use crate::net::client::{Connector, UseTls};
@@ -59,6 +60,7 @@ struct Client {
     http: Http,
     urls: [Option<Uri>; 3],
     headers: HeaderMap,
+    credentials: Option<Arc<dyn Credentials>>,
     encoding: Encoding,
     compression: Compression,
 }
@@ -74,17 +76,26 @@ impl Client {
                 .build(connector),
             urls: Signal::ALL.map(|signal| config.url(signal)),
             headers: request_headers(config),
+            credentials: config
+                .auth
+                .as_ref()
+                .map(|auth| auth.credentials(cx))
+                .transpose()?,
             encoding: config.encoding,
             compression: config.compression,
         })
     }
 
-    fn request(&self, url: &Uri, body: Bytes) -> Request<Full<Bytes>> {
+    /// An error says why we can't prove now who we are.
+    fn request(&self, url: &Uri, body: Bytes) -> Result<Request<Full<Bytes>>, String> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = http::Method::POST;
         *request.uri_mut() = url.clone();
         *request.headers_mut() = self.headers.clone();
-        request
+        if let Some(credentials) = &self.credentials {
+            credentials.apply(request.headers_mut())?;
+        }
+        Ok(request)
     }
 
     async fn outcome(&self, response: Response<Incoming>) -> Outcome {
@@ -146,7 +157,11 @@ impl Attempt for Client {
             Ok(body) => body,
             Err(why) => return Outcome::Permanent { why },
         };
-        match self.http.request(self.request(url, body)).await {
+        let request = match self.request(url, body) {
+            Ok(request) => request,
+            Err(why) => return Outcome::retry(why),
+        };
+        match self.http.request(request).await {
             Ok(response) => self.outcome(response).await,
             Err(error) => Outcome::retry(error_chain(&error)),
         }

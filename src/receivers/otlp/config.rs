@@ -4,6 +4,7 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
 use crate::config::{ByteSize, Node, Problems};
+use crate::net::auth::AuthConfig;
 use crate::net::http::{HTTP2_MAX_STREAMS, HttpConfig};
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig, Transport};
 
@@ -53,6 +54,8 @@ crate::options! {
         pub keepalive: KeepaliveConfig = KeepaliveConfig::default(),
         /// TLS; unset: none.
         pub tls: Option<TlsServerConfig> = None,
+        /// Who may send; unset: everybody who can connect.
+        pub auth: Option<AuthConfig> = None,
     }
     check = GrpcConfig::check
 }
@@ -102,6 +105,8 @@ crate::options! {
         pub read_header_timeout: Duration = Duration::from_secs(60),
         /// TLS; unset: none.
         pub tls: Option<TlsServerConfig> = None,
+        /// Who may send; unset: everybody who can connect.
+        pub auth: Option<AuthConfig> = None,
     }
     check = HttpProtocolConfig::check
 }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
 use crate::component::Refused;
+use crate::component::auth::Unauthenticated;
 use crate::net::{BodyError, DecompressError};
 
 /// Longest message that goes back. It travels in a header in gRPC, and OTLP wants responses to be short.
@@ -26,6 +27,8 @@ pub(super) struct Failure {
     pub(super) field: String,
     /// When to come back, if that is worth it.
     pub(super) retry_after: Option<Duration>,
+    /// How the sender can identify itself (`WWW-Authenticate`).
+    pub(super) challenge: Option<HeaderValue>,
 }
 
 impl Failure {
@@ -38,6 +41,16 @@ impl Failure {
             message,
             field: String::new(),
             retry_after: None,
+            challenge: None,
+        }
+    }
+
+    /// We don't know who sends.
+    pub(super) fn unauthenticated(why: Unauthenticated, challenge: HeaderValue) -> Self {
+        let failure = Self::new(Code::Unauthenticated, StatusCode::UNAUTHORIZED, why.to_string());
+        Self {
+            challenge: Some(challenge),
+            ..failure
         }
     }
 

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use prost::Message;
 
 use super::failure::Failure;
 use crate::batch::{Batch, Signal, json, wire};
+use crate::component::auth::Authenticator;
 use crate::component::{Entry, ReceiverContext, Shared, Verdict};
 use crate::net::Held;
 
@@ -29,6 +31,7 @@ pub(super) struct Ingest {
     entries: [Option<Entry>; 3],
     shared: Arc<Shared>,
     receiver: Arc<str>,
+    authenticator: Option<Arc<dyn Authenticator>>,
 }
 
 impl Ingest {
@@ -37,11 +40,16 @@ impl Ingest {
             entries: cx.entries.clone(),
             shared: cx.base.shared.clone(),
             receiver: cx.base.id.clone(),
+            authenticator: None,
         }
     }
 
-    /// The same for one transport, whose data is counted apart.
-    pub(super) fn over(&self, transport: &'static str) -> Self {
+    /// The same for one transport, whose data is counted apart and whose senders are checked.
+    pub(super) fn over(
+        &self,
+        transport: &'static str,
+        authenticator: Option<Arc<dyn Authenticator>>,
+    ) -> Self {
         Self {
             entries: self
                 .entries
@@ -49,6 +57,7 @@ impl Ingest {
                 .map(|entry| entry.as_ref().map(|entry| entry.over(transport))),
             shared: self.shared.clone(),
             receiver: self.receiver.clone(),
+            authenticator,
         }
     }
 
@@ -57,8 +66,13 @@ impl Ingest {
         self.entries[signal as usize].as_ref()
     }
 
-    /// The account of a request that may come in; refused before its body is read when memory is short.
-    pub(super) fn admit(&self) -> Result<Held, Failure> {
+    /// The account of a request that may come in; refused before its body is read when we don't know its sender, or
+    /// when memory is short.
+    pub(super) async fn admit(&self, headers: &HeaderMap) -> Result<Held, Failure> {
+        if let Some(authenticator) = &self.authenticator {
+            let checked = authenticator.check(headers).await;
+            checked.map_err(|why| Failure::unauthenticated(why, authenticator.challenge()))?;
+        }
         if self.shared.memory.over_limit() {
             metrics::counter!("tidegate_otlp_memory_refusals_total", "receiver" => self.receiver.clone())
                 .increment(1);

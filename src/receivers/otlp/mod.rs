@@ -15,9 +15,11 @@ use std::time::Instant;
 use async_trait::async_trait;
 
 use crate::batch::Signal;
+use crate::component::auth::Authenticator;
 use crate::component::{
     ComponentError, ConfigType, Context, Factory, Lifecycle, Receiver, ReceiverFactory, Stability,
 };
+use crate::net::auth::AuthConfig;
 use crate::net::http::HttpConfig;
 use crate::net::{
     self, ConnectionLimits, Endpoint, Listener, Server, SocketFileConfig, TlsServerConfig, tls,
@@ -37,12 +39,19 @@ pub static FACTORY: ReceiverFactory = Factory {
     help: "takes OTLP over gRPC and HTTP, on TCP or Unix sockets",
     config: ConfigType::of::<Config>(),
     build: |settings, cx| {
-        Ok(Arc::new(Otlp {
+        let otlp = Otlp {
             config: settings.get(),
             ingest: Ingest::new(&cx),
             base: cx.base,
             servers: Mutex::default(),
-        }))
+        };
+        // What names no authenticator is told before anything is opened.
+        let protocols = &otlp.config.protocols;
+        let grpc = protocols.grpc.as_ref().and_then(|grpc| grpc.auth.as_ref());
+        let http = protocols.http.as_ref().and_then(|http| http.auth.as_ref());
+        otlp.authenticator(grpc)?;
+        otlp.authenticator(http)?;
+        Ok(Arc::new(otlp))
     },
 };
 
@@ -61,7 +70,8 @@ impl Otlp {
             tls: self.tls(config.tls.as_ref(), tls::ALPN_GRPC)?,
         };
         let grpc = Arc::new(over_grpc::Grpc::new(
-            self.ingest.over("grpc"),
+            self.ingest
+                .over("grpc", self.authenticator(config.auth.as_ref())?),
             config.max_message_bytes(),
         ));
         let answer = move |request| grpc.clone().answer(request);
@@ -78,7 +88,11 @@ impl Otlp {
             header_timeout: config.read_header_timeout,
             ..HttpConfig::default()
         };
-        let http = Arc::new(over_http::Http::new(self.ingest.over("http"), config));
+        let http = Arc::new(over_http::Http::new(
+            self.ingest
+                .over("http", self.authenticator(config.auth.as_ref())?),
+            config,
+        ));
         let answer = move |request| http.clone().answer(request);
         Ok(net::http::start(listener, limits, serving, answer))
     }
@@ -95,6 +109,13 @@ impl Otlp {
     ) -> Result<Option<Arc<rustls::ServerConfig>>, ComponentError> {
         let built = config.map(|config| config.build(alpn)).transpose();
         built.map_err(|error| self.base.error(error.to_string()))
+    }
+
+    fn authenticator(
+        &self,
+        config: Option<&AuthConfig>,
+    ) -> Result<Option<Arc<dyn Authenticator>>, ComponentError> {
+        config.map(|config| config.authenticator(&self.base)).transpose()
     }
 
     fn servers(&self) -> std::sync::MutexGuard<'_, Vec<Server>> {

@@ -92,7 +92,7 @@ impl Grpc {
                 ))
             })?;
         let coding = coding(request.headers())?;
-        let mut held = self.ingest.admit()?;
+        let mut held = self.ingest.admit(request.headers()).await?;
         let message = self.read(request.into_body(), coding, &mut held).await?;
         held.grow_to(message.len());
         self.ingest.take(entry, Encoding::Protobuf, message).await

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::header::{
+    ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -86,7 +88,7 @@ impl Http {
             unsupported(format!("the Content-Type must be {known}"))
         })?;
         let coding = coding(request.headers())?;
-        let mut held = self.ingest.admit()?;
+        let mut held = self.ingest.admit(request.headers()).await?;
         let body = read_body(request.into_body(), self.limits, &mut held).await?;
         let body = decompress(coding, body, self.limits.max_bytes).await?;
         held.grow_to(body.len());
@@ -137,6 +139,9 @@ fn refusal(encoding: Option<Encoding>, failure: &Failure) -> Answer {
     let headers = answer.headers_mut();
     if let Some(seconds) = failure.retry_after_seconds() {
         headers.insert(RETRY_AFTER, seconds.into());
+    }
+    if let Some(challenge) = &failure.challenge {
+        headers.insert(WWW_AUTHENTICATE, challenge.clone());
     }
     match failure.http {
         StatusCode::METHOD_NOT_ALLOWED => headers.insert(ALLOW, HeaderValue::from_static("POST")),

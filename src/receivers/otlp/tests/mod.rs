@@ -36,6 +36,7 @@ use crate::batch::{Batch, Payload};
 use crate::component::testing::{Sink, context, settings};
 use crate::component::{Consumer, Entry, EntryCounts, Flow, ReceiverContext, Refused};
 
+mod auth;
 mod refused;
 mod taken;
 

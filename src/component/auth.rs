@@ -1,0 +1,36 @@
+//! Who may send, and as whom we send: what authenticator extensions do for receivers and exporters.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use http::{HeaderMap, HeaderValue};
+
+/// Decides by a request's headers, before its body is read.
+#[async_trait]
+pub trait Authenticator: Send + Sync {
+    /// Whether the sender is who may send.
+    async fn check(&self, headers: &HeaderMap) -> Result<(), Unauthenticated>;
+
+    /// The `WWW-Authenticate` of a refusal (RFC 9110, 11.6.1).
+    fn challenge(&self) -> HeaderValue;
+}
+
+/// Why a sender is not let in. It says nothing that helps to guess.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unauthenticated(pub &'static str);
+
+/// Proves to a peer who sends.
+pub trait Credentials: Send + Sync {
+    /// Adds what is needed to the headers of one request. The error says why that can't be known now.
+    fn apply(&self, headers: &mut HeaderMap) -> Result<(), String>;
+}
+
+/// What an extension offers to the components that name it.
+#[derive(Clone, Default)]
+pub struct Services {
+    /// Lets senders in.
+    pub authenticator: Option<Arc<dyn Authenticator>>,
+    /// Identifies us.
+    pub credentials: Option<Arc<dyn Credentials>>,
+}

@@ -1,0 +1,300 @@
+//! `basicauth`: names and passwords (RFC 7617).
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use base64::Engine;
+use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use tokio::sync::Semaphore;
+
+use super::digest;
+use super::htpasswd::{Stored, Users};
+use super::watched::Watched;
+use crate::component::auth::{Authenticator, Credentials, Services, Unauthenticated};
+use crate::component::{
+    ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
+};
+use crate::config::{Node, Problems, Secret};
+
+crate::options! {
+    /// Options of the `basicauth` extension: one of the two.
+    pub struct Config {
+        /// Who may send, for receivers.
+        pub htpasswd: Option<HtpasswdConfig> = None,
+        /// Who we are, for exporters.
+        pub client_auth: Option<ClientConfig> = None,
+    }
+    check = Config::check
+}
+
+crate::options! {
+    /// Lines of `name:password`, the password hashed by bcrypt or in the clear.
+    pub struct HtpasswdConfig {
+        /// A file of them; it is read again when it changes.
+        pub file: Option<PathBuf> = None,
+        /// The lines themselves; they go before those of the file.
+        pub inline: Secret = Secret::default(),
+    }
+}
+
+crate::options! {
+    /// A name and a password.
+    pub struct ClientConfig {
+        /// The name.
+        pub username: String = String::new(),
+        /// The password.
+        pub password: Secret = Secret::default(),
+        /// A file with the name, instead; it is read again when it changes.
+        pub username_file: Option<PathBuf> = None,
+        /// A file with the password, instead; it is read again when it changes.
+        pub password_file: Option<PathBuf> = None,
+    }
+    check = ClientConfig::check
+}
+
+impl Config {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        match (&self.htpasswd, &self.client_auth) {
+            (None, None) => cx
+                .at(at)
+                .help("`htpasswd` says who may send, `client_auth` who we are")
+                .error("neither `htpasswd` nor `client_auth` is given"),
+            (Some(_), Some(_)) => cx
+                .at(at.child("client_auth"))
+                .error("`htpasswd` and `client_auth` belong into two extensions"),
+            (Some(htpasswd), None) => {
+                let at = at.child("htpasswd");
+                let inline = htpasswd.inline.expose();
+                if htpasswd.file.is_none() && inline.is_empty() {
+                    cx.at(at).error("`file` or `inline` must be given");
+                }
+                if let Err(why) = Users::parse(inline) {
+                    cx.at(at.child("inline")).error(why);
+                }
+            }
+            (None, Some(_)) => {}
+        }
+    }
+}
+
+impl ClientConfig {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        if self.username.is_empty() == self.username_file.is_none() {
+            cx.at(at)
+                .error("one of `username` and `username_file` must be given");
+        }
+        if self.username.contains(':') {
+            cx.at(at.child("username")).error("a name has no `:`");
+        }
+    }
+}
+
+/// The factory of `basicauth`.
+pub static FACTORY: ExtensionFactory = Factory {
+    kind: "basicauth",
+    aliases: &["basic_auth"],
+    signals: &[],
+    help: "names and passwords: of those who may send (receivers), or of ours (exporters)",
+    config: ConfigType::of::<Config>(),
+    build: |settings, cx| {
+        let config = settings.get::<Config>();
+        Ok(Arc::new(BasicAuth {
+            server: config
+                .htpasswd
+                .clone()
+                .map(|htpasswd| Arc::new(Server::new(htpasswd))),
+            client: config
+                .client_auth
+                .clone()
+                .map(|client| Arc::new(Client::new(client))),
+            base: cx,
+        }))
+    },
+};
+
+struct BasicAuth {
+    server: Option<Arc<Server>>,
+    client: Option<Arc<Client>>,
+    base: Context,
+}
+
+#[async_trait]
+impl Lifecycle for BasicAuth {
+    /// What can't be read now would refuse everybody later.
+    async fn start(&self) -> Result<(), ComponentError> {
+        let users = self
+            .server
+            .as_ref()
+            .map_or(Ok(()), |server| server.users().map(drop));
+        let header = self
+            .client
+            .as_ref()
+            .map_or(Ok(()), |client| client.header().map(drop));
+        users.and(header).map_err(|error| self.base.error(error))
+    }
+}
+
+impl Extension for BasicAuth {
+    fn services(&self) -> Services {
+        Services {
+            authenticator: self.server.clone().map(|server| server as Arc<dyn Authenticator>),
+            credentials: self.client.clone().map(|client| client as Arc<dyn Credentials>),
+        }
+    }
+}
+
+/// Checks of hashes that run at a time: each takes a core for a tenth of a second, on purpose.
+const CHECKS: usize = 2;
+/// Headers that were found right and are not hashed again.
+const MAX_KNOWN: usize = 1024;
+
+struct Server {
+    inline: Users,
+    file: Option<Watched>,
+    /// What the file said last.
+    users: Mutex<Option<(Arc<str>, Arc<Users>)>>,
+    /// Digests of headers that are right as long as `users` stay.
+    known: Mutex<HashSet<[u8; 32]>>,
+    checks: Semaphore,
+}
+
+impl Server {
+    fn new(config: HtpasswdConfig) -> Self {
+        Self {
+            // `check` has reported lines that can't be used.
+            inline: Users::parse(config.inline.expose()).unwrap_or_default(),
+            file: config.file.as_deref().map(Watched::new),
+            users: Mutex::default(),
+            known: Mutex::default(),
+            checks: Semaphore::new(CHECKS),
+        }
+    }
+
+    /// Those of the file.
+    fn users(&self) -> Result<Arc<Users>, String> {
+        let Some(file) = &self.file else {
+            return Ok(Arc::default());
+        };
+        let text = file.text()?;
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, same)) = users.as_ref().filter(|(known, _)| Arc::ptr_eq(known, &text)) {
+            return Ok(same.clone());
+        }
+        let parsed = Arc::new(Users::parse(&text)?);
+        *users = Some((text, parsed.clone()));
+        self.known().clear();
+        Ok(parsed)
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, HashSet<[u8; 32]>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn is_right(&self, stored: Option<Stored>, password: String) -> bool {
+        /// Of nobody: who asks for a user that we don't have waits as long as for one that we have.
+        static NOBODY: LazyLock<String> = LazyLock::new(|| bcrypt::hash("", 10).unwrap_or_default());
+        match stored {
+            Some(Stored::Plain(kept)) => digest(password.as_bytes()) == kept,
+            hashed => {
+                let Ok(_turn) = self.checks.acquire().await else {
+                    return false;
+                };
+                let check = move || match hashed {
+                    Some(Stored::Bcrypt(hash)) => bcrypt::verify(password, &hash).unwrap_or(false),
+                    _ => bcrypt::verify(password, &NOBODY).is_ok_and(|_| false),
+                };
+                tokio::task::spawn_blocking(check).await.unwrap_or(false)
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Authenticator for Server {
+    async fn check(&self, headers: &HeaderMap) -> Result<(), Unauthenticated> {
+        let header = headers
+            .get(AUTHORIZATION)
+            .ok_or(Unauthenticated("no authorization was sent"))?;
+        let users = self.users().map_err(|error| {
+            tracing::error!(error, "nobody can be let in");
+            Unauthenticated("the gateway can't check passwords now")
+        })?;
+        let mark = digest(header.as_bytes());
+        if self.known().contains(&mark) {
+            return Ok(());
+        }
+        let (name, password) = decode(header).ok_or(Unauthenticated("the authorization is not Basic"))?;
+        let stored = self.inline.get(&name).or(users.get(&name)).cloned();
+        if !self.is_right(stored, password).await {
+            return Err(Unauthenticated("wrong name or password"));
+        }
+        let mut known = self.known();
+        if known.len() >= MAX_KNOWN {
+            known.clear();
+        }
+        known.insert(mark);
+        Ok(())
+    }
+
+    fn challenge(&self) -> HeaderValue {
+        HeaderValue::from_static("Basic realm=\"tidegate\", charset=\"UTF-8\"")
+    }
+}
+
+/// Name and password of a header.
+fn decode(header: &HeaderValue) -> Option<(String, String)> {
+    let (scheme, encoded) = header.to_str().ok()?.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let bytes = base64::engine::general_purpose::STANDARD
+        .decode(encoded.trim())
+        .ok()?;
+    let text = String::from_utf8(bytes).ok()?;
+    let (name, password) = text.split_once(':')?;
+    Some((name.to_owned(), password.to_owned()))
+}
+
+struct Client {
+    config: ClientConfig,
+    username: Option<Watched>,
+    password: Option<Watched>,
+}
+
+impl Client {
+    fn new(config: ClientConfig) -> Self {
+        Self {
+            username: config.username_file.as_deref().map(Watched::new),
+            password: config.password_file.as_deref().map(Watched::new),
+            config,
+        }
+    }
+
+    fn header(&self) -> Result<HeaderValue, String> {
+        let of = |file: &Option<Watched>, given: &str| match file {
+            Some(file) => file
+                .text()
+                .map(|text| text.trim_end_matches(['\r', '\n']).to_owned()),
+            None => Ok(given.to_owned()),
+        };
+        let name = of(&self.username, &self.config.username)?;
+        let password = of(&self.password, self.config.password.expose())?;
+        let encoded = base64::engine::general_purpose::STANDARD.encode(format!("{name}:{password}"));
+        let mut value =
+            HeaderValue::try_from(format!("Basic {encoded}")).map_err(|error| error.to_string())?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
+}
+
+impl Credentials for Client {
+    fn apply(&self, headers: &mut HeaderMap) -> Result<(), String> {
+        headers.insert(AUTHORIZATION, self.header()?);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

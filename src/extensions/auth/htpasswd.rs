@@ -1,0 +1,97 @@
+//! `htpasswd` lines: `name:password`, the password hashed by bcrypt or as it is.
+
+use std::collections::HashMap;
+
+use super::digest;
+
+/// Users by name.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Users(HashMap<String, Stored>);
+
+/// How a password is kept.
+#[derive(Clone)]
+pub(super) enum Stored {
+    /// Its SHA-256, of a line that has it in the clear.
+    Plain([u8; 32]),
+    /// `$2y$` and its kin.
+    Bcrypt(String),
+}
+
+impl std::fmt::Debug for Stored {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("[REDACTED]")
+    }
+}
+
+impl Users {
+    /// Lines as the `htpasswd` tool writes them; empty ones and those that begin with `#` mean nothing.
+    ///
+    /// # Errors
+    /// The first line that can't be used, by its number; its content is not shown.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let mut users = HashMap::new();
+        for (number, line) in text.lines().map(str::trim).enumerate() {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let number = number + 1;
+            let (name, password) = line
+                .split_once(':')
+                .filter(|(name, password)| !name.is_empty() && !password.is_empty())
+                .ok_or_else(|| format!("line {number} is not `name:password`"))?;
+            let stored = stored(password).map_err(|why| format!("line {number}: {why}"))?;
+            users.insert(name.to_owned(), stored);
+        }
+        Ok(Self(users))
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Stored> {
+        self.0.get(name)
+    }
+}
+
+fn stored(password: &str) -> Result<Stored, &'static str> {
+    const BCRYPT: [&str; 4] = ["$2y$", "$2a$", "$2b$", "$2x$"];
+    const OTHERS: [&str; 6] = ["$apr1$", "$1$", "$5$", "$6$", "{SHA}", "{SSHA}"];
+    match password {
+        hashed if BCRYPT.iter().any(|prefix| hashed.starts_with(prefix)) => {
+            let is_sound = hashed.parse::<bcrypt::HashParts>().is_ok();
+            is_sound
+                .then(|| Stored::Bcrypt(hashed.to_owned()))
+                .ok_or("this is no bcrypt hash")
+        }
+        hashed if OTHERS.iter().any(|prefix| hashed.starts_with(prefix)) => {
+            Err("only bcrypt hashes are supported (`htpasswd -B`)")
+        }
+        plain => Ok(Stored::Plain(digest(plain.as_bytes()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_as_the_tool_writes_them() {
+        let hash = bcrypt::hash("secret", 4).unwrap();
+        let users = Users::parse(&format!("# people\n\nada:{hash}\nbob:pa:ss\n")).unwrap();
+        assert!(matches!(users.get("ada"), Some(Stored::Bcrypt(kept)) if *kept == hash));
+        assert!(matches!(users.get("bob"), Some(Stored::Plain(kept)) if *kept == digest(b"pa:ss")));
+        assert!(users.get("eve").is_none());
+    }
+
+    #[test]
+    fn a_line_that_can_not_be_used_is_named_by_its_number_only() {
+        for (text, expected) in [
+            ("ada", "line 1 is not `name:password`"),
+            ("a:b\nada:", "line 2 is not `name:password`"),
+            (
+                "ada:$apr1$x$y",
+                "line 1: only bcrypt hashes are supported (`htpasswd -B`)",
+            ),
+            ("ada:$2y$nonsense", "line 1: this is no bcrypt hash"),
+        ] {
+            assert_eq!(Users::parse(text).unwrap_err(), expected);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! A gateway that sends to another which lets in only whom it knows.
+
+use super::kit::{Gateway, OtlpSink, SOON, free_port, http, wait_until};
+
+/// Takes OTLP with these authenticators and hands it to a sink.
+fn guarded(grpc: u16, http: u16, sink: &OtlpSink) -> Gateway {
+    Gateway::start(&format!(
+        "extensions:
+  bearertokenauth: {{tokens: [old-token, s3cr3t-token]}}
+  basicauth/server: {{htpasswd: {{inline: \"ada:s3cr3t-word\"}}}}
+receivers:
+  otlp:
+    protocols:
+      grpc: {{endpoint: \"127.0.0.1:{grpc}\", auth: {{authenticator: bearertokenauth}}}}
+      http: {{endpoint: \"127.0.0.1:{http}\", auth: {{authenticator: basicauth/server}}}}
+exporters:
+  otlp: {{endpoint: \"127.0.0.1:{}\", tls: {{insecure: true}}}}
+service:
+  extensions: [health_check, bearertokenauth, basicauth/server]
+  pipelines:
+    logs: {{receivers: [otlp], exporters: [otlp]}}
+",
+        sink.port()
+    ))
+}
+
+/// Takes OTLP/HTTP from anybody and sends it on over both protocols, as somebody.
+fn sender(own: u16, grpc: u16, http: u16, token: &str, password: &str) -> Gateway {
+    Gateway::start(&format!(
+        "extensions:
+  bearertokenauth: {{token: {token}}}
+  basicauth/client: {{client_auth: {{username: ada, password: {password}}}}}
+receivers:
+  otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{own}\"}}}}}}
+exporters:
+  otlp: {{endpoint: \"127.0.0.1:{grpc}\", tls: {{insecure: true}}, auth: {{authenticator: bearertokenauth}}}}
+  otlphttp: {{endpoint: \"http://127.0.0.1:{http}\", auth: {{authenticator: basicauth/client}}}}
+service:
+  extensions: [health_check, bearertokenauth, basicauth/client]
+  pipelines:
+    logs: {{receivers: [otlp], exporters: [otlp, otlphttp]}}
+"
+    ))
+}
+
+const LOG: &[u8] = br#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"severityText":"INFO"}]}]}]}"#;
+
+fn send(port: u16) {
+    let answer = http::post(port, "/v1/logs", "application/json", LOG).expect("an answer");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+#[test]
+fn only_known_senders_are_let_in_and_secrets_appear_nowhere() {
+    let sink = OtlpSink::start();
+    let (grpc, http_port, own, other) = (free_port(), free_port(), free_port(), free_port());
+    let guarded = guarded(grpc, http_port, &sink);
+
+    let answer = http::post(http_port, "/v1/logs", "application/json", LOG).expect("an answer");
+    assert_eq!(answer.status, 401);
+    assert!(
+        answer
+            .header("www-authenticate")
+            .is_some_and(|value| value.starts_with("Basic "))
+    );
+    assert_eq!(answer.json()["code"], 16, "UNAUTHENTICATED");
+
+    let known = sender(own, grpc, http_port, "s3cr3t-token", "s3cr3t-word");
+    send(own);
+    sink.wait_until("both ways in are open to who is known", |sink| {
+        sink.logs().len() == 2
+    });
+
+    let unknown = sender(other, grpc, http_port, "wr0ng-token", "wr0ng-word");
+    send(other);
+    let dropped = || unknown.own_metric("tidegate_dropped_items_total", &["reason=\"rejected\""]);
+    wait_until(SOON, "both refusals are booked", || dropped() == 2.0);
+    assert_eq!(sink.logs().len(), 2);
+
+    for gateway in [guarded, known, unknown] {
+        let said = gateway.stop();
+        for secret in ["s3cr3t", "wr0ng"] {
+            assert!(!said.contains(secret), "{said}");
+        }
+    }
+}
