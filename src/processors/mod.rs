@@ -5,6 +5,7 @@ pub mod aggregate;
 pub mod attributes;
 pub mod batch;
 pub mod composite;
+mod editing;
 mod emit;
 pub mod filter;
 pub mod memory_limiter;

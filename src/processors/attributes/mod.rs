@@ -2,20 +2,16 @@
 
 use std::sync::Arc;
 
-use tidegate_engine::{Attributes, Events, Kind, Point, Schema, Source};
+use tidegate_engine::{Attributes, Kind, Schema, Series, Source};
 
 use super::actions::{Action, Decoded};
-use super::resource::edit_set;
+use super::editing::{Edit, Editing, edit_set};
 use super::select::{InOut, Judge, Measured, OnWire, Selector};
-use super::sources::EditedSources;
+use crate::batch::Signal;
 use crate::batch::wire::attributes::WireAttributes;
 use crate::batch::wire::edit::Editor;
-use crate::batch::wire::walk::{self, Header, Item, Level, Visitor};
-use crate::batch::{Batch, Payload, Points, Signal};
-use crate::component::{
-    ConfigType, Consumer, Factory, Flow, Ledger, Lifecycle, Processor, ProcessorFactory, Reason, Refused,
-    Stability,
-};
+use crate::batch::wire::walk::{Header, Item, Level, Visitor};
+use crate::component::{ConfigType, Factory, ProcessorFactory, Stability};
 use crate::config::{Node, Problems};
 
 crate::options! {
@@ -54,111 +50,65 @@ pub static FACTORY: ProcessorFactory = Factory {
         let config = settings.get::<Config>();
         let selects = InOut::new(config.include.as_ref(), config.exclude.as_ref(), cx.signal);
         let selects = selects.map_err(|error| cx.base.error(error))?;
-        let sources = EditedSources::default();
-        Ok(Arc::new(AttributeEdit {
-            config,
-            selects,
-            sources,
-            next: cx.next,
-            ledger: cx.ledger,
-        }))
+        let edit = AttributeEdit { config, selects };
+        Ok(Arc::new(Editing::new(edit, cx.next, cx.ledger)))
     },
 };
 
 struct AttributeEdit {
     config: Arc<Config>,
     selects: InOut,
-    sources: EditedSources,
-    next: Arc<dyn Consumer>,
-    ledger: Arc<Ledger>,
 }
 
-impl Lifecycle for AttributeEdit {}
-impl Processor for AttributeEdit {
-    fn edits(&self) -> bool {
-        true
-    }
-}
-
-impl Consumer for AttributeEdit {
-    fn admit(&self, batch: &Batch, flow: &mut Flow) -> Result<(), Refused> {
-        self.next.admit(batch, flow)
+impl Edit for AttributeEdit {
+    fn on_wire(&self) -> Box<dyn Visitor + '_> {
+        Box::new(WireEdit {
+            actions: &self.config.actions,
+            judge: Judge::new(&self.selects),
+        })
     }
 
-    fn consume(&self, batch: Batch, flow: &mut Flow) {
-        let edited = match batch.payload {
-            Payload::Encoded(encoded) => {
-                let mut edit = WireEdit {
-                    actions: &self.config.actions,
-                    judge: Judge::new(&self.selects),
-                };
-                match walk::edit(&encoded, &mut edit) {
-                    Ok(edited) => edited.into(),
-                    Err(_) => return self.ledger.drop_items(Reason::Invalid, encoded.items()),
-                }
+    /// Attributes of a source and of its kinds are one set to an action, so the kinds take over all of them.
+    fn source(&self, source: &Source, schema: &Schema) -> Option<(Source, Schema)> {
+        let mut judge = Judge::new(&self.selects);
+        judge.resource(&Decoded::new(&source.resource.attributes));
+        judge.scope(&source.scope);
+        let mut changed = false;
+        let kind = |kind: &Kind| {
+            let whole = source.attributes.merge(&kind.attributes);
+            let edited = self.edited(&mut judge, &kind.name, &whole);
+            changed |= edited.is_some();
+            let attributes = edited.unwrap_or(whole);
+            Kind {
+                attributes,
+                ..kind.clone()
             }
-            Payload::Events(events) => Payload::Events(self.events(events)),
-            Payload::Points(points) => self.points(&points).into(),
         };
-        self.next.consume(
-            Batch {
-                payload: edited,
-                ..batch
-            },
-            flow,
-        );
+        let schema = Schema {
+            kinds: schema.kinds.iter().map(kind).collect(),
+        };
+        let source = Source {
+            attributes: Attributes::default(),
+            ..source.clone()
+        };
+        changed.then_some((source, schema))
+    }
+
+    fn series(&self) -> Box<dyn FnMut(&Series) -> Option<Series> + '_> {
+        let mut judge = Judge::new(&self.selects);
+        Box::new(move |series| {
+            judge.resource(&Decoded::new(&series.resource.attributes));
+            judge.scope(&series.scope);
+            let attributes = self.edited(&mut judge, &series.metric.name, &series.attributes)?;
+            Some(Series {
+                attributes,
+                ..series.clone()
+            })
+        })
     }
 }
 
 impl AttributeEdit {
-    /// Attributes of a source and of its kinds are one set to an action, so the kinds take over all of them.
-    fn events(&self, events: Arc<Events>) -> Arc<Events> {
-        self.sources.apply(events, |source, schema| {
-            let mut judge = Judge::new(&self.selects);
-            judge.resource(&Decoded::new(&source.resource.attributes));
-            judge.scope(&source.scope);
-            let mut changed = false;
-            let kind = |kind: &Kind| {
-                let whole = source.attributes.merge(&kind.attributes);
-                let edited = self.edited(&mut judge, &kind.name, &whole);
-                changed |= edited.is_some();
-                let attributes = edited.unwrap_or(whole);
-                Kind {
-                    attributes,
-                    ..kind.clone()
-                }
-            };
-            let schema = Schema {
-                kinds: schema.kinds.iter().map(kind).collect(),
-            };
-            let source = Source {
-                attributes: Attributes::default(),
-                ..source.clone()
-            };
-            changed.then_some((source, schema))
-        })
-    }
-
-    fn points(&self, points: &Points) -> Points {
-        let mut judge = Judge::new(&self.selects);
-        let edit = |point: &Point| {
-            let series = &point.series;
-            judge.resource(&Decoded::new(&series.resource.attributes));
-            judge.scope(&series.scope);
-            let mut point = point.clone();
-            if let Some(attributes) = self.edited(&mut judge, &series.metric.name, &series.attributes) {
-                let mut series = (**series).clone();
-                series.attributes = attributes;
-                point.series = Arc::new(series);
-            }
-            point
-        };
-        Points {
-            points: points.points.iter().map(edit).collect(),
-            table: None,
-        }
-    }
-
     fn edited(&self, judge: &mut Judge<'_>, name: &str, attributes: &Attributes) -> Option<Attributes> {
         match judge.item(&Measured { name, attributes }) {
             true => edit_set(attributes, &self.config.actions),

@@ -6,6 +6,7 @@ use prost::Message;
 use tidegate_engine::{Data, Instrument, Value};
 
 use super::*;
+use crate::batch::{Batch, Payload, Points};
 use crate::component::testing::{Sink, settings};
 use crate::processors::testing::{encoded, events, kind, point, processor_context};
 

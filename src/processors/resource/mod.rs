@@ -2,18 +2,15 @@
 
 use std::sync::Arc;
 
-use tidegate_engine::{Attributes, Events, Point, Resource, Source};
+use tidegate_engine::{Attributes, Resource, Schema, Series, Source};
 
-use super::actions::{Action, Decoded};
-use super::sources::EditedSources;
+use super::actions::Action;
+use super::editing::{Edit, Editing, edit_set};
+use crate::batch::Signal;
 use crate::batch::wire::attributes::WireAttributes;
 use crate::batch::wire::edit::{Editor, push_message};
-use crate::batch::wire::walk::{self, HEADER, Header, Visitor};
-use crate::batch::{Batch, Payload, Points, Signal};
-use crate::component::{
-    ConfigType, Consumer, Factory, Flow, Ledger, Lifecycle, Processor, ProcessorFactory, Reason, Refused,
-    Stability,
-};
+use crate::batch::wire::walk::{HEADER, Header, Visitor};
+use crate::component::{ConfigType, Factory, ProcessorFactory, Stability};
 use crate::config::{Node, Problems};
 
 crate::options! {
@@ -46,13 +43,10 @@ pub static FACTORY: ProcessorFactory = Factory {
     help: "inserts, updates, deletes, hashes and converts resource attributes",
     config: ConfigType::of::<Config>(),
     build: |settings, cx| {
-        let config = settings.get::<Config>();
-        Ok(Arc::new(ResourceEdit {
-            config,
-            sources: EditedSources::default(),
-            next: cx.next,
-            ledger: cx.ledger,
-        }))
+        let edit = ResourceEdit {
+            config: settings.get(),
+        };
+        Ok(Arc::new(Editing::new(edit, cx.next, cx.ledger)))
     },
 };
 
@@ -61,100 +55,49 @@ const ATTRIBUTES: u32 = 1;
 
 struct ResourceEdit {
     config: Arc<Config>,
-    sources: EditedSources,
-    next: Arc<dyn Consumer>,
-    ledger: Arc<Ledger>,
-}
-
-impl Lifecycle for ResourceEdit {}
-impl Processor for ResourceEdit {
-    fn edits(&self) -> bool {
-        true
-    }
-}
-
-impl Consumer for ResourceEdit {
-    fn admit(&self, batch: &Batch, flow: &mut Flow) -> Result<(), Refused> {
-        self.next.admit(batch, flow)
-    }
-
-    fn consume(&self, batch: Batch, flow: &mut Flow) {
-        let edited = match batch.payload {
-            Payload::Encoded(encoded) => match walk::edit(&encoded, &mut WireEdit(&self.config.attributes)) {
-                Ok(edited) => edited.into(),
-                Err(_) => return self.ledger.drop_items(Reason::Invalid, encoded.items()),
-            },
-            Payload::Events(events) => Payload::Events(self.events(events)),
-            Payload::Points(points) => self.points(&points).into(),
-        };
-        self.next.consume(
-            Batch {
-                payload: edited,
-                ..batch
-            },
-            flow,
-        );
-    }
 }
 
 impl ResourceEdit {
-    fn edited(&self, resource: &Arc<Resource>) -> Arc<Resource> {
-        match edit_set(&resource.attributes, &self.config.attributes) {
-            None => resource.clone(),
-            Some(attributes) => Arc::new(Resource {
-                attributes,
-                schema_url: resource.schema_url.clone(),
-            }),
-        }
-    }
-
-    fn events(&self, events: Arc<Events>) -> Arc<Events> {
-        self.sources.apply(events, |source, schema| {
-            let resource = self.edited(&source.resource);
-            let changed = !Arc::ptr_eq(&resource, &source.resource);
-            let source = Source {
-                resource,
-                ..source.clone()
-            };
-            changed.then(|| (source, schema.clone()))
-        })
-    }
-
-    fn points(&self, points: &Points) -> Points {
-        // Points of a resource share it and follow one another.
-        let mut last: Option<(Arc<Resource>, Arc<Resource>)> = None;
-        let edit = |point: &Point| {
-            let old = &point.series.resource;
-            let new = match &last {
-                Some((known, new)) if Arc::ptr_eq(known, old) => new.clone(),
-                _ => {
-                    let new = self.edited(old);
-                    last = Some((old.clone(), new.clone()));
-                    new
-                }
-            };
-            let mut point = point.clone();
-            if !Arc::ptr_eq(&new, old) {
-                let mut series = (*point.series).clone();
-                series.resource = new;
-                point.series = Arc::new(series);
-            }
-            point
-        };
-        Points {
-            points: points.points.iter().map(edit).collect(),
-            table: None,
-        }
+    fn edited(&self, resource: &Resource) -> Option<Arc<Resource>> {
+        let attributes = edit_set(&resource.attributes, &self.config.attributes)?;
+        Some(Arc::new(Resource {
+            attributes,
+            schema_url: resource.schema_url.clone(),
+        }))
     }
 }
 
-/// The set after the actions; `None` when it is as it was.
-pub(super) fn edit_set(attributes: &Attributes, actions: &[Action]) -> Option<Attributes> {
-    let mut set = Decoded::new(attributes);
-    for action in actions {
-        action.apply(&mut set);
+impl Edit for ResourceEdit {
+    fn on_wire(&self) -> Box<dyn Visitor + '_> {
+        Box::new(WireEdit(&self.config.attributes))
     }
-    set.changed()
+
+    fn source(&self, source: &Source, schema: &Schema) -> Option<(Source, Schema)> {
+        let source = Source {
+            resource: self.edited(&source.resource)?,
+            ..source.clone()
+        };
+        Some((source, schema.clone()))
+    }
+
+    fn series(&self) -> Box<dyn FnMut(&Series) -> Option<Series> + '_> {
+        // Points of a resource share it and follow one another.
+        let mut last: Option<(Arc<Resource>, Option<Arc<Resource>>)> = None;
+        Box::new(move |series| {
+            let resource = match &last {
+                Some((known, edited)) if Arc::ptr_eq(known, &series.resource) => edited.clone(),
+                _ => {
+                    let edited = self.edited(&series.resource);
+                    last = Some((series.resource.clone(), edited.clone()));
+                    edited
+                }
+            }?;
+            Some(Series {
+                resource,
+                ..series.clone()
+            })
+        })
+    }
 }
 
 struct WireEdit<'a>(&'a [Action]);

@@ -3,10 +3,11 @@
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
-use tidegate_engine::{AttributeValue, Data, Instrument, Value};
+use tidegate_engine::{AttributeValue, Data, Instrument, Point, Value};
 
 use super::*;
-use crate::batch::{convert, wire};
+use crate::batch::{Batch, Payload, Points, convert, wire};
+use crate::component::Reason;
 use crate::component::testing::{Sink, settings};
 use crate::processors::testing::{encoded, events, kind, point, processor_context};
 

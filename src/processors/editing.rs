@@ -1,0 +1,96 @@
+//! The way of a batch through an edit of attributes, whatever form it has: what `attributes` and `resource` share.
+
+use std::sync::Arc;
+
+use tidegate_engine::{Attributes, Schema, Series, Source};
+
+use super::actions::{Action, Decoded};
+use super::sources::EditedSources;
+use crate::batch::wire::walk::{self, Visitor};
+use crate::batch::{Batch, Payload, Points};
+use crate::component::{Consumer, Flow, Ledger, Lifecycle, Processor, Reason, Refused};
+
+/// An edit of one of the sets of attributes that items have.
+pub(super) trait Edit: Send + Sync {
+    /// Edits requests in place.
+    fn on_wire(&self) -> Box<dyn Visitor + '_>;
+
+    /// A source of events and its kinds after the edit; `None` where they stay.
+    fn source(&self, source: &Source, schema: &Schema) -> Option<(Source, Schema)>;
+
+    /// What makes of each series what it is after the edit; `None` where it stays.
+    fn series(&self) -> Box<dyn FnMut(&Series) -> Option<Series> + '_>;
+}
+
+/// A processor that edits.
+pub(super) struct Editing<E> {
+    edit: E,
+    sources: EditedSources,
+    next: Arc<dyn Consumer>,
+    ledger: Arc<Ledger>,
+}
+
+impl<E: Edit> Editing<E> {
+    pub(super) fn new(edit: E, next: Arc<dyn Consumer>, ledger: Arc<Ledger>) -> Self {
+        Self {
+            edit,
+            sources: EditedSources::default(),
+            next,
+            ledger,
+        }
+    }
+
+    fn points(&self, points: &Points) -> Points {
+        let mut edit = self.edit.series();
+        let edited = points.points.iter().map(|point| {
+            let mut point = point.clone();
+            if let Some(series) = edit(&point.series) {
+                point.series = Arc::new(series);
+            }
+            point
+        });
+        Points {
+            points: edited.collect(),
+            // They are no longer what their table shows.
+            table: None,
+        }
+    }
+}
+
+impl<E: Edit> Lifecycle for Editing<E> {}
+
+impl<E: Edit> Processor for Editing<E> {
+    fn edits(&self) -> bool {
+        true
+    }
+}
+
+impl<E: Edit> Consumer for Editing<E> {
+    fn admit(&self, batch: &Batch, flow: &mut Flow) -> Result<(), Refused> {
+        self.next.admit(batch, flow)
+    }
+
+    fn consume(&self, batch: Batch, flow: &mut Flow) {
+        let payload = match batch.payload {
+            Payload::Encoded(encoded) => match walk::edit(&encoded, &mut *self.edit.on_wire()) {
+                Ok(edited) => edited.into(),
+                Err(_) => return self.ledger.drop_items(Reason::Invalid, encoded.items()),
+            },
+            Payload::Events(events) => {
+                let edit = |source: &Source, schema: &Schema| self.edit.source(source, schema);
+                Payload::Events(self.sources.apply(events, edit))
+            }
+            Payload::Points(points) => self.points(&points).into(),
+        };
+        self.next.consume(Batch { payload, ..batch }, flow);
+    }
+}
+
+/// The set after the actions; `None` when it is as it was.
+pub(super) fn edit_set(attributes: &Attributes, actions: &[Action]) -> Option<Attributes> {
+    let mut set = Decoded::new(attributes);
+    for action in actions {
+        action.apply(&mut set);
+    }
+    set.changed()
+}
