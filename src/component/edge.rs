@@ -173,7 +173,11 @@ impl Entry {
             .watched
             .as_ref()
             .and_then(|watched| watched.shared.slowness.start());
-        let answer = self.target.push(batch);
+        let answer = self.target.push(batch).map(|verdict| Verdict {
+            // Several destinations may each have rejected the same items.
+            rejected_items: verdict.rejected_items.min(items),
+            ..verdict
+        });
         match &answer {
             Ok(_) => self.count(|counts| &counts.accepted, items),
             Err(_) => self.count(|counts| &counts.refused, items),

@@ -4,6 +4,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use tidegate_engine::{Outcome, Rejection};
+
+use super::flow::Flow;
+
 /// Why items were dropped. One list for the whole gateway; every drop names one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -62,9 +66,8 @@ impl Reason {
     }
 }
 
-impl From<tidegate_engine::Rejection> for Reason {
-    fn from(rejection: tidegate_engine::Rejection) -> Self {
-        use tidegate_engine::Rejection;
+impl From<Rejection> for Reason {
+    fn from(rejection: Rejection) -> Self {
         match rejection {
             Rejection::Late | Rejection::Duplicate => Self::Late,
             Rejection::Invalid => Self::Invalid,
@@ -137,6 +140,23 @@ impl Ledger {
         if let Some(counter) = self.dropped.get(reason as usize) {
             counter.fetch_add(items as u64, Relaxed);
         }
+    }
+
+    /// Notes what a table made of a point, and tells the sender where the point itself is to blame. True where the
+    /// table has no use for it.
+    pub fn settle(&self, outcome: Outcome, metric: &str, flow: &mut Flow) -> bool {
+        match outcome {
+            Outcome::Absorbed => self.absorb(1),
+            Outcome::Unmatched => return true,
+            Outcome::Rejected(rejection) => {
+                self.drop_items(rejection.into(), 1);
+                // What was said before, or too late, was sound: sending it again would not help.
+                if !matches!(rejection, Rejection::Late | Rejection::Duplicate) {
+                    flow.reject(1, || format!("`{metric}`: {rejection}"));
+                }
+            }
+        }
+        false
     }
 
     /// The books now.

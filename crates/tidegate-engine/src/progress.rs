@@ -33,6 +33,19 @@ pub enum Rejection {
     Limit,
 }
 
+/// For whoever sent the point.
+impl std::fmt::Display for Rejection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Late => "not newer than what was said before",
+            Self::Duplicate => "said before",
+            Self::Invalid => "the value breaks the rules of its kind of metric",
+            Self::Unsupported => "it can't be combined in the way that is asked for",
+            Self::Limit => "there are too many series",
+        })
+    }
+}
+
 impl Rejection {
     /// All of them, in the order of their counters.
     pub const ALL: [Self; 5] = [

@@ -109,18 +109,20 @@ impl Prometheus {
         }
     }
 
-    fn observe(&self, points: &[Point]) {
+    fn observe(&self, points: &[Point], flow: &mut Flow) {
         let now = unix_now();
         for point in points {
-            self.settle(self.views.own.observe(point, now));
+            let outcome = self.views.own.observe(point, now);
+            self.settle(outcome, &point.series.metric.name, flow);
         }
     }
 
-    fn observe_encoded(&self, encoded: &Encoded) {
+    fn observe_encoded(&self, encoded: &Encoded, flow: &mut Flow) {
         let mut reading = Reading {
             exporter: self,
             now: unix_now(),
             seen: 0,
+            flow,
         };
         // What can't be read ends the walk.
         let _ = wire::points::visit(encoded, &mut reading);
@@ -128,11 +130,9 @@ impl Prometheus {
         self.ledger.drop_items(Reason::Invalid, unread);
     }
 
-    fn settle(&self, outcome: Outcome) {
-        match outcome {
-            Outcome::Absorbed => self.ledger.absorb(1),
-            Outcome::Unmatched => self.ledger.drop_items(Reason::Unsupported, 1),
-            Outcome::Rejected(rejection) => self.ledger.drop_items(rejection.into(), 1),
+    fn settle(&self, outcome: Outcome, metric: &str, flow: &mut Flow) {
+        if self.ledger.settle(outcome, metric, flow) {
+            self.ledger.drop_items(Reason::Unsupported, 1);
         }
     }
 }
@@ -142,6 +142,7 @@ struct Reading<'a> {
     exporter: &'a Prometheus,
     now: UnixNanos,
     seen: usize,
+    flow: &'a mut Flow,
 }
 
 impl PointVisitor for Reading<'_> {
@@ -152,7 +153,7 @@ impl PointVisitor for Reading<'_> {
     fn point(&mut self, point: &WirePoint<'_>) -> bool {
         let table = &self.exporter.views.own;
         let outcome = table.observe_as(point.key, point.sample, self.now, &mut || (point.series)());
-        self.exporter.settle(outcome);
+        self.exporter.settle(outcome, point.name, self.flow);
         self.seen += 1;
         true
     }
@@ -198,7 +199,7 @@ impl Consumer for Prometheus {
         Ok(())
     }
 
-    fn consume(&self, batch: Batch, _: &mut Flow) {
+    fn consume(&self, batch: Batch, flow: &mut Flow) {
         match batch.payload {
             Payload::Points(Points {
                 points,
@@ -207,7 +208,7 @@ impl Consumer for Prometheus {
                 self.views.attach(&table);
                 self.ledger.absorb(points.len());
             }
-            Payload::Points(Points { points, table: None }) => self.observe(&points),
+            Payload::Points(Points { points, table: None }) => self.observe(&points, flow),
             Payload::Events(events) => {
                 let absorbed = self.views.own.absorb(&events);
                 self.ledger.absorb(absorbed.absorbed);
@@ -216,7 +217,7 @@ impl Consumer for Prometheus {
                 let unmatched = absorbed.unmatched.map_or(0, |events| events.len());
                 self.ledger.drop_items(Reason::Unsupported, unmatched);
             }
-            Payload::Encoded(encoded) => self.observe_encoded(&encoded),
+            Payload::Encoded(encoded) => self.observe_encoded(&encoded, flow),
         }
     }
 }

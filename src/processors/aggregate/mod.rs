@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use tidegate_engine::{Events, Outcome, Pattern, Point, Rule, Table, UnixNanos};
+use tidegate_engine::{Events, Pattern, Point, Rule, Table, UnixNanos};
 
 use self::config::Config;
 use super::emit::{Emitter, Pace};
@@ -76,17 +76,21 @@ impl Aggregate {
     }
 
     /// Takes what rules take; gives the rest.
-    fn take_points(&self, points: &[Point]) -> Vec<Point> {
+    fn take_points(&self, points: &[Point], flow: &mut Flow) -> Vec<Point> {
         let now = unix_now();
-        let passes = |point: &&Point| self.settle(self.table.observe(point, now));
+        let passes = |point: &&Point| {
+            let outcome = self.table.observe(point, now);
+            self.ledger.settle(outcome, &point.series.metric.name, flow)
+        };
         points.iter().filter(passes).cloned().collect()
     }
 
-    fn take_encoded(&self, encoded: &Encoded) -> Option<Payload> {
+    fn take_encoded(&self, encoded: &Encoded, flow: &mut Flow) -> Option<Payload> {
         let mut taking = Taking {
             aggregate: self,
             now: unix_now(),
             taken: 0,
+            flow,
         };
         match wire::points::visit(encoded, &mut taking) {
             Ok(rest) if rest.parts.is_empty() => None,
@@ -99,23 +103,13 @@ impl Aggregate {
         }
     }
 
-    /// Notes what became of a point; true when it is to be passed on.
-    fn settle(&self, outcome: Outcome) -> bool {
-        match outcome {
-            Outcome::Absorbed => self.ledger.absorb(1),
-            Outcome::Rejected(rejection) => self.ledger.drop_items(rejection.into(), 1),
-            Outcome::Unmatched => {}
-        }
-        outcome == Outcome::Unmatched
-    }
-
     /// Takes what rules take; gives what is to be passed on.
-    fn take(&self, payload: &Payload) -> Option<Payload> {
+    fn take(&self, payload: &Payload, flow: &mut Flow) -> Option<Payload> {
         match payload {
             Payload::Events(events) => self.take_events(events).map(Payload::from),
-            Payload::Encoded(encoded) => self.take_encoded(encoded),
+            Payload::Encoded(encoded) => self.take_encoded(encoded, flow),
             Payload::Points(points) => {
-                let rest = self.take_points(&points.points);
+                let rest = self.take_points(&points.points, flow);
                 match rest.len() {
                     all if all == points.points.len() => Some(points.clone().into()),
                     0 => None,
@@ -145,6 +139,7 @@ struct Taking<'a> {
     aggregate: &'a Aggregate,
     now: UnixNanos,
     taken: usize,
+    flow: &'a mut Flow,
 }
 
 impl PointVisitor for Taking<'_> {
@@ -155,7 +150,7 @@ impl PointVisitor for Taking<'_> {
     fn point(&mut self, point: &WirePoint<'_>) -> bool {
         let table = &self.aggregate.table;
         let outcome = table.observe_as(point.key, point.sample, self.now, &mut || (point.series)());
-        let passes = self.aggregate.settle(outcome);
+        let passes = self.aggregate.ledger.settle(outcome, point.name, self.flow);
         self.taken += usize::from(!passes);
         passes
     }
@@ -212,7 +207,7 @@ impl Consumer for Aggregate {
     }
 
     fn consume(&self, batch: Batch, flow: &mut Flow) {
-        if let Some(rest) = self.take(&batch.payload) {
+        if let Some(rest) = self.take(&batch.payload, flow) {
             self.next.consume(batch.with(rest), flow);
         }
     }

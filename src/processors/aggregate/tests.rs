@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tidegate_engine::{Data, Histogram, Instrument, Kind, Reading, Table, Temporality, Value};
 
 use super::*;
+use crate::batch::convert;
 use crate::component::testing::{Sink, settings};
 use crate::processors::testing::{encoded, events, kind, point, processor_context};
 
@@ -277,6 +278,33 @@ fn what_no_rule_takes_passes_as_it_came() {
     assert_eq!(kinds, [("encoded", 2), ("encoded", 1), ("events", 1)]);
     assert_eq!(rig.sink.events(), [("other".to_owned(), 2.0)]);
     assert_eq!(rig.ledger.balance().absorbed, 4);
+}
+
+#[test]
+fn points_that_break_the_data_model_are_rejected_by_name_and_late_ones_are_not() {
+    let rig = rig("{rules: [{match: {name: '*'}}]}");
+    let counter = Data::Sum {
+        monotonic: true,
+        temporality: Temporality::Cumulative,
+    };
+    let sound = point("hits", counter, &[], Value::Int(3));
+    let negative = point("misses", counter, &[], Value::Int(-3));
+    let mut late = sound.clone();
+    (late.time, late.value) = (sound.time - 1, Value::Int(2));
+    for points in [
+        unread(vec![sound.clone(), negative.clone(), late]),
+        convert::encode_points(&[sound, negative]).into(),
+    ] {
+        let verdict = rig.aggregate.push(Batch::new(points)).unwrap();
+        assert_eq!(verdict.rejected_items, 1);
+        assert_eq!(
+            verdict.message,
+            "`misses`: the value breaks the rules of its kind of metric"
+        );
+    }
+    let balance = rig.ledger.balance();
+    assert_eq!(balance.dropped[Reason::Invalid as usize], 2);
+    assert_eq!(balance.dropped[Reason::Late as usize], 1);
 }
 
 #[test]
