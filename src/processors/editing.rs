@@ -18,9 +18,12 @@ pub(super) trait Edit: Send + Sync {
     /// A source of events and its kinds after the edit; `None` where they stay.
     fn source(&self, source: &Source, schema: &Schema) -> Option<(Source, Schema)>;
 
-    /// What makes of each series what it is after the edit; `None` where it stays.
-    fn series(&self) -> Box<dyn FnMut(&Series) -> Option<Series> + '_>;
+    /// What edits series, one after the other.
+    fn series(&self) -> SeriesEdit<'_>;
 }
+
+/// Makes of a series what it is after the edit; `None` where it stays.
+pub(super) type SeriesEdit<'a> = Box<dyn FnMut(&Series) -> Option<Series> + 'a>;
 
 /// A processor that edits.
 pub(super) struct Editing<E> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidegate_engine::{Attributes, Kind, Schema, Series, Source};
 
 use super::actions::{Action, Decoded};
-use super::editing::{Edit, Editing, edit_set};
+use super::editing::{Edit, Editing, SeriesEdit, edit_set};
 use super::select::{InOut, Judge, Measured, OnWire, Selector};
 use crate::batch::Signal;
 use crate::batch::wire::attributes::WireAttributes;
@@ -94,7 +94,7 @@ impl Edit for AttributeEdit {
         changed.then_some((source, schema))
     }
 
-    fn series(&self) -> Box<dyn FnMut(&Series) -> Option<Series> + '_> {
+    fn series(&self) -> SeriesEdit<'_> {
         let mut judge = Judge::new(&self.selects);
         Box::new(move |series| {
             judge.resource(&Decoded::new(&series.resource.attributes));

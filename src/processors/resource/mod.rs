@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidegate_engine::{Attributes, Resource, Schema, Series, Source};
 
 use super::actions::Action;
-use super::editing::{Edit, Editing, edit_set};
+use super::editing::{Edit, Editing, SeriesEdit, edit_set};
 use crate::batch::Signal;
 use crate::batch::wire::attributes::WireAttributes;
 use crate::batch::wire::edit::{Editor, push_message};
@@ -80,7 +80,7 @@ impl Edit for ResourceEdit {
         Some((source, schema.clone()))
     }
 
-    fn series(&self) -> Box<dyn FnMut(&Series) -> Option<Series> + '_> {
+    fn series(&self) -> SeriesEdit<'_> {
         // Points of a resource share it and follow one another.
         let mut last: Option<(Arc<Resource>, Option<Arc<Resource>>)> = None;
         Box::new(move |series| {
