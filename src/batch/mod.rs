@@ -114,6 +114,28 @@ impl Batch {
         }
     }
 
+    /// What the first item is called, for people; the kind of item where it has no name.
+    pub fn first_name(&self) -> String {
+        let name = match &self.payload {
+            Payload::Encoded(encoded) => wire::first_name(encoded),
+            Payload::Points(points) => points
+                .points
+                .first()
+                .map_or_else(String::new, |point| point.series.metric.name.to_string()),
+            Payload::Events(events) => {
+                let kind = events
+                    .kinds
+                    .first()
+                    .and_then(|kind| events.schema.kinds.get(usize::from(*kind)));
+                kind.map_or_else(String::new, |kind| kind.name.to_string())
+            }
+        };
+        match name.is_empty() {
+            true => self.signal().items().to_owned(),
+            false => name,
+        }
+    }
+
     /// What it weighs in memory, about; admission and queues count this.
     pub fn bytes(&self) -> usize {
         /// Kind, value, time and a share of the schema.

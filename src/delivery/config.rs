@@ -33,6 +33,9 @@ crate::options! {
         pub max_bytes: ByteSize = ByteSize::mib(256),
         /// What happens when the queue is full.
         pub on_full: OnFull = OnFull::Refuse,
+        /// Whether a request that the peer refuses for what is in it (400, `INVALID_ARGUMENT`) is cut in halves until
+        /// what is refused stands alone, so that the rest passes.
+        pub isolate_refused: bool = true,
         /// Joins and cuts requests here; goes before a `batch` processor's settings.
         pub batch: Option<BatchConfig> = None,
     }
@@ -164,6 +167,7 @@ impl Delivery {
         Rules {
             consumers: self.queue.num_consumers.get(),
             retry: self.retry.backoff(),
+            isolate: self.queue.isolate_refused,
         }
     }
 }

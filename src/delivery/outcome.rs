@@ -23,6 +23,11 @@ pub enum Outcome {
         /// For the log.
         why: String,
     },
+    /// Never, for something that is in it; without that the rest may pass.
+    Refused {
+        /// For the log.
+        why: String,
+    },
     /// The peer would take smaller requests.
     TooLarge {
         /// For the log.
@@ -44,7 +49,10 @@ impl Outcome {
         match self {
             Self::Done => None,
             Self::Partly(loss) => Some(&loss.why),
-            Self::Retry { why, .. } | Self::Permanent { why } | Self::TooLarge { why } => Some(why),
+            Self::Retry { why, .. }
+            | Self::Permanent { why }
+            | Self::Refused { why }
+            | Self::TooLarge { why } => Some(why),
         }
     }
 

@@ -93,6 +93,10 @@ impl Load for Parcel {
         self.batches.extend(other.batches);
     }
 
+    fn name(&self) -> String {
+        self.first().first_name()
+    }
+
     fn split(self, max: usize, sizer: Sizer) -> Vec<Self> {
         let mut parcels: Vec<Self> = Vec::new();
         let mut size = 0;

@@ -106,9 +106,10 @@ pub(super) fn of_status(status: &tonic::Status) -> Outcome {
     // A status with a source was made here: the connection broke and the server never answered.
     let no_answer = std::error::Error::source(status).is_some();
     let throttled = status.code() == tonic::Code::ResourceExhausted && after.is_some();
-    match RETRYABLE.contains(&status.code()) || no_answer || throttled {
-        true => Outcome::Retry { after, why },
-        false => Outcome::Permanent { why },
+    match status.code() {
+        code if RETRYABLE.contains(&code) || no_answer || throttled => Outcome::Retry { after, why },
+        tonic::Code::InvalidArgument => Outcome::Refused { why },
+        _ => Outcome::Permanent { why },
     }
 }
 
@@ -123,6 +124,7 @@ pub(super) fn of_http(status: http::StatusCode, after: Option<Duration>, message
         message => format!("{status}: {message}"),
     };
     match status.as_u16() {
+        400 | 422 => Outcome::Refused { why },
         413 => Outcome::TooLarge { why },
         429 | 502 | 503 | 504 => Outcome::Retry { after, why },
         _ => Outcome::Permanent { why },

@@ -11,6 +11,7 @@ pub(crate) mod walk;
 
 pub use check::check;
 pub(crate) use split::split_part;
+pub(crate) use walk::first_name;
 
 /// How deep messages may nest below the request: one less than prost's `RECURSION_LIMIT`.
 const MAX_DEPTH: usize = 99;

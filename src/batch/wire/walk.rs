@@ -125,6 +125,27 @@ fn messages(message: &[u8], number: u32) -> impl Iterator<Item = Result<Field<'_
         .map(|field| field.map_err(WireError::here))
 }
 
+/// The name of the first item; empty where it has none.
+pub(crate) fn first_name(encoded: &Encoded) -> String {
+    #[derive(Default)]
+    struct First(Option<String>);
+    impl Visitor for First {
+        fn metric(&mut self, _: &[u8]) -> bool {
+            self.0.is_none()
+        }
+
+        fn item(&mut self, item: &Item<'_>, _: &mut Editor<'_>) -> bool {
+            self.0
+                .get_or_insert_with(|| String::from_utf8_lossy(item.name).into_owned());
+            false
+        }
+    }
+    let mut first = First::default();
+    // What was read up to an error counts.
+    let _ = edit(encoded, &mut first);
+    first.0.unwrap_or_default()
+}
+
 struct Walk<'a, 'v> {
     signal: Signal,
     editor: Editor<'a>,

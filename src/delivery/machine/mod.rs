@@ -11,6 +11,8 @@ mod gather;
 mod tests;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use rand::SeedableRng;
@@ -38,6 +40,8 @@ pub trait Load: Clone {
     fn join(&mut self, other: Self);
     /// Cuts it into pieces of at most `max`, as far as that is possible. No piece is empty; no item is lost.
     fn split(self, max: usize, sizer: Sizer) -> Vec<Self>;
+    /// What its first item is called, for people.
+    fn name(&self) -> String;
 
     /// How many items.
     fn items(&self) -> usize {
@@ -52,7 +56,13 @@ pub struct Rules {
     pub consumers: usize,
     /// When to try again; `None` = never.
     pub retry: Option<Backoff>,
+    /// Whether to look for what it is in a request that the peer refuses.
+    pub isolate: bool,
 }
+
+/// Attempts that the search for what is refused in one request may cost: one bad item of 8,192 takes 26, and a peer
+/// that refuses everything is not asked for every single one.
+const MAX_SEARCH: u32 = 64;
 
 /// What the machine wants done.
 #[derive(Debug)]
@@ -95,6 +105,8 @@ struct Request<L> {
     charge: Charge,
     first_attempt: Option<Instant>,
     attempts: u32,
+    /// Attempts left to the search that this is a piece of; all pieces of a request share them.
+    search: Option<Arc<AtomicU32>>,
 }
 
 impl<L> Request<L> {
@@ -104,6 +116,7 @@ impl<L> Request<L> {
             charge,
             first_attempt: None,
             attempts: 0,
+            search: None,
         }
     }
 }
@@ -177,6 +190,7 @@ impl<L: Load> Machine<L> {
             Outcome::Done => self.deliver(&request.load, None),
             Outcome::Partly(loss) => self.deliver(&request.load, Some(loss)),
             Outcome::Permanent { why } => self.drop_load(&request.load, Reason::Rejected, why),
+            Outcome::Refused { why } => self.isolate(request, why),
             Outcome::TooLarge { why } => self.halve(request, why),
         }
         self.gate.answered(id);
@@ -295,19 +309,47 @@ impl<L: Load> Machine<L> {
         });
     }
 
-    /// Too large as it is: two halves may pass, unless it can't be cut.
+    /// Refused for what is in it: halves are tried until what is refused stands alone.
+    fn isolate(&mut self, mut request: Request<L>, why: String) {
+        if !self.rules.isolate {
+            return self.drop_load(&request.load, Reason::Rejected, why);
+        }
+        if request.load.items() <= 1 {
+            let why = format!("`{}`: {why}", request.load.name());
+            return self.drop_load(&request.load, Reason::Rejected, why);
+        }
+        let search = request.search.get_or_insert_with(|| Arc::new(MAX_SEARCH.into()));
+        match search.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(2)) {
+            Ok(_) => self.halve(request, why),
+            Err(_) => self.drop_load(&request.load, Reason::Rejected, why),
+        }
+    }
+
+    /// Too large, or bad somewhere: two halves may pass, unless it can't be cut.
     fn halve(&mut self, request: Request<L>, why: String) {
         let half = request.load.items().div_ceil(2);
         let mut pieces = request.load.split(half, Sizer::Items);
         match pieces.pop() {
             Some(whole) if pieces.is_empty() => self.drop_load(&whole, Reason::Rejected, why),
-            last => self.requeue_pieces(pieces.into_iter().chain(last), &request.charge),
+            last => {
+                let pieces = pieces.into_iter().chain(last);
+                self.requeue_pieces(pieces, &request.charge, request.search.as_ref());
+            }
         }
     }
 
-    fn requeue_pieces(&mut self, pieces: impl DoubleEndedIterator<Item = L>, charge: &Charge) {
+    fn requeue_pieces(
+        &mut self,
+        pieces: impl DoubleEndedIterator<Item = L>,
+        charge: &Charge,
+        search: Option<&Arc<AtomicU32>>,
+    ) {
         for piece in pieces.rev() {
-            self.ready.push_front(Request::new(piece, charge.clone()));
+            let request = Request::new(piece, charge.clone());
+            self.ready.push_front(Request {
+                search: search.cloned(),
+                ..request
+            });
         }
     }
 

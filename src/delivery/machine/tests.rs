@@ -41,6 +41,10 @@ impl Load for Run {
         self.pushes += other.pushes;
     }
 
+    fn name(&self) -> String {
+        format!("item {}", self.items[0])
+    }
+
     fn split(self, max: usize, sizer: Sizer) -> Vec<Self> {
         let max = match sizer {
             Sizer::Requests => usize::MAX,
@@ -107,7 +111,14 @@ impl Bench {
     fn new(consumers: usize, retry: Option<Backoff>) -> Self {
         let now = Instant::now();
         Self {
-            machine: Machine::new(Rules { consumers, retry }, 7),
+            machine: Machine::new(
+                Rules {
+                    consumers,
+                    retry,
+                    isolate: true,
+                },
+                7,
+            ),
             start: now,
             now,
             delivered: 0,
@@ -374,6 +385,43 @@ fn too_large_is_halved_until_it_passes_and_one_item_too_large_is_dropped() {
     assert_eq!((bench.delivered, &bench.dropped), (7, &[("rejected", 1)].into()));
 }
 
+/// How many attempts it takes a peer that refuses these items to get all others.
+fn refused(bench: &mut Bench, items: std::ops::Range<u32>, bad: impl Fn(u32) -> bool) -> usize {
+    bench.push(run(items));
+    let mut attempts = 0;
+    loop {
+        let sends = bench.sends();
+        if sends.is_empty() {
+            return attempts;
+        }
+        for (id, items) in sends {
+            attempts += 1;
+            let outcome = match items.iter().any(|item| bad(*item)) {
+                true => Outcome::Refused { why: "400".into() },
+                false => Outcome::Done,
+            };
+            bench.finish(id, outcome);
+        }
+    }
+}
+
+#[test]
+fn a_refused_item_costs_itself_and_not_the_batch_it_came_in() {
+    let mut bench = Bench::new(2, None);
+    let attempts = refused(&mut bench, 0..8192, |item| item == 5000);
+    assert_eq!((bench.delivered, bench.dropped["rejected"]), (8191, 1));
+    assert_eq!(attempts, 1 + 2 * 13, "two a level");
+}
+
+#[test]
+fn a_peer_that_refuses_everything_is_not_asked_for_every_item() {
+    let mut bench = Bench::new(2, None);
+    let attempts = refused(&mut bench, 0..8192, |_| true);
+    assert_eq!((bench.delivered, bench.dropped["rejected"]), (0, 8192));
+    assert_eq!(attempts, 1 + MAX_SEARCH as usize);
+    assert!(bench.machine.is_empty());
+}
+
 #[test]
 fn a_drain_flushes_at_once_and_drops_what_can_only_come_too_late() {
     let mut bench = Bench::new(9, Some(backoff()));
@@ -442,7 +490,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let sizes = prop::option::of((1..20usize, 0..20usize));
     let step = prop_oneof![
         3 => (0..2u8, 1..15u32, sizes).prop_map(|(lane, items, batch)| Step::Push { lane, items, batch }),
-        3 => (any::<usize>(), 0..8u8).prop_map(|(which, how)| Step::Finish { which, how }),
+        3 => (any::<usize>(), 0..9u8).prop_map(|(which, how)| Step::Finish { which, how }),
         1 => (0..5000u64).prop_map(Step::Pass),
     ];
     prop::collection::vec(step, 1..120)
@@ -454,7 +502,8 @@ fn outcome(how: u8, items: usize) -> Outcome {
         1 => busy(),
         2 => busy_for(3000),
         3 => Outcome::TooLarge { why: String::new() },
-        4 => Outcome::Partly(Loss {
+        4 => Outcome::Refused { why: String::new() },
+        5 => Outcome::Partly(Loss {
             items: items / 2,
             reason: Reason::Invalid,
             why: String::new(),

@@ -88,7 +88,7 @@ async fn what_is_busy_is_asked_again_and_what_refuses_is_not() {
             ))
         }
         2 => ok(),
-        _ => failure(Status::invalid_argument("bad")),
+        _ => failure(Status::permission_denied("bad")),
     })
     .await;
     let bench = bench(&sink, "").await;
@@ -98,6 +98,20 @@ async fn what_is_busy_is_asked_again_and_what_refuses_is_not() {
     let balance = balance_when(&bench.ledgers[0], |b| b.held() == 0).await;
     assert_eq!(balance.dropped[Reason::Rejected as usize], 5);
     assert_eq!(sink.seen().len(), 4);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_refused_for_its_content_costs_itself_only() {
+    let sink = Sink::start(|_, seen| match values(&seen.message).contains(&3) {
+        false => ok(),
+        true => failure(Status::invalid_argument("no threes")),
+    })
+    .await;
+    let bench = bench(&sink, "").await;
+    bench.push(points(5));
+    let balance = balance_when(&bench.ledgers[0], |b| b.held() == 0).await;
+    assert_eq!((balance.left, balance.dropped[Reason::Rejected as usize]), (4, 1));
     bench.stop().await;
 }
 

@@ -94,7 +94,7 @@ async fn what_is_busy_is_asked_again_when_it_says_and_what_refuses_is_not() {
         0 => busy("1"),
         1 => answer(502, ""),
         2 => answer(200, ""),
-        _ => json(400, r#"{"code":3,"message":"bad"}"#),
+        _ => json(403, r#"{"code":7,"message":"bad"}"#),
     })
     .await;
     let bench = bench(&sink, "").await;
@@ -106,6 +106,31 @@ async fn what_is_busy_is_asked_again_when_it_says_and_what_refuses_is_not() {
     let balance = balance_when(&bench.ledgers[0], |b| b.held() == 0).await;
     assert_eq!(balance.dropped[Reason::Rejected as usize], 5);
     assert_eq!(sink.seen().len(), 4);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_refused_for_its_content_costs_itself_only() {
+    let sink = Sink::start(|_, seen| match values(&seen.message).contains(&3) {
+        false => answer(200, ""),
+        true => json(400, r#"{"code":3,"message":"no threes"}"#),
+    })
+    .await;
+    let bench = bench(&sink, "").await;
+    bench.push(points(5));
+    let balance = balance_when(&bench.ledgers[0], |b| b.held() == 0).await;
+    assert_eq!((balance.left, balance.dropped[Reason::Rejected as usize]), (4, 1));
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn without_isolation_a_refused_request_is_dropped_whole() {
+    let sink = Sink::start(|_, _| answer(400, "")).await;
+    let bench = bench(&sink, ", sending_queue: {isolate_refused: false}").await;
+    bench.push(points(5));
+    let balance = balance_when(&bench.ledgers[0], |b| b.held() == 0).await;
+    assert_eq!(balance.dropped[Reason::Rejected as usize], 5);
+    assert_eq!(sink.seen().len(), 1);
     bench.stop().await;
 }
 
