@@ -9,10 +9,10 @@ use crate::config::{Node, Problems, Secret};
 /// Headers as configured.
 pub type Headers = BTreeMap<String, Secret>;
 
-/// Reports names and values that are no HTTP headers. Values are not shown.
+/// Reports names and values that are no HTTP headers, of a map at `at`. Values are not shown.
 pub fn check(headers: &Headers, at: &Node, cx: &mut Problems) {
     for (name, value) in headers {
-        let at = at.child("headers").child(name);
+        let at = at.child(name);
         if HeaderName::try_from(name.as_str()).is_err() {
             cx.at(at).error(format!("{name:?} is no header name"));
         } else if HeaderValue::try_from(value.expose()).is_err() {

@@ -60,7 +60,7 @@ impl Compression {
 
 impl Config {
     fn check(&self, at: &Node, cx: &mut Problems) {
-        headers::check(&self.headers, at, cx);
+        headers::check(&self.headers, at.child("headers"), cx);
         let binary = self.headers.keys().find(|name| name.ends_with("-bin"));
         if let Some(name) = binary {
             cx.at(at.child("headers").child(name))

@@ -62,7 +62,7 @@ impl Config {
     }
 
     fn check(&self, at: &Node, cx: &mut Problems) {
-        headers::check(&self.headers, at, cx);
+        headers::check(&self.headers, at.child("headers"), cx);
         if self.endpoint.is_none() && self.own_urls() == [None; 3] {
             cx.at(at)
                 .help("set `endpoint`, or `metrics_endpoint`, `traces_endpoint`, `logs_endpoint`")

@@ -3,8 +3,10 @@
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
+use super::cors::CorsConfig;
 use crate::config::{ByteSize, Node, Problems};
 use crate::net::auth::AuthConfig;
+use crate::net::headers::{self, Headers};
 use crate::net::http::{HTTP2_MAX_STREAMS, HttpConfig};
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig, Transport};
 
@@ -105,6 +107,10 @@ crate::options! {
         pub read_header_timeout: Duration = Duration::from_secs(60),
         /// TLS; unset: none.
         pub tls: Option<TlsServerConfig> = None,
+        /// Which pages of other origins may send; unset: none.
+        pub cors: Option<CorsConfig> = None,
+        /// Headers of every answer; their values are secrets.
+        pub response_headers: Headers = Headers::new(),
         /// Who may send; unset: everybody who can connect.
         pub auth: Option<AuthConfig> = None,
     }
@@ -153,6 +159,7 @@ impl GrpcConfig {
 
 impl HttpProtocolConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
+        headers::check(&self.response_headers, at.child("response_headers"), cx);
         self.endpoint.check_transport(self.transport, at, cx);
         let paths = [
             ("metrics_url_path", &self.metrics_url_path),

@@ -4,15 +4,19 @@
 //! (a unary call is five bytes in front of a message) so that a message is admitted by its length before it is read.
 
 pub mod config;
+pub mod cors;
 mod failure;
 mod ingest;
 mod over_grpc;
 mod over_http;
 
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use async_trait::async_trait;
+use tower::{ServiceBuilder, ServiceExt};
+use tower_http::compression::CompressionLayer;
 
 use crate::batch::Signal;
 use crate::component::auth::Authenticator;
@@ -25,6 +29,7 @@ use crate::net::{
     self, ConnectionLimits, Endpoint, Listener, Server, SocketFileConfig, TlsServerConfig, tls,
 };
 use config::{Config, GrpcConfig, HttpProtocolConfig};
+use cors::CorsConfig;
 use ingest::Ingest;
 
 /// The factory of `otlp`.
@@ -93,7 +98,17 @@ impl Otlp {
                 .over("http", self.authenticator(config.auth.as_ref())?),
             config,
         ));
-        let answer = move |request| http.clone().answer(request);
+        let service = ServiceBuilder::new()
+            .option_layer(config.cors.as_ref().and_then(CorsConfig::layer))
+            .layer(CompressionLayer::new().gzip(true))
+            .service_fn(move |request| {
+                let http = http.clone();
+                async move { Ok::<_, Infallible>(http.answer(request).await) }
+            });
+        let answer = move |request| {
+            let answer = service.clone().oneshot(request);
+            async { answer.await.unwrap_or_else(|never| match never {}) }
+        };
         Ok(net::http::start(listener, limits, serving, answer))
     }
 

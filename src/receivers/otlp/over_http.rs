@@ -18,6 +18,7 @@ use super::failure::Failure;
 use super::ingest::{Encoding, ExportResponse, Ingest};
 use crate::batch::Signal;
 use crate::component::Verdict;
+use crate::net::headers;
 use crate::net::{BodyLimits, Coding, decompress, read_body};
 
 /// Content types and what they mean.
@@ -33,6 +34,7 @@ pub(super) struct Http {
     ingest: Ingest,
     paths: [(String, Signal); 3],
     limits: BodyLimits,
+    headers: HeaderMap,
 }
 
 impl Http {
@@ -45,16 +47,19 @@ impl Http {
                 (config.logs_url_path.clone(), Signal::Logs),
             ],
             limits: BodyLimits::of(config.max_request_body_size.as_usize()),
+            headers: headers::build(&config.response_headers),
         }
     }
 
     pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Answer {
         let encoding = encoding(request.headers());
         let signal = self.signal_of(request.uri().path());
-        match self.export(request, signal, encoding).await {
+        let mut answer = match self.export(request, signal, encoding).await {
             Ok(verdict) => success(signal, encoding, verdict),
             Err(failure) => refusal(encoding, &failure),
-        }
+        };
+        answer.headers_mut().extend(self.headers.clone());
+        answer
     }
 
     fn signal_of(&self, path: &str) -> Option<Signal> {

@@ -214,3 +214,65 @@ fn null_protocols_mean_their_defaults() {
         "localhost:4318"
     );
 }
+
+const FOR_PAGES: &str = "protocols: {grpc: {endpoint: '127.0.0.1:0'}, http: {endpoint: '127.0.0.1:0', \
+    response_headers: {x-served-by: tide}, \
+    cors: {allowed_origins: ['https://*.example.com'], allowed_headers: [x-tenant], max_age: 600}}}";
+
+#[tokio::test]
+async fn pages_of_allowed_origins_may_send_and_others_are_not_told_so() {
+    let gateway = Gateway::start(FOR_PAGES).await;
+    let preflight = |origin: &str| {
+        Request::options("/v1/metrics")
+            .header("host", "localhost")
+            .header("origin", origin)
+            .header("access-control-request-method", "POST")
+            .header("access-control-request-headers", "x-tenant,content-type")
+            .body(Full::default())
+            .unwrap()
+    };
+    let reply = send(&gateway.endpoint(1), preflight("https://app.example.com")).await;
+    assert_eq!(reply.status, StatusCode::OK);
+    let headers = &reply.headers;
+    assert_eq!(headers["access-control-allow-origin"], "https://app.example.com");
+    assert_eq!(headers["access-control-max-age"], "600");
+    let allowed = headers["access-control-allow-headers"].to_str().unwrap();
+    assert!(
+        allowed.contains("x-tenant") && allowed.contains("content-type"),
+        "{allowed}"
+    );
+    let reply = send(&gateway.endpoint(1), preflight("https://evil.example")).await;
+    assert!(!reply.headers.contains_key("access-control-allow-origin"));
+
+    let sent = [PROTOBUF, ("origin", "https://app.example.com")];
+    let reply = gateway
+        .post("/v1/metrics", &sent, metrics(1).encode_to_vec())
+        .await;
+    assert_eq!(reply.status, StatusCode::OK);
+    assert_eq!(
+        reply.headers["access-control-allow-origin"],
+        "https://app.example.com"
+    );
+    assert_eq!(reply.headers["x-served-by"], "tide");
+    // A refusal is one that a page can read, too.
+    let reply = gateway.post("/v1/metrics", &sent, &b"\xff"[..]).await;
+    assert_eq!(reply.status, StatusCode::BAD_REQUEST);
+    assert_eq!(
+        reply.headers["access-control-allow-origin"],
+        "https://app.example.com"
+    );
+}
+
+#[tokio::test]
+async fn answers_worth_it_are_compressed_where_that_is_accepted() {
+    let gateway = Gateway::start(BOTH).await;
+    let accepts = [JSON, ("accept-encoding", "gzip")];
+    let reply = gateway.post("/v1/metrics", &accepts, &b"[]"[..]).await;
+    assert_eq!(reply.headers["content-encoding"], "gzip");
+    let mut text = String::new();
+    let mut decoder = flate2::read::GzDecoder::new(&*reply.body);
+    std::io::Read::read_to_string(&mut decoder, &mut text).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&text).unwrap()["code"], 3);
+    let reply = gateway.post("/v1/metrics", &[JSON], &b"[]"[..]).await;
+    assert!(!reply.headers.contains_key("content-encoding"));
+}
