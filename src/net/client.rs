@@ -16,7 +16,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
 use super::stream::Stream;
-use super::tls::{TlsClientConfig, TlsError};
+use super::tls::{TlsClient, TlsClientConfig, TlsError};
 
 /// A connection that takes longer to open is given up: the next attempt may reach another address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -41,7 +41,7 @@ pub enum UseTls {
 pub struct Connector {
     unix: Option<PathBuf>,
     use_tls: UseTls,
-    tls: Option<TlsConnector>,
+    tls: Option<Arc<TlsClient>>,
     server_name: Option<ServerName<'static>>,
 }
 
@@ -55,7 +55,7 @@ impl Connector {
     ) -> Result<Self, TlsError> {
         let config = match use_tls {
             UseTls::Never => None,
-            UseTls::ByScheme | UseTls::Always => Some(TlsConnector::from(Arc::new(tls.build(alpn)?))),
+            UseTls::ByScheme | UseTls::Always => Some(tls.build(alpn)?),
         };
         Ok(Self {
             unix,
@@ -75,7 +75,8 @@ impl Connector {
         match self.tls {
             Some(tls) if secure => {
                 let name = self.server_name.map_or_else(|| host_name(&uri), Ok)?;
-                let stream = tls.connect(name, stream).await?;
+                let config = tls.current().map_err(io::Error::other)?;
+                let stream = TlsConnector::from(config).connect(name, stream).await?;
                 Ok(Stream::Tls(Box::new(stream.into())))
             }
             _ => Ok(stream),

@@ -11,6 +11,7 @@ pub mod endpoint;
 pub mod headers;
 pub mod http;
 pub mod listener;
+pub mod reload;
 pub mod server;
 pub mod stream;
 pub mod tls;
@@ -23,7 +24,7 @@ pub use endpoint::{Endpoint, EndpointError, Transport};
 pub use listener::{ListenError, Listener};
 pub use server::{Connection, ConnectionLimits, Server};
 pub use stream::{Credentials, Peer, Stream};
-pub use tls::{TlsClientConfig, TlsError, TlsServerConfig};
+pub use tls::{TlsClientConfig, TlsError, TlsServer, TlsServerConfig};
 pub use unix::{FileMode, Owner, SocketFile, SocketFileConfig};
 
 #[cfg(test)]

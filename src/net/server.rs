@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 use super::endpoint::Endpoint;
 use super::listener::Listener;
 use super::stream::{Peer, Stream};
+use super::tls::TlsServer;
 
 /// A TLS handshake that takes longer is given up: it holds a connection slot.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,7 +25,7 @@ pub struct ConnectionLimits {
     /// Connections at a time. Further ones wait in the kernel's backlog.
     pub max_connections: usize,
     /// TLS, where the server speaks it.
-    pub tls: Option<Arc<rustls::ServerConfig>>,
+    pub tls: Option<Arc<TlsServer>>,
 }
 
 impl ConnectionLimits {
@@ -73,7 +74,7 @@ impl Server {
         let accept = AcceptLoop {
             listener,
             slots: Arc::new(Semaphore::new(limits.max_connections.min(Semaphore::MAX_PERMITS))),
-            tls: limits.tls.map(tokio_rustls::TlsAcceptor::from),
+            tls: limits.tls,
             stopping: server.stopping.clone(),
             abandon: server.abandon.clone(),
             tasks: server.tasks.clone(),
@@ -109,7 +110,7 @@ impl Drop for Server {
 struct AcceptLoop {
     listener: Listener,
     slots: Arc<Semaphore>,
-    tls: Option<tokio_rustls::TlsAcceptor>,
+    tls: Option<Arc<TlsServer>>,
     stopping: CancellationToken,
     abandon: CancellationToken,
     tasks: TaskTracker,
@@ -164,13 +165,15 @@ impl AcceptLoop {
     }
 }
 
-async fn secure(stream: Stream, tls: Option<tokio_rustls::TlsAcceptor>) -> Option<(Stream, Peer)> {
+async fn secure(stream: Stream, tls: Option<Arc<TlsServer>>) -> Option<(Stream, Peer)> {
     // A peer that is gone already is nobody to serve.
     let peer = stream.peer().ok()?;
     let Some(tls) = tls else {
         return Some((stream, peer));
     };
-    match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
+    // It was read once: from then on there always is one.
+    let acceptor = tokio_rustls::TlsAcceptor::from(tls.current().ok()?);
+    match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => Some((Stream::Tls(Box::new(stream.into())), peer)),
         Ok(Err(error)) => {
             tracing::debug!(?peer, %error, "TLS handshake failed");

@@ -1,6 +1,5 @@
 //! Real sockets: what a server does with its connections.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
@@ -192,8 +191,55 @@ async fn handshake(
     config: &TlsClientConfig,
 ) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
     let name = config.server_name().unwrap().unwrap();
-    let connector = tokio_rustls::TlsConnector::from(Arc::new(config.build(&[]).unwrap()));
+    let connector = tokio_rustls::TlsConnector::from(config.build(&[]).unwrap().current().unwrap());
     connector.connect(name, connect(server).await).await
+}
+
+#[tokio::test]
+async fn a_renewed_certificate_is_served_without_a_restart_and_a_broken_one_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let (cert_file, key_file) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
+    let (_, issuer) = authority();
+    let mut renewals = 0;
+    let mut renew = |cert: &str, key: &str| {
+        std::fs::write(&key_file, key).unwrap();
+        std::fs::write(&cert_file, cert).unwrap();
+        // Clocks of file systems are coarse.
+        renewals += 1;
+        let later = std::time::SystemTime::now() + Duration::from_secs(renewals);
+        let file = std::fs::File::options().append(true).open(&cert_file).unwrap();
+        file.set_modified(later).unwrap();
+    };
+    let (cert, key) = leaf(&issuer, "gateway.test");
+    renew(&cert, &key);
+    let tls = TlsServerConfig {
+        cert_file: Some(cert_file.clone()),
+        key_file: Some(key_file.clone()),
+        reload_interval: Duration::from_nanos(1),
+        ..TlsServerConfig::default()
+    };
+    let limits = ConnectionLimits {
+        max_connections: 8,
+        tls: Some(tls.build(&[]).unwrap()),
+    };
+    let server = start("127.0.0.1:0", limits).await;
+    let client = TlsClientConfig {
+        insecure_skip_verify: true,
+        server_name_override: Some("gateway.test".to_owned()),
+        ..TlsClientConfig::default()
+    };
+    let served = async || {
+        let stream = handshake(&server, &client).await.unwrap();
+        stream.get_ref().1.peer_certificates().unwrap()[0].to_vec()
+    };
+    let first = served().await;
+    assert_eq!(served().await, first);
+    let (cert, key) = leaf(&issuer, "gateway.test");
+    renew(&cert, &key);
+    let second = served().await;
+    assert_ne!(second, first);
+    renew("no certificate", &key);
+    assert_eq!(served().await, second);
 }
 
 #[test]

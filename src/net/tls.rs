@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
@@ -10,12 +11,16 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
 
+use super::reload::Reloading;
 use crate::config::{Node, Problems, Secret};
 
 /// ALPN of servers and clients that speak HTTP/2 and, failing that, HTTP/1.1.
 pub const ALPN_HTTP: &[&[u8]] = &[b"h2", b"http/1.1"];
 /// ALPN of gRPC.
 pub const ALPN_GRPC: &[&[u8]] = &[b"h2"];
+
+/// Certificates are renewed days before they end.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(60);
 
 crate::choices! {
     /// A version of TLS. Older ones are broken.
@@ -44,6 +49,8 @@ crate::options! {
         pub min_version: TlsVersion = TlsVersion::V12,
         /// Newest version to speak.
         pub max_version: TlsVersion = TlsVersion::V13,
+        /// How often the files are looked at for changes; 0 = never again. Connections keep what they began with.
+        pub reload_interval: Duration = RELOAD_INTERVAL,
     }
     check = TlsServerConfig::check
 }
@@ -75,6 +82,8 @@ crate::options! {
         pub min_version: TlsVersion = TlsVersion::V12,
         /// Newest version to speak.
         pub max_version: TlsVersion = TlsVersion::V13,
+        /// How often the files are looked at for changes; 0 = never again. Connections keep what they began with.
+        pub reload_interval: Duration = RELOAD_INTERVAL,
     }
     check = TlsClientConfig::check
 }
@@ -104,6 +113,15 @@ pub enum TlsError {
     /// The name to check is no DNS name and no address.
     #[error("server_name_override: {0:?} is no host name")]
     ServerName(String),
+}
+
+/// A server's side of TLS as it is now.
+pub type TlsServer = Reloading<Arc<ServerConfig>, TlsError>;
+/// A client's side of TLS as it is now.
+pub type TlsClient = Reloading<Arc<ClientConfig>, TlsError>;
+
+fn interval(interval: Duration) -> Option<Duration> {
+    Some(interval).filter(|interval| !interval.is_zero())
 }
 
 /// The cryptography of the whole process. Installs it as rustls' default too, for libraries that ask for that.
@@ -138,8 +156,24 @@ impl TlsServerConfig {
         }
     }
 
-    /// Reads the files and makes the server's configuration.
-    pub fn build(&self, alpn: &[&[u8]]) -> Result<Arc<ServerConfig>, TlsError> {
+    /// Reads the files, and again whenever they change.
+    ///
+    /// # Errors
+    /// They can't be used.
+    pub fn build(&self, alpn: &[&[u8]]) -> Result<Arc<TlsServer>, TlsError> {
+        let files = [&self.cert_file, &self.key_file, &self.client_ca_file];
+        let (config, alpn) = (self.clone(), owned(alpn));
+        let load = move || config.load(&alpn);
+        let server = Reloading::new(
+            files.into_iter().flatten().cloned(),
+            interval(self.reload_interval),
+            load,
+        );
+        server.current()?;
+        Ok(Arc::new(server))
+    }
+
+    fn load(&self, alpn: &[Vec<u8>]) -> Result<Arc<ServerConfig>, TlsError> {
         let provider = provider();
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&versions(self.min_version, self.max_version))?;
@@ -157,7 +191,7 @@ impl TlsServerConfig {
             .read()?
             .ok_or_else(|| TlsError::NoCertificate("`tls`".to_owned()))?;
         let mut config = builder.with_single_cert(chain, key)?;
-        config.alpn_protocols = owned(alpn);
+        config.alpn_protocols = alpn.to_vec();
         Ok(Arc::new(config))
     }
 }
@@ -181,8 +215,24 @@ impl TlsClientConfig {
         }
     }
 
-    /// Reads the files and makes the client's configuration. `insecure` is for the caller to look at first.
-    pub fn build(&self, alpn: &[&[u8]]) -> Result<ClientConfig, TlsError> {
+    /// Reads the files, and again whenever they change. `insecure` is for the caller to look at first.
+    ///
+    /// # Errors
+    /// They can't be used.
+    pub fn build(&self, alpn: &[&[u8]]) -> Result<Arc<TlsClient>, TlsError> {
+        let files = [&self.ca_file, &self.cert_file, &self.key_file];
+        let (config, alpn) = (self.clone(), owned(alpn));
+        let load = move || config.load(&alpn);
+        let client = Reloading::new(
+            files.into_iter().flatten().cloned(),
+            interval(self.reload_interval),
+            load,
+        );
+        client.current()?;
+        Ok(Arc::new(client))
+    }
+
+    fn load(&self, alpn: &[Vec<u8>]) -> Result<Arc<ClientConfig>, TlsError> {
         let builder = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&versions(self.min_version, self.max_version))?;
         let builder = if self.insecure_skip_verify {
@@ -196,8 +246,8 @@ impl TlsClientConfig {
             Some((chain, key)) => builder.with_client_auth_cert(chain, key)?,
             None => builder.with_no_client_auth(),
         };
-        config.alpn_protocols = owned(alpn);
-        Ok(config)
+        config.alpn_protocols = alpn.to_vec();
+        Ok(Arc::new(config))
     }
 
     /// The name to expect in the server's certificate, where it is not the endpoint's host.

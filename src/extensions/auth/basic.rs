@@ -9,9 +9,8 @@ use base64::Engine;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use tokio::sync::Semaphore;
 
-use super::digest;
 use super::htpasswd::{Stored, Users};
-use super::watched::Watched;
+use super::{SecretFile, digest, secret_file};
 use crate::component::auth::{Authenticator, Credentials, Services, Unauthenticated};
 use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
@@ -152,7 +151,7 @@ const MAX_KNOWN: usize = 1024;
 
 struct Server {
     inline: Users,
-    file: Option<Watched>,
+    file: Option<SecretFile>,
     /// What the file said last.
     users: Mutex<Option<(Arc<str>, Arc<Users>)>>,
     /// Digests of headers that are right as long as `users` stay.
@@ -165,7 +164,7 @@ impl Server {
         Self {
             // `check` has reported lines that can't be used.
             inline: Users::parse(config.inline.expose()).unwrap_or_default(),
-            file: config.file.as_deref().map(Watched::new),
+            file: config.file.as_deref().map(secret_file),
             users: Mutex::default(),
             known: Mutex::default(),
             checks: Semaphore::new(CHECKS),
@@ -177,7 +176,7 @@ impl Server {
         let Some(file) = &self.file else {
             return Ok(Arc::default());
         };
-        let text = file.text()?;
+        let text = file.current()?;
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, same)) = users.as_ref().filter(|(known, _)| Arc::ptr_eq(known, &text)) {
             return Ok(same.clone());
@@ -259,23 +258,23 @@ fn decode(header: &HeaderValue) -> Option<(String, String)> {
 
 struct Client {
     config: ClientConfig,
-    username: Option<Watched>,
-    password: Option<Watched>,
+    username: Option<SecretFile>,
+    password: Option<SecretFile>,
 }
 
 impl Client {
     fn new(config: ClientConfig) -> Self {
         Self {
-            username: config.username_file.as_deref().map(Watched::new),
-            password: config.password_file.as_deref().map(Watched::new),
+            username: config.username_file.as_deref().map(secret_file),
+            password: config.password_file.as_deref().map(secret_file),
             config,
         }
     }
 
     fn header(&self) -> Result<HeaderValue, String> {
-        let of = |file: &Option<Watched>, given: &str| match file {
+        let of = |file: &Option<SecretFile>, given: &str| match file {
             Some(file) => file
-                .text()
+                .current()
                 .map(|text| text.trim_end_matches(['\r', '\n']).to_owned()),
             None => Ok(given.to_owned()),
         };

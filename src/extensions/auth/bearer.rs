@@ -6,8 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-use super::digest;
-use super::watched::Watched;
+use super::{SecretFile, digest, secret_file};
 use crate::component::auth::{Authenticator, Credentials, Services, Unauthenticated};
 use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
@@ -70,7 +69,7 @@ pub static FACTORY: ExtensionFactory = Factory {
                     scheme => format!("{scheme} "),
                 },
                 fixed: config.token.iter().chain(&config.tokens).cloned().collect(),
-                file: config.filename.as_deref().map(Watched::new),
+                file: config.filename.as_deref().map(secret_file),
                 scheme: config.scheme.clone(),
             }),
             base: cx,
@@ -109,7 +108,7 @@ struct Tokens {
     prefix: String,
     scheme: String,
     fixed: Vec<Secret>,
-    file: Option<Watched>,
+    file: Option<SecretFile>,
 }
 
 impl Tokens {
@@ -117,7 +116,7 @@ impl Tokens {
         let Some(file) = &self.file else {
             return Ok(self.fixed.clone());
         };
-        let text = file.text()?;
+        let text = file.current()?;
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         Ok(lines.map(Secret::new).collect())
     }

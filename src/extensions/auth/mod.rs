@@ -3,7 +3,22 @@
 pub mod basic;
 pub mod bearer;
 mod htpasswd;
-mod watched;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::net::reload::Reloading;
+
+/// A file with secrets.
+type SecretFile = Reloading<Arc<str>, String>;
+
+/// It is looked at again after this.
+const LOOK: Duration = Duration::from_secs(1);
+
+fn secret_file(path: &Path) -> SecretFile {
+    Reloading::text(path, LOOK)
+}
 
 /// SHA-256: secrets are compared by digest, so that how long it takes tells nothing about them.
 fn digest(secret: &[u8]) -> [u8; 32] {

@@ -26,7 +26,7 @@ use crate::component::{
 use crate::net::auth::AuthConfig;
 use crate::net::http::HttpConfig;
 use crate::net::{
-    self, ConnectionLimits, Endpoint, Listener, Server, SocketFileConfig, TlsServerConfig, tls,
+    self, ConnectionLimits, Endpoint, Listener, Server, SocketFileConfig, TlsServer, TlsServerConfig, tls,
 };
 use config::{Config, GrpcConfig, HttpProtocolConfig};
 use cors::CorsConfig;
@@ -121,7 +121,7 @@ impl Otlp {
         &self,
         config: Option<&TlsServerConfig>,
         alpn: &[&[u8]],
-    ) -> Result<Option<Arc<rustls::ServerConfig>>, ComponentError> {
+    ) -> Result<Option<Arc<TlsServer>>, ComponentError> {
         let built = config.map(|config| config.build(alpn)).transpose();
         built.map_err(|error| self.base.error(error.to_string()))
     }

@@ -151,7 +151,8 @@ async fn tls_on_both_protocols() {
         ca_file: Some(cert_file.into()),
         ..net::TlsClientConfig::default()
     };
-    let connector = tokio_rustls::TlsConnector::from(Arc::new(client.build(&[b"http/1.1"]).unwrap()));
+    let connector =
+        tokio_rustls::TlsConnector::from(client.build(&[b"http/1.1"]).unwrap().current().unwrap());
     let Endpoint::Tcp { host, port } = gateway.endpoint(1) else {
         panic!("not TCP");
     };
