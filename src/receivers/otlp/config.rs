@@ -117,8 +117,25 @@ crate::options! {
     check = HttpProtocolConfig::check
 }
 
+impl Protocols {
+    /// Both, where they are to share a port.
+    pub(super) fn shared(&self) -> Option<(&GrpcConfig, &HttpProtocolConfig)> {
+        let (grpc, http) = (self.grpc.as_ref()?, self.http.as_ref()?);
+        let any_port = matches!(grpc.endpoint, Endpoint::Tcp { port: 0, .. });
+        (grpc.endpoint == http.endpoint && !any_port).then_some((grpc, http))
+    }
+}
+
 impl Config {
     fn check(&self, at: &Node, cx: &mut Problems) {
+        if let Some((grpc, http)) = self.protocols.shared()
+            && (grpc.tls != http.tls || grpc.socket != http.socket)
+        {
+            let http = at.child("protocols").child("http");
+            cx.at(http.child("endpoint"))
+                .help("give both the same `tls` and `socket`, or ports of their own")
+                .error("gRPC and HTTP share this endpoint, but not its `tls` and `socket` options");
+        }
         if self.protocols.grpc.is_none() && self.protocols.http.is_none() {
             cx.at(at)
                 .help("for example `protocols: {grpc: {}, http: {}}`")
@@ -158,6 +175,14 @@ impl GrpcConfig {
 }
 
 impl HttpProtocolConfig {
+    /// How connections are served.
+    pub fn serving(&self) -> HttpConfig {
+        HttpConfig {
+            header_timeout: self.read_header_timeout,
+            ..HttpConfig::default()
+        }
+    }
+
     fn check(&self, at: &Node, cx: &mut Problems) {
         headers::check(&self.response_headers, at.child("response_headers"), cx);
         self.endpoint.check_transport(self.transport, at, cx);

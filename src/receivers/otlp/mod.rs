@@ -11,10 +11,17 @@ mod over_grpc;
 mod over_http;
 
 use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use async_trait::async_trait;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::body::Incoming;
 use tower::{ServiceBuilder, ServiceExt};
 use tower_http::compression::CompressionLayer;
 
@@ -60,6 +67,18 @@ pub static FACTORY: ReceiverFactory = Factory {
     },
 };
 
+/// An answer on its way, over either protocol.
+type Answering = Pin<Box<dyn Future<Output = Response<AnyBody>> + Send>>;
+type AnyBody = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
+
+fn boxed<B>(body: B) -> AnyBody
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    body.map_err(Into::into).boxed_unsync()
+}
+
 struct Otlp {
     config: Arc<Config>,
     base: Context,
@@ -74,11 +93,7 @@ impl Otlp {
             max_connections: config.max_connections.get(),
             tls: self.tls(config.tls.as_ref(), tls::ALPN_GRPC)?,
         };
-        let grpc = Arc::new(over_grpc::Grpc::new(
-            self.ingest
-                .over("grpc", self.authenticator(config.auth.as_ref())?),
-            config.max_message_bytes(),
-        ));
+        let grpc = self.grpc(config)?;
         let answer = move |request| grpc.clone().answer(request);
         Ok(net::http::start(listener, limits, config.serving(), answer))
     }
@@ -89,15 +104,54 @@ impl Otlp {
             max_connections: config.max_connections.get(),
             tls: self.tls(config.tls.as_ref(), tls::ALPN_HTTP)?,
         };
-        let serving = HttpConfig {
-            header_timeout: config.read_header_timeout,
-            ..HttpConfig::default()
+        let answer = self.http(config)?;
+        Ok(net::http::start(listener, limits, config.serving(), answer))
+    }
+
+    /// Both on one port, told apart by the content type.
+    async fn start_shared(
+        &self,
+        grpc: &GrpcConfig,
+        http: &HttpProtocolConfig,
+    ) -> Result<Server, ComponentError> {
+        let listener = self.listen(&http.endpoint, &http.socket).await?;
+        let limits = ConnectionLimits {
+            max_connections: http.max_connections.max(grpc.max_connections).get(),
+            tls: self.tls(http.tls.as_ref(), tls::ALPN_HTTP)?,
         };
-        let http = Arc::new(over_http::Http::new(
-            self.ingest
-                .over("http", self.authenticator(config.auth.as_ref())?),
-            config,
-        ));
+        let serving = HttpConfig {
+            http2_only: false,
+            header_timeout: http.read_header_timeout,
+            ..grpc.serving()
+        };
+        let (over_grpc, over_http) = (self.grpc(grpc)?, self.http(http)?);
+        let answer = move |request: Request<Incoming>| {
+            let (over_grpc, over_http) = (over_grpc.clone(), over_http.clone());
+            async move {
+                match over_grpc::is_grpc(&request) {
+                    true => over_grpc.answer(request).await.map(boxed),
+                    false => over_http(request).await,
+                }
+            }
+        };
+        Ok(net::http::start(listener, limits, serving, answer))
+    }
+
+    fn grpc(&self, config: &GrpcConfig) -> Result<Arc<over_grpc::Grpc>, ComponentError> {
+        let ingest = self
+            .ingest
+            .over("grpc", self.authenticator(config.auth.as_ref())?);
+        Ok(Arc::new(over_grpc::Grpc::new(ingest, config.max_message_bytes())))
+    }
+
+    fn http(
+        &self,
+        config: &HttpProtocolConfig,
+    ) -> Result<impl Fn(Request<Incoming>) -> Answering + Clone + Send + Sync + 'static, ComponentError> {
+        let ingest = self
+            .ingest
+            .over("http", self.authenticator(config.auth.as_ref())?);
+        let http = Arc::new(over_http::Http::new(ingest, config));
         let service = ServiceBuilder::new()
             .option_layer(config.cors.as_ref().and_then(CorsConfig::layer))
             .layer(CompressionLayer::new().gzip(true))
@@ -105,11 +159,14 @@ impl Otlp {
                 let http = http.clone();
                 async move { Ok::<_, Infallible>(http.answer(request).await) }
             });
-        let answer = move |request| {
+        Ok(move |request| {
             let answer = service.clone().oneshot(request);
-            async { answer.await.unwrap_or_else(|never| match never {}) }
-        };
-        Ok(net::http::start(listener, limits, serving, answer))
+            let answer: Answering = Box::pin(async {
+                let answer: Response<_> = answer.await.unwrap_or_else(|never| match never {});
+                answer.map(boxed)
+            });
+            answer
+        })
     }
 
     async fn listen(&self, endpoint: &Endpoint, file: &SocketFileConfig) -> Result<Listener, ComponentError> {
@@ -143,12 +200,17 @@ impl Receiver for Otlp {}
 #[async_trait]
 impl Lifecycle for Otlp {
     async fn start(&self) -> Result<(), ComponentError> {
+        let protocols = &self.config.protocols;
         let mut servers = Vec::new();
-        if let Some(grpc) = &self.config.protocols.grpc {
-            servers.push(("gRPC", self.start_grpc(grpc).await?));
-        }
-        if let Some(http) = &self.config.protocols.http {
-            servers.push(("HTTP", self.start_http(http).await?));
+        if let Some((grpc, http)) = protocols.shared() {
+            servers.push(("gRPC and HTTP", self.start_shared(grpc, http).await?));
+        } else {
+            if let Some(grpc) = &protocols.grpc {
+                servers.push(("gRPC", self.start_grpc(grpc).await?));
+            }
+            if let Some(http) = &protocols.http {
+                servers.push(("HTTP", self.start_http(http).await?));
+            }
         }
         for (protocol, server) in &servers {
             tracing::info!(receiver = %self.base.id, endpoint = %server.local(), "listening for OTLP over {protocol}");

@@ -112,7 +112,8 @@ impl Grpc {
     }
 }
 
-fn is_grpc(request: &Request<Incoming>) -> bool {
+/// Whether a request is a gRPC call.
+pub(super) fn is_grpc(request: &Request<Incoming>) -> bool {
     let content_type = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     let rest = content_type.and_then(|value| value.strip_prefix(b"application/grpc"));
     // `application/grpc-web` is another protocol.

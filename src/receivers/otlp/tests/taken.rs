@@ -277,3 +277,32 @@ async fn answers_worth_it_are_compressed_where_that_is_accepted() {
     let reply = gateway.post("/v1/metrics", &[JSON], &b"[]"[..]).await;
     assert!(!reply.headers.contains_key("content-encoding"));
 }
+
+#[tokio::test]
+async fn both_protocols_share_a_port_when_told_the_same_one() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = free.local_addr().unwrap();
+    drop(free);
+    let yaml = format!("protocols: {{grpc: {{endpoint: '{endpoint}'}}, http: {{endpoint: '{endpoint}'}}}}");
+    let gateway = Gateway::start(&yaml).await;
+    let shared = gateway.endpoint(0);
+    export_all_three(channel(&shared).await, None).await;
+    for (path, body) in [
+        ("/v1/metrics", metrics(1).encode_to_vec()),
+        ("/v1/traces", traces().encode_to_vec()),
+    ] {
+        let reply = post(&shared, path, &[PROTOBUF], body.into()).await;
+        assert_eq!(reply.status, StatusCode::OK);
+    }
+    assert_eq!(gateway.otlp.servers().len(), 1);
+    assert_eq!(arrived(&gateway.sink).len(), 5);
+}
+
+#[test]
+fn protocols_that_share_a_port_share_its_tls() {
+    let yaml = "protocols: {grpc: {endpoint: 'localhost:1', tls: {cert_file: a, key_file: b}}, http: {endpoint: 'localhost:1'}}";
+    let mut problems = crate::config::Problems::default();
+    let node = crate::config::parse_text("test.yaml", yaml, &mut problems).unwrap();
+    let _ = (ConfigType::of::<Config>().decode)(&node, &mut problems);
+    assert!(problems.to_string().contains("share this endpoint"), "{problems}");
+}
