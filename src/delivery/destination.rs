@@ -22,8 +22,8 @@ use crate::component::{
     Refused,
 };
 
-/// When a sender that found the queue full should come back.
-const FULL_RETRY_AFTER: Duration = Duration::from_secs(1);
+/// When a sender that found the gateway stopping should come back: to the next one.
+const STOPPING_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// What a protocol does: one attempt. Queue, retries, time limit and books are the destination's.
 #[async_trait]
@@ -121,7 +121,9 @@ impl<A: Attempt> Consumer for Destination<A> {
             return Ok(());
         }
         let no_room = match self.inner.room.reserve(batch) {
-            Ok(_) if self.inner.stopping.load(Relaxed) => return Err(self.inner.refuse("is stopping")),
+            Ok(_) if self.inner.stopping.load(Relaxed) => {
+                return Err(self.inner.refuse("is stopping", STOPPING_RETRY_AFTER));
+            }
             Ok(reservation) => {
                 let owner = self.inner.owner();
                 flow.set_aside(Box::new(Place { owner, reservation }));
@@ -131,7 +133,10 @@ impl<A: Attempt> Consumer for Destination<A> {
         };
         match (self.inner.on_full, no_room) {
             (OnFull::Drop, _) => Ok(()),
-            (OnFull::Refuse, NoRoom::Full) => Err(self.inner.refuse("has a full sending queue")),
+            (OnFull::Refuse, NoRoom::Full) => {
+                let delay = self.inner.room.worth_while(batch, Instant::now());
+                Err(self.inner.refuse("has a full sending queue", delay))
+            }
             (OnFull::Refuse, NoRoom::NeverFits) => Err(self.inner.refuse_for_good(batch)),
         }
     }
@@ -331,8 +336,8 @@ impl<A: Attempt> Inner<A> {
         }
     }
 
-    fn refuse(&self, why: &str) -> Refused {
-        Refused::busy(format!("{} {why}", self.context.path), FULL_RETRY_AFTER)
+    fn refuse(&self, why: &str, delay: Duration) -> Refused {
+        Refused::busy(format!("{} {why}", self.context.path), delay)
     }
 
     fn refuse_for_good(&self, batch: &Batch) -> Refused {

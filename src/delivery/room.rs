@@ -1,7 +1,8 @@
 //! The room of a queue: set aside before anybody commits, given back when the last piece of what it was for is gone.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
@@ -20,6 +21,53 @@ pub struct Room {
 struct Gauge {
     limit: usize,
     used: AtomicUsize,
+    pace: Mutex<Pace>,
+}
+
+/// How fast it becomes free while any of it is in use.
+#[derive(Default)]
+struct Pace {
+    /// When it last came into use, or so that old times weigh little.
+    since: Option<Instant>,
+    /// What has become free since then.
+    drained: f64,
+    /// What was measured last before that, a second.
+    before: f64,
+}
+
+impl Pace {
+    /// A shorter time says little.
+    const SHORT: f64 = 0.2;
+    /// After so long the first half counts for nothing.
+    const LONG: f64 = 10.0;
+
+    /// It comes into use.
+    fn begin(&mut self, now: Instant) {
+        self.before = self.per_second(now);
+        (self.since, self.drained) = (Some(now), 0.0);
+    }
+
+    fn drain(&mut self, amount: usize, now: Instant) {
+        self.drained += amount as f64;
+        let seconds = self.seconds(now);
+        if seconds > Self::LONG {
+            self.drained /= 2.0;
+            self.since = now.checked_sub(Duration::from_secs_f64(seconds / 2.0));
+        }
+    }
+
+    fn per_second(&self, now: Instant) -> f64 {
+        let seconds = self.seconds(now);
+        match seconds < Self::SHORT {
+            true => self.before,
+            false => self.drained / seconds,
+        }
+    }
+
+    fn seconds(&self, now: Instant) -> f64 {
+        self.since
+            .map_or(0.0, |since| now.saturating_duration_since(since).as_secs_f64())
+    }
 }
 
 impl Gauge {
@@ -27,12 +75,17 @@ impl Gauge {
         Self {
             limit,
             used: AtomicUsize::new(0),
+            pace: Mutex::default(),
         }
     }
 
     fn take(&self, amount: usize) -> Result<(), NoRoom> {
         let sum = |used: usize| used.checked_add(amount).filter(|sum| *sum <= self.limit);
         match self.used.fetch_update(Relaxed, Relaxed, sum) {
+            Ok(0) => {
+                self.pace().begin(Instant::now());
+                Ok(())
+            }
             Ok(_) => Ok(()),
             Err(_) if amount > self.limit => Err(NoRoom::NeverFits),
             Err(_) => Err(NoRoom::Full),
@@ -41,6 +94,25 @@ impl Gauge {
 
     fn give_back(&self, amount: usize) {
         self.used.fetch_sub(amount, Relaxed);
+    }
+
+    /// Gives back what was delivered or dropped, as opposed to what was never used.
+    fn drain(&self, amount: usize) {
+        self.pace().drain(amount, Instant::now());
+        self.give_back(amount);
+    }
+
+    /// Seconds until there is room for `amount`, at the pace of late; infinite where nothing becomes free.
+    fn wait(&self, amount: usize, now: Instant) -> f64 {
+        let missing = (self.used.load(Relaxed).saturating_add(amount)).saturating_sub(self.limit);
+        match missing {
+            0 => 0.0,
+            missing => missing as f64 / self.pace().per_second(now),
+        }
+    }
+
+    fn pace(&self) -> MutexGuard<'_, Pace> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -76,7 +148,18 @@ impl Room {
             room: self.clone(),
             size,
             bytes,
+            is_used: false,
         })
+    }
+
+    /// When it is worth while for a refused batch to come back: when at the pace of late there is room for it, but
+    /// neither at once nor so late that a client gives up.
+    pub fn worth_while(&self, batch: &Batch, now: Instant) -> Duration {
+        const SOONEST: f64 = 0.1;
+        const LATEST: f64 = 10.0;
+        let size = self.size.wait(size_of(self.sizer, batch), now);
+        let bytes = self.bytes.wait(batch.bytes(), now);
+        Duration::from_secs_f64(size.max(bytes).clamp(SOONEST, LATEST))
     }
 
     /// What is set aside or held now, in units of the sizer.
@@ -104,6 +187,7 @@ pub struct Reservation {
     room: Arc<Room>,
     size: usize,
     bytes: usize,
+    is_used: bool,
 }
 
 impl Reservation {
@@ -115,12 +199,21 @@ impl Reservation {
         self.room.bytes.used.fetch_add(bytes, Relaxed);
         self.room.shared.memory.hold(bytes);
         self.give_back();
-        (self.size, self.bytes) = (size, bytes);
+        (self.size, self.bytes, self.is_used) = (size, bytes, true);
     }
 
     fn give_back(&self) {
-        self.room.size.give_back(self.size);
-        self.room.bytes.give_back(self.bytes);
+        let (size, bytes) = (&self.room.size, &self.room.bytes);
+        match self.is_used {
+            true => {
+                size.drain(self.size);
+                bytes.drain(self.bytes);
+            }
+            false => {
+                size.give_back(self.size);
+                bytes.give_back(self.bytes);
+            }
+        }
         self.room.shared.memory.release(self.bytes);
     }
 }
@@ -134,3 +227,60 @@ impl Drop for Reservation {
 /// What a request keeps alive: the reservations of all batches that have a piece in it. The pieces of a batch
 /// that was cut share its reservation, as they share its bytes.
 pub type Charge = SmallVec<[Arc<Reservation>; 1]>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::Signal;
+    use crate::delivery::testing::opaque;
+
+    fn seconds(seconds: f64) -> Duration {
+        Duration::from_secs_f64(seconds)
+    }
+
+    #[test]
+    fn the_pace_is_that_of_the_time_in_use() {
+        let (mut pace, start) = (Pace::default(), Instant::now());
+        assert_eq!(pace.per_second(start), 0.0, "nothing is known");
+        pace.begin(start);
+        pace.drain(50, start + seconds(1.0));
+        assert_eq!(pace.per_second(start + seconds(2.0)), 25.0);
+        // An idle hour says nothing of how fast the peer is.
+        let later = start + seconds(3600.0);
+        pace.before = 25.0;
+        pace.begin(later);
+        pace.drain(4, later + seconds(0.1));
+        assert!(pace.per_second(later + seconds(0.1)) < 25.0 + 1e-9);
+        assert_eq!(pace.per_second(later + seconds(0.4)), 10.0);
+        // A peer that comes to a standstill is believed to after a while.
+        for second in 1..=20 {
+            pace.drain(100, later + seconds(f64::from(second)));
+        }
+        let running = pace.per_second(later + seconds(20.0));
+        assert!((90.0..=110.0).contains(&running), "{running}");
+        assert!(pace.per_second(later + seconds(60.0)) < 25.0);
+    }
+
+    #[test]
+    fn who_is_refused_is_told_to_come_back_when_there_is_room_at_the_pace_of_late() {
+        let room = Room::new(Sizer::Items, 100, usize::MAX, Arc::default());
+        let batch = opaque(Signal::Logs, b"x", 50);
+        let hold = || {
+            let mut held = room.reserve(&batch).unwrap();
+            held.fit(&batch);
+            held
+        };
+        let mut held = vec![hold(), hold()];
+        let start = room.size.pace().since.unwrap();
+        assert!(room.reserve(&batch).is_err());
+        let wait = |at: f64| room.worth_while(&batch, start + seconds(at)).as_secs_f64();
+        assert_eq!(wait(1.0), 10.0, "nothing has become free yet");
+        held.pop();
+        // What was set aside and never used is no progress.
+        drop(room.reserve(&batch).unwrap());
+        held.push(hold());
+        assert_eq!(wait(2.0), 2.0, "50 of them in two seconds, 50 are missing");
+        held.pop();
+        assert_eq!(wait(2.0), 0.1, "there is room now");
+    }
+}

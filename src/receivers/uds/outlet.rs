@@ -9,8 +9,9 @@ use tokio_util::sync::CancellationToken;
 use crate::batch::Batch;
 use crate::component::{Context, Entry, Refused, Shared, Verdict};
 
-/// Shortest wait before a push is tried again, whatever the refusal says.
-const MIN_RETRY: Duration = Duration::from_millis(5);
+/// What was refused is tried again after this, whatever delay was named: asking costs next to nothing, and the senders'
+/// socket buffers fill meanwhile.
+const RETRY: Duration = Duration::from_millis(20);
 
 /// How often the memory limiter's verdict is looked at while reading is suspended.
 const MEMORY_POLL: Duration = Duration::from_millis(50);
@@ -58,10 +59,8 @@ impl Outlet {
                 Err(refused) => refused,
             };
             match refused.retry_after {
-                Some(delay) if !last_time => {
-                    stopping
-                        .run_until_cancelled(tokio::time::sleep(delay.max(MIN_RETRY)))
-                        .await;
+                Some(_) if !last_time => {
+                    stopping.run_until_cancelled(tokio::time::sleep(RETRY)).await;
                 }
                 _ => {
                     self.lose(batch.items(), "refused", &refused.reason);
