@@ -18,12 +18,19 @@ const MAX_DEPTH: usize = 99;
 
 /// Bytes that are no export request: what is wrong, and in which field (`resourceMetrics.scopeMetrics`).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{problem} in `{path}`")]
+#[error("{problem} in {}", place(path))]
 pub struct WireError {
     /// What is wrong.
     pub problem: &'static str,
     /// Dotted path of the message, empty at the top.
     pub path: String,
+}
+
+fn place(path: &str) -> String {
+    match path {
+        "" => "the request".to_owned(),
+        path => format!("`{path}`"),
+    }
 }
 
 impl WireError {

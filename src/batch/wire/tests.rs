@@ -89,7 +89,7 @@ fn errors_say_where() {
         error(&[0x0a, 4, 0x12, 2, 0x12, 9]),
         "a value that ends beyond its message in `resourceMetrics.scopeMetrics`"
     );
-    assert_eq!(error(&[0x0b]), "an unknown wire type in ``");
+    assert_eq!(error(&[0x0b]), "an unknown wire type in the request");
     // The name of a metric as a number.
     assert_eq!(
         error(&[0x0a, 6, 0x12, 4, 0x12, 2, 0x08, 1]),

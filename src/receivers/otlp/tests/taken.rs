@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn grpc_takes_every_signal_in_every_compression_byte_for_byte() {
+async fn s1_s2_grpc_takes_every_signal_in_every_compression_byte_for_byte() {
     for compression in [
         None,
         Some(CompressionEncoding::Gzip),
@@ -29,7 +29,7 @@ async fn a_message_larger_than_a_frame_and_a_window_arrives_whole() {
 }
 
 #[tokio::test]
-async fn http_takes_every_signal_in_every_coding_byte_for_byte() {
+async fn s1_s2_http_takes_every_signal_in_every_coding_byte_for_byte() {
     type Pack = fn(&[u8]) -> Vec<u8>;
     let zlib: Pack = |data| {
         let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
@@ -77,7 +77,7 @@ async fn unix_sockets_take_every_signal_over_both_protocols() {
 }
 
 #[tokio::test]
-async fn json_becomes_protobuf_and_the_answer_is_json() {
+async fn s15_s16_json_becomes_protobuf_and_the_answer_is_json() {
     let gateway = Gateway::start(BOTH).await;
     let body = json!({"resourceMetrics": [{"scopeMetrics": [{"metrics": [
         {"name": "m", "gauge": {"dataPoints": [{"timeUnixNano": "1", "asInt": "42"}]}}
@@ -106,7 +106,7 @@ async fn json_becomes_protobuf_and_the_answer_is_json() {
 }
 
 #[tokio::test]
-async fn an_empty_request_succeeds_and_goes_nowhere() {
+async fn s8_an_empty_request_succeeds_and_goes_nowhere() {
     let gateway = Gateway::start(BOTH).await;
     let mut client = MetricsServiceClient::new(gateway.channel().await);
     client
@@ -207,7 +207,7 @@ fn configuration_mistakes_are_told() {
 }
 
 #[test]
-fn null_protocols_mean_their_defaults() {
+fn s18_null_protocols_mean_the_standard_ports_and_paths() {
     let config = settings::<Config>("protocols: {grpc: , http: }").get::<Config>();
     assert_eq!(config.protocols.grpc, Some(GrpcConfig::default()));
     assert_eq!(
@@ -265,7 +265,7 @@ async fn pages_of_allowed_origins_may_send_and_others_are_not_told_so() {
 }
 
 #[tokio::test]
-async fn answers_worth_it_are_compressed_where_that_is_accepted() {
+async fn s19_answers_worth_it_are_compressed_where_that_is_accepted() {
     let gateway = Gateway::start(BOTH).await;
     let accepts = [JSON, ("accept-encoding", "gzip")];
     let reply = gateway.post("/v1/metrics", &accepts, &b"[]"[..]).await;
@@ -279,7 +279,7 @@ async fn answers_worth_it_are_compressed_where_that_is_accepted() {
 }
 
 #[tokio::test]
-async fn both_protocols_share_a_port_when_told_the_same_one() {
+async fn s17_both_protocols_share_a_port_when_told_the_same_one() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = free.local_addr().unwrap();
     drop(free);
@@ -305,4 +305,78 @@ fn protocols_that_share_a_port_share_its_tls() {
     let node = crate::config::parse_text("test.yaml", yaml, &mut problems).unwrap();
     let _ = (ConfigType::of::<Config>().decode)(&node, &mut problems);
     assert!(problems.to_string().contains("share this endpoint"), "{problems}");
+}
+
+#[tokio::test]
+async fn s9_full_success_leaves_partial_success_unset() {
+    let gateway = Gateway::start(BOTH).await;
+    let mut client = MetricsServiceClient::new(gateway.channel().await);
+    let answer = client.export(metrics(2)).await.unwrap().into_inner();
+    assert_eq!(answer.partial_success, None);
+    let reply = gateway
+        .post("/v1/metrics", &[PROTOBUF], metrics(2).encode_to_vec())
+        .await;
+    assert_eq!((reply.status, reply.body), (StatusCode::OK, Bytes::new()));
+}
+
+#[test]
+fn s11_a_warning_is_a_message_that_rejects_nothing() {
+    let verdict = crate::component::Verdict {
+        rejected_items: 0,
+        message: "names will change".to_owned(),
+    };
+    let answer = ingest::ExportResponse::from(verdict);
+    let expected =
+        json!({"partialSuccess": {"rejectedDataPoints": "0", "errorMessage": "names will change"}});
+    assert_eq!(answer.json(Signal::Metrics), expected);
+}
+
+/// A field of bytes, as protobuf writes it.
+fn field(number: u32, bytes: &[u8]) -> Vec<u8> {
+    let mut written = Vec::new();
+    crate::batch::wire::edit::push_message(&mut written, number, bytes);
+    written
+}
+
+#[tokio::test]
+async fn s21_unknown_fields_unpacked_numbers_and_every_kind_of_value_are_taken_as_they_came() {
+    let gateway = Gateway::start(BOTH).await;
+    let values: [&[u8]; 8] = [
+        b"\x0a\x01s",                            // a string
+        b"\x10\x01",                             // a boolean
+        b"\x18\x07",                             // an integer
+        b"\x21\x00\x00\x00\x00\x00\x00\xf0\x3f", // a double
+        b"\x2a\x04\x0a\x02\x18\x01",             // an array
+        b"\x32\x05\x0a\x03\x0a\x01k",            // key and value pairs
+        b"\x3a\x01\xff",                         // bytes
+        b"",                                     // nothing
+    ];
+    let mut point = Vec::new();
+    for value in values {
+        point.extend(field(9, &[field(1, b"k"), field(2, value)].concat()));
+    }
+    // `bucket_counts` (6, fixed64) and `explicit_bounds` (7, double), unpacked.
+    for count in [1_u64, 2] {
+        point.push(6 << 3 | 1);
+        point.extend(count.to_le_bytes());
+    }
+    point.push(7 << 3 | 1);
+    point.extend(0.5_f64.to_le_bytes());
+    point.extend(field(15, b"unknown"));
+    let metric = [field(1, b"m"), field(9, &field(1, &point)), field(15, b"new")].concat();
+    let request = field(1, &[field(2, &field(2, &metric)), field(14, b"newer")].concat());
+    let reply = gateway.post("/v1/metrics", &[PROTOBUF], request.clone()).await;
+    assert_eq!(reply.status, StatusCode::OK, "{:?}", reply.rpc_status());
+    assert_eq!(arrived(&gateway.sink)[0].1, request, "byte for byte");
+    let Payload::Encoded(encoded) = &gateway.sink.batches()[0].payload else {
+        panic!("nobody decoded it")
+    };
+    let points = crate::batch::convert::points(encoded).unwrap();
+    let tidegate_engine::Value::Histogram(histogram) = &points[0].value else {
+        panic!("{points:?}")
+    };
+    assert_eq!(
+        (&histogram.counts[..], &histogram.bounds[..]),
+        (&[1, 2][..], &[0.5][..])
+    );
 }
