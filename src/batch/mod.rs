@@ -1,6 +1,7 @@
 //! What travels on an edge of the graph: wire bytes that nobody has decoded, events, or points. Immutable, cheap to clone.
 
 mod batching;
+mod client;
 pub mod convert;
 pub mod json;
 mod schema;
@@ -15,6 +16,7 @@ use smallvec::SmallVec;
 use tidegate_engine::{Events, Point};
 
 pub use batching::{Batching, Sizer};
+pub use client::ClientMetadata;
 
 /// The kind of telemetry of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -65,6 +67,8 @@ pub struct Batch {
     pub arrived: Instant,
     /// How the destinations' queues should join it with others; set by the last `batch` processor it passed.
     pub batching: Option<Batching>,
+    /// What is kept of the request that brought it.
+    pub client: Option<Arc<ClientMetadata>>,
 }
 
 /// The telemetry of a batch.
@@ -85,6 +89,7 @@ impl Batch {
             payload: payload.into(),
             arrived: Instant::now(),
             batching: None,
+            client: None,
         }
     }
 
@@ -94,6 +99,7 @@ impl Batch {
             payload: payload.into(),
             arrived: self.arrived,
             batching: self.batching,
+            client: self.client.clone(),
         }
     }
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use http::{HeaderMap, HeaderValue};
 
+use crate::batch::ClientMetadata;
+
 /// Decides by a request's headers, before its body is read.
 #[async_trait]
 pub trait Authenticator: Send + Sync {
@@ -22,8 +24,9 @@ pub struct Unauthenticated(pub &'static str);
 
 /// Proves to a peer who sends.
 pub trait Credentials: Send + Sync {
-    /// Adds what is needed to the headers of one request. The error says why that can't be known now.
-    fn apply(&self, headers: &mut HeaderMap) -> Result<(), String>;
+    /// Adds what is needed to the headers of one request; `client` is what is kept of the request that brought the
+    /// data. The error says why that can't be known now.
+    fn apply(&self, headers: &mut HeaderMap, client: Option<&ClientMetadata>) -> Result<(), String>;
 }
 
 /// What an extension offers to the components that name it.

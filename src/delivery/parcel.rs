@@ -1,12 +1,13 @@
 //! What one request carries: batches of one signal with the same wishes, in the order of their arrival.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use smallvec::SmallVec;
 
 use super::machine::Load;
 use super::room::size_of;
-use crate::batch::{Batch, Batching, Encoded, Signal, Sizer, convert};
+use crate::batch::{Batch, Batching, ClientMetadata, Encoded, Signal, Sizer, convert};
 
 /// One or more batches that go out together. Never empty.
 #[derive(Clone, Debug)]
@@ -15,12 +16,14 @@ pub struct Parcel {
 }
 
 /// What may go out together.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Lane {
     /// The signal.
     pub signal: Signal,
     /// How to join it.
     pub batching: Option<Batching>,
+    /// Whose it is.
+    pub client: Option<Arc<ClientMetadata>>,
 }
 
 impl Lane {
@@ -29,6 +32,7 @@ impl Lane {
         Self {
             signal: batch.signal(),
             batching: batch.batching,
+            client: batch.client.clone(),
         }
     }
 }
@@ -49,6 +53,11 @@ impl Parcel {
     /// Which signal it is.
     pub fn signal(&self) -> Signal {
         self.first().signal()
+    }
+
+    /// What is kept of the requests that brought it, which are of one sender.
+    pub fn client(&self) -> Option<&ClientMetadata> {
+        self.first().client.as_deref()
     }
 
     /// When its oldest batch arrived in the gateway.

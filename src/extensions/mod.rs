@@ -12,5 +12,6 @@ pub static FACTORIES: &[&ExtensionFactory] = &[
     &admin::FACTORY,
     &auth::basic::FACTORY,
     &auth::bearer::FACTORY,
+    &auth::headers_setter::FACTORY,
     &health_check::FACTORY,
 ];

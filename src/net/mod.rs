@@ -11,6 +11,7 @@ pub mod endpoint;
 pub mod headers;
 pub mod http;
 pub mod listener;
+pub mod metadata;
 pub mod reload;
 pub mod server;
 pub mod stream;

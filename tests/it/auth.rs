@@ -84,3 +84,50 @@ fn only_known_senders_are_let_in_and_secrets_appear_nowhere() {
         }
     }
 }
+
+#[test]
+fn a_tenant_s_name_travels_with_its_data_and_never_with_another_s() {
+    let sink = OtlpSink::start();
+    let own = free_port();
+    let gateway = Gateway::start(&format!(
+        "extensions:
+  headers_setter: {{headers: [{{key: x-scope-orgid, from_context: x-tenant, default_value: nobody}}]}}
+receivers:
+  otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{own}\", include_metadata: [x-tenant]}}}}}}
+processors:
+  batch: {{timeout: 300ms}}
+exporters:
+  otlp: {{endpoint: \"127.0.0.1:{}\", tls: {{insecure: true}}, auth: {{authenticator: headers_setter}}}}
+service:
+  extensions: [health_check, headers_setter]
+  pipelines:
+    logs: {{receivers: [otlp], processors: [batch], exporters: [otlp]}}
+",
+        sink.port()
+    ));
+    for tenant in ["red", "blue", "red", ""] {
+        let mut headers = vec![("content-type", "application/json")];
+        if !tenant.is_empty() {
+            headers.push(("x-tenant", tenant));
+        }
+        let answer = http::request("POST", own, "/v1/logs", &headers, LOG).expect("an answer");
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    sink.wait_until("every tenant's data arrived", |sink| sink.logs().len() == 3);
+    let tenants = sink.headers().into_iter().map(|headers| {
+        let tenant = headers["x-scope-orgid"].to_str().expect("text");
+        tenant.to_owned()
+    });
+    let records = sink.logs().into_iter().map(|request| {
+        let scopes = request.resource_logs.into_iter().flat_map(|of| of.scope_logs);
+        scopes.map(|scope| scope.log_records.len()).sum::<usize>()
+    });
+    let mut all: Vec<_> = tenants.zip(records).collect();
+    all.sort();
+    let expected = [("blue", 1), ("nobody", 1), ("red", 2)];
+    assert_eq!(
+        all,
+        expected.map(|(tenant, records)| (tenant.to_owned(), records))
+    );
+    gateway.stop();
+}

@@ -18,7 +18,7 @@ use tonic::metadata::MetadataMap;
 use tonic::transport::{Channel, Endpoint};
 
 use super::answer::{MAX_ANSWER_BYTES, USER_AGENT, of_status};
-use crate::batch::{Encoded, Signal};
+use crate::batch::{ClientMetadata, Encoded, Signal};
 use crate::component::auth::Credentials;
 use crate::component::{ComponentError, ConfigType, Context, ExporterFactory, Factory, Stability};
 use crate::delivery::{Attempt, Destination, Outcome, Parcel};
@@ -96,12 +96,16 @@ impl Client {
     }
 
     /// An error says why we can't prove now who we are.
-    fn request(&self, encoded: Encoded) -> Result<tonic::Request<Vec<Bytes>>, String> {
+    fn request(
+        &self,
+        encoded: Encoded,
+        client: Option<&ClientMetadata>,
+    ) -> Result<tonic::Request<Vec<Bytes>>, String> {
         let parts = encoded.parts.into_iter().map(|part| part.bytes).collect();
         let mut request = tonic::Request::new(parts);
         let mut headers = self.headers.clone();
         if let Some(credentials) = &self.credentials {
-            credentials.apply(&mut headers)?;
+            credentials.apply(&mut headers, client)?;
         }
         *request.metadata_mut() = MetadataMap::from_headers(headers);
         if !self.timeout.is_zero() {
@@ -115,7 +119,7 @@ impl Client {
 impl Attempt for Client {
     async fn send(&self, parcel: Parcel) -> Outcome {
         let method = PathAndQuery::from_static(METHODS[parcel.signal() as usize]);
-        let request = match self.request(parcel.encoded()) {
+        let request = match self.request(parcel.encoded(), parcel.client()) {
             Ok(request) => request,
             Err(why) => return Outcome::retry(why),
         };

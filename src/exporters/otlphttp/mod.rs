@@ -19,7 +19,7 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioExecutor;
 
 use super::answer::{MAX_ANSWER_BYTES, USER_AGENT, of_http};
-use crate::batch::Signal;
+use crate::batch::{ClientMetadata, Signal};
 use crate::component::auth::Credentials;
 use crate::component::{ComponentError, ConfigType, Context, ExporterFactory, Factory, Stability};
 use crate::delivery::{Attempt, Destination, Outcome, Parcel};
@@ -87,13 +87,18 @@ impl Client {
     }
 
     /// An error says why we can't prove now who we are.
-    fn request(&self, url: &Uri, body: Bytes) -> Result<Request<Full<Bytes>>, String> {
+    fn request(
+        &self,
+        url: &Uri,
+        body: Bytes,
+        client: Option<&ClientMetadata>,
+    ) -> Result<Request<Full<Bytes>>, String> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = http::Method::POST;
         *request.uri_mut() = url.clone();
         *request.headers_mut() = self.headers.clone();
         if let Some(credentials) = &self.credentials {
-            credentials.apply(request.headers_mut())?;
+            credentials.apply(request.headers_mut(), client)?;
         }
         Ok(request)
     }
@@ -157,7 +162,7 @@ impl Attempt for Client {
             Ok(body) => body,
             Err(why) => return Outcome::Permanent { why },
         };
-        let request = match self.request(url, body) {
+        let request = match self.request(url, body, parcel.client()) {
             Ok(request) => request,
             Err(why) => return Outcome::retry(why),
         };

@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 
 use super::htpasswd::{Stored, Users};
 use super::{SecretFile, digest, secret_file};
+use crate::batch::ClientMetadata;
 use crate::component::auth::{Authenticator, Credentials, Services, Unauthenticated};
 use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
@@ -289,7 +290,7 @@ impl Client {
 }
 
 impl Credentials for Client {
-    fn apply(&self, headers: &mut HeaderMap) -> Result<(), String> {
+    fn apply(&self, headers: &mut HeaderMap, _: Option<&ClientMetadata>) -> Result<(), String> {
         headers.insert(AUTHORIZATION, self.header()?);
         Ok(())
     }

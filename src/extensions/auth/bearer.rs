@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{SecretFile, digest, secret_file};
+use crate::batch::ClientMetadata;
 use crate::component::auth::{Authenticator, Credentials, Services, Unauthenticated};
 use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
@@ -165,7 +166,7 @@ impl Authenticator for Tokens {
 }
 
 impl Credentials for Tokens {
-    fn apply(&self, headers: &mut HeaderMap) -> Result<(), String> {
+    fn apply(&self, headers: &mut HeaderMap, _: Option<&ClientMetadata>) -> Result<(), String> {
         let all = self.all()?;
         let token = all.first().ok_or("there is no token in the file")?;
         let value = HeaderValue::try_from(format!("{}{}", self.prefix, token.expose()));

@@ -2,6 +2,7 @@
 
 pub mod basic;
 pub mod bearer;
+pub mod headers_setter;
 mod htpasswd;
 
 use std::path::Path;

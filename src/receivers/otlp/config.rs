@@ -8,6 +8,7 @@ use crate::config::{ByteSize, Node, Problems};
 use crate::net::auth::AuthConfig;
 use crate::net::headers::{self, Headers};
 use crate::net::http::{HTTP2_MAX_STREAMS, HttpConfig};
+use crate::net::metadata::IncludeMetadata;
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig, Transport};
 
 /// The OTLP specification recommends 64 MiB for both protocols (the Collector's defaults are 4 and 20).
@@ -56,6 +57,8 @@ crate::options! {
         pub keepalive: KeepaliveConfig = KeepaliveConfig::default(),
         /// TLS; unset: none.
         pub tls: Option<TlsServerConfig> = None,
+        /// Which headers of a request stay with its data, for `headers_setter`: `true`, or a list of names.
+        pub include_metadata: IncludeMetadata = IncludeMetadata::None,
         /// Who may send; unset: everybody who can connect.
         pub auth: Option<AuthConfig> = None,
     }
@@ -111,6 +114,8 @@ crate::options! {
         pub cors: Option<CorsConfig> = None,
         /// Headers of every answer; their values are secrets.
         pub response_headers: Headers = Headers::new(),
+        /// Which headers of a request stay with its data, for `headers_setter`: `true`, or a list of names.
+        pub include_metadata: IncludeMetadata = IncludeMetadata::None,
         /// Who may send; unset: everybody who can connect.
         pub auth: Option<AuthConfig> = None,
     }

@@ -8,7 +8,7 @@ use http::HeaderMap;
 use prost::Message;
 
 use super::failure::Failure;
-use crate::batch::{Batch, Signal, json, wire};
+use crate::batch::{Batch, ClientMetadata, Signal, json, wire};
 use crate::component::auth::Authenticator;
 use crate::component::{Entry, ReceiverContext, Shared, Verdict};
 use crate::net::Held;
@@ -90,6 +90,7 @@ impl Ingest {
         entry: &Entry,
         encoding: Encoding,
         body: Bytes,
+        client: Option<Arc<ClientMetadata>>,
     ) -> Result<Verdict, Failure> {
         let signal = entry.signal();
         let checked = match body.len() <= INLINE_MAX_BYTES {
@@ -101,7 +102,10 @@ impl Ingest {
         let encoded = checked.inspect_err(|_| entry.fail(1))?;
         match encoded.items() {
             0 => Ok(Verdict::default()),
-            _ => Ok(entry.push(Batch::new(encoded))?),
+            _ => Ok(entry.push(Batch {
+                client,
+                ..Batch::new(encoded)
+            })?),
         }
     }
 }

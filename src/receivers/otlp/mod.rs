@@ -141,7 +141,7 @@ impl Otlp {
         let ingest = self
             .ingest
             .over("grpc", self.authenticator(config.auth.as_ref())?);
-        Ok(Arc::new(over_grpc::Grpc::new(ingest, config.max_message_bytes())))
+        Ok(Arc::new(over_grpc::Grpc::new(ingest, config)))
     }
 
     fn http(

@@ -13,11 +13,13 @@ use hyper::body::Incoming;
 use prost::Message;
 use tonic::Code;
 
+use super::config::GrpcConfig;
 use super::failure::Failure;
 use super::ingest::{Encoding, ExportResponse, Ingest};
 use crate::batch::Signal;
 use crate::component::Verdict;
 use crate::net::body::next_chunk;
+use crate::net::metadata::IncludeMetadata;
 use crate::net::{BodyError, BodyLimits, Coding, Held, decompress};
 
 /// The paths of the calls.
@@ -53,13 +55,15 @@ type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 pub(super) struct Grpc {
     ingest: Ingest,
     limits: BodyLimits,
+    metadata: IncludeMetadata,
 }
 
 impl Grpc {
-    pub(super) fn new(ingest: Ingest, max_message_bytes: usize) -> Self {
+    pub(super) fn new(ingest: Ingest, config: &GrpcConfig) -> Self {
         Self {
             ingest,
-            limits: BodyLimits::of(max_message_bytes),
+            limits: BodyLimits::of(config.max_message_bytes()),
+            metadata: config.include_metadata.clone(),
         }
     }
 
@@ -93,9 +97,10 @@ impl Grpc {
             })?;
         let coding = coding(request.headers())?;
         let mut held = self.ingest.admit(request.headers()).await?;
+        let client = self.metadata.of(request.headers());
         let message = self.read(request.into_body(), coding, &mut held).await?;
         held.grow_to(message.len());
-        self.ingest.take(entry, Encoding::Protobuf, message).await
+        self.ingest.take(entry, Encoding::Protobuf, message, client).await
     }
 
     async fn read(&self, body: Incoming, coding: Coding, held: &mut Held) -> Result<Bytes, Failure> {

@@ -19,6 +19,7 @@ use super::ingest::{Encoding, ExportResponse, Ingest};
 use crate::batch::Signal;
 use crate::component::Verdict;
 use crate::net::headers;
+use crate::net::metadata::IncludeMetadata;
 use crate::net::{BodyLimits, Coding, decompress, read_body};
 
 /// Content types and what they mean.
@@ -35,6 +36,7 @@ pub(super) struct Http {
     paths: [(String, Signal); 3],
     limits: BodyLimits,
     headers: HeaderMap,
+    metadata: IncludeMetadata,
 }
 
 impl Http {
@@ -48,6 +50,7 @@ impl Http {
             ],
             limits: BodyLimits::of(config.max_request_body_size.as_usize()),
             headers: headers::build(&config.response_headers),
+            metadata: config.include_metadata.clone(),
         }
     }
 
@@ -94,10 +97,11 @@ impl Http {
         })?;
         let coding = coding(request.headers())?;
         let mut held = self.ingest.admit(request.headers()).await?;
+        let client = self.metadata.of(request.headers());
         let body = read_body(request.into_body(), self.limits, &mut held).await?;
         let body = decompress(coding, body, self.limits.max_bytes).await?;
         held.grow_to(body.len());
-        self.ingest.take(entry, encoding, body).await
+        self.ingest.take(entry, encoding, body, client).await
     }
 }
 

@@ -62,7 +62,7 @@ async fn who_is_taken_out_of_the_file_is_no_longer_let_in() {
 fn we_send_what_is_configured() {
     let services = services("{client_auth: {username: tide, password: gate}}");
     let mut headers = HeaderMap::new();
-    services.credentials.unwrap().apply(&mut headers).unwrap();
+    services.credentials.unwrap().apply(&mut headers, None).unwrap();
     assert_eq!(headers[AUTHORIZATION], basic("tide:gate")[AUTHORIZATION]);
     assert!(services.authenticator.is_none());
 }

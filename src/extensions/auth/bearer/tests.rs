@@ -31,7 +31,7 @@ async fn any_of_the_tokens_lets_in_and_the_first_is_sent() {
     }
     assert!(server.check(&HeaderMap::new()).await.is_err());
     let mut headers = HeaderMap::new();
-    services.credentials.unwrap().apply(&mut headers).unwrap();
+    services.credentials.unwrap().apply(&mut headers, None).unwrap();
     assert_eq!(headers["authorization"], "Bearer one");
     assert!(headers["authorization"].is_sensitive());
 }
@@ -48,7 +48,7 @@ async fn header_and_scheme_can_be_others() {
         Ok(())
     );
     let mut headers = HeaderMap::new();
-    services.credentials.unwrap().apply(&mut headers).unwrap();
+    services.credentials.unwrap().apply(&mut headers, None).unwrap();
     assert_eq!(headers["x-api-key"], "k");
 }
 

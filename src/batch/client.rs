@@ -1,0 +1,28 @@
+//! What a batch keeps of the request that brought it.
+
+use std::fmt;
+
+use http::HeaderMap;
+
+/// Headers of the sender's request that the receiver was told to keep. Batches of different ones are never joined.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct ClientMetadata(HeaderMap);
+
+impl ClientMetadata {
+    /// These.
+    pub fn new(headers: HeaderMap) -> Self {
+        Self(headers)
+    }
+
+    /// The headers.
+    pub fn headers(&self) -> &HeaderMap {
+        &self.0
+    }
+}
+
+/// Names only: values may be secrets.
+impl fmt::Debug for ClientMetadata {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}

@@ -1,0 +1,182 @@
+//! `headers_setter`: headers of our requests, fixed or out of the request that brought the data.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::batch::ClientMetadata;
+use crate::component::auth::{Credentials, Services};
+use crate::component::{ConfigType, Extension, ExtensionFactory, Factory, Lifecycle};
+use crate::config::{Node, Problems, Secret};
+
+crate::options! {
+    /// Options of the `headers_setter` extension.
+    pub struct Config {
+        /// What is done with headers, in this order.
+        pub headers: Vec<HeaderRule> = required,
+    }
+}
+
+crate::options! {
+    /// One header.
+    pub struct HeaderRule {
+        /// What is done.
+        pub action: HeaderAction = HeaderAction::Upsert,
+        /// Its name.
+        pub key: String = required,
+        /// Its value.
+        pub value: Option<Secret> = None,
+        /// The header of the sender's request whose value it gets; receivers keep it by `include_metadata`.
+        pub from_context: Option<String> = None,
+        /// Its value where the sender's request had none.
+        pub default_value: Option<Secret> = None,
+    }
+    check = HeaderRule::check
+}
+
+crate::choices! {
+    /// What is done with a header.
+    pub enum HeaderAction {
+        /// Set where it is not there.
+        Insert = "insert",
+        /// Set where it is there.
+        Update = "update",
+        /// Set.
+        Upsert = "upsert",
+        /// Taken away.
+        Delete = "delete",
+    }
+}
+
+impl HeaderRule {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        let names = [
+            ("key", Some(&self.key)),
+            ("from_context", self.from_context.as_ref()),
+        ];
+        for (option, name) in names {
+            if name.is_some_and(|name| HeaderName::try_from(name.as_str()).is_err()) {
+                cx.at(at.child(option)).error("this is no header name");
+            }
+        }
+        for (option, value) in [("value", &self.value), ("default_value", &self.default_value)] {
+            let is_bad = |value: &Secret| HeaderValue::try_from(value.expose()).is_err();
+            if value.as_ref().is_some_and(is_bad) {
+                cx.at(at.child(option))
+                    .error("the value has characters that no header may have");
+            }
+        }
+        let sources = usize::from(self.value.is_some()) + usize::from(self.from_context.is_some());
+        match (self.action, sources) {
+            (HeaderAction::Delete, 0) => {}
+            (HeaderAction::Delete, _) => cx.at(at).error("`delete` takes no value"),
+            (_, 1) => {}
+            _ => cx.at(at).error("one of `value` and `from_context` must be given"),
+        }
+    }
+
+    /// What it is to be for data of this sender; `None`: nothing, the header stays as it is.
+    fn value(&self, client: Option<&ClientMetadata>) -> Option<HeaderValue> {
+        if let Some(value) = &self.value {
+            return secret(value);
+        }
+        let sent = self
+            .from_context
+            .as_ref()
+            .and_then(|name| client?.headers().get(name));
+        let mut value = sent.cloned().or_else(|| secret(self.default_value.as_ref()?))?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+}
+
+fn secret(value: &Secret) -> Option<HeaderValue> {
+    let mut value = HeaderValue::try_from(value.expose()).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// The factory of `headers_setter`.
+pub static FACTORY: ExtensionFactory = Factory {
+    kind: "headers_setter",
+    aliases: &[],
+    signals: &[],
+    help: "headers of our requests, fixed or out of the request that brought the data",
+    config: ConfigType::of::<Config>(),
+    build: |settings, _| Ok(Arc::new(HeadersSetter(Arc::new(Rules(settings.get()))))),
+};
+
+struct HeadersSetter(Arc<Rules>);
+
+#[async_trait]
+impl Lifecycle for HeadersSetter {}
+
+impl Extension for HeadersSetter {
+    fn services(&self) -> Services {
+        Services {
+            authenticator: None,
+            credentials: Some(self.0.clone()),
+        }
+    }
+}
+
+struct Rules(Arc<Config>);
+
+impl Credentials for Rules {
+    fn apply(&self, headers: &mut HeaderMap, client: Option<&ClientMetadata>) -> Result<(), String> {
+        for rule in &self.0.headers {
+            let name = HeaderName::try_from(rule.key.as_str()).map_err(|error| error.to_string())?;
+            let is_there = headers.contains_key(&name);
+            match (rule.action, rule.value(client)) {
+                (HeaderAction::Delete, _) => {
+                    headers.remove(&name);
+                }
+                (HeaderAction::Insert, _) if is_there => {}
+                (HeaderAction::Update, _) if !is_there => {}
+                (_, Some(value)) => {
+                    headers.insert(name, value);
+                }
+                (_, None) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::component::testing::{context, settings};
+
+    fn map(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let pair =
+            |(name, value): &(&'static str, &str)| (HeaderName::from_static(name), value.parse().unwrap());
+        pairs.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn each_action_does_what_it_says() {
+        let yaml = "{headers: [{key: a, value: new, action: insert}, {key: b, value: new, action: update}, \
+            {key: c, value: new}, {key: d, action: delete}, {key: x-scope, from_context: x-tenant, default_value: none}]}";
+        let built =
+            (FACTORY.build)(&settings::<Config>(yaml), context("extensions", "headers_setter")).unwrap();
+        let credentials = built.services().credentials.unwrap();
+        let mut headers = map(&[("a", "old"), ("c", "old"), ("d", "old")]);
+        let client = ClientMetadata::new(map(&[("x-tenant", "blue")]));
+        credentials.apply(&mut headers, Some(&client)).unwrap();
+        assert_eq!(headers, map(&[("a", "old"), ("c", "new"), ("x-scope", "blue")]));
+        let mut headers = map(&[]);
+        credentials.apply(&mut headers, None).unwrap();
+        assert_eq!(headers, map(&[("a", "new"), ("c", "new"), ("x-scope", "none")]));
+    }
+
+    #[test]
+    fn rules_without_a_value_are_told() {
+        let mut problems = Problems::default();
+        let yaml = "{headers: [{key: a}, {key: 'b b', value: v}, {key: c, action: delete, value: v}]}";
+        let node = crate::config::parse_text("test.yaml", yaml, &mut problems).unwrap();
+        (FACTORY.config.decode)(&node, &mut problems);
+        assert_eq!(problems.error_count(), 3, "{problems}");
+    }
+}
