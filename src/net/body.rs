@@ -7,6 +7,8 @@ use bytes::{Bytes, BytesMut};
 use http_body::Body;
 use http_body_util::BodyExt;
 
+use tokio::time::Instant;
+
 use crate::component::Shared;
 
 /// What a request body may cost.
@@ -14,9 +16,13 @@ use crate::component::Shared;
 pub struct BodyLimits {
     /// Most bytes, before and after decompression.
     pub max_bytes: usize,
-    /// A body of which nothing arrives for so long is given up.
+    /// A body of which nothing arrives for so long is given up; so is one that has not come at [`SLOWEST`] on the
+    /// whole, this long after it began.
     pub idle_timeout: Duration,
 }
+
+/// Bytes a second that a body must come at on the whole. A sender of a byte now and then would hold a request for hours.
+pub const SLOWEST: f64 = 1024.0;
 
 impl BodyLimits {
     /// At most so many bytes, and half a minute of silence.
@@ -79,7 +85,7 @@ pub enum BodyError {
 }
 
 /// Reads a whole body, which counts as held from the moment its length is known.
-pub async fn read_body<B>(mut body: B, limits: BodyLimits, held: &mut Held) -> Result<Bytes, BodyError>
+pub async fn read_body<B>(body: B, limits: BodyLimits, held: &mut Held) -> Result<Bytes, BodyError>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
@@ -91,7 +97,8 @@ where
     }
     held.grow_to(promised);
     let mut whole = BytesMut::with_capacity(promised.min(EAGER_BYTES));
-    while let Some(chunk) = next_chunk(&mut body, limits.idle_timeout).await? {
+    let mut chunks = Chunks::new(body, limits.idle_timeout);
+    while let Some(chunk) = chunks.next().await? {
         if chunk.len() > limit_bytes.saturating_sub(whole.len()) {
             return Err(BodyError::TooLarge { limit_bytes });
         }
@@ -101,25 +108,53 @@ where
     Ok(whole.freeze())
 }
 
-/// The next piece of data of a body; `None` at its end.
-pub async fn next_chunk<B>(body: &mut B, idle_timeout: Duration) -> Result<Option<Bytes>, BodyError>
+/// The pieces of a body, as long as they come fast enough.
+pub struct Chunks<B> {
+    body: B,
+    idle_timeout: Duration,
+    began: Instant,
+    received: usize,
+}
+
+impl<B> Chunks<B>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
-    loop {
-        let frame = tokio::time::timeout(idle_timeout, body.frame())
-            .await
-            .map_err(|_| BodyError::TimedOut)?;
-        match frame {
-            None => return Ok(None),
-            Some(Err(error)) => return Err(BodyError::Broken(error.to_string())),
-            Some(Ok(frame)) => {
-                if let Ok(data) = frame.into_data() {
-                    return Ok(Some(data));
+    /// Begins now.
+    pub fn new(body: B, idle_timeout: Duration) -> Self {
+        Self {
+            body,
+            idle_timeout,
+            began: Instant::now(),
+            received: 0,
+        }
+    }
+
+    /// The next one; `None` at the end.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
+        loop {
+            let frame = tokio::time::timeout(self.patience(), self.body.frame())
+                .await
+                .map_err(|_| BodyError::TimedOut)?;
+            match frame {
+                None => return Ok(None),
+                Some(Err(error)) => return Err(BodyError::Broken(error.to_string())),
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        self.received = self.received.saturating_add(data.len());
+                        return Ok(Some(data));
+                    }
                 }
             }
         }
+    }
+
+    /// How long the next piece may take.
+    fn patience(&self) -> Duration {
+        let paid_for = Duration::from_secs_f64(self.received as f64 / SLOWEST);
+        let left = (self.idle_timeout + paid_for).saturating_sub(self.began.elapsed());
+        left.min(self.idle_timeout)
     }
 }
 
@@ -135,9 +170,9 @@ mod tests {
     use super::*;
 
     /// Chunks one after another, without a promised length.
-    struct Chunks(std::vec::IntoIter<&'static [u8]>);
+    struct Given(std::vec::IntoIter<&'static [u8]>);
 
-    impl Body for Chunks {
+    impl Body for Given {
         type Data = Bytes;
         type Error = Infallible;
 
@@ -153,8 +188,8 @@ mod tests {
         }
     }
 
-    fn chunked<const N: usize>(chunks: [&'static [u8]; N]) -> Chunks {
-        Chunks(Vec::from(chunks).into_iter())
+    fn chunked<const N: usize>(chunks: [&'static [u8]; N]) -> Given {
+        Given(Vec::from(chunks).into_iter())
     }
 
     #[tokio::test]
@@ -182,6 +217,33 @@ mod tests {
         )
         .await;
         assert!(matches!(promised, Err(BodyError::TooLarge { limit_bytes: 5 })));
+    }
+
+    /// A byte whenever it is asked after ten seconds.
+    struct Drip(Pin<Box<tokio::time::Sleep>>);
+
+    impl Body for Drip {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            std::task::ready!(self.0.as_mut().poll(cx));
+            self.0 = Box::pin(tokio::time::sleep(Duration::from_secs(10)));
+            Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"x")))))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_drips_is_given_up() {
+        let began = Instant::now();
+        let drip = Drip(Box::pin(tokio::time::sleep(Duration::from_secs(10))));
+        let mut held = Held::new(Arc::default());
+        let read = read_body(drip, BodyLimits::of(1 << 20), &mut held).await;
+        assert!(matches!(read, Err(BodyError::TimedOut)));
+        assert!(began.elapsed() < Duration::from_secs(31), "{:?}", began.elapsed());
     }
 
     #[tokio::test]

@@ -10,6 +10,7 @@ use http::{Request, Response};
 use hyper::body::{Body, Incoming};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use tokio::sync::watch;
 
 use super::listener::Listener;
 use super::server::{Connection, ConnectionLimits, Server};
@@ -40,6 +41,8 @@ pub struct HttpConfig {
     pub ping_interval: Option<Duration>,
     /// HTTP/2: how long a ping may stay unanswered.
     pub ping_timeout: Duration,
+    /// A connection without a request for so long is asked to go. One that has not sent any yet gets `header_timeout`.
+    pub max_idle: Option<Duration>,
     /// Age at which a connection is asked to go, so that clients spread over new replicas.
     pub max_age: Option<Duration>,
     /// Time that running requests get after that.
@@ -54,6 +57,7 @@ impl Default for HttpConfig {
             header_timeout: Duration::from_secs(60),
             ping_interval: Some(Duration::from_secs(7200)),
             ping_timeout: Duration::from_secs(20),
+            max_idle: None,
             max_age: None,
             max_age_grace: None,
         }
@@ -89,9 +93,14 @@ where
         peer,
         stopping,
     } = connection;
+    let activity = Arc::new(Activity::new());
+    let requests = activity.clone();
     let service = hyper::service::service_fn(move |request| {
-        let answer = service(request);
-        async move { Ok::<_, Infallible>(answer.await) }
+        let (answer, requests) = (service(request), requests.clone());
+        async move {
+            let _busy = requests.begin();
+            Ok::<_, Infallible>(answer.await)
+        }
     });
     let builder = builder(config);
     let serving = builder.serve_connection(TokioIo::new(stream), service);
@@ -101,16 +110,79 @@ where
         outcome = serving.as_mut() => Some(outcome),
         () = stopping.cancelled() => None,
         () = sleep(config.max_age) => None,
+        () = activity.idle(config.header_timeout, config.max_idle) => None,
     };
-    if outcome.is_none() {
+    if outcome.is_none() && activity.has_begun() {
         serving.as_mut().graceful_shutdown();
+        let grace = match stopping.is_cancelled() {
+            true => None,
+            false => Some(config.max_age_grace.unwrap_or(DEFAULT_AGE_GRACE)),
+        };
         outcome = tokio::select! {
             outcome = serving => Some(outcome),
-            () = sleep(config.max_age.map(|_| config.max_age_grace.unwrap_or(DEFAULT_AGE_GRACE))) => None,
+            () = sleep(grace) => None,
         };
     }
     if let Some(Err(error)) = outcome {
         tracing::debug!(?peer, %error, "connection ended");
+    }
+}
+
+/// Whether a connection has requests, and since when it has none.
+struct Activity(watch::Sender<State>);
+
+#[derive(Clone, Copy)]
+struct State {
+    requests: usize,
+    /// Whether there ever was one.
+    has_begun: bool,
+}
+
+/// One request of a connection, until it is answered.
+struct Busy<'a>(&'a Activity);
+
+impl Activity {
+    fn new() -> Self {
+        Self(watch::Sender::new(State {
+            requests: 0,
+            has_begun: false,
+        }))
+    }
+
+    fn has_begun(&self) -> bool {
+        self.0.borrow().has_begun
+    }
+
+    fn begin(&self) -> Busy<'_> {
+        self.0.send_modify(|state| {
+            state.requests += 1;
+            state.has_begun = true;
+        });
+        Busy(self)
+    }
+
+    /// Returns when there has been no request for too long.
+    async fn idle(&self, before_the_first: Duration, after: Option<Duration>) {
+        let mut state = self.0.subscribe();
+        loop {
+            let now = *state.borrow_and_update();
+            let limit = match (now.requests, now.has_begun) {
+                (0, false) => Some(before_the_first),
+                (0, true) => after,
+                _ => None,
+            };
+            tokio::select! {
+                () = sleep(limit) => return,
+                // The sender is `self`: it is there.
+                _ = state.changed() => {}
+            }
+        }
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|state| state.requests -= 1);
     }
 }
 

@@ -252,3 +252,55 @@ fn tls_files_that_are_missing_are_named() {
     let error = config.build(&[]).unwrap_err().to_string();
     assert!(error.contains("/nonexistent/cert.pem"), "{error}");
 }
+
+/// Answers after as many milliseconds as the path says.
+async fn http_server(config: http::HttpConfig) -> Server {
+    let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap(), &SocketFileConfig::default())
+        .await
+        .unwrap();
+    let answer = |request: ::http::Request<hyper::body::Incoming>| async move {
+        let ms = request.uri().path().trim_start_matches('/').parse().unwrap();
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+        ::http::Response::new(http_body_util::Empty::<bytes::Bytes>::new())
+    };
+    http::start(listener, ConnectionLimits::plain(8), config, answer)
+}
+
+#[tokio::test]
+async fn a_connection_that_never_asks_is_closed() {
+    for http2_only in [false, true] {
+        let server = http_server(http::HttpConfig {
+            http2_only,
+            header_timeout: Duration::from_millis(20),
+            ..http::HttpConfig::default()
+        })
+        .await;
+        let mut silent = connect(&server).await;
+        // An HTTP/2 server speaks first.
+        let closed = tokio::time::timeout(SOON, silent.read_to_end(&mut Vec::new())).await;
+        assert!(closed.is_ok(), "{http2_only}: {closed:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed_and_a_busy_one_is_not() {
+    let server = http_server(http::HttpConfig {
+        max_idle: Some(Duration::from_millis(50)),
+        ..http::HttpConfig::default()
+    })
+    .await;
+    let mut stream = connect(&server).await;
+    // Four times as long as it may be idle.
+    stream
+        .write_all(b"GET /200 HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .unwrap();
+    let mut answer = Vec::new();
+    let read = tokio::time::timeout(SOON, stream.read_to_end(&mut answer)).await;
+    assert!(read.is_ok(), "it is closed at last");
+    assert!(
+        answer.starts_with(b"HTTP/1.1 200"),
+        "{:?}",
+        String::from_utf8_lossy(&answer)
+    );
+}

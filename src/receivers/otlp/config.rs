@@ -76,6 +76,8 @@ crate::options! {
 crate::options! {
     /// gRPC keepalive as far as the server acts itself.
     pub struct ServerParameters {
+        /// A connection without a call for so long is asked to go; unset: never.
+        pub max_connection_idle: Option<Duration> = None,
         /// Age at which a connection is asked to go (balances clients over replicas); unset: never.
         pub max_connection_age: Option<Duration> = None,
         /// Time that running calls get after that.
@@ -108,6 +110,8 @@ crate::options! {
         pub max_connections: NonZeroUsize = MAX_CONNECTIONS,
         /// Time for the headers of a request, which includes waiting for the next one on a connection.
         pub read_header_timeout: Duration = Duration::from_secs(60),
+        /// A connection without a request for so long is asked to go; unset: never.
+        pub idle_timeout: Option<Duration> = None,
         /// TLS; unset: none.
         pub tls: Option<TlsServerConfig> = None,
         /// Which pages of other origins may send; unset: none.
@@ -172,6 +176,7 @@ impl GrpcConfig {
             max_concurrent_streams: self.max_concurrent_streams.get(),
             ping_interval: Some(keepalive.time),
             ping_timeout: keepalive.timeout,
+            max_idle: keepalive.max_connection_idle,
             max_age: keepalive.max_connection_age,
             max_age_grace: keepalive.max_connection_age_grace,
             ..HttpConfig::default()
@@ -184,6 +189,7 @@ impl HttpProtocolConfig {
     pub fn serving(&self) -> HttpConfig {
         HttpConfig {
             header_timeout: self.read_header_timeout,
+            max_idle: self.idle_timeout,
             ..HttpConfig::default()
         }
     }

@@ -18,7 +18,7 @@ use super::failure::Failure;
 use super::ingest::{Encoding, ExportResponse, Ingest};
 use crate::batch::Signal;
 use crate::component::Verdict;
-use crate::net::body::next_chunk;
+use crate::net::body::Chunks;
 use crate::net::metadata::IncludeMetadata;
 use crate::net::{BodyError, BodyLimits, Coding, Held, decompress};
 
@@ -139,14 +139,11 @@ fn unimplemented(message: String) -> Failure {
 }
 
 /// The one message of a unary call, and whether it is compressed. Its length is on the books before it is read.
-async fn read_message(
-    mut body: Incoming,
-    limits: BodyLimits,
-    held: &mut Held,
-) -> Result<(bool, Bytes), Failure> {
+async fn read_message(body: Incoming, limits: BodyLimits, held: &mut Held) -> Result<(bool, Bytes), Failure> {
     let mut whole = BytesMut::new();
     let mut end = None;
-    while let Some(chunk) = next_chunk(&mut body, limits.idle_timeout).await? {
+    let mut chunks = Chunks::new(body, limits.idle_timeout);
+    while let Some(chunk) = chunks.next().await? {
         whole.extend_from_slice(&chunk);
         if end.is_none() {
             end = message_end(&whole, limits.max_bytes)?;
