@@ -33,6 +33,8 @@ crate::options! {
         pub max_bytes: ByteSize = ByteSize::mib(256),
         /// What happens when the queue is full.
         pub on_full: OnFull = OnFull::Refuse,
+        /// Largest request, before compression. A larger one is cut, and what is larger by itself is dropped.
+        pub max_request_size: ByteSize = ByteSize::mib(64),
         /// Whether a request that the peer refuses for what is in it (400, `INVALID_ARGUMENT`) is cut in halves until
         /// what is refused stands alone, so that the rest passes.
         pub isolate_refused: bool = true,
@@ -168,6 +170,7 @@ impl Delivery {
             consumers: self.queue.num_consumers.get(),
             retry: self.retry.backoff(),
             isolate: self.queue.isolate_refused,
+            max_bytes: self.queue.max_request_size.as_usize(),
         }
     }
 }

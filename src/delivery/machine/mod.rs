@@ -58,6 +58,8 @@ pub struct Rules {
     pub retry: Option<Backoff>,
     /// Whether to look for what it is in a request that the peer refuses.
     pub isolate: bool,
+    /// Most bytes of a request.
+    pub max_bytes: usize,
 }
 
 /// Attempts that the search for what is refused in one request may cost: one bad item of 8,192 takes 26, and a peer
@@ -167,7 +169,9 @@ impl<L: Load> Machine<L> {
         if self.is_hopeless(now) {
             self.abandon();
         }
-        self.settled.pop_front().or_else(|| self.start(now))
+        // A start may drop what is too large.
+        let next = self.settled.pop_front().or_else(|| self.start(now));
+        next.or_else(|| self.settled.pop_front())
     }
 
     /// When `poll` has something to do if nothing else happens before.
@@ -255,7 +259,13 @@ impl<L: Load> Machine<L> {
         if !free || !self.gate.lets_in(now, self.flying.keys().copied()) {
             return None;
         }
-        let mut request = self.take_due(now).or_else(|| self.ready.pop_front())?;
+        let mut request = loop {
+            let request = self.take_due(now).or_else(|| self.ready.pop_front())?;
+            match request.load.size(Sizer::Bytes) > self.rules.max_bytes {
+                true => self.cut(request),
+                false => break request,
+            }
+        };
         request.first_attempt.get_or_insert(now);
         request.attempts = request.attempts.saturating_add(1);
         let (id, load) = (self.next_id, request.load.clone());
@@ -307,6 +317,23 @@ impl<L: Load> Machine<L> {
             lane: load.lane(),
             loss: Loss { items, reason, why },
         });
+    }
+
+    /// Larger than any request may be: it goes in pieces, and an item that is too large by itself goes nowhere.
+    fn cut(&mut self, request: Request<L>) {
+        let max = self.rules.max_bytes;
+        let pieces = request.load.split(max, Sizer::Bytes);
+        let (large, fitting): (Vec<_>, Vec<_>) = pieces
+            .into_iter()
+            .partition(|piece| piece.size(Sizer::Bytes) > max);
+        for piece in large {
+            let why = format!(
+                "`{}` is larger than a request of {max} bytes may be",
+                piece.name()
+            );
+            self.drop_load(&piece, Reason::Limit, why);
+        }
+        self.requeue_pieces(fitting.into_iter(), &request.charge, request.search.as_ref());
     }
 
     /// Refused for what is in it: halves are tried until what is refused stands alone.

@@ -116,6 +116,7 @@ impl Bench {
                     consumers,
                     retry,
                     isolate: true,
+                    max_bytes: 100_000,
                 },
                 7,
             ),
@@ -383,6 +384,26 @@ fn too_large_is_halved_until_it_passes_and_one_item_too_large_is_dropped() {
     }
     assert_eq!(passed, [vec![0, 1], vec![2, 3], vec![4], vec![6, 7]]);
     assert_eq!((bench.delivered, &bench.dropped), (7, &[("rejected", 1)].into()));
+}
+
+#[test]
+fn c1_no_request_is_larger_than_the_limit_and_what_is_by_itself_is_dropped_and_counted() {
+    // An item has ten bytes here.
+    let mut bench = Bench::new(9, None);
+    bench.machine.rules.max_bytes = 35;
+    bench.push(run(0..7));
+    let sends = bench.sends();
+    assert!(sends.iter().all(|(_, items)| items.len() <= 3), "{sends:?}");
+    sends
+        .into_iter()
+        .for_each(|(id, _)| bench.finish(id, Outcome::Done));
+    bench.sends();
+    assert_eq!(bench.delivered, 7);
+    bench.machine.rules.max_bytes = 9;
+    bench.push(run(0..2));
+    assert!(bench.sends().is_empty());
+    assert_eq!(bench.dropped, [("limit", 2)].into());
+    assert!(bench.machine.is_empty());
 }
 
 /// How many attempts it takes a peer that refuses these items to get all others.
