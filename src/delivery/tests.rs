@@ -185,7 +185,7 @@ async fn an_attempt_that_takes_too_long_is_repeated() {
 }
 
 #[tokio::test]
-async fn a_stop_waits_for_what_can_be_delivered() {
+async fn c14_a_stop_waits_for_what_can_be_delivered() {
     let setup = setup(&delivery(), |_| Outcome::Done);
     setup.destination.start().await.unwrap();
     (0..50).for_each(|_| setup.push(2).unwrap());
@@ -195,7 +195,7 @@ async fn a_stop_waits_for_what_can_be_delivered() {
 }
 
 #[tokio::test]
-async fn a_stop_ends_at_its_deadline_and_books_the_rest() {
+async fn c14_a_stop_ends_at_its_deadline_and_books_the_rest() {
     let setup = setup(&delivery(), |_| Outcome::Done);
     setup.destination.start().await.unwrap();
     (0..50).for_each(|_| setup.push(2).unwrap());
@@ -221,7 +221,7 @@ async fn what_comes_after_the_stop_is_refused_or_booked() {
 }
 
 #[tokio::test]
-async fn nothing_is_sent_of_an_empty_batch() {
+async fn c13_nothing_is_sent_of_an_empty_batch() {
     let setup = setup(&delivery(), |_| Outcome::Done);
     setup.destination.start().await.unwrap();
     let empty: Batch = opaque(Signal::Traces, b"", 0);

@@ -24,6 +24,8 @@ pub enum Coding {
     Zstd,
     /// RFC 1950, and bare RFC 1951 as some senders understand the name.
     Deflate,
+    /// Snappy, a bare block or framed: HTTP clients send the one, gRPC's the other.
+    Snappy,
 }
 
 /// The names of the codings, in headers and in configuration.
@@ -35,11 +37,13 @@ const NAMES: &[(&str, Coding)] = &[
     ("zstd", Coding::Zstd),
     ("deflate", Coding::Deflate),
     ("zlib", Coding::Deflate),
+    ("snappy", Coding::Snappy),
+    ("x-snappy-framed", Coding::Snappy),
 ];
 
 impl Coding {
     /// What a server accepts, as the value of `Accept-Encoding` and `grpc-accept-encoding`.
-    pub const ACCEPTED: &str = "identity,gzip,zstd,deflate";
+    pub const ACCEPTED: &str = "identity,gzip,zstd,deflate,snappy";
 
     /// The coding of that name, in any case.
     pub fn named(name: &str) -> Option<Self> {
@@ -89,8 +93,22 @@ fn decompress_now(coding: Coding, body: Bytes, limit_bytes: usize) -> Result<Byt
             decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
             unpack(decoder, &body, limit_bytes)
         }
+        Coding::Snappy if body.starts_with(SNAPPY_FRAMED) => {
+            unpack(snap::read::FrameDecoder::new(&*body), &body, limit_bytes)
+        }
+        Coding::Snappy => {
+            let unpacked_bytes = snap::raw::decompress_len(&body).map_err(io::Error::from)?;
+            if unpacked_bytes > limit_bytes {
+                return Err(DecompressError::TooLarge { limit_bytes });
+            }
+            let unpacked = snap::raw::Decoder::new().decompress_vec(&body);
+            Ok(unpacked.map_err(io::Error::from)?.into())
+        }
     }
 }
+
+/// Snappy framing format, 4.1: the stream identifier.
+const SNAPPY_FRAMED: &[u8] = b"\xff\x06\x00\x00sNaPpY";
 
 /// RFC 1950, 2.2: method 8 in the low bits, and a check value that makes the first two bytes divisible by 31.
 fn has_zlib_header(body: &[u8]) -> bool {
@@ -136,12 +154,24 @@ mod tests {
                 encoder.write_all(data).and_then(|()| encoder.finish())
             }
             "zstd" => zstd::stream::encode_all(data, 0),
+            "snappy" => snap::raw::Encoder::new().compress_vec(data).map_err(Into::into),
+            "framed snappy" => {
+                let mut encoder = snap::write::FrameEncoder::new(Vec::new());
+                let written = encoder.write_all(data);
+                written.and_then(|()| {
+                    encoder
+                        .into_inner()
+                        .map_err(|error| io::Error::other(error.to_string()))
+                })
+            }
             _ => Ok(data.to_vec()),
         };
         packed.unwrap().into()
     }
 
-    const ALL: [(&str, Coding); 5] = [
+    const ALL: [(&str, Coding); 7] = [
+        ("snappy", Coding::Snappy),
+        ("framed snappy", Coding::Snappy),
         ("identity", Coding::Identity),
         ("gzip", Coding::Gzip),
         ("zlib", Coding::Deflate),

@@ -193,7 +193,7 @@ fn without_batching_a_load_goes_out_at_once() {
 }
 
 #[test]
-fn no_more_attempts_than_consumers_and_first_in_first_out() {
+fn c9_no_more_attempts_than_consumers_and_first_in_first_out() {
     let mut bench = Bench::new(2, None);
     (0..4).for_each(|n| bench.push(run(n..n + 1)));
     let first = bench.sends();
@@ -241,7 +241,7 @@ fn loads_of_different_lanes_are_not_joined() {
 }
 
 #[test]
-fn retries_back_off_and_hold_no_consumer() {
+fn c5_retries_back_off_and_hold_no_consumer() {
     let mut bench = Bench::new(1, Some(backoff()));
     bench.push(run(0..1));
     bench.push(run(1..2));
@@ -293,7 +293,7 @@ fn without_retry_a_failure_is_final() {
 }
 
 #[test]
-fn a_delay_that_the_peer_asks_for_silences_the_whole_destination() {
+fn c6_a_delay_that_the_peer_asks_for_silences_the_whole_destination() {
     let mut bench = Bench::new(4, Some(backoff()));
     bench.push(run(0..1));
     let (id, _) = bench.send();

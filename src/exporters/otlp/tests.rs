@@ -76,7 +76,7 @@ async fn every_compression_is_understood() {
 }
 
 #[tokio::test]
-async fn what_is_busy_is_asked_again_and_what_refuses_is_not() {
+async fn c5_c8_what_is_busy_is_asked_again_and_what_refuses_is_not() {
     let sink = Sink::start(|n, _| match n {
         0 => failure(Status::unavailable("starting")),
         1 => {
@@ -116,7 +116,7 @@ async fn what_is_refused_for_its_content_costs_itself_only() {
 }
 
 #[tokio::test]
-async fn partial_success_is_counted_and_not_repeated() {
+async fn c7_partial_success_is_counted_and_not_repeated() {
     let sink = Sink::start(|_, _| {
         let answer = ExportResponse::rejecting(2, "no such unit");
         success(answer.encode_to_vec())

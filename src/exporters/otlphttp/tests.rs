@@ -30,7 +30,7 @@ fn json(status: u16, body: &'static str) -> Response<Body> {
 }
 
 #[tokio::test]
-async fn a_request_arrives_as_it_was_below_the_base_with_its_headers() {
+async fn c15_c16_a_request_arrives_as_it_was_below_the_base_with_its_headers() {
     let sink = Sink::start(|_, _| answer(200, "")).await;
     let bench = bench(&sink, ", headers: {api-key: hunter2}").await;
     bench.push(points(3));
@@ -49,7 +49,7 @@ async fn a_request_arrives_as_it_was_below_the_base_with_its_headers() {
 }
 
 #[tokio::test]
-async fn signals_go_to_their_own_endpoints() {
+async fn c16_signals_go_to_their_own_endpoints() {
     let sink = Sink::start(|_, _| answer(200, "")).await;
     let more = format!(
         ", logs_endpoint: \"http://{}/ingest?key=1\", compression: none",
@@ -89,7 +89,7 @@ async fn json_is_written_and_its_partial_success_read() {
 }
 
 #[tokio::test]
-async fn what_is_busy_is_asked_again_when_it_says_and_what_refuses_is_not() {
+async fn c5_c8_what_is_busy_is_asked_again_when_it_says_and_what_refuses_is_not() {
     let sink = Sink::start(|n, _| match n {
         0 => busy("1"),
         1 => answer(502, ""),
@@ -160,7 +160,7 @@ async fn a_redirect_and_a_missing_page_are_final() {
 }
 
 #[tokio::test]
-async fn an_endless_answer_is_not_read_to_its_end() {
+async fn c2_an_endless_answer_is_not_read_to_its_end() {
     let sink = Sink::start(|_, _| answer(200, vec![0; 3 << 20])).await;
     let bench = bench(&sink, "").await;
     bench.push(points(1));
