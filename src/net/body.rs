@@ -34,8 +34,9 @@ impl BodyLimits {
     }
 }
 
-/// Most memory that a promised length alone gets; the rest is allocated as data arrives.
-const EAGER_BYTES: usize = 1 << 20;
+/// Most memory that a promised length alone gets; the rest is allocated as data arrives. Where the system backs memory by
+/// huge pages, what is allocated is resident.
+const EAGER_BYTES: usize = 64 << 10;
 
 /// Bytes noted as held in [`Memory`](crate::component::shared::Memory) until this is dropped.
 pub struct Held {

@@ -10,6 +10,9 @@ const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 /// Bodies up to this size are unpacked on the spot; larger ones would keep a runtime thread from its other work.
 const INLINE_MAX_BYTES: usize = 256 << 10;
 
+/// Room is not made in smaller steps.
+const MIN_GROWTH_BYTES: usize = 4 << 10;
+
 /// First guess of how much larger a body gets.
 const USUAL_RATIO: usize = 4;
 
@@ -118,13 +121,21 @@ fn has_zlib_header(body: &[u8]) -> bool {
     }
 }
 
-fn unpack(decoder: impl Read, body: &[u8], limit_bytes: usize) -> Result<Bytes, DecompressError> {
+fn unpack(mut decoder: impl Read, body: &[u8], limit_bytes: usize) -> Result<Bytes, DecompressError> {
     let guess = body.len().saturating_mul(USUAL_RATIO).min(limit_bytes);
-    let mut unpacked = Vec::with_capacity(guess);
-    let one_more = u64::try_from(limit_bytes).unwrap_or(u64::MAX).saturating_add(1);
-    decoder.take(one_more).read_to_end(&mut unpacked)?;
-    if unpacked.len() > limit_bytes {
-        return Err(DecompressError::TooLarge { limit_bytes });
+    let mut unpacked = Vec::with_capacity(guess.max(MIN_GROWTH_BYTES));
+    loop {
+        // As much as there is room for, so that the room grows here: never beyond the limit and a byte.
+        let room = unpacked.capacity() - unpacked.len();
+        let read = (&mut decoder).take(room as u64).read_to_end(&mut unpacked)?;
+        if unpacked.len() > limit_bytes {
+            return Err(DecompressError::TooLarge { limit_bytes });
+        }
+        if read < room {
+            break;
+        }
+        let growth = unpacked.len().max(MIN_GROWTH_BYTES);
+        unpacked.reserve_exact(growth.min(limit_bytes.saturating_add(1) - unpacked.len()));
     }
     unpacked.shrink_to_fit();
     Ok(unpacked.into())

@@ -5,6 +5,7 @@
 
 mod auth;
 mod examples;
+mod hostile;
 mod kit;
 mod nixl;
 mod otlp;

@@ -212,7 +212,9 @@ fn a_destination_that_is_down_for_a_while_loses_nothing() {
 #[test]
 fn a_refused_request_is_counted_as_lost_with_its_reason() {
     let hop = Hop::start("{}", "[]");
-    hop.over_grpc.trouble([Trouble::INVALID]);
+    // Every piece of it, too: the search for what is refused ends after some.
+    hop.over_grpc
+        .trouble(std::iter::repeat_with(|| Trouble::INVALID).take(200));
     hop.push("grpc", &[]);
     let lost = || {
         hop.gateway.own_metric(
@@ -222,6 +224,21 @@ fn a_refused_request_is_counted_as_lost_with_its_reason() {
     };
     wait_until(SOON, "the loss is counted", || lost() > 0.0);
     assert!(hop.over_grpc.metrics().is_empty());
+    hop.gateway.stop();
+}
+
+#[test]
+fn a_request_that_is_refused_once_is_taken_in_halves() {
+    let hop = Hop::start("{}", "[]");
+    hop.over_http.trouble([Trouble::INVALID]);
+    let report = hop.push("grpc", &[]);
+    hop.over_grpc
+        .wait_until("it is here whole", |sink| !sink.points().is_empty());
+    let all = hop.over_grpc.points().len();
+    hop.over_http
+        .wait_until("all of it arrived", |sink| sink.points().len() == all);
+    arrived(&hop.over_http, &report);
+    assert!(hop.over_http.metrics().len() > 1);
     hop.gateway.stop();
 }
 

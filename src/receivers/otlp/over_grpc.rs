@@ -42,7 +42,7 @@ const CALLS: [(&str, Signal); 3] = [
 const PREFIX_BYTES: usize = 5;
 
 /// Most memory that a promised length alone gets; the rest is allocated as data arrives.
-const EAGER_BYTES: usize = 1 << 20;
+const EAGER_BYTES: usize = 64 << 10;
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
