@@ -159,6 +159,7 @@ service:
     assert!(refused > MUTATED / 4, "{refused} of {MUTATED} are refused");
     serves(port);
     let peak = memory_mib(gateway.pid());
+    println!("peak {peak} MiB");
     assert!(peak < MAX_MEMORY_MIB, "{peak} MiB");
     drop((silent, slow));
     gateway.stop();
