@@ -1,7 +1,8 @@
 //! The service: from checked configuration to a running graph of components, and back to a clean stop.
 //!
 //! `plan` resolves a configuration to factories and settings, `graph` builds and connects the instances,
-//! `writers` looks for processors that make the same series; `running` starts them from exporters back to receivers and stops them in the other direction.
+//! `writers` looks for processors that make the same series, `running` starts the instances from exporters back to
+//! receivers and stops them in the other direction.
 
 pub mod graph;
 pub mod plan;

@@ -10,13 +10,14 @@ use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use tokio::sync::Semaphore;
 
 use super::htpasswd::{Stored, Users};
-use super::{SecretFile, digest, secret_file};
+use super::{LOOK, SecretFile, digest, secret_file};
 use crate::batch::ClientMetadata;
 use crate::component::auth::{Authenticator, Credentials, Services, Unauthenticated};
 use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
 };
 use crate::config::{Node, Problems, Secret};
+use crate::net::reload::Reloading;
 
 crate::options! {
     /// Options of the `basicauth` extension: one of the two.
@@ -127,7 +128,7 @@ impl Lifecycle for BasicAuth {
         let users = self
             .server
             .as_ref()
-            .map_or(Ok(()), |server| server.users().map(drop));
+            .map_or(Ok(()), |server| server.users.current().map(drop));
         let header = self
             .client
             .as_ref()
@@ -151,45 +152,43 @@ const CHECKS: usize = 2;
 const MAX_KNOWN: usize = 1024;
 
 struct Server {
-    inline: Users,
-    file: Option<SecretFile>,
-    /// What the file said last.
-    users: Mutex<Option<(Arc<str>, Arc<Users>)>>,
-    /// Digests of headers that are right as long as `users` stay.
-    known: Mutex<HashSet<[u8; 32]>>,
+    users: Reloading<Arc<Known>, String>,
     checks: Semaphore,
+}
+
+/// Users, and which headers were found right as long as these are the users.
+struct Known {
+    users: Users,
+    right: Mutex<HashSet<[u8; 32]>>,
+}
+
+impl Known {
+    fn right(&self) -> std::sync::MutexGuard<'_, HashSet<[u8; 32]>> {
+        self.right.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Server {
     fn new(config: HtpasswdConfig) -> Self {
+        let file = config.file.clone();
+        let load = move || {
+            let mut lines = String::new();
+            if let Some(file) = &config.file {
+                let text = std::fs::read_to_string(file);
+                lines = text.map_err(|error| format!("{}: {error}", file.display()))?;
+                lines.push('\n');
+            }
+            // Of two lines for one name the last counts.
+            lines.push_str(config.inline.expose());
+            Ok(Arc::new(Known {
+                users: Users::parse(&lines)?,
+                right: Mutex::default(),
+            }))
+        };
         Self {
-            // `check` has reported lines that can't be used.
-            inline: Users::parse(config.inline.expose()).unwrap_or_default(),
-            file: config.file.as_deref().map(secret_file),
-            users: Mutex::default(),
-            known: Mutex::default(),
+            users: Reloading::new(file, Some(LOOK), load),
             checks: Semaphore::new(CHECKS),
         }
-    }
-
-    /// Those of the file.
-    fn users(&self) -> Result<Arc<Users>, String> {
-        let Some(file) = &self.file else {
-            return Ok(Arc::default());
-        };
-        let text = file.current()?;
-        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, same)) = users.as_ref().filter(|(known, _)| Arc::ptr_eq(known, &text)) {
-            return Ok(same.clone());
-        }
-        let parsed = Arc::new(Users::parse(&text)?);
-        *users = Some((text, parsed.clone()));
-        self.known().clear();
-        Ok(parsed)
-    }
-
-    fn known(&self) -> std::sync::MutexGuard<'_, HashSet<[u8; 32]>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn is_right(&self, stored: Option<Stored>, password: String) -> bool {
@@ -217,24 +216,23 @@ impl Authenticator for Server {
         let header = headers
             .get(AUTHORIZATION)
             .ok_or(Unauthenticated("no authorization was sent"))?;
-        let users = self.users().map_err(|error| {
+        let known = self.users.current().map_err(|error| {
             tracing::error!(error, "nobody can be let in");
             Unauthenticated("the gateway can't check passwords now")
         })?;
         let mark = digest(header.as_bytes());
-        if self.known().contains(&mark) {
+        if known.right().contains(&mark) {
             return Ok(());
         }
         let (name, password) = decode(header).ok_or(Unauthenticated("the authorization is not Basic"))?;
-        let stored = self.inline.get(&name).or(users.get(&name)).cloned();
-        if !self.is_right(stored, password).await {
+        if !self.is_right(known.users.get(&name).cloned(), password).await {
             return Err(Unauthenticated("wrong name or password"));
         }
-        let mut known = self.known();
-        if known.len() >= MAX_KNOWN {
-            known.clear();
+        let mut right = known.right();
+        if right.len() >= MAX_KNOWN {
+            right.clear();
         }
-        known.insert(mark);
+        right.insert(mark);
         Ok(())
     }
 

@@ -1,18 +1,20 @@
 //! `bearertokenauth`: tokens (RFC 6750), in any header and behind any scheme.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{SecretFile, digest, secret_file};
+use super::{LOOK, digest};
 use crate::batch::ClientMetadata;
 use crate::component::auth::{Authenticator, Credentials, Services, Unauthenticated};
 use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
 };
 use crate::config::{Node, Problems, Secret};
+use crate::net::reload::Reloading;
 
 crate::options! {
     /// Options of the `bearertokenauth` extension.
@@ -63,15 +65,10 @@ pub static FACTORY: ExtensionFactory = Factory {
         let config = settings.get::<Config>();
         let header = HeaderName::try_from(config.header.as_str());
         Ok(Arc::new(BearerAuth {
-            tokens: Arc::new(Tokens {
+            auth: Arc::new(Bearer {
                 header: header.map_err(|error| cx.error(error.to_string()))?,
-                prefix: match config.scheme.as_str() {
-                    "" => String::new(),
-                    scheme => format!("{scheme} "),
-                },
-                fixed: config.token.iter().chain(&config.tokens).cloned().collect(),
-                file: config.filename.as_deref().map(secret_file),
                 scheme: config.scheme.clone(),
+                tokens: Tokens::of(&config),
             }),
             base: cx,
         }))
@@ -79,7 +76,7 @@ pub static FACTORY: ExtensionFactory = Factory {
 };
 
 struct BearerAuth {
-    tokens: Arc<Tokens>,
+    auth: Arc<Bearer>,
     base: Context,
 }
 
@@ -87,68 +84,95 @@ struct BearerAuth {
 impl Lifecycle for BearerAuth {
     /// What can't be read now would refuse everybody later.
     async fn start(&self) -> Result<(), ComponentError> {
-        let all = self.tokens.all().map_err(|error| self.base.error(error))?;
-        match all.is_empty() {
-            true => Err(self.base.error("there is no token in the file")),
-            false => Ok(()),
-        }
+        let tokens = self.auth.tokens.current();
+        tokens.map(drop).map_err(|error| self.base.error(error))
     }
 }
 
 impl Extension for BearerAuth {
     fn services(&self) -> Services {
         Services {
-            authenticator: Some(self.tokens.clone()),
-            credentials: Some(self.tokens.clone()),
+            authenticator: Some(self.auth.clone()),
+            credentials: Some(self.auth.clone()),
         }
     }
 }
 
+/// The tokens in force.
 struct Tokens {
-    header: HeaderName,
-    prefix: String,
-    scheme: String,
-    fixed: Vec<Secret>,
-    file: Option<SecretFile>,
+    /// Of all that let in.
+    digests: HashSet<[u8; 32]>,
+    /// What we send.
+    own: HeaderValue,
 }
 
 impl Tokens {
-    fn all(&self) -> Result<Vec<Secret>, String> {
-        let Some(file) = &self.file else {
-            return Ok(self.fixed.clone());
-        };
-        let text = file.current()?;
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-        Ok(lines.map(Secret::new).collect())
+    /// Out of the options, or again out of the file whenever it has changed.
+    fn of(config: &Config) -> Reloading<Arc<Self>, String> {
+        let fixed: Vec<_> = config.token.iter().chain(&config.tokens).cloned().collect();
+        let (file, prefix) = (config.filename.clone(), prefix(&config.scheme));
+        Reloading::new(file.clone(), Some(LOOK), move || match &file {
+            None => Self::new(&prefix, fixed.iter().map(Secret::expose)),
+            Some(file) => {
+                let text = std::fs::read_to_string(file);
+                let text = text.map_err(|error| format!("{}: {error}", file.display()))?;
+                Self::new(&prefix, text.lines().map(str::trim))
+            }
+        })
     }
 
+    fn new<'a>(prefix: &str, tokens: impl Iterator<Item = &'a str>) -> Result<Arc<Self>, String> {
+        let tokens: Vec<_> = tokens.filter(|token| !token.is_empty()).collect();
+        let first = tokens.first().ok_or("there is no token in the file")?;
+        let own = HeaderValue::try_from(format!("{prefix}{first}"));
+        let mut own = own.map_err(|_| "the token has characters that no header may have")?;
+        own.set_sensitive(true);
+        let digests = tokens.iter().map(|token| digest(token.as_bytes()));
+        Ok(Arc::new(Self {
+            digests: digests.collect(),
+            own,
+        }))
+    }
+}
+
+/// What stands before a token.
+fn prefix(scheme: &str) -> String {
+    match scheme {
+        "" => String::new(),
+        scheme => format!("{scheme} "),
+    }
+}
+
+struct Bearer {
+    header: HeaderName,
+    scheme: String,
+    tokens: Reloading<Arc<Tokens>, String>,
+}
+
+impl Bearer {
     /// The token that a header holds.
-    fn of<'a>(&self, header: &'a HeaderValue) -> Option<&'a str> {
-        let text = header.to_str().ok()?;
-        let (prefix, token) = text.split_at_checked(self.prefix.len())?;
+    fn token<'a>(&self, header: &'a HeaderValue) -> Option<&'a str> {
+        let wanted = prefix(&self.scheme);
+        let (scheme, token) = header.to_str().ok()?.split_at_checked(wanted.len())?;
         // Schemes are not told apart by case (RFC 9110, 11.1).
-        prefix.eq_ignore_ascii_case(&self.prefix).then_some(token)
+        scheme.eq_ignore_ascii_case(&wanted).then_some(token)
     }
 }
 
 #[async_trait]
-impl Authenticator for Tokens {
+impl Authenticator for Bearer {
     async fn check(&self, headers: &HeaderMap) -> Result<(), Unauthenticated> {
         let header = headers
             .get(&self.header)
             .ok_or(Unauthenticated("no authorization was sent"))?;
         let token = self
-            .of(header)
+            .token(header)
             .ok_or(Unauthenticated("the authorization has another scheme"))?;
-        let tokens = self.all().map_err(|error| {
+        let tokens = self.tokens.current().map_err(|error| {
             tracing::error!(error, "nobody can be let in");
             Unauthenticated("the gateway can't check tokens now")
         })?;
-        let sent = digest(token.as_bytes());
-        match tokens
-            .iter()
-            .any(|known| digest(known.expose().as_bytes()) == sent)
-        {
+        match tokens.digests.contains(&digest(token.as_bytes())) {
             true => Ok(()),
             false => Err(Unauthenticated("unknown token")),
         }
@@ -165,14 +189,9 @@ impl Authenticator for Tokens {
     }
 }
 
-impl Credentials for Tokens {
+impl Credentials for Bearer {
     fn apply(&self, headers: &mut HeaderMap, _: Option<&ClientMetadata>) -> Result<(), String> {
-        let all = self.all()?;
-        let token = all.first().ok_or("there is no token in the file")?;
-        let value = HeaderValue::try_from(format!("{}{}", self.prefix, token.expose()));
-        let mut value = value.map_err(|_| "the token has characters that no header may have")?;
-        value.set_sensitive(true);
-        headers.insert(self.header.clone(), value);
+        headers.insert(self.header.clone(), self.tokens.current()?.own.clone());
         Ok(())
     }
 }

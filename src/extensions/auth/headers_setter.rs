@@ -75,20 +75,6 @@ impl HeaderRule {
             _ => cx.at(at).error("one of `value` and `from_context` must be given"),
         }
     }
-
-    /// What it is to be for data of this sender; `None`: nothing, the header stays as it is.
-    fn value(&self, client: Option<&ClientMetadata>) -> Option<HeaderValue> {
-        if let Some(value) = &self.value {
-            return secret(value);
-        }
-        let sent = self
-            .from_context
-            .as_ref()
-            .and_then(|name| client?.headers().get(name));
-        let mut value = sent.cloned().or_else(|| secret(self.default_value.as_ref()?))?;
-        value.set_sensitive(true);
-        Some(value)
-    }
 }
 
 fn secret(value: &Secret) -> Option<HeaderValue> {
@@ -104,7 +90,12 @@ pub static FACTORY: ExtensionFactory = Factory {
     signals: &[],
     help: "headers of our requests, fixed or out of the request that brought the data",
     config: ConfigType::of::<Config>(),
-    build: |settings, _| Ok(Arc::new(HeadersSetter(Arc::new(Rules(settings.get()))))),
+    build: |settings, _| {
+        let config = settings.get::<Config>();
+        // `check` has reported what is no header.
+        let rules = config.headers.iter().filter_map(Rule::new).collect();
+        Ok(Arc::new(HeadersSetter(Arc::new(Rules(rules)))))
+    },
 };
 
 struct HeadersSetter(Arc<Rules>);
@@ -121,21 +112,53 @@ impl Extension for HeadersSetter {
     }
 }
 
-struct Rules(Arc<Config>);
+struct Rules(Vec<Rule>);
+
+/// A rule as it is carried out.
+struct Rule {
+    action: HeaderAction,
+    name: HeaderName,
+    /// The header of the sender's request.
+    from: Option<HeaderName>,
+    /// The value, or what stands for a missing one.
+    value: Option<HeaderValue>,
+}
+
+impl Rule {
+    fn new(rule: &HeaderRule) -> Option<Self> {
+        let value = rule.value.as_ref().or(rule.default_value.as_ref());
+        Some(Self {
+            action: rule.action,
+            name: HeaderName::try_from(rule.key.as_str()).ok()?,
+            from: rule
+                .from_context
+                .as_ref()
+                .and_then(|name| HeaderName::try_from(name.as_str()).ok()),
+            value: value.and_then(secret),
+        })
+    }
+
+    /// What the header is to be for data of this sender; `None`: nothing, it stays as it is.
+    fn value(&self, client: Option<&ClientMetadata>) -> Option<HeaderValue> {
+        let sent = self.from.as_ref().and_then(|name| client?.headers().get(name));
+        let mut value = sent.or(self.value.as_ref())?.clone();
+        value.set_sensitive(true);
+        Some(value)
+    }
+}
 
 impl Credentials for Rules {
     fn apply(&self, headers: &mut HeaderMap, client: Option<&ClientMetadata>) -> Result<(), String> {
-        for rule in &self.0.headers {
-            let name = HeaderName::try_from(rule.key.as_str()).map_err(|error| error.to_string())?;
-            let is_there = headers.contains_key(&name);
+        for rule in &self.0 {
+            let is_there = headers.contains_key(&rule.name);
             match (rule.action, rule.value(client)) {
                 (HeaderAction::Delete, _) => {
-                    headers.remove(&name);
+                    headers.remove(&rule.name);
                 }
                 (HeaderAction::Insert, _) if is_there => {}
                 (HeaderAction::Update, _) if !is_there => {}
                 (_, Some(value)) => {
-                    headers.insert(name, value);
+                    headers.insert(rule.name.clone(), value);
                 }
                 (_, None) => {}
             }

@@ -115,8 +115,9 @@ impl Ring {
                 if found.full {
                     self.source.lease.lost(unix_now());
                 }
-                if let Err(delay) = self.hand_on(columns, outlet) {
-                    self.due = now + delay;
+                if !self.hand_on(columns, outlet) {
+                    // Whatever delay was named: asking costs next to nothing, and the ring fills meanwhile.
+                    self.due = now + REFUSED_RETRY;
                     return Look::Stays;
                 }
             }
@@ -136,8 +137,8 @@ impl Ring {
         Look::Stays
     }
 
-    /// Pushes the columns; the ring lets go of them only when they were accepted. `Err` is the time to wait.
-    fn hand_on(&mut self, columns: &mut Columns, outlet: &Outlet) -> Result<(), Duration> {
+    /// Pushes the columns; the ring lets go of them only when they were accepted. False: not now.
+    fn hand_on(&mut self, columns: &mut Columns, outlet: &Outlet) -> bool {
         self.kinds.follow(self.reader.names(), &outlet.selection);
         let taken = columns.len();
         let events = self.events(columns, &outlet.selection);
@@ -145,15 +146,14 @@ impl Ring {
         if wanted > 0
             && let Err(refused) = outlet.entry.push(Batch::new(events))
         {
-            match refused.retry_after {
-                // Whatever the delay: asking costs next to nothing, and the ring fills meanwhile.
-                Some(_) => return Err(REFUSED_RETRY),
-                None => self.books.rejected(&refused.reason, wanted),
+            if refused.retry_after.is_some() {
+                return false;
             }
+            self.books.rejected(&refused.reason, wanted);
         }
         self.reader.commit();
         self.books.took(taken, taken - wanted);
-        Ok(())
+        true
     }
 
     /// Makes the columns' contents a batch.
