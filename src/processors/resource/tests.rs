@@ -67,6 +67,22 @@ fn points_are_edited_alike_on_the_wire_and_decoded() {
 }
 
 #[test]
+fn edited_points_are_no_longer_what_their_table_shows() {
+    let table = tidegate_engine::Table::new("test", Vec::new(), tidegate_engine::Limits::default());
+    let live = Points {
+        points: vec![in_pod(point("a", Data::Gauge, &[], Value::Int(1)))].into(),
+        table: Some(Arc::new(table)),
+    };
+    let Payload::Points(edited) = pass(RULES, live) else {
+        panic!("points stay points")
+    };
+    assert!(
+        edited.table.is_none(),
+        "a reader of the table would show what was not edited"
+    );
+}
+
+#[test]
 fn a_request_without_a_resource_gets_one() {
     let Payload::Encoded(edited) = pass(RULES, encoded(&[("a", 1)])) else {
         panic!("wire stays wire")
