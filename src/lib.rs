@@ -16,4 +16,5 @@ pub mod processors;
 pub mod prom;
 pub mod receivers;
 pub mod service;
+pub mod storage;
 pub mod telemetry;

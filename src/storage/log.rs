@@ -1,0 +1,412 @@
+//! The order of segments: what is appended, what is settled, what has been read. Blocking, on one thread.
+//!
+//! Data has numbers that count up from 1. A segment is deleted when it is the oldest and everything in it is settled:
+//! notes of what is settled concern data of the same or of older segments, so deleting from the front never brings
+//! settled data back. A file of a former run is never appended to, so a torn tail needs no mending.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::FlockOperation;
+
+use super::record::{self, Head, Kind, Stored};
+use super::segment::{Found, Segment, TAGS};
+use super::{Quota, Rules};
+
+/// A log and its files.
+#[derive(Debug)]
+pub struct Log {
+    directory: PathBuf,
+    segment_bytes: u64,
+    segments: VecDeque<Segment>,
+    /// The newest segment's, while it is appended to.
+    file: Option<File>,
+    next_seq: u64,
+    cursor: Cursor,
+    buffer: Buffer,
+    quota: Arc<Quota>,
+    bytes: u64,
+    /// Held as long as the log: one gateway a directory.
+    _lock: File,
+}
+
+/// Where reading goes on: an offset in the segment of this first number.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cursor {
+    first: u64,
+    offset: u64,
+}
+
+/// Records that are not written yet.
+#[derive(Debug, Default)]
+struct Buffer {
+    bytes: Vec<u8>,
+    data: Vec<(Head, bool)>,
+    settled: Vec<u64>,
+}
+
+/// What a former run left.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Items that are not settled, by tag.
+    pub items: [u64; TAGS],
+    /// Records that are not settled.
+    pub records: u64,
+    /// Records that stood where files are damaged now.
+    pub lost_records: u64,
+    /// Bytes of damage between sound records.
+    pub damaged_bytes: u64,
+    /// Bytes of records that were being written when the process ended: nobody had been told that they were kept.
+    pub torn_bytes: u64,
+    /// Files that could not be read.
+    pub unreadable: u64,
+}
+
+/// What reading came to.
+#[derive(Debug, Default)]
+pub struct ReadBack {
+    /// Data in its order.
+    pub stored: Vec<Stored>,
+    /// Records that turned out to be damaged.
+    pub lost_records: u64,
+    /// Their items, by tag.
+    pub lost_items: [u64; TAGS],
+}
+
+impl Log {
+    /// Opens the log of a directory, which is made if need be.
+    ///
+    /// # Errors
+    /// The directory can't be made, read or locked (another process has it).
+    pub fn open(directory: &Path, rules: &Rules, quota: Arc<Quota>) -> io::Result<(Self, Recovered)> {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)?;
+        let lock = lock(directory)?;
+        let (segments, recovered) = recover(directory)?;
+        let newest = segments.back();
+        let next_seq = newest.map_or(1, |newest| newest.first + newest.count.max(1));
+        let oldest = segments.front().map_or(next_seq, |oldest| oldest.first);
+        let mut log = Self {
+            directory: directory.to_owned(),
+            segment_bytes: rules.segment_bytes,
+            segments,
+            file: None,
+            next_seq,
+            cursor: Cursor {
+                first: oldest,
+                offset: record::SEGMENT_HEAD as u64,
+            },
+            buffer: Buffer::default(),
+            quota,
+            bytes: 0,
+            _lock: lock,
+        };
+        log.reclaim();
+        log.weigh();
+        Ok((log, recovered))
+    }
+
+    /// The number that comes next.
+    pub fn next_seq(&self) -> u64 {
+        self.next_seq
+    }
+
+    /// Bytes of its files.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Files of the log.
+    pub fn segments(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Bytes that wait to be written.
+    pub fn buffered(&self) -> usize {
+        self.buffer.bytes.len()
+    }
+
+    /// Buffers data. Numbers go up; `claimed` data is in memory and will not be read back in this run. After an error
+    /// nothing that was buffered is in the log.
+    pub fn append<'a>(
+        &mut self,
+        head: (u64, u8, u32),
+        claimed: bool,
+        payload: impl Iterator<Item = &'a [u8]> + Clone,
+    ) -> io::Result<()> {
+        let (seq, tag, items) = head;
+        // Whatever becomes of it: no other data gets the number.
+        self.next_seq = seq + 1;
+        if let Err(error) = self.begin(seq) {
+            self.buffer.bytes.clear();
+            self.buffer.data.clear();
+            return Err(error);
+        }
+        let kind = Kind::Data;
+        let head = Head {
+            kind,
+            tag,
+            seq,
+            items,
+        };
+        let salt = self.segments.back().map_or(0, |newest| newest.salt);
+        record::write(&mut self.buffer.bytes, salt, head, payload);
+        self.buffer.data.push((head, claimed));
+        Ok(())
+    }
+
+    /// Notes that nobody needs data any more.
+    pub fn settle(&mut self, seq: u64) {
+        self.buffer.settled.push(seq);
+    }
+
+    /// Writes what is buffered. After an error none of it is in the log, except what was settled, which stays noted.
+    pub fn flush(&mut self) -> io::Result<()> {
+        let settled = std::mem::take(&mut self.buffer.settled);
+        let written = self.write(&settled);
+        if written.is_err() {
+            self.buffer.bytes.clear();
+            self.buffer.data.clear();
+            self.close();
+        }
+        for seq in settled {
+            self.settle_now(seq);
+        }
+        self.reclaim();
+        self.weigh();
+        written
+    }
+
+    /// Makes what is written survive a loss of power.
+    pub fn sync(&mut self) -> io::Result<()> {
+        match &self.file {
+            Some(file) => file.sync_data(),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads on, about as much as `max_bytes`; an empty answer means that there is no more.
+    pub fn read(&mut self, max_bytes: usize) -> io::Result<ReadBack> {
+        let (mut back, mut bytes) = (ReadBack::default(), 0);
+        while bytes < max_bytes {
+            let Some(at) = self.segment_of_cursor() else { break };
+            let is_newest = at + 1 == self.segments.len();
+            match self.segments[at].read(self.cursor.offset)? {
+                Found::Record(stored, next) => {
+                    bytes += stored.payload.len();
+                    back.stored.push(stored);
+                    self.cursor.offset = next;
+                }
+                Found::Skip(next) => self.cursor.offset = next,
+                Found::End => {
+                    let (records, items) = self.segments[at].give_up_unread();
+                    back.lost_records += records;
+                    (back.lost_items.iter_mut().zip(items)).for_each(|(sum, lost)| *sum += lost);
+                    if is_newest {
+                        break;
+                    }
+                    self.cursor = Cursor {
+                        first: self.segments[at + 1].first,
+                        offset: record::SEGMENT_HEAD as u64,
+                    };
+                }
+            }
+        }
+        Ok(back)
+    }
+
+    /// The segment that the cursor is in, or the next one if that is gone.
+    fn segment_of_cursor(&mut self) -> Option<usize> {
+        let at = self
+            .segments
+            .partition_point(|segment| segment.first < self.cursor.first);
+        let segment = self.segments.get(at)?;
+        if segment.first != self.cursor.first {
+            self.cursor = Cursor {
+                first: segment.first,
+                offset: record::SEGMENT_HEAD as u64,
+            };
+        }
+        Some(at)
+    }
+
+    /// Sees to it that there is a file to append to.
+    fn begin(&mut self, seq: u64) -> io::Result<()> {
+        let buffered = self.buffer.bytes.len() as u64;
+        let newest = self.segments.back();
+        let full = newest.is_some_and(|newest| newest.len + buffered >= self.segment_bytes);
+        if self.file.is_some() && full {
+            self.flush()?;
+            self.sync()?;
+            self.close();
+        }
+        if self.file.is_some() {
+            return Ok(());
+        }
+        let (segment, file) = Segment::create(&self.directory, seq, rand::random())?;
+        // Without it a file may be gone after a loss of power, whatever was synced in it.
+        File::open(&self.directory)?.sync_all()?;
+        self.segments.push_back(segment);
+        self.file = Some(file);
+        Ok(())
+    }
+
+    fn write(&mut self, settled: &[u64]) -> io::Result<()> {
+        if !settled.is_empty() {
+            self.begin(self.next_seq)?;
+            let salt = self.segments.back().map_or(0, |newest| newest.salt);
+            let head = Head {
+                kind: Kind::Settled,
+                tag: 0,
+                seq: 0,
+                items: 0,
+            };
+            let ranges = record::ranges_to_bytes(&ranges_of(settled));
+            record::write(&mut self.buffer.bytes, salt, head, std::iter::once(&*ranges));
+        }
+        let (Some(file), Some(newest)) = (&self.file, self.segments.back_mut()) else {
+            return Ok(());
+        };
+        if let Err(error) = file.write_all_at(&self.buffer.bytes, newest.len) {
+            // Best effort: what stays is torn, and a recovery skips it.
+            let _ = file.set_len(newest.len);
+            return Err(error);
+        }
+        let all_read = self.cursor.first == newest.first && self.cursor.offset >= newest.len;
+        newest.len += self.buffer.bytes.len() as u64;
+        self.buffer.bytes.clear();
+        let mut all_claimed = true;
+        for (head, claimed) in self.buffer.data.drain(..) {
+            all_claimed &= claimed;
+            newest.add(head, claimed);
+        }
+        // Nothing there to read: the reader need not look at it.
+        if all_read && all_claimed {
+            self.cursor.offset = newest.len;
+        }
+        Ok(())
+    }
+
+    /// Ends the newest segment.
+    fn close(&mut self) {
+        self.file = None;
+        if let Some(empty) = self
+            .segments
+            .pop_back_if(|newest| newest.count == 0 && newest.len <= EMPTY)
+        {
+            let _ = std::fs::remove_file(empty.path);
+        }
+    }
+
+    fn settle_now(&mut self, seq: u64) {
+        let at = self.segments.partition_point(|segment| segment.first <= seq);
+        let segment = at.checked_sub(1).and_then(|at| self.segments.get_mut(at));
+        if let Some(segment) = segment {
+            segment.settle(seq);
+        }
+    }
+
+    /// Deletes the oldest segments that nobody needs; the one that is appended to stays.
+    fn reclaim(&mut self) {
+        while self.segments.len() > usize::from(self.file.is_some())
+            && let Some(done) = self.segments.pop_front_if(|oldest| oldest.open == 0)
+        {
+            // What can't be deleted is settled, and will be deleted by a later run.
+            let _ = std::fs::remove_file(done.path);
+        }
+    }
+
+    fn weigh(&mut self) {
+        let bytes = self.segments.iter().map(|segment| segment.len).sum();
+        self.quota.resize(self.bytes, bytes);
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.quota.resize(self.bytes, 0);
+    }
+}
+
+/// The length of a segment without records.
+const EMPTY: u64 = record::SEGMENT_HEAD as u64;
+
+/// Numbers as ranges; they need not be in order.
+fn ranges_of(seqs: &[u64]) -> Vec<(u64, u64)> {
+    let mut sorted = seqs.to_vec();
+    sorted.sort_unstable();
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for seq in sorted {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 >= seq => *last = seq,
+            _ => ranges.push((seq, seq)),
+        }
+    }
+    ranges
+}
+
+fn lock(directory: &Path) -> io::Result<File> {
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(directory.join("lock"))?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(io::Error::other("another process uses it")),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The segments of a directory, oldest first.
+fn recover(directory: &Path) -> io::Result<(VecDeque<Segment>, Recovered)> {
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "seg") {
+            paths.push(path);
+        }
+    }
+    // Names are numbers of equal length. From the newest: notes concern the same file or older ones.
+    paths.sort_unstable();
+    let (mut segments, mut recovered, mut settled) = (VecDeque::new(), Recovered::default(), Vec::new());
+    for path in paths.into_iter().rev() {
+        let (segment, scan) = match Segment::recover(path.clone(), &mut settled) {
+            Ok(Some(found)) => found,
+            Ok(None) => {
+                recovered.damaged_bytes += put_aside(&path);
+                continue;
+            }
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "a stored segment can't be read");
+                recovered.unreadable += 1;
+                continue;
+            }
+        };
+        recovered.records += segment.open;
+        (recovered.items.iter_mut().zip(segment.unread)).for_each(|(sum, items)| *sum += items);
+        recovered.lost_records += scan.lost_records;
+        recovered.damaged_bytes += scan.damaged_bytes;
+        recovered.torn_bytes += scan.torn_bytes;
+        segments.push_front(segment);
+    }
+    Ok((segments, recovered))
+}
+
+/// A file whose head is damaged is kept for people, out of the way of a new one of the same name. Gives its length.
+fn put_aside(path: &Path) -> u64 {
+    let length = std::fs::metadata(path).map_or(0, |file| file.len());
+    // An empty file is one that was being made when the process ended.
+    let _ = match length {
+        0 => std::fs::remove_file(path),
+        _ => std::fs::rename(path, path.with_extension("damaged")),
+    };
+    length
+}

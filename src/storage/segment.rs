@@ -1,0 +1,279 @@
+//! One file of a log, and what is known of its records.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+
+use super::record::{self, Head, Kind, RECORD_HEAD, SEGMENT_HEAD, Stored};
+
+/// How many owners' tags are told apart: one a signal.
+pub(super) const TAGS: usize = 3;
+
+/// A set of small numbers.
+#[derive(Debug, Default)]
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn has(&self, at: u64) -> bool {
+        let word = usize::try_from(at / 64).ok().and_then(|word| self.0.get(word));
+        word.is_some_and(|word| word >> (at % 64) & 1 == 1)
+    }
+
+    /// Whether it is new.
+    fn add(&mut self, at: u64) -> bool {
+        let is_new = !self.has(at);
+        let word = (at / 64) as usize;
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        self.0[word] |= 1 << (at % 64);
+        is_new
+    }
+}
+
+/// A file and its books.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) path: PathBuf,
+    pub(super) first: u64,
+    pub(super) salt: u32,
+    /// Bytes that are whole records.
+    pub(super) len: u64,
+    /// Records that it has (or had, before damage): numbers `first` to `first + count - 1`.
+    pub(super) count: u64,
+    settled: Bits,
+    /// In somebody's memory: not to be read again.
+    claimed: Bits,
+    /// Records that are not settled.
+    pub(super) open: u64,
+    /// Items of records that are neither settled nor claimed, by tag.
+    pub(super) unread: [u64; TAGS],
+    /// While it is recovered: number, tag and items of its data.
+    items: Vec<(u64, u8, u32)>,
+    reader: Option<File>,
+}
+
+/// What the reader finds at an offset.
+pub(super) enum Found {
+    /// A record that is wanted, and where the next one begins.
+    Record(Stored, u64),
+    /// Nothing that is wanted; go on there.
+    Skip(u64),
+    /// The file ends.
+    End,
+}
+
+/// What a file turned out to hold.
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    /// Data that must have stood where damage is.
+    pub(super) lost_records: u64,
+    /// Bytes of damage between sound records.
+    pub(super) damaged_bytes: u64,
+    /// Bytes behind the last sound record.
+    pub(super) torn_bytes: u64,
+}
+
+impl Segment {
+    /// A new file, readable by nobody else.
+    pub(super) fn create(directory: &Path, first: u64, salt: u32) -> io::Result<(Self, File)> {
+        let path = directory.join(format!("{first:020}.seg"));
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(0o600)
+            .open(&path)?;
+        if let Err(error) = file.write_all_at(&record::segment_head(first, salt), 0) {
+            // Best effort: an empty file is skipped by a recovery.
+            let _ = std::fs::remove_file(&path);
+            return Err(error);
+        }
+        Ok((Self::known(path, first, salt), file))
+    }
+
+    fn known(path: PathBuf, first: u64, salt: u32) -> Self {
+        Self {
+            path,
+            first,
+            salt,
+            len: SEGMENT_HEAD as u64,
+            count: 0,
+            settled: Bits::default(),
+            claimed: Bits::default(),
+            open: 0,
+            unread: [0; TAGS],
+            items: Vec::new(),
+            reader: None,
+        }
+    }
+
+    /// Looks through a file of a former run. `settled` has the ranges that newer files call settled; what is left in
+    /// it concerns older ones. `None`: it is no segment.
+    pub(super) fn recover(path: PathBuf, settled: &mut Vec<(u64, u64)>) -> io::Result<Option<(Self, Scan)>> {
+        let bytes = std::fs::read(&path)?;
+        let Some((first, salt)) = record::read_segment_head(&bytes) else {
+            return Ok(None);
+        };
+        let (mut segment, mut scan) = (Self::known(path, first, salt), Scan::default());
+        let mut data = Vec::new();
+        let mut at = SEGMENT_HEAD;
+        while at < bytes.len() {
+            if let Some((head, payload, length)) = record::read(&bytes[at..], salt) {
+                at += length;
+                segment.len = at as u64;
+                match head.kind {
+                    Kind::Settled => settled.extend(record::ranges(payload)),
+                    Kind::Data => data.push(head),
+                }
+                continue;
+            }
+            match record::find(&bytes, at + 1, salt) {
+                Some(next) => {
+                    scan.damaged_bytes += (next - at) as u64;
+                    at = next;
+                }
+                None => {
+                    scan.torn_bytes = (bytes.len() - at) as u64;
+                    break;
+                }
+            }
+        }
+        for head in data {
+            scan.lost_records += segment.recall(head);
+        }
+        segment.settle_all(settled);
+        Ok(Some((segment, scan)))
+    }
+
+    /// Notes a record of a former run; gives how many must have stood before it and are gone.
+    fn recall(&mut self, head: Head) -> u64 {
+        /// More than fit into a file are not lost but made up.
+        const MAX_GAP: u64 = 1 << 24;
+        let expected = self.first + self.count;
+        let Some(lost) = head.seq.checked_sub(expected).filter(|lost| *lost < MAX_GAP) else {
+            return 0;
+        };
+        (expected..head.seq).for_each(|seq| drop(self.settled.add(seq - self.first)));
+        self.add(head, false);
+        self.items.push((head.seq, head.tag, head.items));
+        lost
+    }
+
+    /// Applies what is known to be settled, and forgets what can concern no older file.
+    fn settle_all(&mut self, settled: &mut Vec<(u64, u64)>) {
+        let end = self.first + self.count;
+        for (first, last) in settled.iter().copied() {
+            (first.max(self.first)..last.saturating_add(1).min(end)).for_each(|seq| drop(self.settle(seq)));
+        }
+        settled.retain(|(first, _)| *first < self.first);
+        self.unread = [0; TAGS];
+        for (seq, tag, items) in std::mem::take(&mut self.items) {
+            if self.is_wanted(seq) {
+                self.count_unread(tag, |unread| *unread += u64::from(items));
+            }
+        }
+    }
+
+    /// Notes a record that stands in the file now.
+    pub(super) fn add(&mut self, head: Head, claimed: bool) {
+        self.count = head.seq - self.first + 1;
+        self.open += 1;
+        match claimed {
+            true => drop(self.claimed.add(head.seq - self.first)),
+            false => self.count_unread(head.tag, |unread| *unread += u64::from(head.items)),
+        }
+    }
+
+    pub(super) fn holds(&self, seq: u64) -> bool {
+        (self.first..self.first + self.count).contains(&seq)
+    }
+
+    /// Whether it was not settled before.
+    pub(super) fn settle(&mut self, seq: u64) -> bool {
+        let is_new = self.holds(seq) && self.settled.add(seq - self.first);
+        self.open -= u64::from(is_new);
+        is_new
+    }
+
+    fn is_wanted(&self, seq: u64) -> bool {
+        let at = seq.wrapping_sub(self.first);
+        self.holds(seq) && !self.settled.has(at) && !self.claimed.has(at)
+    }
+
+    fn count_unread(&mut self, tag: u8, change: impl FnOnce(&mut u64)) {
+        if let Some(unread) = self.unread.get_mut(usize::from(tag)) {
+            change(unread);
+        }
+    }
+
+    /// Reads on at `offset`. A record that is given is claimed.
+    pub(super) fn read(&mut self, offset: u64) -> io::Result<Found> {
+        if offset >= self.len {
+            return Ok(Found::End);
+        }
+        if self.reader.is_none() {
+            self.reader = Some(File::open(&self.path)?);
+        }
+        let Some(file) = &self.reader else {
+            return Ok(Found::End);
+        };
+        let mut head = [0; RECORD_HEAD];
+        let sound = match read_at(file, &mut head, offset)? {
+            true => record::promised_length(&head),
+            false => None,
+        };
+        let end = sound.map(|length| offset + (RECORD_HEAD + length) as u64);
+        let Some(end) = end.filter(|end| *end <= self.len) else {
+            return self.skip_damage(offset);
+        };
+        let mut bytes = vec![0; (end - offset) as usize];
+        if !read_at(file, &mut bytes, offset)? {
+            return self.skip_damage(offset);
+        }
+        let Some((head, _, _)) = record::read(&bytes, self.salt) else {
+            return self.skip_damage(offset);
+        };
+        if head.kind != Kind::Data || !self.is_wanted(head.seq) {
+            return Ok(Found::Skip(end));
+        }
+        self.claimed.add(head.seq - self.first);
+        self.count_unread(head.tag, |unread| {
+            *unread = unread.saturating_sub(u64::from(head.items))
+        });
+        let stored = Stored {
+            seq: head.seq,
+            tag: head.tag,
+            items: head.items,
+            payload: Bytes::from(bytes).slice(RECORD_HEAD..),
+        };
+        Ok(Found::Record(stored, end))
+    }
+
+    /// Damage that came since the file was written or recovered. What is unread at the end of the file was in it.
+    fn skip_damage(&mut self, offset: u64) -> io::Result<Found> {
+        let bytes = std::fs::read(&self.path)?;
+        let next = record::find(&bytes, offset as usize + 1, self.salt);
+        Ok(Found::Skip(next.map_or(self.len, |next| next as u64)))
+    }
+
+    /// Gives up what could not be read: records that nobody has and nobody will. Gives their number and items by tag.
+    pub(super) fn give_up_unread(&mut self) -> (u64, [u64; TAGS]) {
+        let lost = (self.first..self.first + self.count).filter(|seq| self.is_wanted(*seq));
+        let lost: Vec<_> = lost.collect();
+        lost.iter().for_each(|seq| drop(self.settle(*seq)));
+        (lost.len() as u64, std::mem::take(&mut self.unread))
+    }
+}
+
+/// Whether there was as much to read.
+fn read_at(file: &File, to: &mut [u8], offset: u64) -> io::Result<bool> {
+    match file.read_exact_at(to, offset) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,369 @@
+//! The log against damage, crashes and a full disk; the store against many who wait.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use smallvec::smallvec;
+use tempfile::TempDir;
+use tokio::sync::{Notify, oneshot};
+
+use super::*;
+
+fn rules(segment_bytes: u64) -> Rules {
+    Rules {
+        fsync: Fsync::Never,
+        segment_bytes,
+    }
+}
+
+fn open(directory: &Path, segment_bytes: u64) -> (Log, Recovered) {
+    Log::open(directory, &rules(segment_bytes), Quota::new(u64::MAX)).unwrap()
+}
+
+/// Data of a number: as many bytes as that, and as many items.
+fn payload(seq: u64) -> Vec<u8> {
+    vec![seq as u8; seq as usize % 300 + 1]
+}
+
+fn append(log: &mut Log, seq: u64, claimed: bool) {
+    let data = payload(seq);
+    let head = (seq, (seq % 3) as u8, seq as u32);
+    log.append(head, claimed, std::iter::once(&*data)).unwrap();
+}
+
+fn read_all(log: &mut Log) -> Vec<u64> {
+    let mut seqs = Vec::new();
+    loop {
+        let back = log.read(1000).unwrap();
+        if back.stored.is_empty() {
+            return seqs;
+        }
+        for stored in back.stored {
+            assert_eq!(stored.payload, payload(stored.seq), "{}", stored.seq);
+            assert_eq!(u64::from(stored.items), stored.seq);
+            seqs.push(stored.seq);
+        }
+    }
+}
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<_> = std::fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "seg"))
+        .collect();
+    files.sort();
+    files
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Append { claimed: bool },
+    Settle(usize),
+    Flush,
+    Read,
+    Restart,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        5 => any::<bool>().prop_map(|claimed| Step::Append { claimed }),
+        4 => any::<usize>().prop_map(Step::Settle),
+        3 => Just(Step::Flush),
+        2 => Just(Step::Read),
+        1 => Just(Step::Restart),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn what_was_flushed_and_not_settled_is_read_once_a_run_in_order_and_again_in_the_next(
+        steps in prop::collection::vec(step(), 1..120),
+        segment_bytes in 200u64..2000,
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut log, _) = open(directory.path(), segment_bytes);
+        let (mut seq, mut open_seqs, mut claimed_seqs) = (1, BTreeSet::new(), BTreeSet::new());
+        let mut buffered: Vec<(u64, bool)> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Append { claimed } => {
+                    append(&mut log, seq, claimed);
+                    buffered.push((seq, claimed));
+                    seq += 1;
+                }
+                Step::Settle(at) => {
+                    if let Some(settled) = open_seqs.iter().nth(at % open_seqs.len().max(1)).copied() {
+                        log.settle(settled);
+                        log.flush().unwrap();
+                        open_seqs.remove(&settled);
+                        for (seq, claimed) in buffered.drain(..) {
+                            open_seqs.insert(seq);
+                            if claimed { claimed_seqs.insert(seq); }
+                        }
+                    }
+                }
+                Step::Flush | Step::Read => {
+                    log.flush().unwrap();
+                    for (seq, claimed) in buffered.drain(..) {
+                        open_seqs.insert(seq);
+                        if claimed { claimed_seqs.insert(seq); }
+                    }
+                    if matches!(step, Step::Read) {
+                        let wanted: Vec<_> = open_seqs.difference(&claimed_seqs).copied().collect();
+                        prop_assert_eq!(read_all(&mut log), wanted.clone());
+                        claimed_seqs.extend(wanted);
+                    }
+                }
+                Step::Restart => {
+                    log.flush().unwrap();
+                    open_seqs.extend(buffered.drain(..).map(|(seq, _)| seq));
+                    claimed_seqs.clear();
+                    drop(log);
+                    let recovered;
+                    (log, recovered) = open(directory.path(), segment_bytes);
+                    prop_assert_eq!(recovered.records, open_seqs.len() as u64);
+                    prop_assert_eq!(recovered.items.iter().sum::<u64>(), open_seqs.iter().sum::<u64>());
+                    prop_assert_eq!((recovered.lost_records, recovered.torn_bytes), (0, 0));
+                    seq = log.next_seq();
+                }
+            }
+        }
+        // All settled: nothing but the file that is appended to is left.
+        log.flush().unwrap();
+        (1..seq).for_each(|seq| log.settle(seq));
+        log.flush().unwrap();
+        prop_assert!(log.segments() <= 1);
+        prop_assert_eq!(files(directory.path()).len(), log.segments());
+    }
+
+    #[test]
+    fn no_damage_costs_more_than_the_records_that_it_touches(
+        flip in any::<prop::sample::Index>(),
+        length in 1usize..64,
+        cut in any::<bool>(),
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut log, _) = open(directory.path(), 1 << 20);
+        (1..=40).for_each(|seq| append(&mut log, seq, false));
+        log.flush().unwrap();
+        drop(log);
+        let file = files(directory.path()).remove(0);
+        let mut bytes = std::fs::read(&file).unwrap();
+        let at = record::SEGMENT_HEAD + flip.index(bytes.len() - record::SEGMENT_HEAD);
+        // Where each record ends, in the undamaged file.
+        let ends: Vec<usize> = (1..=40u64)
+            .scan(record::SEGMENT_HEAD, |end, seq| {
+                *end += record::RECORD_HEAD + payload(seq).len();
+                Some(*end)
+            })
+            .collect();
+        let first_hit = ends.partition_point(|end| *end <= at) as u64 + 1;
+        let wanted: Vec<u64> = match cut {
+            true => {
+                bytes.truncate(at);
+                (1..first_hit).collect()
+            }
+            false => {
+                let to = (at + length).min(bytes.len());
+                bytes[at..to].iter_mut().for_each(|byte| *byte ^= 0xA5);
+                let behind = ends.partition_point(|end| *end < to) as u64 + 1;
+                (1..first_hit).chain(behind + 1..=40).collect()
+            }
+        };
+        std::fs::write(&file, &bytes).unwrap();
+        let (mut log, recovered) = open(directory.path(), 1 << 20);
+        prop_assert_eq!(read_all(&mut log), wanted.clone());
+        let last = wanted.last().copied().unwrap_or(0);
+        prop_assert_eq!(recovered.lost_records, last - wanted.len() as u64);
+        // What was lost at the end of the file can't be told from what was being written.
+let sound_end = last.checked_sub(1).map_or(record::SEGMENT_HEAD, |last| ends[last as usize]);
+        prop_assert_eq!(recovered.torn_bytes, (bytes.len() - sound_end) as u64);
+    }
+}
+
+#[test]
+fn damage_that_comes_while_it_runs_costs_the_records_and_is_told_with_their_items() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut log, _) = open(directory.path(), 1 << 20);
+    (1..=10).for_each(|seq| append(&mut log, seq, false));
+    log.flush().unwrap();
+    let file = files(directory.path()).remove(0);
+    let mut bytes = std::fs::read(&file).unwrap();
+    let third = record::SEGMENT_HEAD + 2 * record::RECORD_HEAD + payload(1).len() + payload(2).len();
+    bytes[third + record::RECORD_HEAD] ^= 1;
+    std::fs::write(&file, &bytes).unwrap();
+    let back = log.read(usize::MAX).unwrap();
+    let seqs: Vec<_> = back.stored.iter().map(|stored| stored.seq).collect();
+    assert_eq!(seqs, [1, 2, 4, 5, 6, 7, 8, 9, 10]);
+    assert_eq!((back.lost_records, back.lost_items), (1, [3, 0, 0]));
+}
+
+#[test]
+fn a_payload_that_looks_like_a_record_is_not_taken_for_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut forged = Vec::new();
+    let head = record::Head {
+        kind: record::Kind::Data,
+        tag: 0,
+        seq: 7,
+        items: 7,
+    };
+    // Whoever sends it can't know the salt.
+    record::write(&mut forged, 0, head, std::iter::once(&b"made up"[..]));
+    let (mut log, _) = open(directory.path(), 1 << 20);
+    log.append((1, 0, 1), false, std::iter::once(&*forged)).unwrap();
+    log.flush().unwrap();
+    drop(log);
+    let file = files(directory.path()).remove(0);
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[record::SEGMENT_HEAD] ^= 1;
+    std::fs::write(&file, &bytes).unwrap();
+    let (mut log, recovered) = open(directory.path(), 1 << 20);
+    assert!(log.read(usize::MAX).unwrap().stored.is_empty());
+    assert_eq!(recovered.records, 0);
+}
+
+#[test]
+fn a_file_with_a_damaged_head_is_put_aside_and_never_written_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut log, _) = open(directory.path(), 1 << 20);
+    append(&mut log, 1, false);
+    log.flush().unwrap();
+    drop(log);
+    let file = files(directory.path()).remove(0);
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[3] ^= 1;
+    std::fs::write(&file, &bytes).unwrap();
+    let (mut log, recovered) = open(directory.path(), 1 << 20);
+    assert_eq!(recovered.damaged_bytes, bytes.len() as u64);
+    let next = log.next_seq();
+    append(&mut log, next, false);
+    log.flush().unwrap();
+    assert_eq!(std::fs::read(file.with_extension("damaged")).unwrap(), bytes);
+}
+
+#[test]
+fn a_directory_has_one_gateway() {
+    let directory = tempfile::tempdir().unwrap();
+    let _first = open(directory.path(), 1 << 20);
+    let second = Log::open(directory.path(), &rules(1 << 20), Quota::new(1));
+    assert!(second.unwrap_err().to_string().contains("another process"));
+}
+
+fn store(directory: &TempDir, fsync: Fsync, quota: u64) -> (Store, Recovered, Arc<Notify>) {
+    let notify = Arc::new(Notify::new());
+    let rules = Rules {
+        fsync,
+        segment_bytes: 1000,
+    };
+    let quota = Quota::new(quota);
+    let opened = Store::open(
+        "exporters::x".into(),
+        directory.path(),
+        &rules,
+        quota,
+        notify.clone(),
+    );
+    let (store, recovered) = opened.unwrap();
+    (store, recovered, notify)
+}
+
+fn data(text: &str, claimed: bool) -> (Append, oneshot::Receiver<Result<(), String>>) {
+    let (done, kept) = oneshot::channel();
+    let append = Append {
+        tag: 0,
+        items: text.len(),
+        payload: smallvec![Bytes::copy_from_slice(text.as_bytes())],
+        claimed,
+        done: Some(done),
+        share: None,
+    };
+    (append, kept)
+}
+
+#[tokio::test]
+async fn whoever_appends_is_told_when_it_is_kept_and_a_new_run_reads_what_was_not_settled() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, recovered, _) = store(&directory, Fsync::Always, u64::MAX);
+    assert_eq!(recovered, Recovered::default());
+    let mut waiting = Vec::new();
+    for n in 0..100 {
+        let (append, kept) = data(&format!("data {n}"), true);
+        assert_eq!(store.append(append), n + 1);
+        waiting.push(kept);
+    }
+    for kept in waiting {
+        kept.await.unwrap().unwrap();
+    }
+    assert_eq!(store.backlog(), 0, "all of it is in memory");
+    (1..=99).for_each(|seq| store.settle(seq));
+    drop(store);
+
+    let (store, recovered, notify) = self::store(&directory, Fsync::Never, u64::MAX);
+    assert_eq!((recovered.records, recovered.items), (1, [7, 0, 0]));
+    assert_eq!(store.backlog(), 7);
+    store.ask();
+    notify.notified().await;
+    let outbox = store.collect();
+    let texts: Vec<_> = outbox.read.stored.iter().map(|stored| &*stored.payload).collect();
+    assert_eq!(texts, [b"data 99"]);
+    assert_eq!(store.backlog(), 0);
+}
+
+#[tokio::test]
+async fn a_full_quota_is_no_room_and_comes_back_when_segments_go() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, ..) = store(&directory, Fsync::Never, 3000);
+    let text = "x".repeat(900);
+    let mut seqs = Vec::new();
+    while let Some(share) = store.reserve(1000).unwrap() {
+        let (append, kept) = data(&text, false);
+        seqs.push(store.append(Append {
+            share: Some(share),
+            ..append
+        }));
+        kept.await.unwrap().unwrap();
+    }
+    assert!((2..=3).contains(&seqs.len()), "{seqs:?}");
+    assert!(store.reserve(4000).is_err(), "it never fits");
+    seqs.into_iter().for_each(|seq| store.settle(seq));
+    while store.reserve(1000).unwrap().is_none() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_disk_that_fails_says_so_gives_the_data_back_and_is_tried_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _, notify) = store(&directory, Fsync::Always, u64::MAX);
+    // Even root can't make a file in a directory that is gone.
+    let aside = directory.path().with_extension("aside");
+    std::fs::rename(directory.path(), &aside).unwrap();
+    let (append, kept) = data("nobody has it", false);
+    store.append(append);
+    let why = kept.await.unwrap().unwrap_err();
+    assert!(why.contains("No such file"), "{why}");
+    notify.notified().await;
+    let failed = store.collect().failed;
+    assert_eq!(failed.len(), 1);
+    assert_eq!(&*failed[0].payload[0], b"nobody has it");
+    assert_eq!(store.backlog(), 0);
+    assert!(
+        store.reserve(10).unwrap().is_none(),
+        "not before a while has passed"
+    );
+    std::fs::rename(&aside, directory.path()).unwrap();
+    while store.reserve(10).unwrap().is_none() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let (append, kept) = data("kept", false);
+    store.append(append);
+    kept.await.unwrap().unwrap();
+    assert_eq!(store.backlog(), 4);
+}
