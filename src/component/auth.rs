@@ -1,7 +1,5 @@
 //! Who may send, and as whom we send: what authenticator extensions do for receivers and exporters.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use http::{HeaderMap, HeaderValue};
 
@@ -27,13 +25,4 @@ pub trait Credentials: Send + Sync {
     /// Adds what is needed to the headers of one request; `client` is what is kept of the request that brought the
     /// data. The error says why that can't be known now.
     fn apply(&self, headers: &mut HeaderMap, client: Option<&ClientMetadata>) -> Result<(), String>;
-}
-
-/// What an extension offers to the components that name it.
-#[derive(Clone, Default)]
-pub struct Services {
-    /// Lets senders in.
-    pub authenticator: Option<Arc<dyn Authenticator>>,
-    /// Identifies us.
-    pub credentials: Option<Arc<dyn Credentials>>,
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::slow::{Slow, Stage};
 use super::{Consumer, Flow, Ledger, Refused, Shared, Verdict};
@@ -165,15 +165,50 @@ impl Entry {
         self.signal
     }
 
-    /// Hands a batch to every pipeline. On a refusal nobody has it and the peer must keep it.
+    /// Hands a batch to every pipeline, for receivers whose peers wait for no answer. On a refusal nobody has it.
     pub fn push(&self, batch: Batch) -> Result<Verdict, Refused> {
+        let (items, started) = (batch.items(), self.start(&batch));
+        let answer = self.target.push(batch);
+        self.end(items, started, answer)
+    }
+
+    /// Hands a batch to every pipeline and answers when the peer may be told: also when what must be written is
+    /// written, and where a destination wants it, when the data is delivered. On an error the peer must keep it.
+    /// Dropping it gives up waiting, not what was handed over.
+    pub async fn send(&self, batch: Batch) -> Result<Verdict, Refused> {
+        /// Where a destination blocks, it is asked again after this.
+        const ASK_AGAIN: Duration = Duration::from_millis(10);
+        let (items, started) = (batch.items(), self.start(&batch));
+        let answer = loop {
+            let mut flow = Flow::default();
+            match self.target.admit(&batch, &mut flow) {
+                Ok(()) => {
+                    self.target.consume(batch, &mut flow);
+                    break flow.settled().await;
+                }
+                Err(refused) if flow.blocks() && refused.retry_after.is_some() => {
+                    tokio::time::sleep(ASK_AGAIN).await
+                }
+                Err(refused) => break Err(refused),
+            }
+        };
+        self.end(items, started, answer)
+    }
+
+    fn start(&self, batch: &Batch) -> Option<Instant> {
         debug_assert_eq!(batch.signal(), self.signal);
-        let items = batch.items();
-        let started = self
-            .watched
+        self.watched
             .as_ref()
-            .and_then(|watched| watched.shared.slowness.start());
-        let answer = self.target.push(batch).map(|verdict| Verdict {
+            .and_then(|watched| watched.shared.slowness.start())
+    }
+
+    fn end(
+        &self,
+        items: usize,
+        started: Option<Instant>,
+        answer: Result<Verdict, Refused>,
+    ) -> Result<Verdict, Refused> {
+        let answer = answer.map(|verdict| Verdict {
             // Several destinations may each have rejected the same items.
             rejected_items: verdict.rejected_items.min(items),
             ..verdict

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use smallvec::SmallVec;
+use tokio::sync::oneshot;
 
 use crate::batch::Batch;
 
@@ -48,6 +49,8 @@ pub struct Flow {
     admissions: SmallVec<[Box<dyn Admission>; 2]>,
     rejected_items: usize,
     rejected_why: Option<String>,
+    waits: SmallVec<[oneshot::Receiver<Result<(), Refused>>; 1]>,
+    blocks: bool,
 }
 
 impl Flow {
@@ -82,6 +85,31 @@ impl Flow {
         self.rejected_why.get_or_insert_with(why);
     }
 
+    /// The peer may be told only when this answers: the data is being written, or its delivery is waited for.
+    pub fn wait_for(&mut self, answer: oneshot::Receiver<Result<(), Refused>>) {
+        self.waits.push(answer);
+    }
+
+    /// Whoever refuses wants the sender to wait here instead of coming back.
+    pub fn block(&mut self) {
+        self.blocks = true;
+    }
+
+    /// Whether a refusal is to be waited out.
+    pub fn blocks(&self) -> bool {
+        self.blocks
+    }
+
+    /// What the receiver tells its peer, when everything that must be waited for has happened.
+    pub async fn settled(mut self) -> Result<Verdict, Refused> {
+        for wait in std::mem::take(&mut self.waits) {
+            // Whoever would answer has ended: the gateway stops.
+            wait.await
+                .unwrap_or_else(|_| Err(Refused::busy("the gateway is stopping", STOPPING_RETRY_AFTER)))?;
+        }
+        Ok(self.verdict())
+    }
+
     /// What the receiver tells its peer.
     pub fn verdict(self) -> Verdict {
         Verdict {
@@ -90,6 +118,9 @@ impl Flow {
         }
     }
 }
+
+/// When a sender that found the gateway stopping should come back: to the next one.
+const STOPPING_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// What became of a push that was accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -112,7 +143,7 @@ pub trait Consumer: Send + Sync {
     /// what can't be kept now is counted as dropped, by reason.
     fn consume(&self, batch: Batch, flow: &mut Flow);
 
-    /// Both steps: what receivers call.
+    /// Both steps, for whoever need not wait for what becomes of the data.
     fn push(&self, batch: Batch) -> Result<Verdict, Refused> {
         let mut flow = Flow::default();
         self.admit(&batch, &mut flow)?;

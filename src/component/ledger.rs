@@ -1,4 +1,4 @@
-//! The books of a component: in + made = out + absorbed + dropped by reason + held, always.
+//! The books of a component: in + made + restored = out + absorbed + dropped by reason + held, always.
 //!
 //! Edges note what enters and leaves; the component itself notes what it absorbs, makes and drops.
 
@@ -32,11 +32,13 @@ pub enum Reason {
     Conflict,
     /// The gateway stopped before it could be handed on.
     Shutdown,
+    /// It was on disk, and is damaged.
+    Damaged,
 }
 
 impl Reason {
     /// All reasons, in the order of their counters.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Filtered,
         Self::Limit,
         Self::Invalid,
@@ -47,6 +49,7 @@ impl Reason {
         Self::Late,
         Self::Conflict,
         Self::Shutdown,
+        Self::Damaged,
     ];
 
     /// The `reason` label of the drop counters.
@@ -62,6 +65,7 @@ impl Reason {
             Self::Late => "late",
             Self::Conflict => "conflict",
             Self::Shutdown => "shutdown",
+            Self::Damaged => "damaged",
         }
     }
 }
@@ -84,6 +88,7 @@ pub struct Ledger {
     left: AtomicU64,
     absorbed: AtomicU64,
     made: AtomicU64,
+    restored: AtomicU64,
     dropped: [AtomicU64; Reason::ALL.len()],
 }
 
@@ -98,6 +103,8 @@ pub struct Balance {
     pub absorbed: u64,
     /// Items that the component made itself (emissions of state).
     pub made: u64,
+    /// Items that a former run left on disk.
+    pub restored: u64,
     /// Items dropped, by reason.
     pub dropped: [u64; Reason::ALL.len()],
 }
@@ -110,7 +117,8 @@ impl Balance {
 
     /// Items still in the component's hands.
     pub fn held(&self) -> u64 {
-        (self.entered + self.made).saturating_sub(self.left + self.absorbed + self.dropped_total())
+        (self.entered + self.made + self.restored)
+            .saturating_sub(self.left + self.absorbed + self.dropped_total())
     }
 }
 
@@ -133,6 +141,11 @@ impl Ledger {
     /// Counts items that the component made itself and hands on; they never entered.
     pub fn make(&self, items: usize) {
         self.made.fetch_add(items as u64, Relaxed);
+    }
+
+    /// Counts items that a former run left on disk.
+    pub fn restore(&self, items: usize) {
+        self.restored.fetch_add(items as u64, Relaxed);
     }
 
     /// Counts items dropped.
@@ -166,6 +179,7 @@ impl Ledger {
             left: self.left.load(Relaxed),
             absorbed: self.absorbed.load(Relaxed),
             made: self.made.load(Relaxed),
+            restored: self.restored.load(Relaxed),
             dropped: std::array::from_fn(|reason| self.dropped[reason].load(Relaxed)),
         }
     }

@@ -8,6 +8,7 @@ pub mod factory;
 pub mod flow;
 pub mod ledger;
 mod made;
+pub mod services;
 pub mod shared;
 pub mod slow;
 #[cfg(test)]
@@ -79,8 +80,8 @@ pub trait Connector: Lifecycle + Consumer {}
 /// Serves people and the cluster: health, admin pages.
 pub trait Extension: Lifecycle {
     /// What it does for components that name it.
-    fn services(&self) -> auth::Services {
-        auth::Services::default()
+    fn services(&self) -> services::Services {
+        services::Services::default()
     }
 }
 

@@ -1,12 +1,11 @@
 //! What the components of one gateway share: the tables and composites that hold state, and the memory in use.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_engine::{Composite, Table};
 
-use super::auth::Services;
+use super::services::ServicesById;
 use super::slow::Slowness;
 
 /// One per running gateway.
@@ -24,29 +23,6 @@ pub struct Shared {
     pub slowness: Slowness,
     /// What extensions do for components that name them.
     pub services: ServicesById,
-}
-
-/// What extensions offer, by their ids.
-#[derive(Default)]
-pub struct ServicesById(Mutex<HashMap<String, Services>>);
-
-impl ServicesById {
-    /// Notes what an extension offers, before anybody asks.
-    pub fn add(&self, id: String, services: Services) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(id, services);
-    }
-
-    /// What the extension of this id offers.
-    pub fn get(&self, id: &str) -> Option<Services> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(id)
-            .cloned()
-    }
 }
 
 /// Where the gateway is in its life.

@@ -18,6 +18,16 @@ crate::choices! {
     }
 }
 
+crate::choices! {
+    /// When a queue with storage writes.
+    pub enum StorageMode {
+        /// Every batch before it is acknowledged: what was acknowledged survives the end of the process.
+        Always = "always",
+        /// What memory has no room for, and what is left at the stop.
+        Spill = "spill",
+    }
+}
+
 crate::options! {
     /// `sending_queue`.
     pub struct QueueConfig {
@@ -25,7 +35,7 @@ crate::options! {
         pub enabled: bool = true,
         /// Requests under way at once.
         pub num_consumers: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9),
-        /// How much may be held: waiting, being sent, and waiting for a retry.
+        /// How much may be held in memory: waiting, being sent, and waiting for a retry.
         pub queue_size: NonZeroUsize = NonZeroUsize::MIN.saturating_add(999),
         /// What `queue_size` counts.
         pub sizer: Sizer = Sizer::Requests,
@@ -33,6 +43,14 @@ crate::options! {
         pub max_bytes: ByteSize = ByteSize::mib(256),
         /// What happens when the queue is full.
         pub on_full: OnFull = OnFull::Refuse,
+        /// Whether a sender that finds the queue full waits for room instead of being told to come back.
+        pub block_on_overflow: bool = false,
+        /// Whether a sender is answered only when its data is delivered, or is known not to be.
+        pub wait_for_result: bool = false,
+        /// Id of the storage extension that takes what memory does not hold; it must be in `service::extensions` too.
+        pub storage: Option<String> = None,
+        /// What is written there.
+        pub storage_mode: StorageMode = StorageMode::Always,
         /// Largest request, before compression. A larger one is cut, and what is larger by itself is dropped.
         pub max_request_size: ByteSize = ByteSize::mib(64),
         /// Whether a request that the peer refuses for what is in it (400, `INVALID_ARGUMENT`) is cut in halves until
@@ -72,14 +90,26 @@ crate::options! {
         pub multiplier: f64 = 1.5,
         /// The delay does not grow beyond this.
         pub max_interval: Duration = Duration::from_secs(30),
-        /// A request is dropped this long after its first attempt; 0 = never.
-        pub max_elapsed_time: Duration = Duration::from_secs(300),
+        /// A request is dropped this long after its first attempt; 0 = never. Without: 5 minutes, never where the
+        /// queue has storage.
+        pub max_elapsed_time: Option<Duration> = None,
     }
     check = RetryConfig::check
 }
 
 impl QueueConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
+        if self.wait_for_result && self.storage.is_some() {
+            cx.at(at.child("wait_for_result"))
+                .error("can't be combined with `storage`: what is on disk counts as taken");
+        }
+        if self.block_on_overflow && self.on_full == OnFull::Drop {
+            cx.at(at.child("block_on_overflow"))
+                .error("can't be combined with `on_full: drop`");
+        }
+        if self.storage.is_some() && !self.enabled {
+            cx.at(at.child("storage")).error("needs `enabled: true`");
+        }
         let Some(batch) = self.batch.as_ref().filter(|batch| batch.sizer == self.sizer) else {
             return;
         };
@@ -131,27 +161,35 @@ impl RetryConfig {
             ("initial_interval", self.initial_interval),
             ("max_interval", self.max_interval),
         ] {
-            if !self.max_elapsed_time.is_zero() && self.max_elapsed_time < interval {
+            if self
+                .max_elapsed_time
+                .is_some_and(|max| !max.is_zero() && max < interval)
+            {
                 cx.at(at.child("max_elapsed_time"))
                     .error(format!("must not be less than `{name}`"));
             }
         }
     }
 
-    /// The schedule, where retrying is on.
-    pub fn backoff(&self) -> Option<Backoff> {
+    /// The schedule, where retrying is on; `patient` where nothing is lost by trying for long.
+    pub fn backoff(&self, patient: bool) -> Option<Backoff> {
+        let or_else = if patient { Duration::ZERO } else { MAX_ELAPSED_TIME };
+        let max_elapsed = self.max_elapsed_time.unwrap_or(or_else);
         self.enabled.then(|| Backoff {
             initial: self.initial_interval,
             multiplier: self.multiplier,
             jitter: self.randomization_factor,
             max: self.max_interval,
-            max_elapsed: Some(self.max_elapsed_time).filter(|time| !time.is_zero()),
+            max_elapsed: Some(max_elapsed).filter(|time| !time.is_zero()),
         })
     }
 }
 
 /// Growth beyond this is a typing error, not a schedule.
 const MAX_MULTIPLIER: f64 = 1000.0;
+
+/// How long is tried where nobody says, as in the Collector.
+const MAX_ELAPSED_TIME: Duration = Duration::from_secs(300);
 
 /// All of it, as a destination needs it.
 #[derive(Clone, Debug)]
@@ -168,7 +206,8 @@ impl Delivery {
     pub(super) fn rules(&self) -> Rules {
         Rules {
             consumers: self.queue.num_consumers.get(),
-            retry: self.retry.backoff(),
+            retry: self.retry.backoff(self.queue.storage.is_some()),
+            keeps: self.queue.storage.is_some(),
             isolate: self.queue.isolate_refused,
             max_bytes: self.queue.max_request_size.as_usize(),
         }

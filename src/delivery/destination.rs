@@ -1,29 +1,35 @@
-//! Runs the machine on tokio: takes batches from the graph, carries out attempts, keeps the books.
+//! What the graph sees of a pushing exporter: room is set aside on admission, and what is consumed is queued in memory,
+//! on disk, or both.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use tokio::sync::Notify;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
-use super::config::{Delivery, OnFull};
-use super::machine::{Action, Load, Machine};
+use super::config::{Delivery, OnFull, QueueConfig};
+use super::machine::Machine;
 use super::notices::Notices;
-use super::outcome::{Loss, Outcome};
-use super::parcel::{Lane, Parcel};
+use super::outcome::Outcome;
+use super::parcel::Parcel;
 use super::room::{NoRoom, Reservation, Room};
-use crate::batch::{Batch, Batching};
-use crate::component::slow::{Slow, Stage};
+use super::spill::{Spill, Way};
+use super::stored;
+use crate::batch::{Batch, Batching, Signal};
 use crate::component::{
     Admission, ComponentError, Consumer, Context, Exporter, ExporterContext, Flow, Ledger, Lifecycle, Reason,
     Refused,
 };
+use crate::storage::{Done, Recovered};
 
 /// When a sender that found the gateway stopping should come back: to the next one.
 const STOPPING_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// When a sender whose data could not be stored should come back.
+const STORAGE_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// What a protocol does: one attempt. Queue, retries, time limit and books are the destination's.
 #[async_trait]
@@ -46,19 +52,21 @@ pub struct Destination<A> {
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
-struct Inner<A> {
-    context: Context,
-    ledgers: [Option<Arc<Ledger>>; 3],
-    attempt: A,
-    room: Arc<Room>,
-    machine: Mutex<Machine<Parcel>>,
-    wake: Notify,
+pub(super) struct Inner<A> {
+    pub(super) context: Context,
+    pub(super) ledgers: [Option<Arc<Ledger>>; 3],
+    pub(super) attempt: A,
+    pub(super) room: Arc<Room>,
+    pub(super) machine: Mutex<Machine<Parcel>>,
+    pub(super) wake: Arc<Notify>,
+    pub(super) ended: AtomicBool,
+    pub(super) timeout: Option<Duration>,
+    pub(super) notices: Notices,
+    /// Set at the start, where the queue has storage.
+    pub(super) spill: OnceLock<Spill>,
     stopping: AtomicBool,
-    ended: AtomicBool,
-    on_full: OnFull,
+    queue: QueueConfig,
     batching: Option<Batching>,
-    timeout: Option<Duration>,
-    notices: Notices,
 }
 
 impl<A: Attempt> Destination<A> {
@@ -69,10 +77,11 @@ impl<A: Attempt> Destination<A> {
         let inner = Inner {
             room: Room::new(sizer, size, max_bytes, context.base.shared.clone()),
             machine: Mutex::new(Machine::new(delivery.rules(), rand::random())),
-            wake: Notify::new(),
+            wake: Arc::default(),
             stopping: AtomicBool::new(false),
             ended: AtomicBool::new(false),
-            on_full: delivery.queue.on_full,
+            queue: delivery.queue.clone(),
+            spill: OnceLock::new(),
             batching: delivery.queue.batching(),
             timeout: delivery.timeout,
             notices: Notices::default(),
@@ -92,6 +101,7 @@ impl<A: Attempt> Lifecycle for Destination<A> {
     async fn start(&self) -> Result<(), ComponentError> {
         let opened = self.inner.attempt.open().await;
         opened.map_err(|message| self.inner.context.error(message))?;
+        self.inner.open_spill().await?;
         let task = tokio::spawn(self.inner.clone().run());
         *self.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
         Ok(())
@@ -109,6 +119,7 @@ impl<A: Attempt> Lifecycle for Destination<A> {
         }
         self.inner.ended.store(true, SeqCst);
         self.inner.give_up();
+        self.inner.close_spill().await;
         self.inner.attempt.close().await;
     }
 }
@@ -120,41 +131,46 @@ impl<A: Attempt> Consumer for Destination<A> {
         if batch.items() == 0 {
             return Ok(());
         }
-        let no_room = match self.inner.room.reserve(batch) {
-            Ok(_) if self.inner.stopping.load(Relaxed) => {
-                return Err(self.inner.refuse("is stopping", STOPPING_RETRY_AFTER));
+        let inner = &*self.inner;
+        let no_room = match inner.find_way(batch) {
+            Ok(_) if inner.stopping.load(Relaxed) => {
+                return Err(inner.refuse("is stopping", STOPPING_RETRY_AFTER));
             }
-            Ok(reservation) => {
-                let owner = self.inner.owner();
-                flow.set_aside(Box::new(Place { owner, reservation }));
+            Ok(way) => {
+                let owner = inner.owner();
+                flow.set_aside(Box::new(Place { owner, way }));
                 return Ok(());
             }
             Err(no_room) => no_room,
         };
-        match (self.inner.on_full, no_room) {
+        match (inner.queue.on_full, no_room) {
             (OnFull::Drop, _) => Ok(()),
             (OnFull::Refuse, NoRoom::Full) => {
-                let delay = self.inner.room.worth_while(batch, Instant::now());
-                Err(self.inner.refuse("has a full sending queue", delay))
+                if inner.queue.block_on_overflow {
+                    flow.block();
+                }
+                let delay = inner.room.worth_while(batch, Instant::now());
+                Err(inner.refuse("has a full sending queue", delay))
             }
-            (OnFull::Refuse, NoRoom::NeverFits) => Err(self.inner.refuse_for_good(batch)),
+            (OnFull::Refuse, NoRoom::NeverFits) => Err(inner.refuse_for_good(batch)),
         }
     }
 
     fn consume(&self, mut batch: Batch, flow: &mut Flow) {
-        let place = flow.take(self.inner.owner());
+        let inner = &*self.inner;
+        let place = flow.take(inner.owner());
         if batch.items() == 0 {
             return;
         }
         let place = place.and_then(|place| place.into_any().downcast::<Place>().ok());
-        let reservation = match place {
-            Some(place) => Some(place.reservation),
-            None => self.inner.room.reserve(&batch).ok(),
+        let way = match place {
+            Some(place) => Some(place.way),
+            None => inner.find_way(&batch).ok(),
         };
-        batch.batching = self.inner.batching.or(batch.batching);
-        match reservation {
-            Some(reservation) => self.inner.enqueue(batch, reservation),
-            None => self.inner.drop_full(&batch),
+        batch.batching = inner.batching.or(batch.batching);
+        match way {
+            Some(way) => inner.take(batch, way, flow),
+            None => inner.lose_batch(&batch, Reason::QueueFull, "the sending queue is full"),
         }
     }
 }
@@ -162,7 +178,7 @@ impl<A: Attempt> Consumer for Destination<A> {
 /// Room that one push has set aside here.
 struct Place {
     owner: usize,
-    reservation: Reservation,
+    way: Way,
 }
 
 impl Admission for Place {
@@ -175,165 +191,115 @@ impl Admission for Place {
     }
 }
 
-/// An attempt under way. However it ends (also by a panic), the machine hears of it.
-struct Flight<A: Attempt> {
-    inner: Arc<Inner<A>>,
-    id: u64,
-    outcome: Option<Outcome>,
-}
-
-impl<A: Attempt> Flight<A> {
-    async fn run(mut self, parcel: Parcel) {
-        self.outcome = Some(self.inner.attempt(parcel).await);
-    }
-}
-
-impl<A: Attempt> Drop for Flight<A> {
-    fn drop(&mut self) {
-        let outcome = self.outcome.take();
-        let outcome = outcome.unwrap_or_else(|| Outcome::permanent("the attempt was broken off (a bug)"));
-        self.inner.machine().finish(Instant::now(), self.id, outcome);
-        self.inner.wake.notify_one();
-    }
-}
-
 impl<A: Attempt> Inner<A> {
-    async fn run(self: Arc<Self>) {
-        let (size, capacity) = self.gauges();
-        capacity.set(self.room.limit() as f64);
-        let mut attempts = JoinSet::new();
-        while let Some(wake_at) = self.turn(&mut attempts) {
-            size.set(self.room.used() as f64);
-            tokio::select! {
-                () = self.wake.notified() => {}
-                () = tokio::time::sleep_until(wake_at.into()) => {}
-            }
-        }
-        self.give_up();
-        attempts.shutdown().await;
-        size.set(self.room.used() as f64);
+    async fn open_spill(&self) -> Result<(), ComponentError> {
+        let Some(id) = &self.queue.storage else {
+            return Ok(());
+        };
+        let storage = self
+            .context
+            .shared
+            .services
+            .get(id)
+            .and_then(|found| found.storage);
+        let storage = storage.ok_or_else(|| {
+            self.context.error(format!(
+                "sending_queue::storage: `{id}` is no storage extension among `service::extensions`"
+            ))
+        })?;
+        let opening = Spill::open(&self.context, storage, self.queue.storage_mode, self.wake.clone());
+        let (spill, recovered) = opening.await?;
+        self.note(&recovered);
+        // Started once.
+        let _ = self.spill.set(spill);
+        self.wake.notify_one();
+        Ok(())
     }
 
-    /// Does all there is to do now. When to look again; `None` = it is over.
-    fn turn(self: &Arc<Self>, attempts: &mut JoinSet<()>) -> Option<Instant> {
-        /// Looked at again by then, whatever happens: nothing waits for longer.
-        const IDLE: Duration = Duration::from_secs(3600);
-        while attempts.try_join_next().is_some() {}
-        let now = Instant::now();
-        while let Some(action) = self.next_action(now) {
-            self.carry_out(now, action, attempts);
-        }
-        let machine = self.machine();
-        let deadline = machine.deadline();
-        let over = deadline.is_some_and(|deadline| machine.is_empty() || deadline <= now);
-        let wake_at = machine.wake_at(now).into_iter().chain(deadline).min();
-        (!over).then(|| wake_at.unwrap_or(now + IDLE))
-    }
-
-    /// The lock is let go before the action is carried out: a runtime that shuts down ends an attempt within `spawn`.
-    fn next_action(&self, now: Instant) -> Option<Action<Parcel>> {
-        self.machine().poll(now)
-    }
-
-    fn carry_out(self: &Arc<Self>, now: Instant, action: Action<Parcel>, attempts: &mut JoinSet<()>) {
-        match action {
-            Action::Send { id, load } => {
-                let flight = Flight {
-                    inner: self.clone(),
-                    id,
-                    outcome: None,
-                };
-                attempts.spawn(flight.run(load));
-            }
-            booked => self.book(now, booked),
-        }
-    }
-
-    fn book(&self, now: Instant, action: Action<Parcel>) {
-        match action {
-            Action::Send { .. } => {}
-            Action::Delivered { lane, items } => self.with_ledger(&lane, |ledger| ledger.leave(items)),
-            Action::Dropped { lane, loss } => self.lose(now, &lane, &loss),
-            Action::Retrying { items, delay, why } => {
-                if let Some(items) = self.notices.note("retry", items, now) {
-                    let component = &*self.context.path;
-                    info!(component, items, ?delay, error = %why, "sending failed, will retry");
+    /// Books what a former run left, and says what became of it.
+    fn note(&self, recovered: &Recovered) {
+        let component = &*self.context.path;
+        for (signal, items) in Signal::ALL.into_iter().zip(recovered.items) {
+            match &self.ledgers[signal as usize] {
+                Some(ledger) => ledger.restore(usize::try_from(items).unwrap_or(usize::MAX)),
+                None if items > 0 => {
+                    warn!(component, %signal, items, "stored, and no pipeline sends this signal here now");
                 }
+                None => {}
             }
         }
-    }
-
-    fn lose(&self, now: Instant, lane: &Lane, loss: &Loss) {
-        self.with_ledger(lane, |ledger| ledger.drop_items(loss.reason, loss.items));
-        if let Some(items) = self.notices.note(loss.reason.name(), loss.items, now) {
-            let (component, signal) = (&*self.context.path, lane.signal.name());
-            warn!(component, signal, items, reason = loss.reason.name(), error = %loss.why, "dropped");
+        if recovered.records > 0 {
+            let (records, items) = (recovered.records, recovered.items.iter().sum::<u64>());
+            info!(component, records, items, "found on disk, to be sent");
+        }
+        let Recovered {
+            lost_records,
+            damaged_bytes,
+            torn_bytes,
+            unreadable,
+            ..
+        } = *recovered;
+        metrics::counter!("tidegate_storage_lost_records_total", "exporter" => component.to_owned())
+            .increment(lost_records);
+        if lost_records + damaged_bytes + torn_bytes + unreadable > 0 {
+            warn!(
+                component,
+                lost_records, damaged_bytes, torn_bytes, unreadable, "what was stored is damaged in part"
+            );
         }
     }
 
-    fn with_ledger(&self, lane: &Lane, note: impl FnOnce(&Ledger)) {
-        if let Some(ledger) = &self.ledgers[lane.signal as usize] {
-            note(ledger);
+    fn find_way(&self, batch: &Batch) -> Result<Way, NoRoom> {
+        match self.spill.get() {
+            None => self.room.reserve(batch).map(Way::Memory),
+            Some(spill) => spill.admit(&self.room, batch),
         }
     }
 
-    /// One attempt, and word of it if the oldest batch is long under way by its end.
-    async fn attempt(&self, parcel: Parcel) -> Outcome {
-        let slowness = &self.context.shared.slowness;
-        let Some(attempted) = slowness.start() else {
-            return self.send(parcel).await;
-        };
-        let (oldest, signal, items) = (parcel.oldest(), parcel.signal(), parcel.items());
-        let outcome = self.send(parcel).await;
-        slowness.end(Some(oldest), |started, ended| Slow {
-            component: self.context.path.clone(),
-            stage: Stage::Deliver,
-            signal,
-            items,
-            started,
-            attempted: Some(attempted),
-            ended,
-            error: outcome.error().map(str::to_owned),
-        });
-        outcome
-    }
-
-    async fn send(&self, parcel: Parcel) -> Outcome {
-        let Some(timeout) = self.timeout else {
-            return self.attempt.send(parcel).await;
-        };
-        match tokio::time::timeout(timeout, self.attempt.send(parcel)).await {
-            Ok(outcome) => outcome,
-            Err(_) => Outcome::retry(format!("no answer within {timeout:?}")),
+    /// Takes a batch by the way that was found for it.
+    fn take(&self, batch: Batch, way: Way, flow: &mut Flow) {
+        match (way, self.spill.get()) {
+            (Way::Both(mut reservation, share), Some(spill)) => {
+                let batch = stored::encode(batch);
+                let done = self.wait_for(spill, flow);
+                reservation.set_ticket(spill.append(&batch, Some(share), true, Some(done)));
+                self.enqueue(batch, reservation, flow);
+            }
+            (Way::Disk(share), Some(spill)) => {
+                let done = self.wait_for(spill, flow);
+                spill.append(&batch, Some(share), false, Some(done));
+                self.wake.notify_one();
+            }
+            (Way::Memory(reservation) | Way::Both(reservation, _), _) => {
+                self.enqueue(batch, reservation, flow);
+            }
+            (Way::Disk(_), None) => self.lose_batch(&batch, Reason::QueueFull, "there is no storage"),
         }
     }
 
-    fn enqueue(&self, batch: Batch, mut reservation: Reservation) {
+    fn enqueue(&self, batch: Batch, mut reservation: Reservation, flow: &mut Flow) {
         reservation.fit(&batch);
-        let charge = [Arc::new(reservation)].into_iter().collect();
-        self.machine().enqueue(Instant::now(), Parcel::new(batch), charge);
-        match self.ended.load(SeqCst) {
-            true => self.give_up(),
-            false => self.wake.notify_one(),
+        if self.queue.wait_for_result {
+            let (answer, result) = oneshot::channel();
+            reservation.answer_to(answer);
+            flow.wait_for(result);
         }
+        self.queue(batch, reservation);
     }
 
-    fn drop_full(&self, batch: &Batch) {
-        let loss = Loss {
-            items: batch.items(),
-            reason: Reason::QueueFull,
-            why: "the sending queue is full".to_owned(),
-        };
-        self.lose(Instant::now(), &Lane::of(batch), &loss);
-    }
-
-    /// Books what is still held as lost by the shutdown.
-    fn give_up(&self) {
-        let now = Instant::now();
-        self.machine().abandon();
-        while let Some(action) = self.next_action(now) {
-            self.book(now, action);
-        }
+    /// The sender is told when the batch is written, or, where that was promised, that it could not be.
+    fn wait_for(&self, spill: &Spill, flow: &mut Flow) -> Done {
+        let (answer, result) = oneshot::channel();
+        flow.wait_for(result);
+        let (promises, path) = (spill.promises(), self.context.path.clone());
+        Done(Box::new(move |written| {
+            let written = match written {
+                Err(why) if promises => Err(format!("{path}: storage: {why}")),
+                _ => Ok(()),
+            };
+            // Whoever does not wait any more need not know.
+            let _ = answer.send(written.map_err(|why| Refused::busy(why, STORAGE_RETRY_AFTER)));
+        }))
     }
 
     fn refuse(&self, why: &str, delay: Duration) -> Refused {
@@ -348,17 +314,6 @@ impl<A: Attempt> Inner<A> {
             batch.signal().items(),
             batch.bytes()
         ))
-    }
-
-    fn gauges(&self) -> (metrics::Gauge, metrics::Gauge) {
-        let exporter = self.context.id.to_string();
-        let size = metrics::gauge!("otelcol_exporter_queue_size", "exporter" => exporter.clone());
-        let capacity = metrics::gauge!("otelcol_exporter_queue_capacity", "exporter" => exporter);
-        (size, capacity)
-    }
-
-    fn machine(&self) -> MutexGuard<'_, Machine<Parcel>> {
-        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn owner(&self) -> usize {

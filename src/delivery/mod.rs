@@ -1,23 +1,27 @@
 //! Delivery: what every pushing exporter shares. An exporter implements [`Attempt`] (one try of its protocol);
 //! [`Destination`] makes of it a consumer with a queue, batching, retries, splitting, a drain and books.
 //!
-//! Everything that decides is in [`machine`], which knows no clock and no socket; [`destination`] runs it on tokio.
-//! Room is set aside in a [`room::Room`] before anybody commits, without the machine.
+//! Everything that decides is in [`machine`], which knows no clock and no socket; `driver` runs it on tokio.
+//! Room is set aside in a [`room::Room`] before anybody commits, without the machine; with storage, `spill` decides
+//! what is in memory and what on disk.
 
 pub mod backoff;
 pub mod config;
 pub mod destination;
+mod driver;
 pub mod machine;
 mod notices;
 pub mod outcome;
 pub mod parcel;
 pub mod room;
+mod spill;
+mod stored;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Delivery, OnFull, QueueConfig, RetryConfig};
+pub use config::{Delivery, OnFull, QueueConfig, RetryConfig, StorageMode};
 pub use destination::{Attempt, Destination};
 pub use outcome::{Loss, Outcome};
 pub use parcel::{Lane, Parcel};

@@ -27,6 +27,15 @@ pub struct Lane {
 }
 
 impl Lane {
+    /// The lane of nothing but a signal.
+    pub fn plain(signal: Signal) -> Self {
+        Self {
+            signal,
+            batching: None,
+            client: None,
+        }
+    }
+
     /// The lane of a batch.
     pub fn of(batch: &Batch) -> Self {
         Self {

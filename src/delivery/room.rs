@@ -1,13 +1,15 @@
 //! The room of a queue: set aside before anybody commits, given back when the last piece of what it was for is gone.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
+use tokio::sync::oneshot;
 
+use super::spill::Ticket;
 use crate::batch::{Batch, Sizer};
-use crate::component::Shared;
+use crate::component::{Reason, Refused, Shared};
 
 /// How much a queue may hold, and how much it holds. Taking room needs no lock.
 pub struct Room {
@@ -143,13 +145,36 @@ impl Room {
         self.bytes
             .take(bytes)
             .inspect_err(|_| self.size.give_back(size))?;
+        Ok(self.held(size, bytes))
+    }
+
+    /// Room for a batch that there is no way back for, whether there is room or not.
+    pub fn force(self: &Arc<Self>, batch: &Batch) -> Reservation {
+        let (size, bytes) = (size_of(self.sizer, batch), batch.bytes());
+        self.size.used.fetch_add(size, Relaxed);
+        self.bytes.used.fetch_add(bytes, Relaxed);
+        let mut held = self.held(size, bytes);
+        held.is_used = true;
+        held
+    }
+
+    fn held(self: &Arc<Self>, size: usize, bytes: usize) -> Reservation {
         self.shared.memory.hold(bytes);
-        Ok(Reservation {
+        Reservation {
             room: self.clone(),
             size,
             bytes,
             is_used: false,
-        })
+            ticket: None,
+            answer: None,
+            failure: OnceLock::new(),
+        }
+    }
+
+    /// Whether more than half of it is free.
+    pub fn is_roomy(&self) -> bool {
+        let roomy = |gauge: &Gauge| gauge.used.load(Relaxed) <= gauge.limit / 2;
+        roomy(&self.size) && roomy(&self.bytes)
     }
 
     /// When it is worth while for a refused batch to come back: when at the pace of late there is room for it, but
@@ -188,9 +213,44 @@ pub struct Reservation {
     size: usize,
     bytes: usize,
     is_used: bool,
+    /// What it is on disk; settled when this is dropped.
+    ticket: Option<Ticket>,
+    /// Who waits to hear what becomes of it.
+    answer: Option<oneshot::Sender<Result<(), Refused>>>,
+    /// Why a part of it was not delivered.
+    failure: OnceLock<Refused>,
 }
 
 impl Reservation {
+    /// The batch is on disk too.
+    pub(super) fn set_ticket(&mut self, ticket: Ticket) {
+        self.ticket = Some(ticket);
+    }
+
+    /// Its ticket, where the batch is on disk.
+    pub(super) fn ticket(&self) -> Option<&Ticket> {
+        self.ticket.as_ref()
+    }
+
+    /// Somebody wants to know what becomes of it.
+    pub(super) fn answer_to(&mut self, answer: oneshot::Sender<Result<(), Refused>>) {
+        self.answer = Some(answer);
+    }
+
+    /// A part of the batch will not be delivered.
+    pub(super) fn fail(&self, reason: Reason, why: &str) {
+        /// Whoever sends it again finds another gateway, or this one with its peer back.
+        const RETRY_AFTER: Duration = Duration::from_secs(1);
+        if self.answer.is_some() {
+            self.failure.get_or_init(|| match reason {
+                Reason::Shutdown | Reason::RetriesExhausted | Reason::QueueFull => {
+                    Refused::busy(why, RETRY_AFTER)
+                }
+                _ => Refused::permanent(why),
+            });
+        }
+    }
+
     /// Fits the reservation to the batch that came in the end: processors on the way may have changed it.
     /// Growth is always granted, since a commitment can't be taken back.
     pub fn fit(&mut self, batch: &Batch) {
@@ -221,6 +281,19 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         self.give_back();
+        if let Some(answer) = self.answer.take() {
+            // Whoever does not wait any more need not know.
+            let _ = answer.send(self.failure.take().map_or(Ok(()), Err));
+        }
+    }
+}
+
+impl std::fmt::Debug for Reservation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reservation")
+            .field("size", &self.size)
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod auth;
+pub mod file_storage;
 pub mod health_check;
 mod server;
 
@@ -13,5 +14,6 @@ pub static FACTORIES: &[&ExtensionFactory] = &[
     &auth::basic::FACTORY,
     &auth::bearer::FACTORY,
     &auth::headers_setter::FACTORY,
+    &file_storage::FACTORY,
     &health_check::FACTORY,
 ];

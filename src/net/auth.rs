@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::component::auth::{Authenticator, Credentials, Services};
+use crate::component::auth::{Authenticator, Credentials};
+use crate::component::services::Services;
 use crate::component::{ComponentError, Context};
 
 crate::options! {

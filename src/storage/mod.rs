@@ -18,7 +18,7 @@ use std::time::Duration;
 
 pub use log::{Log, Recovered};
 pub use record::Stored;
-pub use store::{Append, Outbox, Store};
+pub use store::{Append, Done, Outbox, Store};
 
 /// When written data is made to survive a loss of power. What is written survives the end of the process at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,15 +22,12 @@ impl Bits {
         word.is_some_and(|word| word >> (at % 64) & 1 == 1)
     }
 
-    /// Whether it is new.
-    fn add(&mut self, at: u64) -> bool {
-        let is_new = !self.has(at);
+    fn add(&mut self, at: u64) {
         let word = (at / 64) as usize;
         if self.0.len() <= word {
             self.0.resize(word + 1, 0);
         }
         self.0[word] |= 1 << (at % 64);
-        is_new
     }
 }
 
@@ -157,7 +154,7 @@ impl Segment {
         let Some(lost) = head.seq.checked_sub(expected).filter(|lost| *lost < MAX_GAP) else {
             return 0;
         };
-        (expected..head.seq).for_each(|seq| drop(self.settled.add(seq - self.first)));
+        (expected..head.seq).for_each(|seq| self.settled.add(seq - self.first));
         self.add(head, false);
         self.items.push((head.seq, head.tag, head.items));
         lost
@@ -167,7 +164,7 @@ impl Segment {
     fn settle_all(&mut self, settled: &mut Vec<(u64, u64)>) {
         let end = self.first + self.count;
         for (first, last) in settled.iter().copied() {
-            (first.max(self.first)..last.saturating_add(1).min(end)).for_each(|seq| drop(self.settle(seq)));
+            (first.max(self.first)..last.saturating_add(1).min(end)).for_each(|seq| self.settle(seq));
         }
         settled.retain(|(first, _)| *first < self.first);
         self.unread = [0; TAGS];
@@ -183,7 +180,7 @@ impl Segment {
         self.count = head.seq - self.first + 1;
         self.open += 1;
         match claimed {
-            true => drop(self.claimed.add(head.seq - self.first)),
+            true => self.claimed.add(head.seq - self.first),
             false => self.count_unread(head.tag, |unread| *unread += u64::from(head.items)),
         }
     }
@@ -192,11 +189,11 @@ impl Segment {
         (self.first..self.first + self.count).contains(&seq)
     }
 
-    /// Whether it was not settled before.
-    pub(super) fn settle(&mut self, seq: u64) -> bool {
-        let is_new = self.holds(seq) && self.settled.add(seq - self.first);
-        self.open -= u64::from(is_new);
-        is_new
+    pub(super) fn settle(&mut self, seq: u64) {
+        if self.holds(seq) && !self.settled.has(seq - self.first) {
+            self.settled.add(seq - self.first);
+            self.open -= 1;
+        }
     }
 
     fn is_wanted(&self, seq: u64) -> bool {
@@ -264,7 +261,7 @@ impl Segment {
     pub(super) fn give_up_unread(&mut self) -> (u64, [u64; TAGS]) {
         let lost = (self.first..self.first + self.count).filter(|seq| self.is_wanted(*seq));
         let lost: Vec<_> = lost.collect();
-        lost.iter().for_each(|seq| drop(self.settle(*seq)));
+        lost.iter().for_each(|seq| self.settle(*seq));
         (lost.len() as u64, std::mem::take(&mut self.unread))
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 use super::log::{Log, ReadBack, Recovered};
 use super::{Fsync, Quota, Rules, Share};
@@ -39,9 +39,18 @@ pub struct Append {
     /// In memory already: it will not be read back in this run.
     pub claimed: bool,
     /// Told when it is kept, or why it is not.
-    pub done: Option<oneshot::Sender<Result<(), String>>>,
+    pub done: Option<Done>,
     /// Room set aside for it on the disk.
     pub share: Option<Share>,
+}
+
+/// What is called with the news of an append, on the log's thread.
+pub struct Done(pub Box<dyn FnOnce(Result<(), String>) + Send>);
+
+impl std::fmt::Debug for Done {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Done")
+    }
 }
 
 impl Append {
@@ -190,7 +199,18 @@ impl Store {
 
     /// What the thread has for the owner.
     pub fn collect(&self) -> Outbox {
-        std::mem::take(&mut self.inner.post().outbox)
+        let outbox = std::mem::take(&mut self.inner.post().outbox);
+        let read: u64 = outbox
+            .read
+            .stored
+            .iter()
+            .map(|stored| u64::from(stored.items))
+            .sum();
+        let gone = read + outbox.read.lost_items.iter().sum::<u64>();
+        let less = |items: u64| Some(items.saturating_sub(gone));
+        // Never an error: there is always a new value.
+        let _ = self.inner.backlog.fetch_update(Relaxed, Relaxed, less);
+        outbox
     }
 
     /// Writes what is there and ends the thread. What could not be written is in the outbox.
@@ -333,9 +353,8 @@ impl Worker {
         let mut failed = Vec::new();
         for mut append in appends {
             append.share = None;
-            if let Some(done) = append.done.take() {
-                // Whoever does not wait any more need not know.
-                let _ = done.send(why.clone().map_or(Ok(()), Err));
+            if let Some(Done(done)) = append.done.take() {
+                done(why.clone().map_or(Ok(()), Err));
             }
             if why.is_some() && !append.claimed {
                 failed.push(append);
@@ -361,10 +380,6 @@ impl Worker {
         if back.lost_records > 0 {
             self.lost(back.lost_records);
         }
-        let read: u64 = back.stored.iter().map(|stored| u64::from(stored.items)).sum();
-        let gone = read + back.lost_items.iter().sum::<u64>();
-        let backlog = &self.inner.backlog;
-        let _ = backlog.fetch_update(Relaxed, Relaxed, |items| Some(items.saturating_sub(gone)));
         let mut post = self.inner.post();
         (post.is_reading, post.unread_until) = (false, unread_until);
         post.outbox.read = back;

@@ -281,7 +281,7 @@ fn data(text: &str, claimed: bool) -> (Append, oneshot::Receiver<Result<(), Stri
         items: text.len(),
         payload: smallvec![Bytes::copy_from_slice(text.as_bytes())],
         claimed,
-        done: Some(done),
+        done: Some(Done(Box::new(|result| done.send(result).unwrap()))),
         share: None,
     };
     (append, kept)

@@ -159,7 +159,7 @@ impl Page {
         }
     }
 
-    /// in + made = out + absorbed + dropped + held, for every component.
+    /// in + made + restored = out + absorbed + dropped + held, for every component.
     fn ledgers(&self, families: &mut Vec<Family>) {
         let mut items = Family::counter("tidegate_component_items_total");
         let mut dropped = Family::counter("tidegate_dropped_items_total");
@@ -171,6 +171,7 @@ impl Page {
             let flows = [
                 ("in", balance.entered),
                 ("made", balance.made),
+                ("restored", balance.restored),
                 ("out", balance.left),
                 ("absorbed", balance.absorbed),
             ];

@@ -60,6 +60,8 @@ pub struct Rules {
     pub isolate: bool,
     /// Most bytes of a request.
     pub max_bytes: usize,
+    /// Whether what can't be sent before the stop is kept for the next run instead of dropped.
+    pub keeps: bool,
 }
 
 /// Attempts that the search for what is refused in one request may cost: one bad item of 8,192 takes 26, and a peer
@@ -90,6 +92,13 @@ pub enum Action<L: Load> {
         /// How many, and why.
         loss: Loss,
     },
+    /// Keep it for the next run; it stays in the books as held.
+    Kept {
+        /// What is left of it.
+        load: L,
+        /// The room it has, and the tickets of what is on disk already.
+        charge: Charge,
+    },
     /// Worth a line in the log: an attempt failed and will be repeated.
     Retrying {
         /// How many items wait.
@@ -119,6 +128,16 @@ impl<L> Request<L> {
             first_attempt: None,
             attempts: 0,
             search: None,
+        }
+    }
+
+    fn keep(self) -> Action<L>
+    where
+        L: Load,
+    {
+        Action::Kept {
+            load: self.load,
+            charge: self.charge,
         }
     }
 }
@@ -193,7 +212,7 @@ impl<L: Load> Machine<L> {
             Outcome::Retry { after, why } => return self.retry(now, id, request, after, why),
             Outcome::Done => self.deliver(&request.load, None),
             Outcome::Partly(loss) => self.deliver(&request.load, Some(loss)),
-            Outcome::Permanent { why } => self.drop_load(&request.load, Reason::Rejected, why),
+            Outcome::Permanent { why } => self.drop_request(&request, Reason::Rejected, why),
             Outcome::Refused { why } => self.isolate(request, why),
             Outcome::TooLarge { why } => self.halve(request, why),
         }
@@ -208,11 +227,14 @@ impl<L: Load> Machine<L> {
             self.ready.extend(gathering.into_requests());
         }
         let waiting = std::mem::take(&mut self.waiting).into_values();
-        self.ready.extend(waiting);
+        match self.rules.keeps {
+            true => waiting.for_each(|request| self.settled.push_back(request.keep())),
+            false => self.ready.extend(waiting),
+        }
         self.gate.open(self.next_id);
     }
 
-    /// Gives everything up, also what is in flight: it is booked as lost by the shutdown.
+    /// Gives everything up, also what is in flight: it is kept, or booked as lost by the shutdown.
     pub fn abandon(&mut self) {
         let gathering = std::mem::take(&mut self.gathering);
         let requests = (gathering.into_iter().flat_map(Gathering::into_requests))
@@ -221,11 +243,15 @@ impl<L: Load> Machine<L> {
             .chain(std::mem::take(&mut self.flying).into_values())
             .collect::<Vec<_>>();
         for request in requests {
-            self.drop_load(
-                &request.load,
-                Reason::Shutdown,
-                "the gateway stopped first".into(),
-            );
+            self.stop_trying(request, "the gateway stopped first".into());
+        }
+    }
+
+    /// Too late for this run.
+    fn stop_trying(&mut self, request: Request<L>, why: String) {
+        match self.rules.keeps {
+            true => self.settled.push_back(request.keep()),
+            false => self.drop_request(&request, Reason::Shutdown, why),
         }
     }
 
@@ -293,7 +319,9 @@ impl<L: Load> Machine<L> {
     /// Draining, and no attempt can start before the deadline.
     fn is_hopeless(&self, now: Instant) -> bool {
         let closed = self.gate.closed_until(now);
-        self.flying.is_empty() && self.deadline.is_some_and(|deadline| closed > Some(deadline))
+        // What is kept need not be tried to the last: the next run goes on with it.
+        let too_late = |deadline| closed > Some(deadline) || (self.rules.keeps && closed > Some(now));
+        self.flying.is_empty() && self.deadline.is_some_and(too_late)
     }
 
     fn deliver(&mut self, load: &L, loss: Option<Loss>) {
@@ -311,7 +339,14 @@ impl<L: Load> Machine<L> {
         }
     }
 
-    fn drop_load(&mut self, load: &L, reason: Reason, why: String) {
+    fn drop_request(&mut self, request: &Request<L>, reason: Reason, why: String) {
+        self.drop_load(&request.load, &request.charge, reason, why);
+    }
+
+    fn drop_load(&mut self, load: &L, charge: &Charge, reason: Reason, why: String) {
+        charge
+            .iter()
+            .for_each(|reservation| reservation.fail(reason, &why));
         let items = load.items();
         self.settled.push_back(Action::Dropped {
             lane: load.lane(),
@@ -331,7 +366,7 @@ impl<L: Load> Machine<L> {
                 "`{}` is larger than a request of {max} bytes may be",
                 piece.name()
             );
-            self.drop_load(&piece, Reason::Limit, why);
+            self.drop_load(&piece, &request.charge, Reason::Limit, why);
         }
         self.requeue_pieces(fitting.into_iter(), &request.charge, request.search.as_ref());
     }
@@ -339,16 +374,16 @@ impl<L: Load> Machine<L> {
     /// Refused for what is in it: halves are tried until what is refused stands alone.
     fn isolate(&mut self, mut request: Request<L>, why: String) {
         if !self.rules.isolate {
-            return self.drop_load(&request.load, Reason::Rejected, why);
+            return self.drop_request(&request, Reason::Rejected, why);
         }
         if request.load.items() <= 1 {
             let why = format!("`{}`: {why}", request.load.name());
-            return self.drop_load(&request.load, Reason::Rejected, why);
+            return self.drop_request(&request, Reason::Rejected, why);
         }
         let search = request.search.get_or_insert_with(|| Arc::new(MAX_SEARCH.into()));
         match search.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(2)) {
             Ok(_) => self.halve(request, why),
-            Err(_) => self.drop_load(&request.load, Reason::Rejected, why),
+            Err(_) => self.drop_request(&request, Reason::Rejected, why),
         }
     }
 
@@ -357,7 +392,9 @@ impl<L: Load> Machine<L> {
         let half = request.load.items().div_ceil(2);
         let mut pieces = request.load.split(half, Sizer::Items);
         match pieces.pop() {
-            Some(whole) if pieces.is_empty() => self.drop_load(&whole, Reason::Rejected, why),
+            Some(whole) if pieces.is_empty() => {
+                self.drop_load(&whole, &request.charge, Reason::Rejected, why)
+            }
             last => {
                 let pieces = pieces.into_iter().chain(last);
                 self.requeue_pieces(pieces, &request.charge, request.search.as_ref());
@@ -382,7 +419,7 @@ impl<L: Load> Machine<L> {
 
     fn retry(&mut self, now: Instant, id: u64, request: Request<L>, after: Option<Duration>, why: String) {
         let Some(backoff) = self.rules.retry.clone() else {
-            return self.drop_load(&request.load, Reason::RetriesExhausted, why);
+            return self.drop_request(&request, Reason::RetriesExhausted, why);
         };
         let rng = &mut self.rng;
         self.gate
@@ -394,7 +431,8 @@ impl<L: Load> Machine<L> {
         let own = backoff.delay(request.attempts, &mut self.rng);
         let delay = own.max(asked.unwrap_or_default());
         match self.give_up(now + delay, &request, &backoff) {
-            Some(reason) => self.drop_load(&request.load, reason, why),
+            Some(Reason::Shutdown) => self.stop_trying(request, why),
+            Some(reason) => self.drop_request(&request, reason, why),
             None => self.wait(now, delay, request, why),
         }
     }
@@ -402,7 +440,10 @@ impl<L: Load> Machine<L> {
     /// Why a retry at `due` would be too late, if it would.
     fn give_up(&self, due: Instant, request: &Request<L>, backoff: &Backoff) -> Option<Reason> {
         let elapsed = due.duration_since(request.first_attempt.unwrap_or(due));
-        if self.deadline.is_some_and(|deadline| due > deadline) {
+        if self
+            .deadline
+            .is_some_and(|deadline| self.rules.keeps || due > deadline)
+        {
             return Some(Reason::Shutdown);
         }
         let exhausted = backoff.max_elapsed.is_some_and(|max| elapsed > max);

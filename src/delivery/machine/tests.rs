@@ -104,6 +104,7 @@ struct Bench {
     start: Instant,
     now: Instant,
     delivered: usize,
+    kept: Vec<u32>,
     dropped: BTreeMap<&'static str, usize>,
 }
 
@@ -117,12 +118,14 @@ impl Bench {
                     retry,
                     isolate: true,
                     max_bytes: 100_000,
+                    keeps: false,
                 },
                 7,
             ),
             start: now,
             now,
             delivered: 0,
+            kept: Vec::new(),
             dropped: BTreeMap::new(),
         }
     }
@@ -146,6 +149,7 @@ impl Bench {
                 Action::Dropped { loss, .. } => {
                     *self.dropped.entry(loss.reason.name()).or_default() += loss.items;
                 }
+                Action::Kept { load, .. } => self.kept.extend(load.items),
                 Action::Retrying { .. } => {}
             }
         }
@@ -606,4 +610,47 @@ proptest! {
         prop_assert!(bench.at(wake.saturating_sub(1)).sends().is_empty() || wake == 0);
         prop_assert_eq!(bench.at(wake).sends().len(), 1);
     }
+}
+
+#[test]
+fn with_storage_a_drain_keeps_what_the_peer_does_not_take_at_once() {
+    let mut bench = Bench::new(1, Some(backoff()));
+    bench.machine.rules.keeps = true;
+    (0..4).for_each(|n| bench.push(run(n..n + 1)));
+    bench.push(batched(4..6, 10, 0));
+    let (first, _) = bench.send();
+    bench.finish(first, busy());
+    let (second, items) = bench.send();
+    bench.machine.drain(bench.now + ms(60_000));
+    assert!(bench.sends().is_empty());
+    assert_eq!(
+        (&*items, &*bench.kept),
+        (&[1][..], &[0][..]),
+        "what waits is kept, what flies is waited for"
+    );
+    bench.finish(second, Outcome::Done);
+    let mut attempts = 0;
+    while let Some((id, _)) = bench.sends().pop() {
+        bench.finish(id, busy());
+        attempts += 1;
+    }
+    assert!(
+        bench.machine.is_empty() && attempts <= 3,
+        "nothing is tried twice"
+    );
+    bench.kept.sort_unstable();
+    assert_eq!(bench.kept, [0, 2, 3, 4, 5]);
+    assert_eq!((bench.delivered, bench.dropped.len()), (1, 0));
+}
+
+#[test]
+fn with_storage_what_is_given_up_is_kept() {
+    let mut bench = Bench::new(1, Some(backoff()));
+    bench.machine.rules.keeps = true;
+    (0..3).for_each(|n| bench.push(run(n..n + 1)));
+    bench.send();
+    bench.machine.abandon();
+    bench.sends();
+    bench.kept.sort_unstable();
+    assert_eq!(bench.kept, [0, 1, 2]);
 }

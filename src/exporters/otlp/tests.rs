@@ -228,8 +228,8 @@ fn mistakes_are_named() {
         ("{endpoint: \"a:1\", headers: {\"a b\": x}}", "is no header name"),
         ("{endpoint: \"a:1\", headers: {a-bin: x}}", "binary metadata"),
         (
-            "{endpoint: \"a:1\", sending_queue: {wait_for_result: true}}",
-            "unknown key \"wait_for_result\"",
+            "{endpoint: \"a:1\", sending_queue: {drain: true}}",
+            "unknown key \"drain\"",
         ),
         (
             "{endpoint: \"a:1\", retry_on_failure: {max_elapsed_time: 1s}}",

@@ -200,8 +200,8 @@ fn mistakes_are_named() {
         ),
         ("{metrics_endpoint: \"http://a\"}", "no endpoint for traces"),
         (
-            "{endpoint: \"http://a\", sending_queue: {block_on_overflow: true}}",
-            "unknown key",
+            "{endpoint: \"http://a\", sending_queue: {block_on_overflow: true, on_full: drop}}",
+            "can't be combined with `on_full: drop`",
         ),
     ];
     for (options, expected) in table {

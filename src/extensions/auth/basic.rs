@@ -12,7 +12,8 @@ use tokio::sync::Semaphore;
 use super::htpasswd::{Stored, Users};
 use super::{LOOK, SecretFile, digest, secret_file};
 use crate::batch::ClientMetadata;
-use crate::component::auth::{Authenticator, Credentials, Services, Unauthenticated};
+use crate::component::auth::{Authenticator, Credentials, Unauthenticated};
+use crate::component::services::Services;
 use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
 };
@@ -142,6 +143,7 @@ impl Extension for BasicAuth {
         Services {
             authenticator: self.server.clone().map(|server| server as Arc<dyn Authenticator>),
             credentials: self.client.clone().map(|client| client as Arc<dyn Credentials>),
+            ..Services::default()
         }
     }
 }

@@ -9,7 +9,8 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{LOOK, digest};
 use crate::batch::ClientMetadata;
-use crate::component::auth::{Authenticator, Credentials, Services, Unauthenticated};
+use crate::component::auth::{Authenticator, Credentials, Unauthenticated};
+use crate::component::services::Services;
 use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
 };
@@ -94,6 +95,7 @@ impl Extension for BearerAuth {
         Services {
             authenticator: Some(self.auth.clone()),
             credentials: Some(self.auth.clone()),
+            ..Services::default()
         }
     }
 }

@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::batch::ClientMetadata;
-use crate::component::auth::{Credentials, Services};
+use crate::component::auth::Credentials;
+use crate::component::services::Services;
 use crate::component::{ConfigType, Extension, ExtensionFactory, Factory, Lifecycle};
 use crate::config::{Node, Problems, Secret};
 
@@ -108,6 +109,7 @@ impl Extension for HeadersSetter {
         Services {
             authenticator: None,
             credentials: Some(self.0.clone()),
+            ..Services::default()
         }
     }
 }

@@ -102,10 +102,13 @@ impl Ingest {
         let encoded = checked.inspect_err(|_| entry.fail(1))?;
         match encoded.items() {
             0 => Ok(Verdict::default()),
-            _ => Ok(entry.push(Batch {
-                client,
-                ..Batch::new(encoded)
-            })?),
+            _ => {
+                let batch = Batch {
+                    client,
+                    ..Batch::new(encoded)
+                };
+                Ok(entry.send(batch).await?)
+            }
         }
     }
 }

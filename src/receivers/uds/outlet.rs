@@ -54,7 +54,7 @@ impl Outlet {
         let batch = Batch::new(events);
         loop {
             let last_time = stopping.is_cancelled();
-            let refused = match self.entry.push(batch.clone()) {
+            let refused = match self.entry.send(batch.clone()).await {
                 Ok(verdict) => return Ok(verdict),
                 Err(refused) => refused,
             };

@@ -129,7 +129,10 @@ impl Serving {
         let answer = match taken.events.is_empty() {
             true => Ok(Verdict::default()),
             // A sender that waits for an answer keeps its batch itself; for others we keep it and stop reading.
-            false if acknowledge => self.outlet.entry.push(crate::batch::Batch::new(taken.events)),
+            false if acknowledge => {
+                let batch = crate::batch::Batch::new(taken.events);
+                self.outlet.entry.send(batch).await
+            }
             false => self.outlet.push_until_taken(taken.events, &self.stopping).await,
         };
         let ack = match answer {

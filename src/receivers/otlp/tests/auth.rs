@@ -1,7 +1,8 @@
 //! Who may send is asked before a body is read.
 
 use super::*;
-use crate::component::auth::{Services, Unauthenticated};
+use crate::component::auth::Unauthenticated;
+use crate::component::services::Services;
 
 /// Lets in who shows the header `pass`.
 struct Doorman;
@@ -27,7 +28,7 @@ async fn guarded() -> (Arc<Sink>, Otlp) {
     let otlp = otlp(GUARDED, entries);
     let services = Services {
         authenticator: Some(Arc::new(Doorman)),
-        credentials: None,
+        ..Services::default()
     };
     otlp.base.shared.services.add("doorman".to_owned(), services);
     otlp.start().await.unwrap();

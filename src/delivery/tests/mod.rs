@@ -1,5 +1,7 @@
 //! A destination on tokio, with an attempt that answers as the test says.
 
+mod storage;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};

@@ -1,0 +1,184 @@
+//! The part of a queue that is on disk.
+//!
+//! A batch goes one of three ways. *Memory*: nothing is written. *Both*: written, and in memory at once. *Disk*:
+//! written, and read back when memory has room. As long as anything waits on disk alone, all that comes goes there
+//! behind it: what came first is sent first. A batch on disk is settled when its last piece is delivered or dropped.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use tokio::sync::Notify;
+
+use super::config::StorageMode;
+use super::room::{NoRoom, Reservation, Room};
+use super::stored;
+use crate::batch::{Batch, Signal};
+use crate::component::{ComponentError, Context};
+use crate::storage::{Append, Done, Outbox, Recovered, Share, Storage, Store};
+
+/// A queue's log, and when it is used.
+pub(super) struct Spill {
+    store: Arc<Store>,
+    mode: StorageMode,
+}
+
+/// Where a batch goes, with the room set aside there.
+pub(super) enum Way {
+    Memory(Reservation),
+    Both(Reservation, Share),
+    Disk(Share),
+}
+
+/// Data on disk that is in memory too. On drop it is settled: nobody needs it any more.
+pub(super) struct Ticket {
+    store: Arc<Store>,
+    seq: u64,
+    keeps: AtomicBool,
+}
+
+/// What the record around a payload takes.
+const RECORD_BYTES: u64 = 256;
+
+impl Spill {
+    /// Opens the log of a component; `wake` is told when something was read or failed.
+    pub(super) async fn open(
+        context: &Context,
+        storage: Arc<Storage>,
+        mode: StorageMode,
+        wake: Arc<Notify>,
+    ) -> Result<(Self, Recovered), ComponentError> {
+        let (owner, directory) = (context.path.clone(), storage.directory_of(&context.path));
+        let shown = directory.display().to_string();
+        let opening = tokio::task::spawn_blocking(move || {
+            Store::open(owner, &directory, &storage.rules, storage.quota.clone(), wake)
+        });
+        let opened = opening.await.map_err(|error| context.error(error.to_string()))?;
+        let (store, recovered) =
+            opened.map_err(|error| context.error(format!("sending_queue::storage: `{shown}`: {error}")))?;
+        let store = Arc::new(store);
+        Ok((Self { store, mode }, recovered))
+    }
+
+    /// Finds a way for a batch.
+    pub(super) fn admit(&self, room: &Arc<Room>, batch: &Batch) -> Result<Way, NoRoom> {
+        let in_memory = match self.store.backlog() {
+            0 => room.reserve(batch).ok(),
+            _ => None,
+        };
+        if let (StorageMode::Spill, Some(_)) = (self.mode, &in_memory) {
+            return in_memory.map(Way::Memory).ok_or(NoRoom::Full);
+        }
+        let bytes = batch.bytes() as u64 + RECORD_BYTES;
+        match (self.store.reserve(bytes), in_memory) {
+            (Ok(Some(share)), Some(reservation)) => Ok(Way::Both(reservation, share)),
+            (Ok(Some(share)), None) => Ok(Way::Disk(share)),
+            // Without promises a disk that fails is no reason to refuse what memory has room for.
+            (_, _) if self.mode == StorageMode::Spill => room.reserve(batch).map(Way::Memory),
+            (Ok(None), _) => Err(NoRoom::Full),
+            (Err(_), _) => Err(NoRoom::NeverFits),
+        }
+    }
+
+    /// Appends a batch. A claimed one is in memory too: its ticket settles it.
+    pub(super) fn append(
+        &self,
+        batch: &Batch,
+        share: Option<Share>,
+        claimed: bool,
+        done: Option<Done>,
+    ) -> Ticket {
+        let seq = self.store.append(Append {
+            tag: batch.signal() as u8,
+            items: batch.items(),
+            payload: stored::to_bytes(batch),
+            claimed,
+            done,
+            share,
+        });
+        self.ticket(seq, !claimed)
+    }
+
+    fn ticket(&self, seq: u64, keeps: bool) -> Ticket {
+        Ticket {
+            store: self.store.clone(),
+            seq,
+            keeps: keeps.into(),
+        }
+    }
+
+    /// Whether whoever was told of a failure must not be told that all is well.
+    pub(super) fn promises(&self) -> bool {
+        self.mode == StorageMode::Always
+    }
+
+    /// Whether there is something to read back.
+    pub(super) fn has_backlog(&self) -> bool {
+        self.store.backlog() > 0
+    }
+
+    /// Asks for what comes next.
+    pub(super) fn ask(&self) {
+        self.store.ask();
+    }
+
+    /// What was read back or could not be written, since it was asked last.
+    pub(super) fn collect(&self) -> Post {
+        let Outbox { read, failed } = self.store.collect();
+        let mut post = Post {
+            lost: read.lost_items,
+            ..Post::default()
+        };
+        for stored in read.stored {
+            let (seq, tag, items) = (stored.seq, stored.tag, stored.items);
+            match stored::from_bytes(stored) {
+                Some(batch) => post.batches.push((batch, Some(self.ticket(seq, false)))),
+                None => {
+                    self.store.settle(seq);
+                    if let Some(lost) = post.lost.get_mut(usize::from(tag)) {
+                        *lost += u64::from(items);
+                    }
+                }
+            }
+        }
+        let failed = failed.into_iter().filter_map(|append| {
+            let payload = append.payload.concat().into();
+            stored::from_bytes(crate::storage::Stored {
+                seq: 0,
+                tag: append.tag,
+                items: append.items as u32,
+                payload,
+            })
+        });
+        post.batches.extend(failed.map(|batch| (batch, None)));
+        post
+    }
+
+    /// Writes what is there and ends. Blocking.
+    pub(super) fn close(&self) {
+        self.store.close();
+    }
+}
+
+/// What the disk gives back.
+#[derive(Default)]
+pub(super) struct Post {
+    /// Batches that memory is to hold, with their tickets where they are on disk too.
+    pub(super) batches: Vec<(Batch, Option<Ticket>)>,
+    /// Items of data that is damaged, by signal.
+    pub(super) lost: [u64; Signal::ALL.len()],
+}
+
+impl Ticket {
+    /// It stays on disk, for the next run.
+    pub(super) fn keep(&self) {
+        self.keeps.store(true, Relaxed);
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if !self.keeps.load(Relaxed) {
+            self.store.settle(self.seq);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! `file_storage`: a directory in which components keep what must outlive the process.
+
+mod config;
+
+use std::sync::Arc;
+
+use crate::component::services::Services;
+use crate::component::{
+    ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
+};
+use crate::storage::{Fsync, Quota, Rules, Storage};
+use config::{Config, FsyncMode};
+
+/// The factory of `file_storage`.
+pub static FACTORY: ExtensionFactory = Factory {
+    kind: "file_storage",
+    aliases: &[],
+    signals: &[],
+    help: "keeps what components hold in a directory: queues that survive a restart",
+    config: ConfigType::of::<Config>(),
+    build: |settings, cx| Ok(Arc::new(FileStorage::new(&settings.get::<Config>(), cx))),
+};
+
+struct FileStorage {
+    base: Context,
+    create: bool,
+    storage: Arc<Storage>,
+}
+
+impl FileStorage {
+    fn new(config: &Config, base: Context) -> Self {
+        let fsync = match config.fsync {
+            FsyncMode::Always => Fsync::Always,
+            FsyncMode::Interval => Fsync::Every(config.fsync_interval),
+            FsyncMode::Never => Fsync::Never,
+        };
+        let storage = Storage {
+            directory: config.directory.clone().into(),
+            rules: Rules {
+                fsync,
+                segment_bytes: config.segment_size.bytes(),
+            },
+            quota: Quota::new(config.max_size.bytes()),
+        };
+        Self {
+            base,
+            create: config.create_directory,
+            storage: Arc::new(storage),
+        }
+    }
+}
+
+impl Extension for FileStorage {
+    fn services(&self) -> Services {
+        Services {
+            storage: Some(self.storage.clone()),
+            ..Services::default()
+        }
+    }
+}
+
+#[async_trait::async_trait]
+impl Lifecycle for FileStorage {
+    async fn start(&self) -> Result<(), ComponentError> {
+        let directory = &self.storage.directory;
+        if self.create {
+            let made = std::fs::create_dir_all(directory);
+            made.map_err(|error| self.wrong(format!("can't be made: {error}")))?;
+        }
+        match std::fs::metadata(directory) {
+            Ok(found) if found.is_dir() => Ok(()),
+            Ok(_) => Err(self.wrong("is no directory".to_owned())),
+            Err(error) => Err(self.wrong(format!(
+                "can't be used: {error}; make it, or set `create_directory: true`"
+            ))),
+        }
+    }
+}
+
+impl FileStorage {
+    fn wrong(&self, what: String) -> ComponentError {
+        let directory = self.storage.directory.display();
+        self.base.error(format!("directory: `{directory}` {what}"))
+    }
+}
