@@ -4,6 +4,7 @@
 //! modules are the tests, one module per subject.
 
 mod auth;
+mod conservation;
 mod examples;
 mod hostile;
 mod kit;

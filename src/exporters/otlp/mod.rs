@@ -2,6 +2,7 @@
 
 mod codec;
 mod config;
+mod line;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -15,7 +16,7 @@ use http::HeaderMap;
 use http::uri::PathAndQuery;
 use tonic::client::Grpc;
 use tonic::metadata::MetadataMap;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Endpoint;
 
 use super::answer::{MAX_ANSWER_BYTES, USER_AGENT, of_status};
 use crate::batch::{ClientMetadata, Encoded, Signal};
@@ -27,6 +28,7 @@ use crate::net::headers;
 use crate::net::tls::ALPN_GRPC;
 use codec::ExportCodec;
 use config::Config;
+use line::Line;
 
 /// The factory of `otlp`.
 pub static FACTORY: ExporterFactory = Factory {
@@ -54,7 +56,7 @@ const METHODS: [&str; 3] = [
 ];
 
 struct Client {
-    grpc: Grpc<Channel>,
+    line: Line,
     headers: HeaderMap,
     credentials: Option<Arc<dyn Credentials>>,
     timeout: Duration,
@@ -75,16 +77,18 @@ impl Client {
             .map_err(|error| wrong(&error))?;
         // tonic refuses `https` unless it does the TLS itself; ours is done by the connector.
         let endpoint = Endpoint::from_shared(format!("http://{authority}")).map_err(|error| wrong(&error))?;
-        let channel = endpoint
+        let endpoint = endpoint
             .origin(origin)
             .user_agent(USER_AGENT)
-            .map_err(|error| wrong(&error))?
-            .connect_with_connector_lazy(connector);
+            .map_err(|error| wrong(&error))?;
+        let compression = config.compression;
+        let dial = move || {
+            let channel = endpoint.connect_with_connector_lazy(connector.clone());
+            let grpc = compression.apply(Grpc::new(channel));
+            grpc.max_decoding_message_size(MAX_ANSWER_BYTES)
+        };
         Ok(Self {
-            grpc: config
-                .compression
-                .apply(Grpc::new(channel))
-                .max_decoding_message_size(MAX_ANSWER_BYTES),
+            line: Line::new(Box::new(dial)),
             headers: headers::build(&config.headers),
             credentials: config
                 .auth
@@ -123,13 +127,25 @@ impl Attempt for Client {
             Ok(request) => request,
             Err(why) => return Outcome::retry(why),
         };
-        let mut grpc = self.grpc.clone();
+        let (mut grpc, call) = self.line.call();
         if let Err(error) = grpc.ready().await {
             return Outcome::retry(error_chain(&error));
         }
         match grpc.unary(request, method, ExportCodec).await {
-            Ok(response) => response.into_inner().outcome(),
-            Err(status) => of_status(&status),
+            Ok(response) => {
+                call.answered();
+                response.into_inner().outcome()
+            }
+            Err(status) => {
+                // Our own time limit is no answer.
+                if !matches!(
+                    status.code(),
+                    tonic::Code::Cancelled | tonic::Code::DeadlineExceeded
+                ) {
+                    call.answered();
+                }
+                of_status(&status)
+            }
         }
     }
 }

@@ -16,7 +16,7 @@ use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, USER_AGE
 use http::{HeaderMap, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use hyper_util::rt::TokioExecutor;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::answer::{MAX_ANSWER_BYTES, USER_AGENT, of_http};
 use crate::batch::{ClientMetadata, Signal};
@@ -54,6 +54,9 @@ pub static FACTORY: ExporterFactory = Factory {
     },
 };
 
+/// Between two HTTP/2 pings while requests are under way, and how long an answer may take.
+const PING: std::time::Duration = std::time::Duration::from_secs(10);
+
 type Http = hyper_util::client::legacy::Client<Connector, Full<Bytes>>;
 
 struct Client {
@@ -73,6 +76,11 @@ impl Client {
             http: hyper_util::client::legacy::Client::builder(TokioExecutor::new())
                 .pool_idle_timeout(config.idle_conn_timeout)
                 .pool_max_idle_per_host(config.max_idle_conns)
+                // A peer that is gone without a word is found out, where requests share a connection.
+                .timer(TokioTimer::new())
+                .pool_timer(TokioTimer::new())
+                .http2_keep_alive_interval(PING)
+                .http2_keep_alive_timeout(PING)
                 .build(connector),
             urls: Signal::ALL.map(|signal| config.url(signal)),
             headers: request_headers(config),

@@ -11,6 +11,7 @@ pub(crate) mod otlp_sink;
 pub(crate) mod points;
 pub(crate) mod process;
 pub(crate) mod prometheus;
+pub(crate) mod proxy;
 pub(crate) mod script;
 mod tests;
 

@@ -27,6 +27,8 @@ use tonic_types::{ErrorDetails, StatusExt};
 pub(crate) enum Trouble {
     /// Refuses: this code for gRPC, this status for HTTP.
     Refuse(Code, u16),
+    /// Says that the request is too large: as Go's gRPC does, or 413.
+    TooLarge,
     /// Refuses for now (UNAVAILABLE or 503) and says when to come again.
     RetryAfter(Duration),
     /// Takes the request, but says that this many items were rejected, and why.
@@ -223,6 +225,9 @@ impl Shared {
         let taken = self.take(metadata.into_headers(), export(message)).await;
         taken.map_err(|trouble| match trouble {
             Trouble::Refuse(code, _) => Status::new(code, "the test wants it so"),
+            Trouble::TooLarge => {
+                Status::resource_exhausted("grpc: received message larger than max (5 vs. 4)")
+            }
             Trouble::RetryAfter(time) => Status::with_error_details(
                 Code::Unavailable,
                 "come again",
@@ -321,6 +326,7 @@ async fn take_http(
     match shared.take(headers, export).await {
         Ok(rejected) => answer(200, None, success(rejected)),
         Err(Trouble::Refuse(_, status)) => answer(status, None, Vec::new()),
+        Err(Trouble::TooLarge) => answer(413, None, Vec::new()),
         Err(Trouble::RetryAfter(time)) => answer(503, Some(time), Vec::new()),
         Err(trouble) => unreachable!("{trouble:?} doesn't refuse"),
     }

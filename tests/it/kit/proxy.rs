@@ -1,0 +1,143 @@
+//! A TCP proxy in front of an endpoint that breaks connections in the ways networks and peers do.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// What happens to connections.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Fault {
+    /// They pass.
+    None,
+    /// They are closed at once.
+    Refuse,
+    /// They are accepted, and nothing is ever read or answered.
+    Silence,
+    /// They are reset after so many bytes of a request.
+    ResetAfter(usize),
+    /// Requests pass, and the answer never comes: the sender can't know.
+    LoseAnswer,
+}
+
+struct Shared {
+    to: u16,
+    fault: Mutex<Fault>,
+    broken: AtomicUsize,
+    ended: AtomicBool,
+    open: Mutex<Vec<TcpStream>>,
+}
+
+/// The running proxy; it ends when dropped.
+pub(crate) struct Proxy {
+    shared: Arc<Shared>,
+    port: u16,
+}
+
+impl Proxy {
+    /// In front of a port of this machine.
+    pub(crate) fn start(to: u16, fault: Fault) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("an address").port();
+        let shared = Arc::new(Shared {
+            to,
+            fault: Mutex::new(fault),
+            broken: AtomicUsize::new(0),
+            ended: AtomicBool::new(false),
+            open: Mutex::default(),
+        });
+        let serving = shared.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                if serving.ended.load(SeqCst) {
+                    return;
+                }
+                let serving = serving.clone();
+                thread::spawn(move || serving.serve(stream));
+            }
+        });
+        Self { shared, port }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// How many connections have met a fault.
+    pub(crate) fn broken(&self) -> usize {
+        self.shared.broken.load(SeqCst)
+    }
+
+    /// From now on; connections that are open now are cut.
+    pub(crate) fn set(&self, fault: Fault) {
+        *self.shared.fault.lock().expect("no panic inside") = fault;
+        for stream in self.shared.open.lock().expect("no panic inside").drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.ended.store(true, SeqCst);
+        self.set(Fault::Refuse);
+        // Wakes the listener, so that it sees the end.
+        let _ = TcpStream::connect(("127.0.0.1", self.port));
+    }
+}
+
+impl Shared {
+    fn serve(&self, mut client: TcpStream) {
+        let fault = *self.fault.lock().expect("no panic inside");
+        let keep = client.try_clone().expect("a socket");
+        self.open.lock().expect("no panic inside").push(keep);
+        if fault != Fault::None {
+            self.broken.fetch_add(1, SeqCst);
+        }
+        match fault {
+            Fault::Refuse => {}
+            // Until `set` cuts it.
+            Fault::Silence => while !self.ended.load(SeqCst) && is_open(&client) {},
+            Fault::ResetAfter(bytes) => {
+                let mut taken = vec![0; bytes];
+                let _ = client.read_exact(&mut taken);
+                let linger = rustix::net::sockopt::set_socket_linger(&client, Some(Duration::ZERO));
+                linger.expect("a socket option");
+            }
+            Fault::None | Fault::LoseAnswer => self.forward(client, fault),
+        }
+    }
+
+    fn forward(&self, mut client: TcpStream, fault: Fault) {
+        let Ok(mut server) = TcpStream::connect(("127.0.0.1", self.to)) else {
+            return;
+        };
+        let (mut back, mut answers) = (
+            client.try_clone().expect("a socket"),
+            server.try_clone().expect("a socket"),
+        );
+        let answering = thread::spawn(move || {
+            let mut bytes = [0; 16 << 10];
+            while let Ok(length @ 1..) = answers.read(&mut bytes) {
+                if fault == Fault::LoseAnswer {
+                    break;
+                }
+                if back.write_all(&bytes[..length]).is_err() {
+                    break;
+                }
+            }
+            let _ = back.shutdown(Shutdown::Both);
+        });
+        let _ = std::io::copy(&mut client, &mut server);
+        let _ = server.shutdown(Shutdown::Both);
+        let _ = answering.join();
+    }
+}
+
+/// Waits a little; false once the connection has been shut down.
+fn is_open(stream: &TcpStream) -> bool {
+    thread::sleep(Duration::from_millis(5));
+    stream.peer_addr().is_ok()
+}
