@@ -22,6 +22,7 @@ pub mod progress;
 pub mod rule;
 mod streams;
 pub mod table;
+pub mod temporality;
 pub mod value;
 
 pub use attributes::{AttributeValue, Attributes};
@@ -37,6 +38,7 @@ pub use point::{Exemplar, Point};
 pub use progress::{Rejection, Sample};
 pub use rule::{GaugePolicy, Input, Rule};
 pub use table::{Absorbed, Limits, Outcome, Reading, Stats, Table};
+pub use temporality::{Converted, Converter, ConverterLimits, StreamId};
 pub use value::{Buckets, ExponentialHistogram, Histogram, Quantile, Summary, Value};
 
 /// Nanoseconds since the Unix epoch, as OTLP counts time. 0 means unknown.

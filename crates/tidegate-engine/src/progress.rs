@@ -1,6 +1,10 @@
 //! How far an input stream has come: what each of its points adds, in order, across resets and repetitions.
 
+mod last;
+
 use std::borrow::Cow;
+
+pub(crate) use last::Last;
 
 use crate::{Data, Exemplar, ExponentialHistogram, Histogram, Number, Temporality, UnixNanos, Value};
 
@@ -76,16 +80,17 @@ pub(crate) struct Progress {
     last: Last,
 }
 
-#[derive(Clone, Debug, Default)]
-enum Last {
-    #[default]
-    Nothing,
-    Number(Number),
-    Histogram(Box<Histogram>),
-    Exponential(Box<ExponentialHistogram>),
-}
-
 impl Progress {
+    /// As far as another process had come.
+    pub(crate) fn at(start: UnixNanos, time: UnixNanos, last: Last) -> Self {
+        Self { start, time, last }
+    }
+
+    /// What the stream said last.
+    pub(crate) fn last(&self) -> &Last {
+        &self.last
+    }
+
     /// What `sample` adds. The first point of a cumulative stream adds all it has counted so far.
     pub(crate) fn advance<'a>(&mut self, data: Data, sample: &Sample<'a>) -> Result<Change<'a>, Rejection> {
         check(data, sample.value)?;

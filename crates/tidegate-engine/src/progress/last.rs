@@ -1,0 +1,152 @@
+//! What a stream said last, or comes to: as a value, and as bytes.
+
+use std::sync::Arc;
+
+use super::Change;
+use crate::temporality::{number, take};
+use crate::{Buckets, ExponentialHistogram, Histogram, Number, Value};
+
+/// The last word of a stream.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Last {
+    #[default]
+    Nothing,
+    Number(Number),
+    Histogram(Box<Histogram>),
+    Exponential(Box<ExponentialHistogram>),
+}
+
+impl Last {
+    /// Adds a change and gives the sum; `None`: of another kind.
+    pub(crate) fn add(&mut self, change: &Change<'_>) -> Option<Value> {
+        match (&mut *self, change) {
+            (Self::Nothing, Change::Number(number)) => *self = Self::Number(*number),
+            (Self::Nothing, Change::Histogram(histogram)) => {
+                *self = Self::Histogram(Box::new(histogram.clone().into_owned()));
+            }
+            (Self::Nothing, Change::Exponential(histogram)) => {
+                *self = Self::Exponential(Box::new(histogram.clone().into_owned()));
+            }
+            (Self::Number(sum), Change::Number(number)) => *sum = sum.plus(*number),
+            (Self::Histogram(sum), Change::Histogram(histogram)) => sum.merge(histogram),
+            (Self::Exponential(sum), Change::Exponential(histogram)) => sum.merge(histogram),
+            _ => return None,
+        }
+        Some(match self {
+            Self::Nothing => Value::NoRecordedValue,
+            Self::Number(number) => (*number).into(),
+            Self::Histogram(histogram) => Value::Histogram(histogram.clone()),
+            Self::Exponential(histogram) => Value::ExponentialHistogram(histogram.clone()),
+        })
+    }
+
+    pub(crate) fn save(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::Nothing => to.push(0),
+            Self::Number(Number::Int(whole)) => {
+                to.push(1);
+                to.extend(whole.to_le_bytes());
+            }
+            Self::Number(Number::Double(double)) => {
+                to.push(2);
+                to.extend(double.to_le_bytes());
+            }
+            Self::Histogram(histogram) => {
+                to.push(3);
+                save_moments(to, histogram.count, [histogram.sum, histogram.min, histogram.max]);
+                save_list(to, histogram.bounds.iter().map(|bound| bound.to_bits()));
+                save_list(to, histogram.counts.iter().copied());
+            }
+            Self::Exponential(histogram) => {
+                to.push(4);
+                save_moments(to, histogram.count, [histogram.sum, histogram.min, histogram.max]);
+                to.extend(histogram.scale.to_le_bytes());
+                to.extend(histogram.zero_count.to_le_bytes());
+                to.extend(histogram.zero_threshold.to_le_bytes());
+                for side in [&histogram.positive, &histogram.negative] {
+                    to.extend(side.offset.to_le_bytes());
+                    save_list(to, side.counts.iter().copied());
+                }
+            }
+        }
+    }
+
+    pub(crate) fn load(from: &mut &[u8]) -> Option<Self> {
+        let [kind] = *take(from)?;
+        Some(match kind {
+            0 => Self::Nothing,
+            1 => Self::Number(Number::Int(number(from)?.cast_signed())),
+            2 => Self::Number(Number::Double(f64::from_bits(number(from)?))),
+            3 => {
+                let (count, [sum, min, max]) = load_moments(from)?;
+                let bounds = load_list(from)?.into_iter().map(f64::from_bits);
+                Self::Histogram(Box::new(Histogram {
+                    count,
+                    sum,
+                    min,
+                    max,
+                    bounds: bounds.collect::<Arc<[f64]>>(),
+                    counts: load_list(from)?,
+                }))
+            }
+            4 => {
+                let (count, [sum, min, max]) = load_moments(from)?;
+                let scale = i32::from_le_bytes(*take(from)?);
+                let (zero_count, zero_threshold) = (number(from)?, f64::from_bits(number(from)?));
+                let mut side = || {
+                    Some(Buckets {
+                        offset: i32::from_le_bytes(*take(from)?),
+                        counts: load_list(from)?,
+                    })
+                };
+                let (positive, negative) = (side()?, side()?);
+                Self::Exponential(Box::new(ExponentialHistogram {
+                    count,
+                    sum,
+                    min,
+                    max,
+                    scale,
+                    zero_count,
+                    zero_threshold,
+                    positive,
+                    negative,
+                }))
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// The count, and what of the others is there.
+fn save_moments(to: &mut Vec<u8>, count: u64, others: [Option<f64>; 3]) {
+    to.extend(count.to_le_bytes());
+    for other in others {
+        to.push(u8::from(other.is_some()));
+        to.extend(other.unwrap_or_default().to_le_bytes());
+    }
+}
+
+fn load_moments(from: &mut &[u8]) -> Option<(u64, [Option<f64>; 3])> {
+    let count = number(from)?;
+    let mut others = [None; 3];
+    for other in &mut others {
+        let [is_some] = *take(from)?;
+        let bits = number(from)?;
+        *other = (is_some != 0).then_some(f64::from_bits(bits));
+    }
+    Some((count, others))
+}
+
+fn save_list(to: &mut Vec<u8>, list: impl ExactSizeIterator<Item = u64>) {
+    to.extend((list.len() as u32).to_le_bytes());
+    list.for_each(|number| to.extend(number.to_le_bytes()));
+}
+
+/// A list that is longer than what is left is none.
+fn load_list(from: &mut &[u8]) -> Option<Vec<u64>> {
+    let length = u32::from_le_bytes(*take(from)?) as usize;
+    let (list, rest) = from.split_at_checked(length.checked_mul(8)?)?;
+    *from = rest;
+    let numbers = list.chunks_exact(8).filter_map(|mut bytes| number(&mut bytes));
+    Some(numbers.collect())
+}

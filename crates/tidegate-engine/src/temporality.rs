@@ -1,0 +1,320 @@
+//! One temporality out of any: what a reader that wants deltas, or totals, gets of every stream.
+//!
+//! A converter is one reader's place in all streams: for each it keeps what was handed on last (deltas) or what all
+//! deltas so far come to (totals). Whoever hands on what it gives must not lose it uncounted: the next delta begins
+//! where this one ends.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use crate::key::Key;
+use crate::progress::{Change, Last, Progress};
+use crate::streams::{Streams, Sweep, lock};
+use crate::{Data, Metric, Point, Rejection, Sample, Series, Temporality, UnixNanos, Value};
+
+/// What stands for a stream where it must mean the same to another process.
+pub type StreamId = [u8; 16];
+
+/// How many streams, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct ConverterLimits {
+    /// Streams at one time.
+    pub streams: usize,
+    /// A stream that says nothing for so long is forgotten.
+    pub expiry_ns: u64,
+}
+
+/// A reader's place in all streams.
+#[derive(Debug)]
+pub struct Converter {
+    wanted: Temporality,
+    /// Whoever began before this was counted by somebody else.
+    born: UnixNanos,
+    limits: ConverterLimits,
+    streams: Streams<Stream>,
+    /// Of a former process, by what its streams are called; taken up when they are seen again.
+    saved: Mutex<HashMap<StreamId, Saved>>,
+    swept: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Stream {
+    id: StreamId,
+    /// As it is handed on.
+    series: Arc<Series>,
+    saved: Saved,
+}
+
+/// A stream's place.
+#[derive(Clone, Debug, Default)]
+struct Saved {
+    progress: Progress,
+    /// What all deltas come to, and since when.
+    total: Last,
+    since: UnixNanos,
+}
+
+/// What became of a point.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Converted {
+    /// Hand this on instead.
+    Point(Point),
+    /// The first word of a stream that began before this reader: increases are counted from here.
+    Baseline,
+    /// It can't be converted; `Duplicate`: nothing is lost.
+    Rejected(Rejection),
+    /// What identifies it can't be decoded.
+    Unreadable,
+}
+
+impl Converter {
+    /// For a reader that wants `Delta` or `Cumulative`, from `born` on.
+    pub fn new(wanted: Temporality, born: UnixNanos, limits: ConverterLimits) -> Self {
+        Self {
+            wanted,
+            born,
+            limits,
+            streams: Streams::new(limits.streams),
+            saved: Mutex::default(),
+            swept: AtomicU64::new(born),
+        }
+    }
+
+    /// Whether data of this kind is to be converted. Sums that may fall stay totals for a reader of deltas, as the
+    /// OpenTelemetry SDKs keep them.
+    pub fn concerns(&self, data: Data) -> bool {
+        let has_one = !matches!(data, Data::Gauge | Data::Summary);
+        let stays = matches!(data, Data::Sum { monotonic: false, .. }) && self.wanted == Temporality::Delta;
+        let other = match self.wanted {
+            Temporality::Delta => Temporality::Cumulative,
+            _ => Temporality::Delta,
+        };
+        has_one && !stays && data.temporality() == other
+    }
+
+    /// Converts a point of data that [`Self::concerns`] it. `series` decodes what identifies it when it is first seen
+    /// under `key`; `id` then says what it is called for other processes. With `cursor`, the stream's new place is
+    /// appended there.
+    pub fn convert(
+        &self,
+        key: Key,
+        sample: Sample<'_>,
+        now: UnixNanos,
+        series: &mut dyn FnMut() -> Option<Arc<Series>>,
+        id: &dyn Fn(&Series) -> StreamId,
+        cursor: Option<&mut Vec<u8>>,
+    ) -> Converted {
+        self.sweep(now);
+        let mut cursor = cursor;
+        let mut step = |stream: &mut Stream| self.step(stream, &sample, cursor.as_deref_mut());
+        if let Some(converted) = self.streams.known(key, now, &mut step) {
+            return converted;
+        }
+        let Some(from) = series() else {
+            return Converted::Unreadable;
+        };
+        let make = || {
+            let series = Arc::new(with_temporality(&from, self.wanted));
+            let id = id(&series);
+            let saved = lock(&self.saved).remove(&id).unwrap_or_default();
+            Stream { id, series, saved }
+        };
+        match self.streams.learn(key, Key::of(&from), now, make) {
+            Some(home) => self
+                .streams
+                .known(home, now, step)
+                .unwrap_or(Converted::Unreadable),
+            None => Converted::Rejected(Rejection::Limit),
+        }
+    }
+
+    fn step(&self, stream: &mut Stream, sample: &Sample<'_>, cursor: Option<&mut Vec<u8>>) -> Converted {
+        let data = with_data(stream.series.metric.data, self.unwanted());
+        let converted = match self.wanted {
+            Temporality::Delta => self.delta(stream, data, sample),
+            _ => total(stream, data, sample),
+        };
+        match (converted, cursor) {
+            (Ok(converted), Some(cursor)) => {
+                stream.saved.save(stream.id, cursor);
+                converted
+            }
+            (Ok(converted), None) => converted,
+            (Err(rejection), _) => Converted::Rejected(rejection),
+        }
+    }
+
+    fn unwanted(&self) -> Temporality {
+        match self.wanted {
+            Temporality::Delta => Temporality::Cumulative,
+            _ => Temporality::Delta,
+        }
+    }
+
+    fn delta(&self, stream: &mut Stream, data: Data, sample: &Sample<'_>) -> Result<Converted, Rejection> {
+        let progress = &mut stream.saved.progress;
+        let (was, since) = (progress.time, progress.start);
+        let value = match progress.advance(data, sample)? {
+            Change::Number(number) => number.into(),
+            Change::Histogram(histogram) => Value::Histogram(Box::new(histogram.into_owned())),
+            Change::Exponential(histogram) => Value::ExponentialHistogram(Box::new(histogram.into_owned())),
+            Change::End => Value::NoRecordedValue,
+        };
+        let is_first = was == 0;
+        if is_first && sample.start < self.born && value != Value::NoRecordedValue {
+            return Ok(Converted::Baseline);
+        }
+        let restarted = sample.start > since;
+        let start = if is_first || restarted { sample.start } else { was };
+        Ok(Converted::Point(point(
+            stream,
+            start.min(sample.time),
+            sample,
+            value,
+        )))
+    }
+
+    /// Forgets streams that have been silent, now and then.
+    fn sweep(&self, now: UnixNanos) {
+        let swept = self.swept.load(Relaxed);
+        let is_due = now.saturating_sub(swept) > self.limits.expiry_ns / 8;
+        if is_due && self.swept.compare_exchange(swept, now, Relaxed, Relaxed).is_ok() {
+            self.streams
+                .sweep(|_, seen| match now.saturating_sub(seen) > self.limits.expiry_ns {
+                    true => Sweep::Forget,
+                    false => Sweep::Keep,
+                });
+        }
+    }
+
+    /// The places of all streams, for [`Self::restore`].
+    pub fn save(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.streams.sweep(|stream, _| {
+            stream.saved.save(stream.id, &mut bytes);
+            Sweep::Keep
+        });
+        // What has not been seen again yet would be forgotten by the process after the next.
+        for (id, saved) in &*lock(&self.saved) {
+            saved.save(*id, &mut bytes);
+        }
+        bytes
+    }
+
+    /// Takes up places of a former process; later calls win. Gives how many could be read.
+    pub fn restore(&self, mut bytes: &[u8]) -> usize {
+        let mut restored = 0;
+        let mut all = lock(&self.saved);
+        while let Some((id, saved)) = Saved::load(&mut bytes) {
+            restored += 1;
+            if all.len() < self.limits.streams || all.contains_key(&id) {
+                all.insert(id, saved);
+            }
+        }
+        restored
+    }
+
+    /// Streams that are known.
+    pub fn len(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+fn total(stream: &mut Stream, data: Data, sample: &Sample<'_>) -> Result<Converted, Rejection> {
+    let Saved {
+        progress,
+        total,
+        since,
+    } = &mut stream.saved;
+    let is_first = progress.time == 0;
+    let change = progress.advance(data, sample)?;
+    if is_first {
+        *since = if sample.start == 0 {
+            sample.time
+        } else {
+            sample.start
+        };
+    }
+    let value = match change {
+        Change::End => Value::NoRecordedValue,
+        change => total.add(&change).ok_or(Rejection::Unsupported)?,
+    };
+    let since = *since;
+    Ok(Converted::Point(point(stream, since, sample, value)))
+}
+
+fn point(stream: &Stream, start: UnixNanos, sample: &Sample<'_>, value: Value) -> Point {
+    Point {
+        series: stream.series.clone(),
+        start,
+        time: sample.time,
+        value,
+        exemplars: sample.exemplars.to_vec(),
+    }
+}
+
+fn with_temporality(series: &Series, temporality: Temporality) -> Series {
+    Series {
+        metric: Arc::new(Metric {
+            data: with_data(series.metric.data, temporality),
+            ..(*series.metric).clone()
+        }),
+        ..series.clone()
+    }
+}
+
+fn with_data(data: Data, temporality: Temporality) -> Data {
+    match data {
+        Data::Sum { monotonic, .. } => Data::Sum {
+            monotonic,
+            temporality,
+        },
+        Data::Histogram { .. } => Data::Histogram { temporality },
+        Data::ExponentialHistogram { .. } => Data::ExponentialHistogram { temporality },
+        Data::Gauge | Data::Summary => data,
+    }
+}
+
+impl Saved {
+    fn save(&self, id: StreamId, to: &mut Vec<u8>) {
+        to.extend(id);
+        to.extend(self.progress.start.to_le_bytes());
+        to.extend(self.progress.time.to_le_bytes());
+        to.extend(self.since.to_le_bytes());
+        self.progress.last().save(to);
+        self.total.save(to);
+    }
+
+    fn load(from: &mut &[u8]) -> Option<(StreamId, Self)> {
+        let id = *take(from)?;
+        let (start, time, since) = (number(from)?, number(from)?, number(from)?);
+        let last = Last::load(from)?;
+        let saved = Self {
+            progress: Progress::at(start, time, last),
+            total: Last::load(from)?,
+            since,
+        };
+        Some((id, saved))
+    }
+}
+
+/// The next bytes.
+pub(crate) fn take<'a, const N: usize>(from: &mut &'a [u8]) -> Option<&'a [u8; N]> {
+    let (taken, rest) = from.split_first_chunk()?;
+    *from = rest;
+    Some(taken)
+}
+
+/// The next eight bytes.
+pub(crate) fn number(from: &mut &[u8]) -> Option<u64> {
+    take(from).copied().map(u64::from_le_bytes)
+}
+
+#[cfg(test)]
+mod tests;

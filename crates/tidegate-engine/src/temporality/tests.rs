@@ -1,0 +1,304 @@
+//! Conversions held against sums of what was said, through restarts of the producer and of the reader.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Attributes, Histogram, Number, Resource, Scope};
+
+const BORN: UnixNanos = 1000;
+const LIMITS: ConverterLimits = ConverterLimits {
+    streams: 1000,
+    expiry_ns: u64::MAX,
+};
+
+fn series(data: Data, name: &str) -> Arc<Series> {
+    Arc::new(Series {
+        resource: Arc::new(Resource::default()),
+        scope: Arc::new(Scope::default()),
+        metric: Arc::new(Metric {
+            name: name.into(),
+            description: "".into(),
+            unit: "".into(),
+            data,
+            metadata: Attributes::default(),
+        }),
+        attributes: Attributes::default(),
+    })
+}
+
+fn counter(temporality: Temporality) -> Data {
+    Data::Sum {
+        monotonic: true,
+        temporality,
+    }
+}
+
+fn id(series: &Series) -> StreamId {
+    let mut id = [0; 16];
+    let name = series.metric.name.as_bytes();
+    id[..name.len()].copy_from_slice(name);
+    id
+}
+
+/// A reader and a series that it reads.
+struct Reader {
+    converter: Converter,
+    series: Arc<Series>,
+    cursor: Vec<u8>,
+}
+
+impl Reader {
+    fn new(wanted: Temporality, data: Data) -> Self {
+        Self {
+            converter: Converter::new(wanted, BORN, LIMITS),
+            series: series(data, "s"),
+            cursor: Vec::new(),
+        }
+    }
+
+    fn say(&mut self, start: u64, time: u64, value: Value) -> Converted {
+        let sample = Sample {
+            start,
+            time,
+            value: &value,
+            exemplars: &[],
+        };
+        let series = self.series.clone();
+        let key = Key::of(&series);
+        let cursor = Some(&mut self.cursor);
+        self.converter
+            .convert(key, sample, time, &mut || Some(series.clone()), &id, cursor)
+    }
+
+    /// What a number comes to: start, time, value.
+    fn number(&mut self, start: u64, time: u64, value: i64) -> Result<(u64, u64, i64), Converted> {
+        match self.say(start, time, Value::Int(value)) {
+            Converted::Point(Point {
+                start,
+                time,
+                value: Value::Int(value),
+                ..
+            }) => Ok((start, time, value)),
+            other => Err(other),
+        }
+    }
+}
+
+#[test]
+fn only_what_has_the_other_temporality_is_concerned() {
+    let deltas = Converter::new(Temporality::Delta, BORN, LIMITS);
+    let totals = Converter::new(Temporality::Cumulative, BORN, LIMITS);
+    let up_down = |temporality| Data::Sum {
+        monotonic: false,
+        temporality,
+    };
+    assert!(deltas.concerns(counter(Temporality::Cumulative)));
+    assert!(!deltas.concerns(counter(Temporality::Delta)));
+    assert!(!deltas.concerns(up_down(Temporality::Cumulative)), "as SDKs do");
+    assert!(!deltas.concerns(Data::Gauge) && !deltas.concerns(Data::Summary));
+    assert!(totals.concerns(up_down(Temporality::Delta)));
+    assert!(!totals.concerns(counter(Temporality::Cumulative)));
+    assert!(!totals.concerns(counter(Temporality::Unspecified)));
+}
+
+#[test]
+fn a_stream_that_began_before_the_reader_is_counted_from_its_first_word() {
+    let mut reader = Reader::new(Temporality::Delta, counter(Temporality::Cumulative));
+    assert_eq!(reader.number(5, 1010, 700), Err(Converted::Baseline));
+    assert_eq!(reader.number(5, 1020, 730), Ok((1010, 1020, 30)));
+    // A restart by start time, and one that only a fall shows.
+    assert_eq!(reader.number(1025, 1030, 8), Ok((1025, 1030, 8)));
+    assert_eq!(reader.number(1025, 1040, 3), Ok((1030, 1040, 3)));
+    let late = reader.number(1025, 1035, 5);
+    assert_eq!(late, Err(Converted::Rejected(Rejection::Late)));
+    assert_eq!(
+        reader.number(1025, 1040, 3),
+        Err(Converted::Rejected(Rejection::Duplicate))
+    );
+}
+
+#[test]
+fn a_stream_that_began_under_the_readers_eyes_is_counted_whole() {
+    let mut reader = Reader::new(Temporality::Delta, counter(Temporality::Cumulative));
+    assert_eq!(reader.number(1001, 1010, 7), Ok((1001, 1010, 7)));
+}
+
+#[test]
+fn deltas_come_to_totals_since_the_first() {
+    let mut reader = Reader::new(Temporality::Cumulative, counter(Temporality::Delta));
+    assert_eq!(reader.number(10, 20, 5), Ok((10, 20, 5)));
+    assert_eq!(reader.number(20, 30, 6), Ok((10, 30, 11)));
+    assert_eq!(
+        reader.number(10, 20, 5),
+        Err(Converted::Rejected(Rejection::Late))
+    );
+    assert_eq!(reader.number(30, 40, 0), Ok((10, 40, 11)));
+}
+
+#[test]
+fn the_end_of_a_stream_is_passed_on() {
+    let mut reader = Reader::new(Temporality::Delta, counter(Temporality::Cumulative));
+    assert_eq!(reader.number(1001, 1010, 7), Ok((1001, 1010, 7)));
+    let end = reader.say(1001, 1020, Value::NoRecordedValue);
+    assert!(
+        matches!(
+            end,
+            Converted::Point(Point {
+                value: Value::NoRecordedValue,
+                ..
+            })
+        ),
+        "{end:?}"
+    );
+}
+
+#[test]
+fn too_many_streams_are_refused_and_the_known_ones_go_on() {
+    let limits = ConverterLimits {
+        streams: 16,
+        ..LIMITS
+    };
+    let converter = Converter::new(Temporality::Delta, 0, limits);
+    let value = Value::Int(1);
+    let say = |name: usize, time| {
+        let series = series(counter(Temporality::Cumulative), &name.to_string());
+        let sample = Sample {
+            start: 1,
+            time,
+            value: &value,
+            exemplars: &[],
+        };
+        converter.convert(
+            Key::of(&series),
+            sample,
+            time,
+            &mut || Some(series.clone()),
+            &id,
+            None,
+        )
+    };
+    let refused = |converted| converted == Converted::Rejected(Rejection::Limit);
+    let known: Vec<_> = (0..200).filter(|name| !refused(say(*name, 10))).collect();
+    assert_eq!(known.len(), 16);
+    assert!(known.into_iter().all(|name| !refused(say(name, 20))));
+}
+
+/// What a producer counts, and when it or the reader begins anew.
+#[derive(Clone, Debug)]
+enum Event {
+    Count(u8),
+    ProducerRestarts,
+    ReaderRestarts { from_cursor: bool },
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        8 => any::<u8>().prop_map(Event::Count),
+        1 => Just(Event::ProducerRestarts),
+        2 => any::<bool>().prop_map(|from_cursor| Event::ReaderRestarts { from_cursor }),
+    ];
+    prop::collection::vec(event, 1..60)
+}
+
+fn histogram(count: u64) -> Histogram {
+    let mut histogram = Histogram::empty(Arc::from([1.0, 2.0]));
+    histogram.observe(0.5, count);
+    histogram.observe(1.5, count / 2);
+    histogram
+}
+
+proptest! {
+    #[test]
+    fn deltas_add_up_to_what_was_counted_whoever_restarts(events in events(), whole: bool) {
+        let data = match whole {
+            true => counter(Temporality::Cumulative),
+            false => Data::Histogram { temporality: Temporality::Cumulative },
+        };
+        let mut reader = Reader::new(Temporality::Delta, data);
+        let (mut start, mut time, mut count) = (BORN, BORN, 0u64);
+        let (mut said, mut heard) = (0, 0);
+        for event in events {
+            time += 10;
+            match event {
+                Event::Count(more) => {
+                    count += u64::from(more) + 1;
+                    let value = match whole {
+                        true => Value::Int(count as i64),
+                        false => Value::Histogram(Box::new(histogram(count))),
+                    };
+                    said += u64::from(more) + 1;
+                    match reader.say(start, time, value) {
+                        Converted::Point(Point { value: Value::Int(number), .. }) => heard += number as u64,
+                        Converted::Point(Point { value: Value::Histogram(histogram), .. }) => {
+                            prop_assert!(histogram.is_sound());
+                            heard += histogram.counts[0];
+                        }
+                        other => prop_assert!(false, "{:?}", other),
+                    }
+                }
+                Event::ProducerRestarts => (start, count) = (time, 0),
+                Event::ReaderRestarts { from_cursor } => {
+                    let saved = match from_cursor {
+                        true => reader.cursor.clone(),
+                        false => reader.converter.save(),
+                    };
+                    let former = std::mem::replace(&mut reader, Reader::new(Temporality::Delta, data));
+                    reader.converter.restore(&saved);
+                    reader.cursor = former.cursor;
+                }
+            }
+            prop_assert_eq!(heard, said);
+        }
+    }
+
+    #[test]
+    fn totals_come_back_as_the_deltas_they_are_made_of(counts in prop::collection::vec(0i64..1000, 1..50)) {
+        let mut totals = Reader::new(Temporality::Cumulative, counter(Temporality::Delta));
+        let mut deltas = Reader::new(Temporality::Delta, counter(Temporality::Cumulative));
+        for (at, count) in counts.into_iter().enumerate() {
+            let (start, time) = (BORN + at as u64 * 10, BORN + at as u64 * 10 + 10);
+            let (since, until, total) = totals.number(start, time, count).unwrap();
+            prop_assert_eq!(deltas.number(since, until, total), Ok((start, time, count)));
+        }
+    }
+
+    #[test]
+    fn places_are_the_same_as_bytes_and_no_bytes_are_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let mut from = &bytes[..];
+        while Last::load(&mut from).is_some() {}
+        let converter = Converter::new(Temporality::Delta, BORN, LIMITS);
+        converter.restore(&bytes);
+        let again = Converter::new(Temporality::Delta, BORN, LIMITS);
+        again.restore(&converter.save());
+        prop_assert_eq!(converter.save().len(), again.save().len());
+    }
+}
+
+#[test]
+fn every_kind_of_place_survives_as_bytes() {
+    let mut exponential = crate::ExponentialHistogram {
+        count: 3,
+        sum: Some(1.5),
+        scale: -2,
+        zero_count: 1,
+        zero_threshold: 0.25,
+        ..Default::default()
+    };
+    exponential.positive.offset = -7;
+    exponential.positive.counts = vec![1, 0, 2];
+    let lasts = [
+        Last::Nothing,
+        Last::Number(Number::Int(-5)),
+        Last::Number(Number::Double(0.1)),
+        Last::Histogram(Box::new(histogram(9))),
+        Last::Exponential(Box::new(exponential)),
+    ];
+    for last in lasts {
+        let mut bytes = Vec::new();
+        last.save(&mut bytes);
+        let mut from = &bytes[..];
+        let back = Last::load(&mut from).unwrap();
+        assert_eq!(format!("{back:?}"), format!("{last:?}"));
+        assert!(from.is_empty());
+    }
+}
