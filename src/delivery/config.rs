@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::backoff::Backoff;
 use super::machine::Rules;
+use super::temporality::TemporalityChoice;
 use crate::batch::{Batching, Sizer};
 use crate::config::{ByteSize, Node, Problems};
 
@@ -200,6 +201,8 @@ pub struct Delivery {
     pub retry: RetryConfig,
     /// How long one attempt may take; `None` = as long as it does.
     pub timeout: Option<Duration>,
+    /// What points are to cover.
+    pub temporality: TemporalityChoice,
 }
 
 impl Delivery {

@@ -10,14 +10,15 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
-use super::config::{Delivery, OnFull, QueueConfig};
+use super::config::{Delivery, OnFull, QueueConfig, StorageMode};
 use super::machine::Machine;
 use super::notices::Notices;
 use super::outcome::Outcome;
 use super::parcel::Parcel;
 use super::room::{NoRoom, Reservation, Room};
-use super::spill::{Spill, Way};
+use super::spill::{How, Spill, Way};
 use super::stored;
+use super::temporality::Conversion;
 use crate::batch::{Batch, Batching, Signal};
 use crate::component::{
     Admission, ComponentError, Consumer, Context, Exporter, ExporterContext, Flow, Ledger, Lifecycle, Reason,
@@ -64,6 +65,7 @@ pub(super) struct Inner<A> {
     pub(super) notices: Notices,
     /// Set at the start, where the queue has storage.
     pub(super) spill: OnceLock<Spill>,
+    conversion: Option<Arc<Conversion>>,
     stopping: AtomicBool,
     queue: QueueConfig,
     batching: Option<Batching>,
@@ -80,6 +82,7 @@ impl<A: Attempt> Destination<A> {
             wake: Arc::default(),
             stopping: AtomicBool::new(false),
             ended: AtomicBool::new(false),
+            conversion: Conversion::new(delivery.temporality, context.ledger(Signal::Metrics)).map(Arc::new),
             queue: delivery.queue.clone(),
             spill: OnceLock::new(),
             batching: delivery.queue.batching(),
@@ -207,7 +210,13 @@ impl<A: Attempt> Inner<A> {
                 "sending_queue::storage: `{id}` is no storage extension among `service::extensions`"
             ))
         })?;
-        let opening = Spill::open(&self.context, storage, self.queue.storage_mode, self.wake.clone());
+        let opening = Spill::open(
+            &self.context,
+            storage,
+            self.queue.storage_mode,
+            self.wake.clone(),
+            self.conversion.clone(),
+        );
         let (spill, recovered) = opening.await?;
         self.note(&recovered);
         // Started once.
@@ -258,16 +267,34 @@ impl<A: Attempt> Inner<A> {
 
     /// Takes a batch by the way that was found for it.
     fn take(&self, batch: Batch, way: Way, flow: &mut Flow) {
+        let journals = !matches!(way, Way::Memory(_)) && self.queue.storage_mode == StorageMode::Always;
+        let mut cursor = Vec::new();
+        let _passing = self.conversion.as_ref().map(|conversion| conversion.pass());
+        let batch = match &self.conversion {
+            Some(conversion) => conversion.convert(batch, journals.then_some(&mut cursor), flow),
+            None => batch,
+        };
+        if batch.items() == 0 && cursor.is_empty() {
+            return;
+        }
         match (way, self.spill.get()) {
             (Way::Both(mut reservation, share), Some(spill)) => {
                 let batch = stored::encode(batch);
-                let done = self.wait_for(spill, flow);
-                reservation.set_ticket(spill.append(&batch, Some(share), true, Some(done)));
+                let how = How {
+                    share: Some(share),
+                    claimed: true,
+                    done: Some(self.wait_for(spill, flow)),
+                };
+                reservation.set_ticket(spill.append(&batch, &cursor, how));
                 self.enqueue(batch, reservation, flow);
             }
             (Way::Disk(share), Some(spill)) => {
-                let done = self.wait_for(spill, flow);
-                spill.append(&batch, Some(share), false, Some(done));
+                let how = How {
+                    share: Some(share),
+                    claimed: batch.items() == 0,
+                    done: Some(self.wait_for(spill, flow)),
+                };
+                spill.append(&stored::encode(batch), &cursor, how);
                 self.wake.notify_one();
             }
             (Way::Memory(reservation) | Way::Both(reservation, _), _) => {
@@ -278,6 +305,10 @@ impl<A: Attempt> Inner<A> {
     }
 
     fn enqueue(&self, batch: Batch, mut reservation: Reservation, flow: &mut Flow) {
+        // Only the places of its streams were to be kept.
+        if batch.items() == 0 {
+            return;
+        }
         reservation.fit(&batch);
         if self.queue.wait_for_result {
             let (answer, result) = oneshot::channel();

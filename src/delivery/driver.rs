@@ -12,7 +12,7 @@ use super::machine::{Action, Load, Machine};
 use super::outcome::{Loss, Outcome};
 use super::parcel::{Lane, Parcel};
 use super::room::{Charge, Reservation};
-use super::spill::Spill;
+use super::spill::{How, Spill};
 use crate::batch::{Batch, Signal};
 use crate::component::slow::{Slow, Stage};
 use crate::component::{Ledger, Reason};
@@ -157,7 +157,7 @@ impl<A: Attempt> Inner<A> {
             // Tickets of joined batches are settled when the charge goes; the store writes this before.
             load.batches()
                 .iter()
-                .for_each(|batch| drop(spill.append(batch, None, false, None)));
+                .for_each(|batch| drop(spill.append(batch, &[], How::default())));
         }
         if let Some(items) = self.notices.note("kept", load.items(), now) {
             let component = &*self.context.path;

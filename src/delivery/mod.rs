@@ -16,6 +16,7 @@ pub mod parcel;
 pub mod room;
 mod spill;
 mod stored;
+mod temporality;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -25,3 +26,4 @@ pub use config::{Delivery, OnFull, QueueConfig, RetryConfig, StorageMode};
 pub use destination::{Attempt, Destination};
 pub use outcome::{Loss, Outcome};
 pub use parcel::{Lane, Parcel};
+pub use temporality::TemporalityChoice;

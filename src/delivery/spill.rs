@@ -4,6 +4,7 @@
 //! written, and read back when memory has room. As long as anything waits on disk alone, all that comes goes there
 //! behind it: what came first is sent first. A batch on disk is settled when its last piece is delivered or dropped.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -12,14 +13,28 @@ use tokio::sync::Notify;
 use super::config::StorageMode;
 use super::room::{NoRoom, Reservation, Room};
 use super::stored;
+use super::temporality::Conversion;
 use crate::batch::{Batch, Signal};
 use crate::component::{ComponentError, Context};
-use crate::storage::{Append, Done, Outbox, Recovered, Share, Storage, Store};
+use crate::storage::{Append, Done, Outbox, Recovered, Share, State, Storage, Store, snapshot};
 
 /// A queue's log, and when it is used.
 pub(super) struct Spill {
     store: Arc<Store>,
     mode: StorageMode,
+    /// Where the conversion's places are kept at the stop, when they are not with every batch.
+    at_stop: Option<(PathBuf, Arc<Conversion>)>,
+}
+
+/// How a batch is appended.
+#[derive(Default)]
+pub(super) struct How {
+    /// Room set aside for it.
+    pub(super) share: Option<Share>,
+    /// Whether it is in memory too.
+    pub(super) claimed: bool,
+    /// Told when it is written, or why it is not.
+    pub(super) done: Option<Done>,
 }
 
 /// Where a batch goes, with the room set aside there.
@@ -46,17 +61,40 @@ impl Spill {
         storage: Arc<Storage>,
         mode: StorageMode,
         wake: Arc<Notify>,
+        conversion: Option<Arc<Conversion>>,
     ) -> Result<(Self, Recovered), ComponentError> {
         let (owner, directory) = (context.path.clone(), storage.directory_of(&context.path));
         let shown = directory.display().to_string();
+        let at_stop = match mode {
+            StorageMode::Spill => conversion
+                .clone()
+                .map(|conversion| (directory.clone(), conversion)),
+            StorageMode::Always => None,
+        };
         let opening = tokio::task::spawn_blocking(move || {
-            Store::open(owner, &directory, &storage.rules, storage.quota.clone(), wake)
+            let state = match mode {
+                StorageMode::Always => conversion.map(|conversion| conversion as Arc<dyn State>),
+                StorageMode::Spill => {
+                    conversion
+                        .iter()
+                        .for_each(|conversion| snapshot::take(&directory, &**conversion));
+                    None
+                }
+            };
+            Store::open(
+                owner,
+                &directory,
+                &storage.rules,
+                storage.quota.clone(),
+                wake,
+                state,
+            )
         });
         let opened = opening.await.map_err(|error| context.error(error.to_string()))?;
         let (store, recovered) =
             opened.map_err(|error| context.error(format!("sending_queue::storage: `{shown}`: {error}")))?;
         let store = Arc::new(store);
-        Ok((Self { store, mode }, recovered))
+        Ok((Self { store, mode, at_stop }, recovered))
     }
 
     /// Finds a way for a batch.
@@ -80,17 +118,12 @@ impl Spill {
     }
 
     /// Appends a batch. A claimed one is in memory too: its ticket settles it.
-    pub(super) fn append(
-        &self,
-        batch: &Batch,
-        share: Option<Share>,
-        claimed: bool,
-        done: Option<Done>,
-    ) -> Ticket {
+    pub(super) fn append(&self, batch: &Batch, cursor: &[u8], how: How) -> Ticket {
+        let How { share, claimed, done } = how;
         let seq = self.store.append(Append {
             tag: batch.signal() as u8,
             items: batch.items(),
-            payload: stored::to_bytes(batch),
+            payload: stored::to_bytes(batch, cursor),
             claimed,
             done,
             share,
@@ -156,6 +189,11 @@ impl Spill {
     /// Writes what is there and ends. Blocking.
     pub(super) fn close(&self) {
         self.store.close();
+        if let Some((directory, conversion)) = &self.at_stop
+            && let Err(error) = snapshot::write(directory, 0, &conversion.save(&mut || ()))
+        {
+            tracing::warn!(directory = %directory.display(), %error, "how far streams have come is not kept");
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! | bytes | |
 //! | --- | --- |
+//! | 4 | length of what follows |
+//! | | how far the conversion of temporality has come in each stream of the batch |
 //! | 1 | version of this layout |
 //! | 8 | when it arrived, nanoseconds since 1970 |
 //! | 1 + 8 + 8 + 8 + 1 | whether it is to be joined; time-out in nanoseconds, sizes, what they count |
@@ -31,10 +33,12 @@ pub(super) fn encode(batch: Batch) -> Batch {
     }
 }
 
-/// A batch as bytes; its requests are shared, not copied.
-pub(super) fn to_bytes(batch: &Batch) -> SmallVec<[Bytes; 2]> {
+/// A batch as bytes, with the places of its streams; its requests are shared, not copied.
+pub(super) fn to_bytes(batch: &Batch, cursor: &[u8]) -> SmallVec<[Bytes; 2]> {
     let encoded = convert::encode(&batch.payload);
     let mut head = BytesMut::new();
+    head.put_u32_le(cursor.len() as u32);
+    head.put_slice(cursor);
     head.put_u8(VERSION);
     let age = u64::try_from(batch.arrived.elapsed().as_nanos()).unwrap_or(u64::MAX);
     head.put_u64_le(unix_now().saturating_sub(age));
@@ -69,10 +73,18 @@ fn put_batching(to: &mut BytesMut, batching: Option<Batching>) {
     to.put_u8(sizer.unwrap_or_default() as u8);
 }
 
+/// The places of the streams in a batch that was kept.
+pub(super) fn cursor(mut payload: &[u8]) -> Option<&[u8]> {
+    let length = payload.try_get_u32_le().ok()? as usize;
+    payload.get(..length)
+}
+
 /// The batch that was kept. `None`: not written by this version.
 pub(super) fn from_bytes(stored: Stored) -> Option<Batch> {
     let signal = *Signal::ALL.get(usize::from(stored.tag))?;
     let mut from = stored.payload;
+    let cursor = from.try_get_u32_le().ok()? as usize;
+    take(&mut from, cursor)?;
     if from.try_get_u8().ok()? != VERSION {
         return None;
     }
@@ -137,7 +149,7 @@ mod tests {
             seq: 1,
             tag: batch.signal() as u8,
             items: batch.items() as u32,
-            payload: to_bytes(batch).concat().into(),
+            payload: to_bytes(batch, b"cursor").concat().into(),
         }
     }
 
@@ -161,7 +173,9 @@ mod tests {
             client: Some(Arc::new(ClientMetadata::new(headers))),
             ..Batch::new(encoded)
         };
-        let back = from_bytes(stored(&batch)).unwrap();
+        let stored = stored(&batch);
+        assert_eq!(cursor(&stored.payload), Some(&b"cursor"[..]));
+        let back = from_bytes(stored).unwrap();
         assert_eq!((back.signal(), back.items()), (Signal::Logs, 7));
         assert_eq!(back.batching, batch.batching);
         assert_eq!(back.client, batch.client);
@@ -179,7 +193,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_are_too_strange(payload in prop::collection::vec(any::<u8>(), 0..200), tag: u8) {
-            let payload = [vec![VERSION], payload].concat();
+            let payload = [vec![0, 0, 0, 0, VERSION], payload].concat();
             from_bytes(Stored { seq: 1, tag, items: 1, payload: payload.into() });
         }
     }

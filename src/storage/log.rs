@@ -11,11 +11,12 @@ use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use rustix::fs::FlockOperation;
 
 use super::record::{self, Head, Kind, Stored};
 use super::segment::{Found, Segment, TAGS};
-use super::{Quota, Rules};
+use super::{Quota, Rules, State, snapshot};
 
 /// A log and its files.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub struct Log {
     buffer: Buffer,
     quota: Arc<Quota>,
     bytes: u64,
+    /// Where the owner's state must outlive what it is made of: data up to this number is in a snapshot of it.
+    snapshot: Option<Snapshot>,
     /// Held as long as the log: one gateway a directory.
     _lock: File,
 }
@@ -39,6 +42,17 @@ pub struct Log {
 struct Cursor {
     first: u64,
     offset: u64,
+}
+
+/// What is known of the newest snapshot.
+#[derive(Clone, Copy, Debug, Default)]
+struct Snapshot {
+    /// The last number that it covers.
+    seq: u64,
+    /// Its size.
+    bytes: u64,
+    /// Written since.
+    since: u64,
 }
 
 /// Records that are not written yet.
@@ -82,13 +96,28 @@ impl Log {
     ///
     /// # Errors
     /// The directory can't be made, read or locked (another process has it).
-    pub fn open(directory: &Path, rules: &Rules, quota: Arc<Quota>) -> io::Result<(Self, Recovered)> {
+    pub fn open(
+        directory: &Path,
+        rules: &Rules,
+        quota: Arc<Quota>,
+        state: Option<&dyn State>,
+    ) -> io::Result<(Self, Recovered)> {
         std::fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(directory)?;
         let lock = lock(directory)?;
-        let (segments, recovered) = recover(directory)?;
+        let covered = state.map(|state| snapshot::read(directory, state));
+        let mut replay = Vec::new();
+        let (segments, recovered) = recover(directory, &mut |seq, payload| {
+            if covered.is_some_and(|covered| seq > covered) {
+                replay.push((seq, payload));
+            }
+        })?;
+        replay.sort_unstable_by_key(|(seq, _)| *seq);
+        for (_, payload) in replay {
+            state.into_iter().for_each(|state| state.replay(&payload));
+        }
         let newest = segments.back();
         let next_seq = newest.map_or(1, |newest| newest.first + newest.count.max(1));
         let oldest = segments.front().map_or(next_seq, |oldest| oldest.first);
@@ -105,6 +134,10 @@ impl Log {
             buffer: Buffer::default(),
             quota,
             bytes: 0,
+            snapshot: covered.map(|seq| Snapshot {
+                seq,
+                ..Snapshot::default()
+            }),
             _lock: lock,
         };
         log.reclaim();
@@ -189,6 +222,25 @@ impl Log {
             Some(file) => file.sync_data(),
             None => Ok(()),
         }
+    }
+
+    /// Whether so much was written since the last snapshot that it should be made anew.
+    pub fn wants_snapshot(&self) -> bool {
+        let due = |snapshot: Snapshot| snapshot.since >= self.segment_bytes.max(snapshot.bytes);
+        self.snapshot.is_some_and(due)
+    }
+
+    /// Keeps the owner's state as of `seq`, which is written: what it is made of need not be kept any more.
+    pub fn keep_snapshot(&mut self, seq: u64, state: &[u8]) -> io::Result<()> {
+        snapshot::write(&self.directory, seq, state)?;
+        self.snapshot = Some(Snapshot {
+            seq,
+            bytes: state.len() as u64,
+            since: 0,
+        });
+        self.reclaim();
+        self.weigh();
+        Ok(())
     }
 
     /// Reads on, about as much as `max_bytes`; an empty answer means that there is no more.
@@ -280,6 +332,9 @@ impl Log {
         }
         let all_read = self.cursor.first == newest.first && self.cursor.offset >= newest.len;
         newest.len += self.buffer.bytes.len() as u64;
+        if let Some(snapshot) = &mut self.snapshot {
+            snapshot.since += self.buffer.bytes.len() as u64;
+        }
         self.buffer.bytes.clear();
         let mut all_claimed = true;
         for (head, claimed) in self.buffer.data.drain(..) {
@@ -314,8 +369,14 @@ impl Log {
 
     /// Deletes the oldest segments that nobody needs; the one that is appended to stays.
     fn reclaim(&mut self) {
+        let snapshot = self.snapshot;
+        let covers = |segment: &Segment| {
+            snapshot.is_none_or(|snapshot| segment.first + segment.count <= snapshot.seq + 1)
+        };
         while self.segments.len() > usize::from(self.file.is_some())
-            && let Some(done) = self.segments.pop_front_if(|oldest| oldest.open == 0)
+            && let Some(done) = self
+                .segments
+                .pop_front_if(|oldest| oldest.open == 0 && covers(oldest))
         {
             // What can't be deleted is settled, and will be deleted by a later run.
             let _ = std::fs::remove_file(done.path);
@@ -366,7 +427,7 @@ fn lock(directory: &Path) -> io::Result<File> {
 }
 
 /// The segments of a directory, oldest first.
-fn recover(directory: &Path) -> io::Result<(VecDeque<Segment>, Recovered)> {
+fn recover(directory: &Path, each: &mut dyn FnMut(u64, Bytes)) -> io::Result<(VecDeque<Segment>, Recovered)> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
@@ -378,7 +439,7 @@ fn recover(directory: &Path) -> io::Result<(VecDeque<Segment>, Recovered)> {
     paths.sort_unstable();
     let (mut segments, mut recovered, mut settled) = (VecDeque::new(), Recovered::default(), Vec::new());
     for path in paths.into_iter().rev() {
-        let (segment, scan) = match Segment::recover(path.clone(), &mut settled) {
+        let (segment, scan) = match Segment::recover(path.clone(), &mut settled, each) {
             Ok(Some(found)) => found,
             Ok(None) => {
                 recovered.damaged_bytes += put_aside(&path);

@@ -7,6 +7,7 @@
 pub mod log;
 pub mod record;
 mod segment;
+pub mod snapshot;
 pub mod store;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,18 @@ pub enum Fsync {
     Every(Duration),
     /// When the kernel likes.
     Never,
+}
+
+/// What the data of a log adds up to, where that must be known again after a restart.
+pub trait State: Send + Sync {
+    /// Takes up a snapshot of a former run.
+    fn restore(&self, snapshot: &[u8]);
+
+    /// Takes up data that was appended after that, in its order.
+    fn replay(&self, payload: &[u8]);
+
+    /// A snapshot. Between two appends: `between` is called when no data is on its way from the state to the log.
+    fn save(&self, between: &mut dyn FnMut()) -> Vec<u8>;
 }
 
 /// How logs are kept.

@@ -109,9 +109,13 @@ impl Segment {
     }
 
     /// Looks through a file of a former run. `settled` has the ranges that newer files call settled; what is left in
-    /// it concerns older ones. `None`: it is no segment.
-    pub(super) fn recover(path: PathBuf, settled: &mut Vec<(u64, u64)>) -> io::Result<Option<(Self, Scan)>> {
-        let bytes = std::fs::read(&path)?;
+    /// it concerns older ones. `each` is shown all data, settled or not. `None`: it is no segment.
+    pub(super) fn recover(
+        path: PathBuf,
+        settled: &mut Vec<(u64, u64)>,
+        each: &mut dyn FnMut(u64, Bytes),
+    ) -> io::Result<Option<(Self, Scan)>> {
+        let bytes = Bytes::from(std::fs::read(&path)?);
         let Some((first, salt)) = record::read_segment_head(&bytes) else {
             return Ok(None);
         };
@@ -124,7 +128,10 @@ impl Segment {
                 segment.len = at as u64;
                 match head.kind {
                     Kind::Settled => settled.extend(record::ranges(payload)),
-                    Kind::Data => data.push(head),
+                    Kind::Data => {
+                        each(head.seq, bytes.slice_ref(payload));
+                        data.push(head);
+                    }
                 }
                 continue;
             }

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use super::log::{Log, ReadBack, Recovered};
-use super::{Fsync, Quota, Rules, Share};
+use super::{Fsync, Quota, Rules, Share, State};
 
 /// After a failure the disk is tried again at the earliest after this.
 const RETRY: Duration = Duration::from_secs(1);
@@ -115,8 +115,9 @@ impl Store {
         rules: &Rules,
         quota: Arc<Quota>,
         notify: Arc<Notify>,
+        state: Option<Arc<dyn State>>,
     ) -> io::Result<(Self, Recovered)> {
-        let (log, recovered) = Log::open(directory, rules, quota.clone())?;
+        let (log, recovered) = Log::open(directory, rules, quota.clone(), state.as_deref())?;
         let inner = Arc::new(Inner {
             owner,
             fsync: rules.fsync,
@@ -131,6 +132,7 @@ impl Store {
         let worker = Worker {
             inner: inner.clone(),
             log,
+            state,
             sync_at: None,
         };
         let thread = std::thread::Builder::new()
@@ -248,6 +250,7 @@ impl Inner {
 struct Worker {
     inner: Arc<Inner>,
     log: Log,
+    state: Option<Arc<dyn State>>,
     sync_at: Option<Instant>,
 }
 
@@ -262,6 +265,8 @@ struct Work {
 impl Worker {
     fn run(mut self) {
         loop {
+            // What is in the state by then is among what is written next.
+            let snapshot = self.log.wants_snapshot().then(|| self.snapshot()).flatten();
             let Work {
                 appends,
                 settled,
@@ -269,7 +274,21 @@ impl Worker {
                 closing,
             } = self.wait();
             settled.into_iter().for_each(|seq| self.log.settle(seq));
-            self.write(appends);
+            let mut written = self.write(appends);
+            let snapshot = match closing {
+                true => self.snapshot().or(snapshot),
+                false => snapshot,
+            };
+            if closing {
+                // Nobody appends any more, but somebody may have just now.
+                let rest = std::mem::take(&mut self.inner.post().appends);
+                written &= self.write(rest);
+            }
+            if let Some((seq, state)) = snapshot.filter(|_| written)
+                && let Err(error) = self.log.keep_snapshot(seq, &state)
+            {
+                self.complain("snapshot", &error);
+            }
             if read {
                 self.read();
             }
@@ -311,7 +330,19 @@ impl Worker {
         }
     }
 
-    fn write(&mut self, appends: Vec<(u64, Append)>) {
+    /// The state, and the number of the last data that is in it.
+    fn snapshot(&self) -> Option<(u64, Vec<u8>)> {
+        let mut seq = 0;
+        let state = self
+            .state
+            .as_ref()?
+            .save(&mut || seq = self.inner.post().next_seq - 1);
+        Some((seq, state))
+    }
+
+    /// Whether all of it is written.
+    fn write(&mut self, appends: Vec<(u64, Append)>) -> bool {
+        let mut all = true;
         let mut written = Vec::new();
         let mut appends = appends.into_iter().peekable();
         loop {
@@ -334,9 +365,10 @@ impl Worker {
                 }
                 Fsync::Never => result,
             };
+            all &= result.is_ok();
             self.report(std::mem::take(&mut written), result);
             if appends.peek().is_none() {
-                return;
+                return all;
             }
         }
     }

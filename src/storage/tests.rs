@@ -21,7 +21,7 @@ fn rules(segment_bytes: u64) -> Rules {
 }
 
 fn open(directory: &Path, segment_bytes: u64) -> (Log, Recovered) {
-    Log::open(directory, &rules(segment_bytes), Quota::new(u64::MAX)).unwrap()
+    Log::open(directory, &rules(segment_bytes), Quota::new(u64::MAX), None).unwrap()
 }
 
 /// Data of a number: as many bytes as that, and as many items.
@@ -252,7 +252,7 @@ fn a_file_with_a_damaged_head_is_put_aside_and_never_written_over() {
 fn a_directory_has_one_gateway() {
     let directory = tempfile::tempdir().unwrap();
     let _first = open(directory.path(), 1 << 20);
-    let second = Log::open(directory.path(), &rules(1 << 20), Quota::new(1));
+    let second = Log::open(directory.path(), &rules(1 << 20), Quota::new(1), None);
     assert!(second.unwrap_err().to_string().contains("another process"));
 }
 
@@ -269,6 +269,7 @@ fn store(directory: &TempDir, fsync: Fsync, quota: u64) -> (Store, Recovered, Ar
         &rules,
         quota,
         notify.clone(),
+        None,
     );
     let (store, recovered) = opened.unwrap();
     (store, recovered, notify)

@@ -10,11 +10,11 @@ use std::hash::Hasher;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tidegate_engine::{Key, KeyHasher, Point, Sample, Series};
+use tidegate_engine::{Data, Key, KeyHasher, Point, Sample, Series, Temporality};
 
 use super::WireError;
 use super::edit::{Editor, push_field, push_message};
-use super::proto::{Fields, WireType};
+use super::proto::{Fields, WireType, varint};
 use super::walk::{Item, ItemKind, Level, Visitor, edit};
 use crate::batch::{Encoded, Signal, convert};
 use number::Number;
@@ -34,6 +34,11 @@ pub(crate) struct WirePoint<'a> {
 pub(crate) trait PointVisitor {
     /// Whether to look at the points of a metric; the others stay.
     fn wants(&mut self, name: &str) -> bool;
+
+    /// Whether to look at the points of such a metric, by the kind of its data.
+    fn wants_data(&mut self, _data: Data) -> bool {
+        true
+    }
 
     /// A point of such a metric. False: it goes.
     fn point(&mut self, point: &WirePoint<'_>) -> bool;
@@ -74,6 +79,9 @@ impl Visitor for Reader<'_> {
             Level::Metric => 2,
             Level::Data(_) => 3,
         };
+        if let Level::Data(number) = level {
+            self.wanted = self.wanted && self.visitor.wants_data(data_of(number, message));
+        }
         if depth >= 2 && !self.wanted {
             return;
         }
@@ -147,6 +155,34 @@ impl Reader<'_> {
             }
         }
         hasher.key()
+    }
+}
+
+/// The kind of a metric's data, as far as its message says. Of a field that is repeated the last one counts.
+fn data_of(number: u32, message: &[u8]) -> Data {
+    let (mut temporality, mut monotonic) = (Temporality::Unspecified, false);
+    for field in Fields::new(message)
+        .flatten()
+        .filter(|field| field.wire == WireType::Varint)
+    {
+        let value = varint(field.payload).map_or(0, |(value, _)| value);
+        match (field.number, value) {
+            (2, 1) => temporality = Temporality::Delta,
+            (2, 2) => temporality = Temporality::Cumulative,
+            (2, _) => temporality = Temporality::Unspecified,
+            (3, value) => monotonic = value != 0,
+            _ => {}
+        }
+    }
+    match number {
+        7 => Data::Sum {
+            monotonic,
+            temporality,
+        },
+        9 => Data::Histogram { temporality },
+        10 => Data::ExponentialHistogram { temporality },
+        11 => Data::Summary,
+        _ => Data::Gauge,
     }
 }
 

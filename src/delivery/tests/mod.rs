@@ -1,6 +1,7 @@
 //! A destination on tokio, with an attempt that answers as the test says.
 
 mod storage;
+mod temporality;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -50,6 +51,7 @@ fn delivery() -> Delivery {
         queue: QueueConfig::default(),
         retry,
         timeout: None,
+        temporality: TemporalityChoice::Preserve,
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::batch::Sizer;
 use crate::config::{Node, Problems};
 use crate::delivery::config::BatchConfig;
-use crate::delivery::{Delivery, QueueConfig, RetryConfig};
+use crate::delivery::{Delivery, QueueConfig, RetryConfig, TemporalityChoice};
 
 crate::options! {
     /// Options of the `file` exporter.
@@ -24,6 +24,8 @@ crate::options! {
         pub flush_interval: Duration = Duration::from_secs(1),
         /// When a new file is begun; unset: never.
         pub rotation: Option<Rotation> = None,
+        /// What points of sums and histograms are to cover.
+        pub temporality: TemporalityChoice = TemporalityChoice::Preserve,
         /// Retries, of a full disk say.
         pub retry_on_failure: RetryConfig = RetryConfig::default(),
         /// The queue.
@@ -89,6 +91,7 @@ impl Config {
             queue,
             retry: self.retry_on_failure.clone(),
             timeout: None,
+            temporality: self.temporality,
         }
     }
 

@@ -7,7 +7,7 @@ use tonic::codec::CompressionEncoding;
 
 use super::target::Target;
 use crate::config::{Node, Problems};
-use crate::delivery::{Delivery, QueueConfig, RetryConfig};
+use crate::delivery::{Delivery, QueueConfig, RetryConfig, TemporalityChoice};
 use crate::net::TlsClientConfig;
 use crate::net::auth::AuthConfig;
 use crate::net::headers::{self, Headers};
@@ -27,6 +27,8 @@ crate::options! {
         pub auth: Option<AuthConfig> = None,
         /// How long one attempt may take; 0 = as long as it does.
         pub timeout: Duration = Duration::from_secs(5),
+        /// What points of sums and histograms are to cover.
+        pub temporality: TemporalityChoice = TemporalityChoice::Preserve,
         /// Retries.
         pub retry_on_failure: RetryConfig = RetryConfig::default(),
         /// The queue.
@@ -79,6 +81,7 @@ impl Config {
             queue: self.sending_queue.clone(),
             retry: self.retry_on_failure.clone(),
             timeout: Some(self.timeout).filter(|timeout| !timeout.is_zero()),
+            temporality: self.temporality,
         }
     }
 }

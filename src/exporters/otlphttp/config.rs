@@ -9,7 +9,7 @@ use super::body::{Compression, Encoding};
 use super::url::Url;
 use crate::batch::Signal;
 use crate::config::{Node, Problems};
-use crate::delivery::{Delivery, QueueConfig, RetryConfig};
+use crate::delivery::{Delivery, QueueConfig, RetryConfig, TemporalityChoice};
 use crate::net::TlsClientConfig;
 use crate::net::auth::AuthConfig;
 use crate::net::headers::{self, Headers};
@@ -41,6 +41,8 @@ crate::options! {
         pub max_idle_conns: usize = 100,
         /// How long an unused connection is kept.
         pub idle_conn_timeout: Duration = Duration::from_secs(90),
+        /// What points of sums and histograms are to cover.
+        pub temporality: TemporalityChoice = TemporalityChoice::Preserve,
         /// Retries.
         pub retry_on_failure: RetryConfig = RetryConfig::default(),
         /// The queue.
@@ -93,6 +95,7 @@ impl Config {
             queue: self.sending_queue.clone(),
             retry: self.retry_on_failure.clone(),
             timeout: Some(self.timeout).filter(|timeout| !timeout.is_zero()),
+            temporality: self.temporality,
         }
     }
 }

@@ -1,0 +1,231 @@
+//! `temporality`: what a destination wants points of sums and histograms to cover.
+//!
+//! A batch is converted when it is committed to the destination's queue, not before: what a full queue drops stays
+//! part of the next delta. Where every batch is stored, how far each of its streams has come is stored with it.
+
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use bytes::Bytes;
+use tidegate_engine::{
+    Converted, Converter, ConverterLimits, Data, Key, Point, Rejection, Sample, Series, StreamId,
+    Temporality, UnixNanos, Value,
+};
+
+use super::stored;
+use crate::batch::wire::points::{PointVisitor, WirePoint};
+use crate::batch::{Batch, Encoded, Payload, Points, Signal, convert, wire};
+use crate::component::{Flow, Ledger, Reason, unix_now};
+use crate::storage::State;
+
+crate::choices! {
+    /// What points of sums and histograms cover.
+    pub enum TemporalityChoice {
+        /// Whatever they covered when they came.
+        Preserve = "preserve",
+        /// Everything since a start time.
+        Cumulative = "cumulative",
+        /// The time since the point before.
+        Delta = "delta",
+    }
+}
+
+/// Streams of one destination; beyond, points of new streams are dropped and counted.
+const MAX_STREAMS: usize = 1_000_000;
+
+/// A stream that says nothing for so long is forgotten: longer than any export interval.
+const EXPIRY_NS: u64 = 3600 * 1_000_000_000;
+
+/// A destination's conversion, and its place in every stream.
+pub(super) struct Conversion {
+    converter: Converter,
+    ledger: Arc<Ledger>,
+    /// Held while a batch is on its way from the conversion to the log.
+    passing: RwLock<()>,
+}
+
+impl Conversion {
+    /// `None`: points stay as they are.
+    pub(super) fn new(choice: TemporalityChoice, ledger: Option<&Arc<Ledger>>) -> Option<Self> {
+        let wanted = match choice {
+            TemporalityChoice::Preserve => return None,
+            TemporalityChoice::Cumulative => Temporality::Cumulative,
+            TemporalityChoice::Delta => Temporality::Delta,
+        };
+        let limits = ConverterLimits {
+            streams: MAX_STREAMS,
+            expiry_ns: EXPIRY_NS,
+        };
+        Some(Self {
+            converter: Converter::new(wanted, unix_now(), limits),
+            ledger: ledger?.clone(),
+            passing: RwLock::default(),
+        })
+    }
+
+    /// To be held from the conversion until the batch is appended.
+    pub(super) fn pass(&self) -> RwLockReadGuard<'_, ()> {
+        self.passing.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Converts what needs it. With `cursor`, the new places of its streams are appended there.
+    pub(super) fn convert(&self, batch: Batch, cursor: Option<&mut Vec<u8>>, flow: &mut Flow) -> Batch {
+        if batch.signal() != Signal::Metrics {
+            return batch;
+        }
+        let mut converting = Converting {
+            conversion: self,
+            now: unix_now(),
+            taken: 0,
+            made: Vec::new(),
+            cursor,
+            flow,
+        };
+        let rest = match &batch.payload {
+            Payload::Encoded(encoded) => converting.encoded(encoded),
+            Payload::Points(points) => converting.points(&points.points),
+            Payload::Events(events) => converting.points(&convert::events_to_points(events)),
+        };
+        match (converting.taken, converting.made) {
+            (0, _) => batch,
+            (_, made) => {
+                let mut whole = rest;
+                if !made.is_empty() {
+                    whole.parts.extend(convert::encode_points(&made).parts);
+                }
+                batch.with(whole)
+            }
+        }
+    }
+}
+
+/// One batch under conversion.
+struct Converting<'a> {
+    conversion: &'a Conversion,
+    now: UnixNanos,
+    /// Points that do not stay as they are.
+    taken: usize,
+    made: Vec<Point>,
+    cursor: Option<&'a mut Vec<u8>>,
+    flow: &'a mut Flow,
+}
+
+impl Converting<'_> {
+    /// What stays.
+    fn encoded(&mut self, encoded: &Encoded) -> Encoded {
+        let before = self.taken;
+        wire::points::visit(encoded, self).unwrap_or_else(|_| {
+            // Checked when it came in, so this is a processor's doing; what was not converted is counted.
+            let lost = encoded.items().saturating_sub(self.taken - before);
+            self.conversion.ledger.drop_items(Reason::Invalid, lost);
+            self.taken += lost;
+            Encoded {
+                signal: Signal::Metrics,
+                parts: Default::default(),
+            }
+        })
+    }
+
+    fn points(&mut self, points: &[Point]) -> Encoded {
+        let mut rest = Vec::new();
+        for point in points {
+            let series = &point.series;
+            let sample = Sample {
+                start: point.start,
+                time: point.time,
+                value: &point.value,
+                exemplars: &point.exemplars,
+            };
+            let data = series.metric.data;
+            match self.conversion.converter.concerns(data) {
+                true => {
+                    self.take(Key::of(series), sample, &series.metric.name, &mut || {
+                        Some(series.clone())
+                    });
+                }
+                false => rest.push(point.clone()),
+            }
+        }
+        convert::encode(&Payload::Points(Points {
+            points: rest.into(),
+            table: None,
+        }))
+    }
+
+    fn take(
+        &mut self,
+        key: Key,
+        sample: Sample<'_>,
+        name: &str,
+        series: &mut dyn FnMut() -> Option<Arc<Series>>,
+    ) {
+        self.taken += 1;
+        let Conversion {
+            converter, ledger, ..
+        } = self.conversion;
+        let cursor = self.cursor.as_deref_mut();
+        match converter.convert(key, sample, self.now, series, &stream_id, cursor) {
+            Converted::Point(point) => self.made.push(point),
+            // It is part of the state, as is what was said before.
+            Converted::Baseline | Converted::Rejected(Rejection::Duplicate) => ledger.absorb(1),
+            Converted::Unreadable => ledger.drop_items(Reason::Invalid, 1),
+            Converted::Rejected(rejection) => {
+                ledger.drop_items(rejection.into(), 1);
+                if rejection != Rejection::Late {
+                    self.flow.reject(1, || format!("`{name}`: {rejection}"));
+                }
+            }
+        }
+    }
+}
+
+impl PointVisitor for Converting<'_> {
+    fn wants(&mut self, _: &str) -> bool {
+        true
+    }
+
+    fn wants_data(&mut self, data: Data) -> bool {
+        self.conversion.converter.concerns(data)
+    }
+
+    fn point(&mut self, point: &WirePoint<'_>) -> bool {
+        self.take(point.key, point.sample, point.name, &mut || (point.series)());
+        false
+    }
+}
+
+/// What a series is called in storage: of the bytes that OTLP has for it, which are the same in every process.
+fn stream_id(series: &Series) -> StreamId {
+    let point = Point {
+        series: Arc::new(series.clone()),
+        start: 0,
+        time: 0,
+        value: Value::NoRecordedValue,
+        exemplars: Vec::new(),
+    };
+    let bytes: Vec<Bytes> = convert::encode_points(&[point])
+        .parts
+        .into_iter()
+        .map(|part| part.bytes)
+        .collect();
+    let digest = ring::digest::digest(&ring::digest::SHA256, &bytes.concat());
+    let mut id = StreamId::default();
+    let length = id.len();
+    id.copy_from_slice(&digest.as_ref()[..length]);
+    id
+}
+
+impl State for Conversion {
+    fn restore(&self, snapshot: &[u8]) {
+        self.converter.restore(snapshot);
+    }
+
+    fn replay(&self, payload: &[u8]) {
+        stored::cursor(payload).map(|cursor| self.converter.restore(cursor));
+    }
+
+    fn save(&self, between: &mut dyn FnMut()) -> Vec<u8> {
+        let _nobody = self.passing.write().unwrap_or_else(PoisonError::into_inner);
+        between();
+        self.converter.save()
+    }
+}

@@ -1,0 +1,208 @@
+//! One pipeline feeds destinations that want different temporalities; what a full queue drops is in the next delta.
+
+use std::sync::Mutex;
+
+use opentelemetry_proto::tonic::metrics::v1::{self as otlp, metric, number_data_point};
+use prost::Message;
+use tidegate_engine::{Data, Temporality, Value};
+
+use super::*;
+use crate::batch::{convert, wire};
+use crate::component::{Balance, FanOut, Ledger};
+
+/// Keeps the points that it is sent, once it may.
+#[derive(Clone)]
+struct Peer {
+    got: Arc<Mutex<Vec<(Temporality, u64, u64, i64)>>>,
+    permits: Arc<Semaphore>,
+}
+
+#[async_trait]
+impl Attempt for Peer {
+    async fn send(&self, parcel: Parcel) -> Outcome {
+        self.permits.acquire().await.expect("never closed").forget();
+        let points = convert::points(&parcel.encoded()).expect("a request");
+        self.got.lock().unwrap().extend(points.iter().map(|point| {
+            let value = match &point.value {
+                Value::Int(value) => *value,
+                Value::Histogram(histogram) => histogram.count as i64,
+                other => panic!("{other:?}"),
+            };
+            let data: Data = point.series.metric.data;
+            (data.temporality(), point.start, point.time, value)
+        }));
+        Outcome::Done
+    }
+}
+
+struct Side {
+    destination: Arc<Destination<Peer>>,
+    ledger: Arc<Ledger>,
+    peer: Peer,
+}
+
+async fn side(temporality: TemporalityChoice, queue: QueueConfig) -> Side {
+    let delivery = Delivery {
+        temporality,
+        queue,
+        ..delivery()
+    };
+    let cx = exporter_context("exporters::otlp/x");
+    let ledger = ledgers(&cx)[0].clone();
+    let peer = Peer {
+        got: Arc::default(),
+        permits: Arc::new(Semaphore::new(0)),
+    };
+    let destination = Arc::new(Destination::new(cx, &delivery, peer.clone()));
+    destination.start().await.unwrap();
+    Side {
+        destination,
+        ledger,
+        peer,
+    }
+}
+
+impl Side {
+    /// What became of items, and what of them was sent.
+    async fn end(self) -> (Balance, Vec<(Temporality, u64, u64, i64)>) {
+        self.peer.permits.add_permits(1000);
+        self.destination
+            .stop(Instant::now() + Duration::from_secs(20))
+            .await;
+        let got = self.peer.got.lock().unwrap().clone();
+        (self.ledger.balance(), got)
+    }
+
+    fn edge(&self) -> Arc<dyn Consumer> {
+        let edge = crate::component::Edge::new(None, self.ledger.clone(), self.destination.clone());
+        Arc::new(edge)
+    }
+}
+
+fn now() -> u64 {
+    crate::component::unix_now()
+}
+
+/// A counter, a histogram and a gauge with these values.
+fn batch(temporality: otlp::AggregationTemporality, start: u64, time: u64, value: i64) -> Batch {
+    let number = otlp::NumberDataPoint {
+        start_time_unix_nano: start,
+        time_unix_nano: time,
+        value: Some(number_data_point::Value::AsInt(value)),
+        ..Default::default()
+    };
+    let histogram = otlp::HistogramDataPoint {
+        start_time_unix_nano: start,
+        time_unix_nano: time,
+        count: value as u64,
+        sum: Some(value as f64),
+        bucket_counts: vec![value as u64, 0],
+        explicit_bounds: vec![1.0],
+        ..Default::default()
+    };
+    let metric = |name: &str, data| otlp::Metric {
+        name: name.to_owned(),
+        data: Some(data),
+        ..Default::default()
+    };
+    let sum = otlp::Sum {
+        data_points: vec![number.clone()],
+        aggregation_temporality: temporality.into(),
+        is_monotonic: true,
+    };
+    let histogram = otlp::Histogram {
+        data_points: vec![histogram],
+        aggregation_temporality: temporality.into(),
+    };
+    let gauge = otlp::Gauge {
+        data_points: vec![number],
+    };
+    let request = opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest {
+        resource_metrics: vec![otlp::ResourceMetrics {
+            scope_metrics: vec![otlp::ScopeMetrics {
+                metrics: vec![
+                    metric("s", metric::Data::Sum(sum)),
+                    metric("h", metric::Data::Histogram(histogram)),
+                    metric("g", metric::Data::Gauge(gauge)),
+                ],
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+    };
+    Batch::new(wire::check(Signal::Metrics, request.encode_to_vec().into()).expect("a request"))
+}
+
+const CUMULATIVE: otlp::AggregationTemporality = otlp::AggregationTemporality::Cumulative;
+const DELTA: otlp::AggregationTemporality = otlp::AggregationTemporality::Delta;
+
+/// Those of one temporality; gauges count as cumulative, and are left out by their values.
+fn of(points: &[(Temporality, u64, u64, i64)], wanted: Temporality) -> Vec<i64> {
+    let of = points.iter().filter(|(temporality, ..)| *temporality == wanted);
+    of.map(|(.., value)| *value).collect()
+}
+
+#[tokio::test]
+async fn destinations_of_one_pipeline_get_the_temporality_that_each_wants() {
+    let deltas = side(TemporalityChoice::Delta, QueueConfig::default()).await;
+    let totals = side(TemporalityChoice::Cumulative, QueueConfig::default()).await;
+    let both = FanOut::to(None, vec![deltas.edge(), totals.edge()]);
+    let start = now();
+    both.push(batch(CUMULATIVE, start, start + 10, 5)).unwrap();
+    both.push(batch(CUMULATIVE, start, start + 20, 12)).unwrap();
+    both.push(batch(DELTA, start + 20, start + 30, 3)).unwrap();
+    both.push(batch(DELTA, start + 30, start + 40, 4)).unwrap();
+    let (balance, got) = deltas.end().await;
+    assert_eq!((balance.entered, balance.left), (12, 12));
+    // Counter and histogram each; a series that says deltas is another series, and stays as it is.
+    let mut found = of(&got, Temporality::Delta);
+    found.sort_unstable();
+    assert_eq!(found, [3, 3, 4, 4, 5, 5, 7, 7]);
+    let (balance, got) = totals.end().await;
+    assert_eq!((balance.entered, balance.left), (12, 12));
+    assert!(of(&got, Temporality::Delta).is_empty());
+    let mut found = of(&got, Temporality::Cumulative);
+    found.sort_unstable();
+    // Twice each of the given totals and of 3 and 3 + 4, and the gauges.
+    assert_eq!(found, [3, 3, 3, 4, 5, 5, 5, 7, 7, 12, 12, 12]);
+}
+
+#[tokio::test]
+async fn a_full_queue_that_drops_leaves_the_increase_to_the_next_delta() {
+    let queue = QueueConfig {
+        on_full: OnFull::Drop,
+        queue_size: 1.try_into().unwrap(),
+        ..QueueConfig::default()
+    };
+    let side = side(TemporalityChoice::Delta, queue).await;
+    let start = now();
+    let edge = side.edge();
+    edge.push(batch(CUMULATIVE, start, start + 10, 5)).unwrap();
+    edge.push(batch(CUMULATIVE, start, start + 20, 9)).unwrap();
+    side.peer.permits.add_permits(1);
+    balance_when(&side.ledger, |balance| balance.left == 3).await;
+    edge.push(batch(CUMULATIVE, start, start + 30, 11)).unwrap();
+    let (balance, got) = side.end().await;
+    assert_eq!(balance.dropped[Reason::QueueFull as usize], 3);
+    let deltas: Vec<_> = got.iter().filter(|(of, ..)| *of == Temporality::Delta).collect();
+    let whole = [(start, start + 10, 5), (start + 10, start + 30, 6)];
+    for (start, time, value) in whole {
+        let same = deltas
+            .iter()
+            .filter(|point| (point.1, point.2, point.3) == (start, time, value));
+        assert_eq!(same.count(), 2, "{deltas:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_began_before_the_gateway_is_a_baseline_and_in_the_books() {
+    let side = side(TemporalityChoice::Delta, QueueConfig::default()).await;
+    let edge = side.edge();
+    edge.push(batch(CUMULATIVE, 5, 10, 1_000_000)).unwrap();
+    edge.push(batch(CUMULATIVE, 5, 20, 1_000_001)).unwrap();
+    edge.push(batch(CUMULATIVE, 5, 15, 1_000_001)).unwrap();
+    let (balance, got) = side.end().await;
+    assert_eq!(of(&got, Temporality::Delta), [1, 1]);
+    assert_eq!((balance.absorbed, balance.dropped[Reason::Late as usize]), (2, 2));
+    assert_eq!((balance.held(), balance.left), (0, 5));
+}
