@@ -9,9 +9,9 @@ use crate::{connectors, exporters, extensions, processors, receivers};
 
 /// Arguments of `components`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  tidegate components\n  tidegate components receiver nixl --options")]
+#[command(after_help = "Examples:\n  tidegate components\n  tidegate components otlphttp")]
 pub struct Args {
-    /// Only this class: receiver, processor, exporter, connector or extension
+    /// Only this class: receiver, processor, exporter, connector or extension; or a type, with its options
     class: Option<String>,
     /// Only this type
     kind: Option<String>,
@@ -91,19 +91,26 @@ pub fn all() -> Vec<About> {
 
 /// Prints YAML: classes, types, signals, and options where asked.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let classes = match &args.class {
-        None => Class::ALL.to_vec(),
-        Some(word) => vec![class_of(word)?],
-    };
     let components = all();
+    let named = |word: &String| components.iter().any(|about| about.kind == word);
+    // A type alone is as good as its class before it, and then its options are what is asked for.
+    let only_kind = args
+        .class
+        .as_ref()
+        .filter(|word| args.kind.is_none() && named(word));
+    let classes = match &args.class {
+        Some(word) if only_kind.is_none() => vec![class_of(word)?],
+        _ => Class::ALL.to_vec(),
+    };
+    let kind = only_kind.or(args.kind.as_ref());
+    let with_options = args.options || only_kind.is_some();
     for class in classes {
-        say!("{}:", class.section());
-        let wanted = |about: &&About| {
-            about.class == class && args.kind.as_deref().is_none_or(|kind| about.kind == kind)
-        };
-        for about in components.iter().filter(wanted) {
-            print(about, args.options);
+        let wanted = |about: &&About| about.class == class && kind.is_none_or(|kind| about.kind == kind);
+        let mut wanted = components.iter().filter(wanted).peekable();
+        if only_kind.is_none() || wanted.peek().is_some() {
+            say!("{}:", class.section());
         }
+        wanted.for_each(|about| print(about, with_options));
     }
     Ok(())
 }
@@ -133,7 +140,13 @@ fn print(about: &About, with_options: bool) {
     }
     if with_options {
         say!("    options:");
-        print_options(&(about.config.docs)(), 6);
+        let options = (about.config.docs)();
+        print_options(&options, 6);
+        let vendors = exporters::vendor::describe(&options);
+        if !vendors.is_empty() {
+            say!("    vendors:");
+            vendors.iter().for_each(|vendor| say!("      {vendor}"));
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Who may send, and as whom we send: what authenticator extensions do for receivers and exporters.
 
 use async_trait::async_trait;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, Uri};
 
 use crate::batch::ClientMetadata;
 
@@ -25,4 +25,14 @@ pub trait Credentials: Send + Sync {
     /// Adds what is needed to the headers of one request; `client` is what is kept of the request that brought the
     /// data. The error says why that can't be known now.
     fn apply(&self, headers: &mut HeaderMap, client: Option<&ClientMetadata>) -> Result<(), String>;
+
+    /// Whether a request must be signed as a whole, by [`Self::sign`].
+    fn signs_requests(&self) -> bool {
+        false
+    }
+
+    /// Signs a request that is otherwise complete, by further headers.
+    fn sign(&self, _method: &str, _uri: &Uri, _headers: &mut HeaderMap, _body: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::backoff::Backoff;
 use super::machine::Rules;
+use super::shape::Shape;
 use super::temporality::TemporalityChoice;
 use crate::batch::{Batching, Sizer};
 use crate::config::{ByteSize, Node, Problems};
@@ -52,8 +53,11 @@ crate::options! {
         pub storage: Option<String> = None,
         /// What is written there.
         pub storage_mode: StorageMode = StorageMode::Always,
-        /// Largest request, before compression. A larger one is cut, and what is larger by itself is dropped.
-        pub max_request_size: ByteSize = ByteSize::mib(64),
+        /// Largest request, before compression. A larger one is cut, and what is larger by itself is dropped. Without:
+        /// 64 MiB, or what the vendor takes.
+        pub max_request_size: Option<ByteSize> = None,
+        /// Most items of a request. Without: any number, or what the vendor takes.
+        pub max_request_items: Option<usize> = None,
         /// Whether a request that the peer refuses for what is in it (400, `INVALID_ARGUMENT`) is cut in halves until
         /// what is refused stands alone, so that the rest passes.
         pub isolate_refused: bool = true,
@@ -192,6 +196,9 @@ const MAX_MULTIPLIER: f64 = 1000.0;
 /// How long is tried where nobody says, as in the Collector.
 const MAX_ELAPSED_TIME: Duration = Duration::from_secs(300);
 
+/// "Clients MUST NOT send larger ones" (OTLP, 1.11).
+const MAX_REQUEST_SIZE: ByteSize = ByteSize::mib(64);
+
 /// All of it, as a destination needs it.
 #[derive(Clone, Debug)]
 pub struct Delivery {
@@ -203,6 +210,8 @@ pub struct Delivery {
     pub timeout: Option<Duration>,
     /// What points are to cover.
     pub temporality: TemporalityChoice,
+    /// How metrics are changed to be taken.
+    pub shape: Shape,
 }
 
 impl Delivery {
@@ -212,7 +221,8 @@ impl Delivery {
             retry: self.retry.backoff(self.queue.storage.is_some()),
             keeps: self.queue.storage.is_some(),
             isolate: self.queue.isolate_refused,
-            max_bytes: self.queue.max_request_size.as_usize(),
+            max_bytes: self.queue.max_request_size.unwrap_or(MAX_REQUEST_SIZE).as_usize(),
+            max_items: self.queue.max_request_items.unwrap_or(usize::MAX).max(1),
         }
     }
 }

@@ -16,6 +16,7 @@ use super::notices::Notices;
 use super::outcome::Outcome;
 use super::parcel::Parcel;
 use super::room::{NoRoom, Reservation, Room};
+use super::shape::Shape;
 use super::spill::{How, Spill, Way};
 use super::stored;
 use super::temporality::Conversion;
@@ -66,6 +67,7 @@ pub(super) struct Inner<A> {
     /// Set at the start, where the queue has storage.
     pub(super) spill: OnceLock<Spill>,
     conversion: Option<Arc<Conversion>>,
+    shape: Shape,
     stopping: AtomicBool,
     queue: QueueConfig,
     batching: Option<Batching>,
@@ -83,6 +85,7 @@ impl<A: Attempt> Destination<A> {
             stopping: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             conversion: Conversion::new(delivery.temporality, context.ledger(Signal::Metrics)).map(Arc::new),
+            shape: delivery.shape,
             queue: delivery.queue.clone(),
             spill: OnceLock::new(),
             batching: delivery.queue.batching(),
@@ -274,6 +277,7 @@ impl<A: Attempt> Inner<A> {
             Some(conversion) => conversion.convert(batch, journals.then_some(&mut cursor), flow),
             None => batch,
         };
+        let batch = self.shape.apply(batch);
         if batch.items() == 0 && cursor.is_empty() {
             return;
         }

@@ -8,6 +8,7 @@ pub mod otlphttp;
 pub mod prometheus;
 #[cfg(test)]
 mod testing;
+pub mod vendor;
 
 use crate::component::ExporterFactory;
 

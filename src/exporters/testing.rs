@@ -109,7 +109,7 @@ async fn read(request: Request<Incoming>) -> Seen {
         path: head.uri.path().to_owned(),
         headers: head.headers,
         message: match coding {
-            Some(coding) => decompress(coding, body, 1 << 20).await.unwrap(),
+            Some(coding) => decompress(coding, body, 64 << 20).await.unwrap(),
             None => body,
         },
     }

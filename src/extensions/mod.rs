@@ -14,6 +14,7 @@ pub static FACTORIES: &[&ExtensionFactory] = &[
     &auth::basic::FACTORY,
     &auth::bearer::FACTORY,
     &auth::headers_setter::FACTORY,
+    &auth::sigv4::FACTORY,
     &file_storage::FACTORY,
     &health_check::FACTORY,
 ];

@@ -89,6 +89,28 @@ impl Histogram {
         self.max = if first { max } else { pair(self.max, max, f64::max) };
     }
 
+    /// Joins neighbouring buckets until there are at most `max` (at least one). Running totals stay exact at the bounds
+    /// that are left, which depend on the bounds alone: histograms of one series stay comparable. Whether it changed.
+    pub fn coarsen(&mut self, max: usize) -> bool {
+        let (buckets, max) = (self.counts.len(), max.max(1));
+        if buckets <= max {
+            return false;
+        }
+        // Bucket `at` of those that are left ends where this one ends; the last one is (…, +Inf].
+        let end = |at: usize| (at + 1) * buckets / max;
+        let joined = (0..max).map(|at| {
+            let from = at.checked_sub(1).map_or(0, end);
+            self.counts[from..end(at)]
+                .iter()
+                .fold(0, |sum: u64, count| sum.saturating_add(*count))
+        });
+        let counts = joined.collect();
+        let bounds = (0..max - 1).filter_map(|at| self.bounds.get(end(at) - 1).copied());
+        self.bounds = bounds.collect();
+        self.counts = counts;
+        true
+    }
+
     /// What came on top of `last`; `None` when that can't be (a count fell, other bounds): a reset.
     /// Smallest and largest value of an increase are unknown.
     pub fn since(&self, last: &Self) -> Option<Self> {
@@ -133,6 +155,27 @@ mod tests {
             histogram.observe(*value, 1);
         }
         histogram
+    }
+
+    #[test]
+    fn a_coarser_histogram_has_the_same_running_totals_at_the_bounds_that_are_left() {
+        for buckets in 1..40usize {
+            let bounds: Vec<f64> = (1..buckets).map(|bound| bound as f64).collect();
+            let mut fine = Histogram::empty(bounds.into());
+            (0..buckets).for_each(|at| fine.observe(at as f64 + 0.5, at as u64 + 1));
+            for max in 1..45 {
+                let mut coarse = fine.clone();
+                assert_eq!(coarse.coarsen(max), buckets > max);
+                assert!(coarse.is_sound() && coarse.counts.len() == buckets.min(max));
+                let total = |histogram: &Histogram, bound: f64| -> u64 {
+                    let upto = histogram.bounds.partition_point(|other| *other <= bound);
+                    histogram.counts[..upto].iter().sum()
+                };
+                for bound in coarse.bounds.iter() {
+                    assert_eq!(total(&coarse, *bound), total(&fine, *bound), "{buckets} to {max}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -60,6 +60,8 @@ pub struct Rules {
     pub isolate: bool,
     /// Most bytes of a request.
     pub max_bytes: usize,
+    /// Most items of a request; at least 1.
+    pub max_items: usize,
     /// Whether what can't be sent before the stop is kept for the next run instead of dropped.
     pub keeps: bool,
 }
@@ -287,9 +289,13 @@ impl<L: Load> Machine<L> {
         }
         let mut request = loop {
             let request = self.take_due(now).or_else(|| self.ready.pop_front())?;
-            match request.load.size(Sizer::Bytes) > self.rules.max_bytes {
-                true => self.cut(request),
-                false => break request,
+            if request.load.items() > self.rules.max_items {
+                let pieces = request.load.split(self.rules.max_items, Sizer::Items);
+                self.requeue_pieces(pieces.into_iter(), &request.charge, request.search.as_ref());
+            } else if request.load.size(Sizer::Bytes) > self.rules.max_bytes {
+                self.cut(request);
+            } else {
+                break request;
             }
         };
         request.first_attempt.get_or_insert(now);

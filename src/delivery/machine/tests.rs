@@ -118,6 +118,7 @@ impl Bench {
                     retry,
                     isolate: true,
                     max_bytes: 100_000,
+                    max_items: usize::MAX,
                     keeps: false,
                 },
                 7,
@@ -653,4 +654,13 @@ fn with_storage_what_is_given_up_is_kept() {
     bench.sends();
     bench.kept.sort_unstable();
     assert_eq!(bench.kept, [0, 1, 2]);
+}
+
+#[test]
+fn a_request_of_too_many_items_goes_in_as_few_pieces_as_possible() {
+    let mut bench = Bench::new(9, None);
+    bench.machine.rules.max_items = 10;
+    bench.push(run(0..25));
+    let sizes: Vec<_> = bench.sends().iter().map(|(_, items)| items.len()).collect();
+    assert_eq!(sizes, [10, 10, 5]);
 }

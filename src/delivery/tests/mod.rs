@@ -52,6 +52,7 @@ fn delivery() -> Delivery {
         retry,
         timeout: None,
         temporality: TemporalityChoice::Preserve,
+        shape: Shape::NONE,
     }
 }
 

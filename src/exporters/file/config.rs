@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::batch::Sizer;
 use crate::config::{Node, Problems};
 use crate::delivery::config::BatchConfig;
-use crate::delivery::{Delivery, QueueConfig, RetryConfig, TemporalityChoice};
+use crate::delivery::{Delivery, QueueConfig, RetryConfig, Shape, TemporalityChoice};
 
 crate::options! {
     /// Options of the `file` exporter.
@@ -92,6 +92,7 @@ impl Config {
             retry: self.retry_on_failure.clone(),
             timeout: None,
             temporality: self.temporality,
+            shape: Shape::NONE,
         }
     }
 

@@ -6,8 +6,9 @@ use tonic::client::Grpc;
 use tonic::codec::CompressionEncoding;
 
 use super::target::Target;
-use crate::config::{Node, Problems};
-use crate::delivery::{Delivery, QueueConfig, RetryConfig, TemporalityChoice};
+use crate::config::{Node, Problems, Secret};
+use crate::delivery::{Delivery, NameRules, QueueConfig, RetryConfig, TemporalityChoice};
+use crate::exporters::vendor::{Chosen, VendorName};
 use crate::net::TlsClientConfig;
 use crate::net::auth::AuthConfig;
 use crate::net::headers::{self, Headers};
@@ -19,16 +20,24 @@ crate::options! {
         pub endpoint: Target = required,
         /// TLS; `insecure: true` for none.
         pub tls: TlsClientConfig = TlsClientConfig::default(),
-        /// How requests are compressed.
-        pub compression: Compression = Compression::Gzip,
+        /// How requests are compressed. Without: gzip, or as the vendor likes it.
+        pub compression: Option<Compression> = None,
         /// Request headers; their values are secrets.
         pub headers: Headers = Headers::new(),
         /// Who we are, by an extension.
         pub auth: Option<AuthConfig> = None,
         /// How long one attempt may take; 0 = as long as it does.
         pub timeout: Duration = Duration::from_secs(5),
-        /// What points of sums and histograms are to cover.
-        pub temporality: TemporalityChoice = TemporalityChoice::Preserve,
+        /// Whose rules to keep: sets what is not set here, as `tidegate components KIND --options` shows.
+        pub vendor: Option<VendorName> = None,
+        /// What the vendor knows us by; goes into its header.
+        pub api_key: Option<Secret> = None,
+        /// What points of sums and histograms are to cover. Without: what they do, or what the vendor takes.
+        pub temporality: Option<TemporalityChoice> = None,
+        /// Most buckets of a histogram, neighbours being joined beyond; 0 = any number. Without: the vendor's.
+        pub max_buckets: Option<usize> = None,
+        /// What names of metrics and of their attributes may look like. Without: anything, or what the vendor takes.
+        pub metric_names: Option<NameRules> = None,
         /// Retries.
         pub retry_on_failure: RetryConfig = RetryConfig::default(),
         /// The queue.
@@ -63,6 +72,7 @@ impl Compression {
 impl Config {
     fn check(&self, at: &Node, cx: &mut Problems) {
         headers::check(&self.headers, at.child("headers"), cx);
+        self.chosen().check(at, true, cx);
         let binary = self.headers.keys().find(|name| name.ends_with("-bin"));
         if let Some(name) = binary {
             cx.at(at.child("headers").child(name))
@@ -76,12 +86,35 @@ impl Config {
         self.endpoint.secure.unwrap_or(!self.tls.insecure && !unix)
     }
 
+    /// What a vendor's preset may set.
+    pub(super) fn chosen(&self) -> Chosen<'_> {
+        Chosen {
+            vendor: self.vendor,
+            api_key: self.api_key.as_ref(),
+            temporality: self.temporality,
+            max_buckets: self.max_buckets,
+            metric_names: self.metric_names,
+        }
+    }
+
+    pub(super) fn compression(&self) -> Compression {
+        let zstd = self
+            .vendor
+            .is_some_and(|vendor| vendor.preset().compression == "zstd");
+        self.compression.unwrap_or(if zstd {
+            Compression::Zstd
+        } else {
+            Compression::Gzip
+        })
+    }
+
     pub(super) fn delivery(&self) -> Delivery {
         Delivery {
-            queue: self.sending_queue.clone(),
+            queue: self.chosen().queue(&self.sending_queue),
             retry: self.retry_on_failure.clone(),
             timeout: Some(self.timeout).filter(|timeout| !timeout.is_zero()),
-            temporality: self.temporality,
+            temporality: self.chosen().temporality(),
+            shape: self.chosen().shape(),
         }
     }
 }

@@ -81,20 +81,27 @@ impl Client {
             .origin(origin)
             .user_agent(USER_AGENT)
             .map_err(|error| wrong(&error))?;
-        let compression = config.compression;
+        let compression = config.compression();
         let dial = move || {
             let channel = endpoint.connect_with_connector_lazy(connector.clone());
             let grpc = compression.apply(Grpc::new(channel));
             grpc.max_decoding_message_size(MAX_ANSWER_BYTES)
         };
+        let credentials = config
+            .auth
+            .as_ref()
+            .map(|auth| auth.credentials(cx))
+            .transpose()?;
+        if credentials
+            .as_ref()
+            .is_some_and(|credentials| credentials.signs_requests())
+        {
+            return Err(cx.error("auth: signed requests are for the `otlphttp` exporter"));
+        }
         Ok(Self {
             line: Line::new(Box::new(dial)),
-            headers: headers::build(&config.headers),
-            credentials: config
-                .auth
-                .as_ref()
-                .map(|auth| auth.credentials(cx))
-                .transpose()?,
+            headers: headers::build(&config.chosen().headers(&config.headers)),
+            credentials,
             timeout: config.timeout,
         })
     }

@@ -232,6 +232,10 @@ fn mistakes_are_named() {
             "unknown key \"drain\"",
         ),
         (
+            "{endpoint: \"a:1\", vendor: dynatrace}",
+            "takes OTLP over HTTP only",
+        ),
+        (
             "{endpoint: \"a:1\", retry_on_failure: {max_elapsed_time: 1s}}",
             "must not be less than `initial_interval`",
         ),

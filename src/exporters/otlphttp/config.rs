@@ -8,8 +8,9 @@ use http::Uri;
 use super::body::{Compression, Encoding};
 use super::url::Url;
 use crate::batch::Signal;
-use crate::config::{Node, Problems};
-use crate::delivery::{Delivery, QueueConfig, RetryConfig, TemporalityChoice};
+use crate::config::{Node, Problems, Secret};
+use crate::delivery::{Delivery, NameRules, QueueConfig, RetryConfig, TemporalityChoice};
+use crate::exporters::vendor::{Chosen, VendorName};
 use crate::net::TlsClientConfig;
 use crate::net::auth::AuthConfig;
 use crate::net::headers::{self, Headers};
@@ -29,8 +30,8 @@ crate::options! {
         pub tls: TlsClientConfig = TlsClientConfig::default(),
         /// How telemetry is written.
         pub encoding: Encoding = Encoding::Proto,
-        /// How requests are compressed.
-        pub compression: Compression = Compression::Gzip,
+        /// How requests are compressed. Without: gzip, or as the vendor likes it.
+        pub compression: Option<Compression> = None,
         /// Request headers; their values are secrets.
         pub headers: Headers = Headers::new(),
         /// Who we are, by an extension.
@@ -41,8 +42,16 @@ crate::options! {
         pub max_idle_conns: usize = 100,
         /// How long an unused connection is kept.
         pub idle_conn_timeout: Duration = Duration::from_secs(90),
-        /// What points of sums and histograms are to cover.
-        pub temporality: TemporalityChoice = TemporalityChoice::Preserve,
+        /// Whose rules to keep: sets what is not set here, as `tidegate components KIND --options` shows.
+        pub vendor: Option<VendorName> = None,
+        /// What the vendor knows us by; goes into its header.
+        pub api_key: Option<Secret> = None,
+        /// What points of sums and histograms are to cover. Without: what they do, or what the vendor takes.
+        pub temporality: Option<TemporalityChoice> = None,
+        /// Most buckets of a histogram, neighbours being joined beyond; 0 = any number. Without: the vendor's.
+        pub max_buckets: Option<usize> = None,
+        /// What names of metrics and of their attributes may look like. Without: anything, or what the vendor takes.
+        pub metric_names: Option<NameRules> = None,
         /// Retries.
         pub retry_on_failure: RetryConfig = RetryConfig::default(),
         /// The queue.
@@ -65,6 +74,7 @@ impl Config {
 
     fn check(&self, at: &Node, cx: &mut Problems) {
         headers::check(&self.headers, at.child("headers"), cx);
+        self.chosen().check(at, false, cx);
         if self.endpoint.is_none() && self.own_urls() == [None; 3] {
             cx.at(at)
                 .help("set `endpoint`, or `metrics_endpoint`, `traces_endpoint`, `logs_endpoint`")
@@ -81,6 +91,8 @@ impl Config {
     /// Where a signal goes.
     pub(super) fn url(&self, signal: Signal) -> Option<Uri> {
         let (own, path) = (self.own_urls()[signal as usize], PATHS[signal as usize]);
+        let of_vendor = self.vendor.and_then(|vendor| vendor.preset().metrics_path);
+        let path = of_vendor.filter(|_| signal == Signal::Metrics).unwrap_or(path);
         let below_base = || self.endpoint.as_ref().map(|base| base.join(path));
         own.map(Url::exact).or_else(below_base)
     }
@@ -90,12 +102,35 @@ impl Config {
         self.endpoint.as_ref().and_then(Url::unix_path)
     }
 
+    /// What a vendor's preset may set.
+    pub(super) fn chosen(&self) -> Chosen<'_> {
+        Chosen {
+            vendor: self.vendor,
+            api_key: self.api_key.as_ref(),
+            temporality: self.temporality,
+            max_buckets: self.max_buckets,
+            metric_names: self.metric_names,
+        }
+    }
+
+    pub(super) fn compression(&self) -> Compression {
+        let zstd = self
+            .vendor
+            .is_some_and(|vendor| vendor.preset().compression == "zstd");
+        self.compression.unwrap_or(if zstd {
+            Compression::Zstd
+        } else {
+            Compression::Gzip
+        })
+    }
+
     pub(super) fn delivery(&self) -> Delivery {
         Delivery {
-            queue: self.sending_queue.clone(),
+            queue: self.chosen().queue(&self.sending_queue),
             retry: self.retry_on_failure.clone(),
             timeout: Some(self.timeout).filter(|timeout| !timeout.is_zero()),
-            temporality: self.temporality,
+            temporality: self.chosen().temporality(),
+            shape: self.chosen().shape(),
         }
     }
 }

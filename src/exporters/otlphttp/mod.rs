@@ -90,7 +90,7 @@ impl Client {
                 .map(|auth| auth.credentials(cx))
                 .transpose()?,
             encoding: config.encoding,
-            compression: config.compression,
+            compression: config.compression(),
         })
     }
 
@@ -101,13 +101,15 @@ impl Client {
         body: Bytes,
         client: Option<&ClientMetadata>,
     ) -> Result<Request<Full<Bytes>>, String> {
+        let mut headers = self.headers.clone();
+        if let Some(credentials) = &self.credentials {
+            credentials.apply(&mut headers, client)?;
+            credentials.sign("POST", url, &mut headers, &body)?;
+        }
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = http::Method::POST;
         *request.uri_mut() = url.clone();
-        *request.headers_mut() = self.headers.clone();
-        if let Some(credentials) = &self.credentials {
-            credentials.apply(request.headers_mut(), client)?;
-        }
+        *request.headers_mut() = headers;
         Ok(request)
     }
 
@@ -145,11 +147,11 @@ fn unreadable(
 fn request_headers(config: &Config) -> HeaderMap {
     let mut all = HeaderMap::new();
     all.insert(USER_AGENT_HEADER, HeaderValue::from_static(USER_AGENT));
-    all.extend(headers::build(&config.headers));
+    all.extend(headers::build(&config.chosen().headers(&config.headers)));
     let content_type = HeaderValue::from_static(config.encoding.content_type());
     all.insert(ACCEPT, content_type.clone());
     all.insert(CONTENT_TYPE, content_type);
-    if let Some(coding) = config.compression.content_coding() {
+    if let Some(coding) = config.compression().content_coding() {
         all.insert(CONTENT_ENCODING, HeaderValue::from_static(coding));
     }
     all

@@ -1,9 +1,11 @@
-//! Authenticators: `basicauth` (RFC 7617) and `bearertokenauth` (RFC 6750), for receivers and for exporters.
+//! Authenticators: `basicauth` (RFC 7617) and `bearertokenauth` (RFC 6750) for receivers and for exporters,
+//! `headers_setter` and `sigv4auth` for exporters.
 
 pub mod basic;
 pub mod bearer;
 pub mod headers_setter;
 mod htpasswd;
+pub mod sigv4;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! Against an HTTP server: what goes over the wire, and what every kind of answer leads to.
 
+mod vendors;
+
 use http::Response;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 
@@ -199,6 +201,15 @@ fn mistakes_are_named() {
             "a Unix socket belongs in `endpoint`",
         ),
         ("{metrics_endpoint: \"http://a\"}", "no endpoint for traces"),
+        ("{endpoint: \"http://a\", api_key: k}", "needs `vendor`"),
+        (
+            "{endpoint: \"http://a\", vendor: grafana_cloud, api_key: k}",
+            "must be `instance:token`",
+        ),
+        (
+            "{endpoint: \"http://a\", vendor: aws, api_key: k}",
+            "knows no keys in headers",
+        ),
         (
             "{endpoint: \"http://a\", sending_queue: {block_on_overflow: true, on_full: drop}}",
             "can't be combined with `on_full: drop`",

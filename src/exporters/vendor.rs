@@ -1,0 +1,317 @@
+//! Presets for vendors of observability services: one row of a table each. What the user sets goes before.
+//!
+//! Sources: the vendors' public documentation of their OTLP endpoints, as of late 2026. A field that a vendor does not
+//! document stays at the exporter's default.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::HeaderValue;
+
+use crate::config::{ByteSize, Node, OptionDoc, Problems, Secret};
+use crate::delivery::{NameRules, QueueConfig, Shape, TemporalityChoice};
+use crate::net::headers::Headers;
+
+crate::choices! {
+    /// Vendors with a preset.
+    pub enum VendorName {
+        /// Datadog.
+        Datadog = "datadog",
+        /// Dynatrace.
+        Dynatrace = "dynatrace",
+        /// New Relic.
+        NewRelic = "newrelic",
+        /// Grafana Cloud.
+        GrafanaCloud = "grafana_cloud",
+        /// Splunk Observability Cloud.
+        Splunk = "splunk",
+        /// Honeycomb.
+        Honeycomb = "honeycomb",
+        /// Chronosphere.
+        Chronosphere = "chronosphere",
+        /// Google Cloud.
+        GoogleCloud = "google_cloud",
+        /// Amazon CloudWatch.
+        Aws = "aws",
+        /// Azure Monitor.
+        Azure = "azure",
+    }
+}
+
+/// How a vendor knows its customers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyAs {
+    /// `api_key` in this header, behind these words.
+    Header(&'static str, &'static str),
+    /// `api_key` is `user:token`, for HTTP's basic authentication.
+    Basic,
+    /// By what an extension makes: its type.
+    Extension(&'static str),
+}
+
+/// A preset. 0 = no limit beyond the exporter's own.
+#[derive(Clone, Copy, Debug)]
+pub struct Vendor {
+    /// The value of `vendor`.
+    pub name: VendorName,
+    /// Whether it takes OTLP over gRPC.
+    pub grpc: bool,
+    /// Where metrics go below the endpoint, if elsewhere than OTLP says.
+    pub metrics_path: Option<&'static str>,
+    /// How it knows its customers.
+    pub key: KeyAs,
+    /// What points are to cover.
+    pub temporality: TemporalityChoice,
+    /// `gzip` or `zstd`.
+    pub compression: &'static str,
+    /// Most bytes of a request, before compression.
+    pub max_request_bytes: u64,
+    /// Most items of a request.
+    pub max_request_items: usize,
+    /// Most buckets of a histogram; neighbours are joined beyond.
+    pub max_buckets: usize,
+    /// What names may look like.
+    pub names: NameRules,
+}
+
+/// What most of them have.
+const PLAIN: Vendor = Vendor {
+    name: VendorName::Honeycomb,
+    grpc: false,
+    metrics_path: None,
+    key: KeyAs::Header("authorization", ""),
+    temporality: TemporalityChoice::Preserve,
+    compression: "gzip",
+    max_request_bytes: 0,
+    max_request_items: 0,
+    max_buckets: 0,
+    names: NameRules::Keep,
+};
+
+/// Every preset.
+pub const VENDORS: &[Vendor] = &[
+    Vendor {
+        name: VendorName::Datadog,
+        key: KeyAs::Header("dd-api-key", ""),
+        temporality: TemporalityChoice::Delta,
+        compression: "zstd",
+        // The limit is 5.1 MB; their own sample cuts here.
+        max_request_bytes: 4 << 20,
+        ..PLAIN
+    },
+    Vendor {
+        name: VendorName::Dynatrace,
+        key: KeyAs::Header("authorization", "Api-Token "),
+        temporality: TemporalityChoice::Delta,
+        max_request_bytes: 4_000_000,
+        max_request_items: 15_000,
+        names: NameRules::LowerCaseKeys,
+        ..PLAIN
+    },
+    Vendor {
+        name: VendorName::NewRelic,
+        grpc: true,
+        key: KeyAs::Header("api-key", ""),
+        temporality: TemporalityChoice::Delta,
+        max_request_bytes: 1_000_000,
+        ..PLAIN
+    },
+    Vendor {
+        name: VendorName::GrafanaCloud,
+        key: KeyAs::Basic,
+        temporality: TemporalityChoice::Cumulative,
+        ..PLAIN
+    },
+    Vendor {
+        name: VendorName::Splunk,
+        metrics_path: Some("/v2/datapoint/otlp"),
+        key: KeyAs::Header("x-sf-token", ""),
+        temporality: TemporalityChoice::Delta,
+        // "Fewer than 31".
+        max_buckets: 30,
+        ..PLAIN
+    },
+    Vendor {
+        name: VendorName::Honeycomb,
+        grpc: true,
+        key: KeyAs::Header("x-honeycomb-team", ""),
+        ..PLAIN
+    },
+    Vendor {
+        name: VendorName::Chronosphere,
+        grpc: true,
+        key: KeyAs::Header("api-token", ""),
+        temporality: TemporalityChoice::Cumulative,
+        compression: "zstd",
+        // Counted compressed there; here before, to be safe.
+        max_request_bytes: 16_000_000,
+        // "Fewer than 10,000".
+        max_request_items: 9_999,
+        ..PLAIN
+    },
+    Vendor {
+        name: VendorName::GoogleCloud,
+        grpc: true,
+        key: KeyAs::Extension("bearertokenauth"),
+        temporality: TemporalityChoice::Cumulative,
+        names: NameRules::GoogleCloud,
+        ..PLAIN
+    },
+    Vendor {
+        name: VendorName::Aws,
+        key: KeyAs::Extension("sigv4auth"),
+        ..PLAIN
+    },
+    Vendor {
+        name: VendorName::Azure,
+        key: KeyAs::Extension("bearertokenauth"),
+        ..PLAIN
+    },
+];
+
+impl VendorName {
+    /// Its preset.
+    pub fn preset(self) -> &'static Vendor {
+        let found = VENDORS.iter().find(|vendor| vendor.name == self);
+        found.unwrap_or(&PLAIN)
+    }
+}
+
+/// What the user has set that a preset may also set.
+pub struct Chosen<'a> {
+    /// The preset, if any.
+    pub vendor: Option<VendorName>,
+    /// What the vendor knows us by.
+    pub api_key: Option<&'a Secret>,
+    /// Options of the exporter.
+    pub temporality: Option<TemporalityChoice>,
+    /// See `Shape`.
+    pub max_buckets: Option<usize>,
+    /// See `Shape`.
+    pub metric_names: Option<NameRules>,
+}
+
+impl Chosen<'_> {
+    fn preset(&self) -> &'static Vendor {
+        self.vendor.map_or(&PLAIN, VendorName::preset)
+    }
+
+    /// What points are to cover.
+    pub fn temporality(&self) -> TemporalityChoice {
+        self.temporality.unwrap_or(self.preset().temporality)
+    }
+
+    /// How metrics are changed to be taken.
+    pub fn shape(&self) -> Shape {
+        let preset = self.preset();
+        Shape {
+            max_buckets: self.max_buckets.unwrap_or(preset.max_buckets),
+            names: self.metric_names.unwrap_or(preset.names),
+        }
+    }
+
+    /// The queue with the vendor's limits.
+    pub fn queue(&self, queue: &QueueConfig) -> QueueConfig {
+        let preset = self.preset();
+        let bytes = Some(preset.max_request_bytes).filter(|bytes| *bytes > 0);
+        let items = Some(preset.max_request_items).filter(|items| *items > 0);
+        QueueConfig {
+            max_request_size: queue.max_request_size.or(bytes.map(ByteSize)),
+            max_request_items: queue.max_request_items.or(items),
+            ..queue.clone()
+        }
+    }
+
+    /// The headers with the vendor's key in them, unless they have one.
+    pub fn headers(&self, headers: &Headers) -> Headers {
+        let mut all = headers.clone();
+        let Some(key) = self.api_key else { return all };
+        let (name, value) = match self.preset().key {
+            KeyAs::Header(name, before) => (name, format!("{before}{}", key.expose())),
+            KeyAs::Basic => (
+                "authorization",
+                format!("Basic {}", STANDARD.encode(key.expose())),
+            ),
+            KeyAs::Extension(_) => return all,
+        };
+        if !all.keys().any(|given| given.eq_ignore_ascii_case(name)) {
+            all.insert(name.to_owned(), Secret::new(value));
+        }
+        all
+    }
+
+    /// Reports what does not fit together.
+    pub fn check(&self, at: &Node, over_grpc: bool, cx: &mut Problems) {
+        let Some(name) = self.vendor else {
+            if self.api_key.is_some() {
+                cx.at(at.child("api_key"))
+                    .help("without a preset, name the header in `headers`")
+                    .error("needs `vendor`");
+            }
+            return;
+        };
+        let preset = name.preset();
+        if over_grpc && !preset.grpc {
+            cx.at(at.child("vendor"))
+                .help("use the `otlphttp` exporter")
+                .error(format!("{} takes OTLP over HTTP only", name.show_name()));
+        }
+        let Some(key) = self.api_key else { return };
+        match preset.key {
+            KeyAs::Extension(kind) => {
+                cx.at(at.child("api_key"))
+                    .help(format!("set `auth: {{authenticator: {kind}}}`"))
+                    .error(format!("{} knows no keys in headers", name.show_name()));
+            }
+            KeyAs::Basic if !key.expose().contains(':') => {
+                cx.at(at.child("api_key")).error("must be `instance:token`");
+            }
+            _ if HeaderValue::try_from(key.expose()).is_err() => {
+                cx.at(at.child("api_key"))
+                    .error("has characters that no header may have");
+            }
+            _ => {}
+        }
+    }
+}
+
+impl VendorName {
+    fn show_name(self) -> String {
+        crate::config::Decode::show(&self)
+    }
+}
+
+/// The table for people, where options have a `vendor` among them; one line a preset.
+pub fn describe(options: &[OptionDoc]) -> Vec<String> {
+    if !options.iter().any(|option| option.name == "vendor") {
+        return Vec::new();
+    }
+    let limit = |name: &str, limit: u64| match limit {
+        0 => String::new(),
+        limit => format!(", {name}: {limit}"),
+    };
+    let line = |vendor: &Vendor| {
+        let key = match vendor.key {
+            KeyAs::Header(name, before) => format!("header `{name}: {before}KEY`"),
+            KeyAs::Basic => "basic, `instance:token`".to_owned(),
+            KeyAs::Extension(kind) => format!("extension `{kind}`"),
+        };
+        let protocols = if vendor.grpc { "http, grpc" } else { "http" };
+        format!(
+            "{}: {{protocols: [{protocols}], key: \"{key}\", temporality: {}, compression: {}{}{}{}{}{}}}",
+            vendor.name.show_name(),
+            crate::config::Decode::show(&vendor.temporality),
+            vendor.compression,
+            limit("max_request_size", vendor.max_request_bytes),
+            limit("max_request_items", vendor.max_request_items as u64),
+            limit("max_buckets", vendor.max_buckets as u64),
+            match vendor.names {
+                NameRules::Keep => String::new(),
+                names => format!(", metric_names: {}", crate::config::Decode::show(&names)),
+            },
+            vendor
+                .metrics_path
+                .map_or_else(String::new, |path| format!(", metrics_path: {path}")),
+        )
+    };
+    VENDORS.iter().map(line).collect()
+}
