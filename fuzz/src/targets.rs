@@ -14,6 +14,8 @@ use tidegate::component::Shared;
 use tidegate::config::Loader;
 use tidegate::net::{Coding, decompress};
 use tidegate::service::{Graph, Plan};
+use tidegate::storage::record::{self, Head, Kind};
+use tidegate::storage::{Fsync, Log, Quota, Rules};
 use tidegate_ring::{Batch, MpStore, Options, Reader};
 
 /// Names as `cargo xtask fuzz` gives them.
@@ -26,6 +28,7 @@ pub(crate) const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("events", tidegate::receivers::uds::fuzz::events),
     ("statsd", tidegate::receivers::uds::fuzz::statsd),
     ("compression", compression),
+    ("log", log),
 ];
 
 fn signal(choice: u8) -> Signal {
@@ -173,4 +176,97 @@ fn compression(data: &[u8]) {
     if let Ok(unpacked) = runtime.block_on(decompress(coding, Bytes::copy_from_slice(body), LIMIT)) {
         assert!(unpacked.len() <= LIMIT);
     }
+}
+
+/// Segments made of records as the bytes say, with damage between and over them: what is read back was written, once.
+fn log(data: &[u8]) {
+    const SALT: u32 = 7;
+    let directory = LOG.with(|directory| directory.path().to_owned());
+    for file in std::fs::read_dir(&directory).expect("our own directory") {
+        std::fs::remove_file(file.expect("our own file").path()).expect("our own file");
+    }
+    let (mut segment, mut number, mut written) = (Vec::new(), 1, Vec::new());
+    let mut flush = |segment: &mut Vec<u8>, number: u64| {
+        std::fs::write(directory.join(format!("{number:020}.seg")), &*segment).expect("a file in memory");
+        segment.clear();
+    };
+    segment.extend(record::segment_head(number, SALT));
+    let mut first = number;
+    for step in data.chunks(4) {
+        let &[how, a, b, c] = step else { break };
+        match how % 8 {
+            0..=3 => {
+                let gap = if how & 8 != 0 { u64::from(a) << (b % 40) } else { 0 };
+                number += gap;
+                let head = Head {
+                    kind: Kind::Data,
+                    tag: b,
+                    seq: number,
+                    items: u32::from(c),
+                };
+                let payload = vec![a; usize::from(c)];
+                record::write(&mut segment, SALT, head, std::iter::once(&*payload));
+                written.push((number, payload));
+                number += 1;
+            }
+            4 => {
+                let range = [(u64::from(a), u64::from(b) << (c % 60))];
+                let ranges = record::ranges_to_bytes(&range);
+                let head = Head {
+                    kind: Kind::Settled,
+                    tag: 0,
+                    seq: 0,
+                    items: 0,
+                };
+                record::write(&mut segment, SALT, head, std::iter::once(&*ranges));
+            }
+            5 => segment.extend([a, b, c]),
+            6 => {
+                let at = usize::from(u16::from_le_bytes([a, b])) % segment.len();
+                segment[at] ^= c;
+            }
+            _ => {
+                flush(&mut segment, first);
+                first = number;
+                segment.extend(record::segment_head(number, SALT));
+            }
+        }
+    }
+    flush(&mut segment, first);
+    let rules = Rules {
+        fsync: Fsync::Never,
+        segment_bytes: 1 << 20,
+    };
+    let (mut log, recovered) = Log::open(&directory, &rules, Quota::new(1 << 30), None).expect("a directory");
+    let mut last = 0;
+    let mut items = 0;
+    loop {
+        let back = log.read(1 << 16).expect("our own files");
+        if back.stored.is_empty() {
+            break;
+        }
+        for stored in back.stored {
+            assert!(stored.seq > last, "in order, and once");
+            last = stored.seq;
+            let known = written
+                .iter()
+                .any(|(seq, payload)| *seq == stored.seq && *payload == stored.payload);
+            assert!(known, "nobody wrote {}", stored.seq);
+            items += u64::from(stored.items) * u64::from(stored.tag < 3);
+        }
+    }
+    assert_eq!(
+        items,
+        recovered.items.iter().sum::<u64>(),
+        "what was promised is read"
+    );
+    log.append((log.next_seq(), 0, 1), false, std::iter::once(&b"more"[..]))
+        .expect("a file in memory");
+    log.flush().expect("a file in memory");
+    assert_eq!(log.read(1 << 16).expect("our own file").stored.len(), 1);
+}
+
+thread_local! {
+    /// The log's directory, emptied for each input.
+    static LOG: TempDir = TempDir::new_in("/dev/shm").expect("a directory in memory");
 }

@@ -48,6 +48,9 @@ pub trait Attempt: Send + Sync + 'static {
     async fn close(&self) {}
 }
 
+/// Takes batches that a destination can't deliver any more; they stay in the same books.
+pub type Heir = Box<dyn Fn(Batch) + Send + Sync>;
+
 /// A pushing exporter: `A` speaks the protocol, everything else is here.
 pub struct Destination<A> {
     inner: Arc<Inner<A>>,
@@ -68,6 +71,8 @@ pub(super) struct Inner<A> {
     pub(super) spill: OnceLock<Spill>,
     conversion: Option<Arc<Conversion>>,
     shape: Shape,
+    /// Who gets what is left at the stop.
+    pub(super) heir: OnceLock<Heir>,
     stopping: AtomicBool,
     queue: QueueConfig,
     batching: Option<Batching>,
@@ -86,6 +91,7 @@ impl<A: Attempt> Destination<A> {
             ended: AtomicBool::new(false),
             conversion: Conversion::new(delivery.temporality, context.ledger(Signal::Metrics)).map(Arc::new),
             shape: delivery.shape,
+            heir: OnceLock::new(),
             queue: delivery.queue.clone(),
             spill: OnceLock::new(),
             batching: delivery.queue.batching(),
@@ -99,6 +105,15 @@ impl<A: Attempt> Destination<A> {
             inner: Arc::new(inner),
             task: Mutex::default(),
         }
+    }
+}
+
+impl<A: Attempt> Destination<A> {
+    /// What is left at the stop goes to an heir instead of being dropped.
+    pub fn leave_to(&self, heir: Heir) {
+        // A second heir would come too late.
+        let _ = self.inner.heir.set(heir);
+        self.inner.machine().keep_what_is_left();
     }
 }
 

@@ -144,12 +144,15 @@ impl<A: Attempt> Inner<A> {
         spill.has_backlog()
     }
 
-    /// Leaves a request to the next run: what is on disk stays there, the rest is written.
+    /// Leaves a request to the heir, or to the next run: what is on disk stays there, the rest is written.
     fn keep(&self, now: Instant, load: &Parcel, charge: &Charge) {
         let tickets: Vec<_> = charge
             .iter()
             .filter_map(|reservation| reservation.ticket())
             .collect();
+        if let Some(heir) = self.heir.get() {
+            return load.batches().iter().cloned().for_each(heir);
+        }
         let Some(spill) = self.spill.get() else { return };
         if !tickets.is_empty() && tickets.len() == charge.len() {
             tickets.into_iter().for_each(|ticket| ticket.keep());

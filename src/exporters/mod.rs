@@ -3,6 +3,7 @@
 mod answer;
 pub mod debug;
 pub mod file;
+pub mod loadbalancing;
 pub mod otlp;
 pub mod otlphttp;
 pub mod prometheus;
@@ -16,6 +17,7 @@ use crate::component::ExporterFactory;
 pub static FACTORIES: &[&ExporterFactory] = &[
     &debug::FACTORY,
     &file::FACTORY,
+    &loadbalancing::FACTORY,
     &otlp::FACTORY,
     &otlphttp::FACTORY,
     &prometheus::FACTORY,

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use http::{HeaderMap, Request, Response};
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -120,6 +120,32 @@ pub(super) fn answer(status: u16, body: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::new(Full::new(body.into()).boxed_unsync());
     *response.status_mut() = status.try_into().unwrap();
     response
+}
+
+/// A successful answer: one message, then `grpc-status: 0`.
+pub(super) fn grpc_success(message: Vec<u8>) -> Response<Body> {
+    let mut framed = BytesMut::new();
+    framed.put_u8(0);
+    framed.put_u32(message.len().try_into().unwrap());
+    framed.put_slice(&message);
+    let trailers: HeaderMap = [("grpc-status".parse().unwrap(), HeaderValue::from_static("0"))]
+        .into_iter()
+        .collect();
+    let body = Full::new(framed.freeze()).with_trailers(async { Some(Ok(trailers)) });
+    let mut response = Response::new(body.boxed_unsync());
+    let grpc = HeaderValue::from_static("application/grpc");
+    response.headers_mut().insert("content-type", grpc);
+    response
+}
+
+/// A successful answer without a word.
+pub(super) fn grpc_ok() -> Response<Body> {
+    grpc_success(Vec::new())
+}
+
+/// An error as gRPC has it.
+pub(super) fn grpc_failure(status: tonic::Status) -> Response<Body> {
+    status.into_http::<Full<Bytes>>().map(|body| body.boxed_unsync())
 }
 
 /// An exporter under test with its books.

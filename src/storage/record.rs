@@ -28,6 +28,9 @@ pub const RECORD_HEAD: usize = 28;
 /// A longer payload is damage: no destination takes a batch of this size.
 pub const MAX_PAYLOAD: usize = 1 << 30;
 
+/// No log counts so far: larger numbers are not ours.
+const MAX_SEQ: u64 = 1 << 62;
+
 const CRC_FROM: usize = 8;
 
 /// What a record is.
@@ -90,7 +93,8 @@ pub fn segment_head(first_seq: u64, salt: u32) -> [u8; SEGMENT_HEAD] {
 pub fn read_segment_head(bytes: &[u8]) -> Option<(u64, u32)> {
     let head = bytes.get(..SEGMENT_HEAD)?;
     let sound = head.starts_with(&SEGMENT_MAGIC) && crc32fast::hash(&head[..20]) == u32_at(head, 20)?;
-    Some((u64_at(head, 8)?, u32_at(head, 16)?)).filter(|_| sound)
+    let first = u64_at(head, 8)?;
+    Some((first, u32_at(head, 16)?)).filter(|_| sound && first <= MAX_SEQ)
 }
 
 /// Appends a record whose payload comes in pieces.

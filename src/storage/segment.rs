@@ -155,10 +155,11 @@ impl Segment {
 
     /// Notes a record of a former run; gives how many must have stood before it and are gone.
     fn recall(&mut self, head: Head) -> u64 {
-        /// More than fit into a file are not lost but made up.
-        const MAX_GAP: u64 = 1 << 24;
         let expected = self.first + self.count;
-        let Some(lost) = head.seq.checked_sub(expected).filter(|lost| *lost < MAX_GAP) else {
+        // More than fit into the file are not lost but made up.
+        let fits = |seq: &u64| seq - self.first <= self.len / RECORD_HEAD as u64;
+        let seq = Some(head.seq).filter(|seq| *seq >= expected).filter(fits);
+        let Some(lost) = seq.map(|seq| seq - expected) else {
             return 0;
         };
         (expected..head.seq).for_each(|seq| self.settled.add(seq - self.first));

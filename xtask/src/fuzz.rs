@@ -15,6 +15,7 @@ const TARGETS: &[(&str, &str)] = &[
     ("events", "tests/data"),
     ("statsd", "tests/data"),
     ("compression", "tests/data"),
+    ("log", "tests/data"),
 ];
 /// How long each target runs unless told.
 const SECONDS: u32 = 60;

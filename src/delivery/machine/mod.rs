@@ -236,6 +236,11 @@ impl<L: Load> Machine<L> {
         self.gate.open(self.next_id);
     }
 
+    /// From now on, what can't be sent before the stop is kept.
+    pub fn keep_what_is_left(&mut self) {
+        self.rules.keeps = true;
+    }
+
     /// Gives everything up, also what is in flight: it is kept, or booked as lost by the shutdown.
     pub fn abandon(&mut self) {
         let gathering = std::mem::take(&mut self.gathering);

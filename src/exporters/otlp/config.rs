@@ -15,7 +15,7 @@ use crate::net::headers::{self, Headers};
 
 crate::options! {
     /// Options of `otlp`.
-    pub(super) struct Config {
+    pub(in crate::exporters) struct Config {
         /// Where to send: `host:port`, `http://` (no TLS) or `https://host:port`, `unix:/path`.
         pub endpoint: Target = required,
         /// TLS; `insecure: true` for none.
@@ -48,7 +48,7 @@ crate::options! {
 
 crate::choices! {
     /// How requests are compressed.
-    pub(super) enum Compression {
+    pub(in crate::exporters) enum Compression {
         /// RFC 1952.
         Gzip = "gzip",
         /// RFC 8878.

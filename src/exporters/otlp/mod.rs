@@ -21,14 +21,17 @@ use tonic::transport::Endpoint;
 use super::answer::{MAX_ANSWER_BYTES, USER_AGENT, of_status};
 use crate::batch::{ClientMetadata, Encoded, Signal};
 use crate::component::auth::Credentials;
-use crate::component::{ComponentError, ConfigType, Context, ExporterFactory, Factory, Stability};
+use crate::component::{
+    ComponentError, ConfigType, Context, ExporterContext, ExporterFactory, Factory, Stability,
+};
 use crate::delivery::{Attempt, Destination, Outcome, Parcel};
 use crate::net::client::{Connector, UseTls};
 use crate::net::headers;
 use crate::net::tls::ALPN_GRPC;
 use codec::ExportCodec;
-use config::Config;
+pub(super) use config::{Compression, Config};
 use line::Line;
+pub(super) use target::Target;
 
 /// The factory of `otlp`.
 pub static FACTORY: ExporterFactory = Factory {
@@ -41,12 +44,17 @@ pub static FACTORY: ExporterFactory = Factory {
     ],
     help: "sends metrics, traces and logs by OTLP over gRPC",
     config: ConfigType::of::<Config>(),
-    build: |settings, cx| {
-        let config = settings.get::<Config>();
-        let client = Client::new(&config, &cx.base)?;
-        Ok(Arc::new(Destination::new(cx, &config.delivery(), client)))
-    },
+    build: |settings, cx| Ok(Arc::new(destination(&settings.get::<Config>(), cx)?)),
 };
+
+/// An exporter like those of this type, for others that send by it.
+pub(super) fn destination(
+    config: &Config,
+    cx: ExporterContext,
+) -> Result<Destination<Client>, ComponentError> {
+    let client = Client::new(config, &cx.base)?;
+    Ok(Destination::new(cx, &config.delivery(), client))
+}
 
 /// The method of each signal, by `Signal as usize`.
 const METHODS: [&str; 3] = [
@@ -55,7 +63,7 @@ const METHODS: [&str; 3] = [
     "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
 ];
 
-struct Client {
+pub(super) struct Client {
     line: Line,
     headers: HeaderMap,
     credentials: Option<Arc<dyn Credentials>>,

@@ -9,7 +9,7 @@ use crate::net::{Endpoint, EndpointError};
 
 /// An address, and whether its spelling asked for TLS or against it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Target {
+pub(in crate::exporters) struct Target {
     /// `http://` says no, `https://` says yes, nothing says neither.
     pub(super) secure: Option<bool>,
     /// Where to.

@@ -1,8 +1,6 @@
 //! Against a gRPC server made by hand: what goes over the wire, and what every kind of answer leads to.
 
-use bytes::{BufMut, Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, Response};
-use http_body_util::{BodyExt, Full};
+use http::Response;
 use prost::Message;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
@@ -11,31 +9,19 @@ use super::FACTORY;
 use crate::component::Reason;
 use crate::delivery::testing::balance_when;
 use crate::exporters::answer::ExportResponse;
-use crate::exporters::testing::{Bench, Body, Sink, points, values};
+use crate::exporters::testing::{Bench, Body, Sink, grpc_failure, grpc_ok, grpc_success, points, values};
 use crate::net::ConnectionLimits;
 
-/// A successful answer: one message, then `grpc-status: 0`.
-fn success(message: Vec<u8>) -> Response<Body> {
-    let mut framed = BytesMut::new();
-    framed.put_u8(0);
-    framed.put_u32(message.len().try_into().unwrap());
-    framed.put_slice(&message);
-    let trailers: HeaderMap = [("grpc-status".parse().unwrap(), HeaderValue::from_static("0"))]
-        .into_iter()
-        .collect();
-    let body = Full::new(framed.freeze()).with_trailers(async { Some(Ok(trailers)) });
-    let mut response = Response::new(body.boxed_unsync());
-    let grpc = HeaderValue::from_static("application/grpc");
-    response.headers_mut().insert("content-type", grpc);
-    response
+fn ok() -> Response<Body> {
+    grpc_ok()
 }
 
-fn ok() -> Response<Body> {
-    success(Vec::new())
+fn success(message: Vec<u8>) -> Response<Body> {
+    grpc_success(message)
 }
 
 fn failure(status: Status) -> Response<Body> {
-    status.into_http::<Full<Bytes>>().map(|body| body.boxed_unsync())
+    grpc_failure(status)
 }
 
 async fn bench(sink: &Sink, more: &str) -> Bench {

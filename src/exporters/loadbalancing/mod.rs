@@ -1,0 +1,146 @@
+//! `loadbalancing`: spreads what comes over several endpoints, keeping together what belongs together.
+//!
+//! Each endpoint has a queue and retries of its own, so a failed share is sent again by itself. When an endpoint goes,
+//! what its queue still holds goes to those that are left.
+
+mod config;
+mod peers;
+mod route;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use async_trait::async_trait;
+use tokio::task::JoinHandle;
+
+use crate::batch::{Batch, Payload, Signal};
+use crate::component::{
+    Admission, ComponentError, ConfigType, Consumer, Exporter, ExporterContext, ExporterFactory, Factory,
+    Flow, Lifecycle, Reason, Refused, Stability,
+};
+use config::Config;
+use peers::{Peers, Shares};
+
+/// The factory of `loadbalancing`.
+pub static FACTORY: ExporterFactory = Factory {
+    kind: "loadbalancing",
+    aliases: &["load_balancing"],
+    signals: &[
+        (Signal::Metrics, Stability::Beta),
+        (Signal::Traces, Stability::Beta),
+        (Signal::Logs, Stability::Beta),
+    ],
+    help: "spreads what comes over several OTLP endpoints, keeping together what belongs together",
+    config: ConfigType::of::<Config>(),
+    build: |settings, cx| Ok(Arc::new(LoadBalancing::new(settings.get(), cx)?)),
+};
+
+struct LoadBalancing {
+    peers: Arc<Peers>,
+    lookups: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl LoadBalancing {
+    fn new(config: Arc<Config>, cx: ExporterContext) -> Result<Self, ComponentError> {
+        Ok(Self {
+            peers: Arc::new(Peers::new(config, cx)?),
+            lookups: Mutex::default(),
+        })
+    }
+}
+
+impl Exporter for LoadBalancing {}
+
+#[async_trait]
+impl Lifecycle for LoadBalancing {
+    async fn start(&self) -> Result<(), ComponentError> {
+        self.peers.start().await?;
+        let lookups = self.peers.clone().watch();
+        *self.lookups.lock().unwrap_or_else(PoisonError::into_inner) = lookups;
+        Ok(())
+    }
+
+    async fn stop(&self, deadline: Instant) {
+        let lookups = self.lookups.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(lookups) = lookups {
+            lookups.abort();
+            // Cancelled, as asked for.
+            let _ = lookups.await;
+        }
+        self.peers.stop(deadline).await;
+    }
+}
+
+/// How a batch was split when it was admitted.
+struct Place {
+    owner: usize,
+    batch: Batch,
+    shares: Shares,
+}
+
+impl Admission for Place {
+    fn owner(&self) -> usize {
+        self.owner
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn std::any::Any + Send> {
+        self
+    }
+}
+
+/// Whether nothing between admission and here has changed it.
+fn same(a: &Payload, b: &Payload) -> bool {
+    match (a, b) {
+        (Payload::Encoded(a), Payload::Encoded(b)) => {
+            let parts = a.parts.iter().zip(&b.parts);
+            a.parts.len() == b.parts.len()
+                && parts
+                    .into_iter()
+                    .all(|(a, b)| a.bytes.as_ptr() == b.bytes.as_ptr() && a.bytes.len() == b.bytes.len())
+        }
+        (Payload::Events(a), Payload::Events(b)) => Arc::ptr_eq(a, b),
+        (Payload::Points(a), Payload::Points(b)) => Arc::ptr_eq(&a.points, &b.points),
+        _ => false,
+    }
+}
+
+impl LoadBalancing {
+    fn owner(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+}
+
+impl Consumer for LoadBalancing {
+    fn admit(&self, batch: &Batch, flow: &mut Flow) -> Result<(), Refused> {
+        let mark = flow.mark();
+        let shares = self.peers.split(batch)?;
+        for (peer, share) in &shares {
+            peer.admit(share, flow).inspect_err(|_| flow.undo_to(mark))?;
+        }
+        flow.set_aside(Box::new(Place {
+            owner: self.owner(),
+            batch: batch.clone(),
+            shares,
+        }));
+        Ok(())
+    }
+
+    fn consume(&self, batch: Batch, flow: &mut Flow) {
+        let place = flow.take(self.owner());
+        let place = place.and_then(|place| place.into_any().downcast::<Place>().ok());
+        let admitted = place.filter(|place| same(&place.batch.payload, &batch.payload));
+        let shares = match admitted {
+            Some(place) => Ok(place.shares),
+            None => self.peers.split(&batch),
+        };
+        match shares {
+            Ok(shares) => shares
+                .into_iter()
+                .for_each(|(peer, share)| peer.consume(share, flow)),
+            Err(_) => self.peers.lose(&batch, Reason::Invalid),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

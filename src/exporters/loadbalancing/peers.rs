@@ -1,0 +1,220 @@
+//! The endpoints that there are now: a destination each, made and unmade as names say.
+
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
+use tokio::task::JoinHandle;
+use tracing::{info, warn};
+
+use super::config::{Config, Dns};
+use super::route::Ring;
+use crate::batch::Batch;
+use crate::component::{
+    ComponentError, Consumer, Context, ExporterContext, Flow, Lifecycle, Reason, Refused,
+};
+use crate::delivery::Destination;
+use crate::exporters::otlp;
+
+pub(super) type Peer = Destination<otlp::Client>;
+
+/// Pieces of a batch, and who gets them.
+pub(super) type Shares = SmallVec<[(Arc<Peer>, Batch); 2]>;
+
+/// How long an endpoint that went may take to finish what is under way.
+const LEAVE: Duration = Duration::from_secs(5);
+
+/// When a sender should come back that came before there was any endpoint.
+const NOBODY_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+pub(super) struct Peers {
+    config: Arc<Config>,
+    cx: ExporterContext,
+    current: RwLock<Arc<Current>>,
+}
+
+/// In the order of their names.
+struct Current {
+    peers: Vec<(String, Arc<Peer>)>,
+    ring: Ring,
+}
+
+impl Current {
+    fn new(peers: Vec<(String, Arc<Peer>)>) -> Arc<Self> {
+        let ring = Ring::new(peers.iter().map(|(name, _)| name.as_str()));
+        Arc::new(Self { peers, ring })
+    }
+}
+
+impl Peers {
+    pub(super) fn new(config: Arc<Config>, cx: ExporterContext) -> Result<Self, ComponentError> {
+        let peers = Self {
+            config,
+            cx,
+            current: RwLock::new(Current::new(Vec::new())),
+        };
+        // What is wrong with the options is told before anything starts.
+        peers.make("localhost:4317")?;
+        Ok(peers)
+    }
+
+    fn current(&self) -> Arc<Current> {
+        self.current
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn make(&self, endpoint: &str) -> Result<Peer, ComponentError> {
+        let target = endpoint.parse();
+        let target = target.map_err(|error| self.cx.base.error(format!("`{endpoint}`: {error}")))?;
+        let config = self.config.protocol.otlp.at(target);
+        let base = &self.cx.base;
+        let cx = ExporterContext {
+            base: Context {
+                path: format!("{}@{endpoint}", base.path).into(),
+                id: format!("{}@{endpoint}", base.id).into(),
+                shared: base.shared.clone(),
+            },
+            ledgers: self.cx.ledgers.clone(),
+        };
+        otlp::destination(&config, cx)
+    }
+
+    pub(super) async fn start(self: &Arc<Self>) -> Result<(), ComponentError> {
+        let endpoints = match (&self.config.resolver.r#static, &self.config.resolver.dns) {
+            (Some(list), _) => list.endpoints(),
+            // A name that can't be looked up now may be later.
+            (None, Some(dns)) => self.look_up(dns).await.unwrap_or_default(),
+            (None, None) => Vec::new(),
+        };
+        self.change(endpoints).await
+    }
+
+    /// Looks the name up now and then, where it is a name.
+    pub(super) fn watch(self: Arc<Self>) -> Option<JoinHandle<()>> {
+        let dns = self.config.resolver.dns.clone()?;
+        Some(tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(dns.interval).await;
+                let Some(endpoints) = self.look_up(&dns).await else {
+                    continue;
+                };
+                if let Err(error) = self.change(endpoints).await {
+                    warn!(component = &*self.cx.base.path, %error, "an endpoint is not used");
+                }
+            }
+        }))
+    }
+
+    /// The addresses of the name; `None`, and word of it, when there is no answer: what is known stays.
+    async fn look_up(&self, dns: &Dns) -> Option<Vec<String>> {
+        let lookup = tokio::net::lookup_host((dns.hostname.as_str(), dns.port));
+        let (component, hostname) = (&*self.cx.base.path, &*dns.hostname);
+        match tokio::time::timeout(dns.timeout, lookup).await {
+            Ok(Ok(addresses)) => {
+                let mut endpoints: Vec<_> = addresses.map(|address| address.to_string()).collect();
+                endpoints.sort_unstable();
+                endpoints.dedup();
+                Some(endpoints)
+            }
+            Ok(Err(error)) => {
+                warn!(component, hostname, %error, "the name can't be looked up");
+                None
+            }
+            Err(_) => {
+                warn!(component, hostname, timeout = ?dns.timeout, "the name is not looked up in time");
+                None
+            }
+        }
+    }
+
+    /// Goes over to these endpoints; what those that go still hold goes to the others.
+    pub(super) async fn change(self: &Arc<Self>, endpoints: Vec<String>) -> Result<(), ComponentError> {
+        let before = self.current();
+        let mut peers = Vec::new();
+        for endpoint in endpoints {
+            let known = before.peers.iter().find(|(name, _)| *name == endpoint);
+            let peer = match known {
+                Some((_, peer)) => peer.clone(),
+                None => {
+                    let peer = Arc::new(self.make(&endpoint)?);
+                    peer.start().await?;
+                    peer
+                }
+            };
+            peers.push((endpoint, peer));
+        }
+        let stays = |name: &String| peers.iter().any(|(other, _)| other == name);
+        let gone: Vec<_> = before
+            .peers
+            .iter()
+            .filter(|(name, _)| !stays(name))
+            .cloned()
+            .collect();
+        if gone.is_empty() && peers.len() == before.peers.len() {
+            return Ok(());
+        }
+        let component = &*self.cx.base.path;
+        info!(
+            component,
+            endpoints = peers.len(),
+            gone = gone.len(),
+            "endpoints have changed"
+        );
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Current::new(peers);
+        for (_, peer) in gone {
+            let heirs = Arc::downgrade(self);
+            peer.leave_to(Box::new(move |batch| inherit(&heirs, batch)));
+            tokio::spawn(async move { peer.stop(Instant::now() + LEAVE).await });
+        }
+        Ok(())
+    }
+
+    /// Who gets what of a batch.
+    pub(super) fn split(&self, batch: &Batch) -> Result<Shares, Refused> {
+        let current = self.current();
+        if current.peers.is_empty() {
+            let why = format!("{} has no endpoints", self.cx.base.path);
+            return Err(Refused::busy(why, NOBODY_RETRY_AFTER));
+        }
+        let split = current.ring.split(self.config.key(batch.signal()), batch);
+        let split = split.map_err(|error| Refused::permanent(error.to_string()))?;
+        let shares = split.into_iter();
+        Ok(shares
+            .map(|(at, share)| (current.peers[at].1.clone(), share))
+            .collect())
+    }
+
+    /// Counts a batch that nobody can have.
+    pub(super) fn lose(&self, batch: &Batch, reason: Reason) {
+        if let Some(ledger) = self.cx.ledger(batch.signal()) {
+            ledger.drop_items(reason, batch.items());
+        }
+    }
+
+    pub(super) async fn stop(&self, deadline: Instant) {
+        let current = self.current();
+        let stops = current.peers.iter().map(|(_, peer)| peer.clone()).map(|peer| {
+            // Side by side: one that hangs must not take the others' time.
+            tokio::spawn(async move { peer.stop(deadline).await })
+        });
+        for stop in stops.collect::<Vec<_>>() {
+            // An error is a panic, which the log has.
+            let _ = stop.await;
+        }
+    }
+}
+
+/// Gives what a gone endpoint held to those that are left.
+fn inherit(peers: &Weak<Peers>, batch: Batch) {
+    let Some(peers) = peers.upgrade() else { return };
+    match peers.split(&batch) {
+        Ok(shares) => {
+            for (peer, share) in shares {
+                peer.consume(share, &mut Flow::default());
+            }
+        }
+        Err(_) => peers.lose(&batch, Reason::Shutdown),
+    }
+}

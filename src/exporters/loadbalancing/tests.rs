@@ -1,0 +1,222 @@
+//! Several endpoints, made by hand: who gets what, what a failure costs, what is left of one that goes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+use prost::Message;
+use tonic::Status;
+
+use super::*;
+use crate::batch::wire;
+use crate::component::testing::settings;
+use crate::delivery::testing::{balance_when, exporter_context, ledgers};
+use crate::exporters::testing::{Bench, Sink, grpc_failure, grpc_ok};
+
+const TRACES: u8 = 30;
+const SPANS: u8 = 4;
+
+/// Spans of every trace, each under another service: number `n` is span `n / TRACES` of trace `n % TRACES`.
+fn batch() -> Batch {
+    let resource = |service: u8| {
+        let value = AnyValue {
+            value: Some(any_value::Value::StringValue(format!("service {service}"))),
+        };
+        Resource {
+            attributes: vec![KeyValue {
+                key: "service.name".to_owned(),
+                value: Some(value),
+                ..Default::default()
+            }],
+            ..Default::default()
+        }
+    };
+    let spans = |service: u8| {
+        let span = move |trace: u8| Span {
+            trace_id: vec![trace + 1; 16],
+            span_id: vec![service + 1; 8],
+            ..Default::default()
+        };
+        (0..TRACES).map(span).collect()
+    };
+    let request = ExportTraceServiceRequest {
+        resource_spans: (0..SPANS)
+            .map(|service| ResourceSpans {
+                resource: Some(resource(service)),
+                scope_spans: vec![ScopeSpans {
+                    spans: spans(service),
+                    ..Default::default()
+                }],
+                ..Default::default()
+            })
+            .collect(),
+    };
+    Batch::new(wire::check(Signal::Traces, request.encode_to_vec().into()).unwrap())
+}
+
+/// Trace and service of every span that a sink has.
+fn spans(sink: &Sink) -> Vec<(u8, u8)> {
+    let requests = sink.seen().into_iter();
+    let requests = requests.map(|seen| ExportTraceServiceRequest::decode(seen.message).unwrap());
+    let resources = requests.flat_map(|request| request.resource_spans);
+    let spans = resources
+        .flat_map(|resource| resource.scope_spans)
+        .flat_map(|scope| scope.spans);
+    spans.map(|span| (span.trace_id[0], span.span_id[0])).collect()
+}
+
+const ALL: u64 = TRACES as u64 * SPANS as u64;
+
+fn options(sinks: &[&Sink], more: &str) -> String {
+    let hosts: Vec<_> = sinks
+        .iter()
+        .map(|sink| format!("\"{}\"", sink.address()))
+        .collect();
+    format!(
+        "resolver: {{static: {{hostnames: [{}]}}}}{more}, protocol: {{otlp: {{tls: {{insecure: true}}, \
+         retry_on_failure: {{initial_interval: 1ms, max_interval: 1ms}}}}}}",
+        hosts.join(", ")
+    )
+}
+
+async fn start(options: &str) -> Bench {
+    let bench = Bench::build(&FACTORY, &format!("{{{options}}}")).unwrap();
+    bench.exporter.start().await.unwrap();
+    bench
+}
+
+#[tokio::test]
+async fn what_has_one_key_goes_to_one_endpoint_and_everything_goes_somewhere() {
+    let keys: [(&str, fn(&(u8, u8)) -> u8); 3] = [
+        ("", |span| span.0),
+        (", routing_key: service", |span| span.1),
+        (", routing_key: resource", |span| span.1),
+    ];
+    for (key, group) in keys {
+        let sinks = [
+            Sink::start(|_, _| grpc_ok()).await,
+            Sink::start(|_, _| grpc_ok()).await,
+            Sink::start(|_, _| grpc_ok()).await,
+        ];
+        let bench = start(&options(&sinks.each_ref(), key)).await;
+        bench.push(batch());
+        balance_when(&bench.ledgers[1], |balance| balance.left == ALL).await;
+        let mut where_is: BTreeMap<u8, BTreeSet<usize>> = BTreeMap::new();
+        let mut all = BTreeSet::new();
+        for (at, sink) in sinks.iter().enumerate() {
+            for span in spans(sink) {
+                where_is.entry(group(&span)).or_default().insert(at);
+                assert!(all.insert(span), "{span:?} is there twice");
+            }
+        }
+        assert_eq!(all.len() as u64, ALL, "{key}");
+        assert!(
+            where_is.values().all(|sinks| sinks.len() == 1),
+            "{key}: {where_is:?}"
+        );
+        let used = sinks.iter().filter(|sink| !spans(sink).is_empty()).count();
+        assert!(used > 1, "{key}");
+        bench.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn only_the_share_that_failed_is_sent_again() {
+    let good = Sink::start(|_, _| grpc_ok()).await;
+    let bad = Sink::start(|n, _| match n {
+        0..5 => grpc_failure(Status::unavailable("not yet")),
+        _ => grpc_ok(),
+    })
+    .await;
+    let bench = start(&options(&[&good, &bad], "")).await;
+    bench.push(batch());
+    balance_when(&bench.ledgers[1], |balance| balance.left == ALL).await;
+    assert_eq!(good.seen().len(), 1);
+    assert!(bad.seen().len() > 5);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_full_queue_of_one_endpoint_refuses_the_batch_and_leaves_nothing_set_aside() {
+    let good = Sink::start(|_, _| grpc_ok()).await;
+    let hosts = format!("\"{}\", \"127.0.0.1:1\"", good.address());
+    let options = format!(
+        "resolver: {{static: {{hostnames: [{hosts}]}}}}, protocol: {{otlp: {{tls: {{insecure: true}}, \
+         sending_queue: {{queue_size: 1}}}}}}"
+    );
+    let bench = start(&options).await;
+    bench.push(batch());
+    let refused = bench.exporter.push(batch()).unwrap_err();
+    assert!(
+        refused.reason.contains("@127.0.0.1:1 has a full sending queue"),
+        "{refused}"
+    );
+    balance_when(&bench.ledgers[1], |balance| balance.left > 0).await;
+    assert_eq!(good.seen().len(), 1, "of the refused batch nobody got anything");
+}
+
+#[tokio::test]
+async fn what_an_endpoint_holds_when_it_goes_goes_to_the_others() {
+    let good = Sink::start(|_, _| grpc_ok()).await;
+    let config = settings::<Config>(&format!(
+        "{{resolver: {{static: {{hostnames: [x]}}}}, protocol: {{otlp: {{tls: {{insecure: true}}}}}}, {}}}",
+        "routing_key: traceID"
+    ));
+    let cx = exporter_context("exporters::loadbalancing");
+    let ledger = ledgers(&cx)[1].clone();
+    let peers = Arc::new(Peers::new(config.get(), cx).unwrap());
+    let refused = peers.split(&batch()).map(|_| ()).unwrap_err();
+    assert!(refused.reason.contains("has no endpoints"), "{refused}");
+    peers
+        .change(vec!["127.0.0.1:1".to_owned(), good.address()])
+        .await
+        .unwrap();
+    let shares = peers.split(&batch()).unwrap();
+    assert_eq!(shares.len(), 2);
+    ledger.enter(ALL as usize);
+    for (peer, share) in shares {
+        peer.consume(share, &mut Flow::default());
+    }
+    balance_when(&ledger, |balance| balance.left > 0).await;
+    assert!(ledger.balance().held() > 0, "the other one is not there");
+    peers.change(vec![good.address()]).await.unwrap();
+    balance_when(&ledger, |balance| balance.left == ALL).await;
+    let arrived: BTreeSet<_> = spans(&good).into_iter().collect();
+    assert_eq!(arrived.len() as u64, ALL);
+    peers.stop(Instant::now()).await;
+}
+
+#[tokio::test]
+async fn the_addresses_of_a_name_are_the_endpoints() {
+    let sink = Sink::start(|_, _| grpc_ok()).await;
+    let options = format!(
+        "resolver: {{dns: {{hostname: localhost, port: {}, interval: 10ms}}}}, \
+         protocol: {{otlp: {{tls: {{insecure: true}}}}}}",
+        sink.port()
+    );
+    let bench = start(&options).await;
+    bench.push(batch());
+    // `localhost` may have an address where nobody listens; it must not cost more than its share.
+    balance_when(&bench.ledgers[1], |balance| balance.left > 0).await;
+    assert!(!spans(&sink).is_empty());
+}
+
+#[tokio::test]
+async fn mistakes_are_named() {
+    let cases = [
+        ("{resolver: {}}", "one of `static` and `dns` must be given"),
+        ("{}", "`resolver` must be specified"),
+        ("{resolver: {static: {hostnames: []}}}", "must not be empty"),
+        ("{resolver: {static: {hostnames: [\"a:b:c\"]}}}", "`a:b:c`"),
+        (
+            "{resolver: {dns: {hostname: a}}, protocol: {otlp: {sending_queue: {storage: file_storage}}}}",
+            "can't be combined with `resolver: dns`",
+        ),
+    ];
+    for (options, expected) in cases {
+        let problem = Bench::build(&FACTORY, options).err().unwrap_or_default();
+        assert!(problem.contains(expected), "{options}: {problem}");
+    }
+}
