@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 
 /// Headers of the sender's request that the receiver was told to keep. Batches of different ones are never joined.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -12,6 +12,17 @@ impl ClientMetadata {
     /// These.
     pub fn new(headers: HeaderMap) -> Self {
         Self(headers)
+    }
+
+    /// What is left of it with only these headers, if anything.
+    pub fn only(&self, names: &[HeaderName]) -> Option<Self> {
+        let mut left = HeaderMap::new();
+        for name in names {
+            for value in self.0.get_all(name) {
+                left.append(name, value.clone());
+            }
+        }
+        (!left.is_empty()).then_some(Self(left))
     }
 
     /// The headers.

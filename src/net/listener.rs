@@ -7,7 +7,7 @@ use rustix::net::SocketType;
 use tokio::net::{TcpListener, UnixListener};
 
 use super::endpoint::Endpoint;
-use super::stream::Stream;
+use super::stream::{Credentials, Peer, Stream};
 use super::unix::{SocketFile, SocketFileConfig};
 
 /// Why an endpoint could not be listened on.
@@ -60,10 +60,7 @@ pub struct Listener {
 #[derive(Debug)]
 enum Socket {
     Tcp(TcpListener),
-    Unix(
-        UnixListener,
-        #[expect(dead_code, reason = "removes the file when dropped")] SocketFile,
-    ),
+    Unix(UnixListener, SocketFile, SocketFileConfig),
 }
 
 impl Listener {
@@ -83,10 +80,11 @@ impl Listener {
                 })
             }
             Endpoint::Unix(path) => {
+                let config = file.clone();
                 let (socket, file) =
                     SocketFile::place(path, file, SocketType::STREAM, |path| UnixListener::bind(path))?;
                 Ok(Self {
-                    socket: Socket::Unix(socket, file),
+                    socket: Socket::Unix(socket, file, config),
                     local: endpoint.clone(),
                 })
             }
@@ -106,9 +104,26 @@ impl Listener {
                 stream.set_nodelay(true)?;
                 Ok(Stream::Tcp(stream))
             }
-            Socket::Unix(listener, _) => Ok(Stream::Unix(listener.accept().await?.0)),
+            Socket::Unix(listener, file, config) => loop {
+                let stream = Stream::Unix(listener.accept().await?.0);
+                let peer = match stream.peer()? {
+                    Peer::Unix(peer) => peer,
+                    Peer::Tcp(_) => None,
+                };
+                match config.allows(peer) {
+                    true => break Ok(stream),
+                    false => turn_away(file, peer),
+                }
+            },
         }
     }
+}
+
+/// The connection is closed before a byte of it is read.
+fn turn_away(file: &SocketFile, peer: Option<Credentials>) {
+    let socket = file.path().display().to_string();
+    tracing::debug!(socket, ?peer, "turned away: not an allowed user or group");
+    metrics::counter!("tidegate_socket_turned_away_total", "socket" => socket).increment(1);
 }
 
 /// An empty host is every interface, of IPv4 as well where the system has IPv6 (as in the Collector).

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::listener::ListenError;
+use super::stream::Credentials;
 use crate::config::{Decode, Node, Problems, TypeHelp, wrong_type};
 
 crate::options! {
@@ -18,6 +19,23 @@ crate::options! {
         pub mode: FileMode = FileMode(0o660),
         /// Owner as `user`, `user:group` or `:group`, by name or number; unset: whoever runs the gateway.
         pub owner: Option<Owner> = None,
+        /// Only processes of these users may connect, whatever the mode says; empty: of any.
+        pub allowed_uids: Vec<u32> = Vec::new(),
+        /// Only processes of these groups may connect, or of an allowed user; empty: of any.
+        pub allowed_gids: Vec<u32> = Vec::new(),
+    }
+}
+
+impl SocketFileConfig {
+    /// Whether the process on the other side may speak to us. One that the kernel does not name may not, where it
+    /// matters.
+    pub fn allows(&self, peer: Option<Credentials>) -> bool {
+        if self.allowed_uids.is_empty() && self.allowed_gids.is_empty() {
+            return true;
+        }
+        peer.is_some_and(|peer| {
+            self.allowed_uids.contains(&peer.uid) || self.allowed_gids.contains(&peer.gid)
+        })
     }
 }
 
@@ -238,6 +256,7 @@ mod tests {
         let config = SocketFileConfig {
             mode: FileMode(0o622),
             owner: Some(format!("{}", rustix::process::getuid().as_raw()).parse().unwrap()),
+            ..SocketFileConfig::default()
         };
         let (_listener, file) = place(&path, &config).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o622);

@@ -10,10 +10,13 @@ use super::*;
 use crate::batch::{convert, wire};
 use crate::component::{Balance, FanOut, Ledger};
 
+/// A point: what it covers, from when, until when, and how much.
+type Got = (Temporality, u64, u64, i64);
+
 /// Keeps the points that it is sent, once it may.
 #[derive(Clone)]
 struct Peer {
-    got: Arc<Mutex<Vec<(Temporality, u64, u64, i64)>>>,
+    got: Arc<Mutex<Vec<Got>>>,
     permits: Arc<Semaphore>,
 }
 
@@ -64,7 +67,7 @@ async fn side(temporality: TemporalityChoice, queue: QueueConfig) -> Side {
 
 impl Side {
     /// What became of items, and what of them was sent.
-    async fn end(self) -> (Balance, Vec<(Temporality, u64, u64, i64)>) {
+    async fn end(self) -> (Balance, Vec<Got>) {
         self.peer.permits.add_permits(1000);
         self.destination
             .stop(Instant::now() + Duration::from_secs(20))
@@ -137,7 +140,7 @@ const CUMULATIVE: otlp::AggregationTemporality = otlp::AggregationTemporality::C
 const DELTA: otlp::AggregationTemporality = otlp::AggregationTemporality::Delta;
 
 /// Those of one temporality; gauges count as cumulative, and are left out by their values.
-fn of(points: &[(Temporality, u64, u64, i64)], wanted: Temporality) -> Vec<i64> {
+fn of(points: &[Got], wanted: Temporality) -> Vec<i64> {
     let of = points.iter().filter(|(temporality, ..)| *temporality == wanted);
     of.map(|(.., value)| *value).collect()
 }

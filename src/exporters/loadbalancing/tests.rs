@@ -15,6 +15,9 @@ use crate::component::testing::settings;
 use crate::delivery::testing::{balance_when, exporter_context, ledgers};
 use crate::exporters::testing::{Bench, Sink, grpc_failure, grpc_ok};
 
+/// What of a span (trace, service) stays together.
+type Group = fn(&(u8, u8)) -> u8;
+
 const TRACES: u8 = 30;
 const SPANS: u8 = 4;
 
@@ -89,7 +92,7 @@ async fn start(options: &str) -> Bench {
 
 #[tokio::test]
 async fn what_has_one_key_goes_to_one_endpoint_and_everything_goes_somewhere() {
-    let keys: [(&str, fn(&(u8, u8)) -> u8); 3] = [
+    let keys: [(&str, Group); 3] = [
         ("", |span| span.0),
         (", routing_key: service", |span| span.1),
         (", routing_key: resource", |span| span.1),

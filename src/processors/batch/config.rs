@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use http::HeaderName;
+
 use crate::batch::{Batching, Sizer};
 use crate::config::{Node, Problems};
 
@@ -14,16 +16,33 @@ crate::options! {
         pub send_batch_size: usize = 8192,
         /// A request with more of them is cut; 0 = never.
         pub send_batch_max_size: usize = 0,
+        /// Of the headers that a receiver keeps (`include_metadata`), only these; batches that differ in one are never
+        /// joined. Empty: all.
+        pub metadata_keys: Vec<String> = Vec::new(),
     }
     check = Config::check
 }
 
 impl Config {
     fn check(&self, at: &Node, cx: &mut Problems) {
+        for name in &self.metadata_keys {
+            if HeaderName::try_from(name).is_err() {
+                cx.at(at.child("metadata_keys"))
+                    .error(format!("{name:?} is no header name"));
+            }
+        }
         if self.send_batch_max_size != 0 && self.send_batch_max_size < self.send_batch_size {
             cx.at(at.child("send_batch_max_size"))
                 .error("send_batch_max_size must be greater than or equal to send_batch_size");
         }
+    }
+
+    /// The names of the headers that stay; `None`: all.
+    pub(super) fn kept(&self) -> Option<Vec<HeaderName>> {
+        let names = self.metadata_keys.iter();
+        // What is no name was reported, and no request has it.
+        let names = names.filter_map(|name| HeaderName::try_from(name).ok()).collect();
+        (!self.metadata_keys.is_empty()).then_some(names)
     }
 
     pub(super) fn batching(&self) -> Batching {

@@ -5,6 +5,8 @@ mod config;
 
 use std::sync::Arc;
 
+use http::HeaderName;
+
 use crate::batch::{Batch, Batching, Signal};
 use crate::component::{
     ConfigType, Consumer, Factory, Flow, Lifecycle, Processor, ProcessorFactory, Refused, Stability,
@@ -23,9 +25,10 @@ pub static FACTORY: ProcessorFactory = Factory {
     help: "joins small batches into larger requests, in the queues of the exporters below",
     config: ConfigType::of::<Config>(),
     build: |settings, cx| {
-        let batching = settings.get::<Config>().batching();
+        let config = settings.get::<Config>();
         Ok(Arc::new(Stamp {
-            batching,
+            batching: config.batching(),
+            kept: config.kept(),
             next: cx.next,
         }))
     },
@@ -33,6 +36,7 @@ pub static FACTORY: ProcessorFactory = Factory {
 
 struct Stamp {
     batching: Batching,
+    kept: Option<Vec<HeaderName>>,
     next: Arc<dyn Consumer>,
 }
 
@@ -46,7 +50,18 @@ impl Consumer for Stamp {
 
     fn consume(&self, batch: Batch, flow: &mut Flow) {
         let batching = Some(self.batching);
-        self.next.consume(Batch { batching, ..batch }, flow);
+        let client = match (&batch.client, &self.kept) {
+            (Some(client), Some(kept)) => client.only(kept).map(Arc::new),
+            (client, _) => client.clone(),
+        };
+        self.next.consume(
+            Batch {
+                batching,
+                client,
+                ..batch
+            },
+            flow,
+        );
     }
 }
 
@@ -86,6 +101,7 @@ mod tests {
         let next = Arc::new(Keep::default());
         let stamp = Stamp {
             batching: config("{timeout: 1s, send_batch_size: 10}").unwrap().batching(),
+            kept: None,
             next: next.clone(),
         };
         stamp.push(opaque(Signal::Logs, b"x", 1)).unwrap();
@@ -98,6 +114,41 @@ mod tests {
         };
         assert_eq!(passed[0].batching, Some(expected));
         assert_eq!(passed[0].items(), 1);
+    }
+
+    #[test]
+    fn only_the_named_headers_stay() {
+        let next = Arc::new(Keep::default());
+        let config = config("{metadata_keys: [X-Tenant]}").unwrap();
+        let stamp = Stamp {
+            batching: config.batching(),
+            kept: config.kept(),
+            next: next.clone(),
+        };
+        for headers in [
+            &[("x-tenant", "a"), ("x-request", "1")][..],
+            &[("x-request", "2")],
+        ] {
+            let headers = headers.iter().map(|(name, value)| {
+                (
+                    HeaderName::from_static(name),
+                    http::HeaderValue::from_static(value),
+                )
+            });
+            let client = crate::batch::ClientMetadata::new(headers.collect());
+            let batch = Batch {
+                client: Some(Arc::new(client)),
+                ..opaque(Signal::Logs, b"x", 1)
+            };
+            stamp.push(batch).unwrap();
+        }
+        let passed = next.0.lock().unwrap();
+        let left = passed[0].client.as_ref().unwrap().headers();
+        assert_eq!(
+            (left.len(), &left["x-tenant"]),
+            (1, &http::HeaderValue::from_static("a"))
+        );
+        assert!(passed[1].client.is_none(), "like one of nobody");
     }
 
     #[test]

@@ -26,6 +26,18 @@ crate::options! {
         pub spans: Rules = Rules::default(),
         /// What of logs pipelines stays.
         pub logs: Rules = Rules::default(),
+        /// What becomes of what does not stay.
+        pub action: Action = Action::Drop,
+    }
+}
+
+crate::choices! {
+    /// What becomes of what does not stay. Either way it is counted.
+    pub enum Action {
+        /// Nobody is told.
+        Drop = "drop",
+        /// Its sender is told that it was rejected (OTLP `partial_success`).
+        Reject = "reject",
     }
 }
 
@@ -61,6 +73,8 @@ pub static FACTORY: ProcessorFactory = Factory {
         let keeps = keeps.map_err(|error| cx.base.error(error))?;
         Ok(Arc::new(Filter {
             keeps,
+            action: config.action,
+            path: cx.base.path,
             next: cx.next,
             ledger: cx.ledger,
         }))
@@ -69,6 +83,8 @@ pub static FACTORY: ProcessorFactory = Factory {
 
 struct Filter {
     keeps: InOut,
+    action: Action,
+    path: Arc<str>,
     next: Arc<dyn Consumer>,
     ledger: Arc<Ledger>,
 }
@@ -96,7 +112,11 @@ impl Consumer for Filter {
             Payload::Points(points) => self.points(&batch, points),
         };
         let after = kept.items();
-        self.ledger.drop_items(Reason::Filtered, before - after);
+        let gone = before - after;
+        self.ledger.drop_items(Reason::Filtered, gone);
+        if self.action == Action::Reject && gone > 0 {
+            flow.reject(gone, || format!("`{}` does not take them", self.path));
+        }
         // An empty batch that came in empty says something (which table it is of); one that became empty does not.
         if after > 0 || before == 0 {
             self.next.consume(kept, flow);

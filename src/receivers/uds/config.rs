@@ -36,6 +36,10 @@ crate::options! {
         pub mode: FileMode = SocketFileConfig::default().mode,
         /// Owner of the socket file as `user`, `user:group` or `:group`, by name or number.
         pub owner: Option<Owner> = None,
+        /// Only processes of these users may connect, whatever the mode says; empty: of any.
+        pub allowed_uids: Vec<u32> = Vec::new(),
+        /// Only processes of these groups may connect, or of an allowed user; empty: of any.
+        pub allowed_gids: Vec<u32> = Vec::new(),
         /// Largest message. A sender of a larger one is disconnected.
         pub max_frame_size: ByteSize = ByteSize::mib(4),
         /// Connections at a time; further ones wait.
@@ -56,6 +60,10 @@ crate::options! {
         pub mode: FileMode = SocketFileConfig::default().mode,
         /// Owner of the socket file as `user`, `user:group` or `:group`, by name or number.
         pub owner: Option<Owner> = None,
+        /// Only datagrams of these users are taken, whatever the mode says; empty: of any.
+        pub allowed_uids: Vec<u32> = Vec::new(),
+        /// Only datagrams of these groups are taken, or of an allowed user; empty: of any.
+        pub allowed_gids: Vec<u32> = Vec::new(),
         /// Largest datagram. What a larger one has beyond that is lost, and counted.
         pub max_datagram_size: ByteSize = MAX_DATAGRAM,
         /// Combinations of name, type and tags; points of further ones are refused, and counted.
@@ -86,15 +94,24 @@ impl StreamConfig {
         SocketFileConfig {
             mode: self.mode,
             owner: self.owner.clone(),
+            allowed_uids: self.allowed_uids.clone(),
+            allowed_gids: self.allowed_gids.clone(),
         }
     }
 }
 
 impl DatagramConfig {
+    /// Whether the kernel is asked who sends.
+    pub(super) fn wants_credentials(&self) -> bool {
+        self.peer_credentials || !self.allowed_uids.is_empty() || !self.allowed_gids.is_empty()
+    }
+
     pub(super) fn file(&self) -> SocketFileConfig {
         SocketFileConfig {
             mode: self.mode,
             owner: self.owner.clone(),
+            allowed_uids: self.allowed_uids.clone(),
+            allowed_gids: self.allowed_gids.clone(),
         }
     }
 }

@@ -24,7 +24,7 @@ use super::proto;
 use super::source::new_source;
 use super::statsd::{self, Line, LineError, Type};
 use crate::component::unix_now;
-use crate::net::{Credentials, ListenError, SocketFile};
+use crate::net::{Credentials, ListenError, SocketFile, SocketFileConfig};
 
 /// Events drained before they are pushed although more datagrams wait: bounds memory and keeps values fresh.
 const MAX_DRAIN_EVENTS: usize = 16 << 10;
@@ -47,7 +47,7 @@ impl Task {
         let (socket, file) = SocketFile::place(&config.path, &config.file(), SocketType::DGRAM, |path| {
             let socket = StdDatagram::bind(path)?;
             socket.set_nonblocking(true)?;
-            set_socket_passcred(&socket, config.peer_credentials)?;
+            set_socket_passcred(&socket, config.wants_credentials())?;
             UnixDatagram::from_std(socket)
         })?;
         let stopping = CancellationToken::new();
@@ -164,6 +164,10 @@ struct Senders {
     senders: HashMap<Option<Credentials>, Sender>,
     max_kinds: u16,
     counter: Instrument,
+    /// Who may send.
+    file: SocketFileConfig,
+    /// Whether senders are told apart.
+    by_process: bool,
     outlet: Arc<Outlet>,
     pending_events: usize,
 }
@@ -194,19 +198,25 @@ impl Senders {
             senders: HashMap::new(),
             max_kinds: config.max_kinds.get(),
             counter,
+            file: config.file(),
+            by_process: config.peer_credentials,
             outlet,
             pending_events: 0,
         }
     }
 
     fn take(&mut self, datagram: &[u8], received: &Received, now: UnixNanos) {
+        if !self.file.allows(received.sender) {
+            let why = "its sender is no allowed user or group";
+            return self.outlet.lose(1, "not_allowed", &why);
+        }
         let whole = if received.truncated {
             self.without_torn_line(datagram)
         } else {
             datagram
         };
         let (outlet, mut taken) = (self.outlet.clone(), 0);
-        let sender = self.sender(received.sender, now);
+        let sender = self.sender(received.sender.filter(|_| self.by_process), now);
         for line in whole.split(|byte| *byte == b'\n') {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             if line.is_empty() {

@@ -277,6 +277,29 @@ async fn credentials_become_attributes_of_the_resource() {
     }
 }
 
+#[tokio::test]
+async fn who_is_not_allowed_is_turned_away_and_counted() {
+    let uid = rustix::process::getuid().as_raw();
+    let gateway = Gateway::start(&format!("allowed_uids: [{}]", uid + 1)).await;
+    let mut stream = UnixStream::connect(gateway.path("stream")).await.unwrap();
+    // It may close before anything is written to it.
+    let _ = stream
+        .write_all(&counts(1, &[1]).encode_length_delimited_to_vec())
+        .await;
+    let mut answer = Vec::new();
+    let read = stream.read_to_end(&mut answer).await;
+    assert!(read.is_err() || answer.is_empty());
+    sender(&gateway.path("datagram")).send(b"x:1|c").unwrap();
+    let failed = || gateway.counts.failed.load(std::sync::atomic::Ordering::Relaxed);
+    gateway.until("the datagram is counted", |_| failed() == 1).await;
+    let gateway = Gateway::start(&format!("allowed_uids: [{}, {uid}]", uid + 1)).await;
+    let mut stream = UnixStream::connect(gateway.path("stream")).await.unwrap();
+    send(&mut stream, &counts(1, &[1])).await;
+    assert_eq!(ack(&mut stream).await.accepted, 1);
+    sender(&gateway.path("datagram")).send(b"x:1|c").unwrap();
+    gateway.until("both are in", |sink| sink.items() == 2).await;
+}
+
 fn sender(path: &Path) -> UnixDatagram {
     let socket = UnixDatagram::unbound().unwrap();
     socket.connect(path).unwrap();

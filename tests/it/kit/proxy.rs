@@ -99,7 +99,11 @@ impl Shared {
         match fault {
             Fault::Refuse => {}
             // Until `set` cuts it.
-            Fault::Silence => while !self.ended.load(SeqCst) && is_open(&client) {},
+            Fault::Silence => {
+                while !self.ended.load(SeqCst) && client.peer_addr().is_ok() {
+                    thread::sleep(Duration::from_millis(5));
+                }
+            }
             Fault::ResetAfter(bytes) => {
                 let mut taken = vec![0; bytes];
                 let _ = client.read_exact(&mut taken);
@@ -134,10 +138,4 @@ impl Shared {
         let _ = server.shutdown(Shutdown::Both);
         let _ = answering.join();
     }
-}
-
-/// Waits a little; false once the connection has been shut down.
-fn is_open(stream: &TcpStream) -> bool {
-    thread::sleep(Duration::from_millis(5));
-    stream.peer_addr().is_ok()
 }
