@@ -8,6 +8,8 @@ mod gateway;
 mod groups;
 mod http;
 mod machine;
+mod otlp;
+mod process;
 mod report;
 mod soak;
 mod stalls;

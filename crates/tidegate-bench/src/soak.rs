@@ -113,7 +113,7 @@ fn look_until(gateway: &Gateway, end: Instant) -> Result<Vec<f64>, Error> {
     let mut scraper = gateway.scraper()?;
     while Instant::now() < end {
         thread::sleep(LOOK.min(end.saturating_duration_since(Instant::now())));
-        memory.push(gateway.memory_mib()?.0);
+        memory.push(gateway.process().memory_mib()?.0);
         let now = scraper.sum("nixl_node_tx_requests_num_total")?;
         if now < counted {
             return Err(format!("a counter fell from {counted} to {now}").into());

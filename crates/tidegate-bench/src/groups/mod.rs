@@ -3,6 +3,8 @@
 mod age;
 pub(crate) mod agents;
 mod loss;
+mod otlp;
+mod outage;
 mod ring;
 mod start;
 
@@ -40,4 +42,19 @@ pub(crate) const GROUPS: &[Group] = &[
         about: "events lost when agents flush whole rings at once",
         run: loss::run,
     },
+    Group {
+        name: "otlp",
+        about: "OTLP gRPC in, OTLP gRPC out, uncompressed, as fast as it goes; peers where they are on PATH",
+        run: otlp::run,
+    },
+    Group {
+        name: "outage",
+        about: "a healthy destination beside a dead one, against alone",
+        run: outage::run,
+    },
 ];
+
+/// One thread, on the core that the gateway is not on.
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}

@@ -67,7 +67,7 @@ fn saturated(binary: &Path, layout: Layout, budget_ns: f64) -> Result<Vec<Row>, 
         ),
         Row::value(
             format!("version {label}: resident memory"),
-            gateway.memory_mib()?.0,
+            gateway.process().memory_mib()?.0,
             "MiB",
         ),
     ])
@@ -91,7 +91,13 @@ impl Window {
 }
 
 fn measure(gateway: &Gateway, taken: &AtomicU64) -> Result<Vec<Window>, Error> {
-    let look = || Ok::<_, Error>((taken.load(Ordering::Relaxed), gateway.cpu()?, Instant::now()));
+    let look = || {
+        Ok::<_, Error>((
+            taken.load(Ordering::Relaxed),
+            gateway.process().cpu()?,
+            Instant::now(),
+        ))
+    };
     thread::sleep(WARM_UP);
     let mut last = look()?;
     let mut windows = Vec::new();

@@ -23,10 +23,10 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
     }
     let gateway = agents::gateway(binary, directory.path())?;
     std::thread::sleep(SETTLE);
-    let (resident, _) = gateway.memory_mib()?;
-    let before = gateway.cpu()?;
+    let (resident, _) = gateway.process().memory_mib()?;
+    let before = gateway.process().cpu()?;
     std::thread::sleep(SETTLE);
-    let idle = (gateway.cpu()? - before).as_secs_f64() / SETTLE.as_secs_f64();
+    let idle = (gateway.process().cpu()? - before).as_secs_f64() / SETTLE.as_secs_f64();
     Ok(vec![
         Row::median("start to first answered scrape", Samples::new(starts), "ms")
             .budget(Budget::AtMost(100.0)),

@@ -1,0 +1,66 @@
+//! A process under measurement, on a core of its own, and what the system says of it.
+
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::{Error, machine};
+
+/// A child and its directory; asked to end when dropped.
+pub(crate) struct Process {
+    child: Child,
+    _directory: TempDir,
+}
+
+impl Process {
+    pub(crate) fn start(mut command: Command, directory: TempDir) -> Result<Self, Error> {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let child = machine::on_a_core_of_its_own(|| command.spawn())??;
+        Ok(Self {
+            child,
+            _directory: directory,
+        })
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn status(&mut self) -> Result<Option<ExitStatus>, Error> {
+        Ok(self.child.try_wait()?)
+    }
+
+    /// Resident memory now and at its peak, in MiB.
+    pub(crate) fn memory_mib(&self) -> Result<(f64, f64), Error> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let mib = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            let kib = line.and_then(|line| line.trim().split(' ').next()?.parse::<f64>().ok());
+            kib.map(|kib| kib / 1024.0)
+                .ok_or_else(|| format!("no {name} in its status"))
+        };
+        Ok((mib("VmRSS:")?, mib("VmHWM:")?))
+    }
+
+    /// Processor time of all of its threads so far, user and system.
+    pub(crate) fn cpu(&self) -> Result<Duration, Error> {
+        let mut nanos = 0;
+        for task in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            // Nanoseconds on a processor come first; a thread that ended between is no loss here.
+            let schedstat = std::fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
+            let on_cpu = schedstat.split(' ').next().and_then(|field| field.parse().ok());
+            nanos += on_cpu.unwrap_or(0_u64);
+        }
+        Ok(Duration::from_nanos(nanos))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // An ended child can't be signalled, which is as good.
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        let _ = self.child.wait();
+    }
+}
