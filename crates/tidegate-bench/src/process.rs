@@ -1,12 +1,15 @@
 //! A process under measurement, on a core of its own, and what the system says of it.
 
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::{Error, machine};
+
+/// How long an end may take.
+const GRACE: Duration = Duration::from_secs(12);
 
 /// A child and its directory; asked to end when dropped.
 pub(crate) struct Process {
@@ -61,6 +64,12 @@ impl Drop for Process {
     fn drop(&mut self) {
         // An ended child can't be signalled, which is as good.
         let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        let asked = Instant::now();
+        while asked.elapsed() < GRACE && matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // Most have ended; a peer may not listen.
+        let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }

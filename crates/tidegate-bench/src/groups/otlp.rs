@@ -26,8 +26,11 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
     for (points, in_flight) in SHAPES {
         for subject in &subjects {
             // Anew for each shape: what one leaves behind is no burden of the next.
-            let measured = super::runtime()?.block_on(measure(subject, points, in_flight))?;
-            rows.extend(measured.rows(subject.name, points));
+            match super::runtime()?.block_on(measure(subject, points, in_flight)) {
+                Ok(measured) => rows.extend(measured.rows(subject.name, points)),
+                Err(error) if subject.is_peer => println!("  left out, {points} a request: {error}"),
+                Err(error) => return Err(error),
+            }
         }
     }
     Ok(rows)
@@ -76,7 +79,8 @@ async fn measure(subject: &Subject, points: usize, in_flight: usize) -> Result<M
         let now = look(&sink, &process)?;
         let passed = (now.0 - last.0) as f64 * points as f64;
         if passed == 0.0 {
-            return Err(format!("nothing comes out of {}", subject.name).into());
+            let why = load.failure().unwrap_or_else(|| "no request fails".to_owned());
+            return Err(format!("nothing comes out of {}: {why}", subject.name).into());
         }
         rates.push(passed / (now.2 - last.2).as_secs_f64());
         costs.push((now.1 - last.1).as_secs_f64() * 1e6 / passed);

@@ -1,7 +1,7 @@
 //! What is sent: as fast as it is taken, or at a pace.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -29,13 +29,22 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Senders on the runtime that they were started on; they end when this is dropped.
 pub(crate) struct Load {
     _senders: JoinSet<()>,
-    refused: Arc<AtomicU64>,
+    refused: Arc<Refused>,
+}
+
+/// What was not taken.
+#[derive(Default)]
+struct Refused {
+    /// Requests that were sent again.
+    count: AtomicU64,
+    /// What was said last to one that was not.
+    why: Mutex<Option<String>>,
 }
 
 impl Load {
     /// Sends requests of so many points as fast as they are taken, `in_flight` at a time.
     pub(crate) async fn full(port: u16, points: usize, in_flight: usize) -> Result<Self, Error> {
-        let (client, refused) = (connect(port).await?, Arc::<AtomicU64>::default());
+        let (client, refused) = (connect(port).await?, Arc::<Refused>::default());
         let message = request::request(points, 0);
         let mut senders = JoinSet::new();
         for _ in 0..in_flight {
@@ -54,7 +63,7 @@ impl Load {
 
     /// Sends so many requests a second, stamped with the time when each was due.
     pub(crate) async fn paced(port: u16, points: usize, a_second: u32) -> Result<Self, Error> {
-        let (client, refused) = (connect(port).await?, Arc::<AtomicU64>::default());
+        let (client, refused) = (connect(port).await?, Arc::<Refused>::default());
         let counted = refused.clone();
         let mut senders = JoinSet::new();
         senders.spawn(async move {
@@ -76,7 +85,16 @@ impl Load {
 
     /// Requests that were refused; each was sent again.
     pub(crate) fn refused(&self) -> u64 {
-        self.refused.load(Relaxed)
+        self.refused.count.load(Relaxed)
+    }
+
+    /// What was said last to a request that could not be sent again.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.refused
+            .why
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
@@ -96,7 +114,7 @@ async fn connect(port: u16) -> Result<Grpc<Channel>, Error> {
     connected.map_err(|_| "the gateway did not listen in time".into())
 }
 
-async fn send(client: &Grpc<Channel>, message: Bytes, refused: &AtomicU64) {
+async fn send(client: &Grpc<Channel>, message: Bytes, refused: &Refused) {
     loop {
         let mut client = client.clone();
         if client.ready().await.is_err() {
@@ -106,11 +124,13 @@ async fn send(client: &Grpc<Channel>, message: Bytes, refused: &AtomicU64) {
         match client.unary(Request::new(message.clone()), method, Raw).await {
             Ok(_) => return,
             Err(status) if matches!(status.code(), Code::Unavailable | Code::ResourceExhausted) => {
-                refused.fetch_add(1, Relaxed);
+                refused.count.fetch_add(1, Relaxed);
                 tokio::time::sleep(AGAIN).await;
             }
-            // The gateway ends.
-            Err(_) => return tokio::time::sleep(AGAIN).await,
+            Err(status) => {
+                *refused.why.lock().unwrap_or_else(PoisonError::into_inner) = Some(status.to_string());
+                return tokio::time::sleep(AGAIN).await;
+            }
         }
     }
 }

@@ -12,6 +12,8 @@ use crate::process::Process;
 /// A program and how it is told to hand OTLP on.
 pub(super) struct Subject {
     pub(super) name: &'static str,
+    /// Somebody else's.
+    pub(super) is_peer: bool,
     binary: PathBuf,
     /// Adds arguments, and files to the directory, for ports in and out.
     tell: fn(&mut Command, &Path, u16, u16) -> std::io::Result<()>,
@@ -35,6 +37,7 @@ const UNTOLD: &str = "df_engine";
 pub(super) fn all(tidegate: &Path) -> Vec<Subject> {
     let own = |name, tell| Subject {
         name,
+        is_peer: false,
         binary: tidegate.to_owned(),
         tell,
     };
@@ -44,7 +47,12 @@ pub(super) fn all(tidegate: &Path) -> Vec<Subject> {
     ];
     for (name, tell) in PEERS {
         let found = on_path(name);
-        subjects.extend(found.map(|binary| Subject { name, binary, tell }));
+        subjects.extend(found.map(|binary| Subject {
+            name,
+            is_peer: true,
+            binary,
+            tell,
+        }));
     }
     if on_path(UNTOLD).is_some() {
         println!("  {UNTOLD} is on PATH, and is not measured: its configuration is not known here");
