@@ -16,7 +16,7 @@ use rustix::fs::FlockOperation;
 
 use super::record::{self, Head, Kind, Stored};
 use super::segment::{Found, Segment, TAGS};
-use super::{Quota, Rules, State, snapshot};
+use super::{Fsync, Quota, Rules, State, snapshot};
 
 /// A log and its files.
 #[derive(Debug)]
@@ -26,6 +26,10 @@ pub struct Log {
     segments: VecDeque<Segment>,
     /// The newest segment's, while it is appended to.
     file: Option<File>,
+    /// Whether anything is ever synced.
+    syncs: bool,
+    /// Files that are not synced yet, and are not written to any more.
+    closed: Vec<File>,
     next_seq: u64,
     cursor: Cursor,
     buffer: Buffer,
@@ -126,6 +130,8 @@ impl Log {
             segment_bytes: rules.segment_bytes,
             segments,
             file: None,
+            syncs: rules.fsync != Fsync::Never,
+            closed: Vec::new(),
             next_seq,
             cursor: Cursor {
                 first: oldest,
@@ -218,10 +224,15 @@ impl Log {
 
     /// Makes what is written survive a loss of power.
     pub fn sync(&mut self) -> io::Result<()> {
-        match &self.file {
-            Some(file) => file.sync_data(),
-            None => Ok(()),
-        }
+        self.unsynced()?.iter().try_for_each(File::sync_all)
+    }
+
+    /// What has to be synced for that: files that were closed since it was asked last, the one that is written to,
+    /// and the directory where it has new files. Whoever asks syncs.
+    pub fn unsynced(&mut self) -> io::Result<Vec<File>> {
+        let current = self.file.as_ref().map(File::try_clone).transpose()?;
+        self.closed.extend(current);
+        Ok(std::mem::take(&mut self.closed))
     }
 
     /// Whether so much was written since the last snapshot that it should be made anew.
@@ -288,22 +299,29 @@ impl Log {
         Some(at)
     }
 
-    /// Sees to it that there is a file to append to.
+    /// Sees to it that there is a file with room to append data to.
     fn begin(&mut self, seq: u64) -> io::Result<()> {
         let buffered = self.buffer.bytes.len() as u64;
         let newest = self.segments.back();
         let full = newest.is_some_and(|newest| newest.len + buffered >= self.segment_bytes);
         if self.file.is_some() && full {
             self.flush()?;
-            self.sync()?;
-            self.close();
+            let closed = self.file.take();
+            self.closed.extend(closed.filter(|_| self.syncs));
         }
+        self.open_file(seq)
+    }
+
+    /// Sees to it that there is a file, whose first data is to be this.
+    fn open_file(&mut self, seq: u64) -> io::Result<()> {
         if self.file.is_some() {
             return Ok(());
         }
         let (segment, file) = Segment::create(&self.directory, seq, rand::random())?;
-        // Without it a file may be gone after a loss of power, whatever was synced in it.
-        File::open(&self.directory)?.sync_all()?;
+        if self.syncs {
+            // Without it a file may be gone after a loss of power, whatever was synced in it.
+            self.closed.push(File::open(&self.directory)?);
+        }
         self.segments.push_back(segment);
         self.file = Some(file);
         Ok(())
@@ -311,7 +329,8 @@ impl Log {
 
     fn write(&mut self, settled: &[u64]) -> io::Result<()> {
         if !settled.is_empty() {
-            self.begin(self.next_seq)?;
+            // Notes go where the data goes that they follow: only data begins another segment.
+            self.open_file(self.next_seq)?;
             let salt = self.segments.back().map_or(0, |newest| newest.salt);
             let head = Head {
                 kind: Kind::Settled,

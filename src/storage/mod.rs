@@ -9,6 +9,7 @@ pub mod record;
 mod segment;
 pub mod snapshot;
 pub mod store;
+mod syncer;
 #[cfg(test)]
 mod tests;
 

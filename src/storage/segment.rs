@@ -79,8 +79,7 @@ impl Segment {
     pub(super) fn create(directory: &Path, first: u64, salt: u32) -> io::Result<(Self, File)> {
         let path = directory.join(format!("{first:020}.seg"));
         let file = OpenOptions::new()
-            .create(true)
-            .truncate(true)
+            .create_new(true)
             .write(true)
             .mode(0o600)
             .open(&path)?;

@@ -13,10 +13,14 @@ use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use super::log::{Log, ReadBack, Recovered};
+use super::syncer::Syncer;
 use super::{Fsync, Quota, Rules, Share, State};
 
 /// After a failure the disk is tried again at the earliest after this.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// When the disk is still busy with what it was given before.
+const SYNC_AGAIN: Duration = Duration::from_millis(10);
 
 /// As much may wait to be written; a slow disk does not fill the memory.
 const MAX_WAITING_BYTES: u64 = 64 << 20;
@@ -133,6 +137,10 @@ impl Store {
             inner: inner.clone(),
             log,
             state,
+            syncer: match rules.fsync {
+                Fsync::Every(_) => Some(Syncer::start()?),
+                Fsync::Always | Fsync::Never => None,
+            },
             sync_at: None,
         };
         let thread = std::thread::Builder::new()
@@ -251,6 +259,8 @@ struct Worker {
     inner: Arc<Inner>,
     log: Log,
     state: Option<Arc<dyn State>>,
+    /// Where data is synced at an interval.
+    syncer: Option<Syncer>,
     sync_at: Option<Instant>,
 }
 
@@ -420,12 +430,27 @@ impl Worker {
     }
 
     fn sync_if_due(&mut self, closing: bool) {
-        let due = self.sync_at.is_some_and(|at| closing || at <= Instant::now());
-        if due {
-            self.sync_at = None;
-            if let Err(error) = self.log.sync() {
-                self.complain("sync", &error);
-            }
+        let Some(syncer) = &self.syncer else { return };
+        let now = Instant::now();
+        if self.sync_at.is_some_and(|at| closing || at <= now) {
+            self.sync_at = if syncer.is_busy() && !closing {
+                // Soon: what came meanwhile is synced with it.
+                Some(now + SYNC_AGAIN)
+            } else {
+                match self.log.unsynced() {
+                    Ok(files) => {
+                        syncer.sync(files);
+                        None
+                    }
+                    Err(error) => {
+                        self.complain("sync", &error);
+                        Some(now + RETRY)
+                    }
+                }
+            };
+        }
+        if let Some(error) = syncer.error() {
+            self.complain("sync", &error);
         }
     }
 

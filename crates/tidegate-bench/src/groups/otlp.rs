@@ -80,7 +80,12 @@ async fn measure(subject: &Subject, points: usize, in_flight: usize) -> Result<M
         let passed = (now.0 - last.0) as f64 * points as f64;
         if passed == 0.0 {
             let why = load.failure().unwrap_or_else(|| "no request fails".to_owned());
-            return Err(format!("nothing comes out of {}: {why}", subject.name).into());
+            return Err(format!(
+                "nothing of {points} a request comes out of {}: {why}, {} refused",
+                subject.name,
+                load.refused()
+            )
+            .into());
         }
         rates.push(passed / (now.2 - last.2).as_secs_f64());
         costs.push((now.1 - last.1).as_secs_f64() * 1e6 / passed);

@@ -1,0 +1,81 @@
+//! Forces files to the disk on a thread of its own: a disk that takes its time keeps nobody from writing.
+
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// One batch of files at a time.
+#[derive(Debug)]
+pub(super) struct Syncer {
+    files: Option<SyncSender<Vec<File>>>,
+    state: Arc<State>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    busy: AtomicBool,
+    error: Mutex<Option<io::Error>>,
+}
+
+impl Syncer {
+    pub(super) fn start() -> io::Result<Self> {
+        let (files, received) = sync_channel(1);
+        let state = Arc::<State>::default();
+        let for_thread = state.clone();
+        let thread = std::thread::Builder::new()
+            .name("storage-sync".into())
+            .spawn(move || run(&received, &for_thread))?;
+        Ok(Self {
+            files: Some(files),
+            state,
+            thread: Some(thread),
+        })
+    }
+
+    /// Whether it still has something to do.
+    pub(super) fn is_busy(&self) -> bool {
+        self.state.busy.load(SeqCst)
+    }
+
+    /// Takes files to sync. Only when it is not busy.
+    pub(super) fn sync(&self, files: Vec<File>) {
+        self.state.busy.store(true, SeqCst);
+        if let Some(sender) = &self.files {
+            // The thread ends when this does, and there is room for one.
+            let _ = sender.send(files);
+        }
+    }
+
+    /// What has gone wrong since it was asked last.
+    pub(super) fn error(&self) -> Option<io::Error> {
+        self.state
+            .error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+    }
+}
+
+fn run(files: &Receiver<Vec<File>>, state: &State) {
+    for files in files {
+        if let Err(error) = files.iter().try_for_each(File::sync_all) {
+            *state.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        }
+        state.busy.store(false, SeqCst);
+    }
+}
+
+impl Drop for Syncer {
+    /// What it was given is synced first.
+    fn drop(&mut self) {
+        self.files = None;
+        if let Some(thread) = self.thread.take() {
+            // It can't panic; if it did, there is nothing to do about it here.
+            let _ = thread.join();
+        }
+    }
+}
