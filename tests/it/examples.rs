@@ -53,6 +53,9 @@ fn every_example_runs() {
                 .env("NIXL_TELEMETRY_DIR", rings.path())
                 .env("SOCKET_DIR", rings.path())
                 .env("OUTPUT_DIR", rings.path())
+                .env("STORAGE", rings.path().join("storage"))
+                .env("DATADOG_ENDPOINT", vendor.endpoint())
+                .env("GRAFANA_ENDPOINT", vendor.endpoint())
                 .env("VENDOR_ENDPOINT", vendor.endpoint());
             command
                 .env("VENDOR_GRPC_ENDPOINT", format!("127.0.0.1:{}", vendor.port()))

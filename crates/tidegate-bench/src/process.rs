@@ -30,6 +30,12 @@ impl Process {
         })
     }
 
+    /// Ends it at once: what it holds is of no interest.
+    pub(crate) fn kill(mut self) {
+        // One that has ended already can't be killed, which is as good.
+        let _ = self.child.kill();
+    }
+
     /// How it ended, if it has.
     pub(crate) fn status(&mut self) -> Result<Option<ExitStatus>, Error> {
         Ok(self.child.try_wait()?)

@@ -104,11 +104,14 @@ async fn measure(binary: &Path, beside: Option<&str>) -> Result<Measured, Error>
     if load.refused() > 0 {
         return Err(format!("{} requests were refused", load.refused()).into());
     }
+    let memory_mib = process.memory_mib()?.0;
+    // It would try to deliver what it holds for the dead one.
+    process.kill();
     Ok(Measured {
         points_per_second: passed as f64 * POINTS as f64 / WINDOW.as_secs_f64(),
         p50_ms: ages.median(),
         p99_ms: ages.quantile(0.99),
-        memory_mib: process.memory_mib()?.0,
+        memory_mib,
     })
 }
 
