@@ -200,6 +200,26 @@ fn damage_that_comes_while_it_runs_costs_the_records_and_is_told_with_their_item
     assert_eq!((back.lost_records, back.lost_items), (1, [3, 0, 0]));
 }
 
+/// Found by fuzzing: to fill such a gap took minutes.
+#[test]
+fn numbers_that_no_file_could_hold_are_not_believed() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut bytes = record::segment_head(1, 7).to_vec();
+    for seq in [1, 1 << 40, 2] {
+        let head = record::Head {
+            kind: record::Kind::Data,
+            tag: 0,
+            seq,
+            items: seq as u32,
+        };
+        record::write(&mut bytes, 7, head, std::iter::once(&*payload(seq)));
+    }
+    std::fs::write(directory.path().join("00000000000000000001.seg"), bytes).unwrap();
+    let (mut log, recovered) = open(directory.path(), 1 << 20);
+    assert_eq!((recovered.records, recovered.lost_records), (2, 0));
+    assert_eq!(read_all(&mut log), [1, 2]);
+}
+
 #[test]
 fn a_payload_that_looks_like_a_record_is_not_taken_for_one() {
     let directory = tempfile::tempdir().unwrap();

@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 
 use super::*;
+use crate::batch::Signal;
+use crate::delivery::room::Room;
+use crate::delivery::testing::opaque;
 
 /// A run of numbered items on a lane.
 #[derive(Clone, Debug, PartialEq)]
@@ -549,11 +552,13 @@ fn load(lane: u8, items: std::ops::Range<u32>, batch: Option<(usize, usize)>) ->
 }
 
 proptest! {
-    /// Conservation: what went in is delivered, dropped or held at every step, and after a drain nothing is held;
+    /// Conservation: what went in is delivered, dropped or held at every step, and after a drain nothing is held but
+    /// what is kept;
     /// no attempt carries an item that another attempt under way carries too.
     #[test]
-    fn in_is_out_plus_dropped_plus_held(steps in steps(), consumers in 1..4usize, lane_batch in prop::option::of((1..20usize, 0..20usize))) {
+    fn in_is_out_plus_dropped_plus_held(steps in steps(), consumers in 1..4usize, lane_batch in prop::option::of((1..20usize, 0..20usize)), keeps: bool) {
         let mut bench = Bench::new(consumers, Some(backoff()));
+        bench.machine.rules.keeps = keeps;
         let mut flying: Vec<(u64, Vec<u32>)> = Vec::new();
         let (mut next, mut clock) = (0u32, 0u64);
         for step in steps {
@@ -595,7 +600,14 @@ proptest! {
         bench.machine.abandon();
         bench.sends();
         prop_assert!(bench.machine.is_empty());
-        prop_assert_eq!(bench.delivered + bench.dropped.values().sum::<usize>(), next as usize);
+        let dropped = bench.dropped.values().sum::<usize>();
+        prop_assert_eq!(bench.delivered + dropped + bench.kept.len(), next as usize);
+        let nothing_wrong = if keeps { !bench.dropped.contains_key("shutdown") } else { bench.kept.is_empty() };
+        prop_assert!(nothing_wrong);
+        let kept = bench.kept.len();
+        bench.kept.sort_unstable();
+        bench.kept.dedup();
+        prop_assert_eq!(bench.kept.len(), kept, "nothing is kept twice");
     }
 
     /// `wake_at` tells the truth: when it names no earlier time, nothing happens before it.
@@ -663,4 +675,47 @@ fn a_request_of_too_many_items_goes_in_as_few_pieces_as_possible() {
     bench.push(run(0..25));
     let sizes: Vec<_> = bench.sends().iter().map(|(_, items)| items.len()).collect();
     assert_eq!(sizes, [10, 10, 5]);
+}
+
+#[test]
+fn an_hour_of_outage_holds_no_more_than_the_queue_and_loses_nothing_uncounted() {
+    const ROOM: usize = 100;
+    let shared = Arc::new(crate::component::Shared::default());
+    let room = Room::new(Sizer::Requests, ROOM, 1 << 20, shared.clone());
+    let mut bench = Bench::new(4, Some(backoff()));
+    let (mut pushed, mut refused, mut flying) = (0, 0, Vec::new());
+    for tick in 0..36_000 {
+        bench.at(tick * 100);
+        let batch = opaque(Signal::Logs, b"0123456789", 1);
+        match room.reserve(&batch) {
+            Ok(mut reservation) => {
+                reservation.fit(&batch);
+                let charge = [Arc::new(reservation)].into_iter().collect();
+                bench.machine.enqueue(bench.now, run(pushed..pushed + 1), charge);
+                pushed += 1;
+            }
+            Err(_) => refused += 1,
+        }
+        for (id, _) in std::mem::take(&mut flying) {
+            bench.finish(id, busy());
+        }
+        flying = bench.sends();
+        let held = bench.machine.held_items();
+        assert!(held <= ROOM && shared.memory.held_bytes() <= ROOM * 10, "{held}");
+        assert_eq!(held + bench.dropped.values().sum::<usize>(), pushed as usize);
+    }
+    assert!(refused > 0 && bench.dropped["retries_exhausted"] > 0);
+    // The peer is back.
+    for second in 0..60 {
+        for (id, _) in std::mem::take(&mut flying) {
+            bench.finish(id, Outcome::Done);
+        }
+        flying = bench.at(3_600_000 + second * 1000).sends();
+    }
+    assert!(bench.machine.is_empty());
+    assert_eq!(shared.memory.held_bytes(), 0);
+    assert_eq!(
+        bench.delivered + bench.dropped["retries_exhausted"],
+        pushed as usize
+    );
 }
