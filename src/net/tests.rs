@@ -242,6 +242,63 @@ async fn a_renewed_certificate_is_served_without_a_restart_and_a_broken_one_is_n
     assert_eq!(served().await, second);
 }
 
+#[tokio::test]
+async fn a_client_takes_up_a_renewed_authority_and_certificate_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name);
+    let mut renewals = 0;
+    let mut write = |name: &str, text: &str| {
+        std::fs::write(file(name), text).unwrap();
+        renewals += 1;
+        let later = std::time::SystemTime::now() + Duration::from_secs(renewals);
+        let written = std::fs::File::options().append(true).open(file(name)).unwrap();
+        written.set_modified(later).unwrap();
+    };
+    let (old, old_issuer) = authority();
+    let (new, new_issuer) = authority();
+    let mut client_files = |ca: &rcgen::Certificate, issuer: &rcgen::Issuer<'static, rcgen::KeyPair>| {
+        let (cert, key) = leaf(issuer, "client.test");
+        write("client.key", &key);
+        write("client.pem", &cert);
+        write("ca.pem", &ca.pem());
+    };
+    let (cert, key) = leaf(&new_issuer, "gateway.test");
+    std::fs::write(file("server-ca.pem"), new.pem()).unwrap();
+    let server = TlsServerConfig {
+        cert_pem: secret(cert),
+        key_pem: secret(key),
+        client_ca_file: Some(file("server-ca.pem")),
+        ..TlsServerConfig::default()
+    };
+    let limits = ConnectionLimits {
+        max_connections: 8,
+        tls: Some(server.build(&[]).unwrap()),
+    };
+    let server = start("127.0.0.1:0", limits).await;
+    client_files(&old, &old_issuer);
+    let config = TlsClientConfig {
+        ca_file: Some(file("ca.pem")),
+        cert_file: Some(file("client.pem")),
+        key_file: Some(file("client.key")),
+        server_name_override: Some("gateway.test".to_owned()),
+        reload_interval: Duration::from_nanos(1),
+        ..TlsClientConfig::default()
+    };
+    // As an exporter has it: made once.
+    let client = config.build(&[]).unwrap();
+    let name = config.server_name().unwrap().unwrap();
+    let dial = async || {
+        let connector = tokio_rustls::TlsConnector::from(client.current().unwrap());
+        connector.connect(name.clone(), connect(&server).await).await
+    };
+    assert!(
+        dial().await.is_err(),
+        "it does not know who signed for the server"
+    );
+    client_files(&new, &new_issuer);
+    says_hello(dial().await.unwrap()).await;
+}
+
 #[test]
 fn tls_files_that_are_missing_are_named() {
     let config = TlsServerConfig {
