@@ -1,25 +1,28 @@
 //! Data on disk that must outlive the process: a segmented, append-only log with a checksum a record.
 //!
 //! [`record`] is how bytes lie in a segment, [`segment`] one file, [`log`] the order of segments, what of them is
-//! settled and what has been read; none of them knows a thread. [`store`] runs a log on a thread of its own, so that
+//! settled and what has been read; none of them knows a thread. [`store`] runs a log on a thread of its own (`worker`), so that
 //! nobody who pushes ever waits for a disk, and writes for all who wait with one `fsync`.
 
 pub mod log;
 pub mod record;
+mod recovery;
 mod segment;
 pub mod snapshot;
 pub mod store;
 mod syncer;
 #[cfg(test)]
 mod tests;
+mod worker;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-pub use log::{Log, Recovered};
+pub use log::Log;
 pub use record::Stored;
+pub use recovery::Recovered;
 pub use store::{Append, Done, Outbox, Store};
 
 /// When written data is made to survive a loss of power. What is written survives the end of the process at once.

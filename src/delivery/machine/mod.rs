@@ -7,12 +7,13 @@
 //! *flying* (an attempt is under way) or *waiting* (for its retry; this holds no consumer).
 
 mod gather;
+mod pieces;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 use rand::SeedableRng;
@@ -65,10 +66,6 @@ pub struct Rules {
     /// Whether what can't be sent before the stop is kept for the next run instead of dropped.
     pub keeps: bool,
 }
-
-/// Attempts that the search for what is refused in one request may cost: one bad item of 8,192 takes 26, and a peer
-/// that refuses everything is not asked for every single one.
-const MAX_SEARCH: u32 = 64;
 
 /// What the machine wants done.
 #[derive(Debug)]
@@ -363,69 +360,6 @@ impl<L: Load> Machine<L> {
             lane: load.lane(),
             loss: Loss { items, reason, why },
         });
-    }
-
-    /// Larger than any request may be: it goes in pieces, and an item that is too large by itself goes nowhere.
-    fn cut(&mut self, request: Request<L>) {
-        let max = self.rules.max_bytes;
-        let pieces = request.load.split(max, Sizer::Bytes);
-        let (large, fitting): (Vec<_>, Vec<_>) = pieces
-            .into_iter()
-            .partition(|piece| piece.size(Sizer::Bytes) > max);
-        for piece in large {
-            let why = format!(
-                "`{}` is larger than a request of {max} bytes may be",
-                piece.name()
-            );
-            self.drop_load(&piece, &request.charge, Reason::Limit, why);
-        }
-        self.requeue_pieces(fitting.into_iter(), &request.charge, request.search.as_ref());
-    }
-
-    /// Refused for what is in it: halves are tried until what is refused stands alone.
-    fn isolate(&mut self, mut request: Request<L>, why: String) {
-        if !self.rules.isolate {
-            return self.drop_request(&request, Reason::Rejected, why);
-        }
-        if request.load.items() <= 1 {
-            let why = format!("`{}`: {why}", request.load.name());
-            return self.drop_request(&request, Reason::Rejected, why);
-        }
-        let search = request.search.get_or_insert_with(|| Arc::new(MAX_SEARCH.into()));
-        match search.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(2)) {
-            Ok(_) => self.halve(request, why),
-            Err(_) => self.drop_request(&request, Reason::Rejected, why),
-        }
-    }
-
-    /// Too large, or bad somewhere: two halves may pass, unless it can't be cut.
-    fn halve(&mut self, request: Request<L>, why: String) {
-        let half = request.load.items().div_ceil(2);
-        let mut pieces = request.load.split(half, Sizer::Items);
-        match pieces.pop() {
-            Some(whole) if pieces.is_empty() => {
-                self.drop_load(&whole, &request.charge, Reason::Rejected, why)
-            }
-            last => {
-                let pieces = pieces.into_iter().chain(last);
-                self.requeue_pieces(pieces, &request.charge, request.search.as_ref());
-            }
-        }
-    }
-
-    fn requeue_pieces(
-        &mut self,
-        pieces: impl DoubleEndedIterator<Item = L>,
-        charge: &Charge,
-        search: Option<&Arc<AtomicU32>>,
-    ) {
-        for piece in pieces.rev() {
-            let request = Request::new(piece, charge.clone());
-            self.ready.push_front(Request {
-                search: search.cloned(),
-                ..request
-            });
-        }
     }
 
     fn retry(&mut self, now: Instant, id: u64, request: Request<L>, after: Option<Duration>, why: String) {

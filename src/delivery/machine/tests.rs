@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
+use super::pieces::MAX_SEARCH;
 use super::*;
 use crate::batch::Signal;
 use crate::delivery::room::Room;

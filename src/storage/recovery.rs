@@ -1,0 +1,91 @@
+//! What a former run left in a directory.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use bytes::Bytes;
+use rustix::fs::FlockOperation;
+
+use super::segment::{Segment, TAGS};
+
+/// What a former run left.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Items that are not settled, by tag.
+    pub items: [u64; TAGS],
+    /// Records that are not settled.
+    pub records: u64,
+    /// Records that stood where files are damaged now.
+    pub lost_records: u64,
+    /// Bytes of damage between sound records.
+    pub damaged_bytes: u64,
+    /// Bytes of records that were being written when the process ended: nobody had been told that they were kept.
+    pub torn_bytes: u64,
+    /// Files that could not be read.
+    pub unreadable: u64,
+}
+
+/// One process a directory.
+pub(super) fn lock(directory: &Path) -> io::Result<File> {
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(directory.join("lock"))?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(io::Error::other("another process uses it")),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The segments of a directory, oldest first.
+pub(super) fn recover(
+    directory: &Path,
+    each: &mut dyn FnMut(u64, Bytes),
+) -> io::Result<(VecDeque<Segment>, Recovered)> {
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "seg") {
+            paths.push(path);
+        }
+    }
+    // Names are numbers of equal length. From the newest: notes concern the same file or older ones.
+    paths.sort_unstable();
+    let (mut segments, mut recovered, mut settled) = (VecDeque::new(), Recovered::default(), Vec::new());
+    for path in paths.into_iter().rev() {
+        let (segment, scan) = match Segment::recover(path.clone(), &mut settled, each) {
+            Ok(Some(found)) => found,
+            Ok(None) => {
+                recovered.damaged_bytes += put_aside(&path);
+                continue;
+            }
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "a stored segment can't be read");
+                recovered.unreadable += 1;
+                continue;
+            }
+        };
+        recovered.records += segment.open;
+        (recovered.items.iter_mut().zip(segment.unread)).for_each(|(sum, items)| *sum += items);
+        recovered.lost_records += scan.lost_records;
+        recovered.damaged_bytes += scan.damaged_bytes;
+        recovered.torn_bytes += scan.torn_bytes;
+        segments.push_front(segment);
+    }
+    Ok((segments, recovered))
+}
+
+/// A file whose head is damaged is kept for people, out of the way of a new one of the same name. Gives its length.
+fn put_aside(path: &Path) -> u64 {
+    let length = std::fs::metadata(path).map_or(0, |file| file.len());
+    // An empty file is one that was being made when the process ended.
+    let _ = match length {
+        0 => std::fs::remove_file(path),
+        _ => std::fs::rename(path, path.with_extension("damaged")),
+    };
+    length
+}

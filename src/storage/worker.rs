@@ -1,0 +1,253 @@
+//! The thread of a store: writes what has come in at one go, tells those who wait, reads back, syncs at its time.
+
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::log::{Log, ReadBack};
+use super::store::{Append, Done, Inner};
+use super::syncer::Syncer;
+use super::{Fsync, State};
+
+/// After a failure the disk is tried again at the earliest after this.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Written in one go, at least.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// Read in one go, about.
+const READ_BYTES: usize = 4 << 20;
+
+/// When the disk is still busy with what it was given before.
+const SYNC_AGAIN: Duration = Duration::from_millis(10);
+
+/// A log, and for whom it is kept.
+pub(super) struct Worker {
+    pub(super) inner: Arc<Inner>,
+    pub(super) log: Log,
+    pub(super) state: Option<Arc<dyn State>>,
+    /// Where data is synced at an interval.
+    pub(super) syncer: Option<Syncer>,
+    pub(super) sync_at: Option<Instant>,
+}
+
+/// What there is to do at one time.
+struct Work {
+    appends: Vec<(u64, Append)>,
+    settled: Vec<u64>,
+    read: bool,
+    closing: bool,
+}
+
+impl Worker {
+    /// Until the store is closed.
+    pub(super) fn run(mut self) {
+        loop {
+            // What is in the state by then is among what is written next.
+            let snapshot = self.log.wants_snapshot().then(|| self.snapshot()).flatten();
+            let Work {
+                appends,
+                settled,
+                read,
+                closing,
+            } = self.wait();
+            settled.into_iter().for_each(|seq| self.log.settle(seq));
+            let mut written = self.write(appends);
+            let snapshot = match closing {
+                true => self.snapshot().or(snapshot),
+                false => snapshot,
+            };
+            if closing {
+                // Nobody appends any more, but somebody may have just now.
+                let rest = std::mem::take(&mut self.inner.post().appends);
+                written &= self.write(rest);
+            }
+            if let Some((seq, state)) = snapshot.filter(|_| written)
+                && let Err(error) = self.log.keep_snapshot(seq, &state)
+            {
+                self.complain("snapshot", &error);
+            }
+            if read {
+                self.read();
+            }
+            self.sync_if_due(closing);
+            self.show();
+            if closing {
+                return;
+            }
+        }
+    }
+
+    /// Until there is something to do.
+    fn wait(&mut self) -> Work {
+        let mut post = self.inner.post();
+        loop {
+            let due = self
+                .sync_at
+                .map(|at| at.saturating_duration_since(Instant::now()));
+            let idle =
+                post.appends.is_empty() && post.settled.is_empty() && !post.wants_read && !post.closing;
+            if !idle || due == Some(Duration::ZERO) {
+                post.waiting_bytes = 0;
+                return Work {
+                    appends: std::mem::take(&mut post.appends),
+                    settled: std::mem::take(&mut post.settled),
+                    read: std::mem::take(&mut post.wants_read),
+                    closing: post.closing,
+                };
+            }
+            let come = &self.inner.come;
+            post = match due {
+                None => come.wait(post).unwrap_or_else(PoisonError::into_inner),
+                Some(due) => {
+                    come.wait_timeout(post, due)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0
+                }
+            };
+        }
+    }
+
+    /// The state, and the number of the last data that is in it.
+    fn snapshot(&self) -> Option<(u64, Vec<u8>)> {
+        let mut seq = 0;
+        let state = self
+            .state
+            .as_ref()?
+            .save(&mut || seq = self.inner.post().next_seq - 1);
+        Some((seq, state))
+    }
+
+    /// Whether all of it is written.
+    fn write(&mut self, appends: Vec<(u64, Append)>) -> bool {
+        let mut all = true;
+        let mut written = Vec::new();
+        let mut appends = appends.into_iter().peekable();
+        loop {
+            let mut result = Ok(());
+            while let Some((seq, append)) = appends.next_if(|_| self.log.buffered() < WRITE_BYTES) {
+                let head = (seq, append.tag, u32::try_from(append.items).unwrap_or(u32::MAX));
+                let pieces = append.payload.iter().map(|piece| &**piece);
+                result = result.and_then(|()| self.log.append(head, append.claimed, pieces));
+                written.push(append);
+            }
+            // A failed append leaves the buffer as it was: what is in it is given up with it, so that all that was
+            // tried together fails together.
+            let flushed = self.log.flush();
+            let result = result.and(flushed);
+            let result = match self.inner.fsync {
+                Fsync::Always => result.and_then(|()| self.log.sync()),
+                Fsync::Every(interval) => {
+                    self.sync_at.get_or_insert_with(|| Instant::now() + interval);
+                    result
+                }
+                Fsync::Never => result,
+            };
+            all &= result.is_ok();
+            self.report(std::mem::take(&mut written), result);
+            if appends.peek().is_none() {
+                return all;
+            }
+        }
+    }
+
+    /// Tells those who wait. What is not kept and nobody has goes back to the owner.
+    fn report(&mut self, appends: Vec<Append>, result: io::Result<()>) {
+        if appends.is_empty() && result.is_ok() {
+            return;
+        }
+        if let Err(error) = &result {
+            self.complain("write", error);
+        }
+        let why = result.err().map(|error| error.to_string());
+        let mut failed = Vec::new();
+        for mut append in appends {
+            append.share = None;
+            if let Some(Done(done)) = append.done.take() {
+                done(why.clone().map_or(Ok(()), Err));
+            }
+            if why.is_some() && !append.claimed {
+                failed.push(append);
+            }
+        }
+        let mut post = self.inner.post();
+        post.failed_until = why.map(|_| Instant::now() + RETRY);
+        if !failed.is_empty() {
+            let items: usize = failed.iter().map(|append| append.items).sum();
+            self.inner.backlog.fetch_sub(items as u64, Relaxed);
+            post.outbox.failed.append(&mut failed);
+            self.inner.notify.notify_one();
+        }
+    }
+
+    fn read(&mut self) {
+        let read = self.log.read(READ_BYTES);
+        let unread_until = read.is_err().then(|| Instant::now() + RETRY);
+        let back = read.unwrap_or_else(|error| {
+            self.complain("read", &error);
+            ReadBack::default()
+        });
+        if back.lost_records > 0 {
+            self.lost(back.lost_records);
+        }
+        let mut post = self.inner.post();
+        (post.is_reading, post.unread_until) = (false, unread_until);
+        post.outbox.read = back;
+        drop(post);
+        self.inner.notify.notify_one();
+    }
+
+    fn sync_if_due(&mut self, closing: bool) {
+        let Some(syncer) = &self.syncer else { return };
+        let now = Instant::now();
+        if self.sync_at.is_some_and(|at| closing || at <= now) {
+            self.sync_at = if syncer.is_busy() && !closing {
+                // Soon: what came meanwhile is synced with it.
+                Some(now + SYNC_AGAIN)
+            } else {
+                match self.log.unsynced() {
+                    Ok(files) => {
+                        syncer.sync(files);
+                        None
+                    }
+                    Err(error) => {
+                        self.complain("sync", &error);
+                        Some(now + RETRY)
+                    }
+                }
+            };
+        }
+        if let Some(error) = syncer.error() {
+            self.complain("sync", &error);
+        }
+    }
+
+    fn complain(&self, operation: &'static str, error: &io::Error) {
+        metrics::counter!(
+            "tidegate_storage_failures_total",
+            "exporter" => self.inner.owner.clone(),
+            "operation" => operation
+        )
+        .increment(1);
+        // At most once a RETRY: nothing is taken before the disk is tried again.
+        tracing::warn!(component = &*self.inner.owner, operation, %error, "storage failed");
+    }
+
+    fn lost(&self, records: u64) {
+        metrics::counter!("tidegate_storage_lost_records_total", "exporter" => self.inner.owner.clone())
+            .increment(records);
+        tracing::warn!(
+            component = &*self.inner.owner,
+            records,
+            "stored records are damaged and lost"
+        );
+    }
+
+    fn show(&self) {
+        let owner = || self.inner.owner.to_string();
+        metrics::gauge!("tidegate_storage_bytes", "exporter" => owner()).set(self.log.bytes() as f64);
+        let backlog = self.inner.backlog.load(Relaxed);
+        metrics::gauge!("tidegate_storage_backlog_items", "exporter" => owner()).set(backlog as f64);
+    }
+}
