@@ -181,6 +181,9 @@ fn compression(data: &[u8]) {
 /// Segments made of records as the bytes say, with damage between and over them: what is read back was written, once.
 fn log(data: &[u8]) {
     const SALT: u32 = 7;
+    /// More would measure how fast files are made.
+    const MAX_SEGMENTS: usize = 16;
+    const MAX_STEPS: usize = 1024;
     let directory = LOG.with(|directory| directory.path().to_owned());
     for file in std::fs::read_dir(&directory).expect("our own directory") {
         std::fs::remove_file(file.expect("our own file").path()).expect("our own file");
@@ -192,7 +195,8 @@ fn log(data: &[u8]) {
     };
     segment.extend(record::segment_head(number, SALT));
     let mut first = number;
-    for step in data.chunks(4) {
+    let mut segments = 0;
+    for step in data.chunks(4).take(MAX_STEPS) {
         let &[how, a, b, c] = step else { break };
         match how % 8 {
             0..=3 => {
@@ -225,7 +229,9 @@ fn log(data: &[u8]) {
                 let at = usize::from(u16::from_le_bytes([a, b])) % segment.len();
                 segment[at] ^= c;
             }
+            _ if segments == MAX_SEGMENTS => {}
             _ => {
+                segments += 1;
                 flush(&mut segment, first);
                 first = number;
                 segment.extend(record::segment_head(number, SALT));

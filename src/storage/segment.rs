@@ -51,6 +51,8 @@ pub(super) struct Segment {
     /// While it is recovered: number, tag and items of its data.
     items: Vec<(u64, u8, u32)>,
     reader: Option<File>,
+    /// The whole file, once damage was found in it.
+    image: Option<Vec<u8>>,
 }
 
 /// What the reader finds at an offset.
@@ -104,6 +106,7 @@ impl Segment {
             unread: [0; TAGS],
             items: Vec::new(),
             reader: None,
+            image: None,
         }
     }
 
@@ -217,6 +220,7 @@ impl Segment {
     /// Reads on at `offset`. A record that is given is claimed.
     pub(super) fn read(&mut self, offset: u64) -> io::Result<Found> {
         if offset >= self.len {
+            self.image = None;
             return Ok(Found::End);
         }
         if self.reader.is_none() {
@@ -259,8 +263,13 @@ impl Segment {
 
     /// Damage that came since the file was written or recovered. What is unread at the end of the file was in it.
     fn skip_damage(&mut self, offset: u64) -> io::Result<Found> {
-        let bytes = std::fs::read(&self.path)?;
+        // Where one record is damaged there may be many: the file is read once for all of them.
+        let bytes = match self.image.take() {
+            Some(image) if image.len() as u64 >= self.len => image,
+            _ => std::fs::read(&self.path)?,
+        };
         let next = record::find(&bytes, offset as usize + 1, self.salt);
+        self.image = Some(bytes);
         Ok(Found::Skip(next.map_or(self.len, |next| next as u64)))
     }
 
