@@ -22,6 +22,7 @@ mod temporality;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+mod ticket;
 
 pub use config::{Delivery, OnFull, QueueConfig, RetryConfig, StorageMode};
 pub use destination::{Attempt, Destination};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
-use super::spill::Ticket;
+use super::ticket::Ticket;
 use crate::batch::{Batch, Sizer};
 use crate::component::{Reason, Refused, Shared};
 

@@ -6,7 +6,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use tokio::sync::Notify;
 
@@ -14,6 +13,7 @@ use super::config::StorageMode;
 use super::room::{NoRoom, Reservation, Room};
 use super::stored;
 use super::temporality::Conversion;
+use super::ticket::Ticket;
 use crate::batch::{Batch, Signal};
 use crate::component::{ComponentError, Context};
 use crate::storage::{Append, Done, Outbox, Recovered, Share, State, Storage, Store, snapshot};
@@ -42,13 +42,6 @@ pub(super) enum Way {
     Memory(Reservation),
     Both(Reservation, Share),
     Disk(Share),
-}
-
-/// Data on disk that is in memory too. On drop it is settled: nobody needs it any more.
-pub(super) struct Ticket {
-    store: Arc<Store>,
-    seq: u64,
-    keeps: AtomicBool,
 }
 
 /// What the record around a payload takes.
@@ -132,11 +125,7 @@ impl Spill {
     }
 
     fn ticket(&self, seq: u64, keeps: bool) -> Ticket {
-        Ticket {
-            store: self.store.clone(),
-            seq,
-            keeps: keeps.into(),
-        }
+        Ticket::new(self.store.clone(), seq, keeps)
     }
 
     /// Whether whoever was told of a failure must not be told that all is well.
@@ -204,19 +193,4 @@ pub(super) struct Post {
     pub(super) batches: Vec<(Batch, Option<Ticket>)>,
     /// Items of data that is damaged, by signal.
     pub(super) lost: [u64; Signal::ALL.len()],
-}
-
-impl Ticket {
-    /// It stays on disk, for the next run.
-    pub(super) fn keep(&self) {
-        self.keeps.store(true, Relaxed);
-    }
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        if !self.keeps.load(Relaxed) {
-            self.store.settle(self.seq);
-        }
-    }
 }

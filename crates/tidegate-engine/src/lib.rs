@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod attributes;
+mod bytes;
 pub mod composite;
 pub mod event;
 pub mod exponential;

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
+use crate::bytes::{number, take};
 use crate::key::Key;
 use crate::progress::{Change, Last, Progress};
 use crate::streams::{Streams, Sweep, lock};
@@ -302,18 +303,6 @@ impl Saved {
         };
         Some((id, saved))
     }
-}
-
-/// The next bytes.
-pub(crate) fn take<'a, const N: usize>(from: &mut &'a [u8]) -> Option<&'a [u8; N]> {
-    let (taken, rest) = from.split_first_chunk()?;
-    *from = rest;
-    Some(taken)
-}
-
-/// The next eight bytes.
-pub(crate) fn number(from: &mut &[u8]) -> Option<u64> {
-    take(from).copied().map(u64::from_le_bytes)
 }
 
 #[cfg(test)]

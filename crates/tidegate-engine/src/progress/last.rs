@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Change;
-use crate::temporality::{number, take};
+use crate::bytes::{number, take};
 use crate::{Buckets, ExponentialHistogram, Histogram, Number, Value};
 
 /// The last word of a stream.
