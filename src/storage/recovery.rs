@@ -58,6 +58,15 @@ pub(super) fn recover(
     let (mut segments, mut recovered, mut settled) = (VecDeque::new(), Recovered::default(), Vec::new());
     for path in paths.into_iter().rev() {
         let (segment, scan) = match Segment::recover(path.clone(), &mut settled, each) {
+            // A copy of another, say: its numbers are taken.
+            Ok(Some((segment, _)))
+                if segments
+                    .front()
+                    .is_some_and(|next: &Segment| next.first <= segment.last()) =>
+            {
+                recovered.damaged_bytes += put_aside(&path);
+                continue;
+            }
             Ok(Some(found)) => found,
             Ok(None) => {
                 recovered.damaged_bytes += put_aside(&path);

@@ -195,6 +195,11 @@ impl Segment {
         }
     }
 
+    /// The last number that it has, or would have.
+    pub(super) fn last(&self) -> u64 {
+        self.first + self.count.max(1) - 1
+    }
+
     pub(super) fn holds(&self, seq: u64) -> bool {
         (self.first..self.first + self.count).contains(&seq)
     }

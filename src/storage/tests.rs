@@ -265,6 +265,21 @@ fn a_file_with_a_damaged_head_is_put_aside_and_never_written_over() {
 }
 
 #[test]
+fn a_copy_of_a_segment_is_put_aside() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut log, _) = open(directory.path(), 300);
+    (1..=6).for_each(|seq| append(&mut log, seq, false));
+    log.flush().unwrap();
+    drop(log);
+    let first = files(directory.path()).remove(0);
+    std::fs::copy(&first, directory.path().join("00000000000000000000.seg")).unwrap();
+    let (mut log, recovered) = open(directory.path(), 300);
+    assert_eq!(recovered.records, 6);
+    assert_eq!(read_all(&mut log), [1, 2, 3, 4, 5, 6]);
+    assert!(recovered.damaged_bytes > 0);
+}
+
+#[test]
 fn a_directory_has_one_gateway() {
     let directory = tempfile::tempdir().unwrap();
     let _first = open(directory.path(), 1 << 20);
