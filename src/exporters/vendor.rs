@@ -3,12 +3,14 @@
 //! Sources: the vendors' public documentation of their OTLP endpoints, as of late 2026. A field that a vendor does not
 //! document stays at the exporter's default.
 
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 
 use crate::config::{ByteSize, Node, OptionDoc, Problems, Secret};
-use crate::delivery::{NameRules, QueueConfig, Shape, TemporalityChoice};
+use crate::delivery::{Delivery, NameRules, QueueConfig, RetryConfig, Shape, TemporalityChoice};
 use crate::net::headers::Headers;
 
 crate::choices! {
@@ -196,12 +198,12 @@ impl Chosen<'_> {
     }
 
     /// What points are to cover.
-    pub fn temporality(&self) -> TemporalityChoice {
+    fn temporality(&self) -> TemporalityChoice {
         self.temporality.unwrap_or(self.preset().temporality)
     }
 
     /// How metrics are changed to be taken.
-    pub fn shape(&self) -> Shape {
+    fn shape(&self) -> Shape {
         let preset = self.preset();
         Shape {
             max_buckets: self.max_buckets.unwrap_or(preset.max_buckets),
@@ -210,7 +212,7 @@ impl Chosen<'_> {
     }
 
     /// The queue with the vendor's limits.
-    pub fn queue(&self, queue: &QueueConfig) -> QueueConfig {
+    fn queue(&self, queue: &QueueConfig) -> QueueConfig {
         let preset = self.preset();
         let bytes = Some(preset.max_request_bytes).filter(|bytes| *bytes > 0);
         let items = Some(preset.max_request_items).filter(|items| *items > 0);
@@ -218,6 +220,22 @@ impl Chosen<'_> {
             max_request_size: queue.max_request_size.or(bytes.map(ByteSize)),
             max_request_items: queue.max_request_items.or(items),
             ..queue.clone()
+        }
+    }
+
+    /// Whether requests are compressed with zstd rather than gzip, where nobody says.
+    pub fn prefers_zstd(&self) -> bool {
+        self.preset().compression == "zstd"
+    }
+
+    /// How an exporter delivers: as the user says, else as the vendor wants it. `timeout` zero = as long as it takes.
+    pub fn delivery(&self, queue: &QueueConfig, retry: &RetryConfig, timeout: Duration) -> Delivery {
+        Delivery {
+            queue: self.queue(queue),
+            retry: retry.clone(),
+            timeout: Some(timeout).filter(|timeout| !timeout.is_zero()),
+            temporality: self.temporality(),
+            shape: self.shape(),
         }
     }
 

@@ -98,23 +98,14 @@ impl Config {
     }
 
     pub(super) fn compression(&self) -> Compression {
-        let zstd = self
-            .vendor
-            .is_some_and(|vendor| vendor.preset().compression == "zstd");
-        self.compression.unwrap_or(if zstd {
-            Compression::Zstd
-        } else {
-            Compression::Gzip
+        self.compression.unwrap_or(match self.chosen().prefers_zstd() {
+            true => Compression::Zstd,
+            false => Compression::Gzip,
         })
     }
 
     pub(super) fn delivery(&self) -> Delivery {
-        Delivery {
-            queue: self.chosen().queue(&self.sending_queue),
-            retry: self.retry_on_failure.clone(),
-            timeout: Some(self.timeout).filter(|timeout| !timeout.is_zero()),
-            temporality: self.chosen().temporality(),
-            shape: self.chosen().shape(),
-        }
+        self.chosen()
+            .delivery(&self.sending_queue, &self.retry_on_failure, self.timeout)
     }
 }
