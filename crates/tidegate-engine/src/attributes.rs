@@ -27,7 +27,7 @@ pub enum AttributeValue {
 }
 
 impl AttributeValue {
-    fn rank(&self) -> u8 {
+    pub(crate) fn rank(&self) -> u8 {
         match self {
             Self::Empty => 0,
             Self::Str(_) => 1,

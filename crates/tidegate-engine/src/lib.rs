@@ -21,6 +21,7 @@ pub mod pattern;
 pub mod point;
 pub mod progress;
 pub mod rule;
+mod saved;
 mod streams;
 pub mod table;
 pub mod temporality;
@@ -38,8 +39,9 @@ pub use pattern::{AttributeFilter, BadPattern, Pattern};
 pub use point::{Exemplar, Point};
 pub use progress::{Rejection, Sample};
 pub use rule::{GaugePolicy, Input, Rule};
-pub use table::{Absorbed, Limits, Outcome, Reading, Stats, Table};
-pub use temporality::{Converted, Converter, ConverterLimits, StreamId};
+pub use saved::StreamId;
+pub use table::{Absorbed, Limits, Outcome, Reading, Restored, Stats, Table};
+pub use temporality::{Converted, Converter, ConverterLimits};
 pub use value::{Buckets, ExponentialHistogram, Histogram, Quantile, Summary, Value};
 
 /// Nanoseconds since the Unix epoch, as OTLP counts time. 0 means unknown.

@@ -262,6 +262,26 @@ impl Rule {
         })
     }
 
+    /// Whether it may be what made this output.
+    pub(crate) fn could_make(&self, output: &Series) -> bool {
+        let metric = &output.metric;
+        let named = match &self.output {
+            Some(name) => *name == metric.name,
+            None => self.name.matches(&metric.name),
+        };
+        named
+            && match (self.instrument, metric.data) {
+                (None, _) => true,
+                (Some(Instrument::Counter), Data::Sum { monotonic, .. }) => monotonic,
+                (Some(Instrument::UpDownCounter), Data::Sum { monotonic, .. }) => !monotonic,
+                (Some(Instrument::Gauge), data) => data == Data::Gauge,
+                (Some(Instrument::Histogram), data) => {
+                    matches!(data, Data::Histogram { .. } | Data::ExponentialHistogram { .. })
+                }
+                _ => false,
+            }
+    }
+
     fn metric(&self, input: &Arc<Metric>, data: Data) -> Arc<Metric> {
         let plain = self.output.is_none() && self.description.is_none() && self.unit.is_none();
         if plain && self.metadata.is_empty() && input.data == data {

@@ -11,11 +11,9 @@ use std::sync::{Arc, Mutex};
 use crate::bytes::{number, take};
 use crate::key::Key;
 use crate::progress::{Change, Last, Progress};
+use crate::saved::StreamId;
 use crate::streams::{Streams, Sweep, lock};
 use crate::{Data, Metric, Point, Rejection, Sample, Series, Temporality, UnixNanos, Value};
-
-/// What stands for a stream where it must mean the same to another process.
-pub type StreamId = [u8; 16];
 
 /// How many streams, and for how long.
 #[derive(Clone, Copy, Debug)]

@@ -32,8 +32,24 @@ impl Last {
             (Self::Exponential(sum), Change::Exponential(histogram)) => sum.merge(histogram),
             _ => return None,
         }
+        self.value()
+    }
+
+    /// The value of a point that says this; `None`: a summary, which no state is made of.
+    pub(crate) fn of(value: &Value) -> Option<Self> {
+        Some(match value {
+            Value::Int(_) | Value::Double(_) => Self::Number(value.number()?),
+            Value::Histogram(histogram) => Self::Histogram(histogram.clone()),
+            Value::ExponentialHistogram(histogram) => Self::Exponential(histogram.clone()),
+            Value::NoRecordedValue => Self::Nothing,
+            Value::Summary(_) => return None,
+        })
+    }
+
+    /// As the value of a point.
+    pub(crate) fn value(&self) -> Option<Value> {
         Some(match self {
-            Self::Nothing => Value::NoRecordedValue,
+            Self::Nothing => return None,
             Self::Number(number) => (*number).into(),
             Self::Histogram(histogram) => Value::Histogram(histogram.clone()),
             Self::Exponential(histogram) => Value::ExponentialHistogram(histogram.clone()),

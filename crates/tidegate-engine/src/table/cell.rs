@@ -23,6 +23,13 @@ pub(crate) struct CellRef {
     generation: u32,
 }
 
+impl CellRef {
+    /// Tells living cells apart.
+    pub(crate) fn number(self) -> u32 {
+        self.index
+    }
+}
+
 /// One output series.
 #[derive(Debug)]
 pub(crate) struct Cell {
@@ -155,6 +162,19 @@ impl Cells {
         self.each_chunk(|_, slots| {
             for cell in slots.iter_mut().filter_map(|slot| slot.cell.as_mut()) {
                 each(cell);
+            }
+        });
+    }
+
+    /// Shows every cell to `each` with its place, a chunk at a time.
+    pub(crate) fn each_at(&self, mut each: impl FnMut(CellRef, &Cell)) {
+        self.each_chunk(|first, slots| {
+            for (at, slot) in slots.iter().enumerate() {
+                let index = first + at as u32;
+                let generation = slot.generation;
+                slot.cell
+                    .iter()
+                    .for_each(|cell| each(CellRef { index, generation }, cell));
             }
         });
     }

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use smallvec::SmallVec;
 
 use super::Table;
+use super::cell::CellRef;
 use super::points::Target;
 use crate::fold::{BucketSets, BucketTable, Folded, Folds};
 use crate::progress::Rejection;
 use crate::rule::Op;
 use crate::streams::lock;
-use crate::{Events, Instrument, Number, Schema, Source, UnixNanos, Values};
+use crate::{Events, Instrument, Number, Schema, Source, SourceId, UnixNanos, Values};
 
 /// What became of a batch of events.
 #[derive(Clone, Debug, Default)]
@@ -244,6 +245,19 @@ impl Table {
         }
     }
 
+    /// Lets a source of events go now, whatever its lease says.
+    pub fn let_go(&self, source: SourceId) {
+        let Some(shared) = self.sources().get(&source).cloned() else {
+            return;
+        };
+        let mut state = lock(&shared);
+        self.flush_source(&mut state);
+        self.leave_source(&mut state);
+        drop(state);
+        let mut all = self.sources.write().unwrap_or_else(PoisonError::into_inner);
+        all.remove(&source);
+    }
+
     fn touch_source(&self, state: &SourceState, now: UnixNanos) {
         let mut cursor = self.cells.cursor();
         for target in state.kinds.iter().flat_map(|kind| &kind.targets) {
@@ -270,6 +284,14 @@ impl Table {
 }
 
 impl SourceState {
+    /// What it has added to sums that may fall.
+    pub(super) fn each_given(&self, mut each: impl FnMut(CellRef, Number)) {
+        let targets = self.kinds.iter().flat_map(|kind| &kind.targets);
+        for target in targets.filter(|target| target.to.op == Op::UpDown) {
+            each(target.to.cell, target.given);
+        }
+    }
+
     fn fold(&mut self, events: &Events, limited: usize, unmatched: Option<Events>) -> Absorbed {
         let kinds = &self.schema.kinds;
         let falls = |kind: usize| {

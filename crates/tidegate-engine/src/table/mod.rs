@@ -7,6 +7,7 @@
 mod cell;
 mod events;
 mod points;
+mod saved;
 mod state;
 
 use std::collections::HashMap;
@@ -18,12 +19,14 @@ use cell::{Caps, CellRef, Cells};
 pub use events::Absorbed;
 pub use points::Outcome;
 use points::Stream;
+pub use saved::Restored;
 use state::State;
 
 use crate::key::{Key, KeyMap};
 use crate::lease::nanos;
 use crate::progress::Rejection;
 use crate::rule::{Op, Output, Rule};
+use crate::saved::StreamId;
 use crate::streams::Streams;
 use crate::{Composite, Exemplar, Series, SourceId, UnixNanos, Value};
 
@@ -72,6 +75,14 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Overflow series come on top of the cap: one a metric, for so many metrics.
+    fn series_with_overflow(&self) -> usize {
+        const MAX_OVERFLOW_SERIES: usize = 1000;
+        self.series.saturating_add(MAX_OVERFLOW_SERIES)
+    }
+}
+
 /// What a table holds and what it could not take in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -108,6 +119,10 @@ pub struct Table {
     limits: Limits,
     cells: Cells,
     streams: Streams<Stream>,
+    /// What streams are called in other processes, where the state is saved.
+    identify: Option<fn(&Series) -> StreamId>,
+    /// Streams of a former process and when they were seen; taken up when they are seen again.
+    restored: Mutex<HashMap<StreamId, (Stream, UnixNanos)>>,
     per_source: Mutex<KeyMap<usize>>,
     sources: RwLock<Sources>,
     composites: RwLock<Vec<Arc<Composite>>>,
@@ -124,10 +139,21 @@ impl Table {
             limits,
             cells: Cells::new(),
             streams: Streams::new(limits.streams),
+            identify: None,
+            restored: Mutex::default(),
             per_source: Mutex::default(),
             sources: RwLock::default(),
             composites: RwLock::default(),
             counters: Counters::default(),
+        }
+    }
+
+    /// Lets the state be saved and restored: `identify` says what a stream is called in every process.
+    #[must_use]
+    pub fn identified_by(self, identify: fn(&Series) -> StreamId) -> Self {
+        Self {
+            identify: Some(identify),
+            ..self
         }
     }
 
@@ -241,8 +267,6 @@ impl Table {
         start: UnixNanos,
         now: UnixNanos,
     ) -> Option<(CellRef, Op)> {
-        /// Overflow series come on top of the cap: one a metric, for so many metrics.
-        const MAX_OVERFLOW_SERIES: usize = 1000;
         let caps = Caps {
             series: self.limits.series,
             per_metric: self.limits.series_per_metric,
@@ -258,7 +282,7 @@ impl Table {
         self.counters.overflowed.fetch_add(1, Relaxed);
         let output = output.overflow();
         let caps = Caps {
-            series: self.limits.series.saturating_add(MAX_OVERFLOW_SERIES),
+            series: self.limits.series_with_overflow(),
             per_metric: usize::MAX,
         };
         let make = |series: &Series| State::new(series.metric.data, rule, 0, now);

@@ -12,6 +12,7 @@ use crate::key::Key;
 use crate::lease::nanos;
 use crate::progress::{Change, Progress, Rejection, Sample};
 use crate::rule::Op;
+use crate::saved::StreamId;
 use crate::streams::{Sweep, lock};
 use crate::{Data, Point, Series, UnixNanos, Value};
 
@@ -29,16 +30,25 @@ pub enum Outcome {
 /// An input stream of points.
 #[derive(Debug)]
 pub(super) struct Stream {
-    data: Data,
-    progress: Progress,
-    targets: SmallVec<[Target; 1]>,
+    pub(super) data: Data,
+    pub(super) progress: Progress,
+    pub(super) targets: SmallVec<[Target; 1]>,
+    /// What only some tables want to know of it.
+    pub(super) about: Option<Box<About>>,
+    pub(super) phase: Phase,
+}
+
+/// What only some tables want to know of a stream.
+#[derive(Debug)]
+pub(super) struct About {
     /// Its resource, where streams are counted by source.
-    source: Option<Box<Key>>,
-    phase: Phase,
+    pub(super) source: Option<Key>,
+    /// What it is called in other processes, where the state is saved.
+    pub(super) id: Option<StreamId>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+pub(super) enum Phase {
     /// Feeds its targets (or has none because no rule takes it).
     Live,
     /// A rule takes it but there was no room.
@@ -149,14 +159,23 @@ impl Table {
             *streams += 1;
             *streams > self.limits.streams_per_source
         });
+        let id = self.identify.map(|identify| identify(series));
+        let old = id.and_then(|id| lock(&self.restored).remove(&id));
+        // What it had counted before is in its series, or gone with it: another one counts from now on.
+        let start = if old.is_some() { 0 } else { start };
         let (targets, phase) = self.targets(series, crowded, start, now);
-        Stream {
+        let about = (source.is_some() || id.is_some()).then(|| Box::new(About { source, id }));
+        let mut stream = Stream {
             data: series.metric.data,
             progress: Progress::default(),
             targets,
-            source: source.map(Box::new),
+            about,
             phase,
+        };
+        if let Some((old, _)) = old {
+            self.take_up(&mut stream, old);
         }
+        stream
     }
 
     fn targets(
@@ -277,7 +296,7 @@ impl Table {
 
     /// Takes back what goes when a stream goes: what it has added to sums that may fall, its value in groups of
     /// gauges. What it has counted stays.
-    fn leave(&self, stream: &mut Stream) {
+    pub(super) fn leave(&self, stream: &mut Stream) {
         stream.phase = Phase::Left;
         let targets = std::mem::take(&mut stream.targets);
         let falls = targets.iter().any(|target| target.op == Op::UpDown);
@@ -316,24 +335,33 @@ impl Table {
         let memory = self.memory_ns();
         let mut forgotten = Vec::new();
         self.streams.sweep(|stream, seen| {
-            let idle = now.saturating_sub(seen);
-            if idle > expiry && stream.phase == Phase::Live && !stream.targets.is_empty() {
-                self.leave(stream);
-                self.counters.version.fetch_add(1, Relaxed);
+            let swept = self.sweep_stream(stream, now.saturating_sub(seen), expiry, memory);
+            if swept == Sweep::Forget {
+                forgotten.extend(stream.about.take().and_then(|about| about.source));
             }
-            let remembered = stream.phase == Phase::Left && stream.progress.holds_total();
-            if idle > if remembered { memory } else { expiry } {
-                forgotten.extend(stream.source.take());
-                return Sweep::Forget;
-            }
-            Sweep::Keep
+            swept
+        });
+        lock(&self.restored).retain(|_, (stream, seen)| {
+            self.sweep_stream(stream, now.saturating_sub(*seen), expiry, memory) == Sweep::Keep
         });
         let mut per_source = lock(&self.per_source);
         for source in forgotten {
-            match per_source.get_mut(&*source) {
+            match per_source.get_mut(&source) {
                 Some(streams) if *streams > 1 => *streams -= 1,
-                _ => drop(per_source.remove(&*source)),
+                _ => drop(per_source.remove(&source)),
             }
+        }
+    }
+
+    fn sweep_stream(&self, stream: &mut Stream, idle: u64, expiry: u64, memory: u64) -> Sweep {
+        if idle > expiry && stream.phase == Phase::Live && !stream.targets.is_empty() {
+            self.leave(stream);
+            self.counters.version.fetch_add(1, Relaxed);
+        }
+        let remembered = stream.phase == Phase::Left && stream.progress.holds_total();
+        match idle > if remembered { memory } else { expiry } {
+            true => Sweep::Forget,
+            false => Sweep::Keep,
         }
     }
 }

@@ -216,6 +216,37 @@ impl State {
         }
     }
 
+    /// A source's value among those of the group.
+    pub(crate) fn member(&self, member: u32) -> Option<Number> {
+        *self.rare.as_ref()?.members.get(member as usize)?
+    }
+
+    /// Puts back a source's value after a restart.
+    pub(crate) fn rejoin(&mut self, member: u32, number: Number) {
+        self.set_member(member, Some(number), self.time);
+    }
+
+    /// Goes on from what another process had come to; `false`: it was made in another way.
+    pub(crate) fn take_up(&mut self, time: UnixNanos, value: Value, is_shown: bool) -> bool {
+        let fits = match (&self.value, &value) {
+            (Value::Histogram(mine), Value::Histogram(other)) => {
+                mine.counts.is_empty() || mine.bounds == other.bounds
+            }
+            (Value::Int(_), Value::Int(_) | Value::Double(_))
+            | (Value::ExponentialHistogram(_), Value::ExponentialHistogram(_)) => true,
+            _ => false,
+        };
+        if fits {
+            // A group shows what its members say.
+            let is_group = self
+                .rare
+                .as_ref()
+                .is_some_and(|rare| rare.policy != GaugePolicy::Last);
+            (self.time, self.value, self.shown) = (time, value, is_shown && !is_group);
+        }
+        fits
+    }
+
     /// Takes a leaving source's value out of the group.
     pub(crate) fn leave(&mut self, member: u32) {
         let time = self.time;

@@ -1,6 +1,7 @@
 //! The single rules of resets, leases, caps and groupings; `model` holds tables against a slow, plain model.
 
 mod model;
+mod saved;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

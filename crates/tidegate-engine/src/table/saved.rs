@@ -1,0 +1,255 @@
+//! A table as bytes, and back: what a restart must not lose.
+//!
+//! Version (1 byte), then records until the end. A cell: 1, its number, the series, start, time, seen, whether it is
+//! shown, its value. A stream: 2, its id, kind of data, phase, when it was seen, start, time, last word, targets: cell
+//! number, how it changes the cell, its value among a group of gauges.
+//!
+//! Sources of events end with the process that watches them: they are saved as having left. So are exemplars.
+
+use std::collections::HashMap;
+
+use smallvec::SmallVec;
+
+use super::Table;
+use super::cell::{Caps, CellRef};
+use super::points::{About, Phase, Stream, Target};
+use super::state::State;
+use crate::bytes::{number, take};
+use crate::key::Key;
+use crate::progress::{Last, Progress};
+use crate::rule::Op;
+use crate::saved::{Reader, StreamId, Writer, data_code, data_of};
+use crate::streams::{Sweep, lock};
+use crate::{Number, UnixNanos};
+
+const VERSION: u8 = 1;
+const CELL: u8 = 1;
+const STREAM: u8 = 2;
+
+const OPS: [Op; 7] = [
+    Op::Keep,
+    Op::Add,
+    Op::UpDown,
+    Op::Last,
+    Op::Member,
+    Op::Merge,
+    Op::Observe,
+];
+const PHASES: [Phase; 3] = [Phase::Live, Phase::NoRoom, Phase::Left];
+
+/// What was taken up of a former process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Output series.
+    pub series: usize,
+    /// Input streams of points.
+    pub streams: usize,
+    /// Output series that no rule makes any more, or not in this way.
+    pub outdated: usize,
+}
+
+impl Table {
+    /// The state as bytes, for [`Self::restore`]. Whoever calls sees to it that nothing is taken in meanwhile.
+    pub fn save(&self) -> Vec<u8> {
+        self.flush();
+        let mut writer = Writer::default();
+        writer.bytes.push(VERSION);
+        let given = self.given_by_sources();
+        self.cells.each_at(|at, cell| {
+            let state = &cell.state;
+            let value = match (given.get(&at.number()), state.value.number()) {
+                (Some(given), Some(number)) => Some(Last::Number(number.minus(*given))),
+                _ => Last::of(&state.value),
+            };
+            let Some(value) = value else { return };
+            writer.bytes.push(CELL);
+            writer.bytes.extend(at.number().to_le_bytes());
+            writer.series(&cell.series);
+            for time in [state.start, state.time, cell.seen] {
+                writer.bytes.extend(time.to_le_bytes());
+            }
+            writer.bytes.push(u8::from(state.shown));
+            value.save(&mut writer.bytes);
+        });
+        let bytes = &mut writer.bytes;
+        self.streams.sweep(|stream, seen| {
+            self.save_stream(stream, seen, bytes);
+            Sweep::Keep
+        });
+        // What has not been seen again yet.
+        for (stream, seen) in lock(&self.restored).values() {
+            self.save_stream(stream, *seen, bytes);
+        }
+        writer.bytes
+    }
+
+    fn save_stream(&self, stream: &Stream, seen: UnixNanos, to: &mut Vec<u8>) {
+        let id = stream.about.as_ref().and_then(|about| about.id);
+        let says_nothing = stream.targets.is_empty() && !stream.progress.holds_total();
+        let Some(id) = id.filter(|_| !says_nothing) else {
+            return;
+        };
+        to.push(STREAM);
+        to.extend(id);
+        to.push(data_code(stream.data));
+        let phase = PHASES.iter().position(|phase| *phase == stream.phase);
+        to.push(phase.unwrap_or_default() as u8);
+        for time in [seen, stream.progress.start, stream.progress.time] {
+            to.extend(time.to_le_bytes());
+        }
+        stream.progress.last().save(to);
+        to.push(stream.targets.len() as u8);
+        let mut cursor = self.cells.cursor();
+        for target in stream.targets.iter().take(usize::from(u8::MAX)) {
+            let op = OPS.iter().position(|op| *op == target.op);
+            to.extend(target.cell.number().to_le_bytes());
+            to.push(op.unwrap_or_default() as u8);
+            let group = cursor.get(target.cell).filter(|_| target.op == Op::Member);
+            let value = group.and_then(|group| group.state.member(target.member));
+            value.map_or(Last::Nothing, Last::Number).save(to);
+        }
+    }
+
+    /// What the sources of events have added to sums that may fall, by cell.
+    fn given_by_sources(&self) -> HashMap<u32, Number> {
+        let mut given: HashMap<u32, Number> = HashMap::new();
+        let sources: Vec<_> = self.sources().values().cloned().collect();
+        for source in sources {
+            lock(&source).each_given(|cell, number| {
+                let sum = given.entry(cell.number()).or_insert(Number::ZERO);
+                *sum = sum.plus(number);
+            });
+        }
+        given
+    }
+
+    /// Takes up what another process saved, in so far as the rules still make it. For an empty table with a way to
+    /// identify streams. `None`: the bytes are of another version, or no bytes of ours; what was read until then stays.
+    pub fn restore(&self, bytes: &[u8]) -> Option<Restored> {
+        let mut restored = Restored::default();
+        let mut cells = HashMap::new();
+        let mut reader = Reader::new(bytes);
+        if *take(&mut reader.bytes)? != [VERSION] {
+            return None;
+        }
+        while !reader.bytes.is_empty() {
+            match *take(&mut reader.bytes)? {
+                [CELL] => {
+                    let (number, cell) = self.load_cell(&mut reader)?;
+                    restored.series += usize::from(cell.is_some());
+                    restored.outdated += usize::from(cell.is_none());
+                    cells.extend(cell.map(|cell| (number, cell)));
+                }
+                [STREAM] => {
+                    let (id, stream, seen) = self.load_stream(&mut reader.bytes, &cells)?;
+                    let mut all = lock(&self.restored);
+                    if all.len() < self.limits.streams {
+                        restored.streams += 1;
+                        all.insert(id, (stream, seen));
+                    }
+                }
+                _ => return None,
+            }
+        }
+        self.changed();
+        Some(restored)
+    }
+
+    fn load_cell(&self, reader: &mut Reader<'_>) -> Option<(u32, Option<CellRef>)> {
+        let at = reader.length()? as u32;
+        let series = reader.series()?;
+        let bytes = &mut reader.bytes;
+        let (start, time, seen) = (number(bytes)?, number(bytes)?, number(bytes)?);
+        let is_shown = *take(bytes)? != [0];
+        let value = Last::load(bytes)?.value();
+        let caps = Caps {
+            series: self.limits.series_with_overflow(),
+            per_metric: usize::MAX,
+        };
+        let cell = self
+            .rules
+            .iter()
+            .find(|rule| rule.could_make(&series))
+            .and_then(|rule| {
+                let mut state = State::new(series.metric.data, rule, start, seen);
+                if !state.take_up(time, value?, is_shown) {
+                    return None;
+                }
+                let (key, series) = (Key::of(&series), series.into());
+                self.cells.resolve(key, series, caps, |_| state, seen)
+            });
+        Some((at, cell))
+    }
+
+    fn load_stream(
+        &self,
+        from: &mut &[u8],
+        cells: &HashMap<u32, CellRef>,
+    ) -> Option<(StreamId, Stream, UnixNanos)> {
+        let id: StreamId = *take(from)?;
+        let data = data_of(take::<1>(from)?[0])?;
+        let phase = *PHASES.get(usize::from(take::<1>(from)?[0]))?;
+        let (seen, start, time) = (number(from)?, number(from)?, number(from)?);
+        let progress = Progress::at(start, time, Last::load(from)?);
+        let [count] = *take(from)?;
+        let mut targets = SmallVec::new();
+        for _ in 0..count {
+            let cell = u32::from_le_bytes(*take(from)?);
+            let op = *OPS.get(usize::from(take::<1>(from)?[0]))?;
+            let value = Last::load(from)?;
+            let Some(cell) = cells.get(&cell).copied() else {
+                continue;
+            };
+            let mut target = Target { cell, op, member: 0 };
+            if let (Op::Member, Last::Number(number)) = (op, value) {
+                let mut cursor = self.cells.cursor();
+                if let Some(group) = cursor.get(cell) {
+                    target.member = group.state.join();
+                    group.state.rejoin(target.member, number);
+                }
+            }
+            targets.push(target);
+        }
+        let about = About {
+            source: None,
+            id: Some(id),
+        };
+        let stream = Stream {
+            data,
+            progress,
+            targets,
+            about: Some(Box::new(about)),
+            phase,
+        };
+        Some((id, stream, seen))
+    }
+
+    /// Lets a new stream go on where it was in a former process.
+    pub(super) fn take_up(&self, stream: &mut Stream, mut old: Stream) {
+        let same = |a: &Target, b: &Target| (a.cell, a.op) == (b.cell, b.op);
+        let falls = |targets: &[Target]| targets.iter().any(|target| target.op == Op::UpDown);
+        let is_as_before = old.targets.len() == stream.targets.len()
+            && old
+                .targets
+                .iter()
+                .all(|was| stream.targets.iter().any(|is| same(was, is)));
+        if is_as_before || old.phase == Phase::Left {
+            let mut cursor = self.cells.cursor();
+            for was in &old.targets {
+                let group = cursor.get(was.cell).filter(|_| was.op == Op::Member);
+                let now = stream.targets.iter_mut().find(|is| same(was, is));
+                if let (Some(group), Some(now)) = (group, now) {
+                    group.state.leave(now.member);
+                    now.member = was.member;
+                }
+            }
+            stream.progress = old.progress;
+            return;
+        }
+        // The rules are others: what may fall moves to where it belongs now, what was counted is not counted again.
+        if !falls(&old.targets) && !falls(&stream.targets) {
+            stream.progress = old.progress.clone();
+        }
+        self.leave(&mut old);
+    }
+}
