@@ -15,7 +15,7 @@ use tidegate::config::Loader;
 use tidegate::net::{Coding, decompress};
 use tidegate::service::{Graph, Plan};
 use tidegate::storage::record::{self, Head, Kind};
-use tidegate::storage::{Fsync, Log, Quota, Rules};
+use tidegate::storage::{Fsync, Log, Purpose, Quota, Rules};
 use tidegate_ring::{Batch, MpStore, Options, Reader};
 
 /// Names as `cargo xtask fuzz` gives them.
@@ -266,7 +266,7 @@ fn log(data: &[u8]) {
         recovered.items.iter().sum::<u64>(),
         "what was promised is read"
     );
-    log.append((log.next_seq(), 0, 1), false, std::iter::once(&b"more"[..]))
+    log.append((log.next_seq(), 0, 1), Purpose::Unread, std::iter::once(&b"more"[..]))
         .expect("a file in memory");
     log.flush().expect("a file in memory");
     assert_eq!(log.read(1 << 16).expect("our own file").stored.len(), 1);

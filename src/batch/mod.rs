@@ -6,6 +6,7 @@ pub mod convert;
 pub mod json;
 mod schema;
 mod split;
+mod stream;
 pub mod wire;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use tidegate_engine::{Events, Point};
 
 pub use batching::{Batching, Sizer};
 pub use client::ClientMetadata;
+pub use stream::stream_id;
 
 /// The kind of telemetry of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -113,11 +115,7 @@ impl Batch {
 
     /// How many points, spans or log records.
     pub fn items(&self) -> usize {
-        match &self.payload {
-            Payload::Encoded(encoded) => encoded.items(),
-            Payload::Events(events) => events.len(),
-            Payload::Points(points) => points.points.len(),
-        }
+        self.payload.items()
     }
 
     /// What the first item is called, for people; the kind of item where it has no name.
@@ -152,6 +150,17 @@ impl Batch {
             Payload::Encoded(encoded) => encoded.bytes(),
             Payload::Events(events) => events.len() * EVENT_BYTES,
             Payload::Points(points) => points.points.len() * POINT_BYTES,
+        }
+    }
+}
+
+impl Payload {
+    /// How many points, spans or log records.
+    pub fn items(&self) -> usize {
+        match self {
+            Self::Encoded(encoded) => encoded.items(),
+            Self::Events(events) => events.len(),
+            Self::Points(points) => points.points.len(),
         }
     }
 }

@@ -180,7 +180,7 @@ impl Entry {
         const ASK_AGAIN: Duration = Duration::from_millis(10);
         let (items, started) = (batch.items(), self.start(&batch));
         let answer = loop {
-            let mut flow = Flow::default();
+            let mut flow = Flow::waited_for();
             match self.target.admit(&batch, &mut flow) {
                 Ok(()) => {
                     self.target.consume(batch, &mut flow);

@@ -49,7 +49,8 @@ pub struct Flow {
     admissions: SmallVec<[Box<dyn Admission>; 2]>,
     rejected_items: usize,
     rejected_why: Option<String>,
-    waits: SmallVec<[oneshot::Receiver<Result<(), Refused>>; 1]>,
+    waits: SmallVec<[oneshot::Receiver<Answer>; 1]>,
+    is_waited_for: bool,
     blocks: bool,
 }
 
@@ -81,13 +82,28 @@ impl Flow {
     /// Notes items that were taken from the peer but are unacceptable in themselves (OTLP `partial_success`).
     /// The component that rejects also counts them in its ledger.
     pub fn reject(&mut self, items: usize, why: impl FnOnce() -> String) {
-        self.rejected_items += items;
-        self.rejected_why.get_or_insert_with(why);
+        if items > 0 {
+            self.rejected_items += items;
+            self.rejected_why.get_or_insert_with(why);
+        }
     }
 
     /// The peer may be told only when this answers: the data is being written, or its delivery is waited for.
-    pub fn wait_for(&mut self, answer: oneshot::Receiver<Result<(), Refused>>) {
+    pub fn wait_for(&mut self, answer: oneshot::Receiver<Answer>) {
         self.waits.push(answer);
+    }
+
+    /// A push whose sender waits for [`Self::settled`] and keeps what is refused until then.
+    pub fn waited_for() -> Self {
+        Self {
+            is_waited_for: true,
+            ..Self::default()
+        }
+    }
+
+    /// Whether the sender has the data until it is told otherwise. If not, whoever has taken it must not lose it.
+    pub fn is_waited_for(&self) -> bool {
+        self.is_waited_for
     }
 
     /// Whoever refuses wants the sender to wait here instead of coming back.
@@ -104,8 +120,10 @@ impl Flow {
     pub async fn settled(mut self) -> Result<Verdict, Refused> {
         for wait in std::mem::take(&mut self.waits) {
             // Whoever would answer has ended: the gateway stops.
-            wait.await
-                .unwrap_or_else(|_| Err(Refused::busy("the gateway is stopping", STOPPING_RETRY_AFTER)))?;
+            let answer = wait.await;
+            let stopping = |_| Err(Refused::busy("the gateway is stopping", STOPPING_RETRY_AFTER));
+            let verdict = answer.unwrap_or_else(stopping)?;
+            self.reject(verdict.rejected_items, || verdict.message);
         }
         Ok(self.verdict())
     }
@@ -121,6 +139,9 @@ impl Flow {
 
 /// When a sender that found the gateway stopping should come back: to the next one.
 const STOPPING_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// What somebody who has to be waited for says of a push in the end.
+pub type Answer = Result<Verdict, Refused>;
 
 /// What became of a push that was accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

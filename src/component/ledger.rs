@@ -34,11 +34,13 @@ pub enum Reason {
     Shutdown,
     /// It was on disk, and is damaged.
     Damaged,
+    /// It could not be written to disk, and its sender was told so.
+    StorageFailed,
 }
 
 impl Reason {
     /// All reasons, in the order of their counters.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Filtered,
         Self::Limit,
         Self::Invalid,
@@ -50,6 +52,7 @@ impl Reason {
         Self::Conflict,
         Self::Shutdown,
         Self::Damaged,
+        Self::StorageFailed,
     ];
 
     /// The `reason` label of the drop counters.
@@ -66,6 +69,7 @@ impl Reason {
             Self::Conflict => "conflict",
             Self::Shutdown => "shutdown",
             Self::Damaged => "damaged",
+            Self::StorageFailed => "storage_failed",
         }
     }
 }

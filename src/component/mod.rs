@@ -19,13 +19,15 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 
+use crate::storage::Storage;
+
 pub use clock::unix_now;
 pub use edge::{Edge, Entry, EntryCounts, FanOut};
 pub use factory::{
     ConfigType, ConnectorContext, ConnectorFactory, ExporterContext, ExporterFactory, ExtensionFactory,
     Factory, ProcessorContext, ProcessorFactory, ReceiverContext, ReceiverFactory, Settings, Stability,
 };
-pub use flow::{Admission, Consumer, Flow, Refused, Verdict};
+pub use flow::{Admission, Answer, Consumer, Flow, Refused, Verdict};
 pub use ledger::{Balance, Ledger, Reason};
 pub use made::Made;
 pub use shared::Shared;
@@ -103,5 +105,18 @@ impl Context {
             component: self.path.to_string(),
             message: message.into(),
         }
+    }
+
+    /// The storage that the option `option` names.
+    ///
+    /// # Errors
+    /// No extension of this id keeps anything.
+    pub fn storage(&self, option: &str, id: &str) -> Result<Arc<Storage>, ComponentError> {
+        let found = self.shared.services.get(id).and_then(|found| found.storage);
+        found.ok_or_else(|| {
+            self.error(format!(
+                "{option}: `{id}` is no storage extension among `service::extensions`"
+            ))
+        })
     }
 }

@@ -23,7 +23,7 @@ use super::temporality::Conversion;
 use crate::batch::{Batch, Batching, Signal};
 use crate::component::{
     Admission, ComponentError, Consumer, Context, Exporter, ExporterContext, Flow, Ledger, Lifecycle, Reason,
-    Refused,
+    Refused, Verdict,
 };
 use crate::storage::{Done, Recovered};
 
@@ -217,17 +217,7 @@ impl<A: Attempt> Inner<A> {
         let Some(id) = &self.queue.storage else {
             return Ok(());
         };
-        let storage = self
-            .context
-            .shared
-            .services
-            .get(id)
-            .and_then(|found| found.storage);
-        let storage = storage.ok_or_else(|| {
-            self.context.error(format!(
-                "sending_queue::storage: `{id}` is no storage extension among `service::extensions`"
-            ))
-        })?;
+        let storage = self.context.storage("sending_queue::storage", id)?;
         let opening = Spill::open(
             &self.context,
             storage,
@@ -259,21 +249,7 @@ impl<A: Attempt> Inner<A> {
             let (records, items) = (recovered.records, recovered.items.iter().sum::<u64>());
             info!(component, records, items, "found on disk, to be sent");
         }
-        let Recovered {
-            lost_records,
-            damaged_bytes,
-            torn_bytes,
-            unreadable,
-            ..
-        } = *recovered;
-        metrics::counter!("tidegate_storage_lost_records_total", "exporter" => component.to_owned())
-            .increment(lost_records);
-        if lost_records + damaged_bytes + torn_bytes + unreadable > 0 {
-            warn!(
-                component,
-                lost_records, damaged_bytes, torn_bytes, unreadable, "what was stored is damaged in part"
-            );
-        }
+        recovered.tell_damage(component);
     }
 
     fn find_way(&self, batch: &Batch) -> Result<Way, NoRoom> {
@@ -345,7 +321,7 @@ impl<A: Attempt> Inner<A> {
         Done(Box::new(move |written| {
             let written = match written {
                 Err(why) if promises => Err(format!("{path}: storage: {why}")),
-                _ => Ok(()),
+                _ => Ok(Verdict::default()),
             };
             // Whoever does not wait any more need not know.
             let _ = answer.send(written.map_err(|why| Refused::busy(why, STORAGE_RETRY_AFTER)));

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::ticket::Ticket;
 use crate::batch::{Batch, Sizer};
-use crate::component::{Reason, Refused, Shared};
+use crate::component::{Answer, Reason, Refused, Shared, Verdict};
 
 /// How much a queue may hold, and how much it holds. Taking room needs no lock.
 pub struct Room {
@@ -216,7 +216,7 @@ pub struct Reservation {
     /// What it is on disk; settled when this is dropped.
     ticket: Option<Ticket>,
     /// Who waits to hear what becomes of it.
-    answer: Option<oneshot::Sender<Result<(), Refused>>>,
+    answer: Option<oneshot::Sender<Answer>>,
     /// Why a part of it was not delivered.
     failure: OnceLock<Refused>,
 }
@@ -233,7 +233,7 @@ impl Reservation {
     }
 
     /// Somebody wants to know what becomes of it.
-    pub(super) fn answer_to(&mut self, answer: oneshot::Sender<Result<(), Refused>>) {
+    pub(super) fn answer_to(&mut self, answer: oneshot::Sender<Answer>) {
         self.answer = Some(answer);
     }
 
@@ -283,7 +283,7 @@ impl Drop for Reservation {
         self.give_back();
         if let Some(answer) = self.answer.take() {
             // Whoever does not wait any more need not know.
-            let _ = answer.send(self.failure.take().map_or(Ok(()), Err));
+            let _ = answer.send(self.failure.take().map_or_else(|| Ok(Verdict::default()), Err));
         }
     }
 }

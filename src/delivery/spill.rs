@@ -16,7 +16,7 @@ use super::temporality::Conversion;
 use super::ticket::Ticket;
 use crate::batch::{Batch, Signal};
 use crate::component::{ComponentError, Context};
-use crate::storage::{Append, Done, Outbox, Recovered, Share, State, Storage, Store, snapshot};
+use crate::storage::{Append, Done, Outbox, Purpose, Recovered, Share, State, Storage, Store, snapshot};
 
 /// A queue's log, and when it is used.
 pub(super) struct Spill {
@@ -117,7 +117,10 @@ impl Spill {
             tag: batch.signal() as u8,
             items: batch.items(),
             payload: stored::to_bytes(batch, cursor),
-            claimed,
+            purpose: match claimed {
+                true => Purpose::Claimed,
+                false => Purpose::Unread,
+            },
             done,
             share,
         });

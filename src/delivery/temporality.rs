@@ -5,17 +5,16 @@
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use bytes::Bytes;
 use tidegate_engine::{
-    Converted, Converter, ConverterLimits, Data, Key, Point, Rejection, Sample, Series, StreamId,
-    Temporality, UnixNanos, Value,
+    Converted, Converter, ConverterLimits, Data, Key, Point, Rejection, Sample, Series, Temporality,
+    UnixNanos,
 };
 
 use super::stored;
 use crate::batch::wire::points::{PointVisitor, WirePoint};
-use crate::batch::{Batch, Encoded, Payload, Points, Signal, convert, wire};
+use crate::batch::{Batch, Encoded, Payload, Points, Signal, convert, stream_id, wire};
 use crate::component::{Flow, Ledger, Reason, unix_now};
-use crate::storage::State;
+use crate::storage::{Joins, State};
 
 crate::choices! {
     /// What points of sums and histograms cover.
@@ -193,28 +192,11 @@ impl PointVisitor for Converting<'_> {
     }
 }
 
-/// What a series is called in storage: of the bytes that OTLP has for it, which are the same in every process.
-fn stream_id(series: &Series) -> StreamId {
-    let point = Point {
-        series: Arc::new(series.clone()),
-        start: 0,
-        time: 0,
-        value: Value::NoRecordedValue,
-        exemplars: Vec::new(),
-    };
-    let bytes: Vec<Bytes> = convert::encode_points(&[point])
-        .parts
-        .into_iter()
-        .map(|part| part.bytes)
-        .collect();
-    let digest = ring::digest::digest(&ring::digest::SHA256, &bytes.concat());
-    let mut id = StreamId::default();
-    let length = id.len();
-    id.copy_from_slice(&digest.as_ref()[..length]);
-    id
-}
-
 impl State for Conversion {
+    fn joins(&self) -> Joins {
+        Joins::BeforeAppend
+    }
+
     fn restore(&self, snapshot: &[u8]) {
         self.converter.restore(snapshot);
     }

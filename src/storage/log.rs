@@ -14,7 +14,7 @@ use std::sync::Arc;
 use super::record::{self, Head, Kind, Stored};
 use super::recovery::{Recovered, lock, recover};
 use super::segment::{Found, Segment, TAGS};
-use super::{Fsync, Quota, Rules, State, snapshot};
+use super::{Fsync, Purpose, Quota, Rules, State, snapshot};
 
 /// A log and its files.
 #[derive(Debug)]
@@ -104,7 +104,9 @@ impl Log {
             state.into_iter().for_each(|state| state.replay(&payload));
         }
         let newest = segments.back();
+        // All segments may be gone while a snapshot remembers their numbers: new data must not look as if it had it.
         let next_seq = newest.map_or(1, |newest| newest.first + newest.count.max(1));
+        let next_seq = next_seq.max(covered.map_or(1, |covered| covered + 1));
         let oldest = segments.front().map_or(next_seq, |oldest| oldest.first);
         let mut log = Self {
             directory: directory.to_owned(),
@@ -152,12 +154,11 @@ impl Log {
         self.buffer.bytes.len()
     }
 
-    /// Buffers data. Numbers go up; `claimed` data is in memory and will not be read back in this run. After an error
-    /// nothing that was buffered is in the log.
+    /// Buffers data. Numbers go up. After an error nothing that was buffered is in the log.
     pub fn append<'a>(
         &mut self,
         head: (u64, u8, u32),
-        claimed: bool,
+        purpose: Purpose,
         payload: impl Iterator<Item = &'a [u8]> + Clone,
     ) -> io::Result<()> {
         let (seq, tag, items) = head;
@@ -168,7 +169,10 @@ impl Log {
             self.buffer.data.clear();
             return Err(error);
         }
-        let kind = Kind::Data;
+        let kind = match purpose {
+            Purpose::Unread | Purpose::Claimed => Kind::Data,
+            Purpose::State => Kind::State,
+        };
         let head = Head {
             kind,
             tag,
@@ -177,7 +181,7 @@ impl Log {
         };
         let salt = self.segments.back().map_or(0, |newest| newest.salt);
         record::write(&mut self.buffer.bytes, salt, head, payload);
-        self.buffer.data.push((head, claimed));
+        self.buffer.data.push((head, purpose != Purpose::Unread));
         Ok(())
     }
 
@@ -218,7 +222,9 @@ impl Log {
 
     /// Whether so much was written since the last snapshot that it should be made anew.
     pub fn wants_snapshot(&self) -> bool {
-        let due = |snapshot: Snapshot| snapshot.since >= self.segment_bytes.max(snapshot.bytes);
+        // A log that its own quota would stop must not wait for a whole segment.
+        let most = self.quota.limit() / 4;
+        let due = |snapshot: Snapshot| snapshot.since >= self.segment_bytes.max(snapshot.bytes).min(most);
         self.snapshot.is_some_and(due)
     }
 

@@ -36,15 +36,38 @@ pub enum Fsync {
     Never,
 }
 
+/// What appended data is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To be read back when its owner asks, and settled by it.
+    Unread,
+    /// The same, but the owner has it in memory: only a later run reads it back.
+    Claimed,
+    /// To be part of the owner's state: nobody settles it, a snapshot takes its place.
+    State,
+}
+
+/// When data becomes part of a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Joins {
+    /// Before it is handed to the log.
+    BeforeAppend,
+    /// When the log tells that it is kept, on the log's thread.
+    WhenKept,
+}
+
 /// What the data of a log adds up to, where that must be known again after a restart.
 pub trait State: Send + Sync {
+    /// When data becomes part of the state.
+    fn joins(&self) -> Joins;
+
     /// Takes up a snapshot of a former run.
     fn restore(&self, snapshot: &[u8]);
 
     /// Takes up data that was appended after that, in its order.
     fn replay(&self, payload: &[u8]);
 
-    /// A snapshot. Between two appends: `between` is called when no data is on its way from the state to the log.
+    /// A snapshot. Where data joins before it is appended, `between` is called when none is on its way to the log.
     fn save(&self, between: &mut dyn FnMut()) -> Vec<u8>;
 }
 
@@ -109,6 +132,11 @@ impl Quota {
     /// Whether so much could ever be written.
     pub fn could_hold(&self, bytes: u64) -> bool {
         bytes <= self.limit
+    }
+
+    /// How many.
+    pub fn limit(&self) -> u64 {
+        self.limit
     }
 
     /// Bytes set aside or written.

@@ -5,7 +5,7 @@
 //! | magic `tidelog`, version 1 | 8 | | mark | 4 |
 //! | number of its first record | 8 | | CRC-32 of all that follows, begun with the salt | 4 |
 //! | salt | 4 | | length of the payload | 4 |
-//! | CRC-32 of the 20 bytes before | 4 | | kind: 1 data, 2 settled | 1 |
+//! | CRC-32 of the 20 bytes before | 4 | | kind: 1 data, 2 settled, 3 data of a state | 1 |
 //! | | | | tag of the owner's (the signal) | 1 |
 //! | | | | zero | 2 |
 //! | | | | number | 8 |
@@ -40,6 +40,8 @@ pub enum Kind {
     Data,
     /// Numbers of data that nobody needs any more.
     Settled,
+    /// Data that the owner's state is made of.
+    State,
 }
 
 impl Kind {
@@ -47,6 +49,7 @@ impl Kind {
         match byte {
             1 => Some(Self::Data),
             2 => Some(Self::Settled),
+            3 => Some(Self::State),
             _ => None,
         }
     }
@@ -108,6 +111,7 @@ pub fn write<'a>(to: &mut Vec<u8>, salt: u32, head: Head, payload: impl Iterator
     let kind = match head.kind {
         Kind::Data => 1,
         Kind::Settled => 2,
+        Kind::State => 3,
     };
     to.extend([kind, head.tag, 0, 0]);
     to.extend(head.seq.to_le_bytes());

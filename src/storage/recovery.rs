@@ -27,6 +27,31 @@ pub struct Recovered {
     pub unreadable: u64,
 }
 
+impl Recovered {
+    /// Counts and tells what is damaged of what the component had stored.
+    pub fn tell_damage(&self, component: &str) {
+        let Self {
+            lost_records,
+            damaged_bytes,
+            torn_bytes,
+            unreadable,
+            ..
+        } = *self;
+        metrics::counter!("tidegate_storage_lost_records_total", "component" => component.to_owned())
+            .increment(lost_records);
+        if lost_records + damaged_bytes + torn_bytes + unreadable > 0 {
+            tracing::warn!(
+                component,
+                lost_records,
+                damaged_bytes,
+                torn_bytes,
+                unreadable,
+                "what was stored is damaged in part"
+            );
+        }
+    }
+}
+
 /// One process a directory.
 pub(super) fn lock(directory: &Path) -> io::Result<File> {
     let file = File::options()

@@ -130,7 +130,7 @@ impl Segment {
                 segment.len = at as u64;
                 match head.kind {
                     Kind::Settled => settled.extend(record::ranges(payload)),
-                    Kind::Data => {
+                    Kind::Data | Kind::State => {
                         each(head.seq, bytes.slice_ref(payload));
                         data.push(head);
                     }
@@ -188,9 +188,13 @@ impl Segment {
     /// Notes a record that stands in the file now.
     pub(super) fn add(&mut self, head: Head, claimed: bool) {
         self.count = head.seq - self.first + 1;
+        let at = head.seq - self.first;
+        if head.kind == Kind::State {
+            return self.settled.add(at);
+        }
         self.open += 1;
         match claimed {
-            true => self.claimed.add(head.seq - self.first),
+            true => self.claimed.add(at),
             false => self.count_unread(head.tag, |unread| *unread += u64::from(head.items)),
         }
     }

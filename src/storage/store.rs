@@ -16,7 +16,7 @@ use super::log::{Log, ReadBack};
 use super::recovery::Recovered;
 use super::syncer::Syncer;
 use super::worker::Worker;
-use super::{Fsync, Quota, Rules, Share, State};
+use super::{Fsync, Purpose, Quota, Rules, Share, State};
 
 /// As much may wait to be written; a slow disk does not fill the memory.
 const MAX_WAITING_BYTES: u64 = 64 << 20;
@@ -30,8 +30,8 @@ pub struct Append {
     pub items: usize,
     /// The bytes, in pieces.
     pub payload: SmallVec<[Bytes; 2]>,
-    /// In memory already: it will not be read back in this run.
-    pub claimed: bool,
+    /// What it is for.
+    pub purpose: Purpose,
     /// Told when it is kept, or why it is not.
     pub done: Option<Done>,
     /// Room set aside for it on the disk.
@@ -58,7 +58,7 @@ impl Append {
 pub struct Outbox {
     /// What was read back.
     pub read: ReadBack,
-    /// Unclaimed data that could not be written: its owner has it again.
+    /// Unread data that could not be written: its owner has it again.
     pub failed: Vec<Append>,
 }
 
@@ -166,7 +166,7 @@ impl Store {
         let seq = post.next_seq;
         post.next_seq += 1;
         post.waiting_bytes += append.bytes();
-        if !append.claimed {
+        if append.purpose == Purpose::Unread {
             self.inner.backlog.fetch_add(append.items as u64, Relaxed);
         }
         post.appends.push((seq, append));

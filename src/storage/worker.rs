@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::log::{Log, ReadBack};
 use super::store::{Append, Done, Inner};
 use super::syncer::Syncer;
-use super::{Fsync, State};
+use super::{Fsync, Joins, Purpose, State};
 
 /// After a failure the disk is tried again at the earliest after this.
 const RETRY: Duration = Duration::from_secs(1);
@@ -111,12 +111,15 @@ impl Worker {
 
     /// The state, and the number of the last data that is in it.
     fn snapshot(&self) -> Option<(u64, Vec<u8>)> {
-        let mut seq = 0;
-        let state = self
-            .state
-            .as_ref()?
-            .save(&mut || seq = self.inner.post().next_seq - 1);
-        Some((seq, state))
+        // Of what is written, all has been told.
+        let mut seq = self.log.next_seq() - 1;
+        let state = self.state.as_ref()?;
+        let saved = state.save(&mut || {
+            if state.joins() == Joins::BeforeAppend {
+                seq = self.inner.post().next_seq - 1;
+            }
+        });
+        Some((seq, saved))
     }
 
     /// Whether all of it is written.
@@ -129,7 +132,7 @@ impl Worker {
             while let Some((seq, append)) = appends.next_if(|_| self.log.buffered() < WRITE_BYTES) {
                 let head = (seq, append.tag, u32::try_from(append.items).unwrap_or(u32::MAX));
                 let pieces = append.payload.iter().map(|piece| &**piece);
-                result = result.and_then(|()| self.log.append(head, append.claimed, pieces));
+                result = result.and_then(|()| self.log.append(head, append.purpose, pieces));
                 written.push(append);
             }
             // A failed append leaves the buffer as it was: what is in it is given up with it, so that all that was
@@ -161,22 +164,22 @@ impl Worker {
             self.complain("write", error);
         }
         let why = result.err().map(|error| error.to_string());
+        // Before anybody is told: whoever comes again at once is refused.
+        self.inner.post().failed_until = why.as_ref().map(|_| Instant::now() + RETRY);
         let mut failed = Vec::new();
         for mut append in appends {
             append.share = None;
             if let Some(Done(done)) = append.done.take() {
                 done(why.clone().map_or(Ok(()), Err));
             }
-            if why.is_some() && !append.claimed {
+            if why.is_some() && append.purpose == Purpose::Unread {
                 failed.push(append);
             }
         }
-        let mut post = self.inner.post();
-        post.failed_until = why.map(|_| Instant::now() + RETRY);
         if !failed.is_empty() {
             let items: usize = failed.iter().map(|append| append.items).sum();
             self.inner.backlog.fetch_sub(items as u64, Relaxed);
-            post.outbox.failed.append(&mut failed);
+            self.inner.post().outbox.failed.append(&mut failed);
             self.inner.notify.notify_one();
         }
     }
@@ -226,7 +229,7 @@ impl Worker {
     fn complain(&self, operation: &'static str, error: &io::Error) {
         metrics::counter!(
             "tidegate_storage_failures_total",
-            "exporter" => self.inner.owner.clone(),
+            "component" => self.inner.owner.clone(),
             "operation" => operation
         )
         .increment(1);
@@ -235,7 +238,7 @@ impl Worker {
     }
 
     fn lost(&self, records: u64) {
-        metrics::counter!("tidegate_storage_lost_records_total", "exporter" => self.inner.owner.clone())
+        metrics::counter!("tidegate_storage_lost_records_total", "component" => self.inner.owner.clone())
             .increment(records);
         tracing::warn!(
             component = &*self.inner.owner,
@@ -246,8 +249,8 @@ impl Worker {
 
     fn show(&self) {
         let owner = || self.inner.owner.to_string();
-        metrics::gauge!("tidegate_storage_bytes", "exporter" => owner()).set(self.log.bytes() as f64);
+        metrics::gauge!("tidegate_storage_bytes", "component" => owner()).set(self.log.bytes() as f64);
         let backlog = self.inner.backlog.load(Relaxed);
-        metrics::gauge!("tidegate_storage_backlog_items", "exporter" => owner()).set(backlog as f64);
+        metrics::gauge!("tidegate_storage_backlog_items", "component" => owner()).set(backlog as f64);
     }
 }

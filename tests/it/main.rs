@@ -12,4 +12,5 @@ mod nixl;
 mod otlp;
 mod peers;
 mod smoke;
+mod state;
 mod telemetry;

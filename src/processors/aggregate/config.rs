@@ -25,6 +25,9 @@ crate::options! {
         /// How long a series stays after the last of its sources was alive.
         #[alias = "lease"]
         pub expiry: Duration = Limits::default().expiry,
+        /// Id of the storage extension that lets the state survive a restart: senders are told that data was taken
+        /// when it is on disk. It must be in `service::extensions` too.
+        pub storage: Option<String> = None,
     }
     check = Config::check
 }

@@ -54,8 +54,7 @@ impl Composites {
             .into_iter()
             .map(|one| Arc::new(Composite::new(one)))
             .collect();
-        let owner = format!("{}@{}", cx.base.path, cx.pipeline);
-        let table = Arc::new(Table::new(owner, Vec::new(), Limits::default()));
+        let table = Arc::new(Table::new(cx.base.path.clone(), Vec::new(), Limits::default()));
         for composite in &list {
             table.attach(composite.clone());
         }

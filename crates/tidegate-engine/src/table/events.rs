@@ -91,6 +91,22 @@ impl Table {
         absorbed
     }
 
+    /// The events that no rule takes, if there are any. Nothing is taken in; the source is known from now on.
+    pub fn unmatched(&self, events: &Events) -> Option<Events> {
+        loop {
+            let state = self.source(&events.source)?;
+            let state = &mut *lock(&state);
+            if state.gone {
+                continue;
+            }
+            self.plan(state, &events.schema, events.observed);
+            return match state.takes_all {
+                true => None,
+                false => state.unmatched(events),
+            };
+        }
+    }
+
     /// `None`: a sweep has let the source go in the meantime.
     fn absorb_into(&self, state: &mut SourceState, events: &Events) -> Option<Absorbed> {
         if state.gone {
@@ -327,9 +343,13 @@ impl SourceState {
             .filter(|kind| fate(**kind) == Fate::NoRoom)
             .count();
         let taken = select(events, |kind| fate(kind) == Fate::Taken);
-        let unmatched = select(events, |kind| fate(kind) == Fate::Unmatched);
-        let unmatched = Some(unmatched).filter(|unmatched| !unmatched.is_empty());
+        let unmatched = self.unmatched(events);
         self.fold(&taken, limited, unmatched)
+    }
+
+    fn unmatched(&self, events: &Events) -> Option<Events> {
+        let unmatched = select(events, |kind| self.fate(kind) == Fate::Unmatched);
+        Some(unmatched).filter(|unmatched| !unmatched.is_empty())
     }
 }
 

@@ -115,6 +115,33 @@ impl Table {
         outcome
     }
 
+    /// Whether some rule takes points of this series.
+    pub fn takes(&self, series: &Series) -> bool {
+        self.rules.iter().any(|rule| rule.of_points(series).is_some())
+    }
+
+    /// Whether some rule takes points of the series that `key` stands for, as in [`Self::observe_as`]; nothing is
+    /// taken in. One that can't be decoded counts as taken: `observe_as` says what is wrong with it.
+    pub fn takes_as(
+        &self,
+        key: Key,
+        now: UnixNanos,
+        identify: &mut dyn FnMut() -> Option<Arc<Series>>,
+    ) -> bool {
+        let is_taken = |stream: &mut Stream| stream.phase != Phase::Live || !stream.targets.is_empty();
+        if let Some(known) = self.streams.known(key, now, is_taken) {
+            return known;
+        }
+        let Some(series) = identify() else { return true };
+        let is_taken = self.takes(&series);
+        if !is_taken {
+            // Remembered, so that it need not be decoded the next time.
+            let make = || self.stream(&series, 0, now);
+            self.streams.learn(key, Key::of(&series), now, make);
+        }
+        is_taken
+    }
+
     /// Makes a stream known, or connects one that had left, and shows it the sample.
     fn connect(
         &self,
@@ -130,8 +157,7 @@ impl Table {
             self.stream(&series, sample.start, now)
         });
         let Some(home) = home else {
-            let taken = self.rules.iter().any(|rule| rule.of_points(&series).is_some());
-            return if taken {
+            return if self.takes(&series) {
                 Outcome::Rejected(Rejection::Limit)
             } else {
                 Outcome::Unmatched

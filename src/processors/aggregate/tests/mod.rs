@@ -6,8 +6,11 @@ use std::time::{Duration, Instant};
 
 use tidegate_engine::{Data, Histogram, Instrument, Kind, Reading, Table, Temporality, Value};
 
+mod journal;
+
 use super::*;
-use crate::batch::convert;
+use crate::batch::{Payload, Points, convert};
+use crate::component::Reason;
 use crate::component::testing::{Sink, settings};
 use crate::processors::testing::{encoded, events, kind, point, processor_context};
 
@@ -128,7 +131,7 @@ fn the_nixl_rules_show_what_nixls_own_exporter_does() {
     let rig = rig("rules: nixl");
     rig.push(events("agent_a", nixl_kinds(), &CAPTURE));
     rig.push(events("agent_b", nixl_kinds(), &[(4, 65536), (11, 3)]));
-    let all = show(&rig.aggregate.table);
+    let all = show(&rig.aggregate.intake.table);
     let expected = [
         ("agent_tx_bytes_total", 4096),
         ("agent_rx_bytes_total", 2048),
@@ -249,7 +252,10 @@ fn multi_process_stores_give_the_series_that_rings_give() {
         points: points.into(),
         table: None,
     });
-    assert_eq!(show(&stores.aggregate.table), show(&rings.aggregate.table));
+    assert_eq!(
+        show(&stores.aggregate.intake.table),
+        show(&rings.aggregate.intake.table)
+    );
     assert_eq!(stores.sink.items(), 0);
 }
 
@@ -292,7 +298,10 @@ fn points_that_break_the_data_model_are_rejected_by_name_and_late_ones_are_not()
     let mut late = sound.clone();
     (late.time, late.value) = (sound.time - 1, Value::Int(2));
     for points in [
-        unread(vec![sound.clone(), negative.clone(), late]),
+        Payload::from(Points {
+            points: [sound.clone(), negative.clone(), late].into(),
+            table: None,
+        }),
         convert::encode_points(&[sound, negative]).into(),
     ] {
         let verdict = rig.aggregate.push(Batch::new(points)).unwrap();
@@ -330,7 +339,7 @@ async fn the_state_is_announced_at_once_pushed_at_the_interval_and_once_more_at_
     else {
         panic!("{first:?}")
     };
-    assert!(points.is_empty() && Arc::ptr_eq(&table, &rig.aggregate.table));
+    assert!(points.is_empty() && Arc::ptr_eq(&table, &rig.aggregate.intake.table));
     assert_eq!(rig.base.shared.tables.list().len(), 1);
     rig.push(events(
         "a",

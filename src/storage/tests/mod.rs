@@ -13,6 +13,8 @@ use tokio::sync::{Notify, oneshot};
 
 use super::*;
 
+mod state;
+
 fn rules(segment_bytes: u64) -> Rules {
     Rules {
         fsync: Fsync::Never,
@@ -32,7 +34,15 @@ fn payload(seq: u64) -> Vec<u8> {
 fn append(log: &mut Log, seq: u64, claimed: bool) {
     let data = payload(seq);
     let head = (seq, (seq % 3) as u8, seq as u32);
-    log.append(head, claimed, std::iter::once(&*data)).unwrap();
+    log.append(head, purpose(claimed), std::iter::once(&*data))
+        .unwrap();
+}
+
+fn purpose(claimed: bool) -> Purpose {
+    match claimed {
+        true => Purpose::Claimed,
+        false => Purpose::Unread,
+    }
 }
 
 fn read_all(log: &mut Log) -> Vec<u64> {
@@ -233,7 +243,8 @@ fn a_payload_that_looks_like_a_record_is_not_taken_for_one() {
     // Whoever sends it can't know the salt.
     record::write(&mut forged, 0, head, std::iter::once(&b"made up"[..]));
     let (mut log, _) = open(directory.path(), 1 << 20);
-    log.append((1, 0, 1), false, std::iter::once(&*forged)).unwrap();
+    log.append((1, 0, 1), Purpose::Unread, std::iter::once(&*forged))
+        .unwrap();
     log.flush().unwrap();
     drop(log);
     let file = files(directory.path()).remove(0);
@@ -312,7 +323,7 @@ fn data(text: &str, claimed: bool) -> (Append, oneshot::Receiver<Result<(), Stri
         tag: 0,
         items: text.len(),
         payload: smallvec![Bytes::copy_from_slice(text.as_bytes())],
-        claimed,
+        purpose: purpose(claimed),
         done: Some(Done(Box::new(|result| done.send(result).unwrap()))),
         share: None,
     };

@@ -1,0 +1,216 @@
+//! With `storage`: what passes and what is shown is the same, a restart changes nothing, a disk that fails is told of.
+
+use tempfile::TempDir;
+use tidegate_engine::Point;
+
+use super::*;
+use crate::batch::Encoded;
+use crate::component::Answer;
+use crate::component::services::Services;
+use crate::storage::{Fsync, Quota, Rules as LogRules, Storage};
+
+const RULES: &str = "[{match: {name: taken}, by: [], name: out},
+     {match: {name: hot, types: [event]}, by: [agent_name]},
+     {match: {name: level, attributes: {k: a*}}, by: []}]";
+
+/// A processor with storage, started.
+async fn kept(directory: &TempDir) -> Rig {
+    let rig = rig(&format!(
+        "{{rules: {RULES}, storage: file_storage, interval: 1h}}"
+    ));
+    let storage = Storage {
+        directory: directory.path().to_owned(),
+        rules: LogRules {
+            fsync: Fsync::Never,
+            segment_bytes: 4096,
+        },
+        quota: Quota::new(1 << 20),
+    };
+    let services = Services {
+        storage: Some(Arc::new(storage)),
+        ..Services::default()
+    };
+    rig.base.shared.services.add("file_storage".to_owned(), services);
+    rig.aggregate.start().await.unwrap();
+    rig
+}
+
+impl Rig {
+    /// Pushes as a receiver does whose sender waits for the answer.
+    async fn send(&self, payload: impl Into<Payload>) -> Answer {
+        let mut flow = Flow::waited_for();
+        let batch = Batch::new(payload);
+        self.ledger.enter(batch.items());
+        self.aggregate.admit(&batch, &mut flow)?;
+        self.aggregate.consume(batch, &mut flow);
+        flow.settled().await
+    }
+
+    async fn until(&self, what: &str, done: impl Fn(&Rig) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !done(self) {
+            assert!(Instant::now() < deadline, "timed out waiting until {what}");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+/// Batches of every form, with what is taken, what is not, and what is rejected.
+fn payloads() -> Vec<Payload> {
+    let counter = Data::Sum {
+        monotonic: true,
+        temporality: Temporality::Cumulative,
+    };
+    let points = [
+        point("taken", counter, &[("pod", "a")], Value::Int(30)),
+        point("taken", counter, &[("pod", "b")], Value::Int(-1)),
+        point("hot", Data::Gauge, &[], Value::Int(3)),
+        point("level", Data::Gauge, &[("k", "a1")], Value::Int(4)),
+        point("level", Data::Gauge, &[("k", "b1")], Value::Int(5)),
+    ];
+    let kinds = || {
+        ["taken", "hot", "other"]
+            .map(|name| kind(name, Instrument::Counter, &[]))
+            .into()
+    };
+    let later: Vec<_> = points
+        .iter()
+        .map(|point| Point {
+            time: point.time + 1,
+            ..point.clone()
+        })
+        .collect();
+    vec![
+        encoded(&[("taken", 1), ("other", 2)]).into(),
+        encoded(&[("other", 1)]).into(),
+        encoded(&[("taken", 4)]).into(),
+        events("a", kinds(), &[(0, 1), (1, 2), (2, 3), (1, 5)]).into(),
+        events("b", kinds(), &[(2, 3)]).into(),
+        events("b", kinds(), &[(0, 70)]).into(),
+        Points {
+            points: points.into(),
+            table: None,
+        }
+        .into(),
+        convert::encode_points(&later).into(),
+    ]
+}
+
+#[tokio::test]
+async fn with_storage_the_same_is_taken_passed_on_rejected_and_booked() {
+    let directory = tempfile::tempdir().unwrap();
+    let (plain, kept) = (rig(&format!("{{rules: {RULES}}}")), kept(&directory).await);
+    let announced = kept.sink.batches().len();
+    for payload in payloads() {
+        let answer = kept.send(payload.clone()).await.unwrap();
+        plain.ledger.enter(payload.items());
+        assert_eq!(answer, plain.aggregate.push(Batch::new(payload)).unwrap());
+        assert_eq!(kept.ledger.balance(), plain.ledger.balance());
+    }
+    let passed = |rig: &Rig, first: usize| -> Vec<String> {
+        let batches = rig.sink.batches().split_off(first);
+        batches
+            .iter()
+            .map(|batch| format!("{} {}", batch.items(), batch.first_name()))
+            .collect()
+    };
+    assert_eq!(passed(&kept, announced), passed(&plain, 0));
+    let shown = state(&kept.aggregate.intake.table);
+    assert_eq!(shown, state(&plain.aggregate.intake.table));
+    assert!(shown.len() >= 4, "{shown:?}");
+
+    kept.aggregate
+        .stop(Instant::now() + Duration::from_secs(10))
+        .await;
+    let again = self::kept(&directory).await;
+    assert_eq!(state(&again.aggregate.intake.table), shown);
+}
+
+/// Name, attributes and unit of a series as text -> its value.
+fn state(table: &Table) -> BTreeMap<String, Value> {
+    let mut all = BTreeMap::new();
+    table.read(unix_now(), &mut |reading: Reading<'_>| {
+        let series = reading.series;
+        let name = format!(
+            "{} {:?} {}",
+            series.metric.name, series.attributes, series.metric.unit
+        );
+        all.insert(name, reading.value.clone());
+    });
+    all
+}
+
+/// What a segment has no room for ten times.
+fn large() -> Encoded {
+    encoded(&[("taken", 1); 200])
+}
+
+/// Takes the directory away: even root can't make a file in it then.
+fn fail(directory: &TempDir) -> std::path::PathBuf {
+    let aside = directory.path().with_extension("aside");
+    std::fs::rename(directory.path(), &aside).unwrap();
+    aside
+}
+
+#[tokio::test]
+async fn a_disk_that_fails_is_told_to_those_who_wait() {
+    let directory = tempfile::tempdir().unwrap();
+    let rig = kept(&directory).await;
+    rig.send(encoded(&[("taken", 1)])).await.unwrap();
+    let aside = fail(&directory);
+    let refused = loop {
+        if let Err(refused) = rig.send(large()).await {
+            break refused;
+        }
+    };
+    assert!(refused.reason.contains("storage: "), "{refused}");
+    assert!(refused.retry_after.is_some());
+    let balance = rig.ledger.balance();
+    assert_eq!(
+        balance.dropped[Reason::StorageFailed as usize],
+        200,
+        "its sender has it"
+    );
+    assert_eq!(balance.held(), 0);
+    // Until it is tried again there is no room.
+    let admit = |rig: &Rig| {
+        let batch = Batch::new(encoded(&[("taken", 1)]));
+        rig.aggregate.admit(&batch, &mut Flow::default())
+    };
+    assert!(admit(&rig).unwrap_err().reason.contains("storage: "));
+    std::fs::rename(&aside, directory.path()).unwrap();
+    rig.until("there is room again", |rig| admit(rig).is_ok()).await;
+    rig.send(encoded(&[("taken", 1)])).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_disk_that_fails_costs_those_who_do_not_wait_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let rig = kept(&directory).await;
+    fail(&directory);
+    let mut items = 0;
+    loop {
+        let batch = Batch::new(large());
+        let mut flow = Flow::default();
+        if rig.aggregate.admit(&batch, &mut flow).is_err() {
+            break;
+        }
+        items += batch.items();
+        rig.ledger.enter(batch.items());
+        rig.aggregate.consume(batch, &mut flow);
+    }
+    rig.until("all is taken in", |rig| rig.ledger.balance().held() == 0)
+        .await;
+    assert_eq!(rig.ledger.balance().absorbed, items as u64);
+}
+
+#[tokio::test]
+async fn a_refusal_behind_leaves_no_room_set_aside() {
+    let directory = tempfile::tempdir().unwrap();
+    let rig = kept(&directory).await;
+    rig.sink.refuse(1);
+    let mut flow = Flow::default();
+    let batch = Batch::new(encoded(&[("other", 1)]));
+    assert!(rig.aggregate.admit(&batch, &mut flow).is_err());
+    assert_eq!(flow.mark(), 0);
+}

@@ -1,0 +1,135 @@
+//! A log that keeps what a state is made of.
+
+use std::sync::Mutex;
+
+use super::*;
+
+/// A state that is the sum of all data so far.
+#[derive(Default)]
+struct Sum(Mutex<u64>);
+
+impl Sum {
+    fn add(&self, payload: &[u8]) {
+        *self.0.lock().unwrap() += payload.iter().map(|byte| u64::from(*byte)).sum::<u64>();
+    }
+}
+
+impl State for Sum {
+    fn joins(&self) -> Joins {
+        Joins::BeforeAppend
+    }
+
+    fn restore(&self, snapshot: &[u8]) {
+        *self.0.lock().unwrap() = u64::from_le_bytes(snapshot.try_into().unwrap());
+    }
+
+    fn replay(&self, payload: &[u8]) {
+        self.add(payload);
+    }
+
+    fn save(&self, between: &mut dyn FnMut()) -> Vec<u8> {
+        let sum = self.0.lock().unwrap();
+        between();
+        sum.to_le_bytes().into()
+    }
+}
+
+#[test]
+fn what_comes_after_a_run_without_data_is_replayed_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut expected = 0;
+    for run in 0..4 {
+        let sum = Arc::new(Sum::default());
+        let opened = Log::open(directory.path(), &rules(1000), Quota::new(u64::MAX), Some(&*sum));
+        let (mut log, _) = opened.unwrap();
+        assert_eq!(*sum.0.lock().unwrap(), expected, "run {run}");
+        match run {
+            0 | 3 => {
+                let head = (log.next_seq(), 0, 1);
+                log.append(head, Purpose::State, std::iter::once(&[7u8][..]))
+                    .unwrap();
+                log.flush().unwrap();
+                expected += 7;
+            }
+            // Nothing comes, and all that was there is in the snapshot.
+            _ => {}
+        }
+        if run == 0 {
+            log.keep_snapshot(log.next_seq() - 1, &expected.to_le_bytes())
+                .unwrap();
+        }
+    }
+    let sum = Sum::default();
+    Log::open(directory.path(), &rules(1000), Quota::new(u64::MAX), Some(&sum)).unwrap();
+    assert_eq!(*sum.0.lock().unwrap(), 14);
+}
+
+#[tokio::test]
+async fn what_a_state_is_made_of_is_replayed_once_and_goes_when_a_snapshot_covers_it() {
+    let mut directory = tempfile::tempdir().unwrap();
+    let mut expected = 0;
+    for run in 0..5u64 {
+        let sum = Arc::new(Sum::default());
+        let quota = Quota::new(8000);
+        let (store, recovered) = Store::open(
+            "test".into(),
+            directory.path(),
+            &rules(1000),
+            quota.clone(),
+            Arc::default(),
+            Some(sum.clone()),
+        )
+        .unwrap();
+        assert_eq!(*sum.0.lock().unwrap(), expected, "run {run}");
+        assert_eq!(
+            (recovered.records, store.backlog()),
+            (0, 0),
+            "nothing of it is to be read"
+        );
+        for n in 0..100 + run * 7 {
+            let bytes = vec![n as u8; 100];
+            let share = loop {
+                match store.reserve(200).unwrap() {
+                    Some(share) => break share,
+                    None => tokio::time::sleep(Duration::from_millis(1)).await,
+                }
+            };
+            let (done, kept) = oneshot::channel();
+            {
+                // As one step: a snapshot has both or neither.
+                let mut sum = sum.0.lock().unwrap();
+                *sum += 100 * u64::from(n as u8);
+                store.append(Append {
+                    tag: 0,
+                    items: 1,
+                    payload: smallvec![Bytes::from(bytes)],
+                    purpose: Purpose::State,
+                    done: Some(Done(Box::new(|result| done.send(result).unwrap()))),
+                    share: Some(share),
+                });
+            }
+            expected += 100 * (n % 256);
+            kept.await.unwrap().unwrap();
+        }
+        // Every other run is killed: what it has on disk now is what the next one finds.
+        let killed = (run % 2 == 0).then(|| copy(directory.path()));
+        drop(store);
+        if let Some(killed) = killed {
+            directory = killed;
+        }
+        assert!(quota.used() <= 8000);
+    }
+}
+
+/// The files as they are, the snapshot last: data of segments that go meanwhile is in it.
+fn copy(from: &Path) -> TempDir {
+    let to = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "seg") {
+            let _ = std::fs::copy(&path, to.path().join(path.file_name().unwrap()));
+        }
+    }
+    let _ = std::fs::copy(from.join("state"), to.path().join("state"));
+    to
+}
