@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, Request, Response};
+use http::{HeaderMap, HeaderValue, Request, Response, Version};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -25,6 +25,7 @@ use crate::net::{Coding, ConnectionLimits, Endpoint, Listener, Server, SocketFil
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) path: String,
+    pub(super) version: Version,
     pub(super) headers: HeaderMap,
     /// Decompressed, and without gRPC's frame.
     pub(super) message: Bytes,
@@ -107,6 +108,7 @@ async fn read(request: Request<Incoming>) -> Seen {
     }
     Seen {
         path: head.uri.path().to_owned(),
+        version: head.version,
         headers: head.headers,
         message: match coding {
             Some(coding) => decompress(coding, body, 64 << 20).await.unwrap(),

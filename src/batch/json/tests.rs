@@ -87,7 +87,7 @@ fn j2_enums_are_numbers() {
 }
 
 #[test]
-fn j3_and_j4_unknown_fields_and_snake_case_names_are_ignored() {
+fn j3_j4_unknown_fields_and_snake_case_names_are_ignored() {
     let found =
         point(json!({"asInt": "7", "as_double": 1.5, "time_unix_nano": "5", "new": {"a": [1]}})).unwrap();
     assert_eq!(found.value, Some(number_data_point::Value::AsInt(7)));

@@ -3,8 +3,8 @@
 mod storage;
 mod temporality;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -13,8 +13,8 @@ use tokio::sync::Semaphore;
 use super::machine::Load;
 use super::testing::{balance_when, exporter_context, ledgers, opaque};
 use super::*;
-use crate::batch::{Batch, Signal};
-use crate::component::{Consumer, ExporterContext, Flow, Lifecycle, Reason};
+use crate::batch::{Batch, Encoded, Signal};
+use crate::component::{Consumer, ExporterContext, FanOut, Flow, Lifecycle, Reason};
 
 type Answer = fn(usize) -> Outcome;
 
@@ -233,4 +233,63 @@ async fn c13_nothing_is_sent_of_an_empty_batch() {
     setup.destination.push(empty).unwrap();
     setup.stop(Duration::from_secs(5)).await;
     assert_eq!(setup.asked.load(SeqCst), 0);
+}
+
+/// Keeps the bytes it is sent; with `hangs` it never answers.
+struct Keep {
+    got: Arc<Mutex<Vec<bytes::Bytes>>>,
+    hangs: bool,
+}
+
+#[async_trait]
+impl Attempt for Keep {
+    async fn send(&self, parcel: Parcel) -> Outcome {
+        let parts = parcel.encoded().parts;
+        self.got
+            .lock()
+            .unwrap()
+            .extend(parts.into_iter().map(|part| part.bytes));
+        if self.hangs {
+            std::future::pending::<()>().await;
+        }
+        Outcome::Done
+    }
+}
+
+#[tokio::test]
+async fn c12_each_destination_has_its_own_queue_and_the_payload_is_shared() {
+    let got: [Arc<Mutex<Vec<bytes::Bytes>>>; 2] = Default::default();
+    let mut delivery = delivery();
+    delivery.queue.num_consumers = 1.try_into().unwrap();
+    let destinations = [("exporters::hangs", true), ("exporters::serves", false)].map(|(name, hangs)| {
+        let got = got[usize::from(!hangs)].clone();
+        Arc::new(Destination::new(
+            exporter_context(name),
+            &delivery,
+            Keep { got, hangs },
+        ))
+    });
+    let targets = destinations.iter().map(|one| one.clone() as Arc<dyn Consumer>);
+    let both = FanOut::to(None, targets.collect());
+    for destination in &destinations {
+        destination.start().await.unwrap();
+    }
+    for n in 0..100u8 {
+        let payload = Encoded::one(Signal::Metrics, vec![n; 10].into(), 1);
+        both.push(Batch::new(payload)).unwrap();
+    }
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while got[1].lock().unwrap().len() < 100 || got[0].lock().unwrap().is_empty() {
+        assert!(Instant::now() < deadline, "one waits for the other");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let (first, same) = (
+        got[0].lock().unwrap()[0].clone(),
+        got[1].lock().unwrap()[0].clone(),
+    );
+    assert_eq!(first.as_ptr(), same.as_ptr());
+    assert_eq!(got[0].lock().unwrap().len(), 1, "the others wait in its queue");
+    for destination in &destinations {
+        destination.stop(Instant::now()).await;
+    }
 }

@@ -2,14 +2,20 @@
 
 mod vendors;
 
-use http::Response;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{Response, Version};
+use tokio::net::{TcpListener, TcpStream};
 
 use super::FACTORY;
 use crate::component::Reason;
+use crate::config::Secret;
 use crate::delivery::testing::{balance_when, opaque};
 use crate::exporters::testing::{Bench, Body, Sink, answer, points, values};
 use crate::net::ConnectionLimits;
+use crate::net::tls::TlsServerConfig;
 
 async fn bench(sink: &Sink, more: &str) -> Bench {
     let options = format!("endpoint: \"http://{}/base/\"{more}", sink.address());
@@ -182,6 +188,60 @@ async fn a_unix_socket_serves_as_well() {
     balance_when(&bench.ledgers[0], |b| b.left == 1).await;
     assert_eq!(sink.seen()[0].path, "/v1/metrics");
     bench.stop().await;
+}
+
+/// A way to the sink that counts the connections it leads over.
+async fn way_to(sink: &Sink) -> (u16, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (port, target) = (listener.local_addr().unwrap().port(), sink.port());
+    let connections = Arc::<AtomicUsize>::default();
+    let counted = connections.clone();
+    tokio::spawn(async move {
+        loop {
+            let (mut from, _) = listener.accept().await.unwrap();
+            counted.fetch_add(1, SeqCst);
+            tokio::spawn(async move {
+                let mut to = TcpStream::connect(("127.0.0.1", target)).await.unwrap();
+                tokio::io::copy_bidirectional(&mut from, &mut to).await
+            });
+        }
+    });
+    (port, connections)
+}
+
+#[tokio::test]
+async fn c11_a_connection_is_kept_and_speaks_http_1_where_http_2_is_not_spoken() {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    let protocols: [(&[&[u8]], Version); 3] = [
+        (&[b"h2", b"http/1.1"], Version::HTTP_2),
+        (&[b"http/1.1"], Version::HTTP_11),
+        (&[], Version::HTTP_11),
+    ];
+    for (spoken, expected) in protocols {
+        let tls = TlsServerConfig {
+            cert_pem: Some(Secret::new(certificate.pem())),
+            key_pem: Some(Secret::new(key.serialize_pem())),
+            ..TlsServerConfig::default()
+        };
+        let limits = ConnectionLimits {
+            max_connections: 8,
+            tls: Some(tls.build(spoken).unwrap()),
+        };
+        let sink = Sink::at("127.0.0.1:0", limits, |_, _| answer(200, "")).await;
+        let (port, connections) = way_to(&sink).await;
+        let options = format!("endpoint: \"https://localhost:{port}\", tls: {{insecure_skip_verify: true}}");
+        let bench = Bench::start(&FACTORY, &options).await;
+        for sent in 1..=5 {
+            bench.push(points(1));
+            balance_when(&bench.ledgers[0], |b| b.left == sent).await;
+        }
+        let versions: Vec<_> = sink.seen().iter().map(|seen| seen.version).collect();
+        assert_eq!(versions, [expected; 5]);
+        assert_eq!(connections.load(SeqCst), 1, "{expected:?}");
+        bench.stop().await;
+    }
 }
 
 #[test]

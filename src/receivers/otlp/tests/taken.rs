@@ -77,7 +77,7 @@ async fn unix_sockets_take_every_signal_over_both_protocols() {
 }
 
 #[tokio::test]
-async fn s15_s16_json_becomes_protobuf_and_the_answer_is_json() {
+async fn s15_s16_j8_json_becomes_protobuf_and_the_answer_is_json() {
     let gateway = Gateway::start(BOTH).await;
     let body = json!({"resourceMetrics": [{"scopeMetrics": [{"metrics": [
         {"name": "m", "gauge": {"dataPoints": [{"timeUnixNano": "1", "asInt": "42"}]}}

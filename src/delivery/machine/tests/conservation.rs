@@ -1,0 +1,127 @@
+//! Nothing is lost and nothing happens too early, whatever the peer does.
+
+use super::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Push {
+        lane: u8,
+        items: u32,
+        batch: Option<(usize, usize)>,
+    },
+    Finish {
+        which: usize,
+        how: u8,
+    },
+    Pass(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let sizes = prop::option::of((1..20usize, 0..20usize));
+    let step = prop_oneof![
+        3 => (0..2u8, 1..15u32, sizes).prop_map(|(lane, items, batch)| Step::Push { lane, items, batch }),
+        3 => (any::<usize>(), 0..9u8).prop_map(|(which, how)| Step::Finish { which, how }),
+        1 => (0..5000u64).prop_map(Step::Pass),
+    ];
+    prop::collection::vec(step, 1..120)
+}
+
+fn outcome(how: u8, items: usize) -> Outcome {
+    match how {
+        0 => Outcome::permanent("no"),
+        1 => busy(),
+        2 => busy_for(3000),
+        3 => Outcome::TooLarge { why: String::new() },
+        4 => Outcome::Refused { why: String::new() },
+        5 => Outcome::Partly(Loss {
+            items: items / 2,
+            reason: Reason::Invalid,
+            why: String::new(),
+        }),
+        _ => Outcome::Done,
+    }
+}
+
+/// A push of `step`, with items numbered from `next`; equal lanes have equal wishes.
+fn load(lane: u8, items: std::ops::Range<u32>, batch: Option<(usize, usize)>) -> Run {
+    let (min, max) = batch.unwrap_or((1, 0));
+    let load = match batch {
+        Some(_) => batched(items, min, if max < min { 0 } else { max }),
+        None => run(items),
+    };
+    Run { lane, ..load }
+}
+
+proptest! {
+    /// Conservation: what went in is delivered, dropped or held at every step, and after a drain nothing is held but
+    /// what is kept;
+    /// no attempt carries an item that another attempt under way carries too.
+    #[test]
+    fn in_is_out_plus_dropped_plus_held(steps in steps(), consumers in 1..4usize, lane_batch in prop::option::of((1..20usize, 0..20usize)), keeps: bool) {
+        let mut bench = Bench::new(consumers, Some(backoff()));
+        bench.machine.rules.keeps = keeps;
+        let mut flying: Vec<(u64, Vec<u32>)> = Vec::new();
+        let (mut next, mut clock) = (0u32, 0u64);
+        for step in steps {
+            match step {
+                Step::Push { lane, items, batch } => {
+                    let batch = if lane == 0 { None } else { batch.and(lane_batch) };
+                    bench.push(load(lane + 2 * u8::from(batch.is_some()), next..next + items, batch));
+                    next += items;
+                }
+                Step::Finish { which, how } if !flying.is_empty() => {
+                    let (id, items) = flying.swap_remove(which % flying.len());
+                    bench.finish(id, outcome(how, items.len()));
+                }
+                Step::Finish { .. } => {}
+                Step::Pass(ms) => {
+                    clock += ms;
+                    bench.at(clock);
+                }
+            }
+            flying.extend(bench.sends());
+            prop_assert!(flying.len() <= consumers);
+            let mut in_flight: Vec<_> = flying.iter().flat_map(|(_, items)| items.clone()).collect();
+            let count = in_flight.len();
+            in_flight.sort_unstable();
+            in_flight.dedup();
+            prop_assert_eq!(in_flight.len(), count);
+            let settled = bench.delivered + bench.dropped.values().sum::<usize>();
+            prop_assert_eq!(settled + bench.machine.held_items(), next as usize);
+        }
+        bench.machine.drain(bench.now + ms(10_000));
+        for second in 0..12 {
+            clock += 1000;
+            for (n, (id, items)) in std::mem::take(&mut flying).into_iter().enumerate() {
+                bench.finish(id, outcome((n % 8) as u8, items.len()));
+            }
+            flying.extend(bench.at(clock).sends());
+            prop_assert!(second < 11 || flying.len() <= consumers);
+        }
+        bench.machine.abandon();
+        bench.sends();
+        prop_assert!(bench.machine.is_empty());
+        let dropped = bench.dropped.values().sum::<usize>();
+        prop_assert_eq!(bench.delivered + dropped + bench.kept.len(), next as usize);
+        let nothing_wrong = if keeps { !bench.dropped.contains_key("shutdown") } else { bench.kept.is_empty() };
+        prop_assert!(nothing_wrong);
+        let kept = bench.kept.len();
+        bench.kept.sort_unstable();
+        bench.kept.dedup();
+        prop_assert_eq!(bench.kept.len(), kept, "nothing is kept twice");
+    }
+
+    /// `wake_at` tells the truth: when it names no earlier time, nothing happens before it.
+    #[test]
+    fn nothing_happens_before_the_named_time(items in 1..30u32, min in 1..20usize, wait_ms in 0..10_000u64) {
+        let mut bench = Bench::new(1, Some(backoff()));
+        bench.push(batched(0..items, min, 0));
+        if let Some((id, _)) = bench.sends().pop() {
+            bench.finish(id, busy_for(wait_ms));
+            bench.sends();
+        }
+        let wake = bench.wake_ms().expect("something is held");
+        prop_assert!(bench.at(wake.saturating_sub(1)).sends().is_empty() || wake == 0);
+        prop_assert_eq!(bench.at(wake).sends().len(), 1);
+    }
+}

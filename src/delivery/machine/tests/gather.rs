@@ -1,0 +1,63 @@
+//! When what is gathered goes out.
+
+use super::*;
+
+#[test]
+fn without_batching_a_load_goes_out_at_once() {
+    let mut bench = Bench::new(1, None);
+    bench.push(run(0..3));
+    let (id, items) = bench.send();
+    assert_eq!(items, [0, 1, 2]);
+    bench.finish(id, Outcome::Done);
+    assert!(bench.sends().is_empty());
+    assert_eq!(bench.delivered, 3);
+    assert!(bench.machine.is_empty());
+}
+
+#[test]
+fn c9_no_more_attempts_than_consumers_and_first_in_first_out() {
+    let mut bench = Bench::new(2, None);
+    (0..4).for_each(|n| bench.push(run(n..n + 1)));
+    let first = bench.sends();
+    assert_eq!(first, [(0, vec![0]), (1, vec![1])]);
+    assert_eq!(bench.wake_ms(), None);
+    bench.finish(1, Outcome::Done);
+    assert_eq!(bench.send(), (2, vec![2]));
+}
+
+#[test]
+fn a_small_load_waits_for_the_timeout_and_a_full_request_does_not() {
+    let mut bench = Bench::new(9, None);
+    bench.push(batched(0..3, 10, 0));
+    assert!(bench.sends().is_empty());
+    assert_eq!(bench.wake_ms(), Some(200));
+    bench.at(150).push(batched(3..5, 10, 0));
+    assert!(bench.sends().is_empty());
+    assert_eq!(bench.at(200).send().1, [0, 1, 2, 3, 4]);
+
+    bench.at(300).push(batched(5..11, 10, 0));
+    bench.at(301).push(batched(11..15, 10, 0));
+    assert_eq!(bench.send().1, (5..15).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_full_request_is_cut_and_its_small_rest_goes_on_gathering() {
+    let mut bench = Bench::new(9, None);
+    bench.push(batched(0..25, 10, 10));
+    let sent: Vec<_> = bench.sends().into_iter().map(|(_, items)| items.len()).collect();
+    assert_eq!(sent, [10, 10]);
+    assert_eq!(bench.wake_ms(), Some(200));
+    bench.at(100).push(batched(25..30, 10, 10));
+    assert_eq!(bench.send().1, (20..30).collect::<Vec<_>>());
+}
+
+#[test]
+fn loads_of_different_lanes_are_not_joined() {
+    let mut bench = Bench::new(9, None);
+    bench.push(batched(0..1, 10, 0));
+    bench.push(Run {
+        lane: 1,
+        ..batched(1..2, 10, 0)
+    });
+    assert_eq!(bench.at(200).sends().len(), 2);
+}

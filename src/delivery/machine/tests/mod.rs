@@ -1,0 +1,196 @@
+//! The machine in virtual time, with loads whose every item has a number.
+
+mod conservation;
+mod drain;
+mod gather;
+mod pieces;
+mod retry;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+
+use super::pieces::MAX_SEARCH;
+use super::*;
+use crate::batch::Signal;
+use crate::delivery::room::Room;
+use crate::delivery::testing::opaque;
+
+/// A run of numbered items on a lane.
+#[derive(Clone, Debug, PartialEq)]
+struct Run {
+    lane: u8,
+    batching: Option<Batching>,
+    items: Vec<u32>,
+    pushes: usize,
+}
+
+impl Load for Run {
+    type Lane = u8;
+
+    fn lane(&self) -> u8 {
+        self.lane
+    }
+
+    fn batching(&self) -> Option<Batching> {
+        self.batching
+    }
+
+    fn size(&self, sizer: Sizer) -> usize {
+        match sizer {
+            Sizer::Requests => self.pushes,
+            Sizer::Items => self.items.len(),
+            Sizer::Bytes => self.items.len() * 10,
+        }
+    }
+
+    fn join(&mut self, other: Self) {
+        assert_eq!(self.lane, other.lane);
+        self.items.extend(other.items);
+        self.pushes += other.pushes;
+    }
+
+    fn name(&self) -> String {
+        format!("item {}", self.items[0])
+    }
+
+    fn split(self, max: usize, sizer: Sizer) -> Vec<Self> {
+        let max = match sizer {
+            Sizer::Requests => usize::MAX,
+            Sizer::Items => max,
+            Sizer::Bytes => max / 10,
+        };
+        let chunks = self.items.chunks(max.max(1));
+        chunks
+            .map(|chunk| Self {
+                items: chunk.to_vec(),
+                ..self.clone()
+            })
+            .collect()
+    }
+}
+
+fn run(items: std::ops::Range<u32>) -> Run {
+    Run {
+        lane: 0,
+        batching: None,
+        items: items.collect(),
+        pushes: 1,
+    }
+}
+
+fn batched(items: std::ops::Range<u32>, min_size: usize, max_size: usize) -> Run {
+    let batching = Batching {
+        timeout: ms(200),
+        min_size,
+        max_size,
+        sizer: Sizer::Items,
+    };
+    Run {
+        batching: Some(batching),
+        ..run(items)
+    }
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// No jitter: tests can name instants.
+fn backoff() -> Backoff {
+    Backoff {
+        initial: ms(1000),
+        multiplier: 2.0,
+        jitter: 0.0,
+        max: ms(8000),
+        max_elapsed: Some(ms(60_000)),
+    }
+}
+
+/// A machine with a clock of its own, and its books.
+struct Bench {
+    machine: Machine<Run>,
+    start: Instant,
+    now: Instant,
+    delivered: usize,
+    kept: Vec<u32>,
+    dropped: BTreeMap<&'static str, usize>,
+}
+
+impl Bench {
+    fn new(consumers: usize, retry: Option<Backoff>) -> Self {
+        let now = Instant::now();
+        Self {
+            machine: Machine::new(
+                Rules {
+                    consumers,
+                    retry,
+                    isolate: true,
+                    max_bytes: 100_000,
+                    max_items: usize::MAX,
+                    keeps: false,
+                },
+                7,
+            ),
+            start: now,
+            now,
+            delivered: 0,
+            kept: Vec::new(),
+            dropped: BTreeMap::new(),
+        }
+    }
+
+    fn at(&mut self, at_ms: u64) -> &mut Self {
+        self.now = self.start + ms(at_ms);
+        self
+    }
+
+    fn push(&mut self, load: Run) {
+        self.machine.enqueue(self.now, load, Charge::new());
+    }
+
+    /// What is sent now: attempts with their items.
+    fn sends(&mut self) -> Vec<(u64, Vec<u32>)> {
+        let mut sends = Vec::new();
+        while let Some(action) = self.machine.poll(self.now) {
+            match action {
+                Action::Send { id, load } => sends.push((id, load.items)),
+                Action::Delivered { items, .. } => self.delivered += items,
+                Action::Dropped { loss, .. } => {
+                    *self.dropped.entry(loss.reason.name()).or_default() += loss.items;
+                }
+                Action::Kept { load, .. } => self.kept.extend(load.items),
+                Action::Retrying { .. } => {}
+            }
+        }
+        sends
+    }
+
+    /// The one attempt that starts now.
+    fn send(&mut self) -> (u64, Vec<u32>) {
+        let sends = self.sends();
+        assert_eq!(sends.len(), 1, "{sends:?}");
+        sends.into_iter().next().unwrap()
+    }
+
+    fn finish(&mut self, id: u64, outcome: Outcome) {
+        self.machine.finish(self.now, id, outcome);
+    }
+
+    fn wake_ms(&self) -> Option<u64> {
+        let at = self.machine.wake_at(self.now)?;
+        Some(u64::try_from((at - self.start).as_millis()).unwrap())
+    }
+}
+
+fn busy() -> Outcome {
+    Outcome::retry("busy")
+}
+
+fn busy_for(delay_ms: u64) -> Outcome {
+    Outcome::Retry {
+        after: Some(ms(delay_ms)),
+        why: "busy".into(),
+    }
+}
