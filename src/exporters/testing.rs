@@ -238,3 +238,11 @@ pub(super) fn values(request: &[u8]) -> Vec<i64> {
         })
         .collect()
 }
+
+/// Each of these options is refused with an error that has these words.
+pub(super) fn names_mistakes(factory: &ExporterFactory, table: &[(&str, &str)]) {
+    for (options, expected) in table {
+        let error = Bench::build(factory, options).err().unwrap_or_default();
+        assert!(error.contains(expected), "{options}: {error}");
+    }
+}

@@ -9,7 +9,9 @@ use super::FACTORY;
 use crate::component::Reason;
 use crate::delivery::testing::balance_when;
 use crate::exporters::answer::ExportResponse;
-use crate::exporters::testing::{Bench, Body, Sink, grpc_failure, grpc_ok, grpc_success, points, values};
+use crate::exporters::testing::{
+    Bench, Body, Sink, grpc_failure, grpc_ok, grpc_success, names_mistakes, points, values,
+};
 use crate::net::ConnectionLimits;
 
 fn ok() -> Response<Body> {
@@ -226,10 +228,7 @@ fn mistakes_are_named() {
             "must not be less than `initial_interval`",
         ),
     ];
-    for (options, expected) in table {
-        let error = Bench::build(&FACTORY, options).err().unwrap_or_default();
-        assert!(error.contains(expected), "{options}: {error}");
-    }
+    names_mistakes(&FACTORY, &table);
 }
 
 #[tokio::test]

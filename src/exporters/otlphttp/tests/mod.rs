@@ -13,7 +13,7 @@ use super::FACTORY;
 use crate::component::Reason;
 use crate::config::Secret;
 use crate::delivery::testing::{balance_when, opaque};
-use crate::exporters::testing::{Bench, Body, Sink, answer, points, values};
+use crate::exporters::testing::{Bench, Body, Sink, answer, names_mistakes, points, values};
 use crate::net::ConnectionLimits;
 use crate::net::tls::TlsServerConfig;
 
@@ -275,8 +275,5 @@ fn mistakes_are_named() {
             "can't be combined with `on_full: drop`",
         ),
     ];
-    for (options, expected) in table {
-        let error = Bench::build(&FACTORY, options).err().unwrap_or_default();
-        assert!(error.contains(expected), "{options}: {error}");
-    }
+    names_mistakes(&FACTORY, &table);
 }
