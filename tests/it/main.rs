@@ -11,6 +11,7 @@ mod kit;
 mod nixl;
 mod otlp;
 mod peers;
+mod promql;
 mod smoke;
 mod state;
 mod telemetry;

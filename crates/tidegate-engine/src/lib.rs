@@ -20,6 +20,7 @@ pub mod number;
 pub mod pattern;
 pub mod point;
 pub mod progress;
+pub mod query;
 pub mod rule;
 mod saved;
 mod streams;

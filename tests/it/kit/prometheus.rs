@@ -41,7 +41,28 @@ scrape_configs:
     /// Starts a server with this configuration and waits until it's ready. It takes remote writes
     /// and native histograms too.
     pub(crate) fn start(config: &str) -> Self {
+        Self::start_in(TempDir::new().expect("a temporary directory"), config)
+    }
+
+    /// Starts a server that holds these samples (OpenMetrics with times) and scrapes nothing.
+    pub(crate) fn holding(samples: &str) -> Self {
         let directory = TempDir::new().expect("a temporary directory");
+        let file = directory.path().join("samples.txt");
+        fs::write(&file, samples).expect("a file in a fresh directory");
+        let filled = Command::new(testenv("prometheus/usr/bin/promtool"))
+            .args(["tsdb", "create-blocks-from", "openmetrics"])
+            .args([&file, directory.path()])
+            .output()
+            .expect("promtool starts");
+        assert!(
+            filled.status.success(),
+            "{}",
+            String::from_utf8_lossy(&filled.stderr)
+        );
+        Self::start_in(directory, "{}")
+    }
+
+    fn start_in(directory: TempDir, config: &str) -> Self {
         let port = free_port();
         let file = directory.path().join("prometheus.yml");
         fs::write(&file, config).expect("a file in a fresh directory");
@@ -53,6 +74,7 @@ scrape_configs:
                 .arg(format!("--web.listen-address=127.0.0.1:{port}"))
                 .arg("--web.enable-remote-write-receiver")
                 .arg("--enable-feature=native-histograms,exemplar-storage")
+                .arg("--storage.tsdb.retention.time=100y")
                 .arg("--log.level=warn"),
         );
         process.wait_until("it is ready", || {
@@ -75,11 +97,7 @@ scrape_configs:
     /// # Panics
     /// If Prometheus refuses the expression.
     pub(crate) fn query(&self, expression: &str) -> Vec<Sample> {
-        let body = format!("query={}", percent_encode(expression));
-        let form = "application/x-www-form-urlencoded";
-        let answer = http::post(self.port, "/api/v1/query", form, body.as_bytes())
-            .expect("Prometheus answers")
-            .json();
+        let answer = self.api("/api/v1/query", &[("query", expression)]);
         assert_eq!(answer["status"], "success", "{expression}: {answer}");
         let result = &answer["data"]["result"];
         if answer["data"]["resultType"] == "scalar" {
@@ -87,6 +105,20 @@ scrape_configs:
         }
         let series = result.as_array().expect("a vector");
         series.iter().map(sample).collect()
+    }
+
+    /// The answer of its API to a form, whatever it is.
+    pub(crate) fn api(&self, path: &str, form: &[(&str, &str)]) -> serde_json::Value {
+        let pair = |(name, value): &(&str, &str)| format!("{name}={}", percent_encode(value));
+        let body = form.iter().map(pair).collect::<Vec<_>>().join("&");
+        http::post(
+            self.port,
+            path,
+            "application/x-www-form-urlencoded",
+            body.as_bytes(),
+        )
+        .expect("Prometheus answers")
+        .json()
     }
 
     /// The value of an expression that gives one series; nothing if it gives none.

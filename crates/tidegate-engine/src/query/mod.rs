@@ -1,0 +1,169 @@
+//! PromQL over samples: a parsed query, and its value at an instant or over a range.
+//!
+//! The parser is a crate; the evaluation is ours. It follows Prometheus 3: ranges and the look-back are open on the
+//! left, a stale marker ends a series, what it does not support is refused by name. Where the samples are kept is not
+//! its business ([`Samples`]).
+
+mod aggregate;
+mod binary;
+mod buckets;
+mod call;
+mod check;
+mod eval;
+mod fetch;
+mod functions;
+mod labels;
+mod over_time;
+#[cfg(test)]
+mod tests;
+mod window;
+
+use promql_parser::parser::{self, Expr};
+
+pub use labels::{Labels, Matcher, NAME};
+
+/// Milliseconds since the Unix epoch, as Prometheus counts time.
+pub type Millis = i64;
+
+/// How far an instant looks back for a sample, where nothing else is said: 5 min.
+pub const LOOK_BACK_MS: Millis = 300_000;
+
+/// The step of a subquery that names none: Prometheus's default evaluation interval.
+const SUBQUERY_STEP_MS: Millis = 60_000;
+
+/// Steps of one range query, as in Prometheus.
+pub const MAX_STEPS: Millis = 11_000;
+
+/// A longer query is refused.
+const MAX_QUERY_BYTES: usize = 64 << 10;
+
+/// Expressions within expressions; the evaluation of each takes stack.
+const MAX_DEPTH: usize = 150;
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QueryError {
+    /// It is not PromQL.
+    #[error("{0}")]
+    Syntax(String),
+    /// It is PromQL that is not supported here.
+    #[error("{0} is not supported")]
+    Unsupported(String),
+    /// It is PromQL that has no value.
+    #[error("{0}")]
+    Execution(String),
+    /// It asks for more than is allowed.
+    #[error("{0}")]
+    TooMuch(String),
+    /// The samples can't be had.
+    #[error("{0}")]
+    Samples(String),
+}
+
+/// A value at a time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// When.
+    pub time: Millis,
+    /// What; a stale marker says that the series has ended.
+    pub value: f64,
+}
+
+impl Sample {
+    /// Prometheus's stale marker: one NaN among many.
+    pub const STALE: u64 = 0x7ff0_0000_0000_0002;
+
+    fn is_stale(&self) -> bool {
+        self.value.to_bits() == Self::STALE
+    }
+}
+
+/// The samples of a series, in the order of time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QuerySeries {
+    /// Its labels, with the name.
+    pub labels: Labels,
+    /// Its samples.
+    pub samples: Vec<Sample>,
+}
+
+/// Where samples come from.
+pub trait Samples {
+    /// The series that every matcher accepts, with their samples later than `from` and not later than `to`.
+    ///
+    /// # Errors
+    /// There are too many, or they are not kept.
+    fn select(&self, matchers: &[Matcher], from: Millis, to: Millis) -> Result<Vec<QuerySeries>, QueryError>;
+}
+
+/// The value of a query at an instant.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Instant {
+    /// A number.
+    Scalar(f64),
+    /// A value a series; no label set twice. In order where the query sorts, else by labels.
+    Vector(Vec<(Labels, f64)>),
+    /// The samples of a range.
+    Matrix(Vec<QuerySeries>),
+    /// A text.
+    String(String),
+}
+
+/// A parsed query.
+#[derive(Debug)]
+pub struct Query {
+    expr: Expr,
+}
+
+impl Query {
+    /// Parses PromQL.
+    ///
+    /// # Errors
+    /// `Syntax`, or `Unsupported` by name.
+    pub fn parse(text: &str) -> Result<Self, QueryError> {
+        if text.len() > MAX_QUERY_BYTES {
+            return Err(QueryError::TooMuch(format!(
+                "a query of {} bytes: {MAX_QUERY_BYTES} are allowed",
+                text.len()
+            )));
+        }
+        let expr = parser::parse(text).map_err(QueryError::Syntax)?;
+        check::check(&expr, MAX_DEPTH)?;
+        Ok(Self { expr })
+    }
+
+    /// Its value at one time.
+    ///
+    /// # Errors
+    /// See [`QueryError`].
+    pub fn instant(&self, samples: &dyn Samples, at: Millis) -> Result<Instant, QueryError> {
+        eval::instant(&self.expr, samples, at)
+    }
+
+    /// Its values at `start`, `start + step`, ... up to `end`, by series.
+    ///
+    /// # Errors
+    /// See [`QueryError`].
+    pub fn range(
+        &self,
+        samples: &dyn Samples,
+        start: Millis,
+        end: Millis,
+        step: Millis,
+    ) -> Result<Vec<QuerySeries>, QueryError> {
+        if step <= 0 {
+            return Err(QueryError::Syntax("zero or negative step".to_owned()));
+        }
+        if end < start {
+            return Err(QueryError::Syntax(
+                "the end must not be before the start".to_owned(),
+            ));
+        }
+        if (end - start) / step > MAX_STEPS {
+            return Err(QueryError::TooMuch(format!(
+                "more than {MAX_STEPS} points a series: take a longer step"
+            )));
+        }
+        eval::range(&self.expr, samples, (start, end, step))
+    }
+}

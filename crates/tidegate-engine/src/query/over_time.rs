@@ -1,0 +1,240 @@
+//! Functions of a range of samples: `rate` and its kin, `*_over_time`.
+
+use super::{Millis, Sample};
+
+/// A range of one series, of at least one sample.
+pub(super) struct Range<'a> {
+    pub(super) samples: &'a [Sample],
+    /// Where it begins (not included) and ends.
+    pub(super) from: Millis,
+    pub(super) to: Millis,
+    /// When the query is evaluated.
+    pub(super) now: Millis,
+}
+
+/// What a function makes of a range, with the number that comes before or behind it in the call.
+pub(super) type OverTime = fn(&Range<'_>, f64) -> Option<f64>;
+
+/// By name; whether the metric's name stays.
+pub(super) const FUNCTIONS: &[(&str, OverTime, bool)] = &[
+    (
+        "rate",
+        |range, _| extrapolated(range, true).map(|sum| sum / range.seconds()),
+        false,
+    ),
+    ("increase", |range, _| extrapolated(range, true), false),
+    ("delta", |range, _| extrapolated(range, false), false),
+    ("irate", |range, _| instantly(range, true), false),
+    ("idelta", |range, _| instantly(range, false), false),
+    (
+        "changes",
+        |range, _| Some(range.pairs(|a, b| a != b && !(a.is_nan() && b.is_nan()))),
+        false,
+    ),
+    ("resets", |range, _| Some(range.pairs(|a, b| b < a)), false),
+    (
+        "deriv",
+        |range, _| slope(range, range.samples[0].time).map(|(slope, _)| slope),
+        false,
+    ),
+    (
+        "predict_linear",
+        |range, ahead| slope(range, range.now).map(|(slope, here)| slope * ahead + here),
+        false,
+    ),
+    ("avg_over_time", |range, _| Some(mean(range.values())), false),
+    ("sum_over_time", |range, _| Some(sum(range.values())), false),
+    (
+        "count_over_time",
+        |range, _| Some(range.samples.len() as f64),
+        false,
+    ),
+    (
+        "min_over_time",
+        |range, _| extreme(range.values(), |new, old| new < old),
+        false,
+    ),
+    (
+        "max_over_time",
+        |range, _| extreme(range.values(), |new, old| new > old),
+        false,
+    ),
+    (
+        "last_over_time",
+        |range, _| range.samples.last().map(|sample| sample.value),
+        true,
+    ),
+    (
+        "first_over_time",
+        |range, _| range.samples.first().map(|sample| sample.value),
+        true,
+    ),
+    (
+        "stdvar_over_time",
+        |range, _| Some(variance(range.values())),
+        false,
+    ),
+    (
+        "stddev_over_time",
+        |range, _| Some(variance(range.values()).sqrt()),
+        false,
+    ),
+    (
+        "quantile_over_time",
+        |range, q| Some(quantile(q, range.values().collect())),
+        false,
+    ),
+    ("present_over_time", |_, _| Some(1.0), false),
+];
+
+impl Range<'_> {
+    fn seconds(&self) -> f64 {
+        (self.to - self.from) as f64 / 1000.0
+    }
+
+    fn values(&self) -> impl Iterator<Item = f64> + Clone {
+        self.samples.iter().map(|sample| sample.value)
+    }
+
+    fn pairs(&self, counts: impl Fn(f64, f64) -> bool) -> f64 {
+        let pairs = self.samples.windows(2);
+        pairs.filter(|pair| counts(pair[0].value, pair[1].value)).count() as f64
+    }
+}
+
+/// What the samples rose by, as if they reached to both ends of the range where they come near.
+fn extrapolated(range: &Range<'_>, is_counter: bool) -> Option<f64> {
+    /// A gap of so many mean distances means that the series began or ended within the range.
+    const NEAR: f64 = 1.1;
+    let [first, .., last] = range.samples else {
+        return None;
+    };
+    let resets = range
+        .samples
+        .windows(2)
+        .filter(|pair| is_counter && pair[1].value < pair[0].value);
+    let rise = last.value - first.value + resets.map(|pair| pair[0].value).sum::<f64>();
+    let seconds = |from: Millis, to: Millis| (to - from) as f64 / 1000.0;
+    let covered = seconds(first.time, last.time);
+    let mean_distance = covered / (range.samples.len() - 1) as f64;
+    let reach = |gap: f64| {
+        if gap >= mean_distance * NEAR {
+            mean_distance / 2.0
+        } else {
+            gap
+        }
+    };
+    let mut before = reach(seconds(range.from, first.time));
+    if is_counter && rise > 0.0 && first.value >= 0.0 {
+        // A counter was not below zero before its first sample.
+        before = before.min(covered * (first.value / rise));
+    }
+    let after = reach(seconds(last.time, range.to));
+    Some(rise * ((covered + before + after) / covered))
+}
+
+/// What the last two samples say.
+fn instantly(range: &Range<'_>, is_rate: bool) -> Option<f64> {
+    let [.., before, last] = range.samples else {
+        return None;
+    };
+    let reset = is_rate && last.value < before.value;
+    let rise = if reset {
+        last.value
+    } else {
+        last.value - before.value
+    };
+    let seconds = (last.time - before.time) as f64 / 1000.0;
+    match is_rate {
+        true => (seconds > 0.0).then(|| rise / seconds),
+        false => Some(rise),
+    }
+}
+
+/// The line through the samples: its slope a second, and its value at `at`.
+fn slope(range: &Range<'_>, at: Millis) -> Option<(f64, f64)> {
+    if range.samples.len() < 2 {
+        return None;
+    }
+    let first = range.samples[0].value;
+    if range.values().all(|value| value == first) {
+        return Some((0.0, first));
+    }
+    let count = range.samples.len() as f64;
+    let points = || {
+        let seconds = |sample: &Sample| (sample.time - at) as f64 / 1000.0;
+        range
+            .samples
+            .iter()
+            .map(move |sample| (seconds(sample), sample.value))
+    };
+    let (x, y) = (sum(points().map(|(x, _)| x)), sum(points().map(|(_, y)| y)));
+    let (xy, xx) = (
+        sum(points().map(|(x, y)| x * y)),
+        sum(points().map(|(x, _)| x * x)),
+    );
+    let slope = (xy - x * y / count) / (xx - x * x / count);
+    Some((slope, y / count - slope * x / count))
+}
+
+/// A sum that loses no small addends (Neumaier).
+pub(super) fn sum(values: impl Iterator<Item = f64>) -> f64 {
+    let (mut sum, mut lost) = (0.0f64, 0.0f64);
+    for value in values {
+        let next = sum + value;
+        if next.is_infinite() {
+            lost = 0.0;
+        } else if sum.abs() >= value.abs() {
+            lost += (sum - next) + value;
+        } else {
+            lost += (value - next) + sum;
+        }
+        sum = next;
+    }
+    sum + lost
+}
+
+pub(super) fn mean(values: impl Iterator<Item = f64> + Clone) -> f64 {
+    let count = values.clone().count() as f64;
+    let whole = sum(values.clone());
+    match whole.is_finite() {
+        true => whole / count,
+        // The sum may overflow where the mean does not.
+        false => sum(values.map(|value| value / count)),
+    }
+}
+
+/// The mean square of the distances from the mean.
+pub(super) fn variance(values: impl Iterator<Item = f64> + Clone) -> f64 {
+    let mean = mean(values.clone());
+    let count = values.clone().count() as f64;
+    sum(values.map(|value| (value - mean) * (value - mean))) / count
+}
+
+/// The value that `wins` over all others; NaN only where there is nothing else.
+pub(super) fn extreme(values: impl Iterator<Item = f64>, wins: impl Fn(f64, f64) -> bool) -> Option<f64> {
+    values.reduce(|best, value| match best.is_nan() || wins(value, best) {
+        true => value,
+        false => best,
+    })
+}
+
+/// The value at a quantile, between the two nearest ranks.
+pub(super) fn quantile(q: f64, mut values: Vec<f64>) -> f64 {
+    if values.is_empty() || q.is_nan() {
+        return f64::NAN;
+    }
+    if !(0.0..=1.0).contains(&q) {
+        return if q < 0.0 { f64::NEG_INFINITY } else { f64::INFINITY };
+    }
+    // NaN counts as smaller than everything.
+    values.sort_by(|a, b| match (a.is_nan(), b.is_nan()) {
+        (false, false) => a.total_cmp(b),
+        (a, b) => b.cmp(&a),
+    });
+    let rank = q * (values.len() - 1) as f64;
+    let lower = rank.floor().max(0.0) as usize;
+    let upper = (lower + 1).min(values.len() - 1);
+    let weight = rank - rank.floor();
+    values[lower] * (1.0 - weight) + values[upper] * weight
+}
