@@ -1,0 +1,171 @@
+//! The recent past of series, at a fixed pace and in bounded memory: what range queries look at.
+//!
+//! First come, first kept: when the memory is used up, series that are new have no past, and are counted.
+
+mod chunk;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+use chunk::Chunk;
+
+use crate::query::{Millis, Sample};
+
+/// How much past.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryLimits {
+    /// Between two samples of a series.
+    pub interval_ms: Millis,
+    /// How long a sample is kept.
+    pub span_ms: Millis,
+    /// Bytes that all series together may take.
+    pub max_bytes: usize,
+}
+
+/// A series of a history; not reused while the history lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SeriesId(u32);
+
+/// Samples of many series.
+#[derive(Debug)]
+pub struct History {
+    limits: HistoryLimits,
+    series: Vec<Option<Past>>,
+    free: Vec<u32>,
+    bytes: usize,
+    refused: u64,
+}
+
+#[derive(Debug, Default)]
+struct Past {
+    chunks: VecDeque<Chunk>,
+}
+
+/// What a series takes before its first sample.
+const SERIES_BYTES: usize = size_of::<Option<Past>>();
+
+impl History {
+    /// Nothing yet. The interval is at least a millisecond.
+    pub fn new(limits: HistoryLimits) -> Self {
+        Self {
+            limits: HistoryLimits {
+                interval_ms: limits.interval_ms.max(1),
+                ..limits
+            },
+            series: Vec::new(),
+            free: Vec::new(),
+            bytes: 0,
+            refused: 0,
+        }
+    }
+
+    /// How much past.
+    pub fn limits(&self) -> HistoryLimits {
+        self.limits
+    }
+
+    /// Bytes that are used.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Series that have a past.
+    pub fn len(&self) -> usize {
+        self.series.len() - self.free.len()
+    }
+
+    /// Whether none has.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Series that were refused for want of memory.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// A place for a series; `None`: the memory is used up.
+    pub fn add(&mut self) -> Option<SeriesId> {
+        if self.bytes + SERIES_BYTES > self.limits.max_bytes {
+            self.refused += 1;
+            return None;
+        }
+        self.bytes += SERIES_BYTES;
+        let id = match self.free.pop() {
+            Some(id) => id,
+            None => {
+                self.series.push(None);
+                self.series.len() as u32 - 1
+            }
+        };
+        if let Some(place) = self.series.get_mut(id as usize) {
+            *place = Some(Past::default());
+        }
+        Some(SeriesId(id))
+    }
+
+    /// Lets a series go.
+    pub fn remove(&mut self, id: SeriesId) {
+        let gone = self.series.get_mut(id.0 as usize).and_then(Option::take);
+        if let Some(past) = gone {
+            let bytes: usize = past.chunks.iter().map(Chunk::bytes).sum();
+            self.bytes -= bytes + SERIES_BYTES;
+            self.free.push(id.0);
+        }
+    }
+
+    /// Appends a sample, at the tick that `time` is in; one a tick, the first.
+    pub fn append(&mut self, id: SeriesId, time: Millis, value: f64) {
+        let Ok(tick) = u32::try_from(time.div_euclid(self.limits.interval_ms)) else {
+            return;
+        };
+        let oldest = tick
+            .saturating_sub(u32::try_from(self.limits.span_ms / self.limits.interval_ms).unwrap_or(u32::MAX));
+        let Some(Some(past)) = self.series.get_mut(id.0 as usize) else {
+            return;
+        };
+        let mut change = 0isize;
+        while let Some(gone) = past
+            .chunks
+            .pop_front_if(|oldest_chunk| oldest_chunk.last < oldest)
+        {
+            change -= gone.bytes() as isize;
+        }
+        if past.chunks.back().is_none_or(|newest| newest.last < tick) {
+            let mut pushed = false;
+            if let Some(newest) = past.chunks.back_mut() {
+                let before = newest.bytes() as isize;
+                pushed = newest.push(tick, value);
+                if !pushed {
+                    newest.close();
+                }
+                change += newest.bytes() as isize - before;
+            }
+            if !pushed {
+                let chunk = Chunk::new(tick, value);
+                change += chunk.bytes() as isize;
+                past.chunks.push_back(chunk);
+            }
+        }
+        self.bytes = self.bytes.saturating_add_signed(change);
+    }
+
+    /// The samples of a series later than `from` and not later than `to`.
+    pub fn read(&self, id: SeriesId, from: Millis, to: Millis) -> Vec<Sample> {
+        let Some(Some(past)) = self.series.get(id.0 as usize) else {
+            return Vec::new();
+        };
+        let interval = self.limits.interval_ms;
+        let time = |tick: u32| Millis::from(tick) * interval;
+        let overlaps = |chunk: &&Chunk| time(chunk.last) > from && time(chunk.first) <= to;
+        let samples = past.chunks.iter().filter(overlaps).flat_map(Chunk::samples);
+        samples
+            .map(|(tick, value)| Sample {
+                time: time(tick),
+                value,
+            })
+            .filter(|sample| sample.time > from && sample.time <= to)
+            .collect()
+    }
+}
