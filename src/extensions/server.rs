@@ -1,12 +1,12 @@
-//! The small HTTP server that extensions share: GET and HEAD only, one service, TLS where configured.
+//! The small HTTP server that extensions share: pages by GET, HEAD or a posted form, one service, TLS where configured.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
-use http::{Method, Request, Response, StatusCode};
-use http_body_util::Full;
+use http::{Method, Response, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 
 use crate::component::{ComponentError, Context};
@@ -15,6 +15,9 @@ use crate::net::{ConnectionLimits, Endpoint, Listener, Server, SocketFileConfig,
 
 /// People and probes: a few connections at a time.
 const MAX_CONNECTIONS: usize = 64;
+
+/// A longer form is refused.
+const MAX_FORM: usize = 256 << 10;
 
 /// What a path answers.
 pub(super) type Answer = Response<Full<Bytes>>;
@@ -26,13 +29,14 @@ pub(super) struct PageServer {
 }
 
 impl PageServer {
-    /// Binds and serves; `page` answers GET by path.
-    pub(super) async fn start(
+    /// Binds and serves what `page` answers.
+    pub(super) async fn start<F: Future<Output = Answer> + Send + 'static>(
         &self,
         base: &Context,
         (endpoint, socket): (&Endpoint, &SocketFileConfig),
         tls: Option<&TlsServerConfig>,
-        page: impl Fn(&str) -> Answer + Send + Sync + 'static,
+        takes: Takes,
+        page: impl Fn(Request) -> F + Send + Sync + 'static,
     ) -> Result<(), ComponentError> {
         let tls = tls.map(|tls| tls.build(tls::ALPN_HTTP)).transpose();
         let limits = ConnectionLimits {
@@ -43,8 +47,8 @@ impl PageServer {
         let listener = listener.map_err(|error| base.error(error.to_string()))?;
         let page = Arc::new(page);
         let server = start(listener, limits, HttpConfig::default(), move |request| {
-            let answer = answer(&request, &*page);
-            async move { answer }
+            let page = page.clone();
+            async move { answer(request, takes, &*page).await }
         });
         tracing::info!(extension = %base.id, endpoint = %server.local(), "serving");
         *self.lock() = Some(server);
@@ -69,20 +73,73 @@ impl PageServer {
     }
 }
 
-fn answer(request: &Request<Incoming>, page: &dyn Fn(&str) -> Answer) -> Answer {
-    match *request.method() {
-        Method::GET => page(request.uri().path()),
-        Method::HEAD => without_body(page(request.uri().path())),
+/// How a client may ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Takes {
+    /// By path alone.
+    Paths,
+    /// Also by a posted form.
+    Forms,
+}
+
+/// What a client asks for.
+pub(super) struct Request {
+    /// The path.
+    pub(super) path: String,
+    /// What stands behind it, and in a posted form.
+    pub(super) form: Vec<(String, String)>,
+}
+
+impl Request {
+    /// The first value of a parameter.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        let found = self.form.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| &**value)
+    }
+
+    /// All values of a parameter.
+    pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        let of_name = self.form.iter().filter(move |(known, _)| known == name);
+        of_name.map(|(_, value)| &**value)
+    }
+}
+
+async fn answer<F: Future<Output = Answer>>(
+    request: http::Request<Incoming>,
+    takes: Takes,
+    page: &(impl Fn(Request) -> F + Send + Sync),
+) -> Answer {
+    let (head, body) = request.into_parts();
+    let mut form = Vec::new();
+    let mut fill = |text: &[u8]| form.extend(form_urlencoded::parse(text).into_owned());
+    fill(head.uri.query().unwrap_or_default().as_bytes());
+    match head.method {
+        Method::GET | Method::HEAD => {}
+        Method::POST if takes == Takes::Forms => match Limited::new(body, MAX_FORM).collect().await {
+            Ok(body) => fill(&body.to_bytes()),
+            Err(_) => {
+                let why = serde_json::json!({"error": format!("a form of more than {MAX_FORM} bytes, or a broken one")});
+                return json(StatusCode::PAYLOAD_TOO_LARGE, &why);
+            }
+        },
         _ => {
-            let mut answer = json(
-                StatusCode::METHOD_NOT_ALLOWED,
-                &serde_json::json!({"error": "GET only"}),
-            );
+            let allowed = match takes {
+                Takes::Forms => "GET, HEAD, POST",
+                Takes::Paths => "GET, HEAD",
+            };
+            let why = serde_json::json!({"error": format!("{allowed} only")});
+            let mut answer = json(StatusCode::METHOD_NOT_ALLOWED, &why);
             answer
                 .headers_mut()
-                .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-            answer
+                .insert(ALLOW, HeaderValue::from_static(allowed));
+            return answer;
         }
+    }
+    let path = head.uri.path().to_owned();
+    let answer = page(Request { path, form }).await;
+    match head.method {
+        Method::HEAD => without_body(answer),
+        _ => answer,
     }
 }
 
@@ -116,13 +173,25 @@ pub(super) mod testing {
 
     /// Status line number and body of a request.
     pub(in crate::extensions) async fn fetch(endpoint: &Endpoint, method: &str, path: &str) -> (u16, String) {
+        send(endpoint, method, path, "").await
+    }
+
+    /// The same of a posted form.
+    pub(in crate::extensions) async fn post(endpoint: &Endpoint, path: &str, form: &str) -> (u16, String) {
+        send(endpoint, "POST", path, form).await
+    }
+
+    async fn send(endpoint: &Endpoint, method: &str, path: &str, body: &str) -> (u16, String) {
         let Endpoint::Tcp { host, port } = endpoint else {
             panic!("not TCP");
         };
         let mut stream = tokio::net::TcpStream::connect((host.as_str(), *port))
             .await
             .unwrap();
-        let request = format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        let length = body.len();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+        );
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();

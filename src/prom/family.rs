@@ -178,7 +178,7 @@ fn push_help(header: &mut String, format: Format, help: &str) {
 }
 
 /// A point's kind as a name sees it and as a TYPE line says it. Sums and histograms of tables are cumulative.
-fn kinds(data: Data) -> Result<(Kind, &'static str), String> {
+pub(super) fn kinds(data: Data) -> Result<(Kind, &'static str), String> {
     match data {
         Data::Gauge => Ok((Kind::Gauge, "gauge")),
         Data::Sum {

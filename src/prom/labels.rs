@@ -62,18 +62,26 @@ impl Labels {
         }
     }
 
+    /// Names and values.
+    pub fn into_pairs(self) -> Vec<(String, String)> {
+        let joined = |(name, mut values): (String, Vec<(String, String)>)| {
+            values.sort();
+            let values: Vec<_> = values.into_iter().map(|(_, value)| value).collect();
+            (name, values.join(";"))
+        };
+        self.0.into_iter().map(joined).collect()
+    }
+
     /// `a="1",b="2"`, without braces.
     pub fn render(self) -> String {
         let mut text = String::new();
-        for (name, mut values) in self.0 {
+        for (name, value) in self.into_pairs() {
             if !text.is_empty() {
                 text.push(',');
             }
-            values.sort();
-            let values: Vec<_> = values.into_iter().map(|(_, value)| value).collect();
             // Writing to a string can't fail.
             let _ = write!(text, "{name}=\"");
-            escape(&mut text, &values.join(";"));
+            escape(&mut text, &value);
             text.push('"');
         }
         text

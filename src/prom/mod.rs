@@ -4,6 +4,7 @@
 //! prometheus/otlptranslator where it leaves room.
 
 mod family;
+pub mod flat;
 pub mod format;
 pub mod labels;
 pub mod name;

@@ -184,7 +184,7 @@ impl Lines<'_> {
 }
 
 /// The buckets decide where they say otherwise: `+Inf`, `_count` and the running totals must agree.
-fn total<'a>(count: u64, buckets: impl Iterator<Item = &'a u64>) -> u64 {
+pub(super) fn total<'a>(count: u64, buckets: impl Iterator<Item = &'a u64>) -> u64 {
     let summed = buckets.fold(0u64, |sum, count| sum.saturating_add(*count));
     if summed == 0 { count } else { summed }
 }
@@ -207,7 +207,7 @@ fn within(exemplars: &[Exemplar], below: f64, bound: f64) -> Option<&Exemplar> {
 }
 
 /// (upper bound, observations) of every populated bucket, bounds rising: negative ones, zero, positive ones.
-fn classic(histogram: &ExponentialHistogram) -> Vec<(f64, u64)> {
+pub(super) fn classic(histogram: &ExponentialHistogram) -> Vec<(f64, u64)> {
     let base = 2f64.powf(2f64.powi(-histogram.scale));
     let power = |offset: i32, at: usize| base.powf(f64::from(offset) + at as f64);
     let populated = |counts: &[u64]| -> Vec<(usize, u64)> {

@@ -150,7 +150,8 @@ impl Store {
             return Err(NeverFits);
         }
         let post = self.inner.post();
-        let failing = post.failed_until.is_some_and(|until| Instant::now() < until);
+        // After the end nobody would write it.
+        let failing = post.closing || post.failed_until.is_some_and(|until| Instant::now() < until);
         // One that is larger than all that may wait goes alone.
         let crowded = post.waiting_bytes > 0 && post.waiting_bytes + bytes > MAX_WAITING_BYTES;
         drop(post);

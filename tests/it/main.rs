@@ -12,6 +12,7 @@ mod nixl;
 mod otlp;
 mod peers;
 mod promql;
+mod query;
 mod smoke;
 mod state;
 mod telemetry;

@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use tidegate_engine::query::{
-    Instant, Labels, Matcher, Millis, NAME, Query, QueryError, QuerySeries, Sample, Samples,
+    Instant, Labels, Millis, NAME, Query, QueryError, QuerySeries, Sample, Samples, Selection,
 };
 
 /// Whole queries, one a line.
@@ -21,17 +21,12 @@ const TICKS: i64 = 121;
 struct Recorded(Vec<QuerySeries>);
 
 impl Samples for Recorded {
-    fn select(&self, matchers: &[Matcher], from: Millis, to: Millis) -> Result<Vec<QuerySeries>, QueryError> {
-        let wanted = self
-            .0
-            .iter()
-            .filter(|series| matchers.iter().all(|matcher| matcher.accepts(&series.labels)));
-        let cut = |series: &QuerySeries| {
-            let within = |sample: &&Sample| sample.time > from && sample.time <= to;
-            QuerySeries {
-                labels: series.labels.clone(),
-                samples: series.samples.iter().filter(within).copied().collect(),
-            }
+    fn select(&self, selection: &Selection) -> Result<Vec<QuerySeries>, QueryError> {
+        let wanted = self.0.iter().filter(|series| selection.accepts(&series.labels));
+        let within = |sample: &&Sample| sample.time > selection.from && sample.time <= selection.to;
+        let cut = |series: &QuerySeries| QuerySeries {
+            labels: series.labels.clone(),
+            samples: series.samples.iter().filter(within).copied().collect(),
         };
         Ok(wanted.map(cut).collect())
     }

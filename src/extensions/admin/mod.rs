@@ -1,24 +1,27 @@
-//! `admin`: composites as JSON, as they are at the moment of asking.
+//! `admin`: what the gateway holds, as it is at the moment of asking.
 //!
-//! `GET /api/v1/composites` lists all label sets of all composites, `GET /api/v1/composites/NAME` those of one.
+//! `GET /api/v1/composites` lists all label sets of all composites, `GET /api/v1/composites/NAME` those of one
+//! (`composites`). The other paths below `/api/v1` are those of Prometheus, so that what reads a Prometheus can read
+//! the gateway (`api`): queries see every table live, and the recent past of its series (`view`).
 
-use std::sync::Arc;
-use std::time::Instant;
+mod api;
+mod composites;
+mod view;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use http::StatusCode;
-use serde_json::{Map, Value, json};
-use tidegate_engine::{Answer as Reading, AttributeValue, Attributes, Composite, UnixNanos};
+use tokio::task::JoinHandle;
 
-use super::server::{self, Answer, PageServer};
+use self::api::Api;
+use self::view::View;
+use super::server::{PageServer, Request, Takes};
 use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle, unix_now,
 };
-use crate::config::nearest;
+use crate::config::{ByteSize, Node, Problems};
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
-
-/// The list of composites; below it, one by name.
-const COMPOSITES: &str = "/api/v1/composites";
 
 /// Where the pages are.
 const PORT: u16 = 8080;
@@ -32,6 +35,35 @@ crate::options! {
         pub socket: SocketFileConfig = SocketFileConfig::default(),
         /// TLS; unset: none.
         pub tls: Option<TlsServerConfig> = None,
+        /// The recent past of series, for range queries.
+        pub history: HistoryConfig = HistoryConfig::default(),
+    }
+}
+
+crate::options! {
+    /// How much of the past queries can see.
+    pub struct HistoryConfig {
+        /// Whether there is a past at all; without, only the present can be asked for.
+        pub enabled: bool = true,
+        /// Between two samples of a series.
+        pub interval: Duration = Duration::from_secs(1),
+        /// How long a sample is kept.
+        pub retention: Duration = Duration::from_secs(600),
+        /// What all samples may take; series that are new when it is used up have no past.
+        pub max_bytes: ByteSize = ByteSize::mib(256),
+    }
+    check = HistoryConfig::check
+}
+
+impl HistoryConfig {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        if self.interval < Duration::from_millis(10) {
+            cx.at(at.child("interval")).error("must be at least 10ms");
+        }
+        if self.retention < self.interval {
+            cx.at(at.child("retention"))
+                .error("must not be less than `interval`");
+        }
     }
 }
 
@@ -40,21 +72,30 @@ pub static FACTORY: ExtensionFactory = Factory {
     kind: "admin",
     aliases: &[],
     signals: &[],
-    help: "serves the current values of composites as JSON",
+    help: "answers PromQL and serves the current values of composites",
     config: ConfigType::of::<Config>(),
-    build: |settings, cx| {
-        Ok(Arc::new(Admin {
-            config: settings.get(),
-            base: cx,
-            server: PageServer::default(),
-        }))
-    },
+    build: |settings, cx| Ok(Arc::new(Admin::new(settings.get(), cx))),
 };
 
 struct Admin {
     config: Arc<Config>,
     base: Context,
+    view: Arc<View>,
     server: PageServer,
+    sampler: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Admin {
+    fn new(config: Arc<Config>, base: Context) -> Self {
+        let view = Arc::new(View::new(base.shared.clone(), &config.history));
+        Self {
+            config,
+            base,
+            view,
+            server: PageServer::default(),
+            sampler: Mutex::default(),
+        }
+    }
 }
 
 impl Extension for Admin {}
@@ -62,93 +103,43 @@ impl Extension for Admin {}
 #[async_trait]
 impl Lifecycle for Admin {
     async fn start(&self) -> Result<(), ComponentError> {
-        let shared = self.base.shared.clone();
-        let page = move |path: &str| page(path, &shared.composites.list(), unix_now());
+        let api = Arc::new(Api::new(self.base.shared.clone(), self.view.clone()));
+        let page = move |request: Request| {
+            let api = api.clone();
+            async move { api.answer(request).await }
+        };
         let place = (&self.config.endpoint, &self.config.socket);
         self.server
-            .start(&self.base, place, self.config.tls.as_ref(), page)
-            .await
+            .start(&self.base, place, self.config.tls.as_ref(), Takes::Forms, page)
+            .await?;
+        let history = &self.config.history;
+        if history.enabled {
+            let task = tokio::spawn(sample(self.view.clone(), history.interval));
+            *self.sampler.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+        }
+        Ok(())
     }
 
     async fn stop(&self, deadline: Instant) {
+        let sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(sampler) = sampler {
+            sampler.abort();
+        }
         self.server.stop(deadline).await;
     }
 }
 
-fn page(path: &str, composites: &[Arc<Composite>], now: UnixNanos) -> Answer {
-    match path.strip_prefix(COMPOSITES) {
-        Some("" | "/") => server::json(StatusCode::OK, &label_sets(composites.iter(), now)),
-        Some(rest) if rest.starts_with('/') => one(rest.trim_start_matches('/'), composites, now),
-        _ => not_found(format!("nothing here; composites are at {COMPOSITES}"), None),
-    }
-}
-
-fn one(name: &str, composites: &[Arc<Composite>], now: UnixNanos) -> Answer {
-    // Pipelines may each have a composite of the same name.
-    let mut named = composites
-        .iter()
-        .filter(|composite| &*composite.declaration().name == name)
-        .peekable();
-    if named.peek().is_some() {
-        return server::json(StatusCode::OK, &label_sets(named, now));
-    }
-    let names = composites.iter().map(|composite| &*composite.declaration().name);
-    not_found(format!("no composite is named {name:?}"), nearest(name, names))
-}
-
-fn not_found(error: String, near: Option<&str>) -> Answer {
-    let body = match near {
-        Some(near) => json!({"error": error, "did_you_mean": near}),
-        None => json!({"error": error}),
-    };
-    server::json(StatusCode::NOT_FOUND, &body)
-}
-
-fn label_sets<'a>(composites: impl Iterator<Item = &'a Arc<Composite>>, now: UnixNanos) -> Value {
-    let sets = composites.flat_map(|composite| {
-        let name = &composite.declaration().name;
-        composite
-            .read(now)
-            .into_iter()
-            .map(|reading| label_set(name, &reading))
-    });
-    Value::Array(sets.collect())
-}
-
-/// `value` and `age_ms` are null where there is none.
-fn label_set(name: &str, reading: &Reading) -> Value {
-    json!({
-        "name": name,
-        "labels": labels(&reading.attributes),
-        "value": reading.value,
-        "window": humantime::format_duration(reading.window).to_string(),
-        "count": reading.count,
-        "age_ms": reading.age.map(|age| age.as_secs_f64() * 1e3),
-        "state": reading.state.name(),
-        "sources": {"reporting": reading.sources_reporting, "expected": reading.sources_expected},
-    })
-}
-
-fn labels(attributes: &Attributes) -> Value {
-    let entries = attributes
-        .iter()
-        .map(|(key, value)| (key.to_string(), label(value)));
-    Value::Object(Map::from_iter(entries))
-}
-
-fn label(value: &AttributeValue) -> Value {
-    match value {
-        AttributeValue::Empty => Value::Null,
-        AttributeValue::Str(text) => text.as_ref().into(),
-        AttributeValue::Bool(truth) => (*truth).into(),
-        AttributeValue::Int(number) => (*number).into(),
-        AttributeValue::Double(number) => (*number).into(),
-        AttributeValue::Bytes(bytes) => {
-            use base64::Engine as _;
-            base64::engine::general_purpose::STANDARD.encode(bytes).into()
+/// Notes the present at an interval, off the threads that serve.
+async fn sample(view: Arc<View>, interval: Duration) {
+    let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    loop {
+        ticks.tick().await;
+        let view = view.clone();
+        let sampled = tokio::task::spawn_blocking(move || view.record(unix_now())).await;
+        if sampled.is_err() {
+            tracing::error!("sampling series panicked (a bug)");
         }
-        AttributeValue::Array(values) => values.iter().map(label).collect(),
-        AttributeValue::Map(map) => labels(map),
     }
 }
 

@@ -4,9 +4,18 @@ use std::time::Duration;
 
 use tidegate_engine::{AttributeFilter, Declaration, Function, Grouping, Pattern, State};
 
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tidegate_engine::{
+    Answer as Reading, AttributeValue, Attributes, Composite, Data, Limits, Metric, Point, Resource, Rule,
+    Series, Table, Temporality,
+};
+
+use super::composites::label_set;
 use super::*;
 use crate::component::testing::{context, settings};
-use crate::extensions::server::testing::fetch;
+use crate::extensions::server::testing::{fetch, post};
 
 fn composite(name: &str) -> Arc<Composite> {
     Arc::new(Composite::new(Declaration {
@@ -30,11 +39,7 @@ async fn get(admin: &Admin, path: &str) -> (u16, Value) {
 #[tokio::test]
 async fn composites_are_arrays_of_label_sets_and_unknown_names_are_404() {
     let config = settings::<Config>("endpoint: 127.0.0.1:0").get();
-    let admin = Admin {
-        config,
-        base: context("extensions", "admin"),
-        server: PageServer::default(),
-    };
+    let admin = Admin::new(config, context("extensions", "admin"));
     admin.base.shared.composites.add(composite("xfer_time_avg"));
     admin.base.shared.composites.add(composite("other"));
     admin.start().await.unwrap();
@@ -88,4 +93,245 @@ fn a_label_set_says_all_that_a_planner_needs() {
         "age_ms": 1.5, "state": "partial", "sources": {"reporting": 7, "expected": 8},
     });
     assert_eq!(label_set("x", &reading), expected);
+}
+
+const COUNTER: Data = Data::Sum {
+    monotonic: true,
+    temporality: Temporality::Cumulative,
+};
+
+fn point(name: &str, data: Data, job: &str, value: i64) -> Point {
+    let now = unix_now();
+    let resource = Resource {
+        attributes: [("service.name", job)].into_iter().collect(),
+        schema_url: "".into(),
+    };
+    Point {
+        series: Arc::new(Series {
+            resource: Arc::new(resource),
+            scope: Arc::default(),
+            metric: Arc::new(Metric {
+                name: name.into(),
+                description: "what it is".into(),
+                unit: "".into(),
+                data,
+                metadata: Attributes::default(),
+            }),
+            attributes: [("pod", "p1")].into_iter().collect(),
+        }),
+        start: now - 1,
+        time: now,
+        value: tidegate_engine::Value::Int(value),
+        exemplars: Vec::new(),
+    }
+}
+
+/// A started extension and a table that it can see.
+async fn with_table(options: &str) -> (Admin, Arc<Table>) {
+    let config = settings::<Config>(&format!("{{endpoint: 127.0.0.1:0, {options}}}")).get();
+    let admin = Admin::new(config, context("extensions", "admin"));
+    let table = Arc::new(Table::new("test", vec![Rule::newest()], Limits::default()));
+    admin.base.shared.tables.add(table.clone());
+    admin.start().await.unwrap();
+    (admin, table)
+}
+
+async fn ask(admin: &Admin, query: &str) -> (u16, Value) {
+    let form = form_urlencoded::Serializer::new(String::new())
+        .append_pair("query", query)
+        .finish();
+    let (status, body) = post(&admin.server.local(), "/api/v1/query", &form).await;
+    let answer: Value = serde_json::from_str(&body).unwrap();
+    let got = get(admin, &format!("/api/v1/query?{form}")).await;
+    // Both ways say the same, but for the time.
+    assert_eq!(
+        (status, &answer["data"]["resultType"]),
+        (got.0, &got.1["data"]["resultType"])
+    );
+    (status, answer)
+}
+
+#[tokio::test]
+async fn a_point_can_be_asked_for_at_once_and_its_past_a_little_later() {
+    let (admin, table) = with_table("history: {interval: 10ms}").await;
+    table.observe(&point("hits", COUNTER, "web", 5), unix_now());
+    let (status, answer) = ask(&admin, "sum by (job) (hits_total)").await;
+    assert_eq!(status, 200, "{answer}");
+    let series = &answer["data"]["result"][0];
+    assert_eq!(
+        (&series["metric"], &series["value"][1]),
+        (&json!({"job": "web"}), &json!("5"))
+    );
+
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let mut value = 5;
+    loop {
+        value += 1;
+        table.observe(&point("hits", COUNTER, "web", value), unix_now());
+        let (status, answer) = ask(&admin, "changes(hits_total[10s])").await;
+        let changes = answer["data"]["result"][0]["value"][1]
+            .as_str()
+            .unwrap_or("0")
+            .parse::<u32>();
+        if status == 200 && changes.is_ok_and(|changes| changes >= 3) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{answer}");
+        tokio::time::sleep(Duration::from_millis(15)).await;
+    }
+    let now = unix_now() / 1_000_000_000;
+    let range = format!(
+        "/api/v1/query_range?query=hits_total&start={}&end={}&step=1",
+        now - 5,
+        now + 1
+    );
+    let (status, answer) = get(&admin, &range).await;
+    assert_eq!(
+        (status, &answer["data"]["resultType"]),
+        (200, &json!("matrix")),
+        "{answer}"
+    );
+    assert!(
+        !answer["data"]["result"][0]["values"]
+            .as_array()
+            .unwrap()
+            .is_empty()
+    );
+    admin.stop(Instant::now() + Duration::from_secs(10)).await;
+}
+
+#[tokio::test]
+async fn without_history_the_present_is_there_and_the_past_is_refused_by_name() {
+    let (admin, table) = with_table("history: {enabled: false}").await;
+    table.observe(&point("level", Data::Gauge, "web", 7), unix_now());
+    assert_eq!(ask(&admin, "level").await.1["data"]["result"][0]["value"][1], "7");
+    let (status, answer) = ask(&admin, "avg_over_time(level[1m])").await;
+    assert_eq!((status, &answer["errorType"]), (422, &json!("execution")));
+    let why = answer["error"].as_str().unwrap();
+    assert!(
+        why.contains("`level` has no past") && why.contains("disabled"),
+        "{why}"
+    );
+    admin.stop(Instant::now() + Duration::from_secs(10)).await;
+}
+
+#[tokio::test]
+async fn series_that_came_when_the_memory_was_used_up_have_a_present_only() {
+    let (admin, table) = with_table("history: {interval: 10ms, max_bytes: 400B}").await;
+    table.observe(&point("first", Data::Gauge, "web", 1), unix_now());
+    let sampled = async |query: &str| {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            let (status, answer) = ask(&admin, query).await;
+            let count = answer["data"]["result"][0]["value"][1].as_str();
+            if status == 422 || count.is_some_and(|count| count != "1") {
+                return (status, answer);
+            }
+            assert!(Instant::now() < deadline, "{answer}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    assert_eq!(sampled("count_over_time(first[1m])").await.0, 200);
+    (0..50).for_each(|n| {
+        table.observe(&point(&format!("later_{n}"), Data::Gauge, "web", n), unix_now());
+    });
+    let (status, answer) = sampled("count_over_time(later_49[1m])").await;
+    let why = answer["error"].as_str().unwrap_or_default();
+    assert!(
+        status == 422 && why.contains("`later_49` has series without a past"),
+        "{answer}"
+    );
+    assert_eq!(
+        ask(&admin, "later_49").await.1["data"]["result"][0]["value"][1],
+        "49"
+    );
+    admin.stop(Instant::now() + Duration::from_secs(10)).await;
+}
+
+#[tokio::test]
+async fn what_a_data_source_asks_for_is_answered_as_prometheus_does() {
+    let (admin, table) = with_table("history: {interval: 10ms}").await;
+    table.observe(&point("hits", COUNTER, "web", 5), unix_now());
+    table.observe(&point("level", Data::Gauge, "batch", 7), unix_now());
+    let data = async |path: &str| {
+        let (status, answer) = get(&admin, path).await;
+        assert_eq!(
+            (status, &answer["status"]),
+            (200, &json!("success")),
+            "{path}: {answer}"
+        );
+        answer["data"].clone()
+    };
+    assert_eq!(data("/api/v1/labels").await, json!(["__name__", "job", "pod"]));
+    assert_eq!(data("/api/v1/label/job/values").await, json!(["batch", "web"]));
+    assert_eq!(
+        data("/api/v1/label/__name__/values?match[]=%7Bjob%3D%22web%22%7D").await,
+        json!(["hits_total"])
+    );
+    let series = data("/api/v1/series?match[]=level&match[]=hits_total").await;
+    assert_eq!(series.as_array().unwrap().len(), 2, "{series}");
+    assert_eq!(
+        data("/api/v1/metadata?metric=hits_total").await["hits_total"][0]["type"],
+        "counter"
+    );
+    assert_eq!(data("/api/v1/status/buildinfo").await["application"], "tidegate");
+    assert_eq!(ask(&admin, "1+1").await.1["data"]["result"][1], "2");
+    assert_eq!(fetch(&admin.server.local(), "GET", "/-/healthy").await.0, 200);
+    assert_eq!(
+        fetch(&admin.server.local(), "GET", "/-/ready").await.0,
+        503,
+        "nobody said that all is started"
+    );
+
+    for (path, error) in [
+        ("/api/v1/query", "`query` is missing"),
+        ("/api/v1/query?query=sum(", "unclosed left parenthesis"),
+        ("/api/v1/query?query=up&time=noon", "valid timestamp"),
+        ("/api/v1/query_range?query=up&start=1&end=2", "`step` is missing"),
+        (
+            "/api/v1/query_range?query=up&start=1&end=2&step=x",
+            "valid duration",
+        ),
+        (
+            "/api/v1/query_range?query=up&start=1&end=2000000&step=1",
+            "more than 11000 points",
+        ),
+        ("/api/v1/series", "no match[] parameter"),
+        (
+            "/api/v1/query?query=day_of_week()",
+            "`day_of_week` is not supported",
+        ),
+    ] {
+        let (status, answer) = get(&admin, path).await;
+        assert_eq!(
+            (status, &answer["errorType"]),
+            (400, &json!("bad_data")),
+            "{path}"
+        );
+        assert!(
+            answer["error"].as_str().unwrap().contains(error),
+            "{path}: {answer}"
+        );
+    }
+    let form = format!("query={}", "x".repeat(300_000));
+    assert_eq!(post(&admin.server.local(), "/api/v1/query", &form).await.0, 413);
+    admin.stop(Instant::now() + Duration::from_secs(10)).await;
+}
+
+#[tokio::test]
+async fn a_composite_without_a_value_is_an_error_unless_the_query_says_what_then() {
+    let (admin, _) = with_table("history: {enabled: false}").await;
+    admin.base.shared.composites.add(composite("xfer_time_avg"));
+    let (status, answer) = ask(&admin, "max(xfer_time_avg)").await;
+    assert_eq!((status, &answer["status"]), (422, &json!("error")));
+    let why = answer["error"].as_str().unwrap();
+    assert!(why.contains("the composite `xfer_time_avg` is absent"), "{why}");
+    assert_eq!(
+        ask(&admin, "xfer_time_avg or vector(0)").await.1["data"]["result"][0]["value"][1],
+        "0"
+    );
+    assert_eq!(ask(&admin, "absent(xfer_time_avg)").await.0, 200);
+    let (status, answer) = ask(&admin, "something_else").await;
+    assert_eq!((status, &answer["data"]["result"]), (200, &json!([])));
+    admin.stop(Instant::now() + Duration::from_secs(10)).await;
 }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use http::StatusCode;
 use serde_json::json;
 
-use super::server::{self, Answer, PageServer};
+use super::server::{self, Answer, PageServer, Request, Takes};
 use crate::component::shared::{Phase, Shared};
 use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
@@ -86,16 +86,18 @@ impl Lifecycle for HealthCheck {
     async fn start(&self) -> Result<(), ComponentError> {
         let (config, shared) = (self.config.clone(), self.base.shared.clone());
         let since = Since(SystemTime::now(), Instant::now());
-        let page = move |path: &str| match path == config.path {
-            true => health(&config, &shared, since),
-            false => server::json(
-                StatusCode::NOT_FOUND,
-                &json!({"error": format!("the probe is at {}", config.path)}),
-            ),
+        let page = move |request: Request| {
+            std::future::ready(match request.path == config.path {
+                true => health(&config, &shared, since),
+                false => server::json(
+                    StatusCode::NOT_FOUND,
+                    &json!({"error": format!("the probe is at {}", config.path)}),
+                ),
+            })
         };
         let place = (&self.config.endpoint, &self.config.socket);
         self.server
-            .start(&self.base, place, self.config.tls.as_ref(), page)
+            .start(&self.base, place, self.config.tls.as_ref(), Takes::Paths, page)
             .await
     }
 

@@ -31,6 +31,8 @@ pub struct SeriesId(u32);
 #[derive(Debug)]
 pub struct History {
     limits: HistoryLimits,
+    /// The tick of the first sample: ticks are counted from here.
+    base: Option<Millis>,
     series: Vec<Option<Past>>,
     free: Vec<u32>,
     bytes: usize,
@@ -53,6 +55,7 @@ impl History {
                 interval_ms: limits.interval_ms.max(1),
                 ..limits
             },
+            base: None,
             series: Vec::new(),
             free: Vec::new(),
             bytes: 0,
@@ -117,7 +120,8 @@ impl History {
 
     /// Appends a sample, at the tick that `time` is in; one a tick, the first.
     pub fn append(&mut self, id: SeriesId, time: Millis, value: f64) {
-        let Ok(tick) = u32::try_from(time.div_euclid(self.limits.interval_ms)) else {
+        let tick = time.div_euclid(self.limits.interval_ms);
+        let Ok(tick) = u32::try_from(tick - *self.base.get_or_insert(tick)) else {
             return;
         };
         let oldest = tick
@@ -157,7 +161,8 @@ impl History {
             return Vec::new();
         };
         let interval = self.limits.interval_ms;
-        let time = |tick: u32| Millis::from(tick) * interval;
+        let base = self.base.unwrap_or_default();
+        let time = |tick: u32| (base + Millis::from(tick)) * interval;
         let overlaps = |chunk: &&Chunk| time(chunk.last) > from && time(chunk.first) <= to;
         let samples = past.chunks.iter().filter(overlaps).flat_map(Chunk::samples);
         samples

@@ -84,3 +84,21 @@ pub(super) fn over_time(name: &str) -> Option<(OverTime, bool)> {
     let found = over_time::FUNCTIONS.iter().find(|(known, ..)| *known == name);
     found.map(|(_, function, keeps_name)| (*function, *keeps_name))
 }
+
+/// Whether some part of it turns nothing into something.
+pub(super) fn handles_absence(expr: &Expr) -> bool {
+    match expr {
+        Expr::Binary(node) => {
+            node.op.to_string() == "or" || handles_absence(&node.lhs) || handles_absence(&node.rhs)
+        }
+        Expr::Call(node) => {
+            node.func.name.starts_with("absent")
+                || node.args.args.iter().any(|argument| handles_absence(argument))
+        }
+        Expr::Aggregate(node) => handles_absence(&node.expr),
+        Expr::Unary(node) => handles_absence(&node.expr),
+        Expr::Paren(node) => handles_absence(&node.expr),
+        Expr::Subquery(node) => handles_absence(&node.expr),
+        _ => false,
+    }
+}

@@ -6,7 +6,7 @@ use promql_parser::parser::{Expr, VectorSelector};
 
 use super::eval::Eval;
 use super::window::{millis, shifted};
-use super::{LOOK_BACK_MS, Matcher, Millis, NAME, QueryError, QuerySeries, Samples};
+use super::{LOOK_BACK_MS, Matcher, Millis, NAME, QueryError, QuerySeries, Samples, Selection};
 
 /// Samples that one query may look at.
 const MAX_SAMPLES: usize = 50_000_000;
@@ -22,7 +22,7 @@ impl Eval {
             bounds,
         };
         let mut room = MAX_SAMPLES;
-        eval.fetch(expr, samples, bounds, &mut room)?;
+        eval.fetch(expr, samples, (bounds, bounds.0 != bounds.1), &mut room)?;
         Ok(eval)
     }
 
@@ -31,12 +31,17 @@ impl Eval {
         &mut self,
         expr: &Expr,
         samples: &dyn Samples,
-        span: (Millis, Millis),
+        (span, needs_past): ((Millis, Millis), bool),
         room: &mut usize,
     ) -> Result<(), QueryError> {
-        let mut selector = |vs: &VectorSelector, before: Millis| {
+        let mut selector = |vs: &VectorSelector, before: Millis, needs_past: bool| {
             let shift = |time| shifted(time, vs.at.as_ref(), vs.offset.as_ref(), self.bounds);
-            let series = samples.select(&matchers(vs), shift(span.0) - before, shift(span.1))?;
+            let series = samples.select(&Selection {
+                matchers: matchers(vs),
+                from: shift(span.0) - before,
+                to: shift(span.1),
+                needs_past,
+            })?;
             let count: usize = series.iter().map(|series| series.samples.len()).sum();
             *room = room.checked_sub(count).ok_or_else(|| {
                 QueryError::TooMuch(format!("the query looks at more than {MAX_SAMPLES} samples"))
@@ -45,28 +50,32 @@ impl Eval {
             Ok(())
         };
         match expr {
-            Expr::VectorSelector(vs) => selector(vs, LOOK_BACK_MS),
-            Expr::MatrixSelector(node) => selector(&node.vs, millis(node.range)),
+            Expr::VectorSelector(vs) => selector(
+                vs,
+                LOOK_BACK_MS,
+                needs_past || vs.offset.is_some() || vs.at.is_some(),
+            ),
+            Expr::MatrixSelector(node) => selector(&node.vs, millis(node.range), true),
             Expr::Subquery(node) => {
                 let shift = |time| shifted(time, node.at.as_ref(), node.offset.as_ref(), self.bounds);
                 let span = (shift(span.0) - millis(node.range), shift(span.1));
-                self.fetch(&node.expr, samples, span, room)
+                self.fetch(&node.expr, samples, (span, true), room)
             }
             Expr::Aggregate(node) => {
                 if let Some(parameter) = &node.param {
-                    self.fetch(parameter, samples, span, room)?;
+                    self.fetch(parameter, samples, (span, needs_past), room)?;
                 }
-                self.fetch(&node.expr, samples, span, room)
+                self.fetch(&node.expr, samples, (span, needs_past), room)
             }
             Expr::Binary(node) => {
-                self.fetch(&node.lhs, samples, span, room)?;
-                self.fetch(&node.rhs, samples, span, room)
+                self.fetch(&node.lhs, samples, (span, needs_past), room)?;
+                self.fetch(&node.rhs, samples, (span, needs_past), room)
             }
-            Expr::Unary(node) => self.fetch(&node.expr, samples, span, room),
-            Expr::Paren(node) => self.fetch(&node.expr, samples, span, room),
+            Expr::Unary(node) => self.fetch(&node.expr, samples, (span, needs_past), room),
+            Expr::Paren(node) => self.fetch(&node.expr, samples, (span, needs_past), room),
             Expr::Call(node) => {
                 let mut arguments = node.args.args.iter();
-                arguments.try_for_each(|argument| self.fetch(argument, samples, span, room))
+                arguments.try_for_each(|argument| self.fetch(argument, samples, (span, needs_past), room))
             }
             Expr::NumberLiteral(_) | Expr::StringLiteral(_) | Expr::Extension(_) => Ok(()),
         }
@@ -76,6 +85,31 @@ impl Eval {
         self.fetched
             .get(&std::ptr::from_ref(vs))
             .map_or(&[], |series| series)
+    }
+}
+
+/// Shows every selector of an expression to `each`.
+pub(super) fn selectors(expr: &Expr, each: &mut dyn FnMut(&VectorSelector)) {
+    match expr {
+        Expr::VectorSelector(vs) => each(vs),
+        Expr::MatrixSelector(node) => each(&node.vs),
+        Expr::Subquery(node) => selectors(&node.expr, each),
+        Expr::Aggregate(node) => {
+            node.param.iter().for_each(|parameter| selectors(parameter, each));
+            selectors(&node.expr, each);
+        }
+        Expr::Binary(node) => {
+            selectors(&node.lhs, each);
+            selectors(&node.rhs, each);
+        }
+        Expr::Unary(node) => selectors(&node.expr, each),
+        Expr::Paren(node) => selectors(&node.expr, each),
+        Expr::Call(node) => node
+            .args
+            .args
+            .iter()
+            .for_each(|argument| selectors(argument, each)),
+        Expr::NumberLiteral(_) | Expr::StringLiteral(_) | Expr::Extension(_) => {}
     }
 }
 

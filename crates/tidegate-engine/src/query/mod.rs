@@ -87,13 +87,33 @@ pub struct QuerySeries {
     pub samples: Vec<Sample>,
 }
 
+/// What a selector wants to see.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// All of these accept its series.
+    pub matchers: Vec<Matcher>,
+    /// Samples later than this.
+    pub from: Millis,
+    /// Samples not later than this.
+    pub to: Millis,
+    /// Whether the newest of them alone would not do.
+    pub needs_past: bool,
+}
+
+impl Selection {
+    /// Whether a series with these labels is wanted.
+    pub fn accepts(&self, labels: &Labels) -> bool {
+        self.matchers.iter().all(|matcher| matcher.accepts(labels))
+    }
+}
+
 /// Where samples come from.
 pub trait Samples {
-    /// The series that every matcher accepts, with their samples later than `from` and not later than `to`.
+    /// The series that every matcher accepts, with their samples in the selection's time.
     ///
     /// # Errors
     /// There are too many, or they are not kept.
-    fn select(&self, matchers: &[Matcher], from: Millis, to: Millis) -> Result<Vec<QuerySeries>, QueryError>;
+    fn select(&self, selection: &Selection) -> Result<Vec<QuerySeries>, QueryError>;
 }
 
 /// The value of a query at an instant.
@@ -130,6 +150,39 @@ impl Query {
         let expr = parser::parse(text).map_err(QueryError::Syntax)?;
         check::check(&expr, MAX_DEPTH)?;
         Ok(Self { expr })
+    }
+
+    /// The names that its selectors ask for, where they ask for one.
+    pub fn names(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        fetch::selectors(&self.expr, &mut |selector| {
+            let name = fetch::matchers(selector).iter().find_map(|matcher| {
+                matcher
+                    .equals()
+                    .filter(|_| matcher.name() == NAME)
+                    .map(str::to_owned)
+            });
+            names.extend(name);
+        });
+        names
+    }
+
+    /// The selector that it is, for the whole of time; `None`: it is more than a selector.
+    pub fn selection(&self) -> Option<Selection> {
+        match &self.expr {
+            Expr::VectorSelector(selector) => Some(Selection {
+                matchers: fetch::matchers(selector),
+                from: Millis::MIN,
+                to: Millis::MAX,
+                needs_past: false,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Whether it says itself what is to be where nothing is: `absent`, `or`.
+    pub fn handles_absence(&self) -> bool {
+        check::handles_absence(&self.expr)
     }
 
     /// Its value at one time.

@@ -10,19 +10,12 @@ const SECOND: Millis = 1000;
 struct Store(Vec<QuerySeries>);
 
 impl Samples for Store {
-    fn select(&self, matchers: &[Matcher], from: Millis, to: Millis) -> Result<Vec<QuerySeries>, QueryError> {
-        let wanted = self
-            .0
-            .iter()
-            .filter(|series| matchers.iter().all(|matcher| matcher.accepts(&series.labels)));
+    fn select(&self, selection: &Selection) -> Result<Vec<QuerySeries>, QueryError> {
+        let wanted = self.0.iter().filter(|series| selection.accepts(&series.labels));
+        let within = |sample: &&Sample| sample.time > selection.from && sample.time <= selection.to;
         let cut = |series: &QuerySeries| QuerySeries {
             labels: series.labels.clone(),
-            samples: series
-                .samples
-                .iter()
-                .filter(|s| s.time > from && s.time <= to)
-                .copied()
-                .collect(),
+            samples: series.samples.iter().filter(within).copied().collect(),
         };
         Ok(wanted.map(cut).collect())
     }

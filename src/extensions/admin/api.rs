@@ -1,0 +1,339 @@
+//! Prometheus's HTTP API over what the gateway holds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use tidegate_engine::query::{Instant, Labels, Millis, Query, QueryError, QuerySeries, Sample, Selection};
+use tidegate_engine::{State, UnixNanos};
+use tokio::sync::Semaphore;
+
+use super::composites::{self, COMPOSITES};
+use super::view::{View, millis};
+use crate::component::shared::Phase;
+use crate::component::{Shared, unix_now};
+use crate::extensions::server::{self, Answer, Request};
+use crate::prom::name::{Kind, Naming};
+use crate::prom::number::push_f64;
+
+/// Queries that are computed at one time; others wait.
+const QUERIES: usize = 2;
+
+/// A time this near to the present means the present: clients ask for what their clocks say.
+const NOW_MS: Millis = 2000;
+
+/// The pages.
+pub(super) struct Api {
+    shared: Arc<Shared>,
+    view: Arc<View>,
+    room: Semaphore,
+}
+
+/// Why a request has no answer, as Prometheus says it.
+struct Failure {
+    status: StatusCode,
+    kind: &'static str,
+    why: String,
+}
+
+impl From<QueryError> for Failure {
+    fn from(error: QueryError) -> Self {
+        let (status, kind) = match &error {
+            QueryError::Syntax(_) | QueryError::Unsupported(_) | QueryError::TooMuch(_) => {
+                (StatusCode::BAD_REQUEST, "bad_data")
+            }
+            QueryError::Execution(_) | QueryError::Samples(_) => {
+                (StatusCode::UNPROCESSABLE_ENTITY, "execution")
+            }
+        };
+        Self {
+            status,
+            kind,
+            why: error.to_string(),
+        }
+    }
+}
+
+fn bad(why: impl Into<String>) -> Failure {
+    Failure {
+        status: StatusCode::BAD_REQUEST,
+        kind: "bad_data",
+        why: why.into(),
+    }
+}
+
+impl Api {
+    pub(super) fn new(shared: Arc<Shared>, view: Arc<View>) -> Self {
+        Self {
+            shared,
+            view,
+            room: Semaphore::new(QUERIES),
+        }
+    }
+
+    /// The page that a request asks for.
+    pub(super) async fn answer(self: Arc<Self>, request: Request) -> Answer {
+        match &*request.path {
+            "/-/healthy" => server::text(StatusCode::OK, "text/plain", "tidegate is healthy.\n".to_owned()),
+            "/-/ready" => match self.shared.health.phase() {
+                Phase::Ready => server::text(StatusCode::OK, "text/plain", "tidegate is ready.\n".to_owned()),
+                _ => server::text(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "text/plain",
+                    "not ready\n".to_owned(),
+                ),
+            },
+            path if path.starts_with(COMPOSITES) => {
+                let page = composites::page(path, &self.shared.composites.list(), unix_now());
+                page.unwrap_or_else(nothing)
+            }
+            _ => self.prometheus(request).await,
+        }
+    }
+
+    async fn prometheus(self: Arc<Self>, request: Request) -> Answer {
+        // Never closed.
+        let _room = self.room.acquire().await;
+        let api = self.clone();
+        let computed = tokio::task::spawn_blocking(move || api.compute(&request)).await;
+        match computed {
+            Ok(Some(Ok(data))) => server::json(StatusCode::OK, &json!({"status": "success", "data": data})),
+            Ok(Some(Err(Failure { status, kind, why }))) => server::json(
+                status,
+                &json!({"status": "error", "errorType": kind, "error": why}),
+            ),
+            Ok(None) => nothing(),
+            Err(_) => {
+                tracing::error!("a query panicked (a bug)");
+                let body = json!({"status": "error", "errorType": "internal", "error": "a bug: see the log"});
+                server::json(StatusCode::INTERNAL_SERVER_ERROR, &body)
+            }
+        }
+    }
+
+    /// `None`: there is no such page.
+    fn compute(&self, request: &Request) -> Option<Result<Value, Failure>> {
+        let path = request.path.strip_prefix("/api/v1/")?;
+        let label = path
+            .strip_prefix("label/")
+            .and_then(|rest| rest.strip_suffix("/values"));
+        Some(match (path, label) {
+            ("query", _) => self.instant(request),
+            ("query_range", _) => self.range(request),
+            ("series", _) => self.series(request),
+            ("labels", _) => self.names(request),
+            (_, Some(label)) => self.values(request, label),
+            ("metadata", _) => Ok(self.metadata(request)),
+            ("status/buildinfo", _) => Ok(json!({
+                "version": env!("CARGO_PKG_VERSION"),
+                "application": "tidegate",
+                "revision": "", "branch": "", "buildUser": "", "buildDate": "", "goVersion": "",
+            })),
+            _ => return None,
+        })
+    }
+
+    fn instant(&self, request: &Request) -> Result<Value, Failure> {
+        let query = parse(request)?;
+        let now = unix_now();
+        let at = match request.get("time") {
+            Some(text) => time(text)?,
+            None => millis(now),
+        };
+        let is_now = (at - millis(now)).abs() <= NOW_MS;
+        let at = if is_now { millis(now) } else { at };
+        if is_now {
+            self.view.refresh(now);
+        }
+        let value = query.instant(&*self.view, at)?;
+        if let Instant::Vector(vector) = &value
+            && vector.is_empty()
+            && is_now
+        {
+            self.check_composites(&query, now)?;
+        }
+        Ok(match value {
+            Instant::Scalar(number) => json!({"resultType": "scalar", "result": sample(at, number)}),
+            Instant::String(text) => json!({"resultType": "string", "result": [seconds(at), text]}),
+            Instant::Vector(vector) => {
+                let series = vector
+                    .iter()
+                    .map(|(labels, value)| json!({"metric": metric(labels), "value": sample(at, *value)}));
+                json!({"resultType": "vector", "result": series.collect::<Vec<_>>()})
+            }
+            Instant::Matrix(series) => matrix(&series),
+        })
+    }
+
+    /// Nothing where a declared composite has nothing to say is no answer that a scaler may act upon.
+    fn check_composites(&self, query: &Query, now: UnixNanos) -> Result<(), Failure> {
+        if query.handles_absence() {
+            return Ok(());
+        }
+        let naming = Naming {
+            namespace: String::new(),
+            suffixes: true,
+        };
+        let asked = query.names();
+        for composite in self.shared.composites.list() {
+            let name = &composite.declaration().name;
+            let shown = naming.metric(name, "", Kind::Gauge);
+            if !shown.is_some_and(|shown| asked.contains(&shown)) {
+                continue;
+            }
+            let answers = composite.read(now);
+            let states: BTreeSet<&str> = answers.iter().map(|answer| answer.state.name()).collect();
+            if answers
+                .iter()
+                .all(|answer| matches!(answer.state, State::Stale | State::Absent))
+            {
+                return Err(Failure {
+                    status: StatusCode::UNPROCESSABLE_ENTITY,
+                    kind: "execution",
+                    why: format!(
+                        "the composite `{name}` is {}: there is nothing to decide by (`or` and `absent` say what is to be then)",
+                        states.into_iter().collect::<Vec<_>>().join(", ")
+                    ),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn range(&self, request: &Request) -> Result<Value, Failure> {
+        let query = parse(request)?;
+        let wanted = |name: &'static str| {
+            request
+                .get(name)
+                .ok_or_else(|| bad(format!("`{name}` is missing")))
+        };
+        let (start, end) = (time(wanted("start")?)?, time(wanted("end")?)?);
+        let step = step(wanted("step")?)?;
+        let now = unix_now();
+        if end >= millis(now) - NOW_MS {
+            self.view.refresh(now);
+        }
+        Ok(matrix(&query.range(&*self.view, start, end, step)?))
+    }
+
+    /// The selectors of `match[]`.
+    fn selections(request: &Request) -> Result<Vec<Selection>, Failure> {
+        let of = |text: &str| {
+            Query::parse(text)?
+                .selection()
+                .ok_or_else(|| bad(format!("`{text}` is no selector")))
+        };
+        request.all("match[]").map(of).collect()
+    }
+
+    fn series(&self, request: &Request) -> Result<Value, Failure> {
+        let selections = Self::selections(request)?;
+        if selections.is_empty() {
+            return Err(bad("no match[] parameter provided"));
+        }
+        self.view.refresh(unix_now());
+        Ok(self.view.labels(&selections).iter().map(metric).collect())
+    }
+
+    fn names(&self, request: &Request) -> Result<Value, Failure> {
+        self.view.refresh(unix_now());
+        let all = self.view.labels(&Self::selections(request)?);
+        let names: BTreeSet<&str> = all
+            .iter()
+            .flat_map(|labels| labels.iter().map(|(name, _)| &**name))
+            .collect();
+        Ok(json!(names))
+    }
+
+    fn values(&self, request: &Request, label: &str) -> Result<Value, Failure> {
+        self.view.refresh(unix_now());
+        let all = self.view.labels(&Self::selections(request)?);
+        let values: BTreeSet<&str> = all
+            .iter()
+            .map(|labels| labels.get(label))
+            .filter(|value| !value.is_empty())
+            .collect();
+        Ok(json!(values))
+    }
+
+    fn metadata(&self, request: &Request) -> Value {
+        self.view.refresh(unix_now());
+        let mut all: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+        for about in self.view.about() {
+            let is_wanted = request
+                .get("metric")
+                .is_none_or(|wanted| wanted.is_empty() || wanted == about.name);
+            if is_wanted {
+                let said = json!({"type": about.kind, "help": about.help, "unit": about.unit});
+                all.entry(about.name).or_default().push(said);
+            }
+        }
+        json!(all)
+    }
+}
+
+fn nothing() -> Answer {
+    composites::not_found(
+        format!("nothing here; composites are at {COMPOSITES}, queries at /api/v1/query"),
+        None,
+    )
+}
+
+fn parse(request: &Request) -> Result<Query, Failure> {
+    let text = request.get("query").ok_or_else(|| bad("`query` is missing"))?;
+    Ok(Query::parse(text)?)
+}
+
+/// Seconds since 1970, or RFC 3339.
+fn time(text: &str) -> Result<Millis, Failure> {
+    if let Some(seconds) = text.parse::<f64>().ok().filter(|seconds| seconds.abs() < 1e12) {
+        return Ok((seconds * 1000.0).round() as Millis);
+    }
+    let parsed = humantime::parse_rfc3339_weak(&text.replace('T', " ").replace('Z', ""))
+        .or_else(|_| humantime::parse_rfc3339(text));
+    let since = parsed
+        .ok()
+        .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+    since
+        .and_then(|since| Millis::try_from(since.as_millis()).ok())
+        .ok_or_else(|| bad(format!("cannot parse {text:?} to a valid timestamp")))
+}
+
+/// Seconds, or a duration of the query language.
+fn step(text: &str) -> Result<Millis, Failure> {
+    if let Some(seconds) = text.parse::<f64>().ok().filter(|seconds| seconds.abs() < 1e12) {
+        return Ok((seconds * 1000.0).round() as Millis);
+    }
+    let parsed = humantime::parse_duration(text).ok();
+    parsed
+        .and_then(|duration| Millis::try_from(duration.as_millis()).ok())
+        .ok_or_else(|| bad(format!("cannot parse {text:?} to a valid duration")))
+}
+
+fn seconds(at: Millis) -> f64 {
+    at as f64 / 1000.0
+}
+
+fn sample(at: Millis, value: f64) -> Value {
+    let mut text = String::new();
+    push_f64(&mut text, value);
+    json!([seconds(at), text])
+}
+
+fn metric(labels: &Labels) -> Value {
+    labels
+        .iter()
+        .map(|(name, value)| (name.to_string(), Value::from(&**value)))
+        .collect()
+}
+
+fn matrix(series: &[QuerySeries]) -> Value {
+    let values = |samples: &[Sample]| -> Vec<Value> {
+        samples.iter().map(|one| sample(one.time, one.value)).collect()
+    };
+    let series = series
+        .iter()
+        .map(|one| json!({"metric": metric(&one.labels), "values": values(&one.samples)}));
+    json!({"resultType": "matrix", "result": series.collect::<Vec<_>>()})
+}

@@ -1,0 +1,79 @@
+//! A series as Prometheus's data model has it: a name, labels, and one number or several that differ by suffix and
+//! one more label.
+
+use tidegate_engine::{Histogram, Reading, Series, Summary, Value};
+
+use super::family::kinds;
+use super::labels::Labels;
+use super::name::Naming;
+use super::samples::{classic, total};
+
+/// Name and labels of a series; `None`: it can't be told in this data model.
+pub fn identity(series: &Series, naming: &Naming) -> Option<(String, Vec<(String, String)>)> {
+    let metric = &series.metric;
+    let (kind, _) = kinds(metric.data).ok()?;
+    let name = naming.metric(&metric.name, &metric.unit, kind)?;
+    let mut labels = Labels::default();
+    labels.extend(&series.attributes);
+    labels.scope(&series.scope);
+    labels.identify(&series.resource);
+    Some((name, labels.into_pairs()))
+}
+
+/// Shows every number of a series to `each`: suffix of the name, one more label, the number. For one series the order
+/// stays the same as long as its buckets do.
+pub fn numbers(reading: &Reading<'_>, each: &mut dyn FnMut(&'static str, Option<(&'static str, f64)>, f64)) {
+    match reading.value {
+        Value::Int(number) => each("", None, *number as f64),
+        Value::Double(number) => each("", None, *number),
+        Value::Histogram(histogram) => explicit(histogram, each),
+        Value::ExponentialHistogram(histogram) => {
+            let buckets = classic(histogram);
+            let count = total(histogram.count, buckets.iter().map(|(_, count)| count));
+            cumulative(buckets.into_iter(), count, histogram.sum, each);
+        }
+        Value::Summary(summary) => quantiles(summary, each),
+        Value::NoRecordedValue => {}
+    }
+}
+
+type Each<'a> = &'a mut dyn FnMut(&'static str, Option<(&'static str, f64)>, f64);
+
+fn explicit(histogram: &Histogram, each: Each<'_>) {
+    let buckets = histogram
+        .bounds
+        .iter()
+        .copied()
+        .zip(histogram.counts.iter().copied());
+    cumulative(
+        buckets,
+        total(histogram.count, histogram.counts.iter()),
+        histogram.sum,
+        each,
+    );
+}
+
+fn cumulative(buckets: impl Iterator<Item = (f64, u64)>, count: u64, sum: Option<f64>, each: Each<'_>) {
+    let (mut running, mut below) = (0u64, f64::NEG_INFINITY);
+    for (bound, count) in buckets {
+        running = running.saturating_add(count);
+        // Bounds must rise and +Inf comes by itself.
+        if bound > below && bound < f64::INFINITY {
+            each("_bucket", Some(("le", bound)), running as f64);
+            below = bound;
+        }
+    }
+    each("_bucket", Some(("le", f64::INFINITY)), count as f64);
+    if let Some(sum) = sum {
+        each("_sum", None, sum);
+    }
+    each("_count", None, count as f64);
+}
+
+fn quantiles(summary: &Summary, each: Each<'_>) {
+    for quantile in &summary.quantiles {
+        each("", Some(("quantile", quantile.quantile)), quantile.value);
+    }
+    each("_sum", None, summary.sum);
+    each("_count", None, summary.count as f64);
+}

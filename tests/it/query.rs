@@ -1,0 +1,209 @@
+//! The query API of the gateway: what its clients ask, against what a real Prometheus says that scrapes the gateway.
+
+use super::kit::{Gateway, Prometheus, SOON, free_port, http, testenv};
+use serde_json::Value as Json;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// A request of OTLP/JSON: a counter, gauges and a histogram of one service.
+fn request(count: u64) -> String {
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .expect("after 1970")
+        .as_nanos();
+    let sum = |value: u64, zone: &str| {
+        format!(
+            r#"{{"asInt":"{value}","startTimeUnixNano":"1","timeUnixNano":"{now}","attributes":[{{"key":"zone","value":{{"stringValue":"{zone}"}}}}]}}"#
+        )
+    };
+    let histogram = format!(
+        r#"{{"count":"{}","sum":{},"explicitBounds":[0.1,1,5],"bucketCounts":["{count}","{count}","{count}","{count}"],"startTimeUnixNano":"1","timeUnixNano":"{now}"}}"#,
+        4 * count,
+        count as f64 * 2.5
+    );
+    format!(
+        r#"{{"resourceMetrics":[{{"resource":{{"attributes":[{{"key":"service.name","value":{{"stringValue":"web"}}}}]}},"scopeMetrics":[{{"metrics":[
+        {{"name":"requests","sum":{{"isMonotonic":true,"aggregationTemporality":2,"dataPoints":[{},{}]}}}},
+        {{"name":"depth","gauge":{{"dataPoints":[{},{}]}}}},
+        {{"name":"wait","unit":"s","histogram":{{"aggregationTemporality":2,"dataPoints":[{histogram}]}}}}
+        ]}}]}}]}}"#,
+        sum(count, "x"),
+        sum(count * 3, "y"),
+        sum(count % 7, "x"),
+        sum(count % 5 + 10, "y"),
+    )
+}
+
+struct Scene {
+    gateway: Gateway,
+    input: u16,
+    admin: u16,
+    scrape: u16,
+}
+
+fn start() -> Scene {
+    let (input, admin, scrape) = (free_port(), free_port(), free_port());
+    let gateway = Gateway::start(&format!(
+        "extensions:
+  admin: {{endpoint: \"127.0.0.1:{admin}\"}}
+receivers:
+  otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{input}\"}}}}}}
+processors:
+  aggregate: {{rules: [{{match: {{name: \"*\"}}}}]}}
+  composite: {{composites: [{{name: depth_max, metric: depth, function: max, window: 2s}}]}}
+exporters:
+  prometheus: {{endpoint: \"127.0.0.1:{scrape}\"}}
+service:
+  extensions: [health_check, admin]
+  pipelines: {{metrics: {{receivers: [otlp], processors: [composite, aggregate], exporters: [prometheus]}}}}
+"
+    ));
+    Scene {
+        gateway,
+        input,
+        admin,
+        scrape,
+    }
+}
+
+impl Scene {
+    fn push(&self, count: u64) {
+        let answer = http::post(
+            self.input,
+            "/v1/metrics",
+            "application/json",
+            request(count).as_bytes(),
+        );
+        assert_eq!(answer.expect("it lives").status, 200);
+    }
+
+    fn ask(&self, query: &str) -> Json {
+        let form = format!(
+            "query={}",
+            query.replace('+', "%2B").replace(' ', "+").replace('=', "%3D")
+        );
+        let form_type = "application/x-www-form-urlencoded";
+        http::post(self.admin, "/api/v1/query", form_type, form.as_bytes())
+            .expect("it lives")
+            .json()
+    }
+
+    /// The one value of a query.
+    fn value(&self, query: &str) -> Option<f64> {
+        let answer = self.ask(query);
+        let result = answer["data"]["result"].as_array()?;
+        assert!(result.len() < 2, "{query}: {answer}");
+        result.first()?["value"][1].as_str()?.parse().ok()
+    }
+}
+
+#[test]
+fn what_was_acknowledged_is_in_the_next_answer() {
+    let scene = start();
+    for count in 1..=50 {
+        scene.push(count);
+        assert_eq!(scene.value("sum(requests_total)"), Some(4.0 * count as f64));
+        assert_eq!(scene.value("wait_seconds_count"), Some(4.0 * count as f64));
+    }
+    scene.gateway.stop();
+}
+
+#[test]
+fn a_real_prometheus_that_scrapes_the_gateway_and_the_gateway_itself_agree() {
+    let scene = start();
+    let server = Prometheus::scraping(&[scene.scrape]);
+    for count in 1..=20 {
+        scene.push(count);
+    }
+    server.wait_for_value("sum(requests_total)", 80.0);
+    let queries = [
+        "sum(requests_total)",
+        "sum by (zone) (requests_total)",
+        "max(depth)",
+        "count({__name__=~\"depth|requests_total|wait_seconds_.*\"})",
+        "histogram_quantile(0.5, sum by (le) (wait_seconds_bucket))",
+        "histogram_quantile(0.99, wait_seconds_bucket)",
+        "wait_seconds_sum / wait_seconds_count",
+        "requests_total / on (zone) depth",
+        "topk(1, depth)",
+        "sum(wait_seconds_bucket{le=\"1\"})",
+    ];
+    // The scrape adds who was scraped; nothing else may differ.
+    for query in queries {
+        let ours = scene.ask(query);
+        let mut ours: Vec<f64> = values(&ours);
+        let mut theirs: Vec<f64> = server.query(query).iter().map(|sample| sample.value).collect();
+        ours.sort_by(f64::total_cmp);
+        theirs.sort_by(f64::total_cmp);
+        assert!(!ours.is_empty(), "{query}");
+        assert_eq!(ours, theirs, "{query}");
+    }
+    scene.gateway.stop();
+}
+
+fn values(answer: &Json) -> Vec<f64> {
+    let result = answer["data"]["result"].as_array().expect("a vector");
+    let value = |series: &Json| {
+        series["value"][1]
+            .as_str()
+            .expect("a value")
+            .parse()
+            .expect("a number")
+    };
+    result.iter().map(value).collect()
+}
+
+#[test]
+fn promtool_and_a_dashboard_can_use_it_as_a_data_source() {
+    let scene = start();
+    scene.push(5);
+    let promtool = |arguments: &[&str]| {
+        let output = Command::new(testenv("prometheus/usr/bin/promtool"))
+            .args(arguments)
+            .output()
+            .expect("promtool starts");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        text
+    };
+    let url = format!("http://127.0.0.1:{}", scene.admin);
+    assert!(promtool(&["query", "instant", &url, "sum(requests_total)"]).contains("=> 20"));
+    assert!(promtool(&["query", "labels", &url, "zone"]).contains('y'));
+    assert!(promtool(&["query", "series", &url, "--match=depth"]).contains("zone=\"x\""));
+    // Until there is a past.
+    let deadline = Instant::now() + SOON;
+    loop {
+        let range = promtool(&["query", "range", "--step=1s", &url, "max_over_time(depth[5s])"]);
+        if range.contains("14") || range.contains("10") {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{range}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // What Grafana asks when a data source is saved, and when a panel is edited.
+    for path in [
+        "/api/v1/query?query=1%2B1&time=4",
+        "/api/v1/status/buildinfo",
+        "/api/v1/labels",
+        "/api/v1/label/__name__/values",
+        "/api/v1/metadata",
+        "/api/v1/series?match[]=depth",
+        "/-/healthy",
+        "/-/ready",
+    ] {
+        let answer = http::get(scene.admin, path).expect("it lives");
+        assert_eq!(answer.status, 200, "{path}");
+    }
+    // A composite is a series like others while it has a value, and an error when it has none any more.
+    assert_eq!(scene.value("depth_max"), Some(10.0));
+    let deadline = Instant::now() + SOON;
+    while scene.ask("depth_max")["status"] != "error" && scene.value("depth_max").is_some() {
+        assert!(Instant::now() < deadline, "{}", scene.ask("depth_max"));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    scene.gateway.stop();
+}
