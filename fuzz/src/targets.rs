@@ -16,6 +16,8 @@ use tidegate::net::{Coding, decompress};
 use tidegate::service::{Graph, Plan};
 use tidegate::storage::record::{self, Head, Kind};
 use tidegate::storage::{Fsync, Log, Purpose, Quota, Rules};
+use tidegate_engine::query::{NAME, Query, QuerySeries, Sample};
+use tidegate_engine::{Limits, Rule, StreamId, Table};
 use tidegate_ring::{Batch, MpStore, Options, Reader};
 
 /// Names as `cargo xtask fuzz` gives them.
@@ -29,10 +31,42 @@ pub(crate) const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("statsd", tidegate::receivers::uds::fuzz::statsd),
     ("compression", compression),
     ("log", log),
+    ("query", query),
+    ("state", state),
 ];
 
 fn signal(choice: u8) -> Signal {
     Signal::ALL[usize::from(choice) % Signal::ALL.len()]
+}
+
+/// A query has a value, or says why it has none.
+fn query(data: &[u8]) {
+    let Ok(query) = std::str::from_utf8(data).map_err(drop).and_then(|text| Query::parse(text).map_err(drop)) else {
+        return;
+    };
+    let series = |name: &str, zone: &str, step: i64| QuerySeries {
+        labels: [(NAME, name), ("zone", zone), ("le", zone)].into_iter().collect(),
+        samples: (1..20)
+            .map(|tick| Sample {
+                time: tick * 10_000,
+                value: ((tick * step) % 17) as f64,
+            })
+            .collect(),
+    };
+    let store = vec![series("a", "0.5", 3), series("a", "+Inf", 5), series("b", "0.5", 7)];
+    let _ = query.instant(&store, 150_000);
+    let _ = query.range(&store, 0, 150_000, 70_000);
+}
+
+/// A saved state is restored, or is none.
+fn state(data: &[u8]) {
+    let identify: fn(&tidegate_engine::Series) -> StreamId = |_| StreamId::default();
+    let table = Table::new("fuzz", vec![Rule::newest()], Limits::default()).identified_by(identify);
+    let _ = table.restore(data);
+    let saved = table.save();
+    let again = Table::new("fuzz", vec![Rule::newest()], Limits::default()).identified_by(identify);
+    assert!(again.restore(&saved).is_some(), "what we save can be restored");
+    let _ = tidegate_engine::Events::load(data, 1);
 }
 
 /// What is checked can be decoded, and survives JSON with as many items.

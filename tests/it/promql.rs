@@ -4,9 +4,7 @@ use super::kit::Prometheus;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use tidegate_engine::query::{
-    Instant, Labels, Millis, NAME, Query, QueryError, QuerySeries, Sample, Samples, Selection,
-};
+use tidegate_engine::query::{Instant, Labels, Millis, NAME, Query, QuerySeries, Sample};
 
 /// Whole queries, one a line.
 const QUERIES: &str = include_str!("../data/promql/queries.txt");
@@ -18,19 +16,7 @@ const TICK: i64 = 10_000;
 const TICKS: i64 = 121;
 
 /// Series in memory.
-struct Recorded(Vec<QuerySeries>);
-
-impl Samples for Recorded {
-    fn select(&self, selection: &Selection) -> Result<Vec<QuerySeries>, QueryError> {
-        let wanted = self.0.iter().filter(|series| selection.accepts(&series.labels));
-        let within = |sample: &&Sample| sample.time > selection.from && sample.time <= selection.to;
-        let cut = |series: &QuerySeries| QuerySeries {
-            labels: series.labels.clone(),
-            samples: series.samples.iter().filter(within).copied().collect(),
-        };
-        Ok(wanted.map(cut).collect())
-    }
-}
+type Recorded = Vec<QuerySeries>;
 
 /// A number between 0 and 1 that is the same in every run, for a series and a tick.
 fn noise(series: u64, tick: i64) -> f64 {
@@ -134,13 +120,13 @@ fn recorded() -> Recorded {
             &counter(seed, 20.0, 1000),
         );
     }
-    Recorded(all)
+    all
 }
 
 /// As OpenMetrics, for a server to be filled with.
 fn open_metrics(recorded: &Recorded) -> String {
     let mut families: BTreeMap<&str, String> = BTreeMap::new();
-    for series in &recorded.0 {
+    for series in recorded {
         let name = series.labels.get(NAME);
         let pairs = series.labels.iter().filter(|(label, _)| &***label != NAME);
         let pairs: Vec<String> = pairs.map(|(label, value)| format!("{label}={value:?}")).collect();

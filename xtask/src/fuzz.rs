@@ -16,6 +16,8 @@ const TARGETS: &[(&str, &str)] = &[
     ("statsd", "tests/data"),
     ("compression", "tests/data"),
     ("log", "tests/data"),
+    ("query", "tests/data/promql"),
+    ("state", "tests/data"),
 ];
 /// How long each target runs unless told.
 const SECONDS: u32 = 60;

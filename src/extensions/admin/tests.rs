@@ -141,14 +141,7 @@ async fn ask(admin: &Admin, query: &str) -> (u16, Value) {
         .append_pair("query", query)
         .finish();
     let (status, body) = post(&admin.server.local(), "/api/v1/query", &form).await;
-    let answer: Value = serde_json::from_str(&body).unwrap();
-    let got = get(admin, &format!("/api/v1/query?{form}")).await;
-    // Both ways say the same, but for the time.
-    assert_eq!(
-        (status, &answer["data"]["resultType"]),
-        (got.0, &got.1["data"]["resultType"])
-    );
-    (status, answer)
+    (status, serde_json::from_str(&body).unwrap())
 }
 
 #[tokio::test]
@@ -276,6 +269,7 @@ async fn what_a_data_source_asks_for_is_answered_as_prometheus_does() {
     );
     assert_eq!(data("/api/v1/status/buildinfo").await["application"], "tidegate");
     assert_eq!(ask(&admin, "1+1").await.1["data"]["result"][1], "2");
+    assert_eq!(data("/api/v1/query?query=1%2B1").await["result"][1], "2");
     assert_eq!(fetch(&admin.server.local(), "GET", "/-/healthy").await.0, 200);
     assert_eq!(
         fetch(&admin.server.local(), "GET", "/-/ready").await.0,

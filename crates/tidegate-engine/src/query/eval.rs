@@ -1,5 +1,6 @@
 //! Evaluation: what every selector needs is fetched once (`fetch`), then the expression is computed at every step.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use promql_parser::parser::{AggregateExpr, BinaryExpr, Expr, SubqueryExpr, VectorSelector};
@@ -8,7 +9,8 @@ use super::aggregate::{Parameter, aggregate};
 use super::binary::{self, Operator};
 use super::window::{millis, newest, shifted, within};
 use super::{
-    Instant, LOOK_BACK_MS, Labels, Millis, QueryError, QuerySeries, SUBQUERY_STEP_MS, Sample, Samples,
+    Instant, LOOK_BACK_MS, Labels, MAX_SAMPLES, Millis, QueryError, QuerySeries, SUBQUERY_STEP_MS, Sample,
+    Samples,
 };
 
 pub(super) type Vector = Vec<(Labels, f64)>;
@@ -116,10 +118,30 @@ pub(super) struct Eval {
     pub(super) fetched: HashMap<*const VectorSelector, Vec<QuerySeries>>,
     /// First and last time of evaluation.
     pub(super) bounds: (Millis, Millis),
+    /// What the query may still look at.
+    pub(super) room: Cell<usize>,
 }
 
 impl Eval {
     pub(super) fn value(&self, expr: &Expr, now: Millis) -> Result<Value, QueryError> {
+        let value = self.compute(expr, now)?;
+        self.spend(match &value {
+            Value::Vector(vector) => 1 + vector.len(),
+            Value::Scalar(_) | Value::Text(_) => 1,
+        })?;
+        Ok(value)
+    }
+
+    /// Notes that so many samples were looked at.
+    pub(super) fn spend(&self, samples: usize) -> Result<(), QueryError> {
+        let left = self.room.get().checked_sub(samples);
+        self.room.set(left.ok_or_else(|| {
+            QueryError::TooMuch(format!("the query looks at more than {MAX_SAMPLES} samples"))
+        })?);
+        Ok(())
+    }
+
+    fn compute(&self, expr: &Expr, now: Millis) -> Result<Value, QueryError> {
         Ok(match expr {
             Expr::NumberLiteral(number) => Value::Scalar(number.val),
             Expr::StringLiteral(text) => Value::Text(text.val.clone()),
@@ -174,11 +196,9 @@ impl Eval {
                     .iter()
                     .map(see)
                     .filter(|(_, samples)| !samples.is_empty());
-                Ok(Some(Ranges {
-                    series: series.collect(),
-                    from,
-                    to,
-                }))
+                let series: Vec<_> = series.collect();
+                self.spend(series.iter().map(|(_, samples)| samples.len()).sum())?;
+                Ok(Some(Ranges { series, from, to }))
             }
             Expr::Subquery(node) => self.subquery(node, now).map(Some),
             _ => Ok(None),

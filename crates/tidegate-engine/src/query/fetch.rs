@@ -1,15 +1,13 @@
 //! What the selectors of an expression need, fetched once.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
 use promql_parser::parser::{Expr, VectorSelector};
 
 use super::eval::Eval;
 use super::window::{millis, shifted};
-use super::{LOOK_BACK_MS, Matcher, Millis, NAME, QueryError, QuerySeries, Samples, Selection};
-
-/// Samples that one query may look at.
-const MAX_SAMPLES: usize = 50_000_000;
+use super::{LOOK_BACK_MS, MAX_SAMPLES, Matcher, Millis, NAME, QueryError, QuerySeries, Samples, Selection};
 
 impl Eval {
     pub(super) fn prepare(
@@ -20,9 +18,9 @@ impl Eval {
         let mut eval = Self {
             fetched: HashMap::new(),
             bounds,
+            room: Cell::new(MAX_SAMPLES),
         };
-        let mut room = MAX_SAMPLES;
-        eval.fetch(expr, samples, (bounds, bounds.0 != bounds.1), &mut room)?;
+        eval.fetch(expr, samples, (bounds, bounds.0 != bounds.1))?;
         Ok(eval)
     }
 
@@ -32,7 +30,6 @@ impl Eval {
         expr: &Expr,
         samples: &dyn Samples,
         (span, needs_past): ((Millis, Millis), bool),
-        room: &mut usize,
     ) -> Result<(), QueryError> {
         let mut selector = |vs: &VectorSelector, before: Millis, needs_past: bool| {
             let shift = |time| shifted(time, vs.at.as_ref(), vs.offset.as_ref(), self.bounds);
@@ -43,9 +40,7 @@ impl Eval {
                 needs_past,
             })?;
             let count: usize = series.iter().map(|series| series.samples.len()).sum();
-            *room = room.checked_sub(count).ok_or_else(|| {
-                QueryError::TooMuch(format!("the query looks at more than {MAX_SAMPLES} samples"))
-            })?;
+            self.spend(count)?;
             self.fetched.insert(std::ptr::from_ref(vs), series);
             Ok(())
         };
@@ -59,23 +54,23 @@ impl Eval {
             Expr::Subquery(node) => {
                 let shift = |time| shifted(time, node.at.as_ref(), node.offset.as_ref(), self.bounds);
                 let span = (shift(span.0) - millis(node.range), shift(span.1));
-                self.fetch(&node.expr, samples, (span, true), room)
+                self.fetch(&node.expr, samples, (span, true))
             }
             Expr::Aggregate(node) => {
                 if let Some(parameter) = &node.param {
-                    self.fetch(parameter, samples, (span, needs_past), room)?;
+                    self.fetch(parameter, samples, (span, needs_past))?;
                 }
-                self.fetch(&node.expr, samples, (span, needs_past), room)
+                self.fetch(&node.expr, samples, (span, needs_past))
             }
             Expr::Binary(node) => {
-                self.fetch(&node.lhs, samples, (span, needs_past), room)?;
-                self.fetch(&node.rhs, samples, (span, needs_past), room)
+                self.fetch(&node.lhs, samples, (span, needs_past))?;
+                self.fetch(&node.rhs, samples, (span, needs_past))
             }
-            Expr::Unary(node) => self.fetch(&node.expr, samples, (span, needs_past), room),
-            Expr::Paren(node) => self.fetch(&node.expr, samples, (span, needs_past), room),
+            Expr::Unary(node) => self.fetch(&node.expr, samples, (span, needs_past)),
+            Expr::Paren(node) => self.fetch(&node.expr, samples, (span, needs_past)),
             Expr::Call(node) => {
                 let mut arguments = node.args.args.iter();
-                arguments.try_for_each(|argument| self.fetch(argument, samples, (span, needs_past), room))
+                arguments.try_for_each(|argument| self.fetch(argument, samples, (span, needs_past)))
             }
             Expr::NumberLiteral(_) | Expr::StringLiteral(_) | Expr::Extension(_) => Ok(()),
         }

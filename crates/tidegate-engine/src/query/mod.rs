@@ -12,6 +12,7 @@ mod check;
 mod eval;
 mod fetch;
 mod functions;
+mod guard;
 mod labels;
 mod over_time;
 #[cfg(test)]
@@ -33,6 +34,9 @@ const SUBQUERY_STEP_MS: Millis = 60_000;
 
 /// Steps of one range query, as in Prometheus.
 pub const MAX_STEPS: Millis = 11_000;
+
+/// Samples that one query may look at, each time that it looks: about a second of work.
+const MAX_SAMPLES: usize = if cfg!(test) { 200_000 } else { 20_000_000 };
 
 /// A longer query is refused.
 const MAX_QUERY_BYTES: usize = 64 << 10;
@@ -116,6 +120,19 @@ pub trait Samples {
     fn select(&self, selection: &Selection) -> Result<Vec<QuerySeries>, QueryError>;
 }
 
+/// Series in memory.
+impl Samples for Vec<QuerySeries> {
+    fn select(&self, selection: &Selection) -> Result<Vec<QuerySeries>, QueryError> {
+        let wanted = self.iter().filter(|series| selection.accepts(&series.labels));
+        let within = |sample: &&Sample| sample.time > selection.from && sample.time <= selection.to;
+        let cut = |series: &QuerySeries| QuerySeries {
+            labels: series.labels.clone(),
+            samples: series.samples.iter().filter(within).copied().collect(),
+        };
+        Ok(wanted.map(cut).collect())
+    }
+}
+
 /// The value of a query at an instant.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Instant {
@@ -147,6 +164,7 @@ impl Query {
                 text.len()
             )));
         }
+        guard::check(text)?;
         let expr = parser::parse(text).map_err(QueryError::Syntax)?;
         check::check(&expr, MAX_DEPTH)?;
         Ok(Self { expr })

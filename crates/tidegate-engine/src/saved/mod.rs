@@ -1,0 +1,259 @@
+//! Identities (and `events`) as bytes that another process can read back.
+//!
+//! Numbers are little-endian. A list or a text is its length (4 bytes) and what is in it. A resource, scope or metric
+//! is a number; one that has not been seen before in the same bytes is the next number, and follows.
+
+mod events;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use crate::bytes::{number, take};
+use crate::{AttributeValue, Attributes, Data, Metric, Resource, Scope, Series, Temporality};
+
+/// What stands for a stream where it must mean the same to another process.
+pub type StreamId = [u8; 16];
+
+/// Attributes within attributes beyond this depth are not ours.
+const MAX_DEPTH: usize = 64;
+
+/// Writes identities.
+#[derive(Default)]
+pub(crate) struct Writer {
+    pub(crate) bytes: Vec<u8>,
+    resources: HashMap<Arc<Resource>, u32>,
+    scopes: HashMap<Arc<Scope>, u32>,
+    metrics: HashMap<Arc<Metric>, u32>,
+}
+
+/// Whether a thing has to be written out behind its number.
+fn refer<T: Eq + Hash>(seen: &mut HashMap<Arc<T>, u32>, thing: &Arc<T>, to: &mut Vec<u8>) -> bool {
+    let next = seen.len() as u32;
+    let number = *seen.entry(thing.clone()).or_insert(next);
+    to.extend(number.to_le_bytes());
+    number == next && seen.len() as u32 > next
+}
+
+impl Writer {
+    pub(crate) fn series(&mut self, series: &Series) {
+        self.resource(&series.resource);
+        self.scope(&series.scope);
+        let metric = &series.metric;
+        if refer(&mut self.metrics, metric, &mut self.bytes) {
+            for text in [&metric.name, &metric.description, &metric.unit] {
+                save_text(&mut self.bytes, text);
+            }
+            self.bytes.push(data_code(metric.data));
+            save_attributes(&mut self.bytes, &metric.metadata);
+        }
+        save_attributes(&mut self.bytes, &series.attributes);
+    }
+
+    fn resource(&mut self, resource: &Arc<Resource>) {
+        if refer(&mut self.resources, resource, &mut self.bytes) {
+            save_attributes(&mut self.bytes, &resource.attributes);
+            save_text(&mut self.bytes, &resource.schema_url);
+        }
+    }
+
+    fn scope(&mut self, scope: &Arc<Scope>) {
+        if refer(&mut self.scopes, scope, &mut self.bytes) {
+            for text in [&scope.name, &scope.version, &scope.schema_url] {
+                save_text(&mut self.bytes, text);
+            }
+            save_attributes(&mut self.bytes, &scope.attributes);
+        }
+    }
+}
+
+/// Reads identities back; `None` where the bytes are not ours.
+pub(crate) struct Reader<'a> {
+    pub(crate) bytes: &'a [u8],
+    resources: Vec<Arc<Resource>>,
+    scopes: Vec<Arc<Scope>>,
+    metrics: Vec<Arc<Metric>>,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            bytes,
+            resources: Vec::new(),
+            scopes: Vec::new(),
+            metrics: Vec::new(),
+        }
+    }
+
+    pub(crate) fn series(&mut self) -> Option<Series> {
+        Some(Series {
+            resource: self.resource()?,
+            scope: self.scope()?,
+            metric: self.metric()?,
+            attributes: load_attributes(&mut self.bytes, 0)?,
+        })
+    }
+
+    fn resource(&mut self) -> Option<Arc<Resource>> {
+        let number = self.length()?;
+        if number == self.resources.len() {
+            self.resources.push(Arc::new(Resource {
+                attributes: load_attributes(&mut self.bytes, 0)?,
+                schema_url: load_text(&mut self.bytes)?,
+            }));
+        }
+        self.resources.get(number).cloned()
+    }
+
+    fn scope(&mut self) -> Option<Arc<Scope>> {
+        let number = self.length()?;
+        if number == self.scopes.len() {
+            self.scopes.push(Arc::new(Scope {
+                name: load_text(&mut self.bytes)?,
+                version: load_text(&mut self.bytes)?,
+                schema_url: load_text(&mut self.bytes)?,
+                attributes: load_attributes(&mut self.bytes, 0)?,
+            }));
+        }
+        self.scopes.get(number).cloned()
+    }
+
+    fn metric(&mut self) -> Option<Arc<Metric>> {
+        let number = self.length()?;
+        if number == self.metrics.len() {
+            self.metrics.push(Arc::new(Metric {
+                name: load_text(&mut self.bytes)?,
+                description: load_text(&mut self.bytes)?,
+                unit: load_text(&mut self.bytes)?,
+                data: data_of(take::<1>(&mut self.bytes)?[0])?,
+                metadata: load_attributes(&mut self.bytes, 0)?,
+            }));
+        }
+        self.metrics.get(number).cloned()
+    }
+
+    pub(crate) fn length(&mut self) -> Option<usize> {
+        load_length(&mut self.bytes)
+    }
+}
+
+const DATA: [Data; 11] = {
+    const fn sum(monotonic: bool, temporality: Temporality) -> Data {
+        Data::Sum {
+            monotonic,
+            temporality,
+        }
+    }
+    const fn histogram(temporality: Temporality) -> Data {
+        Data::Histogram { temporality }
+    }
+    const fn exponential(temporality: Temporality) -> Data {
+        Data::ExponentialHistogram { temporality }
+    }
+    [
+        Data::Gauge,
+        Data::Summary,
+        sum(true, Temporality::Delta),
+        sum(true, Temporality::Cumulative),
+        sum(false, Temporality::Delta),
+        sum(false, Temporality::Cumulative),
+        histogram(Temporality::Delta),
+        histogram(Temporality::Cumulative),
+        exponential(Temporality::Delta),
+        exponential(Temporality::Cumulative),
+        sum(true, Temporality::Unspecified),
+    ]
+};
+
+/// Data that says no temporality is never part of a state, whatever it is.
+pub(crate) fn data_code(data: Data) -> u8 {
+    let at = DATA.iter().position(|known| *known == data);
+    at.unwrap_or(DATA.len() - 1) as u8
+}
+
+pub(crate) fn data_of(code: u8) -> Option<Data> {
+    DATA.get(usize::from(code)).copied()
+}
+
+fn load_length(from: &mut &[u8]) -> Option<usize> {
+    take(from).map(|bytes| u32::from_le_bytes(*bytes) as usize)
+}
+
+fn save_bytes(to: &mut Vec<u8>, bytes: &[u8]) {
+    to.extend((bytes.len() as u32).to_le_bytes());
+    to.extend(bytes);
+}
+
+fn load_bytes<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = load_length(from)?;
+    let (bytes, rest) = from.split_at_checked(length)?;
+    *from = rest;
+    Some(bytes)
+}
+
+fn save_text(to: &mut Vec<u8>, text: &str) {
+    save_bytes(to, text.as_bytes());
+}
+
+fn load_text(from: &mut &[u8]) -> Option<Arc<str>> {
+    std::str::from_utf8(load_bytes(from)?).ok().map(Arc::from)
+}
+
+fn save_attributes(to: &mut Vec<u8>, attributes: &Attributes) {
+    to.extend((attributes.len() as u32).to_le_bytes());
+    for (key, value) in attributes.iter() {
+        save_text(to, key);
+        save_value(to, value);
+    }
+}
+
+fn load_attributes(from: &mut &[u8], depth: usize) -> Option<Attributes> {
+    let mut entries = Vec::new();
+    for _ in 0..load_length(from)? {
+        entries.push((load_text(from)?, load_value(from, depth)?));
+    }
+    Some(Attributes::new(entries))
+}
+
+fn save_value(to: &mut Vec<u8>, value: &AttributeValue) {
+    to.push(value.rank());
+    match value {
+        AttributeValue::Empty => {}
+        AttributeValue::Str(text) => save_text(to, text),
+        AttributeValue::Bool(truth) => to.push(u8::from(*truth)),
+        AttributeValue::Int(whole) => to.extend(whole.to_le_bytes()),
+        AttributeValue::Double(double) => to.extend(double.to_le_bytes()),
+        AttributeValue::Bytes(bytes) => save_bytes(to, bytes),
+        AttributeValue::Array(values) => {
+            to.extend((values.len() as u32).to_le_bytes());
+            values.iter().for_each(|value| save_value(to, value));
+        }
+        AttributeValue::Map(map) => save_attributes(to, map),
+    }
+}
+
+fn load_value(from: &mut &[u8], depth: usize) -> Option<AttributeValue> {
+    if depth > MAX_DEPTH {
+        return None;
+    }
+    let [rank] = *take(from)?;
+    Some(match rank {
+        0 => AttributeValue::Empty,
+        1 => AttributeValue::Str(load_text(from)?),
+        2 => AttributeValue::Bool(take::<1>(from)?[0] != 0),
+        3 => AttributeValue::Int(number(from)?.cast_signed()),
+        4 => AttributeValue::Double(f64::from_bits(number(from)?)),
+        5 => AttributeValue::Bytes(load_bytes(from)?.into()),
+        6 => {
+            let mut values = Vec::new();
+            for _ in 0..load_length(from)? {
+                values.push(load_value(from, depth + 1)?);
+            }
+            AttributeValue::Array(values.into())
+        }
+        7 => AttributeValue::Map(load_attributes(from, depth + 1)?),
+        _ => return None,
+    })
+}
