@@ -15,8 +15,10 @@ use tidegate::receivers::uds::proto::{EventAck, EventBatch, Instrument, Kind};
 /// One point of a sum: since when, at what time, its value.
 fn sum(name: &str, temporality: u8, start: u64, time: u64, value: u64) -> String {
     let point = format!(r#"{{"asInt":"{value}","startTimeUnixNano":"{start}","timeUnixNano":"{time}"}}"#);
+    // So much that snapshots are made while it runs.
+    let pad = "x".repeat(1500);
     format!(
-        r#"{{"resourceMetrics":[{{"scopeMetrics":[{{"metrics":[{{"name":"{name}","sum":{{"isMonotonic":true,"aggregationTemporality":{temporality},"dataPoints":[{point}]}}}}]}}]}}]}}"#
+        r#"{{"resourceMetrics":[{{"scopeMetrics":[{{"metrics":[{{"name":"{name}","description":"{pad}","sum":{{"isMonotonic":true,"aggregationTemporality":{temporality},"dataPoints":[{point}]}}}}]}}]}}]}}"#
     )
 }
 
@@ -71,7 +73,7 @@ fn scene(fsync: &str) -> Scene {
     let (sink, storage, input) = (OtlpSink::start(), tempfile::tempdir().unwrap(), free_port());
     let yaml = format!(
         "extensions:
-  file_storage: {{directory: {:?}, fsync: {fsync}, segment_size: 64KiB}}
+  file_storage: {{directory: {:?}, fsync: {fsync}, segment_size: 64KiB, max_size: 64KiB}}
 receivers:
   otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{input}\"}}}}}}
   uds: {{stream: {{path: {:?}}}}}
