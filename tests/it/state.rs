@@ -193,7 +193,7 @@ fn totals_are_those_of_all_that_was_acknowledged_through_sixty_kills() {
     );
     println!("{at} deltas, a counter of {counter}, events of {events} in {ROUNDS} lives");
     assert!(
-        at > 100 && counter > 300 && events > 700,
+        at > 30 && counter > 100 && events > 200,
         "too few to say anything"
     );
     for name in ["deltas", "counter", "events"] {
