@@ -1,5 +1,6 @@
 //! How a batch moves: admitted by every destination of its path first, then consumed by all of them (DESIGN: all or none).
 
+use std::any::Any;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -35,18 +36,16 @@ impl Refused {
     }
 }
 
-/// Room that a destination set aside for one push; gives it back when dropped unused.
-pub trait Admission: Send {
-    /// Lets the destination that made it recognise its own (`Arc::as_ptr` of its state, say).
-    fn owner(&self) -> usize;
-    /// For the destination to downcast when it takes its admission back.
-    fn into_any(self: Box<Self>) -> Box<dyn std::any::Any + Send>;
+/// Room that a component set aside for one push; gives it back when dropped unused.
+struct Admission {
+    owner: usize,
+    room: Box<dyn Any + Send>,
 }
 
 /// One push on its way through the graph: the room that was set aside, and what came of the data.
 #[derive(Default)]
 pub struct Flow {
-    admissions: SmallVec<[Box<dyn Admission>; 2]>,
+    admissions: SmallVec<[Admission; 2]>,
     rejected_items: usize,
     rejected_why: Option<String>,
     waits: SmallVec<[oneshot::Receiver<Answer>; 1]>,
@@ -55,18 +54,19 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Keeps room set aside until `take` or the end of the push.
-    pub fn set_aside(&mut self, admission: Box<dyn Admission>) {
-        self.admissions.push(admission);
+    /// Keeps room set aside until `take` or the end of the push. `owner` tells whose it is (the address of its state,
+    /// say).
+    pub fn set_aside(&mut self, owner: usize, room: impl Any + Send) {
+        let room = Box::new(room);
+        self.admissions.push(Admission { owner, room });
     }
 
-    /// The room that `owner` set aside in this push (one admission a call, oldest first).
-    pub fn take(&mut self, owner: usize) -> Option<Box<dyn Admission>> {
-        let at = self
-            .admissions
-            .iter()
-            .position(|admission| admission.owner() == owner)?;
-        Some(self.admissions.remove(at))
+    /// The room that `owner` set aside in this push (one admission a call, oldest first), as what it was.
+    pub fn take<R: Any>(&mut self, owner: usize) -> Option<R> {
+        let mut all = self.admissions.iter();
+        let at = all.position(|admission| admission.owner == owner)?;
+        let room = self.admissions.remove(at).room.downcast();
+        room.ok().map(|room| *room)
     }
 
     /// Forgets what was set aside after `mark` (a refused branch undoes itself).

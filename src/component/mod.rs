@@ -27,7 +27,7 @@ pub use factory::{
     ConfigType, ConnectorContext, ConnectorFactory, ExporterContext, ExporterFactory, ExtensionFactory,
     Factory, ProcessorContext, ProcessorFactory, ReceiverContext, ReceiverFactory, Settings, Stability,
 };
-pub use flow::{Admission, Answer, Consumer, Flow, Refused, Verdict};
+pub use flow::{Answer, Consumer, Flow, Refused, Verdict};
 pub use ledger::{Balance, Ledger, Reason};
 pub use made::Made;
 pub use shared::Shared;

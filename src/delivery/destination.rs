@@ -22,8 +22,8 @@ use super::stored;
 use super::temporality::Conversion;
 use crate::batch::{Batch, Batching, Signal};
 use crate::component::{
-    Admission, ComponentError, Consumer, Context, Exporter, ExporterContext, Flow, Ledger, Lifecycle, Reason,
-    Refused, Verdict,
+    ComponentError, Consumer, Context, Exporter, ExporterContext, Flow, Ledger, Lifecycle, Reason, Refused,
+    Verdict,
 };
 use crate::storage::{Done, Recovered};
 
@@ -158,8 +158,7 @@ impl<A: Attempt> Consumer for Destination<A> {
                 return Err(inner.refuse("is stopping", STOPPING_RETRY_AFTER));
             }
             Ok(way) => {
-                let owner = inner.owner();
-                flow.set_aside(Box::new(Place { owner, way }));
+                flow.set_aside(inner.owner(), way);
                 return Ok(());
             }
             Err(no_room) => no_room,
@@ -179,36 +178,16 @@ impl<A: Attempt> Consumer for Destination<A> {
 
     fn consume(&self, mut batch: Batch, flow: &mut Flow) {
         let inner = &*self.inner;
-        let place = flow.take(inner.owner());
+        let way: Option<Way> = flow.take(inner.owner());
         if batch.items() == 0 {
             return;
         }
-        let place = place.and_then(|place| place.into_any().downcast::<Place>().ok());
-        let way = match place {
-            Some(place) => Some(place.way),
-            None => inner.find_way(&batch).ok(),
-        };
+        let way = way.or_else(|| inner.find_way(&batch).ok());
         batch.batching = inner.batching.or(batch.batching);
         match way {
             Some(way) => inner.take(batch, way, flow),
             None => inner.lose_batch(&batch, Reason::QueueFull, "the sending queue is full"),
         }
-    }
-}
-
-/// Room that one push has set aside here.
-struct Place {
-    owner: usize,
-    way: Way,
-}
-
-impl Admission for Place {
-    fn owner(&self) -> usize {
-        self.owner
-    }
-
-    fn into_any(self: Box<Self>) -> Box<dyn std::any::Any + Send> {
-        self
     }
 }
 

@@ -15,8 +15,8 @@ use tokio::task::JoinHandle;
 
 use crate::batch::{Batch, Payload, Signal};
 use crate::component::{
-    Admission, ComponentError, ConfigType, Consumer, Exporter, ExporterContext, ExporterFactory, Factory,
-    Flow, Lifecycle, Reason, Refused, Stability,
+    ComponentError, ConfigType, Consumer, Exporter, ExporterContext, ExporterFactory, Factory, Flow,
+    Lifecycle, Reason, Refused, Stability,
 };
 use config::Config;
 use peers::{Peers, Shares};
@@ -73,19 +73,8 @@ impl Lifecycle for LoadBalancing {
 
 /// How a batch was split when it was admitted.
 struct Place {
-    owner: usize,
     batch: Batch,
     shares: Shares,
-}
-
-impl Admission for Place {
-    fn owner(&self) -> usize {
-        self.owner
-    }
-
-    fn into_any(self: Box<Self>) -> Box<dyn std::any::Any + Send> {
-        self
-    }
 }
 
 /// Whether nothing between admission and here has changed it.
@@ -117,17 +106,13 @@ impl Consumer for LoadBalancing {
         for (peer, share) in &shares {
             peer.admit(share, flow).inspect_err(|_| flow.undo_to(mark))?;
         }
-        flow.set_aside(Box::new(Place {
-            owner: self.owner(),
-            batch: batch.clone(),
-            shares,
-        }));
+        let batch = batch.clone();
+        flow.set_aside(self.owner(), Place { batch, shares });
         Ok(())
     }
 
     fn consume(&self, batch: Batch, flow: &mut Flow) {
-        let place = flow.take(self.owner());
-        let place = place.and_then(|place| place.into_any().downcast::<Place>().ok());
+        let place: Option<Place> = flow.take(self.owner());
         let admitted = place.filter(|place| same(&place.batch.payload, &batch.payload));
         let shares = match admitted {
             Some(place) => Ok(place.shares),

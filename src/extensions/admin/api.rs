@@ -14,7 +14,7 @@ use super::view::{View, millis};
 use crate::component::shared::Phase;
 use crate::component::{Shared, unix_now};
 use crate::extensions::server::{self, Answer, Request};
-use crate::prom::name::{Kind, Naming};
+use crate::prom::name::Kind;
 use crate::prom::number::push_f64;
 
 /// Queries that are computed at one time; others wait.
@@ -171,14 +171,10 @@ impl Api {
         if query.handles_absence() {
             return Ok(());
         }
-        let naming = Naming {
-            namespace: String::new(),
-            suffixes: true,
-        };
         let asked = query.names();
         for composite in self.shared.composites.list() {
             let name = &composite.declaration().name;
-            let shown = naming.metric(name, "", Kind::Gauge);
+            let shown = self.view.naming.metric(name, "", Kind::Gauge);
             if !shown.is_some_and(|shown| asked.contains(&shown)) {
                 continue;
             }

@@ -205,6 +205,34 @@ async fn without_history_the_present_is_there_and_the_past_is_refused_by_name() 
         why.contains("`level` has no past") && why.contains("disabled"),
         "{why}"
     );
+    // What has gone is not held on to, and not shown, though nobody samples.
+    admin.base.shared.tables.remove(&table);
+    assert_eq!(ask(&admin, "level").await.1["data"]["result"], json!([]));
+    assert_eq!(admin.view.len(), 0);
+    admin.stop(Instant::now() + Duration::from_secs(10)).await;
+}
+
+#[tokio::test]
+async fn a_series_that_has_gone_is_gone_at_once_and_its_past_stays() {
+    let (admin, table) = with_table("history: {interval: 10ms}").await;
+    table.observe(&point("level", Data::Gauge, "web", 7), unix_now());
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while ask(&admin, "count_over_time(level[1m]) >= 3").await.1["data"]["result"] == json!([]) {
+        assert!(Instant::now() < deadline);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    admin.base.shared.tables.remove(&table);
+    assert_eq!(ask(&admin, "level").await.1["data"]["result"], json!([]));
+    assert_ne!(
+        ask(&admin, "max_over_time(level[1m])").await.1["data"]["result"],
+        json!([])
+    );
+    // Another of the same name and labels counts from its first moment.
+    let again = Arc::new(Table::new("again", vec![Rule::newest()], Limits::default()));
+    again.observe(&point("level", Data::Gauge, "web", 9), unix_now());
+    admin.base.shared.tables.add(again);
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    assert_eq!(ask(&admin, "level").await.1["data"]["result"][0]["value"][1], "9");
     admin.stop(Instant::now() + Duration::from_secs(10)).await;
 }
 

@@ -16,7 +16,7 @@ use crate::prom::{Naming, OPENMETRICS_NAME};
 /// A view of what the gateway holds.
 pub(super) struct View {
     shared: Arc<Shared>,
-    naming: Naming,
+    pub(super) naming: Naming,
     has_past: bool,
     state: Mutex<State>,
 }
@@ -29,7 +29,10 @@ struct State {
     owners: HashMap<Labels, (usize, usize)>,
     /// Series that have gone and can still be asked for.
     gone: Vec<Gone>,
+    /// Which look at the tables was the last one.
     pass: u64,
+    /// Entries that it saw.
+    seen: usize,
 }
 
 /// A series of a table, and the numbers it has.
@@ -105,6 +108,7 @@ impl View {
                 owners: HashMap::new(),
                 gone: Vec::new(),
                 pass: 0,
+                seen: 0,
             }),
         }
     }
@@ -130,15 +134,24 @@ impl View {
     fn look(&self, now: UnixNanos, records: bool) {
         let tables = self.shared.tables.list();
         let state = &mut *self.state();
-        state.pass += 1;
         let time = millis(now);
+        (state.pass, state.seen) = (state.pass + 1, 0);
         for table in &tables {
             let of = Arc::as_ptr(table).addr();
             table.read(now, &mut |reading| {
                 state.see(of, &reading, &self.naming, time, records)
             });
         }
-        state.forget(time, records);
+        if state.seen < state.entries.len() {
+            state.let_go(time);
+        }
+        state.forget(time);
+    }
+
+    /// Series of tables that it knows.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.state().entries.len()
     }
 
     /// What is known of the metrics that are shown now.
@@ -197,6 +210,7 @@ impl State {
             numbers: Vec::new(),
             pass: 0,
         });
+        self.seen += usize::from(entry.pass != self.pass);
         entry.pass = self.pass;
         let Some(identity) = &entry.identity else { return };
         let (history, owners, known) = (&mut self.history, &mut self.owners, &mut entry.numbers);
@@ -234,19 +248,18 @@ impl State {
         });
     }
 
-    /// Ends the series that were not seen in this pass, and lets go those that ended too long ago.
-    fn forget(&mut self, now: Millis, records: bool) {
+    /// Ends the series that were not seen in this pass.
+    fn let_go(&mut self, now: Millis) {
         let pass = self.pass;
-        let (history, owners, gone) = (&mut self.history, &mut self.owners, &mut self.gone);
+        let (owners, gone) = (&mut self.owners, &mut self.gone);
         self.entries.retain(|key, entry| {
             let stays = entry.pass == pass;
-            if !stays && records {
+            if !stays {
                 for number in entry.numbers.drain(..) {
                     if owners.get(&number.labels) == Some(key) {
                         owners.remove(&number.labels);
                     }
                     if let Past::Kept(past) = number.past {
-                        history.append(past, now, f64::from_bits(Sample::STALE));
                         gone.push(Gone {
                             labels: number.labels,
                             past,
@@ -255,7 +268,7 @@ impl State {
                     }
                 }
             }
-            stays || !records
+            stays
         });
         // The first of two has gone: the other counts from now on.
         for (key, entry) in &mut self.entries {
@@ -263,8 +276,13 @@ impl State {
                 number.is_shadowed = *owners.entry(number.labels.clone()).or_insert(*key) != *key;
             }
         }
+    }
+
+    /// Forgets the series that ended too long ago.
+    fn forget(&mut self, now: Millis) {
+        let history = &mut self.history;
         let span = history.limits().span_ms;
-        gone.retain(|series| {
+        self.gone.retain(|series| {
             let stays = now.saturating_sub(series.since) <= span;
             if !stays {
                 history.remove(series.past);
@@ -311,14 +329,16 @@ impl Samples for View {
         let mut all: HashMap<&Labels, Vec<Sample>> = HashMap::new();
         let is_within = |time: Millis| time > selection.from && time <= selection.to;
         for gone in state.gone.iter().filter(|gone| selection.accepts(&gone.labels)) {
-            let samples = state.history.read(gone.past, selection.from, selection.to);
-            all.entry(&gone.labels).or_default().extend(samples);
+            let samples = all.entry(&gone.labels).or_default();
+            samples.extend(state.history.read(gone.past, selection.from, selection.to));
+            if is_within(gone.since) {
+                samples.push(Sample {
+                    time: gone.since,
+                    value: f64::from_bits(Sample::STALE),
+                });
+            }
         }
-        for entry in state
-            .entries
-            .values()
-            .filter(|entry| entry.pass + 1 >= state.pass)
-        {
+        for entry in state.entries.values() {
             let wanted = entry.numbers.iter().filter(|number| !number.is_shadowed);
             for number in wanted.filter(|number| selection.accepts(&number.labels)) {
                 let samples = all.entry(&number.labels).or_default();
@@ -333,7 +353,7 @@ impl Samples for View {
                     samples.extend(state.history.read(past, selection.from, selection.to));
                 }
                 let is_newer = samples.last().is_none_or(|last| last.time < number.now.time);
-                if is_newer && is_within(number.now.time) && entry.pass == state.pass {
+                if is_newer && is_within(number.now.time) {
                     samples.push(number.now);
                 }
             }

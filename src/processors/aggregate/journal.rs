@@ -21,7 +21,7 @@ use tracing::{info, warn};
 
 use super::intake::Intake;
 use crate::batch::{Batch, Encoded, Payload, Signal, convert};
-use crate::component::{Admission, Answer, ComponentError, Context, Flow, Ledger, Reason, Refused, unix_now};
+use crate::component::{Answer, ComponentError, Context, Flow, Ledger, Reason, Refused, unix_now};
 use crate::storage::{Append, Done, Joins, Purpose, Share, State, Store};
 
 /// When a sender that found the disk full should come back.
@@ -102,8 +102,7 @@ impl Journal {
         let store = self.store.get().ok_or_else(|| refuse("not open"))?;
         match store.reserve(bytes) {
             Ok(Some(share)) => {
-                let owner = self.number();
-                flow.set_aside(Box::new(Place { owner, share }));
+                flow.set_aside(self.number(), share);
                 Ok(())
             }
             Ok(None) => Err(refuse("full, or it fails")),
@@ -116,8 +115,7 @@ impl Journal {
 
     /// Appends a batch, to be taken in when it is kept. Gives what passes.
     pub(super) fn take(&self, batch: &Batch, flow: &mut Flow) -> Option<Payload> {
-        let place = flow.take(self.number());
-        let place = place.and_then(|place| place.into_any().downcast::<Place>().ok());
+        let share: Option<Share> = flow.take(self.number());
         let rest = self.book.intake.rest(&batch.payload);
         let passes = rest.as_ref().map_or(0, Payload::items);
         if passes == batch.items() {
@@ -141,7 +139,7 @@ impl Journal {
             payload: to_bytes(&batch.payload, now),
             purpose: Purpose::State,
             done: Some(Done(Box::new(move |kept| book.kept(kept, &payload, now, answer)))),
-            share: place.map(|place| place.share),
+            share,
         });
         rest
     }
@@ -149,22 +147,6 @@ impl Journal {
     /// Tells its admissions from those of others.
     fn number(&self) -> usize {
         Arc::as_ptr(&self.book).addr()
-    }
-}
-
-/// Room that one push has set aside here.
-struct Place {
-    owner: usize,
-    share: Share,
-}
-
-impl Admission for Place {
-    fn owner(&self) -> usize {
-        self.owner
-    }
-
-    fn into_any(self: Box<Self>) -> Box<dyn std::any::Any + Send> {
-        self
     }
 }
 
