@@ -40,6 +40,17 @@ impl AttributeValue {
         }
     }
 
+    /// What it has allocated, estimated.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Str(text) => 16 + text.len(),
+            Self::Bytes(bytes) => 16 + bytes.len(),
+            Self::Array(values) => values.iter().map(|value| size_of::<Self>() + value.bytes()).sum(),
+            Self::Map(map) => map.bytes(),
+            Self::Empty | Self::Bool(_) | Self::Int(_) | Self::Double(_) => 0,
+        }
+    }
+
     /// The text, where the value is text.
     pub fn as_str(&self) -> Option<&str> {
         match self {
@@ -153,6 +164,14 @@ impl Attributes {
     /// Keys and values in key order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Arc<str>, &AttributeValue)> {
         self.0.iter().map(|(key, value)| (key, value))
+    }
+
+    /// What they take, estimated: as if nobody shared any of it.
+    pub(crate) fn bytes(&self) -> usize {
+        /// The entry, and the counters of its key.
+        const ENTRY: usize = size_of::<(Arc<str>, AttributeValue)>() + 16;
+        let of_entry = |(key, value): &(Arc<str>, AttributeValue)| ENTRY + key.len() + value.bytes();
+        self.0.iter().map(of_entry).sum()
     }
 
     /// How many attributes there are.

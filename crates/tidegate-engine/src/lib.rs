@@ -28,6 +28,7 @@ mod streams;
 pub mod table;
 pub mod temporality;
 pub mod value;
+mod wheel;
 
 pub use attributes::{AttributeValue, Attributes};
 pub use composite::{Answer, Composite, CompositeSet, Declaration, Function, State};
@@ -43,7 +44,7 @@ pub use point::{Exemplar, Point};
 pub use progress::{Rejection, Sample};
 pub use rule::{GaugePolicy, Input, Rule};
 pub use saved::StreamId;
-pub use table::{Absorbed, Limits, Outcome, Reading, Restored, Stats, Table};
+pub use table::{Absorbed, Limits, Outcome, Overflow, Reading, Restored, Stats, Table};
 pub use temporality::{Converted, Converter, ConverterLimits};
 pub use value::{Buckets, ExponentialHistogram, Histogram, Quantile, Summary, Value};
 

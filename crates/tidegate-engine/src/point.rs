@@ -33,3 +33,10 @@ pub struct Exemplar {
     /// 8 bytes, or empty.
     pub span_id: Vec<u8>,
 }
+
+impl Exemplar {
+    /// What it takes, estimated.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.filtered_attributes.bytes() + self.trace_id.len() + self.span_id.len()
+    }
+}

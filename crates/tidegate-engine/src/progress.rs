@@ -1,12 +1,16 @@
 //! How far an input stream has come: what each of its points adds, in order, across resets and repetitions.
 
 mod last;
+mod late;
 
 use std::borrow::Cow;
 
 pub(crate) use last::Last;
+use late::Late;
 
-use crate::{Data, Exemplar, ExponentialHistogram, Histogram, Number, Temporality, UnixNanos, Value};
+use crate::{
+    Data, Exemplar, ExponentialHistogram, Histogram, Number, Summary, Temporality, UnixNanos, Value,
+};
 
 /// A point of a known series, by reference.
 #[derive(Clone, Copy, Debug)]
@@ -68,8 +72,17 @@ pub(crate) enum Change<'a> {
     Number(Number),
     Histogram(Cow<'a, Histogram>),
     Exponential(Cow<'a, ExponentialHistogram>),
+    /// Of a summary only what adds up; its quantiles do not.
+    Summary(Moments),
     /// The stream says that it has ended.
     End,
+}
+
+/// What of a summary adds up.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Moments {
+    pub(crate) count: u64,
+    pub(crate) sum: f64,
 }
 
 /// Where a stream stands.
@@ -78,12 +91,42 @@ pub(crate) struct Progress {
     pub(crate) start: UnixNanos,
     pub(crate) time: UnixNanos,
     last: Last,
+    /// What may still come out of order; `None` where nothing can.
+    late: Option<Box<Late>>,
+}
+
+/// Where in its stream a point stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Behind everything so far.
+    Next,
+    /// The first of a new run.
+    Restart,
+    /// In a gap that was left by deltas: it comes late, and counts.
+    Gap,
+    /// Of the run before this one, which it continues: it comes late, and counts.
+    FormerRun,
+    /// Of a run that was folded when the stream was forgotten: increases are counted from here.
+    Folded,
 }
 
 impl Progress {
     /// As far as another process had come.
     pub(crate) fn at(start: UnixNanos, time: UnixNanos, last: Last) -> Self {
-        Self { start, time, last }
+        Self {
+            start,
+            time,
+            last,
+            late: None,
+        }
+    }
+
+    /// A stream whose runs up to the one that began at `start` are part of what is retained: they add nothing again.
+    pub(crate) fn folded(start: UnixNanos, time: UnixNanos) -> Self {
+        Self {
+            late: Some(Box::new(Late::folded())),
+            ..Self::at(start, time, Last::Nothing)
+        }
     }
 
     /// What the stream said last.
@@ -91,12 +134,26 @@ impl Progress {
         &self.last
     }
 
-    /// What `sample` adds. The first point of a cumulative stream adds all it has counted so far.
-    pub(crate) fn advance<'a>(&mut self, data: Data, sample: &Sample<'a>) -> Result<Change<'a>, Rejection> {
+    /// What `sample` adds. The first point of a cumulative stream adds all it has counted so far. Points that come
+    /// out of order count when they are at most `lateness_ns` older than the newest and say what no other has said.
+    pub(crate) fn advance<'a>(
+        &mut self,
+        data: Data,
+        sample: &Sample<'a>,
+        lateness_ns: u64,
+    ) -> Result<Change<'a>, Rejection> {
         check(data, sample.value)?;
-        let restarted = self.order(data, sample)?;
-        if restarted && !matches!(data, Data::Sum { monotonic: false, .. }) {
-            self.last = Last::Nothing;
+        let place = self.place(data, sample)?;
+        match place {
+            Place::Next => self.note_gap(data, sample, lateness_ns),
+            Place::Restart => self.restart(data, sample, lateness_ns),
+            Place::Gap => return self.fill(data, sample),
+            Place::FormerRun => return self.continue_former(data, sample),
+            Place::Folded => {
+                self.late = None;
+                // Only tells where increases are counted from.
+                self.change(data, sample.value)?;
+            }
         }
         let change = self.change(data, sample.value)?;
         (self.start, self.time) = (sample.start, sample.time);
@@ -106,32 +163,116 @@ impl Progress {
     /// Checks order only, for states that take points as they are.
     pub(crate) fn follow(&mut self, data: Data, sample: &Sample<'_>) -> Result<(), Rejection> {
         check(data, sample.value)?;
-        self.order(data, sample)?;
+        self.place(data, sample)?;
         (self.start, self.time) = (sample.start, sample.time);
         Ok(())
     }
 
-    /// Whether the stream began anew; an error where the point is not newer than the last one.
+    /// Where a point stands; an error where it adds nothing.
     ///
-    /// A later start time is a new beginning whatever the clock says. Points of an older beginning, and points at or
-    /// before the last one's time, come too late; if they say the same again, nothing is lost.
-    fn order(&self, data: Data, sample: &Sample<'_>) -> Result<bool, Rejection> {
+    /// A later start time is a new beginning whatever the clock says. Of a run that has been heard of later than this
+    /// point all is known; if it says no more than that, nothing is lost.
+    fn place(&self, data: Data, sample: &Sample<'_>) -> Result<Place, Rejection> {
         if self.time == 0 {
-            return Ok(false);
+            return Ok(Place::Next);
         }
-        let delta = data.temporality() == Temporality::Delta;
-        let restarts = !delta && data != Data::Gauge;
-        if restarts && self.start != 0 && sample.start > self.start {
-            return Ok(true);
+        if data.temporality() == Temporality::Delta {
+            return self.place_of_delta(sample);
+        }
+        let runs = data != Data::Gauge && self.start != 0 && sample.start != 0;
+        let (newer_run, older_run) = (sample.start > self.start, sample.start < self.start);
+        if self.late.as_ref().is_some_and(|late| late.is_folded) && !(runs && newer_run) {
+            let is_newer = sample.time > self.time;
+            return if is_newer {
+                Ok(Place::Folded)
+            } else {
+                Err(Rejection::Late)
+            };
+        }
+        if runs && newer_run {
+            return Ok(Place::Restart);
+        }
+        if runs && older_run {
+            let former = self.late.as_ref().and_then(|late| late.former(sample.start));
+            return match former {
+                Some(former) if sample.time > former.time => Ok(Place::FormerRun),
+                Some(former) if former.last.covers(data, sample.value) => Err(Rejection::Duplicate),
+                // A clock was set back between two runs.
+                None if sample.time > self.time => Ok(Place::Restart),
+                _ => Err(Rejection::Late),
+            };
         }
         if sample.time > self.time {
-            return Ok(false);
+            return Ok(Place::Next);
         }
-        let repeated = sample.time == self.time && sample.start == self.start;
-        match repeated && (delta || self.says(sample.value)) {
+        let is_same = sample.time == self.time && self.says(sample.value);
+        let is_covered = sample.time < self.time && self.last.covers(data, sample.value);
+        match is_same || is_covered {
             true => Err(Rejection::Duplicate),
             false => Err(Rejection::Late),
         }
+    }
+
+    fn place_of_delta(&self, sample: &Sample<'_>) -> Result<Place, Rejection> {
+        if sample.time > self.time {
+            return Ok(Place::Next);
+        }
+        if (sample.start, sample.time) == (self.start, self.time) {
+            return Err(Rejection::Duplicate);
+        }
+        let late = self.late.as_ref();
+        match late.is_some_and(|late| late.gap(sample.start, sample.time).is_some()) {
+            true => Ok(Place::Gap),
+            false => Err(Rejection::Late),
+        }
+    }
+
+    /// Remembers what deltas in between have not been seen yet.
+    fn note_gap(&mut self, data: Data, sample: &Sample<'_>, lateness_ns: u64) {
+        let delta = data.temporality() == Temporality::Delta;
+        if !delta || lateness_ns == 0 || sample.start == 0 {
+            return;
+        }
+        let oldest = sample.time.saturating_sub(lateness_ns);
+        let from = if self.time == 0 { oldest } else { self.time };
+        if from < sample.start {
+            let late = self.late.get_or_insert_default();
+            late.add_gap(from, sample.start, oldest);
+        }
+    }
+
+    fn restart(&mut self, data: Data, sample: &Sample<'_>, lateness_ns: u64) {
+        self.late = None;
+        if matches!(data, Data::Sum { monotonic: false, .. }) {
+            return;
+        }
+        let last = std::mem::take(&mut self.last);
+        let is_recent = sample.time.saturating_sub(self.time) <= lateness_ns;
+        if lateness_ns > 0 && is_recent && !matches!(last, Last::Nothing) {
+            self.late = Some(Box::new(Late::after(self.start, self.time, last)));
+        }
+    }
+
+    fn fill<'a>(&mut self, data: Data, sample: &Sample<'a>) -> Result<Change<'a>, Rejection> {
+        let change = self.change(data, sample.value)?;
+        if let Some(late) = &mut self.late {
+            late.fill(sample.start, sample.time);
+        }
+        Ok(change)
+    }
+
+    fn continue_former<'a>(&mut self, data: Data, sample: &Sample<'a>) -> Result<Change<'a>, Rejection> {
+        let former = |progress: &mut Self| {
+            let late = progress.late.as_mut()?;
+            late.former.as_mut().map(|former| {
+                std::mem::swap(&mut former.last, &mut progress.last);
+                former.time = sample.time;
+            })
+        };
+        former(self);
+        let change = self.change(data, sample.value);
+        former(self);
+        change
     }
 
     fn says(&self, value: &Value) -> bool {
@@ -139,6 +280,7 @@ impl Progress {
             (Last::Number(last), _) => value.number().is_some_and(|number| number.same(*last)),
             (Last::Histogram(last), Value::Histogram(now)) => last == now,
             (Last::Exponential(last), Value::ExponentialHistogram(now)) => last == now,
+            (Last::Summary(last), Value::Summary(now)) => *last == Moments::of(now),
             (Last::Nothing, _) => true,
             _ => false,
         }
@@ -155,7 +297,7 @@ impl Progress {
             Value::Histogram(now) => Change::Histogram(Cow::Borrowed(now)),
             Value::ExponentialHistogram(now) if cumulative => Change::Exponential(self.exponential(now)),
             Value::ExponentialHistogram(now) => Change::Exponential(Cow::Borrowed(now)),
-            Value::Summary(_) => return Err(Rejection::Unsupported),
+            Value::Summary(now) => Change::Summary(self.summary(Moments::of(now))),
             Value::NoRecordedValue => Change::End,
         })
     }
@@ -206,6 +348,18 @@ impl Progress {
         increase.map_or(Cow::Borrowed(now), Cow::Owned)
     }
 
+    fn summary(&mut self, now: Moments) -> Moments {
+        let then = match &self.last {
+            Last::Summary(then) if then.count <= now.count => *then,
+            _ => Moments::default(),
+        };
+        self.last = Last::Summary(now);
+        Moments {
+            count: now.count - then.count,
+            sum: now.sum - then.sum,
+        }
+    }
+
     /// Whether it knows what a cumulative stream has counted so far.
     pub(crate) fn holds_total(&self) -> bool {
         !matches!(self.last, Last::Nothing)
@@ -216,6 +370,15 @@ impl Progress {
         match std::mem::take(&mut self.last) {
             Last::Number(number) => Some(number),
             _ => None,
+        }
+    }
+}
+
+impl Moments {
+    pub(crate) fn of(summary: &Summary) -> Self {
+        Self {
+            count: summary.count,
+            sum: summary.sum,
         }
     }
 }
@@ -266,7 +429,7 @@ mod tests {
                 value: &value,
                 exemplars: &[],
             };
-            added.push(match progress.advance(data, &sample) {
+            added.push(match progress.advance(data, &sample, LATENESS) {
                 Ok(Change::Number(Number::Int(number))) => Ok(number),
                 Ok(other) => panic!("{other:?}"),
                 Err(rejection) => Err(rejection),
@@ -274,6 +437,9 @@ mod tests {
         }
         added
     }
+
+    /// How late points may come in these tests.
+    const LATENESS: u64 = 1000;
 
     use Rejection::{Duplicate, Invalid, Late};
 
@@ -296,11 +462,78 @@ mod tests {
     }
 
     #[test]
+    fn late_points_of_a_former_run_count_and_a_clock_that_was_set_back_is_a_new_run() {
+        let points = [(5, 10, 100), (25, 30, 7), (5, 20, 130), (5, 15, 120), (25, 40, 9)];
+        assert_eq!(
+            run(COUNTER, &points),
+            [Ok(100), Ok(7), Ok(30), Err(Duplicate), Ok(2)]
+        );
+        // Two that live at the same time and can't be told apart but by when they began.
+        let points = [(5, 10, 1), (25, 30, 10), (5, 31, 2), (25, 32, 20), (5, 33, 3)];
+        assert_eq!(run(COUNTER, &points), [Ok(1), Ok(10), Ok(1), Ok(10), Ok(1)]);
+        let points = [(500, 600, 10), (400, 650, 4), (400, 660, 5)];
+        assert_eq!(run(COUNTER, &points), [Ok(10), Ok(4), Ok(1)]);
+        let too_late = [(5, 10, 100), (5000, 5001, 7), (5, 20, 130)];
+        assert_eq!(run(COUNTER, &too_late), [Ok(100), Ok(7), Err(Late)]);
+    }
+
+    #[test]
+    fn deltas_out_of_order_fill_the_gaps_they_left_once() {
+        let points = [
+            (10, 20, 1),
+            (40, 50, 2),
+            (20, 30, 4),
+            (30, 40, 8),
+            (20, 30, 4),
+            (5, 10, 16),
+            (5, 10, 16),
+        ];
+        let added = [Ok(1), Ok(2), Ok(4), Ok(8), Err(Late), Ok(16), Err(Late)];
+        assert_eq!(run(DELTA, &points), added);
+        let too_late = [(10, 20, 1), (4500, 5000, 2), (20, 30, 4), (4200, 4400, 8)];
+        assert_eq!(run(DELTA, &too_late), [Ok(1), Ok(2), Err(Late), Ok(8)]);
+    }
+
+    #[test]
+    fn a_folded_stream_adds_only_what_it_counts_from_now_on_or_in_a_new_run() {
+        let mut progress = Progress::folded(5, 100);
+        let mut add = |start, time, value| {
+            let value = Value::Int(value);
+            let sample = Sample {
+                start,
+                time,
+                value: &value,
+                exemplars: &[],
+            };
+            progress
+                .advance(COUNTER, &sample, LATENESS)
+                .ok()
+                .map(|change| match change {
+                    Change::Number(number) => number.as_f64() as i64,
+                    other => panic!("{other:?}"),
+                })
+        };
+        assert_eq!(
+            (add(5, 90, 7), add(5, 110, 9), add(5, 120, 10)),
+            (None, Some(0), Some(1))
+        );
+        let mut again = Progress::folded(5, 100);
+        let sample = |value| Sample {
+            start: 50,
+            time: 110,
+            value,
+            exemplars: &[],
+        };
+        let change = again.advance(COUNTER, &sample(&Value::Int(3)), LATENESS);
+        assert!(matches!(change, Ok(Change::Number(Number::Int(3)))));
+    }
+
+    #[test]
     fn repeated_points_add_nothing_and_contradicting_ones_are_late() {
         let points = [(5, 10, 100), (5, 10, 100), (5, 10, 101), (5, 9, 90)];
         assert_eq!(
             run(COUNTER, &points),
-            [Ok(100), Err(Duplicate), Err(Late), Err(Late)]
+            [Ok(100), Err(Duplicate), Err(Late), Err(Duplicate)]
         );
         let points = [(5, 10, 7), (5, 10, 7), (10, 20, 7), (5, 10, 7)];
         assert_eq!(run(DELTA, &points), [Ok(7), Err(Duplicate), Ok(7), Err(Late)]);
@@ -325,7 +558,7 @@ mod tests {
                 value: &value,
                 exemplars: &[],
             };
-            progress.advance(data, &sample).unwrap();
+            progress.advance(data, &sample, LATENESS).unwrap();
         }
         assert_eq!(progress.withdraw(), Some(Number::Int(3)));
         assert_eq!(progress.withdraw(), None);

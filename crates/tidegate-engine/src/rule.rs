@@ -81,6 +81,9 @@ pub struct Rule {
     pub grouping: Grouping,
     /// Bounds of histograms made; `None` = the first input's for histogram points, `DEFAULT_BOUNDS` for observations.
     pub bounds: Option<Arc<[f64]>>,
+    /// Histograms whose bounds differ stay apart, told by an attribute, instead of being brought to one set of bounds.
+    /// Not together with `bounds`.
+    pub apart: bool,
     /// How gauges of one group combine.
     pub gauge: GaugePolicy,
     /// Shows what events make as 0 as soon as their source is known, before the first of them.
@@ -103,6 +106,7 @@ impl Rule {
             instrument: None,
             grouping: Grouping::Keep,
             bounds: None,
+            apart: false,
             gauge: GaugePolicy::Last,
             zero: false,
             verbatim: false,
@@ -117,14 +121,17 @@ impl Rule {
         }
     }
 
-    /// What it makes of the points of `series`, if it takes them.
-    pub(crate) fn of_points(&self, series: &Series) -> Option<Output> {
+    /// What it makes of the points of `series`, if it takes them. `bounds`: those of a histogram.
+    pub(crate) fn of_points(&self, series: &Series, bounds: Option<&[f64]>) -> Option<Output> {
         let sets = [&series.attributes, &series.resource.attributes];
         if !self.name.matches(&series.metric.name) || !self.attributes.matches(&sets) {
             return None;
         }
         let (op, data) = self.point_op(series.metric.data)?;
-        let (resource, attributes) = self.grouping.apply(&series.resource, &series.attributes);
+        let (resource, mut attributes) = self.grouping.apply(&series.resource, &series.attributes);
+        if let Some(bounds) = bounds.filter(|_| self.apart && op == Op::Merge) {
+            attributes = attributes.merge(&bounds_attribute(bounds));
+        }
         let scope = match self.grouping {
             Grouping::Keep => series.scope.clone(),
             Grouping::By(_) | Grouping::Without(_) => Arc::default(),
@@ -190,6 +197,7 @@ impl Rule {
             (Some(Instrument::Histogram), Data::Gauge) if asked == Some(true) => {
                 Some((Op::Observe, explicit))
             }
+            (None, Data::Summary) => Some((Op::Merge, Data::Summary)),
             _ => None,
         }
     }
@@ -313,7 +321,7 @@ pub(crate) enum Op {
     Last,
     /// Is one of the values that the group combines.
     Member,
-    /// Adds the increases of a histogram.
+    /// Adds the increases of a histogram, or of a summary's sum and count.
     Merge,
     /// Adds observations.
     Observe,
@@ -336,11 +344,19 @@ impl Output {
             (Op::Keep, Data::Sum { monotonic: true, .. }) => Op::Add,
             (Op::Keep, Data::Sum { .. }) => Op::UpDown,
             (Op::Keep, Data::Gauge) => Op::Last,
-            (Op::Keep, Data::Histogram { .. } | Data::ExponentialHistogram { .. }) => Op::Merge,
+            (Op::Keep, Data::Histogram { .. } | Data::ExponentialHistogram { .. } | Data::Summary) => {
+                Op::Merge
+            }
             (op, _) => op,
         };
         self
     }
+}
+
+/// Tells histograms of unequal bounds apart: `tidegate.bounds` = the bounds, as text.
+fn bounds_attribute(bounds: &[f64]) -> Attributes {
+    let bounds: Vec<String> = bounds.iter().map(f64::to_string).collect();
+    [("tidegate.bounds", bounds.join(","))].into_iter().collect()
 }
 
 /// `otel.metric.overflow=true`.

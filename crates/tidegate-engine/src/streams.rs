@@ -1,10 +1,12 @@
 //! What is remembered of each input stream, found by the hash of the bytes it was sent as.
 
 use std::collections::hash_map::Entry::{Occupied, Vacant};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::UnixNanos;
 use crate::key::{Key, KeyMap};
+use crate::wheel::Wheel;
 
 /// Enough that a handful of receivers seldom meet, few enough that idle tables stay small.
 const SHARDS: usize = 16;
@@ -22,6 +24,8 @@ pub(crate) struct Streams<T> {
     /// The key under which each stream lives, by the key of its decoded identity.
     first: Mutex<KeyMap<Key>>,
     max_per_shard: usize,
+    term_ns: u64,
+    live: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -31,6 +35,9 @@ struct Shard<T> {
     /// How each stream was found; apart from what every point needs.
     names: Vec<Names>,
     free: Vec<u32>,
+    /// When to look whether a stream, by slot and birth, is still wanted.
+    wheel: Wheel<(u32, u32)>,
+    births: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +50,7 @@ enum Place {
 struct Stream<T> {
     state: T,
     seen: UnixNanos,
+    birth: u32,
 }
 
 #[derive(Debug)]
@@ -52,27 +60,38 @@ struct Names {
     aliases: Vec<Key>,
 }
 
-/// What a sweep does with a stream.
+/// What becomes of a stream whose term may be over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sweep {
     Keep,
     Forget,
 }
 
+impl Sweep {
+    pub(crate) fn forget_if(forget: bool) -> Self {
+        if forget { Self::Forget } else { Self::Keep }
+    }
+}
+
 impl<T> Streams<T> {
-    pub(crate) fn new(max_streams: usize) -> Self {
+    /// Looks at streams that have said nothing for `term_ns`; see [`Self::expire`].
+    pub(crate) fn new(max_streams: usize, term_ns: u64) -> Self {
         let shard = || {
             Mutex::new(Shard {
                 index: KeyMap::default(),
                 slots: Vec::new(),
                 names: Vec::new(),
                 free: Vec::new(),
+                wheel: Wheel::new(term_ns),
+                births: 0,
             })
         };
         Self {
             shards: (0..SHARDS).map(|_| shard()).collect(),
             first: Mutex::default(),
             max_per_shard: max_streams.div_ceil(SHARDS),
+            term_ns,
+            live: AtomicUsize::new(0),
         }
     }
 
@@ -128,7 +147,8 @@ impl<T> Streams<T> {
                     aliases: Vec::new(),
                 };
                 let state = make();
-                shard.insert(Stream { state, seen: now }, names);
+                shard.insert(state, now, self.term_ns, names);
+                self.live.fetch_add(1, Relaxed);
                 first.insert(identity, home);
                 Some(home)
             }
@@ -136,17 +156,29 @@ impl<T> Streams<T> {
     }
 
     /// Shows every stream to `each` with the time it was last seen; a shard at a time is locked.
-    pub(crate) fn sweep(&self, mut each: impl FnMut(&mut T, UnixNanos) -> Sweep) {
+    pub(crate) fn each(&self, mut each: impl FnMut(&mut T, UnixNanos)) {
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            for stream in shard.slots.iter_mut().flatten() {
+                each(&mut stream.state, stream.seen);
+            }
+        }
+    }
+
+    /// Shows to `each` the streams whose term may be over, with the time they were last seen and their identity;
+    /// those that it keeps come up again after another term.
+    pub(crate) fn expire(&self, now: UnixNanos, mut each: impl FnMut(&mut T, UnixNanos, Key) -> Sweep) {
         for shard in &self.shards {
             let mut first = lock(&self.first);
-            let gone = lock(shard).sweep(&mut each);
+            let gone = lock(shard).expire(now, self.term_ns, &mut each);
+            self.live.fetch_sub(gone.len(), Relaxed);
             self.unlink(&mut first, gone);
         }
     }
 
     /// How many streams are known.
     pub(crate) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).len()).sum()
+        self.live.load(Relaxed)
     }
 
     fn unlink(&self, first: &mut KeyMap<Key>, gone: Vec<Names>) {
@@ -174,20 +206,29 @@ impl<T> Shard<T> {
         self.slots.len() - self.free.len()
     }
 
-    fn insert(&mut self, stream: Stream<T>, names: Names) {
+    fn insert(&mut self, state: T, now: UnixNanos, term_ns: u64, names: Names) {
         let home = names.home;
+        self.births = self.births.wrapping_add(1);
+        let birth = self.births;
+        let stream = Some(Stream {
+            state,
+            seen: now,
+            birth,
+        });
         let slot = match self.free.pop() {
             Some(slot) => {
-                self.slots[slot as usize] = Some(stream);
+                self.slots[slot as usize] = stream;
                 self.names[slot as usize] = names;
                 slot
             }
             None => {
-                self.slots.push(Some(stream));
+                self.slots.push(stream);
                 self.names.push(names);
                 self.slots.len() as u32 - 1
             }
         };
+        self.wheel.start(now);
+        self.wheel.add(now.saturating_add(term_ns), (slot, birth));
         self.index.insert(home, Place::Here(slot));
     }
 
@@ -197,15 +238,30 @@ impl<T> Shard<T> {
         room.map(|names| names.aliases.push(alias)).is_some()
     }
 
-    fn sweep(&mut self, each: &mut impl FnMut(&mut T, UnixNanos) -> Sweep) -> Vec<Names> {
+    fn expire(
+        &mut self,
+        now: UnixNanos,
+        term_ns: u64,
+        each: &mut impl FnMut(&mut T, UnixNanos, Key) -> Sweep,
+    ) -> Vec<Names> {
         let mut gone = Vec::new();
-        for (at, (slot, names)) in self.slots.iter_mut().zip(&mut self.names).enumerate() {
-            let Some(stream) = slot else { continue };
-            if each(&mut stream.state, stream.seen) == Sweep::Keep {
+        for (at, birth) in self.wheel.take(now) {
+            let (slot, names) = (&mut self.slots[at as usize], &mut self.names[at as usize]);
+            let Some(stream) = slot.as_mut().filter(|stream| stream.birth == birth) else {
+                continue;
+            };
+            if each(&mut stream.state, stream.seen, names.identity) == Sweep::Keep {
+                let due = stream.seen.saturating_add(term_ns);
+                let next = if due > now {
+                    due
+                } else {
+                    now.saturating_add(term_ns)
+                };
+                self.wheel.add(next, (at, birth));
                 continue;
             }
             *slot = None;
-            self.free.push(at as u32);
+            self.free.push(at);
             self.index.remove(&names.home);
             gone.push(Names {
                 aliases: std::mem::take(&mut names.aliases),
@@ -231,7 +287,7 @@ mod tests {
 
     #[test]
     fn two_spellings_lead_to_one_stream_and_go_together() {
-        let streams = Streams::new(100);
+        let streams = Streams::new(100, 10);
         assert_eq!(streams.learn(key(1), key(0), 1, || 10), Some(key(1)));
         assert_eq!(streams.learn(key(2), key(0), 1, || 99), Some(key(1)));
         assert_eq!(
@@ -243,7 +299,7 @@ mod tests {
         );
         assert_eq!(streams.known(key(1), 2, |n| *n), Some(11));
         assert_eq!(streams.len(), 1);
-        streams.sweep(|_, _| Sweep::Forget);
+        streams.expire(20, |_, _, _| Sweep::Forget);
         assert_eq!(
             (streams.known(key(1), 3, |n| *n), streams.known(key(2), 3, |n| *n)),
             (None, None)
@@ -254,7 +310,7 @@ mod tests {
 
     #[test]
     fn spellings_beyond_the_cap_still_find_their_stream_after_learning() {
-        let streams = Streams::new(100);
+        let streams = Streams::new(100, 10);
         for n in 1..100 {
             assert_eq!(streams.learn(key(n), key(0), 1, || n), Some(key(1)));
         }
@@ -267,12 +323,15 @@ mod tests {
 
     #[test]
     fn a_full_store_refuses_new_streams_and_keeps_old_ones() {
-        let streams = Streams::new(SHARDS);
+        let streams = Streams::new(SHARDS, 10);
         let learnt: Vec<u64> = (0..1000)
             .filter(|n| streams.learn(key(*n), key(*n), 1, || ()).is_some())
             .collect();
         assert_eq!((learnt.len(), streams.len()), (SHARDS, SHARDS), "one a shard");
-        streams.sweep(|(), seen| if seen == 1 { Sweep::Forget } else { Sweep::Keep });
+        streams.expire(
+            20,
+            |(), seen, _| if seen == 1 { Sweep::Forget } else { Sweep::Keep },
+        );
         assert_eq!(streams.len(), 0);
         assert!(streams.learn(key(7), key(7), 1, || ()).is_some());
     }

@@ -24,6 +24,9 @@ pub struct ConverterLimits {
     pub expiry_ns: u64,
 }
 
+/// Each delta begins where the one before it ended: nothing may come in between afterwards.
+const IN_ORDER: u64 = 0;
+
 /// A reader's place in all streams.
 #[derive(Debug)]
 pub struct Converter {
@@ -74,7 +77,7 @@ impl Converter {
             wanted,
             born,
             limits,
-            streams: Streams::new(limits.streams),
+            streams: Streams::new(limits.streams, limits.expiry_ns),
             saved: Mutex::default(),
             swept: AtomicU64::new(born),
         }
@@ -154,10 +157,12 @@ impl Converter {
     fn delta(&self, stream: &mut Stream, data: Data, sample: &Sample<'_>) -> Result<Converted, Rejection> {
         let progress = &mut stream.saved.progress;
         let (was, since) = (progress.time, progress.start);
-        let value = match progress.advance(data, sample)? {
+        let value = match progress.advance(data, sample, IN_ORDER)? {
             Change::Number(number) => number.into(),
             Change::Histogram(histogram) => Value::Histogram(Box::new(histogram.into_owned())),
             Change::Exponential(histogram) => Value::ExponentialHistogram(Box::new(histogram.into_owned())),
+            // Not asked for: see `concerns`.
+            Change::Summary(_) => return Err(Rejection::Unsupported),
             Change::End => Value::NoRecordedValue,
         };
         let is_first = was == 0;
@@ -179,21 +184,17 @@ impl Converter {
         let swept = self.swept.load(Relaxed);
         let is_due = now.saturating_sub(swept) > self.limits.expiry_ns / 8;
         if is_due && self.swept.compare_exchange(swept, now, Relaxed, Relaxed).is_ok() {
+            let is_overdue = |seen| now.saturating_sub(seen) > self.limits.expiry_ns;
             self.streams
-                .sweep(|_, seen| match now.saturating_sub(seen) > self.limits.expiry_ns {
-                    true => Sweep::Forget,
-                    false => Sweep::Keep,
-                });
+                .expire(now, |_, seen, _| Sweep::forget_if(is_overdue(seen)));
         }
     }
 
     /// The places of all streams, for [`Self::restore`].
     pub fn save(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        self.streams.sweep(|stream, _| {
-            stream.saved.save(stream.id, &mut bytes);
-            Sweep::Keep
-        });
+        self.streams
+            .each(|stream, _| stream.saved.save(stream.id, &mut bytes));
         // What has not been seen again yet would be forgotten by the process after the next.
         for (id, saved) in &*lock(&self.saved) {
             saved.save(*id, &mut bytes);
@@ -232,7 +233,7 @@ fn total(stream: &mut Stream, data: Data, sample: &Sample<'_>) -> Result<Convert
         since,
     } = &mut stream.saved;
     let is_first = progress.time == 0;
-    let change = progress.advance(data, sample)?;
+    let change = progress.advance(data, sample, IN_ORDER)?;
     if is_first {
         *since = if sample.start == 0 {
             sample.time

@@ -184,7 +184,7 @@ impl Composite {
             metric: Arc::new(metric),
             declaration,
             groups: RwLock::default(),
-            streams: Streams::new(MAX_STREAMS),
+            streams: Streams::new(MAX_STREAMS, nanos(MEMORY)),
             leases: Mutex::default(),
             sources: Mutex::default(),
             overflowed: AtomicU64::new(0),
@@ -265,11 +265,9 @@ impl Composite {
         let forgotten = |lease: &Lease| now.saturating_sub(lease.touched()) > memory;
         lock(&self.sources).retain(|_, kinds| !kinds.lease.is_ended() && !forgotten(&kinds.lease));
         lock(&self.leases).retain(|_, lease| !forgotten(lease));
+        let is_overdue = |seen| now.saturating_sub(seen) > memory;
         self.streams
-            .sweep(|_, seen| match now.saturating_sub(seen) > memory {
-                true => Sweep::Forget,
-                false => Sweep::Keep,
-            });
+            .expire(now, |_, seen, _| Sweep::forget_if(is_overdue(seen)));
         let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
         groups.list.iter().for_each(|group| lock(group).prune(forgotten));
         // Two references are the index and the list: nothing feeds it any more.

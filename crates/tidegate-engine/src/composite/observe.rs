@@ -13,6 +13,9 @@ use crate::{
     Attributes, Data, Events, Instrument, Lease, Point, Resource, Schema, Series, Source, UnixNanos,
 };
 
+/// Points that come so much out of order still count, when they come.
+const LATENESS_NS: u64 = 60_000_000_000;
+
 /// What a composite keeps of a stream of points.
 #[derive(Debug)]
 pub(super) struct PointStream {
@@ -188,7 +191,7 @@ impl Composite {
                 self.streams.known(key, now, |stream| {
                     stream.lease.touch(now);
                     // The total before we looked is only where increases are counted from.
-                    let _ = stream.progress.advance(stream.data, sample);
+                    let _ = stream.progress.advance(stream.data, sample, LATENESS_NS);
                 });
             }
             Some(home) => drop(
@@ -229,7 +232,7 @@ impl Composite {
         let Some(group) = &stream.group else {
             return;
         };
-        let change: Result<Change<'_>, Rejection> = stream.progress.advance(stream.data, sample);
+        let change: Result<Change<'_>, Rejection> = stream.progress.advance(stream.data, sample, LATENESS_NS);
         if let Some(moments) = change.ok().and_then(|change| moments(&change)) {
             lock(group).add(now, &moments);
         }
@@ -242,6 +245,7 @@ fn moments(change: &Change<'_>) -> Option<Moments> {
         Change::Number(number) => return Some(Moments::of(number.as_f64())),
         Change::Histogram(increase) => (increase.count, increase.sum, increase.range()),
         Change::Exponential(increase) => (increase.count, increase.sum, increase.range()),
+        Change::Summary(increase) => (increase.count, Some(increase.sum), (None, None)),
         Change::End => return None,
     };
     let sum = sum.unwrap_or(f64::NAN);

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::Change;
+use super::{Change, Moments};
 use crate::bytes::{number, take};
-use crate::{Buckets, ExponentialHistogram, Histogram, Number, Value};
+use crate::{Buckets, Data, ExponentialHistogram, Histogram, Number, Summary, Value};
 
 /// The last word of a stream.
 #[derive(Clone, Debug, Default)]
@@ -14,6 +14,7 @@ pub(crate) enum Last {
     Number(Number),
     Histogram(Box<Histogram>),
     Exponential(Box<ExponentialHistogram>),
+    Summary(Moments),
 }
 
 impl Last {
@@ -27,22 +28,39 @@ impl Last {
             (Self::Nothing, Change::Exponential(histogram)) => {
                 *self = Self::Exponential(Box::new(histogram.clone().into_owned()));
             }
+            (Self::Nothing, Change::Summary(moments)) => *self = Self::Summary(*moments),
             (Self::Number(sum), Change::Number(number)) => *sum = sum.plus(*number),
             (Self::Histogram(sum), Change::Histogram(histogram)) => sum.merge(histogram),
             (Self::Exponential(sum), Change::Exponential(histogram)) => sum.merge(histogram),
+            (Self::Summary(sum), Change::Summary(moments)) => sum.add(moments),
             _ => return None,
         }
         self.value()
     }
 
-    /// The value of a point that says this; `None`: a summary, which no state is made of.
+    /// Whether a running total says no more than this one.
+    pub(crate) fn covers(&self, data: Data, value: &Value) -> bool {
+        match (self, value) {
+            (Self::Number(last), Value::Int(_) | Value::Double(_)) => {
+                let number = value.number();
+                let total = matches!(data, Data::Sum { monotonic: true, .. });
+                total && number.is_some_and(|number| !last.less(number))
+            }
+            (Self::Histogram(last), Value::Histogram(now)) => now.count <= last.count,
+            (Self::Exponential(last), Value::ExponentialHistogram(now)) => now.count <= last.count,
+            (Self::Summary(last), Value::Summary(now)) => now.count <= last.count,
+            _ => false,
+        }
+    }
+
+    /// The value of a point that says this; `None`: it is no number.
     pub(crate) fn of(value: &Value) -> Option<Self> {
         Some(match value {
             Value::Int(_) | Value::Double(_) => Self::Number(value.number()?),
             Value::Histogram(histogram) => Self::Histogram(histogram.clone()),
             Value::ExponentialHistogram(histogram) => Self::Exponential(histogram.clone()),
             Value::NoRecordedValue => Self::Nothing,
-            Value::Summary(_) => return None,
+            Value::Summary(summary) => Self::Summary(Moments::of(summary)),
         })
     }
 
@@ -53,6 +71,11 @@ impl Last {
             Self::Number(number) => (*number).into(),
             Self::Histogram(histogram) => Value::Histogram(histogram.clone()),
             Self::Exponential(histogram) => Value::ExponentialHistogram(histogram.clone()),
+            Self::Summary(moments) => Value::Summary(Box::new(Summary {
+                count: moments.count,
+                sum: moments.sum,
+                quantiles: Vec::new(),
+            })),
         })
     }
 
@@ -83,6 +106,11 @@ impl Last {
                     to.extend(side.offset.to_le_bytes());
                     save_list(to, side.counts.iter().copied());
                 }
+            }
+            Self::Summary(moments) => {
+                to.push(5);
+                to.extend(moments.count.to_le_bytes());
+                to.extend(moments.sum.to_le_bytes());
             }
         }
     }
@@ -128,8 +156,19 @@ impl Last {
                     negative,
                 }))
             }
+            5 => Self::Summary(Moments {
+                count: number(from)?,
+                sum: f64::from_bits(number(from)?),
+            }),
             _ => return None,
         })
+    }
+}
+
+impl Moments {
+    fn add(&mut self, more: &Self) {
+        self.count = self.count.saturating_add(more.count);
+        self.sum += more.sum;
     }
 }
 

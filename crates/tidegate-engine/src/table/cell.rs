@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
+use super::Overflow;
 use super::state::State;
 use crate::key::{Key, KeyMap};
 use crate::streams::lock;
+use crate::wheel::Wheel;
 use crate::{Series, UnixNanos};
 
 /// Cells behind one lock: a reader that renders 50 ns a series holds it for 3 us.
@@ -38,6 +40,17 @@ pub(crate) struct Cell {
     pub(crate) state: State,
     /// When something that feeds it was last alive.
     pub(crate) seen: UnixNanos,
+    /// Bytes it was taken to be when it was last looked at.
+    weight: u32,
+}
+
+impl Cell {
+    fn weigh(&self) -> u32 {
+        /// Slot, index entry, wheel entry, and the allocation of the series.
+        const FIXED: usize = size_of::<Slot>() + 48 + 16 + size_of::<Series>() + 16;
+        let bytes = FIXED + self.series.attributes.bytes() + self.state.bytes();
+        u32::try_from(bytes).unwrap_or(u32::MAX)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -53,8 +66,12 @@ type Chunk = Mutex<Vec<Slot>>;
 pub(crate) struct Cells {
     segments: [OnceLock<Box<[Chunk]>>; SEGMENTS],
     registry: Mutex<Registry>,
+    /// When to look whether a series is still wanted. Locked by itself.
+    wheel: Mutex<Wheel<CellRef>>,
+    term_ns: u64,
     used: AtomicU32,
     live: AtomicUsize,
+    bytes: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -69,19 +86,27 @@ struct Registry {
 pub(crate) struct Caps {
     pub(crate) series: usize,
     pub(crate) per_metric: usize,
+    pub(crate) bytes: usize,
 }
 
 impl Cells {
-    pub(crate) fn new() -> Self {
+    /// A series goes when nothing was seen of it for `term_ns`.
+    pub(crate) fn new(term_ns: u64) -> Self {
         Self {
             segments: std::array::from_fn(|_| OnceLock::new()),
             registry: Mutex::default(),
+            wheel: Mutex::new(Wheel::new(term_ns)),
+            term_ns,
             used: AtomicU32::new(0),
             live: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
         }
     }
 
-    /// The cell of `series`, made by `make` if there is none; `None`: a cap was reached.
+    /// The cell of `series`, made by `make` if there is none.
+    ///
+    /// # Errors
+    /// The cap that was reached.
     pub(crate) fn resolve(
         &self,
         key: Key,
@@ -89,18 +114,23 @@ impl Cells {
         caps: Caps,
         make: impl FnOnce(&Series) -> State,
         now: UnixNanos,
-    ) -> Option<CellRef> {
+    ) -> Result<CellRef, Overflow> {
         let mut registry = lock(&self.registry);
         if let Some(found) = registry.index.get(&key).copied() {
             let mut cursor = self.cursor();
             if let Some(cell) = cursor.get(found) {
                 cell.seen = cell.seen.max(now);
-                return Some(found);
+                return Ok(found);
             }
         }
         let of_metric = registry.by_metric.get(&series.metric.name).copied().unwrap_or(0);
-        if self.len() >= caps.series || of_metric >= caps.per_metric {
-            return None;
+        let full = [
+            (self.len() >= caps.series, Overflow::Series),
+            (of_metric >= caps.per_metric, Overflow::Metric),
+            (self.bytes() >= caps.bytes, Overflow::Bytes),
+        ];
+        if let Some((_, why)) = full.into_iter().find(|(is_full, _)| *is_full) {
+            return Err(why);
         }
         let index = match registry.free.pop() {
             Some(index) => index,
@@ -108,15 +138,21 @@ impl Cells {
         };
         let state = make(&series);
         *registry.by_metric.entry(series.metric.name.clone()).or_default() += 1;
-        let cell = Cell {
+        let mut cell = Cell {
             series,
             key,
             state,
             seen: now,
+            weight: 0,
         };
+        cell.weight = cell.weigh();
+        self.bytes.fetch_add(cell.weight as usize, Relaxed);
         let made = self.put(index, cell);
         registry.index.insert(key, made);
-        Some(made)
+        let mut wheel = lock(&self.wheel);
+        wheel.start(now);
+        wheel.add(now.saturating_add(self.term_ns), made);
+        Ok(made)
     }
 
     fn put(&self, index: u32, cell: Cell) -> CellRef {
@@ -136,6 +172,25 @@ impl Cells {
     /// How many series there are.
     pub(crate) fn len(&self) -> usize {
         self.live.load(Relaxed)
+    }
+
+    /// What they take, estimated.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
+    }
+
+    /// How many series each metric name has.
+    pub(crate) fn each_metric(&self, mut each: impl FnMut(&Arc<str>, usize)) {
+        let registry = lock(&self.registry);
+        registry
+            .by_metric
+            .iter()
+            .for_each(|(name, series)| each(name, *series));
+    }
+
+    /// Where the cell of this key is.
+    pub(crate) fn find(&self, key: Key) -> Option<CellRef> {
+        lock(&self.registry).index.get(&key).copied()
     }
 
     /// Access to single cells that keeps the lock of the last one's chunk.
@@ -179,16 +234,30 @@ impl Cells {
         });
     }
 
-    /// Removes the cells that `keep` does not want. Gives how many.
-    pub(crate) fn retain(&self, keep: impl Fn(&Cell) -> bool) -> usize {
-        let mut gone = Vec::new();
-        self.each_chunk(|first, slots| {
-            for (at, slot) in slots.iter_mut().enumerate() {
-                if slot.cell.as_ref().is_some_and(|cell| !keep(cell)) {
-                    gone.extend(slot.clear().map(|cell| (first + at as u32, cell)));
-                }
+    /// Removes the cells of which nothing was seen for the term. Gives how many.
+    pub(crate) fn expire(&self, now: UnixNanos) -> usize {
+        let due = lock(&self.wheel).take(now);
+        let (mut gone, mut later) = (Vec::new(), Vec::new());
+        let mut cursor = self.cursor();
+        for at in due {
+            let Some(slot) = cursor.slot(at) else { continue };
+            let Some(cell) = &mut slot.cell else { continue };
+            let end = cell.seen.saturating_add(self.term_ns);
+            if end < now {
+                gone.extend(slot.clear().map(|cell| (at.index, cell)));
+                continue;
             }
-        });
+            later.push((end, at));
+            // Buckets and exemplars come after a series was made.
+            let weight = cell.weigh();
+            self.bytes.fetch_add(weight as usize, Relaxed);
+            self.bytes.fetch_sub(cell.weight as usize, Relaxed);
+            cell.weight = weight;
+        }
+        drop(cursor);
+        let mut wheel = lock(&self.wheel);
+        later.into_iter().for_each(|(end, at)| wheel.add(end, at));
+        drop(wheel);
         let removed = gone.len();
         self.unlink(gone);
         removed
@@ -209,6 +278,7 @@ impl Cells {
             }
             registry.free.push(index);
             self.live.fetch_sub(1, Relaxed);
+            self.bytes.fetch_sub(cell.weight as usize, Relaxed);
             let name = &cell.series.metric.name;
             match registry.by_metric.get_mut(name) {
                 Some(count) if *count > 1 => *count -= 1,

@@ -4,8 +4,11 @@
 //! needed to keep the outputs right: how far each stream has come (`points`), what has been folded but not yet added
 //! (`events`). Readers look at the cells; nothing is copied for them.
 
+mod book;
 mod cell;
 mod events;
+mod folded;
+mod limits;
 mod points;
 mod saved;
 mod state;
@@ -13,16 +16,18 @@ mod state;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Duration;
 
+use book::Book;
 use cell::{Caps, CellRef, Cells};
 pub use events::Absorbed;
+use folded::Folded;
+pub use limits::{Limits, Overflow, Stats};
 pub use points::Outcome;
 use points::Stream;
 pub use saved::Restored;
 use state::State;
 
-use crate::key::{Key, KeyMap};
+use crate::key::Key;
 use crate::lease::nanos;
 use crate::progress::Rejection;
 use crate::rule::{Op, Output, Rule};
@@ -45,65 +50,17 @@ pub struct Reading<'a> {
     pub exemplars: &'a [Exemplar],
 }
 
-/// How much a table may hold, and for how long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Output series; those beyond are added up in one with `otel.metric.overflow=true` a metric.
-    pub series: usize,
-    /// Output series of one metric name.
-    pub series_per_metric: usize,
-    /// Input streams (kinds of a source, points of a resource) of one source that get series of their own.
-    pub streams_per_source: usize,
-    /// Input streams of points that are remembered.
-    pub streams: usize,
-    /// Sources of events that are remembered.
-    pub sources: usize,
-    /// A series goes this long after its last source was alive; so does what is kept of a source of points.
-    pub expiry: Duration,
-}
+/// What an input stream of points takes, estimated: its state, how it is found, when it is looked at.
+const STREAM_BYTES: usize = size_of::<Stream>() + 160;
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            series: 100_000,
-            series_per_metric: usize::MAX,
-            streams_per_source: usize::MAX,
-            streams: 1_000_000,
-            sources: 10_000,
-            expiry: Duration::from_secs(300),
-        }
-    }
-}
-
-impl Limits {
-    /// Overflow series come on top of the cap: one a metric, for so many metrics.
-    fn series_with_overflow(&self) -> usize {
-        const MAX_OVERFLOW_SERIES: usize = 1000;
-        self.series.saturating_add(MAX_OVERFLOW_SERIES)
-    }
-}
-
-/// What a table holds and what it could not take in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Output series.
-    pub series: usize,
-    /// Input streams of points.
-    pub streams: usize,
-    /// Sources of events.
-    pub sources: usize,
-    /// Input streams that went to an overflow series.
-    pub overflowed_streams: u64,
-    /// Output series that have gone because their sources had.
-    pub expired_series: u64,
-    /// Items not taken in, by `Rejection as usize`.
-    pub rejected: [u64; Rejection::ALL.len()],
-}
+/// How often the sources of events are looked at within the expiry time.
+const SWEEPS: u64 = 4;
 
 #[derive(Debug, Default)]
 struct Counters {
     version: AtomicU64,
-    overflowed: AtomicU64,
+    overflowed: [AtomicU64; Overflow::ALL.len()],
+    refused_quantiles: AtomicU64,
     expired: AtomicU64,
     next_sweep: AtomicU64,
     rejected: [AtomicU64; Rejection::ALL.len()],
@@ -123,7 +80,8 @@ pub struct Table {
     identify: Option<fn(&Series) -> StreamId>,
     /// Streams of a former process and when they were seen; taken up when they are seen again.
     restored: Mutex<HashMap<StreamId, (Stream, UnixNanos)>>,
-    per_source: Mutex<KeyMap<usize>>,
+    folded: Mutex<Folded>,
+    book: Mutex<Book>,
     sources: RwLock<Sources>,
     composites: RwLock<Vec<Arc<Composite>>>,
     counters: Counters,
@@ -137,11 +95,12 @@ impl Table {
             owner: owner.into(),
             rules: rules.into(),
             limits,
-            cells: Cells::new(),
-            streams: Streams::new(limits.streams),
+            cells: Cells::new(nanos(limits.expiry)),
+            streams: Streams::new(limits.streams, nanos(limits.expiry)),
             identify: None,
             restored: Mutex::default(),
-            per_source: Mutex::default(),
+            folded: Mutex::new(Folded::new(limits.streams)),
+            book: Mutex::default(),
             sources: RwLock::default(),
             composites: RwLock::default(),
             counters: Counters::default(),
@@ -204,7 +163,9 @@ impl Table {
             series: self.len(),
             streams: self.streams.len(),
             sources: self.sources().len(),
-            overflowed_streams: self.counters.overflowed.load(Relaxed),
+            bytes: self.bytes(),
+            overflowed_streams: std::array::from_fn(|at| self.counters.overflowed[at].load(Relaxed)),
+            refused_quantiles: self.counters.refused_quantiles.load(Relaxed),
             expired_series: self.counters.expired.load(Relaxed),
             rejected: std::array::from_fn(|at| self.counters.rejected[at].load(Relaxed)),
         }
@@ -216,22 +177,26 @@ impl Table {
         composites.push(composite);
     }
 
-    /// Lets go what has had no sign of life for the expiry time. Call it about once a second; it does work only
-    /// every eighth of the expiry time, a few hundred series a lock.
+    /// Bytes of output series and input streams, estimated.
+    fn bytes(&self) -> usize {
+        self.cells.bytes() + self.streams.len() * STREAM_BYTES
+    }
+
+    /// Lets go what has had no sign of life for the expiry time. Call it about once a second; it looks only at what
+    /// may be due.
     pub fn expire(&self, now: UnixNanos) {
         let expiry = nanos(self.limits.expiry);
         let due = self.counters.next_sweep.load(Relaxed);
-        let next = now.saturating_add((expiry / 8).min(10_000_000_000));
+        let next = now.saturating_add((expiry / SWEEPS).min(10_000_000_000));
         let mine = self
             .counters
             .next_sweep
             .compare_exchange(due, next, Relaxed, Relaxed);
-        if now < due || mine.is_err() {
-            return;
+        if now >= due && mine.is_ok() {
+            self.sweep_sources(now);
         }
-        self.sweep_sources(now);
         self.sweep_streams(now);
-        let gone = self.cells.retain(|cell| cell.seen.saturating_add(expiry) >= now);
+        let gone = self.cells.expire(now);
         self.counters.expired.fetch_add(gone as u64, Relaxed);
         if gone > 0 {
             self.changed();
@@ -270,25 +235,33 @@ impl Table {
         let caps = Caps {
             series: self.limits.series,
             per_metric: self.limits.series_per_metric,
+            bytes: self
+                .limits
+                .bytes
+                .saturating_sub(self.streams.len() * STREAM_BYTES),
         };
         let make = |series: &Series| State::new(series.metric.data, rule, start, now);
+        let mut why = Overflow::Source;
         if !crowded {
             let key = Key::of(&output.series);
             let series = Arc::new(output.series.clone());
-            if let Some(at) = self.cells.resolve(key, series, caps, make, now) {
-                return Some((at, output.op));
+            match self.cells.resolve(key, series, caps, make, now) {
+                Ok(at) => return Some((at, output.op)),
+                Err(overflow) => why = overflow,
             }
         }
-        self.counters.overflowed.fetch_add(1, Relaxed);
+        self.counters.overflowed[why as usize].fetch_add(1, Relaxed);
         let output = output.overflow();
         let caps = Caps {
             series: self.limits.series_with_overflow(),
             per_metric: usize::MAX,
+            bytes: usize::MAX,
         };
         let make = |series: &Series| State::new(series.metric.data, rule, 0, now);
         let at = self
             .cells
-            .resolve(Key::of(&output.series), Arc::new(output.series), caps, make, now)?;
+            .resolve(Key::of(&output.series), Arc::new(output.series), caps, make, now)
+            .ok()?;
         (output.op != Op::Keep).then_some((at, output.op))
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::Table;
+use super::book::SourceNumber;
 use super::cell::CellRef;
 use crate::key::Key;
 use crate::lease::nanos;
@@ -33,18 +34,19 @@ pub(super) struct Stream {
     pub(super) data: Data,
     pub(super) progress: Progress,
     pub(super) targets: SmallVec<[Target; 1]>,
-    /// What only some tables want to know of it.
+    /// What only some streams have.
     pub(super) about: Option<Box<About>>,
+    pub(super) source: SourceNumber,
     pub(super) phase: Phase,
 }
 
-/// What only some tables want to know of a stream.
+/// What only some streams have.
 #[derive(Debug)]
 pub(super) struct About {
-    /// Its resource, where streams are counted by source.
-    pub(super) source: Option<Key>,
     /// What it is called in other processes, where the state is saved.
     pub(super) id: Option<StreamId>,
+    /// The bounds by which its targets were chosen, where those of unequal bounds stay apart.
+    pub(super) bounds: Option<Arc<[f64]>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +57,14 @@ pub(super) enum Phase {
     NoRoom,
     /// Its lease is overdue or it has ended; only its progress is kept, in case it comes back.
     Left,
+}
+
+impl Stream {
+    /// Whether it was connected by other bounds.
+    fn is_apart_from(&self, bounds: &Arc<[f64]>) -> bool {
+        let connected = self.about.as_ref().and_then(|about| about.bounds.as_ref());
+        connected.is_some_and(|connected| connected != bounds)
+    }
 }
 
 /// A cell that an input changes.
@@ -117,7 +127,9 @@ impl Table {
 
     /// Whether some rule takes points of this series.
     pub fn takes(&self, series: &Series) -> bool {
-        self.rules.iter().any(|rule| rule.of_points(series).is_some())
+        self.rules
+            .iter()
+            .any(|rule| rule.of_points(series, None).is_some())
     }
 
     /// Whether some rule takes points of the series that `key` stands for, as in [`Self::observe_as`]; nothing is
@@ -136,7 +148,7 @@ impl Table {
         let is_taken = self.takes(&series);
         if !is_taken {
             // Remembered, so that it need not be decoded the next time.
-            let make = || self.stream(&series, 0, now);
+            let make = || self.stream(&series, 0, &Value::NoRecordedValue, now);
             self.streams.learn(key, Key::of(&series), now, make);
         }
         is_taken
@@ -154,7 +166,7 @@ impl Table {
             return Outcome::Rejected(Rejection::Invalid);
         };
         let home = self.streams.learn(key, Key::of(&series), now, || {
-            self.stream(&series, sample.start, now)
+            self.stream(&series, sample.start, sample.value, now)
         });
         let Some(home) = home else {
             return if self.takes(&series) {
@@ -165,7 +177,11 @@ impl Table {
         };
         let step = self.streams.known(home, now, |stream| {
             if stream.phase == Phase::Left {
-                (stream.targets, stream.phase) = self.targets(&series, false, 0, now);
+                let bounds = self.bounds_that_matter(sample.value);
+                (stream.targets, stream.phase) = self.targets(&series, bounds, false, 0, now);
+                if let Some(about) = &mut stream.about {
+                    about.bounds = bounds.cloned();
+                }
             }
             self.step(stream, sample, now)
         });
@@ -176,26 +192,32 @@ impl Table {
         }
     }
 
-    fn stream(&self, series: &Arc<Series>, start: UnixNanos, now: UnixNanos) -> Stream {
-        let counted = self.limits.streams_per_source != usize::MAX;
-        let source = counted.then(|| Key::of_value(&series.resource));
-        let crowded = source.is_some_and(|source| {
-            let mut per_source = lock(&self.per_source);
-            let streams = per_source.entry(source).or_default();
-            *streams += 1;
-            *streams > self.limits.streams_per_source
-        });
+    fn stream(&self, series: &Arc<Series>, start: UnixNanos, value: &Value, now: UnixNanos) -> Stream {
+        let (source, streams) = lock(&self.book).join(&series.resource);
+        let crowded = streams > self.limits.streams_per_source;
         let id = self.identify.map(|identify| identify(series));
         let old = id.and_then(|id| lock(&self.restored).remove(&id));
+        let folded = lock(&self.folded).take(Key::of(series));
         // What it had counted before is in its series, or gone with it: another one counts from now on.
-        let start = if old.is_some() { 0 } else { start };
-        let (targets, phase) = self.targets(series, crowded, start, now);
-        let about = (source.is_some() || id.is_some()).then(|| Box::new(About { source, id }));
+        let start = if old.is_some() || folded.is_some() {
+            0
+        } else {
+            start
+        };
+        let bounds = self.bounds_that_matter(value);
+        let (targets, phase) = self.targets(series, bounds, crowded, start, now);
+        let about = (bounds.is_some() || id.is_some()).then(|| {
+            Box::new(About {
+                id,
+                bounds: bounds.cloned(),
+            })
+        });
         let mut stream = Stream {
             data: series.metric.data,
-            progress: Progress::default(),
+            progress: folded.map_or_else(Progress::default, |(start, time)| Progress::folded(start, time)),
             targets,
             about,
+            source,
             phase,
         };
         if let Some((old, _)) = old {
@@ -207,6 +229,7 @@ impl Table {
     fn targets(
         &self,
         series: &Arc<Series>,
+        bounds: Option<&Arc<[f64]>>,
         crowded: bool,
         start: UnixNanos,
         now: UnixNanos,
@@ -214,7 +237,7 @@ impl Table {
         let mut targets = SmallVec::new();
         let mut phase = Phase::Live;
         for rule in &self.rules {
-            let Some(output) = rule.of_points(series) else {
+            let Some(output) = rule.of_points(series, bounds.map(|bounds| &**bounds)) else {
                 continue;
             };
             match self.cell(rule, output, crowded, start, now) {
@@ -225,6 +248,16 @@ impl Table {
         match targets.is_empty() {
             true => (targets, phase),
             false => (targets, Phase::Live),
+        }
+    }
+
+    /// The bounds of a histogram, where some rule keeps unequal ones apart.
+    fn bounds_that_matter<'a>(&self, value: &'a Value) -> Option<&'a Arc<[f64]>> {
+        match value {
+            Value::Histogram(histogram) if self.rules.iter().any(|rule| rule.apart) => {
+                Some(&histogram.bounds)
+            }
+            _ => None,
         }
     }
 
@@ -244,6 +277,18 @@ impl Table {
             Phase::NoRoom => return Step::Done(Outcome::Rejected(Rejection::Limit)),
             Phase::Live if stream.targets.is_empty() => return Step::Done(Outcome::Unmatched),
             Phase::Live => {}
+        }
+        if let Value::Histogram(histogram) = sample.value
+            && stream.is_apart_from(&histogram.bounds)
+        {
+            self.leave(stream);
+            return Step::Left;
+        }
+        if let Value::Summary(summary) = sample.value
+            && !self.rules.iter().all(|rule| rule.verbatim)
+        {
+            let quantiles = summary.quantiles.len() as u64;
+            self.counters.refused_quantiles.fetch_add(quantiles, Relaxed);
         }
         let taken = match stream.targets.iter().all(|target| target.op == Op::Keep) {
             true => self.keep(stream, sample, now),
@@ -281,7 +326,9 @@ impl Table {
     }
 
     fn add(&self, stream: &mut Stream, sample: &Sample<'_>, now: UnixNanos) -> Result<(), Rejection> {
-        let change = stream.progress.advance(stream.data, sample)?;
+        let change = stream
+            .progress
+            .advance(stream.data, sample, nanos(self.limits.lateness))?;
         if matches!(change, Change::End) {
             self.end(stream);
             return Ok(());
@@ -360,23 +407,22 @@ impl Table {
         let expiry = nanos(self.limits.expiry);
         let memory = self.memory_ns();
         let mut forgotten = Vec::new();
-        self.streams.sweep(|stream, seen| {
+        self.streams.expire(now, |stream, seen, identity| {
             let swept = self.sweep_stream(stream, now.saturating_sub(seen), expiry, memory);
             if swept == Sweep::Forget {
-                forgotten.extend(stream.about.take().and_then(|about| about.source));
+                forgotten.push(stream.source);
+                if stream.phase == Phase::Left && stream.progress.holds_total() {
+                    let (start, time) = (stream.progress.start, stream.progress.time);
+                    lock(&self.folded).add(identity, start, time);
+                }
             }
             swept
         });
         lock(&self.restored).retain(|_, (stream, seen)| {
             self.sweep_stream(stream, now.saturating_sub(*seen), expiry, memory) == Sweep::Keep
         });
-        let mut per_source = lock(&self.per_source);
-        for source in forgotten {
-            match per_source.get_mut(&source) {
-                Some(streams) if *streams > 1 => *streams -= 1,
-                _ => drop(per_source.remove(&source)),
-            }
-        }
+        let mut book = lock(&self.book);
+        forgotten.into_iter().for_each(|source| book.leave(source));
     }
 
     fn sweep_stream(&self, stream: &mut Stream, idle: u64, expiry: u64, memory: u64) -> Sweep {
@@ -385,9 +431,6 @@ impl Table {
             self.counters.version.fetch_add(1, Relaxed);
         }
         let remembered = stream.phase == Phase::Left && stream.progress.holds_total();
-        match idle > if remembered { memory } else { expiry } {
-            true => Sweep::Forget,
-            false => Sweep::Keep,
-        }
+        Sweep::forget_if(idle > if remembered { memory } else { expiry })
     }
 }

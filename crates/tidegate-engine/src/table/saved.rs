@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use smallvec::SmallVec;
 
 use super::Table;
+use super::book::SourceNumber;
 use super::cell::{Caps, CellRef};
 use super::points::{About, Phase, Stream, Target};
 use super::state::State;
@@ -19,7 +20,7 @@ use crate::key::Key;
 use crate::progress::{Last, Progress};
 use crate::rule::Op;
 use crate::saved::{Reader, StreamId, Writer, data_code, data_of};
-use crate::streams::{Sweep, lock};
+use crate::streams::lock;
 use crate::{Number, UnixNanos};
 
 const VERSION: u8 = 1;
@@ -72,10 +73,8 @@ impl Table {
             value.save(&mut writer.bytes);
         });
         let bytes = &mut writer.bytes;
-        self.streams.sweep(|stream, seen| {
-            self.save_stream(stream, seen, bytes);
-            Sweep::Keep
-        });
+        self.streams
+            .each(|stream, seen| self.save_stream(stream, seen, bytes));
         // What has not been seen again yet.
         for (stream, seen) in lock(&self.restored).values() {
             self.save_stream(stream, *seen, bytes);
@@ -165,6 +164,7 @@ impl Table {
         let caps = Caps {
             series: self.limits.series_with_overflow(),
             per_metric: usize::MAX,
+            bytes: usize::MAX,
         };
         let cell = self
             .rules
@@ -176,7 +176,7 @@ impl Table {
                     return None;
                 }
                 let (key, series) = (Key::of(&series), series.into());
-                self.cells.resolve(key, series, caps, |_| state, seen)
+                self.cells.resolve(key, series, caps, |_| state, seen).ok()
             });
         Some((at, cell))
     }
@@ -211,14 +211,16 @@ impl Table {
             targets.push(target);
         }
         let about = About {
-            source: None,
             id: Some(id),
+            bounds: None,
         };
         let stream = Stream {
             data,
             progress,
             targets,
             about: Some(Box::new(about)),
+            // It is nobody's until it is seen again.
+            source: SourceNumber::MAX,
             phase,
         };
         Some((id, stream, seen))

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::fold::Folded;
-use crate::progress::{Change, Sample};
+use crate::progress::{Change, Moments, Sample};
 use crate::rule::{DEFAULT_BOUNDS, GaugePolicy, Op, Rule};
-use crate::{Data, Exemplar, ExponentialHistogram, Histogram, Number, UnixNanos, Value};
+use crate::{Data, Exemplar, ExponentialHistogram, Histogram, Number, Summary, UnixNanos, Value};
 
 /// Exemplars kept a series: the newest ones.
 const MAX_EXEMPLARS: usize = 8;
@@ -65,6 +65,25 @@ impl State {
         Some(histogram.bounds.clone())
     }
 
+    /// What it has allocated, estimated.
+    pub(crate) fn bytes(&self) -> usize {
+        const MEMBER: usize = size_of::<Option<Number>>();
+        let value = match &self.value {
+            Value::Histogram(histogram) => size_of::<Histogram>() + 8 * histogram.counts.len(),
+            Value::ExponentialHistogram(histogram) => {
+                let buckets = histogram.positive.counts.len() + histogram.negative.counts.len();
+                size_of::<ExponentialHistogram>() + 8 * buckets
+            }
+            Value::Summary(summary) => size_of::<Summary>() + size_of_val(&*summary.quantiles),
+            Value::Int(_) | Value::Double(_) | Value::NoRecordedValue => 0,
+        };
+        let rare = self.rare.as_ref().map_or(0, |rare| {
+            let exemplars = rare.exemplars.iter().map(Exemplar::bytes).sum::<usize>();
+            size_of::<Rare>() + exemplars + rare.members.len() * MEMBER
+        });
+        value + rare
+    }
+
     pub(crate) fn exemplars(&self) -> &[Exemplar] {
         self.rare.as_ref().map_or(&[], |rare| &rare.exemplars)
     }
@@ -100,6 +119,7 @@ impl State {
             (Op::Observe, Change::Number(number)) => self.observe(number.as_f64(), time),
             (Op::Merge, Change::Histogram(increase)) => self.merge_explicit(increase, time),
             (Op::Merge, Change::Exponential(increase)) => self.merge_exponential(increase, time),
+            (Op::Merge, Change::Summary(increase)) => self.merge_summary(increase, time),
             _ => return false,
         }
         self.add_exemplars(sample.exemplars);
@@ -157,6 +177,14 @@ impl State {
             _ => return,
         }
         self.touch(time);
+    }
+
+    fn merge_summary(&mut self, increase: &Moments, time: UnixNanos) {
+        if let Value::Summary(summary) = &mut self.value {
+            summary.count = summary.count.saturating_add(increase.count);
+            summary.sum += increase.sum;
+            self.touch(time);
+        }
     }
 
     /// Takes in what a batch of events came to. `buckets`: its observations by this series' bounds.
@@ -233,6 +261,7 @@ impl State {
                 mine.counts.is_empty() || mine.bounds == other.bounds
             }
             (Value::Int(_), Value::Int(_) | Value::Double(_))
+            | (Value::Summary(_), Value::Summary(_))
             | (Value::ExponentialHistogram(_), Value::ExponentialHistogram(_)) => true,
             _ => false,
         };
@@ -281,7 +310,8 @@ fn combine(policy: GaugePolicy, values: impl Iterator<Item = Number> + Clone) ->
 
 fn zero(data: Data, rule: &Rule) -> Value {
     match data {
-        Data::Gauge | Data::Sum { .. } | Data::Summary => Value::Int(0),
+        Data::Gauge | Data::Sum { .. } => Value::Int(0),
+        Data::Summary => Value::Summary(Box::default()),
         Data::Histogram { .. } => Value::Histogram(Box::new(match &rule.bounds {
             Some(bounds) => Histogram::empty(bounds.clone()),
             None => Histogram::default(),

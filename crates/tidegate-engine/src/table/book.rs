@@ -1,0 +1,83 @@
+//! The sources of points: the resources that streams come from, and how many streams each has.
+
+use std::sync::Arc;
+
+use crate::Resource;
+use crate::key::{Key, KeyMap};
+
+/// A source's place in the book.
+pub(super) type SourceNumber = u32;
+
+/// The sources of points of a table.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    index: KeyMap<SourceNumber>,
+    list: Vec<Option<Entry>>,
+    free: Vec<SourceNumber>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    key: Key,
+    resource: Arc<Resource>,
+    streams: usize,
+}
+
+impl Book {
+    /// One more stream of a resource. Gives its source, and how many streams that has now.
+    pub(super) fn join(&mut self, resource: &Arc<Resource>) -> (SourceNumber, usize) {
+        let key = Key::of_value(resource);
+        let (list, free) = (&mut self.list, &mut self.free);
+        let number = *self.index.entry(key).or_insert_with(|| {
+            let entry = Some(Entry {
+                key,
+                resource: resource.clone(),
+                streams: 0,
+            });
+            match free.pop() {
+                Some(number) => {
+                    list[number as usize] = entry;
+                    number
+                }
+                None => {
+                    list.push(entry);
+                    list.len() as SourceNumber - 1
+                }
+            }
+        });
+        let streams = match self.list.get_mut(number as usize).and_then(Option::as_mut) {
+            Some(entry) => {
+                entry.streams += 1;
+                entry.streams
+            }
+            None => 0,
+        };
+        (number, streams)
+    }
+
+    /// One stream less.
+    pub(super) fn leave(&mut self, number: SourceNumber) {
+        let Some(slot) = self.list.get_mut(number as usize) else {
+            return;
+        };
+        let Some(entry) = slot else { return };
+        entry.streams -= 1;
+        if entry.streams == 0 {
+            self.index.remove(&entry.key);
+            self.free.push(number);
+            *slot = None;
+        }
+    }
+
+    /// The resource of a source.
+    pub(super) fn resource(&self, number: SourceNumber) -> Option<Arc<Resource>> {
+        let entry = self.list.get(number as usize)?.as_ref()?;
+        Some(entry.resource.clone())
+    }
+
+    /// Every source with its streams.
+    pub(super) fn each(&self) -> impl Iterator<Item = (&Arc<Resource>, usize)> {
+        let entries = self.list.iter().flatten();
+        entries.map(|entry| (&entry.resource, entry.streams))
+    }
+}
