@@ -1,6 +1,7 @@
 //! Attribute sets in canonical form: sorted by key, one value a key, cheap to clone and to compare.
 
 use std::cmp::Ordering;
+use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -57,6 +58,39 @@ impl AttributeValue {
             Self::Str(text) => Some(text),
             _ => None,
         }
+    }
+}
+
+/// For people: text as it is, bytes in hexadecimal digits, lists and maps as in JSON but for the quotes.
+impl fmt::Display for AttributeValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => Ok(()),
+            Self::Str(text) => f.write_str(text),
+            Self::Bool(truth) => truth.fmt(f),
+            Self::Int(number) => number.fmt(f),
+            Self::Double(number) => number.fmt(f),
+            Self::Bytes(bytes) => bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
+            Self::Array(values) => {
+                f.write_str("[")?;
+                for (at, value) in values.iter().enumerate() {
+                    f.write_str(if at > 0 { "," } else { "" })?;
+                    value.fmt(f)?;
+                }
+                f.write_str("]")
+            }
+            Self::Map(map) => write!(f, "{{{map}}}"),
+        }
+    }
+}
+
+/// For people: `key=value,...`.
+impl fmt::Display for Attributes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (key, value)) in self.iter().enumerate() {
+            write!(f, "{}{key}={value}", if at > 0 { "," } else { "" })?;
+        }
+        Ok(())
     }
 }
 

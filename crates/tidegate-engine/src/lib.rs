@@ -18,6 +18,7 @@ pub mod identity;
 pub mod key;
 pub mod lease;
 pub mod number;
+pub mod partial;
 pub mod pattern;
 pub mod point;
 pub mod progress;
@@ -27,11 +28,12 @@ mod saved;
 mod streams;
 pub mod table;
 pub mod temporality;
+mod trust;
 pub mod value;
 mod wheel;
 
 pub use attributes::{AttributeValue, Attributes};
-pub use composite::{Answer, Composite, CompositeSet, Declaration, Function, State};
+pub use composite::{Answer, Composite, CompositeSet, Declaration, Function};
 pub use event::{Events, Kind, Schema, Source, SourceId, Values};
 pub use grouping::Grouping;
 pub use history::{History, HistoryLimits, SeriesId};
@@ -39,13 +41,18 @@ pub use identity::{Data, Instrument, Metric, Resource, Scope, Series, Temporalit
 pub use key::{Key, KeyHasher};
 pub use lease::Lease;
 pub use number::Number;
+pub use partial::{Partial, Partials};
 pub use pattern::{AttributeFilter, BadPattern, Pattern};
 pub use point::{Exemplar, Point};
 pub use progress::{Rejection, Sample};
 pub use rule::{GaugePolicy, Input, Rule};
 pub use saved::StreamId;
-pub use table::{Absorbed, Limits, Outcome, Overflow, Reading, Restored, Stats, Table};
+pub use table::{
+    Absorbed, Cardinality, Count, Explanation, Feeder, Life, Limits, Outcome, Overflow, Reading, Restored,
+    Stats, Table, cardinality,
+};
 pub use temporality::{Converted, Converter, ConverterLimits};
+pub use trust::State;
 pub use value::{Buckets, ExponentialHistogram, Histogram, Quantile, Summary, Value};
 
 /// Nanoseconds since the Unix epoch, as OTLP counts time. 0 means unknown.

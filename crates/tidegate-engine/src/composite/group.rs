@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::window::{Cut, Moments, Window};
-use super::{Answer, Declaration, Function, State};
+use super::{Answer, Declaration, Function};
+use crate::trust::State;
 use crate::{Attributes, Lease, Series, UnixNanos};
 
 /// Feeders of one group whose life is watched; with more than this the group's state speaks for these only.
@@ -62,7 +63,7 @@ impl Group {
         let reporting = self.feeders.iter().filter(|feeder| feeder.is_alive(now)).count();
         let begin = cut.begin(now);
         let lossy = self.feeders.iter().any(|feeder| feeder.lost_at() >= begin.max(1));
-        let state = state(moments.count > 0.0, expected, reporting, lossy);
+        let state = State::of(moments.count > 0.0, expected, reporting, lossy);
         let some = |value: f64| (moments.count > 0.0).then_some(value);
         Answer {
             attributes: self.attributes().clone(),
@@ -78,16 +79,6 @@ impl Group {
             sources_expected: expected,
             sources_reporting: reporting,
         }
-    }
-}
-
-fn state(any: bool, expected: usize, reporting: usize, lossy: bool) -> State {
-    match (any, expected, reporting) {
-        (false, 0, _) => State::Absent,
-        (_, 1.., 0) => State::Stale,
-        _ if reporting < expected || lossy => State::Partial,
-        (true, ..) => State::Fresh,
-        (false, ..) => State::Idle,
     }
 }
 
@@ -111,19 +102,6 @@ fn value(function: Function, moments: &Moments, covered_s: f64, state: State) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn each_state_has_its_own_circumstances() {
-        assert_eq!(state(true, 2, 2, false), State::Fresh);
-        assert_eq!(state(true, 2, 1, false), State::Partial);
-        assert_eq!(state(true, 2, 2, true), State::Partial);
-        assert_eq!(state(true, 2, 0, false), State::Stale);
-        assert_eq!(state(true, 0, 0, false), State::Fresh);
-        assert_eq!(state(false, 2, 2, false), State::Idle);
-        assert_eq!(state(false, 2, 1, false), State::Partial);
-        assert_eq!(state(false, 2, 0, true), State::Stale);
-        assert_eq!(state(false, 0, 0, false), State::Absent);
-    }
 
     #[test]
     fn an_idle_group_has_no_extremes_but_a_sum_of_nothing() {

@@ -21,6 +21,7 @@ use crate::key::{Key, KeyMap};
 use crate::lease::nanos;
 use crate::rule::overflow_attributes;
 use crate::streams::{Streams, Sweep, lock};
+use crate::trust::State;
 use crate::{
     AttributeFilter, Attributes, Data, Grouping, Lease, Metric, Pattern, Reading, Series, SourceId,
     UnixNanos, Value,
@@ -81,34 +82,6 @@ pub struct Declaration {
     pub max_groups: usize,
     /// How long a source of points that sends nothing counts as alive. (Sources of events have leases of their own.)
     pub lease: Duration,
-}
-
-/// How far a value can be trusted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// There were values within the window.
-    Fresh,
-    /// A source is alive, but there were no values within the window.
-    Idle,
-    /// Every source is overdue.
-    Stale,
-    /// Some expected source is overdue, or a loss upstream is known within the window.
-    Partial,
-    /// Never seen.
-    Absent,
-}
-
-impl State {
-    /// The name in answers.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Fresh => "fresh",
-            Self::Idle => "idle",
-            Self::Stale => "stale",
-            Self::Partial => "partial",
-            Self::Absent => "absent",
-        }
-    }
 }
 
 /// What a composite says about one group at an instant.

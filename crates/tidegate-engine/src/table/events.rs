@@ -300,6 +300,22 @@ impl Table {
 }
 
 impl SourceState {
+    pub(super) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// The source, and how many of its kinds end in some series.
+    pub(super) fn count(&self) -> (Arc<Source>, usize) {
+        let fed = self.kinds.iter().filter(|kind| !kind.targets.is_empty());
+        (self.source.clone(), fed.count())
+    }
+
+    /// How many of its kinds end in this series.
+    pub(super) fn feeds(&self, at: CellRef) -> usize {
+        let feeds = |kind: &&KindPlan| kind.targets.iter().any(|target| target.to.cell == at);
+        self.kinds.iter().filter(feeds).count()
+    }
+
     /// What it has added to sums that may fall.
     pub(super) fn each_given(&self, mut each: impl FnMut(CellRef, Number)) {
         let targets = self.kinds.iter().flat_map(|kind| &kind.targets);

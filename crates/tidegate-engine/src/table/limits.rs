@@ -21,6 +21,8 @@ pub struct Limits {
     pub sources: usize,
     /// A series goes this long after its last source was alive; so does what is kept of a source of points.
     pub expiry: Duration,
+    /// A source of points that says nothing for so long is overdue.
+    pub lease: Duration,
     /// Points that come out of order still count when they are at most so much older than the newest of their stream.
     pub lateness: Duration,
 }
@@ -35,6 +37,7 @@ impl Default for Limits {
             streams: 1_000_000,
             sources: 10_000,
             expiry: Duration::from_secs(300),
+            lease: Duration::from_secs(90),
             lateness: Duration::from_secs(60),
         }
     }

@@ -5,8 +5,10 @@
 //! (`events`). Readers look at the cells; nothing is copied for them.
 
 mod book;
+mod cardinality;
 mod cell;
 mod events;
+mod explain;
 mod folded;
 mod limits;
 mod points;
@@ -18,8 +20,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use book::Book;
+pub use cardinality::{Cardinality, Count, cardinality};
 use cell::{Caps, CellRef, Cells};
 pub use events::Absorbed;
+pub use explain::{Explanation, Feeder, Life};
 use folded::Folded;
 pub use limits::{Limits, Overflow, Stats};
 pub use points::Outcome;

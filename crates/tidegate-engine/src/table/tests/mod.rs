@@ -710,3 +710,78 @@ fn readers_and_writers_share_a_table() {
     assert_eq!(int(&table, "points{agent=shared}"), 2000);
     assert_eq!(int(&table, "bytes{agent=3}"), 1500);
 }
+
+#[test]
+fn a_series_says_who_feeds_it_since_when_and_how_far_it_can_be_trusted() {
+    let table = table(vec![by("requests", &["zone"])]);
+    let pod = |pod: &str| {
+        series(
+            "requests",
+            COUNTER,
+            &[("pod", pod)],
+            &[("zone", "x"), ("pod", pod)],
+        )
+    };
+    table.observe(&point(&pod("a"), NOW, NOW + 1, 5), NOW);
+    table.observe(&point(&pod("b"), NOW + 3, NOW + 4, 7), NOW + 60 * SECOND);
+    let mut shown = None;
+    table.read(NOW, &mut |reading| shown = Some(reading.series.clone()));
+    let shown = shown.unwrap();
+    let explain = |after: u64| table.explain(&shown, NOW + after * SECOND, 10).unwrap();
+    let both = explain(61);
+    assert_eq!((both.state, both.expected, both.reporting), (State::Fresh, 2, 2));
+    assert_eq!(
+        (both.value, both.rule, &*both.owner),
+        (Value::Int(12), Some(0), "test")
+    );
+    let one = explain(100);
+    assert_eq!((one.state, one.expected, one.reporting), (State::Partial, 2, 1));
+    let overdue = &one.feeders[0];
+    assert_eq!(overdue.source, attributes(&[("pod", "a")]));
+    assert_eq!(
+        (overdue.life, overdue.start, overdue.said),
+        (Life::Overdue, NOW, Some(5.0))
+    );
+    assert_eq!(explain(200).state, State::Stale);
+    let other = series("requests", COUNTER, &[], &[("zone", "y")]);
+    assert_eq!(table.explain(&other, NOW, 10), None);
+}
+
+#[test]
+fn cardinality_names_the_largest_metrics_labels_and_sources() {
+    let table = Arc::new(table(vec![Rule::newest()]));
+    for pod in 0..20 {
+        for code in 0..=pod % 3 {
+            let (pod, code) = (pod.to_string(), code.to_string());
+            let series = series(
+                "requests",
+                COUNTER,
+                &[("job", "api")],
+                &[("pod", &pod), ("code", &code)],
+            );
+            table.observe(&point(&series, NOW, NOW + 1, 1), NOW);
+        }
+    }
+    table.observe(
+        &point(&series("up", Data::Gauge, &[("job", "b")], &[]), 0, NOW, 1),
+        NOW,
+    );
+    let all = cardinality(&[table], 2);
+    let names = |counts: &[Count]| -> Vec<(String, usize)> {
+        counts
+            .iter()
+            .map(|count| (count.name.clone(), count.count))
+            .collect()
+    };
+    let of = |pairs: &[(&str, usize)]| -> Vec<(String, usize)> {
+        pairs
+            .iter()
+            .map(|(name, count)| ((*name).to_owned(), *count))
+            .collect()
+    };
+    assert_eq!((all.series, all.pairs), (40, 25));
+    assert_eq!(names(&all.metrics), of(&[("requests", 39), ("up", 1)]));
+    assert_eq!(names(&all.labels), of(&[("pod", 20), ("code", 3)]));
+    assert_eq!(names(&all.values), of(&[("job=api", 39), ("code=0", 20)]));
+    assert_eq!(names(&all.sources), of(&[("job=api", 39), ("job=b", 1)]));
+}

@@ -1,0 +1,174 @@
+//! Where a series comes from: its rule, its sources, when it last began anew, and how far it can be trusted.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::Table;
+use super::book::SourceNumber;
+use super::cell::CellRef;
+use crate::key::Key;
+use crate::lease::nanos;
+use crate::streams::lock;
+use crate::trust::State;
+use crate::{Attributes, Series, Source, UnixNanos, Value};
+
+/// Where a series comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explanation {
+    /// The component that writes it.
+    pub owner: Arc<str>,
+    /// Which of the table's rules made it.
+    pub rule: Option<usize>,
+    /// Since when it counts; 0 = unknown.
+    pub start: UnixNanos,
+    /// When the value last changed or was confirmed.
+    pub time: UnixNanos,
+    /// Its value.
+    pub value: Value,
+    /// How far it can be trusted.
+    pub state: State,
+    /// Sources that feed it and have not ended.
+    pub expected: usize,
+    /// Those of them that are alive.
+    pub reporting: usize,
+    /// Who feeds it; not more than were asked for.
+    pub feeders: Vec<Feeder>,
+    /// How many there are.
+    pub feeders_total: usize,
+}
+
+/// Something that feeds a series.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Feeder {
+    /// The source, by its attributes.
+    pub source: Attributes,
+    /// How many of its streams end in this series.
+    pub streams: usize,
+    /// When it was last known to be alive.
+    pub seen: UnixNanos,
+    /// When it last began anew; 0 = unknown.
+    pub start: UnixNanos,
+    /// What it said last, where that is one number.
+    pub said: Option<f64>,
+    /// Whether it is alive, overdue, or has left.
+    pub life: Life,
+}
+
+/// Where a feeder is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Life {
+    /// Its lease is overdue.
+    Overdue,
+    /// It is there.
+    Alive,
+    /// It has ended; what it counted stays.
+    Left,
+}
+
+impl Life {
+    /// The name in answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Overdue => "overdue",
+            Self::Alive => "alive",
+            Self::Left => "left",
+        }
+    }
+}
+
+impl Table {
+    /// Where `series` comes from, with at most `most` of its feeders: the overdue ones first, then those that live.
+    /// Looks at every stream of the table. `None`: there is no such series.
+    pub fn explain(&self, series: &Series, now: UnixNanos, most: usize) -> Option<Explanation> {
+        self.flush();
+        let at = self.cells.find(Key::of(series))?;
+        let (start, time, value, is_shown) = {
+            let mut cursor = self.cells.cursor();
+            let cell = cursor.get(at)?;
+            cell.state.settle();
+            let state = &cell.state;
+            (state.start, state.time, state.value.clone(), state.shown)
+        };
+        let mut feeders = self.feeders(at, now);
+        feeders.sort_by_key(|feeder| feeder.life);
+        let of = |life: Life| feeders.iter().filter(|feeder| feeder.life == life).count();
+        let (reporting, overdue) = (of(Life::Alive), of(Life::Overdue));
+        let expected = reporting + overdue;
+        let is_recent = now.saturating_sub(time) <= nanos(self.limits.lease);
+        let feeders_total = feeders.len();
+        feeders.truncate(most);
+        Some(Explanation {
+            owner: self.owner.clone(),
+            rule: self.rules.iter().position(|rule| rule.could_make(series)),
+            start,
+            time,
+            value,
+            state: State::of(is_shown && is_recent && expected > 0, expected, reporting, false),
+            expected,
+            reporting,
+            feeders,
+            feeders_total,
+        })
+    }
+
+    /// One a source, however many of its streams end in this series.
+    fn feeders(&self, at: CellRef, now: UnixNanos) -> Vec<Feeder> {
+        let lease = nanos(self.limits.lease);
+        let mut of_points: HashMap<SourceNumber, Feeder> = HashMap::new();
+        self.streams.each(|stream, seen| {
+            if !stream.targets.iter().any(|target| target.cell == at) {
+                return;
+            }
+            let said = stream.progress.last().value().and_then(|value| value.as_f64());
+            let feeder = of_points.entry(stream.source).or_insert_with(|| Feeder {
+                source: Attributes::default(),
+                streams: 0,
+                seen,
+                start: 0,
+                said,
+                life: Life::Overdue,
+            });
+            feeder.streams += 1;
+            feeder.seen = feeder.seen.max(seen);
+            feeder.start = feeder.start.max(stream.progress.start);
+            feeder.said = said.filter(|_| feeder.streams == 1);
+            if now.saturating_sub(feeder.seen) <= lease {
+                feeder.life = Life::Alive;
+            }
+        });
+        let book = lock(&self.book);
+        let named = of_points.into_iter().map(|(number, feeder)| Feeder {
+            source: book.resource(number).unwrap_or_default().attributes.clone(),
+            ..feeder
+        });
+        let mut feeders: Vec<Feeder> = named.collect();
+        drop(book);
+        let sources: Vec<_> = self.sources().values().cloned().collect();
+        for shared in sources {
+            let state = lock(&shared);
+            let streams = state.feeds(at);
+            if streams > 0 {
+                feeders.push(Feeder::of_events(state.source(), streams, now));
+            }
+        }
+        feeders
+    }
+}
+
+impl Feeder {
+    fn of_events(source: &Source, streams: usize, now: UnixNanos) -> Self {
+        let life = match (source.lease.is_ended(), source.lease.is_alive(now)) {
+            (true, _) => Life::Left,
+            (false, true) => Life::Alive,
+            (false, false) => Life::Overdue,
+        };
+        Self {
+            source: source.resource.attributes.merge(&source.attributes),
+            streams,
+            seen: source.lease.touched(),
+            start: 0,
+            said: None,
+            life,
+        }
+    }
+}

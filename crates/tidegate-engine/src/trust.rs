@@ -1,0 +1,63 @@
+//! How far a value can be trusted, by who feeds it.
+
+/// How far a value can be trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// There were values within the window.
+    Fresh,
+    /// A source is alive, but there were no values within the window.
+    Idle,
+    /// Every source is overdue.
+    Stale,
+    /// Some expected source is overdue, or a loss upstream is known within the window.
+    Partial,
+    /// Never seen, or nobody feeds it any more.
+    Absent,
+}
+
+impl State {
+    /// The name in answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fresh => "fresh",
+            Self::Idle => "idle",
+            Self::Stale => "stale",
+            Self::Partial => "partial",
+            Self::Absent => "absent",
+        }
+    }
+
+    /// Whether there is nothing to decide by.
+    pub fn says_nothing(self) -> bool {
+        matches!(self, Self::Stale | Self::Absent)
+    }
+
+    /// `any`: there were values within the window; `lossy`: some were lost before they came.
+    pub(crate) fn of(any: bool, expected: usize, reporting: usize, lossy: bool) -> Self {
+        match (any, expected, reporting) {
+            (false, 0, _) => Self::Absent,
+            (_, 1.., 0) => Self::Stale,
+            _ if reporting < expected || lossy => Self::Partial,
+            (true, ..) => Self::Fresh,
+            (false, ..) => Self::Idle,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_state_has_its_own_circumstances() {
+        assert_eq!(State::of(true, 2, 2, false), State::Fresh);
+        assert_eq!(State::of(true, 2, 1, false), State::Partial);
+        assert_eq!(State::of(true, 2, 2, true), State::Partial);
+        assert_eq!(State::of(true, 2, 0, false), State::Stale);
+        assert_eq!(State::of(true, 0, 0, false), State::Fresh);
+        assert_eq!(State::of(false, 2, 2, false), State::Idle);
+        assert_eq!(State::of(false, 2, 1, false), State::Partial);
+        assert_eq!(State::of(false, 2, 0, true), State::Stale);
+        assert_eq!(State::of(false, 0, 0, false), State::Absent);
+    }
+}
