@@ -14,8 +14,20 @@ pub(crate) fn bench(groups: &[String]) -> Outcome {
     process::stream(harness.args(groups))
 }
 
-/// Runs for so many minutes.
+/// A thousand simulated sources first, then the gateway under everything at once for so many minutes.
 pub(crate) fn soak(minutes: &[String]) -> Outcome {
+    let sources = [
+        "test",
+        "--release",
+        "-p",
+        "tidegate-engine",
+        "--test",
+        "sources",
+        "--",
+        "--ignored",
+        "--nocapture",
+    ];
+    process::stream(process::cargo().args(sources).current_dir(workspace()))?;
     let release = build()?;
     let mut harness = Command::new(release.join("tidegate-bench"));
     harness.arg(release.join("tidegate")).arg("soak");
