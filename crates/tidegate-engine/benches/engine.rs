@@ -7,8 +7,8 @@ use std::time::Duration;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use tidegate_engine::{
     AttributeFilter, Attributes, Composite, CompositeSet, Data, Declaration, Events, Function, Grouping,
-    Instrument, Key, Kind, Lease, Limits, Metric, Pattern, Rule, Sample, Schema, Series, Source, SourceId,
-    Table, Temporality, Value, Values,
+    Instrument, Key, Kind, Lease, Limits, Metric, OnStale, Pattern, Rule, Sample, Schema, Series, Source,
+    SourceId, Table, Temporality, Value, Values,
 };
 
 const NOW: u64 = 1_700_000_000_000_000_000;
@@ -138,6 +138,8 @@ fn declaration() -> Declaration {
         metric: Pattern::parse("xfer_time").unwrap(),
         attributes: AttributeFilter::default(),
         function: Function::Avg,
+        quantiles: Arc::default(),
+        on_stale: OnStale::Error,
         window: Duration::from_secs(10),
         grouping: Grouping::by(["agent_name"]),
         max_groups: 1000,

@@ -21,7 +21,7 @@ impl Buckets {
     }
 
     /// Index and count of every filled bucket.
-    fn filled(&self) -> impl Iterator<Item = (i64, u64)> + '_ {
+    pub(crate) fn filled(&self) -> impl Iterator<Item = (i64, u64)> + '_ {
         let counts = self.counts.iter().enumerate();
         counts
             .filter(|(_, count)| **count > 0)

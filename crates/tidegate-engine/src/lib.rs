@@ -33,7 +33,7 @@ pub mod value;
 mod wheel;
 
 pub use attributes::{AttributeValue, Attributes};
-pub use composite::{Answer, Composite, CompositeSet, Declaration, Function};
+pub use composite::{Answer, Composite, CompositeSet, Declaration, Function, Gate, OnStale, Side, Threshold};
 pub use event::{Events, Kind, Schema, Source, SourceId, Values};
 pub use grouping::Grouping;
 pub use history::{History, HistoryLimits, SeriesId};

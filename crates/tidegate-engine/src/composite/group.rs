@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::sketch::Sketch;
 use super::window::{Cut, Moments, Window};
-use super::{Answer, Declaration, Function};
+use super::{Answer, Declaration, Function, OnStale};
 use crate::trust::State;
-use crate::{Attributes, Lease, Series, UnixNanos};
+use crate::{Attributes, Lease, Quantile, Series, UnixNanos};
 
 /// Feeders of one group whose life is watched; with more than this the group's state speaks for these only.
 const MAX_FEEDERS: usize = 4096;
@@ -16,15 +17,18 @@ pub(super) struct Group {
     pub(super) series: Arc<Series>,
     window: Window,
     newest: UnixNanos,
+    /// The last value there was.
+    held: Option<f64>,
     feeders: Vec<Arc<Lease>>,
 }
 
 impl Group {
-    pub(super) fn new(series: Arc<Series>, cut: Cut) -> Self {
+    pub(super) fn new(series: Arc<Series>, cut: Cut, has_sketches: bool) -> Self {
         Self {
             series,
-            window: Window::new(cut),
+            window: Window::new(cut, has_sketches),
             newest: 0,
+            held: None,
             feeders: Vec::new(),
         }
     }
@@ -46,6 +50,11 @@ impl Group {
         self.window.add(now, moments);
     }
 
+    /// Lets `add` add what fell into the window at `now` to its distribution, where that is asked for.
+    pub(super) fn sketch(&mut self, now: UnixNanos, add: impl FnOnce(&mut Sketch)) {
+        self.window.sketch(now).map(add);
+    }
+
     /// Lets go sources that have said goodbye or `forgotten` says are long gone.
     pub(super) fn prune(&mut self, forgotten: impl Fn(&Lease) -> bool) {
         self.feeders
@@ -64,14 +73,37 @@ impl Group {
         let begin = cut.begin(now);
         let lossy = self.feeders.iter().any(|feeder| feeder.lost_at() >= begin.max(1));
         let state = State::of(moments.count > 0.0, expected, reporting, lossy);
+        let distribution = declaration.is_sketched().then(|| self.window.distribution(now));
+        let quantile = |quantile: f64| {
+            let told = distribution.as_ref()?.quantile(quantile)?;
+            Some(told.clamp(moments.min, moments.max))
+        };
+        let value = match declaration.function {
+            Function::Quantile(rank) => quantile(rank),
+            function => value(function, &moments, cut.covered_s(now), state),
+        };
+        self.held = value.or(self.held);
+        let stands_in = declaration.on_stale == OnStale::Last && state.says_nothing();
         let some = |value: f64| (moments.count > 0.0).then_some(value);
         Answer {
             attributes: self.attributes().clone(),
-            value: value(declaration.function, &moments, cut.covered_s(now), state),
+            value: value.or(self.held.filter(|_| stands_in)),
             count: moments.count,
             sum: moments.sum,
             min: some(moments.min),
             max: some(moments.max),
+            avg: some(moments.sum / moments.count),
+            quantiles: declaration
+                .quantiles
+                .iter()
+                .filter_map(|rank| {
+                    let value = quantile(*rank)?;
+                    Some(Quantile {
+                        quantile: *rank,
+                        value,
+                    })
+                })
+                .collect(),
             last: some(moments.last),
             window: declaration.window,
             age: (self.newest > 0).then(|| Duration::from_nanos(now.saturating_sub(self.newest))),
@@ -96,6 +128,8 @@ fn value(function: Function, moments: &Moments, covered_s: f64, state: State) ->
         Function::Count => moments.count,
         Function::Rate => moments.sum / covered_s,
         Function::Last => moments.last,
+        // Of the distribution, not of the moments.
+        Function::Quantile(_) => return None,
     })
 }
 

@@ -5,6 +5,8 @@
 
 mod group;
 mod observe;
+mod sketch;
+mod threshold;
 mod window;
 
 use std::collections::HashMap;
@@ -15,6 +17,7 @@ use std::time::Duration;
 use group::Group;
 pub use observe::CompositeSet;
 use observe::{PointStream, SourceKinds};
+pub use threshold::{Gate, Side, Threshold};
 use window::Cut;
 
 use crate::key::{Key, KeyMap};
@@ -23,12 +26,12 @@ use crate::rule::overflow_attributes;
 use crate::streams::{Streams, Sweep, lock};
 use crate::trust::State;
 use crate::{
-    AttributeFilter, Attributes, Data, Grouping, Lease, Metric, Pattern, Reading, Series, SourceId,
+    AttributeFilter, Attributes, Data, Grouping, Lease, Metric, Pattern, Quantile, Reading, Series, SourceId,
     UnixNanos, Value,
 };
 
 /// What a composite computes over its window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Function {
     /// The smallest value.
     Min,
@@ -44,6 +47,20 @@ pub enum Function {
     Rate,
     /// The newest value.
     Last,
+    /// The value of this rank, 0 to 1, at most 1.1 % off (of histograms: within their buckets).
+    Quantile(f64),
+}
+
+/// What a composite shows of a group that is stale or absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnStale {
+    /// No value; a query that comes to nothing because of it fails.
+    #[default]
+    Error,
+    /// The last value there was.
+    Last,
+    /// No value, and a query that comes to nothing because of it says so.
+    Empty,
 }
 
 impl Function {
@@ -57,6 +74,7 @@ impl Function {
             Self::Count => "count",
             Self::Rate => "rate",
             Self::Last => "last",
+            Self::Quantile(_) => "quantile",
         }
     }
 }
@@ -76,12 +94,23 @@ pub struct Declaration {
     pub function: Function,
     /// Over how long.
     pub window: Duration,
+    /// Ranks, 0 to 1, whose values are told beside the value.
+    pub quantiles: Arc<[f64]>,
+    /// What is shown of a group that is stale or absent.
+    pub on_stale: OnStale,
     /// Attributes that make groups; `Keep` groups by all attributes of the points.
     pub grouping: Grouping,
     /// Groups beyond this many go to one with `otel.metric.overflow=true`.
     pub max_groups: usize,
     /// How long a source of points that sends nothing counts as alive. (Sources of events have leases of their own.)
     pub lease: Duration,
+}
+
+impl Declaration {
+    /// Whether it needs the distribution of the values.
+    fn is_sketched(&self) -> bool {
+        !self.quantiles.is_empty() || matches!(self.function, Function::Quantile(_))
+    }
 }
 
 /// What a composite says about one group at an instant.
@@ -99,6 +128,10 @@ pub struct Answer {
     pub min: Option<f64>,
     /// Largest value in the window.
     pub max: Option<f64>,
+    /// Mean of the values in the window.
+    pub avg: Option<f64>,
+    /// The values of the declared ranks, in that order.
+    pub quantiles: Vec<Quantile>,
     /// Newest value in the window.
     pub last: Option<f64>,
     /// The declared window.
@@ -130,6 +163,7 @@ pub struct Composite {
     /// Signs of life of the sources of points, by resource.
     leases: Mutex<KeyMap<Arc<Lease>>>,
     sources: Mutex<HashMap<SourceId, SourceKinds>>,
+    version: AtomicU64,
     overflowed: AtomicU64,
     unseen: AtomicU64,
 }
@@ -160,6 +194,7 @@ impl Composite {
             streams: Streams::new(MAX_STREAMS, nanos(MEMORY)),
             leases: Mutex::default(),
             sources: Mutex::default(),
+            version: AtomicU64::new(0),
             overflowed: AtomicU64::new(0),
             unseen: AtomicU64::new(0),
         }
@@ -168,6 +203,12 @@ impl Composite {
     /// What was declared.
     pub fn declaration(&self) -> &Declaration {
         &self.declaration
+    }
+
+    /// Changes whenever a value came or a group went. (Answers also change by time alone: when a sub-window leaves the
+    /// window, or a lease runs out.)
+    pub fn version(&self) -> u64 {
+        self.version.load(Relaxed)
     }
 
     /// How many groups found no place of their own and share the overflow group.
@@ -201,6 +242,8 @@ impl Composite {
             sum: 0.0,
             min: None,
             max: None,
+            avg: None,
+            quantiles: Vec::new(),
             last: None,
             window: self.declaration.window,
             age: None,
@@ -247,6 +290,7 @@ impl Composite {
         let over = |group: &SharedGroup| Arc::strong_count(group) == 2 && lock(group).is_over(now);
         let keep: Vec<bool> = groups.list.iter().map(|group| !over(group)).collect();
         if keep.contains(&false) {
+            self.version.fetch_add(1, Relaxed);
             let mut kept = keep.iter();
             groups.list.retain(|_| kept.next().copied().unwrap_or(true));
             groups.index.retain(|_, group| Arc::strong_count(group) > 1);
@@ -277,7 +321,11 @@ impl Composite {
             metric: self.metric.clone(),
             attributes,
         };
-        let group = Arc::new(Mutex::new(Group::new(Arc::new(series), self.cut)));
+        let group = Arc::new(Mutex::new(Group::new(
+            Arc::new(series),
+            self.cut,
+            self.declaration.is_sketched(),
+        )));
         groups.index.insert(key, group.clone());
         groups.list.push(group.clone());
         group

@@ -82,6 +82,12 @@ impl CompositeSet {
             }
         });
         lock(&self.spare).push(folds);
+        for (composite, plan) in self.list.iter().zip(&plans).filter(|(_, plan)| !plan.is_empty()) {
+            if composite.declaration.is_sketched() {
+                sketch(events, plan);
+            }
+            composite.version.fetch_add(1, Relaxed);
+        }
     }
 
     /// Looks at a decoded point.
@@ -120,6 +126,31 @@ impl CompositeSet {
         for composite in self.list.iter().filter(|composite| composite.wants(name)) {
             composite.observe_as(key, &sample, now, &mut identify);
         }
+    }
+}
+
+/// Adds every single event to the distributions of its group.
+fn sketch(events: &Events, plan: &[Option<SharedGroup>]) {
+    let is_wanted = |at: &usize| {
+        let kind = events.kinds.get(*at).map(|kind| usize::from(*kind));
+        kind.and_then(|kind| plan.get(kind)?.as_ref()).is_some()
+    };
+    let mut wanted: Vec<usize> = (0..events.len()).filter(is_wanted).collect();
+    wanted.sort_by_key(|at| events.kinds.get(*at));
+    for run in wanted.chunk_by(|a, b| events.kinds.get(*a) == events.kinds.get(*b)) {
+        let kind = run.first().and_then(|at| events.kinds.get(*at));
+        let Some(group) = kind.and_then(|kind| plan.get(usize::from(*kind))?.as_ref()) else {
+            continue;
+        };
+        lock(group).sketch(events.observed, |sketch| {
+            for at in run {
+                let weights = events.weights.as_ref();
+                let weight = weights.and_then(|weights| weights.get(*at)).copied();
+                if let Some(value) = events.values.get(*at) {
+                    sketch.add(value, weight.unwrap_or(1.0));
+                }
+            }
+        });
     }
 }
 
@@ -233,8 +264,18 @@ impl Composite {
             return;
         };
         let change: Result<Change<'_>, Rejection> = stream.progress.advance(stream.data, sample, LATENESS_NS);
-        if let Some(moments) = change.ok().and_then(|change| moments(&change)) {
-            lock(group).add(now, &moments);
+        let Ok(change) = change else { return };
+        if let Some(moments) = moments(&change) {
+            let mut group = lock(group);
+            group.add(now, &moments);
+            group.sketch(now, |sketch| match &change {
+                Change::Number(number) => sketch.add(number.as_f64(), 1.0),
+                Change::Histogram(increase) => sketch.add_explicit(increase),
+                Change::Exponential(increase) => sketch.add_exponential(increase),
+                // Its mean, as many times.
+                Change::Summary(_) | Change::End => sketch.add(moments.last, moments.count),
+            });
+            self.version.fetch_add(1, Relaxed);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::{Composite, CompositeSet, Declaration, Function, State};
+use super::{Composite, CompositeSet, Declaration, Function};
 use crate::*;
 
 const SECOND: u64 = 1_000_000_000;
@@ -19,6 +19,8 @@ fn declare(function: Function, by: &[&str]) -> Declaration {
         metric: Pattern::parse("xfer_*").unwrap(),
         attributes: AttributeFilter::default(),
         function,
+        quantiles: Arc::default(),
+        on_stale: OnStale::Error,
         window: WINDOW,
         grouping: Grouping::by(by.iter().copied()),
         max_groups: 3,
@@ -289,5 +291,75 @@ proptest! {
                 prop_assert_eq!(answer.max, inside.iter().copied().reduce(f64::max));
             }
         }
+    }
+}
+
+#[test]
+fn quantiles_are_those_of_single_events_within_the_window() {
+    let declaration = Declaration {
+        quantiles: [0.5, 0.99].into(),
+        ..declare(Function::Quantile(0.9), &[])
+    };
+    let (set, composite) = set(declaration);
+    let agent = source("a");
+    set.observe_events(&events(&agent, NOW - 11 * SECOND, &[1_000_000; 50]));
+    for batch in 0..10u64 {
+        let values: Vec<u64> = (1..=100).map(|value| 10 * batch + value).collect();
+        set.observe_events(&events(&agent, NOW + batch * 100_000_000, &values));
+    }
+    agent.lease.touch(NOW + SECOND);
+    let answer = composite.read(NOW + SECOND).remove(0);
+    // 1000 values: 1..=100, 11..=110, ..., 91..=190.
+    let near = |told: f64, truth: f64| assert!((told / truth - 1.0).abs() < 0.0112, "{told} for {truth}");
+    near(answer.value.unwrap(), 152.0);
+    near(answer.quantiles[0].value, 96.0);
+    near(answer.quantiles[1].value, 180.0);
+    assert_eq!((answer.quantiles[1].quantile, answer.count), (0.99, 1000.0));
+    assert_eq!(
+        (answer.min, answer.avg, answer.max),
+        (Some(1.0), Some(95.5), Some(190.0))
+    );
+}
+
+#[test]
+fn histograms_give_quantiles_too() {
+    let data = Data::Histogram {
+        temporality: Temporality::Delta,
+    };
+    let (set, composite) = set(declare(Function::Quantile(0.5), &[]));
+    let mut histogram = Histogram::empty([1.0, 2.0, 4.0].into());
+    [0.5, 1.5, 1.6, 1.7, 9.0]
+        .iter()
+        .for_each(|value| histogram.observe(*value, 1));
+    let value = Value::Histogram(Box::new(histogram));
+    set.observe(&point("xfer_time", data, NOW - SECOND, NOW, value), NOW);
+    let told = composite.read(NOW)[0].value.unwrap();
+    assert!((told / 1.5 - 1.0).abs() < 0.0112, "{told}");
+}
+
+#[test]
+fn a_stale_value_is_nothing_or_the_last_one_as_declared() {
+    for (on_stale, expected) in [
+        (OnStale::Error, None),
+        (OnStale::Empty, None),
+        (OnStale::Last, Some(20.0)),
+    ] {
+        let declaration = Declaration {
+            on_stale,
+            ..declare(Function::Avg, &[])
+        };
+        let (set, composite) = set(declaration);
+        let agent = source("a");
+        set.observe_events(&events(&agent, NOW, &[10, 30]));
+        assert_eq!(composite.read(NOW)[0].value, Some(20.0));
+        let later = composite.read(NOW + 60 * SECOND).remove(0);
+        assert_eq!(
+            (later.state, later.value, later.count),
+            (State::Stale, expected, 0.0)
+        );
+        // Idle is not stale: nothing happened, and that is known.
+        agent.lease.touch(NOW + 60 * SECOND);
+        let idle = composite.read(NOW + 60 * SECOND).remove(0);
+        assert_eq!((idle.state, idle.value), (State::Idle, None));
     }
 }

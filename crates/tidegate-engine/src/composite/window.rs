@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::sketch::Sketch;
 use crate::UnixNanos;
 use crate::lease::nanos;
 
@@ -91,14 +92,18 @@ impl Cut {
 pub(crate) struct Window {
     cut: Cut,
     parts: Box<[Moments]>,
+    /// One a part, where quantiles are asked for.
+    sketches: Box<[Sketch]>,
     newest: u64,
 }
 
 impl Window {
-    pub(crate) fn new(cut: Cut) -> Self {
+    pub(crate) fn new(cut: Cut, has_sketches: bool) -> Self {
+        let sketches = if has_sketches { cut.parts as usize } else { 0 };
         Self {
             cut,
             parts: vec![Moments::NONE; cut.parts as usize].into(),
+            sketches: vec![Sketch::default(); sketches].into(),
             newest: 0,
         }
     }
@@ -110,6 +115,25 @@ impl Window {
         if part + self.cut.parts > self.newest {
             self.parts[(part % self.cut.parts) as usize].add(moments);
         }
+    }
+
+    /// The sketch of the values at `time`, to add to; `None`: none is asked for, or it is too late.
+    pub(super) fn sketch(&mut self, time: UnixNanos) -> Option<&mut Sketch> {
+        let part = self.cut.part(time);
+        self.advance(part);
+        let is_within = part + self.cut.parts > self.newest;
+        self.sketches
+            .get_mut((part % self.cut.parts) as usize)
+            .filter(|_| is_within)
+    }
+
+    /// The distribution of the values in the window that ends at `now`, as far as it is sketched.
+    pub(super) fn distribution(&mut self, now: UnixNanos) -> Sketch {
+        self.advance(self.cut.part(now));
+        let mut all = Sketch::default();
+        let filled = self.sketches.iter().filter(|sketch| !sketch.is_empty());
+        filled.for_each(|sketch| all.merge(sketch));
+        all
     }
 
     /// The statistics of the window that ends at `now`.
@@ -130,6 +154,9 @@ impl Window {
         let fresh = (part - self.newest).min(self.cut.parts);
         for at in part - fresh + 1..=part {
             self.parts[(at % self.cut.parts) as usize] = Moments::NONE;
+            if let Some(sketch) = self.sketches.get_mut((at % self.cut.parts) as usize) {
+                sketch.clear();
+            }
         }
         self.newest = part;
     }
@@ -174,7 +201,7 @@ mod tests {
             window_ms in 100u64..20_000,
         ) {
             let cut = Cut::of(Duration::from_millis(window_ms));
-            let mut window = Window::new(cut);
+            let mut window = Window::new(cut, false);
             let mut all: Vec<(u64, f64)> = Vec::new();
             let mut now = 1_700_000_000_000_000_000;
             for (step, value) in steps {
@@ -183,7 +210,7 @@ mod tests {
                 all.push((now, f64::from(value)));
                 let later = now + step / 2;
                 let inside: Vec<f64> = all.iter().filter(|(at, _)| *at >= cut.begin(later)).map(|(_, v)| *v).collect();
-                let mut copy = Window { cut, parts: window.parts.clone(), newest: window.newest };
+                let mut copy = Window { cut, parts: window.parts.clone(), sketches: Box::default(), newest: window.newest };
                 let read = copy.read(later);
                 prop_assert_eq!(read.count, inside.len() as f64);
                 prop_assert_eq!(read.sum, inside.iter().sum::<f64>());
