@@ -236,6 +236,9 @@ static inline enum tidegate_page_result tidegate_page_map(int fd, struct tidegat
     void *base = mmap(NULL, (size_t)stat.st_size, PROT_READ, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED)
         return TIDEGATE_PAGE_IO;
+    /* Touched once, so that the first read of a slot does not enter the kernel. */
+    for (size_t offset = 0; offset < (size_t)stat.st_size; offset += 4096)
+        (void)tidegate_page_load((const unsigned char *)base + offset);
     page->base = base;
     page->length = (size_t)stat.st_size;
     page->header_size = header.header_size;
@@ -299,8 +302,9 @@ static inline uint64_t tidegate_page_layout_seq(const struct tidegate_page *page
 }
 
 /* Looks for an entry by its name and the text of its labels: key="value" sorted by key, joined by commas,
- * with \, " and line feeds in values written as \\, \" and \n. OK or NOT_FOUND. Takes time proportional to
- * the slots in use: keep the handle. */
+ * with \, " and line feeds in values written as \\, \" and \n. OK; NOT_FOUND: look again when the layout
+ * sequence has changed; BUSY: it is none of the others, but a slot was being written all the time. Takes time
+ * proportional to the slots in use: keep the handle. */
 static inline enum tidegate_page_result tidegate_page_find(const struct tidegate_page *page,
                                                            const char *name, const char *labels,
                                                            struct tidegate_page_handle *handle)
@@ -313,11 +317,14 @@ static inline enum tidegate_page_result tidegate_page_find(const struct tidegate
         uint64_t directory =
             tidegate_page_load(page->base + offsetof(struct tidegate_page_header, used));
         uint64_t high = directory >> 32;
+        int busy = 0;
         for (uint32_t index = 0; index < page->capacity && index < high; index++) {
             struct tidegate_page_slot slot;
             if (tidegate_page_consistent(tidegate_page_at(page, index), &slot, sizeof slot) !=
-                TIDEGATE_PAGE_OK)
+                TIDEGATE_PAGE_OK) {
+                busy = 1;
                 continue;
+            }
             if (slot.values.state == TIDEGATE_PAGE_EMPTY || slot.values.name_len != name_len ||
                 slot.values.labels_len != labels_len || memcmp(slot.text, name, name_len) != 0 ||
                 memcmp(slot.text + name_len, labels, labels_len) != 0)
@@ -327,11 +334,13 @@ static inline enum tidegate_page_result tidegate_page_find(const struct tidegate
             handle->boot = page->boot;
             return TIDEGATE_PAGE_OK;
         }
+        if (busy)
+            break;
         atomic_thread_fence(memory_order_acquire);
         if (tidegate_page_layout_seq(page) == seq)
-            break;
+            return TIDEGATE_PAGE_NOT_FOUND;
     }
-    return TIDEGATE_PAGE_NOT_FOUND;
+    return TIDEGATE_PAGE_BUSY;
 }
 
 /* The entry as it is now, all of one moment: OK, BUSY, MOVED, GONE or MALFORMED. No system call. */

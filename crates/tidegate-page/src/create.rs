@@ -82,7 +82,11 @@ impl Lock {
             }
             let id = file_id(&stat);
             if file_at(&path).is_ok_and(|there| there == id) {
-                return Ok(Lock { path, id, _file: file });
+                return Ok(Lock {
+                    path,
+                    id,
+                    _file: file,
+                });
             }
         }
         Err(Error::Locked {

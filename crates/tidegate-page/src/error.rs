@@ -139,6 +139,18 @@ pub enum SetError {
     Duplicate,
 }
 
+/// Why there is no handle.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum FindError {
+    /// There is no such entry. Look again when [`Reader::layout_seq`](crate::Reader::layout_seq) has
+    /// changed.
+    #[error("there is no such entry")]
+    NotFound,
+    /// It is none of the others, but a slot was being written all the time. Try later.
+    #[error("a slot is being written")]
+    Busy,
+}
+
 /// Why there is no snapshot.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ReadError {

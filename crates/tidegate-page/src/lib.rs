@@ -84,7 +84,7 @@ mod text;
 mod writer;
 
 pub use entry::{Entry, Snapshot, State};
-pub use error::{Error, ReadError, Reject, SetError};
+pub use error::{Error, FindError, ReadError, Reject, SetError};
 pub use reader::{Handle, Listed, Reader};
 pub use text::canonical_labels;
 pub use writer::{Page, Published, Round};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::create::{self, FileId};
 use crate::entry::{Snapshot, state_byte};
-use crate::error::{Error, ReadError};
+use crate::error::{Error, FindError, ReadError};
 use crate::layout::{
     self, DESCRIPTION_WORD, DIRECTORY_WORD, Geometry, HEADER_SIZE, HEADER_WORDS, SLOT_WORDS, TEXT_SIZE,
     TEXT_WORD, TEXT_WORDS, VALUE_WORDS, header, slot,
@@ -98,23 +98,27 @@ impl Reader {
 
     /// Looks for an entry by its name and the canonical text of its labels
     /// ([`canonical_labels`](crate::canonical_labels)). Takes time proportional to the slots in use; keep
-    /// the handle. If it is not there, look again when [`layout_seq`](Self::layout_seq) has changed.
-    pub fn find(&self, name: &str, labels: &str) -> Option<Handle> {
-        let wanted = Text::new(name, labels).ok()?;
+    /// the handle.
+    ///
+    /// # Errors
+    /// [`FindError`].
+    pub fn find(&self, name: &str, labels: &str) -> Result<Handle, FindError> {
+        let wanted = Text::new(name, labels).map_err(|_| FindError::NotFound)?;
         for _ in 0..SEARCHES {
             let seq = self.layout_seq();
-            if let Some(found) = (0..self.high()).find_map(|slot| self.found(slot, &wanted)) {
-                return Some(found);
+            if let Some(found) = self.search(&wanted)? {
+                return Ok(found);
             }
             fence(Ordering::Acquire);
             if self.layout_seq() == seq {
-                return None;
+                return Err(FindError::NotFound);
             }
         }
-        None
+        Err(FindError::Busy)
     }
 
-    /// Every entry there is, for people and for routers that do not know their labels. Allocates.
+    /// Every entry there is, but for slots that are being written all the time: for people, and for routers
+    /// that do not know the labels. Allocates.
     pub fn list(&self) -> Vec<Listed> {
         (0..self.high()).filter_map(|slot| self.listed(slot)).collect()
     }
@@ -215,15 +219,18 @@ impl Reader {
         }
     }
 
-    fn found(&self, slot: u32, wanted: &Text) -> Option<Handle> {
-        let generation = seqlock::read(self.slot(slot)?, |words| {
-            let description = words.load(DESCRIPTION_WORD);
-            let same = state_byte(description) != 0
-                && Lens::of_word(description) == wanted.lens
-                && (0..wanted.used).all(|i| words.load(TEXT_WORD + i) == wanted.words[i]);
-            same.then(|| words.load(slot::GENERATION / 8))
-        });
-        generation.flatten().map(|generation| self.handle(slot, generation))
+    /// Once through all slots.
+    fn search(&self, wanted: &Text) -> Result<Option<Handle>, FindError> {
+        let mut busy = false;
+        for slot in 0..self.high() {
+            let Some(words) = self.slot(slot) else { break };
+            match seqlock::read(words, |words| generation_of(words, wanted)) {
+                Some(Some(generation)) => return Ok(Some(self.handle(slot, generation))),
+                Some(None) => {}
+                None => busy = true,
+            }
+        }
+        if busy { Err(FindError::Busy) } else { Ok(None) }
     }
 
     fn listed(&self, slot: u32) -> Option<Listed> {
@@ -246,6 +253,15 @@ impl Reader {
             handle: self.handle(slot, generation),
         })
     }
+}
+
+/// The generation of a slot if it is of this text.
+fn generation_of(words: Loads<'_, SLOT_WORDS>, wanted: &Text) -> Option<u64> {
+    let description = words.load(DESCRIPTION_WORD);
+    let same = state_byte(description) != 0
+        && Lens::of_word(description) == wanted.lens
+        && (0..wanted.used).all(|i| words.load(TEXT_WORD + i) == wanted.words[i]);
+    same.then(|| words.load(slot::GENERATION / 8))
 }
 
 /// The first bytes of the file, fewer if it is shorter: then the check of sizes says so.

@@ -9,7 +9,8 @@ use crate::create::{self, FileId, Lock};
 use crate::entry::Entry;
 use crate::error::{Error, SetError};
 use crate::layout::{
-    DESCRIPTION_WORD, DIRECTORY_WORD, Geometry, MAX_CAPACITY, SLOT_WORDS, TEXT_WORD, VALUE_WORDS, header, slot,
+    DESCRIPTION_WORD, DIRECTORY_WORD, Geometry, MAX_CAPACITY, SLOT_WORDS, TEXT_WORD, VALUE_WORDS, header,
+    slot,
 };
 use crate::map::WriteMap;
 use crate::seqlock;
