@@ -15,7 +15,7 @@ use tidegate_page::{Entry, Handle, Page, Reader, State};
 
 const ENTRIES: usize = 64;
 const PERIOD: Duration = Duration::from_millis(1);
-const BATCHES: usize = 50_000;
+const BATCHES: usize = 500_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let directory = std::env::args().nth(1).unwrap_or_else(|| "/dev/shm".into());
@@ -30,10 +30,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         let writer = scope.spawn(|| rewrite(&mut page, &names, &done));
+        let began = Instant::now();
         measure(&reader, &handles);
+        let seconds = began.elapsed().as_secs_f64();
         done.store(true, Ordering::Release);
         let rounds = writer.join().unwrap_or(0);
-        println!("{ENTRIES} entries, rewritten {rounds} times meanwhile");
+        println!(
+            "{ENTRIES} entries, rewritten {:.0} times a second",
+            rounds as f64 / seconds
+        );
     });
     page.close()?;
     Ok(())

@@ -1,5 +1,7 @@
 //! The one writer of a page.
 
+mod round;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::path::{Path, PathBuf};
@@ -15,6 +17,8 @@ use crate::layout::{
 use crate::map::WriteMap;
 use crate::seqlock;
 use crate::text::{Lens, Text};
+
+pub use round::{Published, Round};
 
 /// A page being written. Dropping it closes it: readers find their entries gone, the heart stops, and
 /// the file is removed.
@@ -37,25 +41,6 @@ pub struct Page {
     high: u32,
     closed: bool,
     _lock: Lock,
-}
-
-/// What a publication did with the entries given.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Published {
-    /// Slots that were written.
-    pub written: usize,
-    /// Entries that were there as given already.
-    pub unchanged: usize,
-    /// Slots freed, because their entries were not given.
-    pub removed: usize,
-    /// Entries that found no free slot.
-    pub refused_full: usize,
-    /// Entries whose name and labels do not fit.
-    pub refused_too_long: usize,
-    /// Entries given a second time; the first one stays.
-    pub refused_duplicate: usize,
-    /// Entries that are wrong in themselves: no name, a NUL, too many quantiles.
-    pub refused_invalid: usize,
 }
 
 impl Page {
@@ -123,11 +108,7 @@ impl Page {
     /// Begins a publication entry by entry, for a caller that does not have them in one place.
     pub fn round(&mut self) -> Round<'_> {
         self.round += 1;
-        Round {
-            page: self,
-            seen: 0,
-            done: Published::default(),
-        }
+        Round::new(self)
     }
 
     /// Sets one entry outside of any round. True if its slot was written, false if it was there already.
@@ -293,65 +274,6 @@ impl Page {
 impl Drop for Page {
     fn drop(&mut self) {
         let _ = self.end(); // nobody to tell; `close` tells
-    }
-}
-
-/// One publication, entry by entry. Without [`finish`](Self::finish) nothing is freed and the heart
-/// does not beat.
-#[derive(Debug)]
-#[must_use = "finish it"]
-pub struct Round<'p> {
-    page: &'p mut Page,
-    seen: usize,
-    done: Published,
-}
-
-impl Round<'_> {
-    /// Sets one entry; counted in what [`finish`](Self::finish) returns, refusals too. True if its slot
-    /// was written.
-    ///
-    /// A page that is full of entries that this round will free refuses new ones until the next round;
-    /// [`Page::publish`] does not.
-    ///
-    /// # Errors
-    /// [`SetError`].
-    pub fn set(&mut self, entry: &Entry<'_>) -> Result<bool, SetError> {
-        let outcome = self.try_set(entry);
-        let done = &mut self.done;
-        let count = match outcome {
-            Ok(true) => &mut done.written,
-            Ok(false) => &mut done.unchanged,
-            Err(SetError::Full { .. }) => &mut done.refused_full,
-            Err(SetError::TooLong { .. }) => &mut done.refused_too_long,
-            Err(SetError::Duplicate) => &mut done.refused_duplicate,
-            Err(SetError::BadText | SetError::TooManyQuantiles { .. }) => &mut done.refused_invalid,
-        };
-        *count += 1;
-        outcome
-    }
-
-    fn try_set(&mut self, entry: &Entry<'_>) -> Result<bool, SetError> {
-        let page = &mut *self.page;
-        let lens = entry.check()?;
-        let (slot, written) = match page.slot_of(entry.name, entry.labels) {
-            Some(slot) if page.set_in.get(slot as usize) == Some(&page.round) => {
-                return Err(SetError::Duplicate);
-            }
-            Some(slot) => (slot, page.update(slot, entry, lens)),
-            None => (page.give(entry)?, true),
-        };
-        if let Some(set_in) = page.set_in.get_mut(slot as usize) {
-            *set_in = page.round;
-        }
-        self.seen += 1;
-        Ok(written)
-    }
-
-    /// Frees the slots of entries that were not set since the round began, and beats the heart.
-    pub fn finish(mut self, now_ns: u64) -> Published {
-        self.done.removed = self.page.sweep(self.seen);
-        self.page.beat(now_ns);
-        self.done
     }
 }
 

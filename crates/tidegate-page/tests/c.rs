@@ -118,7 +118,7 @@ fn the_layout_is_the_same() {
 }
 
 const SNAPSHOTS: u64 = 300_000;
-const DISTINCT: u64 = 5_000;
+const DISTINCT: u64 = 2_000;
 
 #[test]
 fn every_snapshot_is_of_one_moment() {

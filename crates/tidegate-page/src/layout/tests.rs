@@ -8,46 +8,50 @@ fn page_bytes(capacity: u32) -> ([u8; HEADER_SIZE], u64) {
 }
 
 #[test]
-fn offsets_are_what_the_document_says() {
-    let header = [
-        (header::MAGIC, 0),
-        (header::VERSION, 8),
-        (header::HEADER_SIZE, 12),
-        (header::CAPACITY, 16),
-        (header::SLOT_SIZE, 20),
-        (header::BOOT, 24),
-        (header::HEARTBEAT_NS, 64),
-        (header::LAYOUT_SEQ, 128),
-        (header::USED, 136),
-        (header::HIGH, 140),
+fn offsets_are_what_both_documents_say() {
+    let documents = [
+        include_str!("../../../../docs/page.md"),
+        include_str!("../lib.rs"),
     ];
-    let slot = [
-        (slot::LOCK, 0),
-        (slot::GENERATION, 8),
-        (slot::STATE, 16),
-        (slot::QUANTILES, 17),
-        (slot::FLAGS, 18),
-        (slot::NAME_LEN, 20),
-        (slot::LABELS_LEN, 22),
-        (slot::SEQ, 24),
-        (slot::VALUE, 32),
-        (slot::MIN, 40),
-        (slot::AVG, 48),
-        (slot::MAX, 56),
-        (slot::SUM, 64),
-        (slot::COUNT, 72),
-        (slot::LAST, 80),
-        (slot::WINDOW_NS, 88),
-        (slot::AS_OF_NS, 96),
-        (slot::NEWEST_NS, 104),
-        (slot::SOURCES_EXPECTED, 112),
-        (slot::SOURCES_REPORTING, 116),
-        (slot::QUANTILE_Q, 128),
-        (slot::QUANTILE_VALUE, 160),
-        (slot::TEXT, 192),
+    let fields = [
+        ("magic", header::MAGIC, 0),
+        ("version", header::VERSION, 8),
+        ("header_size", header::HEADER_SIZE, 12),
+        ("capacity", header::CAPACITY, 16),
+        ("slot_size", header::SLOT_SIZE, 20),
+        ("boot", header::BOOT, 24),
+        ("heartbeat_ns", header::HEARTBEAT_NS, 64),
+        ("layout_seq", header::LAYOUT_SEQ, 128),
+        ("used", header::USED, 136),
+        ("high", header::HIGH, 140),
+        ("lock", slot::LOCK, 0),
+        ("generation", slot::GENERATION, 8),
+        ("state", slot::STATE, 16),
+        ("quantiles", slot::QUANTILES, 17),
+        ("flags", slot::FLAGS, 18),
+        ("name_len", slot::NAME_LEN, 20),
+        ("labels_len", slot::LABELS_LEN, 22),
+        ("seq", slot::SEQ, 24),
+        ("value", slot::VALUE, 32),
+        ("min", slot::MIN, 40),
+        ("avg", slot::AVG, 48),
+        ("max", slot::MAX, 56),
+        ("sum", slot::SUM, 64),
+        ("count", slot::COUNT, 72),
+        ("last", slot::LAST, 80),
+        ("window_ns", slot::WINDOW_NS, 88),
+        ("as_of_ns", slot::AS_OF_NS, 96),
+        ("newest_ns", slot::NEWEST_NS, 104),
+        ("sources_expected", slot::SOURCES_EXPECTED, 112),
+        ("sources_reporting", slot::SOURCES_REPORTING, 116),
+        ("quantile_q", slot::QUANTILE_Q, 128),
+        ("quantile_value", slot::QUANTILE_VALUE, 160),
+        ("text", slot::TEXT, 192),
     ];
-    for (found, documented) in header.into_iter().chain(slot) {
-        assert_eq!(found, documented);
+    for (name, found, pinned) in fields {
+        assert_eq!(found, pinned, "{name}");
+        let row = format!("| {pinned} | `{name}` | ");
+        assert!(documents.iter().all(|text| text.contains(&row)), "no row {row}");
     }
     assert_eq!((HEADER_SIZE, SLOT_SIZE, TEXT_SIZE), (256, 704, 512));
     assert_eq!(&MAGIC.to_le_bytes(), b"TIDEPAGE");

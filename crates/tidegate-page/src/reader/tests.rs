@@ -32,6 +32,13 @@ fn slot_offset(slot: usize, field: usize) -> usize {
 }
 
 #[test]
+fn both_sides_may_go_from_thread_to_thread() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Page>();
+    shared::<Reader>();
+}
+
+#[test]
 fn an_odd_word_is_busy_in_bounded_time_and_the_others_are_read() {
     let directory = tempfile::tempdir().unwrap();
     let mut page = page_in(&directory, 2);
