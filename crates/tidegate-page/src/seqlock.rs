@@ -1,0 +1,48 @@
+//! The sequence lock of a slot: one writer, readers that write nothing.
+//!
+//! A reader that sees any word of a write sees, by the two fences that meet over that word, also
+//! the odd number stored before it, and so discards what it copied. Writer: odd, release fence, words,
+//! even with release. Reader: number, acquire fence, words, acquire fence, the same number again.
+
+use std::hint::spin_loop;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use crate::layout::{SLOT_WORDS, slot};
+use crate::map::Loads;
+
+/// How often a reader tries: some microseconds. A write takes a tenth of one, so whoever finds the slot
+/// odd for longer has met a writer that was descheduled, or killed, half-way.
+pub(crate) const ATTEMPTS: u32 = 200;
+
+const LOCK_WORD: usize = slot::LOCK / 8;
+
+/// Runs `change`, which stores into the words behind `lock`, in the view of readers all at once.
+#[inline]
+pub(crate) fn write(lock: &AtomicU64, change: impl FnOnce()) {
+    let odd = lock.load(Ordering::Relaxed) | 1;
+    lock.store(odd, Ordering::Relaxed);
+    fence(Ordering::Release);
+    change();
+    lock.store(odd.wrapping_add(1), Ordering::Release);
+}
+
+/// What `copy` makes of the words while nobody writes them; `None` after [`ATTEMPTS`].
+#[inline]
+pub(crate) fn read<T>(
+    words: Loads<'_, SLOT_WORDS>,
+    mut copy: impl FnMut(Loads<'_, SLOT_WORDS>) -> T,
+) -> Option<T> {
+    for _ in 0..ATTEMPTS {
+        let before = words.load(LOCK_WORD);
+        fence(Ordering::Acquire);
+        if before.is_multiple_of(2) {
+            let copied = copy(words);
+            fence(Ordering::Acquire);
+            if words.load(LOCK_WORD) == before {
+                return Some(copied);
+            }
+        }
+        spin_loop();
+    }
+    None
+}

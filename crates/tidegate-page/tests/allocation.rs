@@ -1,0 +1,58 @@
+//! Once every entry has its slot, neither writing nor reading allocates.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidegate_page::{Entry, Page, Reader, State};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: everything is passed on to the system's allocator; only a number is counted.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(start, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// The only test of this file: another one's allocations would be counted too.
+#[test]
+fn a_steady_page_allocates_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut page = Page::create(directory.path().join("page"), 64, 0o600).unwrap();
+    let reader = Reader::open(page.path()).unwrap();
+    let names: Vec<String> = (0..64).map(|i| format!("name_{i}")).collect();
+    let mut entries: Vec<Entry<'_>> = names
+        .iter()
+        .map(|name| Entry {
+            name,
+            labels: "k=\"v\"",
+            state: State::Fresh,
+            ..Entry::default()
+        })
+        .collect();
+    page.publish(1, &entries);
+    let handle = reader.find("name_7", "k=\"v\"").unwrap();
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    for n in 2..1_000 {
+        for entry in &mut entries {
+            entry.value = Some(n as f64);
+            entry.seq = n;
+        }
+        assert_eq!(page.publish(n, &entries).written, 64);
+        assert_eq!(reader.read(&handle).unwrap().seq, n);
+        assert_eq!(reader.find("name_7", "k=\"v\""), Ok(handle));
+    }
+    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), before);
+}
