@@ -18,3 +18,4 @@ pub mod receivers;
 pub mod service;
 pub mod storage;
 pub mod telemetry;
+pub mod watch;

@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tidegate_engine::{Composite, Table};
+use tidegate_engine::Table;
 
 use super::services::ServicesById;
 use super::slow::Slowness;
+use crate::watch::Watched;
 
 /// One per running gateway.
 #[derive(Default)]
@@ -14,7 +15,7 @@ pub struct Shared {
     /// Tables that components own.
     pub tables: Registry<Table>,
     /// Composites that can be read at any instant.
-    pub composites: Registry<Composite>,
+    pub composites: Registry<Watched>,
     /// Bytes of payload that the gateway holds.
     pub memory: Memory,
     /// Whether the gateway can take data.

@@ -9,11 +9,11 @@ use crate::component::Reason;
 use crate::delivery::{Loss, Outcome};
 
 /// How this gateway names itself.
-pub(super) const USER_AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"));
+pub(crate) const USER_AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"));
 
 /// The largest answer that is read, in bytes. Answers are small; the number is not one that servers use as their own
 /// limit, so that our complaint can be told from theirs.
-pub(super) const MAX_ANSWER_BYTES: usize = (1 << 20) + 1;
+pub(crate) const MAX_ANSWER_BYTES: usize = (1 << 20) + 1;
 
 /// `Export*ServiceResponse` of every signal: they differ in names only.
 #[derive(Clone, PartialEq, Message)]
@@ -118,7 +118,7 @@ fn retry_delay(status: &tonic::Status) -> Option<Duration> {
 }
 
 /// What an HTTP answer other than 200 means (OTLP/HTTP, "Failures"); `after` is its `Retry-After`.
-pub(super) fn of_http(status: http::StatusCode, after: Option<Duration>, message: &str) -> Outcome {
+pub(crate) fn of_http(status: http::StatusCode, after: Option<Duration>, message: &str) -> Outcome {
     let why = match message {
         "" => status.to_string(),
         message => format!("{status}: {message}"),

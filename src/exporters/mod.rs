@@ -1,6 +1,6 @@
 //! Exporters: take telemetry out.
 
-mod answer;
+pub(crate) mod answer;
 pub mod debug;
 pub mod file;
 pub mod loadbalancing;

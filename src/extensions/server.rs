@@ -1,26 +1,59 @@
-//! The small HTTP server that extensions share: pages by GET, HEAD or a posted form, one service, TLS where configured.
+//! The small HTTP server that extensions share: pages by GET, HEAD or a posted form, streams of events, gRPC where an
+//! extension speaks it; one service, TLS and authentication where configured.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use async_trait::async_trait;
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
-use http::{Method, Response, StatusCode};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use http::{HeaderMap, Method, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, Limited, StreamBody};
+use hyper::body::{Frame, Incoming};
+use tokio_stream::{Stream, StreamExt};
 
+use crate::component::auth::Authenticator;
 use crate::component::{ComponentError, Context};
+use crate::net::auth::AuthConfig;
 use crate::net::http::{HttpConfig, start};
 use crate::net::{ConnectionLimits, Endpoint, Listener, Server, SocketFileConfig, TlsServerConfig, tls};
 
-/// People and probes: a few connections at a time.
-const MAX_CONNECTIONS: usize = 64;
+/// People, probes, and those who watch.
+const MAX_CONNECTIONS: usize = 512;
 
 /// A longer form is refused.
 const MAX_FORM: usize = 256 << 10;
 
+/// A body, whole or a stream.
+pub(super) type Body = UnsyncBoxBody<Bytes, BodyError>;
+pub(super) type BodyError = Box<dyn std::error::Error + Send + Sync>;
+
 /// What a path answers.
-pub(super) type Answer = Response<Full<Bytes>>;
+pub(super) type Answer = Response<Body>;
+
+/// Where to listen, and who may ask.
+pub(super) struct Place<'a> {
+    pub(super) endpoint: &'a Endpoint,
+    pub(super) socket: &'a SocketFileConfig,
+    pub(super) tls: Option<&'a TlsServerConfig>,
+    pub(super) auth: Option<&'a AuthConfig>,
+}
+
+/// What an extension serves.
+#[async_trait]
+pub(super) trait Pages: Send + Sync + 'static {
+    /// How a client may ask for a page.
+    fn takes(&self) -> Takes;
+
+    /// The page that a request asks for.
+    async fn page(&self, request: Request) -> Answer;
+
+    /// The answer to a gRPC request.
+    async fn grpc(&self, _request: http::Request<Incoming>) -> Answer {
+        grpc_error(tonic::Status::unimplemented("no gRPC is spoken here"))
+    }
+}
 
 /// A server that is started and stopped with its extension.
 #[derive(Default)]
@@ -29,26 +62,30 @@ pub(super) struct PageServer {
 }
 
 impl PageServer {
-    /// Binds and serves what `page` answers.
-    pub(super) async fn start<F: Future<Output = Answer> + Send + 'static>(
+    /// Binds and serves.
+    pub(super) async fn start(
         &self,
         base: &Context,
-        (endpoint, socket): (&Endpoint, &SocketFileConfig),
-        tls: Option<&TlsServerConfig>,
-        takes: Takes,
-        page: impl Fn(Request) -> F + Send + Sync + 'static,
+        place: Place<'_>,
+        pages: Arc<dyn Pages>,
     ) -> Result<(), ComponentError> {
-        let tls = tls.map(|tls| tls.build(tls::ALPN_HTTP)).transpose();
+        let tls = place.tls.map(|tls| tls.build(tls::ALPN_HTTP)).transpose();
         let limits = ConnectionLimits {
             max_connections: MAX_CONNECTIONS,
             tls: tls.map_err(|error| base.error(error.to_string()))?,
         };
-        let listener = Listener::bind(endpoint, socket).await;
+        let door = place.auth.map(|auth| auth.authenticator(base)).transpose()?;
+        let listener = Listener::bind(place.endpoint, place.socket).await;
         let listener = listener.map_err(|error| base.error(error.to_string()))?;
-        let page = Arc::new(page);
         let server = start(listener, limits, HttpConfig::default(), move |request| {
-            let page = page.clone();
-            async move { answer(request, takes, &*page).await }
+            let (pages, door) = (pages.clone(), door.clone());
+            async move {
+                match refusal(door.as_deref(), &request).await {
+                    Some(refusal) => refusal,
+                    None if is_grpc(request.headers()) => pages.grpc(request).await,
+                    None => answer(request, &*pages).await,
+                }
+            }
         });
         tracing::info!(extension = %base.id, endpoint = %server.local(), "serving");
         *self.lock() = Some(server);
@@ -71,6 +108,30 @@ impl PageServer {
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Server>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    kind.starts_with(b"application/grpc")
+}
+
+/// The answer to who may not ask.
+async fn refusal(door: Option<&dyn Authenticator>, request: &http::Request<Incoming>) -> Option<Answer> {
+    let door = door?;
+    let error = door.check(request.headers()).await.err()?;
+    if is_grpc(request.headers()) {
+        return Some(grpc_error(tonic::Status::unauthenticated(error.to_string())));
+    }
+    let why =
+        serde_json::json!({"status": "error", "errorType": "unauthenticated", "error": error.to_string()});
+    let mut answer = json(StatusCode::UNAUTHORIZED, &why);
+    answer.headers_mut().insert(WWW_AUTHENTICATE, door.challenge());
+    Some(answer)
+}
+
+/// A gRPC answer without a message.
+pub(super) fn grpc_error(status: tonic::Status) -> Answer {
+    status.into_http::<Body>()
 }
 
 /// How a client may ask.
@@ -104,11 +165,8 @@ impl Request {
     }
 }
 
-async fn answer<F: Future<Output = Answer>>(
-    request: http::Request<Incoming>,
-    takes: Takes,
-    page: &(impl Fn(Request) -> F + Send + Sync),
-) -> Answer {
+async fn answer(request: http::Request<Incoming>, pages: &dyn Pages) -> Answer {
+    let takes = pages.takes();
     let (head, body) = request.into_parts();
     let mut form = Vec::new();
     let mut fill = |text: &[u8]| form.extend(form_urlencoded::parse(text).into_owned());
@@ -136,16 +194,21 @@ async fn answer<F: Future<Output = Answer>>(
         }
     }
     let path = head.uri.path().to_owned();
-    let answer = page(Request { path, form }).await;
+    let answer = pages.page(Request { path, form }).await;
     match head.method {
         Method::HEAD => without_body(answer),
         _ => answer,
     }
 }
 
+/// A body that is there as a whole.
+fn whole(bytes: Bytes) -> Body {
+    Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
+}
+
 fn without_body(answer: Answer) -> Answer {
     let length = http_body::Body::size_hint(answer.body()).lower();
-    let mut answer = answer.map(|_| Full::default());
+    let mut answer = answer.map(|_| whole(Bytes::new()));
     answer.headers_mut().insert(CONTENT_LENGTH, length.into());
     answer
 }
@@ -157,12 +220,36 @@ pub(super) fn json(status: StatusCode, body: &serde_json::Value) -> Answer {
 
 /// A page of any type.
 pub(super) fn text(status: StatusCode, content_type: &'static str, body: String) -> Answer {
-    let mut answer = Response::new(Full::new(body.into()));
+    let mut answer = Response::new(whole(body.into()));
     *answer.status_mut() = status;
     answer
         .headers_mut()
         .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     answer
+}
+
+/// Server-sent events, as they come; a comment now and then shows that the stream is alive.
+pub(super) fn events(next: impl Stream<Item = Event> + Send + 'static) -> Answer {
+    let frames = next.map(|event| {
+        let text = match event {
+            Event::Named(name, data) => format!("event: {name}\ndata: {data}\n\n"),
+            Event::Alive => ": alive\n\n".to_owned(),
+        };
+        Ok::<_, BodyError>(Frame::data(Bytes::from(text)))
+    });
+    let mut answer = Response::new(StreamBody::new(frames).boxed_unsync());
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    answer
+}
+
+/// One event of a stream.
+pub(super) enum Event {
+    /// Its name and its data, in one line.
+    Named(&'static str, String),
+    /// Nothing happened.
+    Alive,
 }
 
 #[cfg(test)]

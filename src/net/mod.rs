@@ -13,10 +13,12 @@ pub mod http;
 pub mod listener;
 pub mod metadata;
 pub mod reload;
+pub mod retry_after;
 pub mod server;
 pub mod stream;
 pub mod tls;
 pub mod unix;
+pub mod url;
 
 pub use body::{BodyError, BodyLimits, Held, read_body};
 pub use client::Connector;

@@ -8,13 +8,14 @@ use tidegate_engine::{Answer, Composite};
 
 use crate::component::unix_now;
 use crate::prom::labels::text;
+use crate::watch::Watched;
 
 /// Renders all composites that share their grouping as one table.
-pub(super) fn render(composites: &[Arc<Composite>]) -> String {
+pub(super) fn render(composites: &[Arc<Watched>]) -> String {
     let now = unix_now();
     let columns: Vec<(String, BTreeMap<String, Answer>)> = composites
         .iter()
-        .map(|composite| (composite.declaration().name.to_string(), by_group(composite, now)))
+        .map(|one| (one.declaration().name.to_string(), by_group(one.composite(), now)))
         .collect();
     let mut groups: Vec<&String> = columns.iter().flat_map(|(_, answers)| answers.keys()).collect();
     groups.sort();

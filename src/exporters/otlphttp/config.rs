@@ -6,7 +6,6 @@ use std::time::Duration;
 use http::Uri;
 
 use super::body::{Compression, Encoding};
-use super::url::Url;
 use crate::batch::Signal;
 use crate::config::{Node, Problems, Secret};
 use crate::delivery::{Delivery, NameRules, QueueConfig, RetryConfig, TemporalityChoice};
@@ -14,6 +13,7 @@ use crate::exporters::vendor::{Chosen, VendorName};
 use crate::net::TlsClientConfig;
 use crate::net::auth::AuthConfig;
 use crate::net::headers::{self, Headers};
+use crate::net::url::Url;
 
 crate::options! {
     /// Options of `otlphttp`.

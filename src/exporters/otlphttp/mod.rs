@@ -2,10 +2,8 @@
 
 mod body;
 mod config;
-mod retry_after;
 #[cfg(test)]
 mod tests;
-mod url;
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -24,8 +22,8 @@ use crate::component::auth::Credentials;
 use crate::component::{ComponentError, ConfigType, Context, ExporterFactory, Factory, Stability};
 use crate::delivery::{Attempt, Destination, Outcome, Parcel};
 use crate::net::client::{Connector, UseTls};
-use crate::net::headers;
 use crate::net::tls::ALPN_HTTP;
+use crate::net::{headers, retry_after};
 use body::{Compression, Encoding};
 use config::Config;
 

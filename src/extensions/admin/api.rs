@@ -6,10 +6,12 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Value, json};
 use tidegate_engine::query::{Instant, Labels, Millis, Query, QueryError, QuerySeries, Sample, Selection};
-use tidegate_engine::{State, UnixNanos};
+use tidegate_engine::{OnStale, UnixNanos};
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
 use super::composites::{self, COMPOSITES};
+use super::explain;
 use super::view::{View, millis};
 use crate::component::shared::Phase;
 use crate::component::{Shared, unix_now};
@@ -28,6 +30,8 @@ pub(super) struct Api {
     shared: Arc<Shared>,
     view: Arc<View>,
     room: Semaphore,
+    /// Cancelled when the gateway stops: streams end.
+    stopping: CancellationToken,
 }
 
 /// Why a request has no answer, as Prometheus says it.
@@ -64,11 +68,45 @@ fn bad(why: impl Into<String>) -> Failure {
 }
 
 impl Api {
-    pub(super) fn new(shared: Arc<Shared>, view: Arc<View>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, view: Arc<View>, stopping: CancellationToken) -> Self {
         Self {
             shared,
             view,
             room: Semaphore::new(QUERIES),
+            stopping,
+        }
+    }
+
+    /// What the gateway's components share.
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// Cancelled when the gateway stops.
+    pub(super) fn stopping(&self) -> &CancellationToken {
+        &self.stopping
+    }
+
+    /// The numbers that a query comes to now.
+    pub(super) async fn numbers(self: Arc<Self>, query: String) -> Result<Vec<f64>, String> {
+        // Never closed.
+        let _room = self.room.acquire().await;
+        let api = self.clone();
+        let computed = tokio::task::spawn_blocking(move || {
+            let query = Query::parse(&query)?;
+            let now = unix_now();
+            api.view.refresh(now);
+            Ok(match api.at_present(&query, now)? {
+                Instant::Scalar(number) => vec![number],
+                Instant::Vector(vector) => vector.iter().map(|(_, value)| *value).collect(),
+                Instant::String(_) | Instant::Matrix(_) => {
+                    return Err(bad("it gives neither a number nor a vector"));
+                }
+            })
+        });
+        match computed.await {
+            Ok(computed) => computed.map_err(|failure: Failure| failure.why),
+            Err(_) => Err("a bug: see the log".to_owned()),
         }
     }
 
@@ -85,7 +123,8 @@ impl Api {
                 ),
             },
             path if path.starts_with(COMPOSITES) => {
-                let page = composites::page(path, &self.shared.composites.list(), unix_now());
+                let list = self.shared.composites.list();
+                let page = composites::page(&request, &list, &self.stopping).await;
                 page.unwrap_or_else(nothing)
             }
             _ => self.prometheus(request).await,
@@ -125,6 +164,11 @@ impl Api {
             ("labels", _) => self.names(request),
             (_, Some(label)) => self.values(request, label),
             ("metadata", _) => Ok(self.metadata(request)),
+            ("explain", _) => self.explain(request),
+            ("status/tsdb", _) => Ok(explain::cardinality_page(
+                &self.shared.tables.list(),
+                limit(request),
+            )),
             ("status/buildinfo", _) => Ok(json!({
                 "version": env!("CARGO_PKG_VERSION"),
                 "application": "tidegate",
@@ -146,13 +190,10 @@ impl Api {
         if is_now {
             self.view.refresh(now);
         }
-        let value = query.instant(&*self.view, at)?;
-        if let Instant::Vector(vector) = &value
-            && vector.is_empty()
-            && is_now
-        {
-            self.check_composites(&query, now)?;
-        }
+        let value = match is_now {
+            true => self.at_present(&query, now)?,
+            false => query.instant(&*self.view, at)?,
+        };
         Ok(match value {
             Instant::Scalar(number) => json!({"resultType": "scalar", "result": sample(at, number)}),
             Instant::String(text) => json!({"resultType": "string", "result": [seconds(at), text]}),
@@ -164,6 +205,14 @@ impl Api {
             }
             Instant::Matrix(series) => matrix(&series),
         })
+    }
+
+    fn at_present(&self, query: &Query, now: UnixNanos) -> Result<Instant, Failure> {
+        let value = query.instant(&*self.view, millis(now))?;
+        if matches!(&value, Instant::Vector(vector) if vector.is_empty()) {
+            self.check_composites(query, now)?;
+        }
+        Ok(value)
     }
 
     /// Nothing where a declared composite has nothing to say is no answer that a scaler may act upon.
@@ -178,12 +227,10 @@ impl Api {
             if !shown.is_some_and(|shown| asked.contains(&shown)) {
                 continue;
             }
-            let answers = composite.read(now);
+            let answers = composite.composite().read(now);
             let states: BTreeSet<&str> = answers.iter().map(|answer| answer.state.name()).collect();
-            if answers
-                .iter()
-                .all(|answer| matches!(answer.state, State::Stale | State::Absent))
-            {
+            let is_error = composite.declaration().on_stale == OnStale::Error;
+            if is_error && answers.iter().all(|answer| answer.state.says_nothing()) {
                 return Err(Failure {
                     status: StatusCode::UNPROCESSABLE_ENTITY,
                     kind: "execution",
@@ -253,6 +300,21 @@ impl Api {
         Ok(json!(values))
     }
 
+    fn explain(&self, request: &Request) -> Result<Value, Failure> {
+        let selections = Self::selections(request)?;
+        if selections.is_empty() {
+            return Err(bad("no match[] parameter provided"));
+        }
+        let (now, most) = (unix_now(), limit(request));
+        Ok(explain::page(
+            &self.shared,
+            &self.view.naming,
+            &selections,
+            now,
+            most,
+        ))
+    }
+
     fn metadata(&self, request: &Request) -> Value {
         self.view.refresh(unix_now());
         let mut all: BTreeMap<String, Vec<Value>> = BTreeMap::new();
@@ -267,6 +329,14 @@ impl Api {
         }
         json!(all)
     }
+}
+
+/// How many entries a list may have.
+fn limit(request: &Request) -> usize {
+    const DEFAULT: usize = 10;
+    const MOST: usize = 10_000;
+    let asked = request.get("limit").and_then(|limit| limit.parse().ok());
+    asked.unwrap_or(DEFAULT).clamp(1, MOST)
 }
 
 fn nothing() -> Answer {

@@ -1,36 +1,73 @@
-//! Composites as JSON, as they are at the moment of asking.
+//! Composites as JSON, as they are at the moment of asking; on change (`?wait=5s&seq=N`); as they change (`/watch`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::StatusCode;
-use serde_json::{Map, Value, json};
-use tidegate_engine::{Answer as Reading, AttributeValue, Attributes, Composite, UnixNanos};
+use serde_json::{Value, json};
+use tidegate_engine::{Side, Threshold};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
 
+use crate::component::unix_now;
 use crate::config::nearest;
-use crate::extensions::server::{self, Answer};
+use crate::extensions::server::{self, Answer, Event, Request};
+use crate::watch::{Filter, Follow, News, Watched, json as shape};
 
 /// The list of composites; below it, one by name.
 pub(super) const COMPOSITES: &str = "/api/v1/composites";
 
-/// The page below [`COMPOSITES`]; `None`: there is none of this path.
-pub(super) fn page(path: &str, composites: &[Arc<Composite>], now: UnixNanos) -> Option<Answer> {
-    match path.strip_prefix(COMPOSITES)? {
-        "" | "/" => Some(server::json(StatusCode::OK, &label_sets(composites.iter(), now))),
-        rest => Some(one(rest.strip_prefix('/')?, composites, now)),
-    }
-}
+/// Nobody waits longer for one answer: proxies give up after a minute.
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
-fn one(name: &str, composites: &[Arc<Composite>], now: UnixNanos) -> Answer {
+/// Between two changes that a stream tells, unless told otherwise.
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A stream on which nothing happens says so.
+const ALIVE: Duration = Duration::from_secs(10);
+
+/// News that a slow reader may be behind by; then changes are joined.
+const BACKLOG: usize = 16;
+
+/// The page below [`COMPOSITES`]; `None`: there is none of this path.
+pub(super) async fn page(
+    request: &Request,
+    composites: &[Arc<Watched>],
+    stopping: &CancellationToken,
+) -> Option<Answer> {
+    let rest = match request.path.strip_prefix(COMPOSITES)? {
+        "" | "/" => {
+            return Some(server::json(
+                StatusCode::OK,
+                &label_sets(composites, &Filter::default()),
+            ));
+        }
+        rest => rest.strip_prefix('/')?,
+    };
+    let (name, is_watch) = match rest.strip_suffix("/watch") {
+        Some(name) => (name, true),
+        None => (rest, false),
+    };
     // Pipelines may each have a composite of the same name.
-    let mut named = composites
+    let named: Vec<_> = composites
         .iter()
-        .filter(|composite| &*composite.declaration().name == name)
-        .peekable();
-    if named.peek().is_some() {
-        return server::json(StatusCode::OK, &label_sets(named, now));
+        .filter(|one| &*one.declaration().name == name)
+        .cloned()
+        .collect();
+    if named.is_empty() {
+        let names = composites.iter().map(|one| &*one.declaration().name);
+        return Some(not_found(
+            format!("no composite is named {name:?}"),
+            nearest(name, names),
+        ));
     }
-    let names = composites.iter().map(|composite| &*composite.declaration().name);
-    not_found(format!("no composite is named {name:?}"), nearest(name, names))
+    let answered = match is_watch {
+        true => watch(request, named, stopping),
+        false => one(request, &named, stopping).await,
+    };
+    Some(answered.unwrap_or_else(|why| server::json(StatusCode::BAD_REQUEST, &json!({"error": why}))))
 }
 
 pub(super) fn not_found(error: String, near: Option<&str>) -> Answer {
@@ -41,50 +78,126 @@ pub(super) fn not_found(error: String, near: Option<&str>) -> Answer {
     server::json(StatusCode::NOT_FOUND, &body)
 }
 
-fn label_sets<'a>(composites: impl Iterator<Item = &'a Arc<Composite>>, now: UnixNanos) -> Value {
-    let sets = composites.flat_map(|composite| {
-        let name = &composite.declaration().name;
-        composite
-            .read(now)
-            .into_iter()
-            .map(|reading| label_set(name, &reading))
+fn label_sets(composites: &[Arc<Watched>], wants: &Filter) -> Value {
+    let now = unix_now();
+    let sets = composites.iter().flat_map(|one| {
+        let latest = one.read(now);
+        let wanted = latest
+            .shown
+            .iter()
+            .filter(|shown| wants.takes(&shown.answer.attributes));
+        wanted
+            .map(|shown| shape::label_set(one, shown))
+            .collect::<Vec<_>>()
     });
-    Value::Array(sets.collect())
+    sets.collect()
 }
 
-/// `value` and `age_ms` are null where there is none.
-pub(super) fn label_set(name: &str, reading: &Reading) -> Value {
-    json!({
-        "name": name,
-        "labels": labels(&reading.attributes),
-        "value": reading.value,
-        "window": humantime::format_duration(reading.window).to_string(),
-        "count": reading.count,
-        "age_ms": reading.age.map(|age| age.as_secs_f64() * 1e3),
-        "state": reading.state.name(),
-        "sources": {"reporting": reading.sources_reporting, "expected": reading.sources_expected},
-    })
+fn duration(request: &Request, name: &str) -> Result<Option<Duration>, String> {
+    let text = request.get(name);
+    let read = |text| humantime::parse_duration(text).map_err(|error| format!("{name}: {error}"));
+    text.map(read).transpose()
 }
 
-fn labels(attributes: &Attributes) -> Value {
-    let entries = attributes
-        .iter()
-        .map(|(key, value)| (key.to_string(), label(value)));
-    Value::Object(Map::from_iter(entries))
+fn number(request: &Request, name: &str) -> Result<Option<f64>, String> {
+    let read = |text: &str| text.parse().map_err(|_| format!("{name}: `{text}` is no number"));
+    request.get(name).map(read).transpose()
 }
 
-fn label(value: &AttributeValue) -> Value {
-    match value {
-        AttributeValue::Empty => Value::Null,
-        AttributeValue::Str(text) => text.as_ref().into(),
-        AttributeValue::Bool(truth) => (*truth).into(),
-        AttributeValue::Int(number) => (*number).into(),
-        AttributeValue::Double(number) => (*number).into(),
-        AttributeValue::Bytes(bytes) => {
-            use base64::Engine as _;
-            base64::engine::general_purpose::STANDARD.encode(bytes).into()
+/// One composite; with `wait`, when it has changed since `seq`.
+async fn one(
+    request: &Request,
+    named: &[Arc<Watched>],
+    stopping: &CancellationToken,
+) -> Result<Answer, String> {
+    let wants = Filter::parse(request.all("label"))?;
+    if let Some(wait) = duration(request, "wait")? {
+        let seq = request.get("seq").unwrap_or("0");
+        let seq = seq.parse().map_err(|_| format!("seq: `{seq}` is no number"))?;
+        let mut news = JoinSet::new();
+        for watched in named {
+            let mut follow = watched.follow().after(seq).only(wants.clone());
+            news.spawn(async move { drop(follow.next().await) });
         }
-        AttributeValue::Array(values) => values.iter().map(label).collect(),
-        AttributeValue::Map(map) => labels(map),
+        tokio::select! {
+            _ = news.join_next() => {}
+            () = tokio::time::sleep(wait.min(MAX_WAIT)) => {}
+            () = stopping.cancelled() => {}
+        }
+    }
+    Ok(server::json(StatusCode::OK, &label_sets(named, &wants)))
+}
+
+/// The threshold that a watcher names: `above` or `below`, `clear`, `min_interval`.
+fn threshold(request: &Request, min_interval: Option<Duration>) -> Result<Option<Threshold>, String> {
+    let (above, below) = (number(request, "above")?, number(request, "below")?);
+    let (side, at) = match (above, below) {
+        (None, None) => return Ok(None),
+        (Some(at), None) => (Side::Above, at),
+        (None, Some(at)) => (Side::Below, at),
+        (Some(_), Some(_)) => return Err("either `above` or `below`".to_owned()),
+    };
+    Ok(Some(Threshold {
+        name: format!("{} {at}", side.name()).into(),
+        side,
+        at,
+        clear: number(request, "clear")?.unwrap_or(at),
+        min_interval: min_interval.unwrap_or_default(),
+    }))
+}
+
+/// A composite as it changes.
+fn watch(
+    request: &Request,
+    named: Vec<Arc<Watched>>,
+    stopping: &CancellationToken,
+) -> Result<Answer, String> {
+    let wants = Filter::parse(request.all("label"))?;
+    let min_interval = duration(request, "min_interval")?;
+    let threshold = threshold(request, min_interval)?;
+    let (to, events) = mpsc::channel(BACKLOG);
+    for watched in named {
+        let follow = watched.follow().only(wants.clone());
+        let follow = match &threshold {
+            Some(threshold) => follow.across(threshold.clone()),
+            None => follow.every(min_interval.unwrap_or(MIN_INTERVAL)),
+        };
+        tokio::spawn(tell(watched, follow, to.clone(), stopping.clone()));
+    }
+    Ok(server::events(ReceiverStream::new(events)))
+}
+
+async fn tell(
+    watched: Arc<Watched>,
+    mut follow: Follow,
+    to: mpsc::Sender<Event>,
+    stopping: CancellationToken,
+) {
+    loop {
+        let news = tokio::select! {
+            news = follow.next() => Some(news),
+            () = tokio::time::sleep(ALIVE) => None,
+            () = to.closed() => return,
+            () = stopping.cancelled() => return,
+        };
+        let event = match news {
+            Some(News::Changed(shown)) => {
+                let sets: Value = shown
+                    .iter()
+                    .map(|shown| shape::label_set(&watched, shown))
+                    .collect();
+                Event::Named("change", sets.to_string())
+            }
+            Some(News::Crossed(crossing)) => {
+                Event::Named("threshold", shape::crossing(&crossing).to_string())
+            }
+            Some(News::Missed(crossings)) => {
+                Event::Named("missed", json!({"crossings": crossings}).to_string())
+            }
+            None => Event::Alive,
+        };
+        if to.send(event).await.is_err() {
+            return;
+        }
     }
 }

@@ -2,25 +2,31 @@
 //!
 //! `GET /api/v1/composites` lists all label sets of all composites, `GET /api/v1/composites/NAME` those of one
 //! (`composites`). The other paths below `/api/v1` are those of Prometheus, so that what reads a Prometheus can read
-//! the gateway (`api`): queries see every table live, and the recent past of its series (`view`).
+//! the gateway (`api`): queries see every table live, and the recent past of its series (`view`). On the same port gRPC
+//! is spoken (`grpc`): the composites for programs, and the contract by which KEDA asks external scalers.
 
 mod api;
 mod composites;
+mod explain;
+mod grpc;
 mod view;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use hyper::body::Incoming;
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use self::api::Api;
 use self::view::View;
-use super::server::{PageServer, Request, Takes};
+use super::server::{Answer, PageServer, Pages, Place, Request, Takes};
 use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle, unix_now,
 };
 use crate::config::{ByteSize, Node, Problems};
+use crate::net::auth::AuthConfig;
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
 
 /// Where the pages are.
@@ -33,6 +39,8 @@ crate::options! {
         pub endpoint: Endpoint = Endpoint::Tcp { host: "127.0.0.1".to_owned(), port: PORT },
         /// The socket file of a `unix:` endpoint.
         pub socket: SocketFileConfig = SocketFileConfig::default(),
+        /// Who may ask, by an extension; unset: whoever can connect.
+        pub auth: Option<AuthConfig> = None,
         /// TLS; unset: none.
         pub tls: Option<TlsServerConfig> = None,
         /// The recent past of series, for range queries.
@@ -83,6 +91,7 @@ struct Admin {
     view: Arc<View>,
     server: PageServer,
     sampler: Mutex<Option<JoinHandle<()>>>,
+    stopping: CancellationToken,
 }
 
 impl Admin {
@@ -94,6 +103,7 @@ impl Admin {
             view,
             server: PageServer::default(),
             sampler: Mutex::default(),
+            stopping: CancellationToken::new(),
         }
     }
 }
@@ -103,15 +113,15 @@ impl Extension for Admin {}
 #[async_trait]
 impl Lifecycle for Admin {
     async fn start(&self) -> Result<(), ComponentError> {
-        let api = Arc::new(Api::new(self.base.shared.clone(), self.view.clone()));
-        let page = move |request: Request| {
-            let api = api.clone();
-            async move { api.answer(request).await }
+        let shared = self.base.shared.clone();
+        let api = Arc::new(Api::new(shared, self.view.clone(), self.stopping.clone()));
+        let place = Place {
+            endpoint: &self.config.endpoint,
+            socket: &self.config.socket,
+            tls: self.config.tls.as_ref(),
+            auth: self.config.auth.as_ref(),
         };
-        let place = (&self.config.endpoint, &self.config.socket);
-        self.server
-            .start(&self.base, place, self.config.tls.as_ref(), Takes::Forms, page)
-            .await?;
+        self.server.start(&self.base, place, Arc::new(Faces(api))).await?;
         let history = &self.config.history;
         if history.enabled {
             let task = tokio::spawn(sample(self.view.clone(), history.interval));
@@ -121,11 +131,30 @@ impl Lifecycle for Admin {
     }
 
     async fn stop(&self, deadline: Instant) {
+        self.stopping.cancel();
         let sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(sampler) = sampler {
             sampler.abort();
         }
         self.server.stop(deadline).await;
+    }
+}
+
+/// HTTP and gRPC on one port.
+struct Faces(Arc<Api>);
+
+#[async_trait]
+impl Pages for Faces {
+    fn takes(&self) -> Takes {
+        Takes::Forms
+    }
+
+    async fn page(&self, request: Request) -> Answer {
+        self.0.clone().answer(request).await
+    }
+
+    async fn grpc(&self, request: http::Request<Incoming>) -> Answer {
+        grpc::answer(self.0.clone(), request).await
     }
 }
 

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use http::StatusCode;
 use serde_json::json;
 
-use super::server::{self, Answer, PageServer, Request, Takes};
+use super::server::{self, Answer, PageServer, Pages, Place, Request, Takes};
 use crate::component::shared::{Phase, Shared};
 use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
@@ -84,26 +84,46 @@ impl Extension for HealthCheck {}
 #[async_trait]
 impl Lifecycle for HealthCheck {
     async fn start(&self) -> Result<(), ComponentError> {
-        let (config, shared) = (self.config.clone(), self.base.shared.clone());
-        let since = Since(SystemTime::now(), Instant::now());
-        let page = move |request: Request| {
-            std::future::ready(match request.path == config.path {
-                true => health(&config, &shared, since),
-                false => server::json(
-                    StatusCode::NOT_FOUND,
-                    &json!({"error": format!("the probe is at {}", config.path)}),
-                ),
-            })
+        let probe = Probe {
+            config: self.config.clone(),
+            shared: self.base.shared.clone(),
+            since: Since(SystemTime::now(), Instant::now()),
         };
-        let place = (&self.config.endpoint, &self.config.socket);
-        self.server
-            .start(&self.base, place, self.config.tls.as_ref(), Takes::Paths, page)
-            .await
+        let place = Place {
+            endpoint: &self.config.endpoint,
+            socket: &self.config.socket,
+            tls: self.config.tls.as_ref(),
+            auth: None,
+        };
+        self.server.start(&self.base, place, Arc::new(probe)).await
     }
 
     /// Extensions stop last, so probes see 503 while the gateway drains.
     async fn stop(&self, deadline: Instant) {
         self.server.stop(deadline).await;
+    }
+}
+
+struct Probe {
+    config: Arc<Config>,
+    shared: Arc<Shared>,
+    since: Since,
+}
+
+#[async_trait]
+impl Pages for Probe {
+    fn takes(&self) -> Takes {
+        Takes::Paths
+    }
+
+    async fn page(&self, request: Request) -> Answer {
+        match request.path == self.config.path {
+            true => health(&self.config, &self.shared, self.since),
+            false => server::json(
+                StatusCode::NOT_FOUND,
+                &json!({"error": format!("the probe is at {}", self.config.path)}),
+            ),
+        }
     }
 }
 

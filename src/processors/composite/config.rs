@@ -3,10 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_engine::{BadPattern, Declaration, Function, Grouping, Pattern};
+use tidegate_engine::{BadPattern, Declaration, Function, Grouping, OnStale, Pattern};
 
+use super::threshold::ThresholdConfig;
 use crate::config::{Node, Ordered, Problems};
 use crate::processors::patterns::{check_filter, check_pattern, filter, grouping};
+
+/// Ranks of one composite: as many as the shared page has room for.
+const MAX_QUANTILES: usize = 4;
 
 /// The length of a sub-window of a short window.
 const MIN_WINDOW: Duration = Duration::from_millis(100);
@@ -33,6 +37,10 @@ crate::options! {
         pub metric: String = required,
         /// What to compute.
         pub function: FunctionName = required,
+        /// The rank, 0 to 1, of the function `quantile`.
+        pub quantile: Option<f64> = None,
+        /// Ranks, 0 to 1, whose values are told beside the value.
+        pub quantiles: Vec<f64> = Vec::new(),
         /// Over how long, back from now.
         pub window: Duration = Duration::from_secs(10),
         /// Attributes that make groups; none: one value over everything.
@@ -43,6 +51,10 @@ crate::options! {
         pub attributes: Ordered<String> = Ordered::default(),
         /// Most groups; further ones share one with `otel.metric.overflow=true`.
         pub max_groups: usize = 2000,
+        /// What is shown of a group that is stale or absent.
+        pub on_stale: OnStaleChoice = OnStaleChoice::Error,
+        /// What is told when the value crosses it.
+        pub thresholds: Vec<ThresholdConfig> = Vec::new(),
         /// How long a source of points that sends nothing counts as alive.
         pub lease: Duration = Duration::from_secs(90),
     }
@@ -66,6 +78,20 @@ crate::choices! {
         Rate = "rate",
         /// The newest value.
         Last = "last",
+        /// The value of a rank.
+        Quantile = "quantile",
+    }
+}
+
+crate::choices! {
+    /// What a composite shows of a group that is stale or absent.
+    pub enum OnStaleChoice {
+        /// Nothing, and a query that comes to nothing because of it fails.
+        Error = "error",
+        /// The last value there was.
+        Last = "last",
+        /// Nothing, and a query that comes to nothing because of it says so.
+        Empty = "empty",
     }
 }
 
@@ -97,6 +123,19 @@ impl CompositeConfig {
             cx.at(at.child("without"))
                 .error("`by` and `without` exclude each other");
         }
+        let is_rank = |rank: &f64| (0.0..=1.0).contains(rank);
+        let wants_rank = self.function == FunctionName::Quantile;
+        if wants_rank != self.quantile.is_some() {
+            cx.at(at.child("quantile"))
+                .error("goes together with `function: quantile`");
+        }
+        if !self.quantile.iter().all(is_rank) {
+            cx.at(at.child("quantile")).error("must be between 0 and 1");
+        }
+        if !self.quantiles.iter().all(is_rank) || self.quantiles.len() > MAX_QUANTILES {
+            cx.at(at.child("quantiles"))
+                .error(format!("must be at most {MAX_QUANTILES} ranks between 0 and 1"));
+        }
         if self.window < MIN_WINDOW {
             cx.at(at.child("window")).error("must be at least 100ms");
         }
@@ -113,7 +152,9 @@ impl CompositeConfig {
             description: Arc::from(&*self.description),
             metric: Pattern::parse(&self.metric)?,
             attributes: filter(&self.attributes)?,
-            function: self.function.function(),
+            function: self.function.function(self.quantile),
+            quantiles: Arc::from(&*self.quantiles),
+            on_stale: self.on_stale.policy(),
             window: self.window,
             grouping: grouping(self.by.as_deref(), self.without.as_deref()).unwrap_or_else(all_together),
             max_groups: self.max_groups,
@@ -122,8 +163,18 @@ impl CompositeConfig {
     }
 }
 
+impl OnStaleChoice {
+    fn policy(self) -> OnStale {
+        match self {
+            Self::Error => OnStale::Error,
+            Self::Last => OnStale::Last,
+            Self::Empty => OnStale::Empty,
+        }
+    }
+}
+
 impl FunctionName {
-    fn function(self) -> Function {
+    fn function(self, quantile: Option<f64>) -> Function {
         match self {
             Self::Min => Function::Min,
             Self::Avg => Function::Avg,
@@ -132,6 +183,7 @@ impl FunctionName {
             Self::Count => Function::Count,
             Self::Rate => Function::Rate,
             Self::Last => Function::Last,
+            Self::Quantile => Function::Quantile(quantile.unwrap_or(0.5)),
         }
     }
 }

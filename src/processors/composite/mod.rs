@@ -1,17 +1,23 @@
 //! `composite`: declared values (min, avg, max, sum, count, rate, last over a window) of what passes.
 //!
 //! Everything passes unchanged. Before `aggregate` it sees every single event, behind it only snapshots. Each value
-//! can be read at any instant (admin API, live tables) and is pushed on as a gauge at every `interval`.
+//! can be read at any instant (admin API, live tables) and is pushed on as a gauge at every `interval`; whoever watches
+//! it is told when it changes or crosses a threshold.
 
 pub mod config;
+mod threshold;
+mod webhook;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use async_trait::async_trait;
 use tidegate_engine::{BadPattern, Composite, CompositeSet, Instrument, Limits, Table, UnixNanos};
+use tokio::task::JoinHandle;
 
 use self::config::Config;
+use self::threshold::ThresholdConfig;
+use self::webhook::Webhook;
 use super::emit::{Emitter, Pace};
 use crate::batch::wire::{
     self,
@@ -23,13 +29,14 @@ use crate::component::{
     ComponentError, ConfigType, Consumer, Context, Factory, Flow, Ledger, Lifecycle, Made, Processor,
     ProcessorContext, ProcessorFactory, Refused, Stability,
 };
+use crate::watch::Watched;
 
 /// The factory of `composite`.
 pub static FACTORY: ProcessorFactory = Factory {
     kind: "composite",
     aliases: &[],
     signals: &[(Signal::Metrics, Stability::Beta)],
-    help: "min, avg, max, sum, count, rate or last of what passes, over a window, readable at any instant",
+    help: "min, avg, max, sum, count, rate, last or a quantile of what passes, over a window, readable at any instant",
     config: ConfigType::of::<Config>(),
     build: |settings, cx| Ok(Arc::new(Composites::new(settings.get(), cx)?)),
 };
@@ -42,6 +49,10 @@ struct Composites {
     next: Arc<dyn Consumer>,
     ledger: Arc<Ledger>,
     pace: Pace,
+    watched: Vec<Arc<Watched>>,
+    webhooks: Vec<Webhook>,
+    /// Look for those who watch, and hand crossings on.
+    tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Composites {
@@ -55,12 +66,24 @@ impl Composites {
             .map(|one| Arc::new(Composite::new(one)))
             .collect();
         let table = Arc::new(Table::new(cx.base.path.clone(), Vec::new(), Limits::default()));
-        for composite in &list {
+        let (mut watched, mut webhooks) = (Vec::new(), Vec::new());
+        for (composite, options) in list.iter().zip(&config.composites) {
             table.attach(composite.clone());
+            let thresholds = options.thresholds.iter().filter_map(ThresholdConfig::threshold);
+            let one = Arc::new(Watched::new(composite.clone(), thresholds.collect()));
+            for threshold in &options.thresholds {
+                if let (Some(webhook), Some(named)) = (&threshold.webhook, threshold.threshold()) {
+                    webhooks.push(Webhook::new(webhook, &cx.base, one.clone(), named.name)?);
+                }
+            }
+            watched.push(one);
         }
         Ok(Self {
             config,
             base: cx.base,
+            watched,
+            webhooks,
+            tasks: Mutex::default(),
             set: CompositeSet::new(list),
             table,
             next: cx.next,
@@ -120,10 +143,16 @@ impl Lifecycle for Composites {
     async fn start(&self) -> Result<(), ComponentError> {
         let shared = &self.base.shared;
         shared.tables.add(self.table.clone());
-        self.set
-            .list()
-            .iter()
-            .for_each(|composite| shared.composites.add(composite.clone()));
+        let mut tasks = Vec::new();
+        for webhook in &self.webhooks {
+            tasks.push(webhook.start().await?);
+        }
+        for watched in &self.watched {
+            shared.composites.add(watched.clone());
+            let watched = watched.clone();
+            tasks.push(tokio::spawn(async move { watched.keep_looking().await }));
+        }
+        *self.tasks.lock().unwrap_or_else(PoisonError::into_inner) = tasks;
         let emitter = Arc::new(Emitter {
             table: self.table.clone(),
             next: self.next.clone(),
@@ -141,10 +170,14 @@ impl Lifecycle for Composites {
         self.pace.stop(deadline).await;
         let shared = &self.base.shared;
         shared.tables.remove(&self.table);
-        self.set
-            .list()
+        self.watched
             .iter()
-            .for_each(|composite| shared.composites.remove(composite));
+            .for_each(|watched| shared.composites.remove(watched));
+        let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        tasks.iter().for_each(JoinHandle::abort);
+        for webhook in &self.webhooks {
+            webhook.stop(deadline).await;
+        }
     }
 }
 

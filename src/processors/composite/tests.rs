@@ -39,7 +39,7 @@ async fn everything_passes_and_is_seen_on_the_way() {
     let listed = base.shared.composites.list();
     let answers: Vec<_> = listed
         .iter()
-        .flat_map(|composite| composite.read(unix_now()))
+        .flat_map(|watched| watched.composite().read(unix_now()))
         .collect();
     let values: Vec<_> = answers
         .iter()

@@ -6,7 +6,7 @@ use http::HeaderMap;
 use http::header::RETRY_AFTER;
 
 /// How long the server wants to be left alone, if it says so.
-pub(super) fn parse(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+pub fn parse(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));

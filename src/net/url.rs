@@ -9,7 +9,7 @@ use crate::config::{Decode, Node, Problems, TypeHelp, wrong_type};
 
 /// An `http` or `https` URL, or a Unix socket.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Url {
+pub enum Url {
     /// Over TCP.
     Http(Uri),
     /// Over a Unix socket.
@@ -18,7 +18,7 @@ pub(super) enum Url {
 
 impl Url {
     /// This URL as it is.
-    pub(super) fn exact(&self) -> Uri {
+    pub fn exact(&self) -> Uri {
         match self {
             Self::Http(uri) => uri.clone(),
             Self::Unix(_) => Uri::from_static("http://localhost/"),
@@ -26,7 +26,7 @@ impl Url {
     }
 
     /// `path` below this URL (OTLP/HTTP, "Endpoint URLs"). A query stays at the end.
-    pub(super) fn join(&self, path: &str) -> Uri {
+    pub fn join(&self, path: &str) -> Uri {
         let base = self.exact();
         let query = base.query().map_or_else(String::new, |query| format!("?{query}"));
         let joined = format!("{}{path}{query}", base.path().trim_end_matches('/'));
@@ -36,7 +36,7 @@ impl Url {
     }
 
     /// The path of a Unix socket.
-    pub(super) fn unix_path(&self) -> Option<PathBuf> {
+    pub fn unix_path(&self) -> Option<PathBuf> {
         match self {
             Self::Http(_) => None,
             Self::Unix(path) => Some(path.clone()),

@@ -1,0 +1,295 @@
+//! What a trigger's metadata asks for.
+//!
+//! One value and its target: `composite: queue_depth` with `labels: model=m`, or `query: PROMQL`; and `target: "10"`,
+//! what a replica should have of it. Or several signals, `signals: queue_depth/10, kv_usage{model=m}/0.8`: the value is
+//! the largest of them, each divided by its own target, and the target is 1. `activation` (0 unless given) is what the
+//! value must exceed for there to be any replicas. Where a composite has several groups, or a query several elements,
+//! `combine` says what is made of them: `sum`, `max`, `min` or `avg`.
+
+use std::collections::HashMap;
+
+use tidegate_engine::query::Query;
+use tonic::Status;
+
+use crate::watch::Filter;
+
+pub(super) struct Trigger {
+    pub(super) signals: Vec<Signal>,
+    pub(super) target: f64,
+    activation: f64,
+    pub(super) metric_name: String,
+}
+
+pub(super) struct Signal {
+    pub(super) value: Value,
+    pub(super) divisor: f64,
+    combine: Option<Combine>,
+    name: String,
+}
+
+pub(super) enum Value {
+    Query(String),
+    Composite(String, Filter),
+}
+
+#[derive(Clone, Copy)]
+enum Combine {
+    Sum,
+    Max,
+    Min,
+    Avg,
+}
+
+/// What may stand in the metadata; `scalerAddress` and the like are KEDA's own.
+const KNOWN: [&str; 8] = [
+    "composite",
+    "query",
+    "signals",
+    "labels",
+    "target",
+    "activation",
+    "combine",
+    "metricName",
+];
+const OF_KEDA: [&str; 7] = [
+    "scalerAddress",
+    "tlsCertFile",
+    "caCert",
+    "tlsClientCert",
+    "tlsClientKey",
+    "unsafeSsl",
+    "enableTLS",
+];
+
+fn wrong(why: impl Into<String>) -> Status {
+    Status::invalid_argument(why.into())
+}
+
+fn number(metadata: &HashMap<String, String>, key: &str) -> Result<Option<f64>, Status> {
+    let read = |text: &String| {
+        let number: Option<f64> = text.trim().parse().ok();
+        number
+            .filter(|number| number.is_finite())
+            .ok_or_else(|| wrong(format!("{key}: `{text}` is no number")))
+    };
+    metadata.get(key).map(read).transpose()
+}
+
+impl Trigger {
+    pub(super) fn parse(metadata: &HashMap<String, String>) -> Result<Self, Status> {
+        let unknown = metadata
+            .keys()
+            .find(|key| !KNOWN.contains(&&***key) && !OF_KEDA.contains(&&***key));
+        if let Some(unknown) = unknown {
+            return Err(wrong(format!(
+                "`{unknown}` is not known; there are: {}",
+                KNOWN.join(", ")
+            )));
+        }
+        let combine = metadata
+            .get("combine")
+            .map(|word| Combine::parse(word))
+            .transpose()?;
+        let target = number(metadata, "target")?;
+        if target.is_some_and(|target| target <= 0.0) {
+            return Err(wrong("target: must be greater than zero"));
+        }
+        let text = |key: &str| {
+            metadata
+                .get(key)
+                .map(|text| text.trim())
+                .filter(|text| !text.is_empty())
+        };
+        let (signals, target) = match (text("composite"), text("query"), text("signals")) {
+            (Some(composite), None, None) => {
+                let wants = Filter::parse(text("labels").into_iter().flat_map(|all| all.split(',')));
+                let value = Value::Composite(composite.to_owned(), wants.map_err(wrong)?);
+                (vec![Signal::new(value, 1.0, combine)], target)
+            }
+            (None, Some(query), None) => {
+                Query::parse(query).map_err(|error| wrong(format!("query: {error}")))?;
+                (
+                    vec![Signal::new(Value::Query(query.to_owned()), 1.0, combine)],
+                    target,
+                )
+            }
+            (None, None, Some(signals)) => {
+                let terms = split(signals).into_iter();
+                let signals: Result<Vec<_>, _> = terms.map(|term| Signal::parse(term, combine)).collect();
+                (signals?, Some(target.unwrap_or(1.0)))
+            }
+            _ => {
+                return Err(wrong(
+                    "exactly one of `composite`, `query` and `signals` must be given",
+                ));
+            }
+        };
+        let names: Vec<&str> = signals.iter().map(|signal| &*signal.name).collect();
+        let metric_name = text("metricName").map_or_else(|| names.join("-"), str::to_owned);
+        Ok(Self {
+            target: target.ok_or_else(|| wrong("`target` is missing: what a replica should have"))?,
+            activation: number(metadata, "activation")?.unwrap_or(0.0),
+            metric_name,
+            signals,
+        })
+    }
+
+    pub(super) fn is_active(&self, value: f64) -> bool {
+        value > self.activation
+    }
+
+    pub(super) fn has_query(&self) -> bool {
+        self.signals
+            .iter()
+            .any(|signal| matches!(signal.value, Value::Query(_)))
+    }
+
+    pub(super) fn composites(&self) -> impl Iterator<Item = &str> {
+        self.signals.iter().filter_map(|signal| match &signal.value {
+            Value::Composite(name, _) => Some(&**name),
+            Value::Query(_) => None,
+        })
+    }
+}
+
+/// At commas that are not between braces.
+fn split(signals: &str) -> Vec<&str> {
+    let mut depth = 0;
+    let at_comma = |c: char| {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+        c == ',' && depth == 0
+    };
+    signals.split(at_comma).map(str::trim).collect()
+}
+
+impl Signal {
+    fn new(value: Value, divisor: f64, combine: Option<Combine>) -> Self {
+        let name = match &value {
+            Value::Composite(name, _) => name.clone(),
+            Value::Query(_) => "query".to_owned(),
+        };
+        Self {
+            value,
+            divisor,
+            combine,
+            name,
+        }
+    }
+
+    /// `COMPOSITE/TARGET` or `COMPOSITE{KEY=VALUE,...}/TARGET`.
+    fn parse(term: &str, combine: Option<Combine>) -> Result<Self, Status> {
+        let form = || {
+            wrong(format!(
+                "signals: `{term}` is not COMPOSITE/TARGET or COMPOSITE{{KEY=VALUE}}/TARGET"
+            ))
+        };
+        let (what, target) = term.rsplit_once('/').ok_or_else(form)?;
+        let divisor: f64 = target.trim().parse().map_err(|_| form())?;
+        if !divisor.is_finite() || divisor <= 0.0 {
+            return Err(wrong(format!(
+                "signals: `{term}`: the target must be greater than zero"
+            )));
+        }
+        let (name, labels) = match what.trim().split_once('{') {
+            None => (what.trim(), ""),
+            Some((name, rest)) => (name.trim(), rest.strip_suffix('}').ok_or_else(form)?),
+        };
+        if name.is_empty() {
+            return Err(form());
+        }
+        let labels = labels.split(',').filter(|label| !label.trim().is_empty());
+        let wants = Filter::parse(labels).map_err(wrong)?;
+        Ok(Self::new(
+            Value::Composite(name.to_owned(), wants),
+            divisor,
+            combine,
+        ))
+    }
+
+    /// One number of those that there are.
+    pub(super) fn combine(&self, values: &[f64]) -> Result<f64, Status> {
+        let combined = match (values, self.combine) {
+            ([], _) => None,
+            ([one], _) => Some(*one),
+            (_, None) => {
+                return Err(Status::failed_precondition(format!(
+                    "`{}` has {} values: select one by labels, or say how to combine them",
+                    self.name,
+                    values.len()
+                )));
+            }
+            (_, Some(Combine::Sum)) => Some(values.iter().sum()),
+            (_, Some(Combine::Avg)) => Some(values.iter().sum::<f64>() / values.len() as f64),
+            (_, Some(Combine::Max)) => values.iter().copied().reduce(f64::max),
+            (_, Some(Combine::Min)) => values.iter().copied().reduce(f64::min),
+        };
+        combined
+            .filter(|value| value.is_finite())
+            .ok_or_else(|| Status::failed_precondition(format!("`{}` has no value", self.name)))
+    }
+}
+
+impl Combine {
+    fn parse(word: &str) -> Result<Self, Status> {
+        match word {
+            "sum" => Ok(Self::Sum),
+            "max" => Ok(Self::Max),
+            "min" => Ok(Self::Min),
+            "avg" => Ok(Self::Avg),
+            _ => Err(wrong(format!("combine: `{word}` is none of sum, max, min, avg"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(pairs: &[(&str, &str)]) -> Result<Trigger, String> {
+        let metadata = pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        Trigger::parse(&metadata.collect()).map_err(|status| status.message().to_owned())
+    }
+
+    #[test]
+    fn several_signals_have_a_target_each() {
+        let signals = "queue_depth/10, kv_usage{model=m, pool=a}/0.8";
+        let trigger = parse(&[("signals", signals), ("scalerAddress", "x:1")]).unwrap();
+        assert_eq!(
+            (trigger.target, &*trigger.metric_name),
+            (1.0, "queue_depth-kv_usage")
+        );
+        let divisors: Vec<f64> = trigger.signals.iter().map(|signal| signal.divisor).collect();
+        assert_eq!(divisors, [10.0, 0.8]);
+        assert!(trigger.is_active(0.01) && !trigger.is_active(0.0));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let why = |pairs: &[(&str, &str)]| parse(pairs).err().unwrap();
+        assert!(why(&[("composite", "a")]).contains("`target` is missing"));
+        assert!(why(&[("composite", "a"), ("target", "0")]).contains("greater than zero"));
+        assert!(why(&[("composite", "a"), ("query", "b"), ("target", "1")]).contains("exactly one"));
+        assert!(why(&[("query", "sum(")]).contains("query:"));
+        assert!(why(&[("signals", "a")]).contains("COMPOSITE/TARGET"));
+        assert!(why(&[("threshold", "1")]).contains("`threshold` is not known"));
+        assert!(why(&[("composite", "a"), ("target", "1"), ("combine", "mean")]).contains("none of sum"));
+    }
+
+    #[test]
+    fn several_values_are_combined_only_when_told_how() {
+        let of = |pairs: &[(&str, &str)]| parse(pairs).unwrap().signals.remove(0);
+        let plain = of(&[("composite", "a"), ("target", "1")]);
+        assert!(plain.combine(&[1.0, 2.0]).is_err() && plain.combine(&[]).is_err());
+        assert!(plain.combine(&[f64::NAN]).is_err());
+        for (word, expected) in [("sum", 6.0), ("avg", 2.0), ("max", 3.0), ("min", 1.0)] {
+            let signal = of(&[("composite", "a"), ("target", "1"), ("combine", word)]);
+            assert_eq!(signal.combine(&[1.0, 2.0, 3.0]).unwrap(), expected);
+        }
+    }
+}

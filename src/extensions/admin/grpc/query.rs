@@ -1,0 +1,200 @@
+//! `tidegate.v1.Query`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_engine::{Side, State, Threshold};
+use tokio::sync::mpsc;
+use tonic::Status;
+
+use super::messages as say;
+use super::{Replies, replies};
+use crate::component::unix_now;
+use crate::config::nearest;
+use crate::extensions::admin::api::Api;
+use crate::watch::{Crossing, Filter, Follow, News, Shown, Watched};
+
+/// Between two changes that a stream tells, unless told otherwise.
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
+
+pub(super) async fn get(api: Arc<Api>, request: say::GetRequest) -> Result<say::GetResponse, Status> {
+    let wants: Filter = request.labels.into_iter().collect();
+    let values = named(&api, &request.name)?;
+    let values = values.iter().flat_map(|watched| values_of(watched, &wants));
+    Ok(say::GetResponse {
+        values: values.collect(),
+    })
+}
+
+pub(super) async fn list(api: Arc<Api>, _request: say::ListRequest) -> Result<say::ListResponse, Status> {
+    let all = api.shared().composites.list();
+    let values = all
+        .iter()
+        .flat_map(|watched| values_of(watched, &Filter::default()));
+    Ok(say::ListResponse {
+        values: values.collect(),
+    })
+}
+
+pub(super) async fn watch(
+    api: Arc<Api>,
+    request: say::WatchRequest,
+) -> Result<Replies<say::WatchResponse>, Status> {
+    let (to, from) = replies();
+    let threshold = request.threshold.map(threshold).transpose()?;
+    let wants: Filter = request.labels.into_iter().collect();
+    let min_interval = request.min_interval_ns.map_or(MIN_INTERVAL, Duration::from_nanos);
+    for watched in named(&api, &request.name)? {
+        let follow = watched.follow().only(wants.clone()).after(request.seq);
+        let follow = match &threshold {
+            Some(threshold) => follow.across(threshold.clone()),
+            None => follow.every(min_interval),
+        };
+        tokio::spawn(tell(api.clone(), watched, follow, to.clone()));
+    }
+    Ok(from)
+}
+
+async fn tell(
+    api: Arc<Api>,
+    watched: Arc<Watched>,
+    mut follow: Follow,
+    to: mpsc::Sender<Result<say::WatchResponse, Status>>,
+) {
+    loop {
+        let news = tokio::select! {
+            news = follow.next() => news,
+            () = to.closed() => return,
+            () = api.stopping().cancelled() => {
+                // Whoever can't take it any more sees the connection end.
+                let _ = to.try_send(Err(Status::unavailable("the gateway stops")));
+                return;
+            }
+        };
+        let response = match news {
+            News::Changed(shown) => say::WatchResponse {
+                values: shown.iter().map(|shown| value(&watched, shown)).collect(),
+                ..say::WatchResponse::default()
+            },
+            News::Crossed(crossed) => say::WatchResponse {
+                crossing: Some(crossing(&watched, &crossed)),
+                ..say::WatchResponse::default()
+            },
+            News::Missed(missed) => say::WatchResponse {
+                missed,
+                ..say::WatchResponse::default()
+            },
+        };
+        if to.send(Ok(response)).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The composites of a name: pipelines may each have one.
+pub(super) fn named(api: &Api, name: &str) -> Result<Vec<Arc<Watched>>, Status> {
+    let all = api.shared().composites.list();
+    let is_named = |watched: &&Arc<Watched>| &*watched.declaration().name == name;
+    let found: Vec<_> = all.iter().filter(is_named).cloned().collect();
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let names = all.iter().map(|watched| &*watched.declaration().name);
+    Err(Status::not_found(match nearest(name, names) {
+        Some(near) => format!("no composite is named `{name}`; did you mean `{near}`?"),
+        None => format!("no composite is named `{name}`"),
+    }))
+}
+
+fn values_of(watched: &Arc<Watched>, wants: &Filter) -> Vec<say::Value> {
+    let latest = watched.read(unix_now());
+    let wanted = latest
+        .shown
+        .iter()
+        .filter(|shown| wants.takes(&shown.answer.attributes));
+    wanted.map(|shown| value(watched, shown)).collect()
+}
+
+fn threshold(asked: say::Threshold) -> Result<Threshold, Status> {
+    let side = match asked.side() {
+        say::Side::Above => Side::Above,
+        say::Side::Below => Side::Below,
+        say::Side::Unspecified => return Err(Status::invalid_argument("threshold.side is not set")),
+    };
+    Ok(Threshold {
+        name: asked.name.into(),
+        side,
+        at: asked.at,
+        clear: asked.clear.unwrap_or(asked.at),
+        min_interval: Duration::from_nanos(asked.min_interval_ns),
+    })
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn count(sources: usize) -> u32 {
+    u32::try_from(sources).unwrap_or(u32::MAX)
+}
+
+fn value(watched: &Watched, shown: &Shown) -> say::Value {
+    let answer = &shown.answer;
+    let labels = answer.attributes.iter();
+    let quantiles = answer.quantiles.iter();
+    say::Value {
+        name: watched.declaration().name.to_string(),
+        labels: labels
+            .map(|(key, value)| (key.to_string(), value.to_string()))
+            .collect(),
+        value: answer.value,
+        min: answer.min,
+        avg: answer.avg,
+        max: answer.max,
+        last: answer.last,
+        sum: answer.sum,
+        count: answer.count,
+        quantiles: quantiles
+            .map(|told| say::Quantile {
+                quantile: told.quantile,
+                value: told.value,
+            })
+            .collect(),
+        window_ns: nanos(answer.window),
+        state: state(answer.state).into(),
+        age_ns: answer.age.map(nanos),
+        sources_expected: count(answer.sources_expected),
+        sources_reporting: count(answer.sources_reporting),
+        seq: shown.seq,
+    }
+}
+
+fn state(state: State) -> say::State {
+    match state {
+        State::Fresh => say::State::Fresh,
+        State::Idle => say::State::Idle,
+        State::Stale => say::State::Stale,
+        State::Partial => say::State::Partial,
+        State::Absent => say::State::Absent,
+    }
+}
+
+fn crossing(watched: &Watched, crossing: &Crossing) -> say::Crossing {
+    let threshold = &crossing.threshold;
+    let side = match threshold.side {
+        Side::Above => say::Side::Above,
+        Side::Below => say::Side::Below,
+    };
+    say::Crossing {
+        threshold: Some(say::Threshold {
+            name: threshold.name.to_string(),
+            side: side.into(),
+            at: threshold.at,
+            clear: Some(threshold.clear),
+            min_interval_ns: nanos(threshold.min_interval),
+        }),
+        crossed: crossing.is_crossed,
+        value: Some(value(watched, &crossing.shown)),
+        time_unix_nano: crossing.at,
+    }
+}

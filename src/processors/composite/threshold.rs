@@ -1,0 +1,67 @@
+//! Options of a threshold of a composite.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_engine::{Side, Threshold};
+
+use super::webhook::WebhookConfig;
+use crate::config::{Node, Problems};
+
+crate::options! {
+    /// A threshold: who watches the composite is told when its value crosses it, and when that is over.
+    pub struct ThresholdConfig {
+        /// What it is called (`above 100` when left out).
+        pub name: Option<String> = None,
+        /// Values greater than this are beyond it.
+        pub above: Option<f64> = None,
+        /// Values less than this are beyond it.
+        pub below: Option<f64> = None,
+        /// Once crossed, it is over when the value has come back to this (to the threshold itself when left out).
+        pub clear: Option<f64> = None,
+        /// At least so long between two changes of one group.
+        pub min_interval: Duration = Duration::ZERO,
+        /// Who is told by an HTTP request.
+        pub webhook: Option<WebhookConfig> = None,
+    }
+    check = ThresholdConfig::check
+}
+
+impl ThresholdConfig {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        let Some((side, limit)) = self.side() else {
+            cx.at(at).error("set either `above` or `below`");
+            return;
+        };
+        let clear = self.clear.unwrap_or(limit);
+        let is_before = match side {
+            Side::Above => clear <= limit,
+            Side::Below => clear >= limit,
+        };
+        if !limit.is_finite() || !is_before {
+            cx.at(at.child("clear"))
+                .error(format!("must be on the near side of {} {limit}", side.name()));
+        }
+    }
+
+    fn side(&self) -> Option<(Side, f64)> {
+        match (self.above, self.below) {
+            (Some(at), None) => Some((Side::Above, at)),
+            (None, Some(at)) => Some((Side::Below, at)),
+            _ => None,
+        }
+    }
+
+    /// As the engine takes it. `None`: it was reported as wrong.
+    pub fn threshold(&self) -> Option<Threshold> {
+        let (side, at) = self.side()?;
+        let name = || format!("{} {at}", side.name());
+        Some(Threshold {
+            name: Arc::from(self.name.clone().unwrap_or_else(name)),
+            side,
+            at,
+            clear: self.clear.unwrap_or(at),
+            min_interval: self.min_interval,
+        })
+    }
+}

@@ -1,0 +1,223 @@
+//! Tells somebody by an HTTP request that a threshold was crossed. Queue, retries and drain are those of every exporter.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use async_trait::async_trait;
+use bytes::{BufMut, BytesMut};
+use http::header::{CONTENT_TYPE, HeaderValue, USER_AGENT as USER_AGENT_HEADER};
+use http::{HeaderMap, Method, Request, Uri};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::sync::broadcast::{Receiver, error::RecvError};
+use tokio::task::JoinHandle;
+
+use crate::batch::{Batch, Encoded, Signal};
+use crate::component::{ComponentError, Consumer, Context, ExporterContext, Flow, Ledger, Lifecycle, Reason};
+use crate::config::{Node, Problems};
+use crate::delivery::{
+    Attempt, Delivery, Destination, Outcome, Parcel, QueueConfig, RetryConfig, Shape, TemporalityChoice,
+};
+use crate::exporters::answer::{MAX_ANSWER_BYTES, USER_AGENT, of_http};
+use crate::net::client::{Connector, UseTls};
+use crate::net::headers::{self, Headers};
+use crate::net::tls::ALPN_HTTP;
+use crate::net::url::Url;
+use crate::net::{TlsClientConfig, retry_after};
+use crate::watch::{Crossing, Watched, json};
+
+crate::options! {
+    /// Where crossings are posted, as JSON.
+    pub struct WebhookConfig {
+        /// URL, used as it is. Also `unix:/path`.
+        pub endpoint: Url = required,
+        /// Request headers; their values are secrets.
+        pub headers: Headers = Headers::new(),
+        /// TLS, for an `https` URL.
+        pub tls: TlsClientConfig = TlsClientConfig::default(),
+        /// How long one attempt may take; 0 = as long as it does.
+        pub timeout: Duration = Duration::from_secs(5),
+        /// Retries.
+        pub retry_on_failure: RetryConfig = RetryConfig { initial_interval: Duration::from_millis(500), ..RetryConfig::default() },
+        /// The queue.
+        pub sending_queue: QueueConfig = QueueConfig { num_consumers: std::num::NonZeroUsize::MIN, ..QueueConfig::default() },
+    }
+    check = WebhookConfig::check
+}
+
+impl WebhookConfig {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        headers::check(&self.headers, at.child("headers"), cx);
+    }
+
+    fn delivery(&self) -> Delivery {
+        Delivery {
+            queue: self.sending_queue.clone(),
+            retry: self.retry_on_failure.clone(),
+            timeout: Some(self.timeout).filter(|timeout| !timeout.is_zero()),
+            temporality: TemporalityChoice::Preserve,
+            shape: Shape::NONE,
+        }
+    }
+}
+
+type Http = hyper_util::client::legacy::Client<Connector, Full<bytes::Bytes>>;
+
+struct Post {
+    http: Http,
+    url: Uri,
+    headers: HeaderMap,
+    labels: [(&'static str, String); 2],
+}
+
+impl Post {
+    fn new(
+        config: &WebhookConfig,
+        cx: &Context,
+        labels: [(&'static str, String); 2],
+    ) -> Result<Self, ComponentError> {
+        let socket = config.endpoint.unix_path();
+        let connector = Connector::new(socket, UseTls::ByScheme, &config.tls, ALPN_HTTP);
+        let connector = connector.map_err(|error| cx.error(error.to_string()))?;
+        let mut all = HeaderMap::new();
+        all.insert(USER_AGENT_HEADER, HeaderValue::from_static(USER_AGENT));
+        all.extend(headers::build(&config.headers));
+        all.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        Ok(Self {
+            http: hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+                .timer(TokioTimer::new())
+                .pool_timer(TokioTimer::new())
+                .build(connector),
+            url: config.endpoint.exact(),
+            headers: all,
+            labels,
+        })
+    }
+
+    async fn attempt(&self, body: bytes::Bytes) -> Outcome {
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self.url.clone();
+        *request.headers_mut() = self.headers.clone();
+        let response = match self.http.request(request).await {
+            Ok(response) => response,
+            Err(error) => return Outcome::retry(format!("{error}: {:?}", std::error::Error::source(&error))),
+        };
+        let (head, body) = response.into_parts();
+        if head.status.is_success() {
+            return Outcome::Done;
+        }
+        let after = retry_after::parse(&head.headers, SystemTime::now());
+        let said = Limited::new(body, MAX_ANSWER_BYTES).collect().await;
+        let said = said.map(|body| body.to_bytes()).unwrap_or_default();
+        let said = String::from_utf8_lossy(said.get(..said.len().min(200)).unwrap_or_default());
+        of_http(head.status, after, &said)
+    }
+}
+
+#[async_trait]
+impl Attempt for Post {
+    async fn send(&self, parcel: Parcel) -> Outcome {
+        let mut body = BytesMut::new();
+        parcel
+            .encoded()
+            .parts
+            .iter()
+            .for_each(|part| body.put_slice(&part.bytes));
+        let outcome = self.attempt(body.freeze()).await;
+        if matches!(outcome, Outcome::Done) {
+            metrics::counter!("tidegate_webhook_delivered_total", &self.labels).increment(1);
+        }
+        outcome
+    }
+}
+
+/// The webhook of one threshold.
+pub(super) struct Webhook {
+    destination: Arc<Destination<Post>>,
+    ledger: Arc<Ledger>,
+    watched: Arc<Watched>,
+    threshold: Arc<str>,
+    labels: [(&'static str, String); 2],
+}
+
+impl Webhook {
+    pub(super) fn new(
+        config: &WebhookConfig,
+        base: &Context,
+        watched: Arc<Watched>,
+        threshold: Arc<str>,
+    ) -> Result<Self, ComponentError> {
+        let composite = watched.declaration().name.clone();
+        let labels = [
+            ("composite", composite.to_string()),
+            ("threshold", threshold.to_string()),
+        ];
+        let base = Context {
+            path: format!("{}::{composite}/{threshold}", base.path).into(),
+            ..base.clone()
+        };
+        let post = Post::new(config, &base, labels.clone())?;
+        let ledger = Arc::new(Ledger::default());
+        let mut ledgers = [None, None, None];
+        ledgers[Signal::Logs as usize] = Some(ledger.clone());
+        let cx = ExporterContext { base, ledgers };
+        Ok(Self {
+            destination: Arc::new(Destination::new(cx, &config.delivery(), post)),
+            ledger,
+            watched,
+            threshold,
+            labels,
+        })
+    }
+
+    pub(super) async fn start(&self) -> Result<JoinHandle<()>, ComponentError> {
+        self.destination.start().await?;
+        let crossings = self.watched.crossings();
+        let (destination, ledger) = (self.destination.clone(), self.ledger.clone());
+        let (threshold, labels) = (self.threshold.clone(), self.labels.clone());
+        Ok(tokio::spawn(async move {
+            hand_on(crossings, &threshold, &*destination, &ledger, &labels).await;
+        }))
+    }
+
+    pub(super) async fn stop(&self, deadline: Instant) {
+        self.destination.stop(deadline).await;
+    }
+}
+
+/// Queues every crossing of this threshold.
+async fn hand_on(
+    mut crossings: Receiver<Arc<Crossing>>,
+    threshold: &str,
+    to: &Destination<Post>,
+    ledger: &Ledger,
+    labels: &[(&'static str, String); 2],
+) {
+    let lost = |items: u64| metrics::counter!("tidegate_webhook_dropped_total", labels).increment(items);
+    loop {
+        match crossings.recv().await {
+            Ok(crossing) if &*crossing.threshold.name == threshold => {
+                let batch = batch(&crossing);
+                let mut flow = Flow::default();
+                ledger.enter(1);
+                match to.admit(&batch, &mut flow) {
+                    Ok(()) => to.consume(batch, &mut flow),
+                    Err(refused) => {
+                        ledger.drop_items(Reason::QueueFull, 1);
+                        lost(1);
+                        tracing::warn!(threshold, %refused, "a crossing is not told");
+                    }
+                }
+            }
+            Ok(_) => {}
+            Err(RecvError::Lagged(missed)) => lost(missed),
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+fn batch(crossing: &Crossing) -> Batch {
+    let body = json::crossing(crossing).to_string();
+    Batch::new(Encoded::one(Signal::Logs, body.into(), 1))
+}

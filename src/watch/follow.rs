@@ -1,0 +1,177 @@
+//! One watcher of a composite.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_engine::{Attributes, Gate, Threshold};
+use tokio::sync::{broadcast, watch};
+use tokio::time::Instant;
+
+use super::{BY_TIME, Crossing, Filter, Latest, Shown, Watched};
+use crate::component::unix_now;
+
+/// A watcher of a composite: [`Follow::next`] gives what is new to it.
+pub struct Follow {
+    watched: Arc<Watched>,
+    newest: watch::Receiver<u64>,
+    crossings: broadcast::Receiver<Arc<Crossing>>,
+    /// What this watcher was shown.
+    shown: u64,
+    /// Changes are told so far apart at least.
+    min_interval: Duration,
+    told: Option<Instant>,
+    /// A threshold of this watcher's own: nothing else is worth telling.
+    own: Option<(Threshold, HashMap<Attributes, Gate>)>,
+    wants: Filter,
+}
+
+/// What is new to a watcher.
+#[derive(Debug)]
+pub enum News {
+    /// Groups that changed.
+    Changed(Vec<Shown>),
+    /// A declared threshold, or the watcher's own, was crossed or is over.
+    Crossed(Arc<Crossing>),
+    /// It was too slow to hear of so many crossings.
+    Missed(u64),
+}
+
+impl Follow {
+    pub(super) fn new(
+        watched: Arc<Watched>,
+        newest: watch::Receiver<u64>,
+        crossings: broadcast::Receiver<Arc<Crossing>>,
+    ) -> Self {
+        Self {
+            watched,
+            newest,
+            crossings,
+            shown: 0,
+            min_interval: Duration::ZERO,
+            told: None,
+            own: None,
+            wants: Filter::default(),
+        }
+    }
+
+    /// What has this number or an older one is known to the watcher. A number that was not given yet is of another run
+    /// of the gateway: everything is new.
+    #[must_use]
+    pub fn after(mut self, seq: u64) -> Self {
+        self.shown = if seq > self.watched.seq() { 0 } else { seq };
+        self
+    }
+
+    /// Changes are told so far apart at least; crossings at once.
+    #[must_use]
+    pub fn every(mut self, min_interval: Duration) -> Self {
+        self.min_interval = min_interval;
+        self
+    }
+
+    /// Only these groups.
+    #[must_use]
+    pub fn only(mut self, wants: Filter) -> Self {
+        self.wants = wants;
+        self
+    }
+
+    /// Only crossings of this threshold; a group that is beyond it already is told at once.
+    #[must_use]
+    pub fn across(mut self, threshold: Threshold) -> Self {
+        self.own = Some((threshold, HashMap::new()));
+        self
+    }
+
+    /// The next news; safe to drop and call again.
+    pub async fn next(&mut self) -> News {
+        loop {
+            if let Some(news) = self.look() {
+                return news;
+            }
+            tokio::select! {
+                crossing = self.crossings.recv(), if self.own.is_none() => match crossing {
+                    Ok(crossing) if self.is_wanted(&crossing.shown) => return News::Crossed(crossing),
+                    Ok(_) => {}
+                    Err(broadcast::error::RecvError::Lagged(missed)) => return News::Missed(missed),
+                    // The sender is the composite, which is here.
+                    Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
+                },
+                () = Self::change(&mut self.newest, self.told, self.min_interval) => {}
+                // A crossing that came too soon after the last one is told when its time has come.
+                () = tokio::time::sleep(BY_TIME), if self.own.is_some() => {}
+            }
+        }
+    }
+
+    /// Waits for a change, and until it may be told.
+    async fn change(newest: &mut watch::Receiver<u64>, told: Option<Instant>, min_interval: Duration) {
+        if let Some(told) = told.filter(|_| !min_interval.is_zero()) {
+            tokio::time::sleep_until(told + min_interval).await;
+        }
+        // The sender is the composite, which is here.
+        let _ = newest.changed().await;
+    }
+
+    fn is_wanted(&self, shown: &Shown) -> bool {
+        self.wants.takes(&shown.answer.attributes)
+    }
+
+    fn look(&mut self) -> Option<News> {
+        if self.own.is_some() {
+            return self.look_across();
+        }
+        let is_early = self.told.is_some_and(|told| told.elapsed() < self.min_interval);
+        if is_early || *self.newest.borrow_and_update() <= self.shown {
+            return None;
+        }
+        let Latest { shown, seq } = self.see();
+        let before = std::mem::replace(&mut self.shown, seq);
+        let new = shown
+            .iter()
+            .filter(|shown| shown.seq > before && self.is_wanted(shown));
+        let new: Vec<Shown> = new.cloned().collect();
+        if new.is_empty() && before != 0 {
+            return None;
+        }
+        self.told = Some(Instant::now());
+        Some(News::Changed(new))
+    }
+
+    /// What there is; a first look does not wait for the next tick.
+    fn see(&self) -> Latest {
+        match self.told {
+            None => self.watched.read(unix_now()),
+            Some(_) => self.watched.latest(),
+        }
+    }
+
+    fn look_across(&mut self) -> Option<News> {
+        self.newest.borrow_and_update();
+        let all = self.see();
+        self.told = self.told.or_else(|| Some(Instant::now()));
+        let now = unix_now();
+        let (threshold, gates) = self.own.as_mut()?;
+        if gates.len() > all.shown.len() {
+            gates.retain(|known, _| all.shown.iter().any(|shown| shown.answer.attributes == *known));
+        }
+        for shown in all.shown.iter() {
+            let attributes = &shown.answer.attributes;
+            if !self.wants.takes(attributes) {
+                continue;
+            }
+            let gate = gates.entry(attributes.clone()).or_default();
+            if gate.see(threshold, shown.answer.value, now) {
+                return Some(News::Crossed(Arc::new(Crossing {
+                    declaration: self.watched.declaration().clone(),
+                    threshold: threshold.clone(),
+                    is_crossed: gate.is_crossed(),
+                    shown: shown.clone(),
+                    at: now,
+                })));
+            }
+        }
+        None
+    }
+}

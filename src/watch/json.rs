@@ -1,0 +1,80 @@
+//! What composites say, as JSON: on the admin pages, in event streams and in webhooks.
+
+use serde_json::{Map, Value, json};
+use tidegate_engine::{AttributeValue, Attributes, Function};
+
+use super::{Crossing, Shown, Watched};
+use crate::component::unix_now;
+
+/// One group of a composite. What is not known is null.
+pub fn label_set(watched: &Watched, shown: &Shown) -> Value {
+    of_group(watched.declaration(), shown)
+}
+
+fn of_group(declaration: &tidegate_engine::Declaration, shown: &Shown) -> Value {
+    let answer = &shown.answer;
+    let quantiles = answer.quantiles.iter();
+    let quantiles = quantiles.map(|told| (told.quantile.to_string(), json!(told.value)));
+    let mut all = json!({
+        "name": &*declaration.name,
+        "labels": labels(&answer.attributes),
+        "function": declaration.function.name(),
+        "value": answer.value,
+        "min": answer.min,
+        "avg": answer.avg,
+        "max": answer.max,
+        "last": answer.last,
+        "sum": answer.sum,
+        "count": answer.count,
+        "quantiles": Value::Object(Map::from_iter(quantiles)),
+        "window": humantime::format_duration(answer.window).to_string(),
+        "state": answer.state.name(),
+        "age_ms": answer.age.map(|age| age.as_secs_f64() * 1e3),
+        "sources": {"reporting": answer.sources_reporting, "expected": answer.sources_expected},
+        "seq": shown.seq,
+    });
+    if let (Function::Quantile(rank), Some(all)) = (declaration.function, all.as_object_mut()) {
+        all.insert("quantile".to_owned(), json!(rank));
+    }
+    all
+}
+
+/// A threshold that was crossed, or is over.
+pub fn crossing(crossing: &Crossing) -> Value {
+    let threshold = &crossing.threshold;
+    json!({
+        "composite": &*crossing.declaration.name,
+        "threshold": &*threshold.name,
+        "state": if crossing.is_crossed { "crossed" } else { "cleared" },
+        "side": threshold.side.name(),
+        "at": threshold.at,
+        "clear": threshold.clear,
+        "time_unix_ms": crossing.at / 1_000_000,
+        "delay_ms": unix_now().saturating_sub(crossing.at) as f64 / 1e6,
+        "shown": of_group(&crossing.declaration, &crossing.shown),
+    })
+}
+
+/// Attributes as an object.
+pub fn labels(attributes: &Attributes) -> Value {
+    let entries = attributes
+        .iter()
+        .map(|(key, value)| (key.to_string(), label(value)));
+    Value::Object(Map::from_iter(entries))
+}
+
+fn label(value: &AttributeValue) -> Value {
+    match value {
+        AttributeValue::Empty => Value::Null,
+        AttributeValue::Str(text) => text.as_ref().into(),
+        AttributeValue::Bool(truth) => (*truth).into(),
+        AttributeValue::Int(number) => (*number).into(),
+        AttributeValue::Double(number) => (*number).into(),
+        AttributeValue::Bytes(bytes) => {
+            use base64::Engine as _;
+            base64::engine::general_purpose::STANDARD.encode(bytes).into()
+        }
+        AttributeValue::Array(values) => values.iter().map(label).collect(),
+        AttributeValue::Map(map) => labels(map),
+    }
+}

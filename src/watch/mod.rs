@@ -1,0 +1,256 @@
+//! Composites that can be watched: answers are numbered, so that a reader knows what is new to it, and thresholds are
+//! told when they are crossed.
+//!
+//! Nothing is computed while nobody looks: a composite without thresholds is read when somebody asks, and at every
+//! [`TICK`] only while somebody waits.
+
+mod filter;
+mod follow;
+pub mod json;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+pub use filter::Filter;
+pub use follow::{Follow, News};
+use tidegate_engine::{
+    Answer, Attributes, Composite, Declaration, Gate, Quantile, State, Threshold, UnixNanos,
+};
+use tokio::sync::{Notify, broadcast, watch};
+
+use crate::component::unix_now;
+
+/// How often a composite that somebody waits for is read.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Answers that change by time alone (a sub-window leaves, a lease runs out) are seen so often.
+const BY_TIME: Duration = Duration::from_millis(50);
+
+/// Of the time, one part in so many may go into reading for those who wait.
+const SHARE: u32 = 10;
+
+/// Crossings that a slow watcher may be behind by.
+const CROSSINGS: usize = 256;
+
+/// A composite, with numbered answers.
+pub struct Watched {
+    composite: Arc<Composite>,
+    thresholds: Vec<Threshold>,
+    seen: Mutex<Seen>,
+    /// The newest number.
+    newest: watch::Sender<u64>,
+    crossings: broadcast::Sender<Arc<Crossing>>,
+    /// Somebody waits, or does no longer.
+    interest: Notify,
+}
+
+/// What was seen at the last look.
+#[derive(Default)]
+struct Seen {
+    groups: HashMap<Attributes, Group>,
+    version: u64,
+    looks: u64,
+    latest: Latest,
+}
+
+/// What the last look saw.
+#[derive(Clone, Default)]
+pub struct Latest {
+    /// One answer a group.
+    pub shown: Arc<[Shown]>,
+    /// The newest number among them, or of a group that went.
+    pub seq: u64,
+}
+
+struct Group {
+    essence: Essence,
+    seq: u64,
+    gates: Vec<Gate>,
+    look: u64,
+}
+
+/// What makes an answer another one; its age does not.
+#[derive(PartialEq)]
+struct Essence {
+    numbers: [Option<f64>; 7],
+    quantiles: Vec<Quantile>,
+    state: State,
+    sources: (usize, usize),
+}
+
+impl Essence {
+    fn of(answer: &Answer) -> Self {
+        Self {
+            numbers: [
+                answer.value,
+                answer.min,
+                answer.avg,
+                answer.max,
+                answer.last,
+                Some(answer.count),
+                Some(answer.sum),
+            ],
+            quantiles: answer.quantiles.clone(),
+            state: answer.state,
+            sources: (answer.sources_expected, answer.sources_reporting),
+        }
+    }
+}
+
+/// An answer with its number.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// What the composite says of a group.
+    pub answer: Answer,
+    /// Grows with every change of the composite; this one is of the group's last change.
+    pub seq: u64,
+}
+
+/// A value has crossed a declared threshold, or come back.
+#[derive(Clone, Debug)]
+pub struct Crossing {
+    /// The composite.
+    pub declaration: Declaration,
+    /// What was crossed.
+    pub threshold: Threshold,
+    /// Whether it counts as crossed now, or as over.
+    pub is_crossed: bool,
+    /// The group, as it was then.
+    pub shown: Shown,
+    /// When.
+    pub at: UnixNanos,
+}
+
+impl Watched {
+    /// A composite with thresholds.
+    pub fn new(composite: Arc<Composite>, thresholds: Vec<Threshold>) -> Self {
+        // Numbers of a former run are smaller, as long as a composite changes less than a thousand times a second.
+        let first = unix_now() / 1_000_000;
+        Self {
+            composite,
+            thresholds,
+            seen: Mutex::default(),
+            newest: watch::Sender::new(first),
+            crossings: broadcast::Sender::new(CROSSINGS),
+            interest: Notify::new(),
+        }
+    }
+
+    /// The composite itself.
+    pub fn composite(&self) -> &Arc<Composite> {
+        &self.composite
+    }
+
+    /// What was declared.
+    pub fn declaration(&self) -> &Declaration {
+        self.composite.declaration()
+    }
+
+    /// The newest number given.
+    pub fn seq(&self) -> u64 {
+        *self.newest.borrow()
+    }
+
+    /// One answer a group, as it is now; a single `absent` one where there are none.
+    pub fn read(&self, now: UnixNanos) -> Latest {
+        let mut seen = self.seen();
+        let seen = &mut *seen;
+        seen.version = self.composite.version();
+        seen.looks += 1;
+        let look = seen.looks;
+        let (before, mut seq) = (self.seq(), self.seq());
+        let mut shown = Vec::new();
+        let mut crossings = Vec::new();
+        for answer in self.composite.read(now) {
+            let essence = Essence::of(&answer);
+            let group = seen
+                .groups
+                .entry(answer.attributes.clone())
+                .or_insert_with(|| Group {
+                    essence: Essence::of(&answer),
+                    seq: 0,
+                    gates: vec![Gate::default(); self.thresholds.len()],
+                    look,
+                });
+            group.look = look;
+            if group.seq == 0 || group.essence != essence {
+                seq += 1;
+                (group.seq, group.essence) = (seq, essence);
+            }
+            let one = Shown {
+                answer,
+                seq: group.seq,
+            };
+            for (threshold, gate) in self.thresholds.iter().zip(&mut group.gates) {
+                if gate.see(threshold, one.answer.value, now) {
+                    crossings.push(Arc::new(Crossing {
+                        declaration: self.declaration().clone(),
+                        threshold: threshold.clone(),
+                        is_crossed: gate.is_crossed(),
+                        shown: one.clone(),
+                        at: now,
+                    }));
+                }
+            }
+            shown.push(one);
+        }
+        let groups = seen.groups.len();
+        seen.groups.retain(|_, group| group.look == look);
+        seq += u64::from(seen.groups.len() < groups);
+        // Told while `seen` is held: numbers and crossings leave in their order.
+        for crossing in crossings {
+            // Nobody need be listening.
+            let _ = self.crossings.send(crossing);
+        }
+        if seq != before {
+            self.newest.send_replace(seq);
+        }
+        seen.latest = Latest {
+            shown: shown.into(),
+            seq,
+        };
+        seen.latest.clone()
+    }
+
+    /// What the last look saw.
+    fn latest(&self) -> Latest {
+        self.seen().latest.clone()
+    }
+
+    /// Crossings of the declared thresholds, from now on.
+    pub fn crossings(&self) -> broadcast::Receiver<Arc<Crossing>> {
+        self.crossings.subscribe()
+    }
+
+    /// Waits for changes.
+    pub fn follow(self: &Arc<Self>) -> Follow {
+        let follow = Follow::new(self.clone(), self.newest.subscribe(), self.crossings());
+        self.interest.notify_one();
+        follow
+    }
+
+    /// Looks for those who wait, for ever. One task a composite.
+    pub async fn keep_looking(&self) {
+        let mut last = Instant::now();
+        loop {
+            if self.thresholds.is_empty() && self.newest.receiver_count() == 0 {
+                self.interest.notified().await;
+                continue;
+            }
+            let begun = Instant::now();
+            let has_news = self.seen().version != self.composite.version();
+            if has_news || begun.duration_since(last) >= BY_TIME {
+                self.read(unix_now());
+                last = begun;
+            }
+            tokio::time::sleep(TICK.max(begun.elapsed() * SHARE)).await;
+        }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
