@@ -14,6 +14,8 @@ pub mod extensions;
 pub mod net;
 pub mod processors;
 pub mod prom;
+#[cfg(test)]
+pub(crate) mod protofile;
 pub mod receivers;
 pub mod service;
 pub mod storage;

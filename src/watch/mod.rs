@@ -8,6 +8,8 @@ mod filter;
 mod follow;
 pub mod json;
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;

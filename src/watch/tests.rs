@@ -1,1 +1,141 @@
+//! Numbers, waiting, thresholds.
 
+use std::time::Duration;
+
+use super::testing::{Bench, threshold};
+use super::*;
+
+/// Long enough for a busy machine; nothing waits so long unless it fails.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+async fn next(follow: &mut Follow) -> News {
+    let next = tokio::time::timeout(PATIENCE, follow.next()).await;
+    next.expect("news")
+}
+
+fn changed(news: News) -> Vec<(String, Option<f64>)> {
+    match news {
+        News::Changed(shown) => {
+            let told = shown
+                .iter()
+                .map(|one| (one.answer.attributes.to_string(), one.answer.value));
+            told.collect()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_number_grows_with_every_change_and_only_then() {
+    let mut bench = Bench::new("depth", Vec::new());
+    let now = unix_now();
+    let absent = bench.watched.read(now);
+    assert_eq!(absent.shown[0].answer.state, State::Absent);
+    bench.say("a", 3.0);
+    let one = bench.watched.read(unix_now());
+    assert!(one.seq > absent.seq);
+    assert_eq!(bench.watched.read(unix_now()).seq, one.seq, "nothing has changed");
+    bench.say("b", 4.0);
+    let two = bench.watched.read(unix_now());
+    let seqs: Vec<u64> = two.shown.iter().map(|shown| shown.seq).collect();
+    assert_eq!(
+        seqs[0], one.shown[0].seq,
+        "the number of a group is that of its own last change"
+    );
+    assert!(seqs[1] > one.seq && two.seq == seqs[1]);
+}
+
+#[tokio::test]
+async fn a_watcher_is_told_what_is_new_to_it_and_nothing_twice() {
+    let mut bench = Bench::new("depth", Vec::new());
+    bench.keep_looking();
+    bench.say("a", 3.0);
+    let mut follow = bench.watched.follow();
+    assert_eq!(
+        changed(next(&mut follow).await),
+        [("model=a".to_owned(), Some(3.0))]
+    );
+    bench.say("b", 4.0);
+    assert_eq!(
+        changed(next(&mut follow).await),
+        [("model=b".to_owned(), Some(4.0))]
+    );
+    let seq = bench.watched.seq();
+    let mut later = bench
+        .watched
+        .follow()
+        .after(seq)
+        .only([("model", "a")].into_iter().collect());
+    bench.say("b", 5.0);
+    bench.say("a", 6.0);
+    assert_eq!(
+        changed(next(&mut later).await),
+        [("model=a".to_owned(), Some(6.0))]
+    );
+    // A number of another run: everything is new.
+    let mut other = bench.watched.follow().after(u64::MAX);
+    assert_eq!(changed(next(&mut other).await).len(), 2);
+}
+
+#[tokio::test]
+async fn changes_keep_their_distance_and_crossings_do_not_wait() {
+    let mut bench = Bench::new("depth", vec![threshold(10.0, 8.0)]);
+    bench.keep_looking();
+    bench.say("a", 1.0);
+    let mut follow = bench.watched.follow().every(Duration::from_secs(3600));
+    assert_eq!(changed(next(&mut follow).await).len(), 1);
+    for (value, is_crossed) in [(11.0, true), (7.0, false)] {
+        bench.say("a", 9.0);
+        bench.say("a", value);
+        match next(&mut follow).await {
+            News::Crossed(crossing) => {
+                assert_eq!(
+                    (crossing.is_crossed, crossing.shown.answer.value),
+                    (is_crossed, Some(value))
+                );
+                assert_eq!(&*crossing.threshold.name, "above 10");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_watcher_with_a_threshold_of_its_own_hears_of_that_alone() {
+    let mut bench = Bench::new("depth", Vec::new());
+    bench.keep_looking();
+    bench.say("a", 20.0);
+    bench.say("b", 1.0);
+    let mut follow = bench.watched.follow().across(threshold(10.0, 8.0));
+    let mut told = Vec::new();
+    for step in 0..3 {
+        match next(&mut follow).await {
+            News::Crossed(crossing) => {
+                told.push((crossing.shown.answer.attributes.to_string(), crossing.is_crossed))
+            }
+            other => panic!("{other:?}"),
+        }
+        bench.say("a", 9.0);
+        bench.say(["b", "a", "c"][step], [11.0, 2.0, 0.0][step]);
+    }
+    let expected = [("a", true), ("b", true), ("a", false)];
+    let expected: Vec<_> = expected
+        .iter()
+        .map(|(model, is)| (format!("model={model}"), *is))
+        .collect();
+    assert_eq!(told, expected);
+}
+
+#[tokio::test]
+async fn nobody_looks_while_nobody_waits() {
+    let mut bench = Bench::new("depth", Vec::new());
+    bench.keep_looking();
+    for value in 0..50 {
+        bench.say("a", f64::from(value));
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(bench.watched.seen().looks, 0);
+    let mut follow = bench.watched.follow();
+    next(&mut follow).await;
+    assert!(bench.watched.seen().looks > 0);
+}

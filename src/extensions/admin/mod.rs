@@ -85,7 +85,7 @@ pub static FACTORY: ExtensionFactory = Factory {
     build: |settings, cx| Ok(Arc::new(Admin::new(settings.get(), cx))),
 };
 
-struct Admin {
+pub(super) struct Admin {
     config: Arc<Config>,
     base: Context,
     view: Arc<View>,
@@ -105,6 +105,13 @@ impl Admin {
             sampler: Mutex::default(),
             stopping: CancellationToken::new(),
         }
+    }
+}
+
+#[cfg(test)]
+impl Admin {
+    pub(super) fn local(&self) -> Endpoint {
+        self.server.local()
     }
 }
 

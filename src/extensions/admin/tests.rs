@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_engine::{AttributeFilter, Declaration, Function, Grouping, Pattern, State};
+use tidegate_engine::{AttributeFilter, Declaration, Function, Grouping, OnStale, Pattern, Quantile, State};
 
 use std::sync::Arc;
 
@@ -12,23 +12,34 @@ use tidegate_engine::{
     Series, Table, Temporality,
 };
 
-use super::composites::label_set;
 use super::*;
 use crate::component::testing::{context, settings};
+use crate::extensions::server::testing::Lines;
 use crate::extensions::server::testing::{fetch, post};
+use crate::watch::testing::{Bench, threshold};
+use crate::watch::{Shown, Watched, json as shape};
 
-fn composite(name: &str) -> Arc<Composite> {
-    Arc::new(Composite::new(Declaration {
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn composite(name: &str) -> Arc<Watched> {
+    let composite = Arc::new(Composite::new(declaration(name)));
+    Arc::new(Watched::new(composite, Vec::new()))
+}
+
+fn declaration(name: &str) -> Declaration {
+    Declaration {
         name: name.into(),
         description: Arc::default(),
         metric: Pattern::parse("agent_xfer_time").unwrap(),
         attributes: AttributeFilter::default(),
         function: Function::Avg,
+        quantiles: Arc::default(),
+        on_stale: OnStale::Error,
         window: Duration::from_secs(10),
         grouping: Grouping::default(),
         max_groups: 10,
         lease: Duration::from_secs(60),
-    }))
+    }
 }
 
 async fn get(admin: &Admin, path: &str) -> (u16, Value) {
@@ -81,6 +92,11 @@ fn a_label_set_says_all_that_a_planner_needs() {
         sum: 10.0,
         min: Some(1.0),
         max: Some(4.0),
+        avg: Some(2.5),
+        quantiles: vec![Quantile {
+            quantile: 0.99,
+            value: 3.9,
+        }],
         last: Some(3.0),
         window: Duration::from_secs(10),
         age: Some(Duration::from_micros(1500)),
@@ -89,10 +105,15 @@ fn a_label_set_says_all_that_a_planner_needs() {
         sources_reporting: 7,
     };
     let expected = json!({
-        "name": "x", "labels": {"agent_name": "a", "rank": 3}, "value": 2.5, "window": "10s", "count": 4.0,
-        "age_ms": 1.5, "state": "partial", "sources": {"reporting": 7, "expected": 8},
+        "name": "x", "labels": {"agent_name": "a", "rank": 3}, "function": "avg", "value": 2.5,
+        "min": 1.0, "avg": 2.5, "max": 4.0, "last": 3.0, "sum": 10.0, "count": 4.0, "quantiles": {"0.99": 3.9},
+        "window": "10s", "age_ms": 1.5, "state": "partial", "sources": {"reporting": 7, "expected": 8}, "seq": 17,
     });
-    assert_eq!(label_set("x", &reading), expected);
+    let shown = Shown {
+        answer: reading,
+        seq: 17,
+    };
+    assert_eq!(shape::label_set(&composite("x"), &shown), expected);
 }
 
 const COUNTER: Data = Data::Sum {
@@ -356,4 +377,176 @@ async fn a_composite_without_a_value_is_an_error_unless_the_query_says_what_then
     let (status, answer) = ask(&admin, "something_else").await;
     assert_eq!((status, &answer["data"]["result"]), (200, &json!([])));
     admin.stop(Instant::now() + Duration::from_secs(10)).await;
+}
+
+/// An admin extension with a composite that can be fed.
+async fn with_queue(options: &str, thresholds: Vec<tidegate_engine::Threshold>) -> (Admin, Bench) {
+    let config = settings::<Config>(&format!("endpoint: 127.0.0.1:0\n{options}")).get();
+    let admin = Admin::new(config, context("extensions", "admin"));
+    let bench = Bench::new("queue_depth", thresholds);
+    admin.base.shared.composites.add(bench.watched.clone());
+    bench.keep_looking();
+    admin.start().await.unwrap();
+    (admin, bench)
+}
+
+#[tokio::test]
+async fn a_long_poll_is_answered_when_something_is_new_and_at_the_latest_after_its_time() {
+    let (admin, mut bench) = with_queue("", Vec::new()).await;
+    bench.say("m", 4.0);
+    let (_, first) = get(&admin, "/api/v1/composites/queue_depth?wait=60s").await;
+    assert_eq!(
+        (&first[0]["value"], first.as_array().unwrap().len()),
+        (&json!(4.0), 1)
+    );
+    let seq = first[0]["seq"].as_u64().unwrap();
+    let path = format!("/api/v1/composites/queue_depth?wait=60s&seq={seq}&label=model=n");
+    let endpoint = admin.server.local();
+    let waiting = tokio::spawn(async move { fetch(&endpoint, "GET", &path).await });
+    bench.say("m", 5.0);
+    bench.say("n", 6.0);
+    let (status, body) = waiting.await.unwrap();
+    let told: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(
+        (status, &told[0]["value"], told.as_array().unwrap().len()),
+        (200, &json!(6.0), 1)
+    );
+    let seq = bench.watched.seq();
+    let (status, same) = get(
+        &admin,
+        &format!("/api/v1/composites/queue_depth?wait=50ms&seq={seq}"),
+    )
+    .await;
+    assert_eq!(
+        (status, same.as_array().unwrap().len()),
+        (200, 2),
+        "the present, new or not"
+    );
+    assert_eq!(
+        get(&admin, "/api/v1/composites/queue_depth?wait=soon").await.0,
+        400
+    );
+}
+
+#[tokio::test]
+async fn a_stream_of_events_tells_changes_and_crossings() {
+    let (admin, mut bench) = with_queue("", vec![threshold(10.0, 8.0)]).await;
+    bench.say("m", 4.0);
+    let mut stream = Lines::open(&admin, "/api/v1/composites/queue_depth/watch?min_interval=1ms").await;
+    let (name, told) = stream.event().await;
+    assert_eq!((&*name, &told[0]["value"]), ("change", &json!(4.0)));
+    bench.say("m", 11.0);
+    let crossing = stream.event_named("threshold").await;
+    assert_eq!(
+        (&crossing["state"], &crossing["threshold"]),
+        (&json!("crossed"), &json!("above 10"))
+    );
+    assert_eq!(crossing["shown"]["labels"], json!({"model": "m"}));
+    let mut own = Lines::open(&admin, "/api/v1/composites/queue_depth/watch?below=2&clear=3").await;
+    bench.say("m", 1.0);
+    let crossing = own.event_named("threshold").await;
+    assert_eq!(
+        (&crossing["state"], &crossing["at"]),
+        (&json!("crossed"), &json!(2.0))
+    );
+    assert_eq!(
+        get(&admin, "/api/v1/composites/queue_depth/watch?below=2&above=3")
+            .await
+            .0,
+        400
+    );
+    admin.stop(Instant::now() + PATIENCE).await;
+    assert!(stream.ends().await, "the gateway's stop ends the stream");
+}
+
+#[tokio::test]
+async fn who_may_not_ask_is_told_so_in_his_own_protocol() {
+    struct Door;
+    #[async_trait]
+    impl crate::component::auth::Authenticator for Door {
+        async fn check(
+            &self,
+            headers: &http::HeaderMap,
+        ) -> Result<(), crate::component::auth::Unauthenticated> {
+            match headers.contains_key("x-key") {
+                true => Ok(()),
+                false => Err(crate::component::auth::Unauthenticated("no key")),
+            }
+        }
+
+        fn challenge(&self) -> http::HeaderValue {
+            http::HeaderValue::from_static("Key")
+        }
+    }
+    let config = "endpoint: 127.0.0.1:0\nauth: {authenticator: door}";
+    let admin = Admin::new(settings::<Config>(config).get(), context("extensions", "admin"));
+    let missing = admin.start().await.unwrap_err().to_string();
+    assert!(
+        missing.contains("`door` is not among `service::extensions`"),
+        "{missing}"
+    );
+    let services = crate::component::services::Services {
+        authenticator: Some(Arc::new(Door)),
+        ..Default::default()
+    };
+    admin.base.shared.services.add("door".to_owned(), services);
+    admin.start().await.unwrap();
+    let endpoint = admin.server.local();
+    for path in ["/api/v1/composites", "/api/v1/query?query=1", "/-/healthy"] {
+        assert_eq!(fetch(&endpoint, "GET", path).await.0, 401, "{path}");
+    }
+    let Endpoint::Tcp { host, port } = endpoint else {
+        panic!("not TCP");
+    };
+    let channel = tonic::transport::Channel::from_shared(format!("http://{host}:{port}")).unwrap();
+    let mut grpc = tonic::client::Grpc::new(channel.connect().await.unwrap());
+    grpc.ready().await.unwrap();
+    let path = http::uri::PathAndQuery::from_static("/tidegate.v1.Query/List");
+    let codec = tonic_prost::ProstCodec::<(), ()>::default();
+    let refused = grpc
+        .unary(tonic::Request::new(()), path, codec)
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::Unauthenticated);
+    let path = http::uri::PathAndQuery::from_static("/tidegate.v1.Query/List");
+    let mut request = tonic::Request::new(());
+    request.metadata_mut().insert("x-key", "1".parse().unwrap());
+    let codec = tonic_prost::ProstCodec::<(), ()>::default();
+    grpc.ready().await.unwrap();
+    grpc.unary(request, path, codec).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_series_is_explained_and_counted() {
+    let (admin, table) = with_table("").await;
+    for job in ["a", "b"] {
+        table.observe(&point("requests", COUNTER, job, 5), unix_now());
+    }
+    let path = "/api/v1/explain?match[]=requests_total%7Bjob%3D%22b%22%7D";
+    let (status, all) = get(&admin, path).await;
+    let one = &all["data"][0];
+    assert_eq!((status, all["data"].as_array().unwrap().len()), (200, 1), "{all}");
+    assert_eq!(
+        (&one["metric"]["job"], &one["value"], &one["state"]),
+        (&json!("b"), &json!(5.0), &json!("fresh"))
+    );
+    assert_eq!(
+        (&one["rule"], &one["sources"]),
+        (&json!(0), &json!({"reporting": 1, "expected": 1}))
+    );
+    assert_eq!(one["fed_by"][0]["source"], json!({"service.name": "b"}));
+    assert!(one["counts_since"].is_number() && one["owner"].is_string());
+    assert_eq!(get(&admin, "/api/v1/explain").await.0, 400);
+    let (_, counts) = get(&admin, "/api/v1/status/tsdb?limit=1").await;
+    let counts = &counts["data"];
+    assert_eq!(counts["headStats"]["numSeries"], json!(2));
+    assert_eq!(
+        counts["seriesCountByMetricName"],
+        json!([{"name": "requests", "value": 2}])
+    );
+    assert_eq!(
+        counts["labelValueCountByLabelName"],
+        json!([{"name": "service.name", "value": 2}])
+    );
+    assert_eq!(counts["streamCountBySource"].as_array().unwrap().len(), 1);
 }

@@ -136,6 +136,17 @@ impl CompositeConfig {
             cx.at(at.child("quantiles"))
                 .error(format!("must be at most {MAX_QUANTILES} ranks between 0 and 1"));
         }
+        let names: Vec<_> = self
+            .thresholds
+            .iter()
+            .filter_map(ThresholdConfig::threshold)
+            .collect();
+        for (index, threshold) in names.iter().enumerate() {
+            if names.iter().take(index).any(|other| other.name == threshold.name) {
+                cx.at(at.child("thresholds"))
+                    .error(format!("`{}` is declared twice", threshold.name));
+            }
+        }
         if self.window < MIN_WINDOW {
             cx.at(at.child("window")).error("must be at least 100ms");
         }

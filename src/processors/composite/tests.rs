@@ -113,3 +113,118 @@ composites:
         "{problems}"
     );
 }
+
+/// A peer that answers each post with the next of some statuses (then 200), and keeps what it got.
+async fn peer(statuses: &'static [u16]) -> (String, tokio::sync::mpsc::UnboundedReceiver<serde_json::Value>) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/hook", listener.local_addr().unwrap());
+    let (to, from) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        let mut statuses = statuses.iter().copied();
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut text = String::new();
+            let body = loop {
+                let mut buffer = [0; 4096];
+                let read = stream.read(&mut buffer).await.unwrap();
+                text.push_str(std::str::from_utf8(&buffer[..read]).unwrap());
+                let Some((head, body)) = text.split_once("\r\n\r\n") else {
+                    continue;
+                };
+                assert!(
+                    head.starts_with("POST /hook ") && head.contains("x-key: secret"),
+                    "{head}"
+                );
+                let length = head
+                    .lines()
+                    .find_map(|line| line.strip_prefix("content-length: "));
+                if body.len() == length.unwrap().parse::<usize>().unwrap() {
+                    break serde_json::from_str(body).unwrap();
+                }
+            };
+            let status = statuses.next().unwrap_or(200);
+            let answer = format!("HTTP/1.1 {status} x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            if status == 200 {
+                to.send(body).unwrap();
+            }
+        }
+    });
+    (url, from)
+}
+
+#[tokio::test]
+async fn a_crossing_is_posted_and_posted_again_until_it_is_taken() {
+    let (url, mut posted) = peer(&[503, 429]).await;
+    let yaml = format!(
+        "
+composites:
+  - name: xfer_max
+    metric: agent_xfer_time
+    function: max
+    by: [agent_name]
+    thresholds:
+      - name: slow
+        above: 50
+        clear: 20
+        webhook:
+          endpoint: {url}
+          headers: {{x-key: secret}}
+          retry_on_failure: {{initial_interval: 1ms, max_interval: 1ms}}
+      - {{below: 0.5}}
+"
+    );
+    let sink = Sink::new();
+    let (cx, _, _) = processor_context("composite", &sink);
+    let composites = Composites::new(settings::<Config>(&yaml).get(), cx).unwrap();
+    composites.start().await.unwrap();
+    let kinds = || vec![kind("agent_xfer_time", Instrument::Histogram, &[])];
+    composites
+        .push(Batch::new(events("a", kinds(), &[(0, 5)])))
+        .unwrap();
+    composites
+        .push(Batch::new(events("b", kinds(), &[(0, 90)])))
+        .unwrap();
+    let told = tokio::time::timeout(Duration::from_secs(30), posted.recv()).await;
+    let told = told.expect("in time").unwrap();
+    assert_eq!(
+        (&told["composite"], &told["threshold"]),
+        (&"xfer_max".into(), &"slow".into())
+    );
+    assert_eq!(
+        (&told["state"], &told["at"], &told["clear"]),
+        (&"crossed".into(), &50.0.into(), &20.0.into())
+    );
+    assert_eq!(told["shown"]["labels"]["agent_name"], "b");
+    assert_eq!(told["shown"]["value"], 90.0);
+    composites.stop(Instant::now() + Duration::from_secs(10)).await;
+    assert!(posted.try_recv().is_err(), "once, and nothing of the other group");
+}
+
+#[test]
+fn thresholds_that_can_not_be_are_found() {
+    let of = |options: &str| {
+        let yaml = format!("composites: [{{name: a, metric: m, function: max, {options}}}]");
+        let mut problems = crate::config::Problems::default();
+        let node = crate::config::parse_text("a.yaml", &yaml, &mut problems).unwrap();
+        let _: Option<Config> = crate::config::Decode::decode(&node, &mut problems);
+        problems.to_string()
+    };
+    let has = |options: &str, expected: &str| {
+        let told = of(options);
+        assert!(told.contains(expected), "{expected} not in {told}");
+    };
+    has("thresholds: [{above: 1, below: 2}]", "either `above` or `below`");
+    has("thresholds: [{above: 1, clear: 2}]", "near side of above 1");
+    has(
+        "thresholds: [{above: 1}, {name: above 1, above: 1, clear: 0}]",
+        "declared twice",
+    );
+    has("quantile: 0.5", "goes together with `function: quantile`");
+    has("quantiles: [99]", "between 0 and 1");
+    assert_eq!(
+        of("thresholds: [{below: 1, clear: 2}], quantiles: [0.99], on_stale: last"),
+        ""
+    );
+}

@@ -110,95 +110,10 @@ pub struct EventAck {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
-    const PROTO: &str = include_str!("../../../proto/tidegate/v1/events.proto");
-    const RUST: &str = include_str!("proto.rs");
-
-    /// `Message.type.name=number` of every field, `Enum.NAME=number` of every value.
-    type Declarations = BTreeSet<String>;
-
-    fn of_proto() -> Declarations {
-        let mut owner = "";
-        let mut found = Declarations::new();
-        for line in PROTO.lines().map(str::trim) {
-            let words: Vec<_> = line.split_whitespace().collect();
-            match words.as_slice() {
-                ["message" | "enum", name, "{"] => owner = name,
-                [] | ["//", ..] | ["}"] | ["syntax" | "package" | "import", ..] => {}
-                [value, "=", number] => {
-                    let prefix = format!("{}_", owner.to_ascii_uppercase());
-                    let value = value.trim_start_matches(prefix.as_str()).replace('_', "");
-                    let number = number.trim_end_matches(';');
-                    found.insert(format!("{owner}.{}={number}", value.to_ascii_lowercase()));
-                }
-                ["repeated", kind, name, "=", number] => {
-                    found.insert(field(
-                        owner,
-                        &format!("repeated {}", wire_type(kind)),
-                        name,
-                        number,
-                    ));
-                }
-                [kind, name, "=", number] => {
-                    found.insert(field(owner, wire_type(kind), name, number));
-                }
-                other => panic!("unexpected in events.proto: {other:?}"),
-            }
-        }
-        found
-    }
-
-    fn wire_type(kind: &str) -> &str {
-        match kind {
-            "Instrument" => "enumeration",
-            kind if kind.starts_with(|first: char| first.is_uppercase()) || kind.contains('.') => "message",
-            kind => kind,
-        }
-    }
-
-    fn field(owner: &str, kind: &str, name: &str, number: &str) -> String {
-        format!("{owner}.{kind} {name}={}", number.trim_end_matches(';'))
-    }
-
-    fn of_rust() -> Declarations {
-        let declarations = RUST.split("#[cfg(test)]").next().unwrap();
-        let mut owner = "";
-        let mut attribute = None;
-        let mut found = Declarations::new();
-        for line in declarations.lines().map(str::trim) {
-            if let Some(rest) = line
-                .strip_prefix("pub struct ")
-                .or(line.strip_prefix("pub enum "))
-            {
-                owner = rest.trim_end_matches(" {");
-            } else if let Some(rest) = line.strip_prefix("#[prost(") {
-                attribute = Some(rest.trim_end_matches(")]"));
-            } else if let (Some(rest), Some(attribute)) = (line.strip_prefix("pub "), attribute.take()) {
-                let name = rest.split(':').next().unwrap();
-                let (kind, number) = attribute.rsplit_once(", tag = ").unwrap();
-                let word = kind.split([' ', ',']).next().unwrap();
-                let repeated = if kind.ends_with("repeated") {
-                    "repeated "
-                } else {
-                    ""
-                };
-                found.insert(field(
-                    owner,
-                    &format!("{repeated}{word}"),
-                    name,
-                    number.trim_matches('"'),
-                ));
-            } else if let Some((value, number)) = line.trim_end_matches(',').split_once(" = ") {
-                found.insert(format!("{owner}.{}={number}", value.to_ascii_lowercase()));
-            }
-        }
-        found
-    }
-
     #[test]
     fn the_proto_file_and_the_rust_types_declare_the_same() {
-        assert_eq!(of_proto(), of_rust());
-        assert_eq!(of_proto().len(), 28, "fields and values were found at all");
+        let proto = include_str!("../../../proto/tidegate/v1/events.proto");
+        let declared = crate::protofile::compare(&[proto], include_str!("proto.rs"));
+        assert_eq!(declared, 28, "fields and values were found at all");
     }
 }

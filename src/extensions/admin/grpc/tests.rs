@@ -1,1 +1,316 @@
+//! Over real connections, as a router and as KEDA would ask.
 
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use prost::Message;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::Channel;
+use tonic::{Code, Request, Status, Streaming};
+use tonic_prost::ProstCodec;
+
+use super::messages as say;
+use crate::component::Lifecycle;
+use crate::component::testing::{context, settings};
+use crate::extensions::admin::{Admin, Config};
+use crate::net::Endpoint;
+use crate::watch::testing::{Bench, threshold};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An admin extension with a composite of queue depths, and a channel to it.
+struct Gateway {
+    admin: Admin,
+    depth: Bench,
+    usage: Bench,
+    grpc: Grpc<Channel>,
+}
+
+impl Gateway {
+    async fn start() -> Self {
+        let config = settings::<Config>("endpoint: 127.0.0.1:0").get();
+        let admin = Admin::new(config, context("extensions", "admin"));
+        let depth = Bench::new("queue_depth", vec![threshold(10.0, 8.0)]);
+        let usage = Bench::new("kv_usage", Vec::new());
+        for bench in [&depth, &usage] {
+            admin.base.shared.composites.add(bench.watched.clone());
+            bench.keep_looking();
+        }
+        admin.start().await.unwrap();
+        let Endpoint::Tcp { host, port } = admin.server.local() else {
+            panic!("not TCP");
+        };
+        let channel = Channel::from_shared(format!("http://{host}:{port}")).unwrap();
+        let grpc = Grpc::new(channel.connect().await.unwrap());
+        Self {
+            admin,
+            depth,
+            usage,
+            grpc,
+        }
+    }
+
+    async fn call<I, O>(&mut self, path: &'static str, request: I) -> Result<O, Status>
+    where
+        I: Message + Default + 'static,
+        O: Message + Default + 'static,
+    {
+        self.grpc.ready().await.unwrap();
+        let path = PathAndQuery::from_static(path);
+        let codec = ProstCodec::<I, O>::default();
+        let answer = self.grpc.unary(Request::new(request), path, codec).await;
+        answer.map(tonic::Response::into_inner)
+    }
+
+    async fn stream<I, O>(&mut self, path: &'static str, request: I) -> Result<Streaming<O>, Status>
+    where
+        I: Message + Default + 'static,
+        O: Message + Default + 'static,
+    {
+        self.grpc.ready().await.unwrap();
+        let path = PathAndQuery::from_static(path);
+        let codec = ProstCodec::<I, O>::default();
+        let answer = self
+            .grpc
+            .server_streaming(Request::new(request), path, codec)
+            .await;
+        answer.map(tonic::Response::into_inner)
+    }
+}
+
+async fn next<M>(stream: &mut Streaming<M>) -> M {
+    let next = tokio::time::timeout(PATIENCE, stream.message()).await;
+    next.expect("a message in time")
+        .unwrap()
+        .expect("the stream goes on")
+}
+
+fn pairs(pairs: &[(&str, &str)]) -> HashMap<String, String> {
+    let pairs = pairs
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    pairs.collect()
+}
+
+#[test]
+fn the_proto_files_and_the_rust_types_declare_the_same() {
+    let protos = [
+        include_str!("../../../../proto/tidegate/v1/query.proto"),
+        include_str!("../../../../proto/externalscaler/externalscaler.proto"),
+    ];
+    let declared = crate::protofile::compare(&protos, include_str!("messages.rs"));
+    assert_eq!(declared, 62, "fields and values were found at all");
+}
+
+#[tokio::test]
+async fn composites_are_read_by_name_and_all_together() {
+    let mut gateway = Gateway::start().await;
+    gateway.depth.say("m", 4.0);
+    gateway.depth.say("n", 6.0);
+    let ask = |name: &str, labels: &[(&str, &str)]| say::GetRequest {
+        name: name.to_owned(),
+        labels: pairs(labels),
+    };
+    let request = ask("queue_depth", &[("model", "n")]);
+    let got: say::GetResponse = gateway.call("/tidegate.v1.Query/Get", request).await.unwrap();
+    let [value] = &got.values[..] else {
+        panic!("{got:?}")
+    };
+    assert_eq!(
+        (value.value, value.count, value.state()),
+        (Some(6.0), 1.0, say::State::Fresh)
+    );
+    assert_eq!(
+        (value.min, value.avg, value.max),
+        (Some(6.0), Some(6.0), Some(6.0))
+    );
+    assert_eq!((value.sources_expected, value.window_ns), (1, 10_000_000_000));
+    assert!(value.seq > 0 && value.age_ns.is_some() && value.quantiles.len() == 1);
+    let all: say::ListResponse = gateway
+        .call("/tidegate.v1.Query/List", say::ListRequest {})
+        .await
+        .unwrap();
+    let names: Vec<&str> = all.values.iter().map(|value| &*value.name).collect();
+    assert_eq!(names, ["queue_depth", "queue_depth", "kv_usage"]);
+    assert_eq!(
+        (all.values[2].state(), all.values[2].value),
+        (say::State::Absent, None)
+    );
+    let missing: Result<say::GetResponse, _> = gateway
+        .call("/tidegate.v1.Query/Get", ask("queue_dept", &[]))
+        .await;
+    let missing = missing.unwrap_err();
+    assert_eq!(missing.code(), Code::NotFound);
+    assert!(
+        missing.message().contains("did you mean `queue_depth`"),
+        "{missing}"
+    );
+    let unknown: Result<say::GetResponse, _> = gateway
+        .call("/tidegate.v1.Query/Put", ask("queue_depth", &[]))
+        .await;
+    assert_eq!(unknown.unwrap_err().code(), Code::Unimplemented);
+}
+
+#[tokio::test]
+async fn a_watch_tells_changes_crossings_and_the_end() {
+    let mut gateway = Gateway::start().await;
+    gateway.depth.say("m", 4.0);
+    let watch = say::WatchRequest {
+        name: "queue_depth".to_owned(),
+        min_interval_ns: Some(0),
+        ..say::WatchRequest::default()
+    };
+    let mut stream: Streaming<say::WatchResponse> = gateway
+        .stream("/tidegate.v1.Query/Watch", watch.clone())
+        .await
+        .unwrap();
+    assert_eq!(next(&mut stream).await.values[0].value, Some(4.0));
+    gateway.depth.say("m", 12.0);
+    let mut crossing = None;
+    while crossing.is_none() {
+        crossing = next(&mut stream).await.crossing;
+    }
+    let crossing = crossing.unwrap();
+    let threshold = crossing.threshold.unwrap();
+    assert!(crossing.crossed && threshold.side() == say::Side::Above && threshold.at == 10.0);
+    assert_eq!(crossing.value.unwrap().value, Some(12.0));
+    // One with a threshold of its own hears of nothing else.
+    let own = say::WatchRequest {
+        threshold: Some(say::Threshold {
+            side: say::Side::Below.into(),
+            at: 2.0,
+            clear: Some(5.0),
+            ..say::Threshold::default()
+        }),
+        ..watch.clone()
+    };
+    let mut stream: Streaming<say::WatchResponse> =
+        gateway.stream("/tidegate.v1.Query/Watch", own).await.unwrap();
+    gateway.depth.say("m", 3.0);
+    gateway.depth.say("m", 1.0);
+    let told = next(&mut stream).await;
+    assert_eq!(
+        (told.values.len(), told.crossing.unwrap().value.unwrap().value),
+        (0, Some(1.0))
+    );
+    let side = say::WatchRequest {
+        threshold: Some(say::Threshold::default()),
+        ..watch
+    };
+    let wrong: Result<Streaming<say::WatchResponse>, _> =
+        gateway.stream("/tidegate.v1.Query/Watch", side).await;
+    assert_eq!(wrong.unwrap_err().code(), Code::InvalidArgument);
+    // Those who watch do not hold the gateway up when it stops.
+    let begun = Instant::now();
+    gateway.admin.stop(Instant::now() + PATIENCE).await;
+    assert!(begun.elapsed() < PATIENCE, "the stop waited for a watcher");
+    assert!(!matches!(stream.message().await, Ok(Some(_))));
+}
+
+fn object(metadata: &[(&str, &str)]) -> say::ScaledObjectRef {
+    say::ScaledObjectRef {
+        name: "vllm".to_owned(),
+        namespace: "inference".to_owned(),
+        scaler_metadata: pairs(metadata),
+    }
+}
+
+#[tokio::test]
+async fn keda_gets_targets_values_and_activity_of_one_signal_or_several() {
+    let mut gateway = Gateway::start().await;
+    let both = [
+        ("signals", "queue_depth{model=m}/10, kv_usage/0.8"),
+        ("activation", "0.5"),
+    ];
+    gateway.depth.say("m", 4.0);
+    gateway.depth.say("n", 400.0);
+    gateway.usage.say("m", 0.6);
+    let spec: say::GetMetricSpecResponse = gateway
+        .call("/externalscaler.ExternalScaler/GetMetricSpec", object(&both))
+        .await
+        .unwrap();
+    let [spec] = &spec.metric_specs[..] else {
+        panic!("{spec:?}")
+    };
+    assert_eq!(
+        (&*spec.metric_name, spec.target_size, spec.target_size_float),
+        ("queue_depth-kv_usage", 1, 1.0)
+    );
+    let ask = say::GetMetricsRequest {
+        scaled_object_ref: Some(object(&both)),
+        metric_name: "s0-queue_depth".to_owned(),
+    };
+    let values: say::GetMetricsResponse = gateway
+        .call("/externalscaler.ExternalScaler/GetMetrics", ask)
+        .await
+        .unwrap();
+    let [value] = &values.metric_values[..] else {
+        panic!("{values:?}")
+    };
+    assert_eq!((&*value.metric_name, value.metric_value), ("s0-queue_depth", 1));
+    assert!((value.metric_value_float - 0.75).abs() < 1e-9, "{value:?}");
+    let active: say::IsActiveResponse = gateway
+        .call("/externalscaler.ExternalScaler/IsActive", object(&both))
+        .await
+        .unwrap();
+    assert!(active.result);
+    let path = "/externalscaler.ExternalScaler/StreamMetricSpec";
+    let mut specs: Streaming<say::GetMetricSpecResponse> = gateway.stream(path, object(&both)).await.unwrap();
+    assert_eq!(next(&mut specs).await.metric_specs[0], *spec);
+}
+
+#[tokio::test]
+async fn keda_is_told_when_activity_begins_and_ends() {
+    let mut gateway = Gateway::start().await;
+    let trigger = [("composite", "queue_depth"), ("target", "10"), ("combine", "sum")];
+    gateway.depth.say("m", 0.0);
+    let path = "/externalscaler.ExternalScaler/StreamIsActive";
+    let mut stream: Streaming<say::IsActiveResponse> = gateway.stream(path, object(&trigger)).await.unwrap();
+    assert!(!next(&mut stream).await.result, "the current one at once");
+    gateway.depth.say("n", 1.0);
+    assert!(next(&mut stream).await.result);
+    gateway.depth.say("n", 0.0);
+    assert!(!next(&mut stream).await.result);
+}
+
+#[tokio::test]
+async fn what_is_not_known_is_an_error_and_never_zero() {
+    let mut gateway = Gateway::start().await;
+    let ask = |metadata: &[(&str, &str)]| say::GetMetricsRequest {
+        scaled_object_ref: Some(object(metadata)),
+        metric_name: String::new(),
+    };
+    let path = "/externalscaler.ExternalScaler/GetMetrics";
+    let composite = [("composite", "queue_depth"), ("target", "10")];
+    let cases = [
+        (ask(&composite), Code::FailedPrecondition, "is absent"),
+        (
+            ask(&[("query", "nothing_of_this_name"), ("target", "1")]),
+            Code::FailedPrecondition,
+            "no value",
+        ),
+        (
+            ask(&[("composite", "other"), ("target", "10")]),
+            Code::NotFound,
+            "no composite",
+        ),
+        (
+            ask(&[("composite", "queue_depth")]),
+            Code::InvalidArgument,
+            "`target` is missing",
+        ),
+    ];
+    for (request, code, why) in cases {
+        let answer: Result<say::GetMetricsResponse, _> = gateway.call(path, request).await;
+        let status = answer.unwrap_err();
+        assert_eq!(status.code(), code, "{status}");
+        assert!(status.message().contains(why), "{status}");
+    }
+    gateway.depth.lose("m");
+    let stale: Result<say::GetMetricsResponse, _> = gateway.call(path, ask(&composite)).await;
+    assert!(stale.unwrap_err().message().contains("is stale"));
+    let query = ask(&[("query", "1 + 1"), ("target", "1")]);
+    let two: say::GetMetricsResponse = gateway.call(path, query).await.unwrap();
+    assert_eq!(two.metric_values[0].metric_value_float, 2.0);
+}

@@ -1,0 +1,126 @@
+//! For tests: composites that can be fed and watched.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_engine::{
+    AttributeFilter, Attributes, Composite, CompositeSet, Declaration, Events, Function, Grouping,
+    Instrument, Kind, Lease, OnStale, Pattern, Schema, Source, SourceId, Threshold, Values,
+};
+
+use super::Watched;
+use crate::component::unix_now;
+
+/// A composite over 10 s of the last values of `queue`, by `model`, that is looked at for those who wait.
+pub(crate) struct Bench {
+    pub(crate) watched: Arc<Watched>,
+    set: CompositeSet,
+    schema: Arc<Schema>,
+    sources: Vec<(String, Arc<Source>)>,
+}
+
+pub(crate) fn declaration(name: &str) -> Declaration {
+    Declaration {
+        name: name.into(),
+        description: Arc::default(),
+        metric: Pattern::parse("queue").expect("a name"),
+        attributes: AttributeFilter::default(),
+        function: Function::Last,
+        quantiles: [0.5].into(),
+        on_stale: OnStale::Error,
+        window: Duration::from_secs(10),
+        grouping: Grouping::by(["model"]),
+        max_groups: 10,
+        lease: Duration::from_secs(60),
+    }
+}
+
+impl Bench {
+    pub(crate) fn new(name: &str, thresholds: Vec<Threshold>) -> Self {
+        Self::of(declaration(name), thresholds)
+    }
+
+    pub(crate) fn of(declaration: Declaration, thresholds: Vec<Threshold>) -> Self {
+        let composite = Arc::new(Composite::new(declaration));
+        let kind = Kind {
+            name: "queue".into(),
+            description: "".into(),
+            unit: "".into(),
+            instrument: Instrument::Gauge,
+            attributes: Attributes::default(),
+        };
+        Self {
+            watched: Arc::new(Watched::new(composite.clone(), thresholds)),
+            set: CompositeSet::new(vec![composite]),
+            schema: Arc::new(Schema { kinds: vec![kind] }),
+            sources: Vec::new(),
+        }
+    }
+
+    /// Looks for those who wait until the test is over.
+    pub(crate) fn keep_looking(&self) {
+        let watched = self.watched.clone();
+        tokio::spawn(async move { watched.keep_looking().await });
+    }
+
+    fn source(&mut self, model: &str) -> Arc<Source> {
+        if let Some((_, source)) = self.sources.iter().find(|(known, _)| known == model) {
+            return source.clone();
+        }
+        let source = Arc::new(Source {
+            id: SourceId::next(),
+            resource: Arc::default(),
+            scope: Arc::default(),
+            attributes: [("model", model)].into_iter().collect(),
+            lease: Arc::new(Lease::new(Duration::from_secs(60), unix_now())),
+        });
+        self.sources.push((model.to_owned(), source.clone()));
+        source
+    }
+
+    /// A value of a model.
+    pub(crate) fn say(&mut self, model: &str, value: f64) {
+        let source = self.source(model);
+        self.set.observe_events(&Events {
+            source,
+            schema: self.schema.clone(),
+            kinds: vec![0],
+            values: Values::F64(vec![value]),
+            times: None,
+            weights: None,
+            observed: unix_now(),
+        });
+    }
+
+    /// Lets a model's source be overdue.
+    pub(crate) fn lose(&mut self, model: &str) {
+        let (composite, now) = (self.watched.composite().clone(), unix_now());
+        let lost = Arc::new(Lease::new(Duration::ZERO, now.saturating_sub(1)));
+        let source = Arc::new(Source {
+            id: SourceId::next(),
+            resource: Arc::default(),
+            scope: Arc::default(),
+            attributes: [("model", model)].into_iter().collect(),
+            lease: lost,
+        });
+        CompositeSet::new(vec![composite]).observe_events(&Events {
+            source,
+            schema: self.schema.clone(),
+            kinds: Vec::new(),
+            values: Values::F64(Vec::new()),
+            times: None,
+            weights: None,
+            observed: now,
+        });
+    }
+}
+
+pub(crate) fn threshold(above: f64, clear: f64) -> Threshold {
+    Threshold {
+        name: format!("above {above}").into(),
+        side: tidegate_engine::Side::Above,
+        at: above,
+        clear,
+        min_interval: Duration::ZERO,
+    }
+}
