@@ -8,6 +8,7 @@ pub mod factory;
 pub mod flow;
 pub mod ledger;
 mod made;
+pub mod patterns;
 pub mod services;
 pub mod shared;
 pub mod slow;

@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod auth;
+pub mod composite_page;
 pub mod file_storage;
 pub mod health_check;
 mod server;
@@ -15,6 +16,7 @@ pub static FACTORIES: &[&ExtensionFactory] = &[
     &auth::bearer::FACTORY,
     &auth::headers_setter::FACTORY,
     &auth::sigv4::FACTORY,
+    &composite_page::FACTORY,
     &file_storage::FACTORY,
     &health_check::FACTORY,
 ];

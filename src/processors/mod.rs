@@ -9,7 +9,6 @@ mod editing;
 mod emit;
 pub mod filter;
 pub mod memory_limiter;
-mod patterns;
 pub mod resource;
 mod select;
 mod sources;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tidegate_engine::{BadPattern, GaugePolicy, Input, Instrument, Limits, Pattern, Rule};
 
 use super::nixl;
+use crate::component::patterns::{check_filter, check_pattern, filter, grouping};
 use crate::config::{Decode, Node, Ordered, Problems, TypeHelp};
-use crate::processors::patterns::{check_filter, check_pattern, filter, grouping};
 
 crate::options! {
     /// Options of the `aggregate` processor.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tidegate_engine::{BadPattern, Declaration, Function, Grouping, OnStale, Pattern};
 
 use super::threshold::ThresholdConfig;
+use crate::component::patterns::{check_filter, check_pattern, filter, grouping};
 use crate::config::{Node, Ordered, Problems};
-use crate::processors::patterns::{check_filter, check_pattern, filter, grouping};
 
 /// Ranks of one composite: as many as the shared page has room for.
 const MAX_QUANTILES: usize = 4;

@@ -1,4 +1,4 @@
-//! What processors that select metrics share: patterns, attribute filters and groupings out of configuration.
+//! What components that select metrics share: patterns, attribute filters and groupings out of configuration.
 
 use std::sync::Arc;
 
@@ -7,21 +7,21 @@ use tidegate_engine::{AttributeFilter, BadPattern, Grouping, Pattern};
 use crate::config::{Node, Ordered, Problems};
 
 /// Reports a pattern that does not compile.
-pub(super) fn check_pattern(text: &str, at: &Node, cx: &mut Problems) {
+pub fn check_pattern(text: &str, at: &Node, cx: &mut Problems) {
     if let Err(error) = Pattern::parse(text) {
         cx.at(at).error(error.to_string());
     }
 }
 
 /// Reports patterns of attribute values that do not compile.
-pub(super) fn check_filter(attributes: &Ordered<String>, at: &Node, cx: &mut Problems) {
+pub fn check_filter(attributes: &Ordered<String>, at: &Node, cx: &mut Problems) {
     for (key, pattern) in attributes.iter() {
         check_pattern(pattern, at.child(key), cx);
     }
 }
 
 /// The attributes that must be there.
-pub(super) fn filter(attributes: &Ordered<String>) -> Result<AttributeFilter, BadPattern> {
+pub fn filter(attributes: &Ordered<String>) -> Result<AttributeFilter, BadPattern> {
     let pairs = attributes
         .iter()
         .map(|(key, pattern)| Ok((Arc::from(key), Pattern::parse(pattern)?)));
@@ -29,7 +29,12 @@ pub(super) fn filter(attributes: &Ordered<String>) -> Result<AttributeFilter, Ba
 }
 
 /// The grouping that `by` or `without` declares, if any does.
-pub(super) fn grouping(by: Option<&[String]>, without: Option<&[String]>) -> Option<Grouping> {
+pub fn grouping(by: Option<&[String]>, without: Option<&[String]>) -> Option<Grouping> {
     let by = by.map(|keys| Grouping::by(keys.iter().map(String::as_str)));
     by.or_else(|| without.map(|keys| Grouping::without(keys.iter().map(String::as_str))))
+}
+
+/// Several patterns, any of which may match.
+pub fn patterns(texts: &[String]) -> Result<Vec<Pattern>, BadPattern> {
+    texts.iter().map(|text| Pattern::parse(text)).collect()
 }

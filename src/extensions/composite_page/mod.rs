@@ -1,0 +1,238 @@
+//! `composite_page`: declared composites in a page of shared memory, for processes of this node that read them in less
+//! than a microsecond, a router say. The layout and the readers for Rust and C are the crate `tidegate-page`.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use tidegate_engine::{Attributes, State};
+use tidegate_page::{Entry, Page, Published, canonical_labels};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::component::patterns::{check_pattern, patterns};
+use crate::component::{
+    ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle, Shared, unix_now,
+};
+use crate::config::{Node, Problems};
+use crate::net::FileMode;
+use crate::watch::Latest;
+
+crate::options! {
+    /// Options of the `composite_page` extension.
+    pub struct Config {
+        /// The file, on a file system in memory: `/dev/shm/tidegate.page` say.
+        pub path: PathBuf = required,
+        /// Who may read it; only the gateway may write.
+        pub mode: FileMode = FileMode(0o644),
+        /// Most groups of composites; further ones are not in the page, and counted.
+        pub capacity: u32 = 1024,
+        /// How often it is brought up to date.
+        pub interval: Duration = Duration::from_millis(10),
+        /// Which composites: exact names, globs, or `regex:...`.
+        pub composites: Vec<String> = vec!["*".to_owned()],
+    }
+    check = Config::check
+}
+
+impl Config {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        if self.interval < Duration::from_millis(1) {
+            cx.at(at.child("interval")).error("must be at least 1ms");
+        }
+        if !(1..=65536).contains(&self.capacity) {
+            cx.at(at.child("capacity")).error("must be between 1 and 65536");
+        }
+        if self.mode.0 & !0o644 != 0 || self.mode.0 & 0o600 != 0o600 {
+            cx.at(at.child("mode"))
+                .error("must let the owner read and write, and others at most read");
+        }
+        for pattern in &self.composites {
+            check_pattern(pattern, at.child("composites"), cx);
+        }
+    }
+}
+
+/// The factory of `composite_page`.
+pub static FACTORY: ExtensionFactory = Factory {
+    kind: "composite_page",
+    aliases: &[],
+    signals: &[],
+    help: "keeps composites in shared memory, for readers on this node",
+    config: ConfigType::of::<Config>(),
+    build: |settings, cx| Ok(Arc::new(CompositePage::new(settings.get(), cx))),
+};
+
+struct CompositePage {
+    config: Arc<Config>,
+    base: Context,
+    writer: Mutex<Option<JoinHandle<()>>>,
+    stopping: CancellationToken,
+}
+
+impl CompositePage {
+    fn new(config: Arc<Config>, base: Context) -> Self {
+        Self {
+            config,
+            base,
+            writer: Mutex::default(),
+            stopping: CancellationToken::new(),
+        }
+    }
+}
+
+impl Extension for CompositePage {}
+
+#[async_trait]
+impl Lifecycle for CompositePage {
+    async fn start(&self) -> Result<(), ComponentError> {
+        let config = &self.config;
+        let page = Page::create(&config.path, config.capacity, config.mode.0);
+        let page = page.map_err(|error| self.base.error(format!("{}: {error}", config.path.display())))?;
+        let wanted = patterns(&config.composites).map_err(|error| self.base.error(error.to_string()))?;
+        let (shared, stopping) = (self.base.shared.clone(), self.stopping.clone());
+        let interval = config.interval;
+        let task = tokio::spawn(async move {
+            let mut writer = Writer {
+                page,
+                texts: HashMap::new(),
+                refused: 0,
+            };
+            let mut ticks = tokio::time::interval(interval);
+            ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+            loop {
+                tokio::select! {
+                    _ = ticks.tick() => {
+                        let is_wanted = |name: &str| wanted.iter().any(|pattern| pattern.matches(name));
+                        writer.write(&shared, is_wanted);
+                    }
+                    () = stopping.cancelled() => break,
+                }
+            }
+            if let Err(error) = writer.page.close() {
+                tracing::warn!(%error, "the page of composites could not be removed");
+            }
+        });
+        *self.writer.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+        Ok(())
+    }
+
+    async fn stop(&self, deadline: Instant) {
+        self.stopping.cancel();
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(writer) = writer {
+            // The file goes with the process in any case.
+            let _ = tokio::time::timeout_at(deadline.into(), writer).await;
+        }
+    }
+}
+
+struct Writer {
+    page: Page,
+    /// Labels as the page has them.
+    texts: HashMap<Attributes, String>,
+    /// Entries that the last round had no room for.
+    refused: usize,
+}
+
+impl Writer {
+    fn write(&mut self, shared: &Shared, is_wanted: impl Fn(&str) -> bool) {
+        let now = unix_now();
+        let all = shared.composites.list();
+        let wanted = all
+            .iter()
+            .filter(|watched| is_wanted(&watched.declaration().name));
+        let looks: Vec<(Arc<str>, Latest)> = wanted
+            .map(|watched| (watched.declaration().name.clone(), watched.read(now)))
+            .collect();
+        let groups: usize = looks.iter().map(|(_, latest)| latest.shown.len()).sum();
+        if self.texts.len() > 2 * groups + 64 {
+            self.texts.clear();
+        }
+        for (_, latest) in &looks {
+            for shown in latest.shown.iter() {
+                let attributes = &shown.answer.attributes;
+                if !self.texts.contains_key(attributes) {
+                    self.texts.insert(attributes.clone(), text(attributes));
+                }
+            }
+        }
+        let mut round = self.page.round();
+        for (name, latest) in &looks {
+            for shown in latest.shown.iter() {
+                let answer = &shown.answer;
+                let ranks = answer.quantiles.iter();
+                let ranks: smallvec::SmallVec<[(f64, f64); 4]> =
+                    ranks.map(|told| (told.quantile, told.value)).collect();
+                let age = answer
+                    .age
+                    .map(|age| u64::try_from(age.as_nanos()).unwrap_or(u64::MAX));
+                let entry = Entry {
+                    name,
+                    labels: self.texts.get(&answer.attributes).map_or("", String::as_str),
+                    state: state(answer.state),
+                    value: answer.value,
+                    min: answer.min,
+                    avg: answer.avg,
+                    max: answer.max,
+                    sum: Some(answer.sum),
+                    count: Some(answer.count),
+                    last: answer.last,
+                    quantiles: &ranks,
+                    window: answer.window,
+                    as_of_ns: now,
+                    newest_ns: age.map(|age| now.saturating_sub(age)),
+                    sources_expected: u32::try_from(answer.sources_expected).unwrap_or(u32::MAX),
+                    sources_reporting: u32::try_from(answer.sources_reporting).unwrap_or(u32::MAX),
+                    seq: shown.seq,
+                };
+                // What has no place is counted by the round.
+                let _ = round.set(&entry);
+            }
+        }
+        let published = round.finish(now);
+        self.note(&published);
+    }
+
+    fn note(&mut self, published: &Published) {
+        let reasons = [
+            ("full", published.refused_full),
+            ("too_long", published.refused_too_long),
+            ("duplicate", published.refused_duplicate),
+            ("invalid", published.refused_invalid),
+        ];
+        for (reason, entries) in reasons {
+            metrics::gauge!("tidegate_composite_page_refused_entries", "reason" => reason)
+                .set(entries as f64);
+        }
+        let refused = reasons.iter().map(|(_, entries)| entries).sum();
+        if refused > self.refused {
+            tracing::warn!(refused, ?reasons, "composites that are not in the page");
+        }
+        self.refused = refused;
+    }
+}
+
+fn text(attributes: &Attributes) -> String {
+    let pairs: Vec<(String, String)> = attributes
+        .iter()
+        .map(|(key, value)| (key.to_string(), value.to_string()))
+        .collect();
+    let pairs: Vec<(&str, &str)> = pairs.iter().map(|(key, value)| (&**key, &**value)).collect();
+    canonical_labels(&pairs)
+}
+
+fn state(state: State) -> tidegate_page::State {
+    match state {
+        State::Fresh => tidegate_page::State::Fresh,
+        State::Idle => tidegate_page::State::Idle,
+        State::Stale => tidegate_page::State::Stale,
+        State::Partial => tidegate_page::State::Partial,
+        State::Absent => tidegate_page::State::Absent,
+    }
+}

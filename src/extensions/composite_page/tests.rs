@@ -1,0 +1,79 @@
+//! The page as a reader of this node sees it.
+
+use super::*;
+use crate::component::testing::{context, settings};
+use crate::watch::testing::Bench;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+async fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < PATIENCE, "in time");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn composites_are_in_the_page_as_they_change_and_the_page_goes_with_the_gateway() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("page");
+    let yaml = format!(
+        "{{path: {}, interval: 1ms, composites: [queue_*]}}",
+        path.display()
+    );
+    let extension = CompositePage::new(
+        settings::<Config>(&yaml).get(),
+        context("extensions", "composite_page"),
+    );
+    let (mut depth, mut other) = (
+        Bench::new("queue_depth", Vec::new()),
+        Bench::new("usage", Vec::new()),
+    );
+    for bench in [&depth, &other] {
+        extension.base.shared.composites.add(bench.watched.clone());
+    }
+    extension.start().await.unwrap();
+    depth.say("m", 4.0);
+    other.say("m", 1.0);
+    let reader = tidegate_page::Reader::open(&path).unwrap();
+    let handle = until(|| reader.find("queue_depth", "model=\"m\"").ok()).await;
+    let read = until(|| reader.read(&handle).ok()).await;
+    assert_eq!(
+        (read.value, read.state, read.sources_expected),
+        (Some(4.0), tidegate_page::State::Fresh, 1)
+    );
+    assert_eq!(read.quantiles().len(), 1);
+    depth.say("m", 5.0);
+    until(|| reader.read(&handle).ok().filter(|read| read.value == Some(5.0))).await;
+    assert!(reader.find("usage", "model=\"m\"").is_err(), "not asked for");
+    assert!(reader.is_alive(unix_now(), PATIENCE));
+    let second = CompositePage::new(
+        settings::<Config>(&yaml).get(),
+        context("extensions", "composite_page/2"),
+    );
+    let error = second.start().await.unwrap_err().to_string();
+    assert!(error.contains(&path.display().to_string()), "{error}");
+    extension.stop(Instant::now() + PATIENCE).await;
+    assert!(!path.exists());
+}
+
+#[test]
+fn what_would_let_others_write_is_refused() {
+    for wrong in [
+        "mode: \"0666\"",
+        "mode: \"0400\"",
+        "interval: 0s",
+        "capacity: 0",
+        "composites: ['regex:[']",
+    ] {
+        let mut problems = Problems::default();
+        let yaml = format!("{{path: /dev/shm/x, {wrong}}}");
+        let node = crate::config::parse_text("a.yaml", &yaml, &mut problems).unwrap();
+        let _: Option<Config> = crate::config::Decode::decode(&node, &mut problems);
+        assert_ne!(problems.to_string(), "", "{wrong}");
+    }
+}
