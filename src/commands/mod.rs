@@ -1,8 +1,13 @@
 //! The subcommands, one file each. A command prints for people; everything below it returns errors.
 
+pub mod cardinality;
+pub mod client;
 pub mod completion;
 pub mod components;
+pub mod composites;
+pub mod explain;
 pub mod load;
+pub mod query;
 pub mod quickstart;
 pub mod ring;
 pub mod run;
@@ -35,6 +40,14 @@ enum Command {
     Validate(validate::Args),
     /// List the components of this binary with their signals, stability and options
     Components(components::Args),
+    /// Ask a running gateway in PromQL
+    Query(query::Args),
+    /// The declared values of a running gateway, as they are and as they change
+    Composites(composites::Args),
+    /// Where a series of a running gateway comes from: sources, rule, state, resets
+    Explain(explain::Args),
+    /// Which metrics, labels and sources make the series of a running gateway
+    Cardinality(cardinality::Args),
     /// Look into NIXL ring files and multi-process stores, and simulate agents that write them
     Ring(ring::Args),
     /// Print version and build information
@@ -51,6 +64,10 @@ impl Cli {
             Command::Quickstart(args) => quickstart::run(&args),
             Command::Validate(args) => validate::run(&args),
             Command::Components(args) => components::run(&args),
+            Command::Query(args) => query::run(&args),
+            Command::Composites(args) => composites::run(&args),
+            Command::Explain(args) => explain::run(&args),
+            Command::Cardinality(args) => cardinality::run(&args),
             Command::Ring(args) => ring::run(&args),
             Command::Version => version::run(),
             Command::Completion(args) => completion::run(&args),

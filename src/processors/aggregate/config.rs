@@ -7,7 +7,7 @@ use tidegate_engine::{BadPattern, GaugePolicy, Input, Instrument, Limits, Patter
 
 use super::nixl;
 use crate::component::patterns::{check_filter, check_pattern, filter, grouping};
-use crate::config::{Decode, Node, Ordered, Problems, TypeHelp};
+use crate::config::{ByteSize, Decode, Node, Ordered, Problems, TypeHelp};
 
 crate::options! {
     /// Options of the `aggregate` processor.
@@ -22,6 +22,10 @@ crate::options! {
         pub max_series_per_metric: Option<usize> = None,
         /// Most input streams of one source that get series of their own.
         pub max_streams_per_source: Option<usize> = None,
+        /// Most bytes of series and streams, estimated; new ones beyond share a series as those beyond `max_series` do.
+        pub max_bytes: Option<ByteSize> = None,
+        /// Points that come out of order still count when they are at most so much older than the newest of their stream.
+        pub lateness: Duration = Limits::default().lateness,
         /// How long a series stays after the last of its sources was alive.
         #[alias = "lease"]
         pub expiry: Duration = Limits::default().expiry,
@@ -51,6 +55,8 @@ crate::options! {
         pub without: Option<Vec<String>> = None,
         /// Upper bounds of a histogram's buckets, ascending, without infinity.
         pub bounds: Option<Vec<f64>> = None,
+        /// What becomes of histograms of one group whose bounds differ.
+        pub unequal_bounds: UnequalBounds = UnequalBounds::Rebucket,
         /// How the gauges of a group combine.
         pub aggregation: Aggregation = Aggregation::Last,
         /// Show counters, gauges and histograms made of events as 0 as soon as their source is known.
@@ -83,6 +89,16 @@ crate::choices! {
         Gauge = "gauge",
         /// A distribution.
         Histogram = "histogram",
+    }
+}
+
+crate::choices! {
+    /// What becomes of histograms of one group whose bounds differ.
+    pub enum UnequalBounds {
+        /// They are brought to one set of bounds: no running total is overstated, and those at common bounds are exact.
+        Rebucket = "rebucket",
+        /// Each set of bounds makes a series of its own, told by the attribute `tidegate.bounds`.
+        Apart = "apart",
     }
 }
 
@@ -205,6 +221,9 @@ impl Config {
             series: self.max_series,
             series_per_metric: self.max_series_per_metric.unwrap_or(usize::MAX),
             streams_per_source: self.max_streams_per_source.unwrap_or(usize::MAX),
+            bytes: self.max_bytes.map_or(usize::MAX, ByteSize::as_usize),
+            lateness: self.lateness,
+            lease: Limits::default().lease.min(self.expiry),
             expiry: self.expiry,
             ..Limits::default()
         }
@@ -222,6 +241,10 @@ impl RuleConfig {
         if !ascending || bounds.iter().any(|bound| !bound.is_finite()) {
             cx.at(at.child("bounds")).error("must be finite and ascending");
         }
+        if self.bounds.is_some() && self.unequal_bounds == UnequalBounds::Apart {
+            cx.at(at.child("unequal_bounds"))
+                .error("`bounds` says which there are: nothing can stay apart");
+        }
         if self.name.as_deref() == Some("") {
             cx.at(at.child("name")).error("must not be empty");
         }
@@ -238,6 +261,7 @@ impl RuleConfig {
             instrument: self.instrument.map(InstrumentName::instrument),
             grouping: grouping(self.by.as_deref(), self.without.as_deref()).unwrap_or_default(),
             bounds: self.bounds.as_deref().map(Arc::from),
+            apart: self.unequal_bounds == UnequalBounds::Apart,
             gauge: self.aggregation.policy(),
             zero: self.zero,
             ..Rule::new(Pattern::parse(&self.r#match.name)?)

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use tidegate_engine::{Pattern, Rule, Table};
+use tidegate_engine::{Overflow, Pattern, Rule, Stats, Table};
 
 use self::config::Config;
 use self::intake::Intake;
@@ -97,8 +97,11 @@ impl Lifecycle for Aggregate {
         });
         emitter.announce();
         let table = self.intake.table.clone();
-        self.pace
-            .start(emitter, self.config.interval, move |now| table.expire(now));
+        let labels = [("processor", self.base.path.to_string())];
+        self.pace.start(emitter, self.config.interval, move |now| {
+            table.expire(now);
+            tell(&table.stats(), &labels);
+        });
         Ok(())
     }
 
@@ -132,6 +135,34 @@ impl Consumer for Aggregate {
         if let Some(rest) = rest {
             self.next.consume(batch.with(rest), flow);
         }
+    }
+}
+
+/// What the table holds, as metrics of the gateway's own.
+fn tell(stats: &Stats, labels: &[(&'static str, String); 1]) {
+    let holds = [
+        ("tidegate_aggregate_series", stats.series),
+        ("tidegate_aggregate_bytes", stats.bytes),
+        ("tidegate_aggregate_streams", stats.streams),
+        ("tidegate_aggregate_sources", stats.sources),
+    ];
+    for (name, value) in holds {
+        metrics::gauge!(name, labels).set(value as f64);
+    }
+    let counts = [
+        ("tidegate_aggregate_expired_series_total", stats.expired_series),
+        (
+            "tidegate_aggregate_refused_quantiles_total",
+            stats.refused_quantiles,
+        ),
+    ];
+    for (name, value) in counts {
+        metrics::counter!(name, labels).absolute(value);
+    }
+    for (overflow, streams) in Overflow::ALL.iter().zip(stats.overflowed_streams) {
+        let [processor] = labels.clone();
+        let labels = [processor, ("reason", overflow.name().to_owned())];
+        metrics::counter!("tidegate_aggregate_overflowed_streams_total", &labels).absolute(streams);
     }
 }
 

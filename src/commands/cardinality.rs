@@ -1,0 +1,60 @@
+//! `tidegate cardinality`: which metrics, labels and sources make the series of a running gateway.
+
+use serde_json::Value;
+
+use super::Failure;
+use super::client::{self, Client, Place, table};
+use crate::say;
+
+/// Arguments of `tidegate cardinality`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// How many of each
+    #[arg(long, default_value_t = 10)]
+    top: usize,
+    /// Print the answer as it came
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// What a list counts, and where it stands in the answer.
+const LISTS: [(&str, &str, &str); 4] = [
+    ("METRIC", "SERIES", "seriesCountByMetricName"),
+    ("LABEL", "VALUES", "labelValueCountByLabelName"),
+    ("LABEL WITH VALUE", "SERIES", "seriesCountByLabelValuePair"),
+    ("SOURCE", "STREAMS", "streamCountBySource"),
+];
+
+/// Asks, and prints.
+///
+/// # Errors
+/// The gateway can't be reached.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    client::run(&args.place, |client| ask(args, client))
+}
+
+async fn ask(args: &Args, client: Client) -> Result<(), Failure> {
+    let limit = args.top.to_string();
+    let all = client.data("/api/v1/status/tsdb", &[("limit", &*limit)]).await?;
+    if args.json {
+        say!("{all}");
+        return Ok(());
+    }
+    let (series, bytes) = (
+        &all["headStats"]["numSeries"],
+        all["bytes"].as_f64().unwrap_or(0.0),
+    );
+    say!("{series} series, about {:.1} MiB", bytes / f64::from(1 << 20));
+    for (what, count, key) in LISTS {
+        let entries = all[key].as_array().map_or(&[][..], Vec::as_slice);
+        let row = |entry: &Value| {
+            let name = entry["name"].as_str().unwrap_or_default();
+            vec![name.to_owned(), entry["value"].to_string()]
+        };
+        let rows: Vec<Vec<String>> = entries.iter().map(row).collect();
+        say!("\n{}", table(&[what, count], &rows).trim_end());
+    }
+    Ok(())
+}

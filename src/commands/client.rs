@@ -1,0 +1,258 @@
+//! What the commands that ask a running gateway share: where it is, how it is asked, and how answers are shown.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Uri};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Client as Http;
+use hyper_util::rt::TokioExecutor;
+use serde_json::Value;
+
+use super::Failure;
+use crate::net::client::{Connector, UseTls};
+use crate::net::tls::{ALPN_HTTP, TlsClientConfig};
+
+/// A longer answer is not read.
+const MAX_ANSWER: usize = 256 << 20;
+
+/// How long an answer may take to begin.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Where the gateway is.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Place {
+    /// The admin extension's endpoint: http://HOST:PORT, https://HOST:PORT, or unix:PATH
+    #[arg(
+        long,
+        global = true,
+        env = "TIDEGATE_ADMIN",
+        default_value = "http://127.0.0.1:8080"
+    )]
+    endpoint: String,
+    /// A header of every request, `NAME: VALUE`: `Authorization: Bearer ...`, say
+    #[arg(long = "header", global = true, value_name = "HEADER")]
+    headers: Vec<String>,
+    /// Certificates to trust, for https
+    #[arg(long, global = true, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+}
+
+/// A client of the admin pages.
+pub(super) struct Client {
+    http: Http<Connector, Empty<Bytes>>,
+    base: String,
+    headers: Vec<(String, String)>,
+}
+
+impl Client {
+    pub(super) fn new(place: &Place) -> Result<Self, Failure> {
+        let socket = place.endpoint.strip_prefix("unix:");
+        let tls = TlsClientConfig {
+            ca_file: place.ca_file.clone(),
+            ..TlsClientConfig::default()
+        };
+        let path = socket.map(|path| PathBuf::from(path.strip_prefix("//").unwrap_or(path)));
+        let connector = Connector::new(path, UseTls::ByScheme, &tls, ALPN_HTTP);
+        let connector = connector.map_err(|error| Failure::Message(error.to_string()))?;
+        let header = |text: &String| {
+            let (name, value) = text
+                .split_once(':')
+                .ok_or_else(|| Failure::Message(format!("--header `{text}`: expected NAME: VALUE")))?;
+            Ok((name.trim().to_owned(), value.trim().to_owned()))
+        };
+        Ok(Self {
+            http: Http::builder(TokioExecutor::new()).build(connector),
+            base: match socket {
+                Some(_) => "http://localhost".to_owned(),
+                None => place.endpoint.trim_end_matches('/').to_owned(),
+            },
+            headers: place.headers.iter().map(header).collect::<Result<_, Failure>>()?,
+        })
+    }
+
+    /// Opens a page.
+    pub(super) async fn open(&self, path: &str, form: &[(&str, &str)]) -> Result<Incoming, Failure> {
+        let query = form_urlencoded::Serializer::new(String::new())
+            .extend_pairs(form)
+            .finish();
+        let text = format!("{}{path}?{query}", self.base);
+        let uri: Uri = text
+            .parse()
+            .map_err(|error| Failure::Message(format!("{}: {error}", self.base)))?;
+        let mut request = Request::get(uri);
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        let request = request
+            .body(Empty::new())
+            .map_err(|error| Failure::Message(format!("--header: {error}")))?;
+        let answer = tokio::time::timeout(PATIENCE, self.http.request(request)).await;
+        let answer = answer
+            .map_err(|_| Failure::Message(format!("{}: no answer", self.base)))?
+            .map_err(|error| unreachable_at(&self.base, &error))?;
+        if answer.status().is_success() {
+            return Ok(answer.into_body());
+        }
+        let status = answer.status();
+        let said = read(answer.into_body()).await.unwrap_or_default();
+        let said = why(&said).unwrap_or_else(|| String::from_utf8_lossy(&said).trim().to_owned());
+        Err(Failure::Message(match said.is_empty() {
+            true => format!("{}: {status}", self.base),
+            false => said,
+        }))
+    }
+
+    /// A page of JSON.
+    pub(super) async fn get(&self, path: &str, form: &[(&str, &str)]) -> Result<Value, Failure> {
+        let body = read(self.open(path, form).await?).await?;
+        serde_json::from_slice(&body).map_err(|error| Failure::Message(format!("not JSON: {error}")))
+    }
+
+    /// The data of a page in Prometheus's shape.
+    pub(super) async fn data(&self, path: &str, form: &[(&str, &str)]) -> Result<Value, Failure> {
+        Ok(self.get(path, form).await?["data"].take())
+    }
+}
+
+fn unreachable_at(base: &str, error: &dyn std::error::Error) -> Failure {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    let why = causes
+        .last()
+        .map_or_else(|| error.to_string(), ToString::to_string);
+    Failure::Message(format!(
+        "{base}: {why} (is the gateway running, with the `admin` extension at this endpoint?)"
+    ))
+}
+
+async fn read(body: Incoming) -> Result<Bytes, Failure> {
+    let read = Limited::new(body, MAX_ANSWER).collect().await;
+    let read = read.map_err(|error| Failure::Message(format!("the answer broke off: {error}")))?;
+    Ok(read.to_bytes())
+}
+
+/// What an error page says.
+fn why(body: &[u8]) -> Option<String> {
+    let page: Value = serde_json::from_slice(body).ok()?;
+    let why = page["error"].as_str()?;
+    Some(match page["did_you_mean"].as_str() {
+        Some(near) => format!("{why}; did you mean `{near}`?"),
+        None => why.to_owned(),
+    })
+}
+
+/// Runs a command that asks.
+pub(super) fn run<F: Future<Output = Result<(), Failure>>>(
+    place: &Place,
+    ask: impl FnOnce(Client) -> F,
+) -> Result<(), Failure> {
+    let client = Client::new(place)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(Failure::io("starting"))?;
+    runtime.block_on(ask(client))
+}
+
+/// Labels as PromQL writes them, without the name.
+pub(super) fn labels(object: &Value) -> String {
+    let pairs = object.as_object().into_iter().flatten();
+    let pairs = pairs
+        .filter(|(key, _)| *key != "__name__")
+        .map(|(key, value)| match value {
+            Value::String(text) => format!("{key}={text:?}"),
+            other => format!("{key}=\"{other}\""),
+        });
+    let pairs: Vec<String> = pairs.collect();
+    match pairs.is_empty() {
+        true => String::new(),
+        false => format!("{{{}}}", pairs.join(", ")),
+    }
+}
+
+/// A number in a few digits; `-` where there is none.
+pub(super) fn number(value: &Value) -> String {
+    let Some(number) = value.as_f64() else {
+        return "-".to_owned();
+    };
+    match number.abs() {
+        size if size != 0.0 && !(1e-3..1e9).contains(&size) => format!("{number:.3e}"),
+        _ => {
+            let text = format!("{number:.3}");
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
+    }
+}
+
+/// Numbers as a line of eight heights.
+pub(super) fn sparkline(numbers: &[f64]) -> String {
+    const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let least = numbers.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let height = |number: &f64| match most > least {
+        true => HEIGHTS[(((number - least) / (most - least)) * 7.0).round() as usize % 8],
+        false => HEIGHTS[0],
+    };
+    numbers
+        .iter()
+        .filter(|number| number.is_finite())
+        .map(height)
+        .collect()
+}
+
+/// Rows under a head, as wide as need be; the first column to the left.
+pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let widths: Vec<usize> = (0..head.len())
+        .map(|column| {
+            let cells = rows.iter().filter_map(|row| row.get(column));
+            let longest = cells.map(|cell| cell.chars().count()).max();
+            longest.unwrap_or(0).max(head[column].len())
+        })
+        .collect();
+    let mut text = String::new();
+    let head = head.iter().map(|word| (*word).to_owned()).collect();
+    for row in std::iter::once(&head).chain(rows) {
+        let cells = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:<width$}"));
+        let line: Vec<String> = cells.collect();
+        text.push_str(line.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn numbers_and_labels_are_short() {
+        let all = [
+            json!(0.0),
+            json!(12.5),
+            json!(1e12),
+            json!(0.00001),
+            json!(null),
+            json!(-3),
+        ];
+        assert_eq!(
+            all.map(|value| number(&value)),
+            ["0", "12.5", "1.000e12", "1.000e-5", "-", "-3"]
+        );
+        assert_eq!(
+            labels(&json!({"__name__": "x", "a": "1\"", "b": 2})),
+            r#"{a="1\"", b="2"}"#
+        );
+        assert_eq!(labels(&json!({})), "");
+    }
+
+    #[test]
+    fn a_sparkline_spans_what_it_shows() {
+        assert_eq!(sparkline(&[0.0, 3.5, 7.0]), "▁▅█");
+        assert_eq!(sparkline(&[2.0, f64::NAN, 2.0]), "▁▁");
+    }
+}

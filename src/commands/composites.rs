@@ -1,0 +1,256 @@
+//! `tidegate composites`: the declared values of a running gateway, as they are and as they change.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{IsTerminal, Write};
+
+use http_body_util::BodyExt;
+use serde_json::Value;
+
+use super::Failure;
+use super::client::{self, Client, Place, labels, number, sparkline, table};
+use crate::say;
+
+/// Arguments of `tidegate composites`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: Option<What>,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// All of them (the default)
+    Ls {
+        /// Print the answer as it came
+        #[arg(long)]
+        json: bool,
+    },
+    /// One, with everything that is known of it
+    Get {
+        /// Its name
+        name: String,
+        /// Only groups with this label, `KEY=VALUE`
+        #[arg(long = "label")]
+        labels: Vec<String>,
+        /// Print the answer as it came
+        #[arg(long)]
+        json: bool,
+    },
+    /// One, as it changes
+    Watch {
+        /// Its name
+        name: String,
+        /// Only groups with this label, `KEY=VALUE`
+        #[arg(long = "label")]
+        labels: Vec<String>,
+        /// At least so long between two changes
+        #[arg(long, default_value = "200ms")]
+        min_interval: humantime::Duration,
+        /// Stop after so many events
+        #[arg(long)]
+        events: Option<usize>,
+    },
+}
+
+/// Where the pages are.
+const PATH: &str = "/api/v1/composites";
+
+/// Values of a group that a sparkline shows.
+const WIDTH: usize = 40;
+
+/// Asks, and prints.
+///
+/// # Errors
+/// The gateway can't be reached, or has no such composite.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    client::run(&args.place, |client| async move {
+        match &args.what {
+            None => list(client, false).await,
+            Some(What::Ls { json }) => list(client, *json).await,
+            Some(What::Get { name, labels, json }) => get(client, name, labels, *json).await,
+            Some(What::Watch {
+                name,
+                labels,
+                min_interval,
+                events,
+            }) => watch(client, name, labels, min_interval.to_string(), *events).await,
+        }
+    })
+}
+
+const HEAD: [&str; 9] = [
+    "COMPOSITE",
+    "VALUE",
+    "MIN",
+    "AVG",
+    "MAX",
+    "COUNT",
+    "STATE",
+    "AGE",
+    "SOURCES",
+];
+
+fn row(set: &Value) -> Vec<String> {
+    let name = set["name"].as_str().unwrap_or_default();
+    let sources = &set["sources"];
+    let age = match set["age_ms"].as_f64() {
+        Some(age) => format!("{}s", number(&(age / 1e3).into())),
+        None => "-".to_owned(),
+    };
+    vec![
+        format!("{name}{}", labels(&set["labels"])),
+        number(&set["value"]),
+        number(&set["min"]),
+        number(&set["avg"]),
+        number(&set["max"]),
+        number(&set["count"]),
+        set["state"].as_str().unwrap_or_default().to_owned(),
+        age,
+        format!("{}/{}", sources["reporting"], sources["expected"]),
+    ]
+}
+
+fn sets(answer: &Value) -> &[Value] {
+    answer.as_array().map_or(&[][..], Vec::as_slice)
+}
+
+async fn list(client: Client, json: bool) -> Result<(), Failure> {
+    let answer = client.get(PATH, &[]).await?;
+    if json {
+        say!("{answer}");
+        return Ok(());
+    }
+    let rows: Vec<Vec<String>> = sets(&answer).iter().map(row).collect();
+    say!("{}", table(&HEAD, &rows).trim_end());
+    Ok(())
+}
+
+async fn get(client: Client, name: &str, labels: &[String], json: bool) -> Result<(), Failure> {
+    let form: Vec<_> = labels.iter().map(|label| ("label", &**label)).collect();
+    let answer = client.get(&format!("{PATH}/{name}"), &form).await?;
+    if json {
+        say!("{answer}");
+        return Ok(());
+    }
+    let rows: Vec<Vec<String>> = sets(&answer).iter().map(row).collect();
+    say!("{}", table(&HEAD, &rows).trim_end());
+    for set in sets(&answer) {
+        let quantiles = set["quantiles"].as_object().into_iter().flatten();
+        let quantiles: Vec<String> = quantiles
+            .map(|(rank, value)| format!("q{rank} {}", number(value)))
+            .collect();
+        say!(
+            "{}: {} over {}, sum {}, last {}{}{}",
+            client::labels(&set["labels"]),
+            set["function"].as_str().unwrap_or_default(),
+            set["window"].as_str().unwrap_or_default(),
+            number(&set["sum"]),
+            number(&set["last"]),
+            if quantiles.is_empty() { "" } else { ", " },
+            quantiles.join(", ")
+        );
+    }
+    Ok(())
+}
+
+async fn watch(
+    client: Client,
+    name: &str,
+    labels: &[String],
+    min_interval: String,
+    most: Option<usize>,
+) -> Result<(), Failure> {
+    let form: Vec<_> = labels
+        .iter()
+        .map(|label| ("label", &**label))
+        .chain([("min_interval", &*min_interval)])
+        .collect();
+    let mut body = client.open(&format!("{PATH}/{name}/watch"), &form).await?;
+    let mut screen = Screen {
+        groups: BTreeMap::new(),
+        lines: 0,
+        is_terminal: std::io::stdout().is_terminal(),
+    };
+    let (mut text, mut events) = (Vec::new(), 0);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Failure::Message(format!("the stream broke off: {error}")))?;
+        text.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+        while let Some(end) = text.windows(2).position(|two| two == b"\n\n") {
+            let event: Vec<u8> = text.drain(..end + 2).collect();
+            if screen.show(&String::from_utf8_lossy(&event)) {
+                events += 1;
+            }
+            if most.is_some_and(|most| events >= most) {
+                return Ok(());
+            }
+        }
+    }
+    Err(Failure::Message("the gateway ended the stream".to_owned()))
+}
+
+/// The groups as they change: in place on a terminal, line by line elsewhere.
+struct Screen {
+    groups: BTreeMap<String, (VecDeque<f64>, Vec<String>)>,
+    lines: usize,
+    is_terminal: bool,
+}
+
+impl Screen {
+    /// Whether it was an event, and not only a sign of life.
+    fn show(&mut self, event: &str) -> bool {
+        let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
+        let (Some(name), Some(data)) = (field("event: "), field("data: ")) else {
+            return false;
+        };
+        let Ok(data) = serde_json::from_str::<Value>(data) else {
+            return false;
+        };
+        match name {
+            "change" => self.change(&data),
+            "threshold" => {
+                let [threshold, state] =
+                    ["threshold", "state"].map(|key| data[key].as_str().unwrap_or_default());
+                let value = number(&data["shown"]["value"]);
+                say!(
+                    "{threshold} {state}: {value} {}",
+                    labels(&data["shown"]["labels"])
+                );
+                self.lines = 0;
+            }
+            _ => say!("{name}: {data}"),
+        }
+        true
+    }
+
+    fn change(&mut self, changed: &Value) {
+        for set in sets(changed) {
+            let row = row(set);
+            let (values, shown) = self.groups.entry(row[0].clone()).or_default();
+            values.extend(set["value"].as_f64());
+            let surplus = values.len().saturating_sub(WIDTH);
+            values.drain(..surplus);
+            let line: Vec<f64> = values.iter().copied().collect();
+            *shown = row;
+            shown.push(sparkline(&line));
+        }
+        if !self.is_terminal {
+            for set in sets(changed) {
+                say!("{}", row(set).join("  "));
+            }
+            return;
+        }
+        let rows: Vec<Vec<String>> = self.groups.values().map(|(_, row)| row.clone()).collect();
+        let head: Vec<&str> = HEAD.iter().copied().chain([""]).collect();
+        let text = table(&head, &rows);
+        let mut out = std::io::stdout().lock();
+        if self.lines > 0 {
+            // Back to where the table began, and away with it.
+            let _ = write!(out, "\x1b[{}A\x1b[J", self.lines);
+        }
+        let _ = out.write_all(text.as_bytes());
+        let _ = out.flush();
+        self.lines = text.lines().count();
+    }
+}

@@ -1,0 +1,131 @@
+//! `tidegate explain`: where a series of a running gateway comes from.
+
+use serde_json::Value;
+
+use super::Failure;
+use super::client::{self, Client, Place, labels, number, table};
+use crate::say;
+
+/// Arguments of `tidegate explain`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A selector: `agent_tx_bytes_total{node="n1"}`, say
+    series: String,
+    /// Most series, and most sources of each
+    #[arg(long, default_value_t = 10)]
+    limit: usize,
+    /// Print the answer as it came
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Asks, and prints.
+///
+/// # Errors
+/// The gateway can't be reached, or has no such series.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    client::run(&args.place, |client| ask(args, client))
+}
+
+async fn ask(args: &Args, client: Client) -> Result<(), Failure> {
+    let limit = args.limit.to_string();
+    let form = [("match[]", &*args.series), ("limit", &*limit)];
+    let all = client.data("/api/v1/explain", &form).await?;
+    if args.json {
+        say!("{all}");
+        return Ok(());
+    }
+    let found = all.as_array().map_or(&[][..], Vec::as_slice);
+    if found.is_empty() {
+        return Err(Failure::Message(format!(
+            "no series of a table is {}",
+            args.series
+        )));
+    }
+    for (at, one) in found.iter().enumerate() {
+        if at > 0 {
+            say!("");
+        }
+        let name = one["metric"]["__name__"].as_str().unwrap_or_default();
+        say!("{name}{}", labels(&one["metric"]));
+        match one["composite"].is_object() {
+            true => composite(&one["composite"]),
+            false => series(one),
+        }
+    }
+    Ok(())
+}
+
+fn composite(set: &Value) {
+    let text = |key: &str| set[key].as_str().unwrap_or_default().to_owned();
+    say!(
+        "  value     {} ({} over {})",
+        number(&set["value"]),
+        text("function"),
+        text("window")
+    );
+    say!("  state     {}, {}", text("state"), reporting(&set["sources"]));
+    say!("  made by   composite `{}`", text("name"));
+}
+
+fn reporting(sources: &Value) -> String {
+    format!(
+        "{} of {} sources reporting",
+        sources["reporting"], sources["expected"]
+    )
+}
+
+fn age(value: &Value) -> String {
+    match value.as_f64() {
+        Some(ms) => format!("{} s ago", number(&(ms / 1e3).into())),
+        None => "never".to_owned(),
+    }
+}
+
+fn time(value: &Value) -> String {
+    let at = value.as_f64().map(std::time::Duration::from_secs_f64);
+    let at = at.and_then(|since| std::time::UNIX_EPOCH.checked_add(since));
+    at.map_or_else(
+        || "unknown".to_owned(),
+        |at| humantime::format_rfc3339_millis(at).to_string(),
+    )
+}
+
+fn series(one: &Value) {
+    let text = |key: &str| one[key].as_str().unwrap_or_default().to_owned();
+    let value = match one["value"].is_number() {
+        true => format!("{} {}", number(&one["value"]), text("unit")),
+        false => "a distribution".to_owned(),
+    };
+    say!("  value     {}", value.trim_end());
+    say!("  state     {}, {}", text("state"), reporting(&one["sources"]));
+    say!("  changed   {}", age(&one["age_ms"]));
+    say!("  counts    since {}", time(&one["counts_since"]));
+    let rule = match one["rule"].as_u64() {
+        Some(rule) => format!(", rule {}", rule + 1),
+        None => String::new(),
+    };
+    say!("  made by   {}{rule}", text("owner"));
+    let feeders = one["fed_by"].as_array().map_or(&[][..], Vec::as_slice);
+    if feeders.is_empty() {
+        say!("  fed by    nobody now: its sources have left, and what they counted stays");
+        return;
+    }
+    let rows = feeders.iter().map(|feeder| {
+        let text = |key: &str| feeder[key].as_str().unwrap_or_default().to_owned();
+        vec![
+            labels(&feeder["source"]),
+            text("state"),
+            age(&feeder["age_ms"]),
+            time(&feeder["began"]),
+            number(&feeder["said"]),
+        ]
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    say!("  fed by    {} sources", one["fed_by_total"]);
+    for line in table(&["SOURCE", "STATE", "HEARD", "BEGAN", "SAID"], &rows).lines() {
+        say!("    {line}");
+    }
+}

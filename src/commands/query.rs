@@ -1,0 +1,100 @@
+//! `tidegate query`: PromQL over what a running gateway holds.
+
+use serde_json::Value;
+
+use super::Failure;
+use super::client::{self, Client, Place, labels, number, sparkline};
+use crate::say;
+
+/// Arguments of `tidegate query`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The query
+    query: String,
+    /// At this time instead of now: seconds since the epoch, or RFC 3339
+    #[arg(long, conflicts_with = "range")]
+    time: Option<String>,
+    /// Over this time back from now, as a sparkline a series: 5m, say
+    #[arg(long)]
+    range: Option<humantime::Duration>,
+    /// Between two points of a range
+    #[arg(long, default_value = "1s")]
+    step: humantime::Duration,
+    /// Print the answer as it came
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Asks, and prints.
+///
+/// # Errors
+/// The gateway can't be reached, or does not answer the query.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    client::run(&args.place, |client| ask(args, client))
+}
+
+async fn ask(args: &Args, client: Client) -> Result<(), Failure> {
+    let data = match args.range {
+        None => {
+            let time = args.time.as_deref().map(|time| ("time", time));
+            let form: Vec<_> = [("query", &*args.query)].into_iter().chain(time).collect();
+            client.data("/api/v1/query", &form).await?
+        }
+        Some(range) => {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            let end = now.unwrap_or_default().as_secs_f64();
+            let times =
+                [end - range.as_secs_f64(), end, args.step.as_secs_f64()].map(|time| time.to_string());
+            let form = [
+                ("query", &*args.query),
+                ("start", &times[0]),
+                ("end", &times[1]),
+                ("step", &times[2]),
+            ];
+            client.data("/api/v1/query_range", &form).await?
+        }
+    };
+    if args.json {
+        say!("{data}");
+        return Ok(());
+    }
+    print(&data);
+    Ok(())
+}
+
+fn print(data: &Value) {
+    let result = &data["result"];
+    match data["resultType"].as_str() {
+        Some("vector" | "matrix") => {
+            let all = result.as_array().map_or(&[][..], Vec::as_slice);
+            if all.is_empty() {
+                eprintln!("nothing");
+            }
+            for series in all {
+                let name = series["metric"]["__name__"].as_str().unwrap_or_default();
+                let name = format!("{name}{}", labels(&series["metric"]));
+                let name = if name.is_empty() { "{}" } else { &*name };
+                say!("{name}  {}", told(series));
+            }
+        }
+        _ => say!("{}", result[1].as_str().unwrap_or_default()),
+    }
+}
+
+/// The value of a series, or its values.
+fn told(series: &Value) -> String {
+    let Some(values) = series["values"].as_array() else {
+        return match series["value"][1].as_str() {
+            Some(value) => value.to_owned(),
+            None => series["histogram"][1].to_string(),
+        };
+    };
+    let numbers: Vec<f64> = values
+        .iter()
+        .filter_map(|value| value[1].as_str()?.parse().ok())
+        .collect();
+    let last = numbers.last().copied();
+    format!("{}  {}", sparkline(&numbers), number(&last.into()))
+}
