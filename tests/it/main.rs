@@ -4,6 +4,7 @@
 //! modules are the tests, one module per subject.
 
 mod auth;
+mod composites;
 mod conservation;
 mod examples;
 mod hostile;

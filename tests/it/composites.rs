@@ -1,0 +1,173 @@
+//! Composites of a running gateway by every way to them: commands, pages with authentication, a socket, shared memory.
+
+use super::kit::gateway::tidegate;
+use super::kit::{Gateway, SOON, free_port, http, wait_for};
+use serde_json::Value as Json;
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::process::Output;
+use tempfile::TempDir;
+
+/// A gateway whose composites are fed by datagrams, with all faces.
+struct Scene {
+    gateway: Gateway,
+    admin: u16,
+    sockets: TempDir,
+}
+
+fn start() -> Scene {
+    let admin = free_port();
+    let sockets = tempfile::tempdir().expect("a folder");
+    let folder = sockets.path().display();
+    let gateway = Gateway::start(&format!(
+        "extensions:
+  admin: {{endpoint: \"127.0.0.1:{admin}\", auth: {{authenticator: bearertokenauth}}}}
+  admin/socket: {{endpoint: \"unix:{folder}/admin.sock\"}}
+  bearertokenauth: {{token: secret}}
+  composite_page: {{path: \"{folder}/page\", interval: 2ms}}
+receivers:
+  uds: {{datagram: {{path: \"{folder}/statsd.sock\"}}}}
+processors:
+  composite:
+    composites:
+      - {{name: depth, metric: queue, function: last, window: 60s, by: [model], quantiles: [0.5]}}
+  aggregate: {{rules: [{{match: {{name: queue}}}}]}}
+exporters:
+  prometheus: {{endpoint: \"127.0.0.1:{}\"}}
+service:
+  extensions: [health_check, bearertokenauth, admin, admin/socket, composite_page]
+  pipelines: {{metrics: {{receivers: [uds], processors: [composite, aggregate], exporters: [prometheus]}}}}
+",
+        free_port()
+    ));
+    Scene {
+        gateway,
+        admin,
+        sockets,
+    }
+}
+
+impl Scene {
+    fn path(&self, name: &str) -> PathBuf {
+        self.sockets.path().join(name)
+    }
+
+    fn say(&self, line: &str) {
+        let socket = UnixDatagram::unbound().expect("a socket");
+        socket
+            .send_to(line.as_bytes(), self.path("statsd.sock"))
+            .expect("taken");
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = tidegate();
+        command.args(arguments).env(
+            "TIDEGATE_ADMIN",
+            format!("unix:{}", self.path("admin.sock").display()),
+        );
+        command.output().expect("a command")
+    }
+
+    fn text(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let (out, err) = (
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr),
+        );
+        assert!(output.status.success(), "{arguments:?}: {out}{err}");
+        out.into_owned()
+    }
+}
+
+#[test]
+fn commands_ask_what_a_gateway_holds() {
+    let scene = start();
+    scene.say("queue:7|g|#model:m");
+    let shown = wait_for(SOON, "the value", || {
+        let shown = scene.text(&["composites"]);
+        shown.contains("depth{model=\"m\"}").then_some(shown)
+    });
+    let line = shown
+        .lines()
+        .find(|line| line.starts_with("depth{"))
+        .expect("a line");
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(&words[1..7], ["7", "7", "7", "7", "1", "fresh"], "{shown}");
+    let got = scene.text(&["composites", "get", "depth", "--label", "model=m"]);
+    assert!(got.contains("last over 1m, sum 7, last 7, q0.5 7"), "{got}");
+    let sets: Json =
+        serde_json::from_str(&scene.text(&["composites", "get", "depth", "--json"])).expect("JSON");
+    assert_eq!(sets[0]["labels"]["model"], "m");
+    let watched = scene.text(&["composites", "watch", "depth", "--events", "1"]);
+    assert!(watched.starts_with("depth{model=\"m\"}  7"), "{watched}");
+    assert_eq!(scene.text(&["query", "queue + 1"]).trim(), "{model=\"m\"}  8");
+    assert_eq!(scene.text(&["query", "1 + 1"]).trim(), "2");
+    let explained = scene.text(&["explain", "queue{model=\"m\"}"]);
+    for part in [
+        "value     7",
+        "made by   processors::aggregate@metrics, rule 1",
+        "1 of 1 sources reporting",
+    ] {
+        assert!(explained.contains(part), "{part} not in {explained}");
+    }
+    let counted = scene.text(&["cardinality", "--top", "1"]);
+    assert!(
+        counted.contains("1 series") && counted.contains("model"),
+        "{counted}"
+    );
+    for (arguments, why) in [
+        (&["query", "sum("][..], "unclosed left parenthesis"),
+        (&["composites", "get", "dept"], "did you mean `depth`?"),
+        (&["explain", "nothing"], "no series of a table is nothing"),
+        (
+            &["query", "1", "--endpoint", "http://127.0.0.1:1"],
+            "is the gateway running",
+        ),
+    ] {
+        let output = scene.run(arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && said.contains(why),
+            "{arguments:?}: {said}"
+        );
+    }
+    scene.gateway.stop();
+}
+
+#[test]
+fn the_admin_pages_know_who_may_ask() {
+    let scene = start();
+    let refused = http::get(scene.admin, "/api/v1/query?query=1").expect("an answer");
+    assert_eq!(refused.status, 401);
+    assert!(refused.header("www-authenticate").is_some());
+    let endpoint = format!("http://127.0.0.1:{}", scene.admin);
+    let output = scene.run(&["query", "1", "--endpoint", &endpoint]);
+    assert!(!output.status.success());
+    let asked = scene.text(&[
+        "query",
+        "1",
+        "--endpoint",
+        &endpoint,
+        "--header",
+        "Authorization: Bearer secret",
+    ]);
+    assert_eq!(asked.trim(), "1");
+    scene.gateway.stop();
+}
+
+#[test]
+fn a_process_of_the_node_reads_composites_out_of_shared_memory() {
+    let scene = start();
+    scene.say("queue:7|g|#model:m");
+    let path = scene.path("page");
+    let reader = tidegate_page::Reader::open(&path).expect("a page");
+    let handle = wait_for(SOON, "the slot", || reader.find("depth", "model=\"m\"").ok());
+    let read = wait_for(SOON, "a value", || reader.read(&handle).ok());
+    assert_eq!((read.value, read.state), (Some(7.0), tidegate_page::State::Fresh));
+    scene.say("queue:9|g|#model:m");
+    wait_for(SOON, "the next value", || {
+        reader.read(&handle).ok().filter(|read| read.value == Some(9.0))
+    });
+    scene.gateway.stop();
+    assert!(!path.exists(), "the page goes with the gateway");
+}
