@@ -16,8 +16,6 @@ use tidegate_ring::{Event, Layout, Writer};
 
 use super::agents::{self, RANKS};
 use crate::Error;
-use crate::gateway::Gateway;
-use crate::http::Scraper;
 use crate::report::{Budget, Row};
 use crate::stats::Samples;
 
@@ -29,8 +27,8 @@ const SCRAPE_GAP: Duration = Duration::from_micros(200);
 /// An event that no scrape has shown for so long is lost.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// What only the probe counts: `agent_memory_deregistered`, in bytes.
-const PROBE_KIND: u16 = 5;
-const PROBE_METRIC: &str = "agent_memory_deregistered_total";
+pub(super) const PROBE_KIND: u16 = 5;
+pub(super) const PROBE_METRIC: &str = "agent_memory_deregistered_total";
 const CAPACITY: u64 = 4_096;
 const BUDGET_MS: f64 = 20.0;
 
@@ -58,9 +56,21 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
 /// Ages in milliseconds beside a load.
 fn beside(binary: &Path, flush: usize) -> Result<Samples, Error> {
     let directory = agents::directory()?;
-    let mut probe = agents::rings(directory.path(), "probe_", 1, Layout::V4, CAPACITY)?;
-    let load = agents::rings(directory.path(), "rank_", RANKS, Layout::V4, CAPACITY)?;
     let gateway = agents::gateway(binary, directory.path())?;
+    let mut scraper = gateway.scraper()?;
+    of_probe(directory.path(), flush, EVENTS, move || scraper.sum(PROBE_METRIC))
+}
+
+/// Ages in milliseconds of `events` single events in a ring of `directory`, when `look` first counts them, beside
+/// eight agents that flush `flush` events every 10 ms.
+pub(super) fn of_probe(
+    directory: &Path,
+    flush: usize,
+    events: usize,
+    mut look: impl FnMut() -> Result<f64, Error>,
+) -> Result<Samples, Error> {
+    let mut probe = agents::rings(directory, "probe_", 1, Layout::V4, CAPACITY)?;
+    let load = agents::rings(directory, "rank_", RANKS, Layout::V4, CAPACITY)?;
     let over = AtomicBool::new(false);
     let (sender, written) = channel();
     thread::scope(|scope| {
@@ -69,9 +79,9 @@ fn beside(binary: &Path, flush: usize) -> Result<Samples, Error> {
                 over.load(Ordering::Relaxed)
             })
         });
-        let ages = first_event(&mut probe[0], &gateway).and_then(|scraper| {
-            scope.spawn(move || emit(probe, &sender));
-            watch(scraper, &written)
+        let ages = first_event(&mut probe[0], &mut look).and_then(|()| {
+            scope.spawn(move || emit(probe, events, &sender));
+            watch(events, look, &written)
         });
         over.store(true, Ordering::Relaxed);
         ages
@@ -79,22 +89,21 @@ fn beside(binary: &Path, flush: usize) -> Result<Samples, Error> {
 }
 
 /// Waits until the probe's ring is drained, so that finding it isn't part of any age.
-fn first_event(probe: &mut Writer, gateway: &Gateway) -> Result<Scraper, Error> {
-    let mut scraper = gateway.scraper()?;
+fn first_event(probe: &mut Writer, look: &mut impl FnMut() -> Result<f64, Error>) -> Result<(), Error> {
     probe.push_all(&[probe_event()]);
     let written = Instant::now();
-    while scraper.sum(PROBE_METRIC)? < 1.0 {
+    while look()? < 1.0 {
         if written.elapsed() > PATIENCE {
             return Err(format!("{PROBE_METRIC} never appeared").into());
         }
     }
-    Ok(scraper)
+    Ok(())
 }
 
 /// Writes events at random times and tells when each was published.
-fn emit(mut probe: Vec<Writer>, sender: &Sender<Instant>) {
+fn emit(mut probe: Vec<Writer>, events: usize, sender: &Sender<Instant>) {
     let mut rng = SmallRng::seed_from_u64(7);
-    for _ in 0..EVENTS {
+    for _ in 0..events {
         let uniform: f64 = rng.random_range(f64::EPSILON..1.0);
         thread::sleep(MEAN_GAP.mul_f64(-uniform.ln()));
         let now = Instant::now();
@@ -113,18 +122,22 @@ fn probe_event() -> Event {
 }
 
 /// Scrapes until every event was seen; their ages in milliseconds.
-fn watch(mut scraper: Scraper, written: &Receiver<Instant>) -> Result<Samples, Error> {
-    let mut ages = Vec::with_capacity(EVENTS);
+fn watch(
+    events: usize,
+    mut look: impl FnMut() -> Result<f64, Error>,
+    written: &Receiver<Instant>,
+) -> Result<Samples, Error> {
+    let mut ages = Vec::with_capacity(events);
     let mut progress = Instant::now();
-    while ages.len() < EVENTS {
+    while ages.len() < events {
         thread::sleep(SCRAPE_GAP);
         // The first event was there before.
-        let shown = scraper.sum(PROBE_METRIC)? as usize - 1;
+        let shown = look()? as usize - 1;
         let now = Instant::now();
         if shown > ages.len() {
             progress = now;
         } else if progress.elapsed() > PATIENCE {
-            return Err(format!("{} of {EVENTS} events were never shown", EVENTS - ages.len()).into());
+            return Err(format!("{} of {events} events were never shown", events - ages.len()).into());
         }
         while ages.len() < shown {
             ages.push(now.duration_since(written.recv()?).as_secs_f64() * 1e3);

@@ -2,6 +2,7 @@
 
 mod age;
 pub(crate) mod agents;
+mod instant;
 mod loss;
 mod otlp;
 mod outage;
@@ -36,6 +37,11 @@ pub(crate) const GROUPS: &[Group] = &[
         name: "age",
         about: "age of an event when a scrape first shows it",
         run: age::run,
+    },
+    Group {
+        name: "instant",
+        about: "how soon queries, readers of composites and watchers know of an event",
+        run: instant::run,
     },
     Group {
         name: "loss",

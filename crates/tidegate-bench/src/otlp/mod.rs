@@ -3,7 +3,7 @@
 
 mod codec;
 pub(crate) mod load;
-mod request;
+pub(crate) mod request;
 mod sink;
 
 pub(crate) use load::Load;

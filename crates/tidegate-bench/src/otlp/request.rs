@@ -37,7 +37,7 @@ fn point(number: usize) -> NumberDataPoint {
 
 /// A request of so many points. It begins with `stamp`, the first thing in it, for whoever wants to know when it was
 /// made.
-pub(super) fn request(points: usize, stamp: u64) -> Bytes {
+pub(crate) fn request(points: usize, stamp: u64) -> Bytes {
     let metrics = (0..points).step_by(POINTS_PER_METRIC).map(|first| {
         let numbers = first..points.min(first + POINTS_PER_METRIC);
         let gauge = Gauge {
