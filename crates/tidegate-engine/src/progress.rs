@@ -6,7 +6,7 @@ mod late;
 use std::borrow::Cow;
 
 pub(crate) use last::Last;
-use late::Late;
+use late::{Late, Run};
 
 use crate::{
     Data, Exemplar, ExponentialHistogram, Histogram, Number, Summary, Temporality, UnixNanos, Value,
@@ -143,7 +143,7 @@ impl Progress {
         lateness_ns: u64,
     ) -> Result<Change<'a>, Rejection> {
         check(data, sample.value)?;
-        let place = self.place(data, sample)?;
+        let place = self.place(data, sample, lateness_ns)?;
         match place {
             Place::Next => self.note_gap(data, sample, lateness_ns),
             Place::Restart => self.restart(data, sample, lateness_ns),
@@ -163,7 +163,7 @@ impl Progress {
     /// Checks order only, for states that take points as they are.
     pub(crate) fn follow(&mut self, data: Data, sample: &Sample<'_>) -> Result<(), Rejection> {
         check(data, sample.value)?;
-        self.place(data, sample)?;
+        self.place(data, sample, 0)?;
         (self.start, self.time) = (sample.start, sample.time);
         Ok(())
     }
@@ -172,7 +172,7 @@ impl Progress {
     ///
     /// A later start time is a new beginning whatever the clock says. Of a run that has been heard of later than this
     /// point all is known; if it says no more than that, nothing is lost.
-    fn place(&self, data: Data, sample: &Sample<'_>) -> Result<Place, Rejection> {
+    fn place(&self, data: Data, sample: &Sample<'_>, lateness_ns: u64) -> Result<Place, Rejection> {
         if self.time == 0 {
             return Ok(Place::Next);
         }
@@ -193,12 +193,19 @@ impl Progress {
             return Ok(Place::Restart);
         }
         if runs && older_run {
-            let former = self.late.as_ref().and_then(|late| late.former(sample.start));
+            let falls = matches!(data, Data::Sum { monotonic: false, .. });
+            let is_recent = self.time.saturating_sub(sample.time) <= lateness_ns;
+            let former = self.late.as_ref().and_then(|late| late.former.as_ref());
             return match former {
-                Some(former) if sample.time > former.time => Ok(Place::FormerRun),
-                Some(former) if former.last.covers(data, sample.value) => Err(Rejection::Duplicate),
+                Some(former) if former.start == sample.start => match sample.time > former.time {
+                    true => Ok(Place::FormerRun),
+                    false if former.last.covers(data, sample.value) => Err(Rejection::Duplicate),
+                    false => Err(Rejection::Late),
+                },
                 // A clock was set back between two runs.
-                None if sample.time > self.time => Ok(Place::Restart),
+                _ if sample.time > self.time => Ok(Place::Restart),
+                // Nothing was heard of it before the run that came after it.
+                None if lateness_ns > 0 && is_recent && !falls => Ok(Place::FormerRun),
                 _ => Err(Rejection::Late),
             };
         }
@@ -262,16 +269,14 @@ impl Progress {
     }
 
     fn continue_former<'a>(&mut self, data: Data, sample: &Sample<'a>) -> Result<Change<'a>, Rejection> {
-        let former = |progress: &mut Self| {
-            let late = progress.late.as_mut()?;
-            late.former.as_mut().map(|former| {
-                std::mem::swap(&mut former.last, &mut progress.last);
-                former.time = sample.time;
-            })
-        };
-        former(self);
+        let late = self.late.get_or_insert_default();
+        let unheard = || Run::new(sample.start, 0, Last::Nothing);
+        let mut former = late.former.take().unwrap_or_else(unheard);
+        std::mem::swap(&mut former.last, &mut self.last);
         let change = self.change(data, sample.value);
-        former(self);
+        std::mem::swap(&mut former.last, &mut self.last);
+        former.time = sample.time;
+        self.late.get_or_insert_default().former = Some(former);
         change
     }
 
@@ -459,6 +464,12 @@ mod tests {
     fn a_restart_counts_even_when_the_clock_was_set_back_and_the_old_run_no_longer_does() {
         let points = [(5, 100, 10), (50, 60, 4), (5, 55, 11), (50, 61, 5)];
         assert_eq!(run(COUNTER, &points), [Ok(10), Ok(4), Err(Late), Ok(1)]);
+        // The run before the first that was heard of, and one of a clock that was set back.
+        let points = [(50, 60, 4), (5, 30, 10), (5, 20, 7), (5, 40, 11), (50, 70, 5)];
+        assert_eq!(
+            run(COUNTER, &points),
+            [Ok(4), Ok(10), Err(Duplicate), Ok(1), Ok(1)]
+        );
     }
 
     #[test]

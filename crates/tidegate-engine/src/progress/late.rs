@@ -22,9 +22,15 @@ pub(super) struct Late {
 /// A run of a cumulative stream, from one start to the next.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
-    start: UnixNanos,
+    pub(super) start: UnixNanos,
     pub(super) time: UnixNanos,
     pub(super) last: Last,
+}
+
+impl Run {
+    pub(super) fn new(start: UnixNanos, time: UnixNanos, last: Last) -> Self {
+        Self { start, time, last }
+    }
 }
 
 impl Late {
@@ -38,14 +44,9 @@ impl Late {
     /// A new run came after this one.
     pub(super) fn after(start: UnixNanos, time: UnixNanos, last: Last) -> Self {
         Self {
-            former: Some(Run { start, time, last }),
+            former: Some(Run::new(start, time, last)),
             ..Self::default()
         }
-    }
-
-    /// The run before this one, if it began then.
-    pub(super) fn former(&self, start: UnixNanos) -> Option<&Run> {
-        self.former.as_ref().filter(|former| former.start == start)
     }
 
     /// Notes a gap, and gives up what is older than `oldest`.

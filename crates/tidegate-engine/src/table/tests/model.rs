@@ -105,6 +105,79 @@ proptest! {
         }
     }
 
+    /// The model: what was counted in every run, the newest value of gauges, and the newest of each stream for sums that
+    /// may fall; points come in any order, some of them twice.
+    #[test]
+    fn any_order_and_any_repetition_come_to_the_same(
+        steps in prop::collection::vec((0usize..3, 0i64..50, any::<bool>()), 1..40),
+        order in prop::collection::vec(any::<prop::sample::Index>(), 0..80),
+    ) {
+        let cumulative = Temporality::Cumulative;
+        let kinds = [
+            ("total", COUNTER),
+            ("delta", DELTA),
+            ("level", Data::Gauge),
+            ("up_down", UP_DOWN),
+            ("wait", Data::Histogram { temporality: cumulative }),
+            ("delta_wait", Data::Histogram { temporality: Temporality::Delta }),
+        ];
+        let rules = kinds.iter().map(|(name, _)| by(name, &[])).collect();
+        let table = table(rules);
+        let of = |pod: usize, kind: usize| series(kinds[kind].0, kinds[kind].1, &[("pod", &pod.to_string())], &[]);
+        let bounds: Arc<[f64]> = Arc::from([10.0, 30.0]);
+        let mut now = NOW;
+        // Of each pod: start, end of the last delta, total, histogram, and whether it has restarted already.
+        let mut pods = vec![(0u64, 0u64, 0i64, Histogram::empty(bounds.clone()), false); 3];
+        let (mut points, mut total) = (Vec::new(), 0);
+        let mut waits = Histogram::empty(bounds.clone());
+        let (mut level, mut levels) = (0, [None; 3]);
+        for (number, more, restarts) in steps {
+            now += SECOND;
+            let pod = &mut pods[number];
+            if pod.0 == 0 || (restarts && !pod.4) {
+                *pod = (now - 2, if pod.1 == 0 { now - 2 } else { pod.1 }, 0, Histogram::empty(bounds.clone()), pod.0 != 0);
+            }
+            pod.2 += more;
+            pod.3.observe(more as f64, 1);
+            total += more;
+            waits.observe(more as f64, 1);
+            (level, levels[number]) = (more, Some(more));
+            let mut one = Histogram::empty(bounds.clone());
+            one.observe(more as f64, 1);
+            let values: [(u64, Value); 6] = [
+                (pod.0, Value::Int(pod.2)),
+                (pod.1, Value::Int(more)),
+                (0, Value::Int(more)),
+                (pod.0, Value::Int(more)),
+                (pod.0, Value::Histogram(Box::new(pod.3.clone()))),
+                (pod.1, Value::Histogram(Box::new(one))),
+            ];
+            for (kind, (start, value)) in values.into_iter().enumerate() {
+                points.push(point(&of(number, kind), start, now, value));
+            }
+            pod.1 = now;
+        }
+        // First some of them in any order, then those that were not sent.
+        let mut left: Vec<bool> = vec![true; points.len()];
+        for index in order {
+            let at = index.index(points.len());
+            left[at] = false;
+            table.observe(&points[at], now);
+        }
+        for (point, _) in points.iter().zip(&left).filter(|(_, left)| **left) {
+            table.observe(point, now);
+        }
+        let all = show(&table);
+        prop_assert_eq!(&all["total{}"], &Value::Int(total));
+        prop_assert_eq!(&all["delta{}"], &Value::Int(total));
+        prop_assert_eq!(&all["level{}"], &Value::Int(level));
+        prop_assert_eq!(&all["up_down{}"], &Value::Int(levels.iter().flatten().sum::<i64>()));
+        for name in ["wait{}", "delta_wait{}"] {
+            let Value::Histogram(shown) = &all[name] else { panic!("{name}") };
+            prop_assert_eq!((&shown.counts, shown.count, shown.sum), (&waits.counts, waits.count, waits.sum), "{}", name);
+        }
+    }
+
     /// The model: fold every event by hand.
     #[test]
     fn folded_events_equal_what_adding_one_by_one_gives(
