@@ -54,6 +54,7 @@ fn every_example_runs() {
                 .env("SOCKET_DIR", rings.path())
                 .env("OUTPUT_DIR", rings.path())
                 .env("STORAGE", rings.path().join("storage"))
+                .env("COMPOSITE_PAGE", rings.path().join("page"))
                 .env("DATADOG_ENDPOINT", vendor.endpoint())
                 .env("GRAFANA_ENDPOINT", vendor.endpoint())
                 .env("VENDOR_ENDPOINT", vendor.endpoint());

@@ -32,14 +32,14 @@ const CROSSING_BUDGET_MS: f64 = 30.0;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A gateway with everything that is asked here.
-struct Subject {
+pub(super) struct Subject {
     _gateway: Gateway,
-    admin: u16,
+    pub(super) admin: u16,
     otlp: u16,
     rings: tempfile::TempDir,
 }
 
-fn start(binary: &Path) -> Result<Subject, Error> {
+pub(super) fn start(binary: &Path) -> Result<Subject, Error> {
     let rings = agents::directory()?;
     let (admin, otlp) = (free_port()?, free_port()?);
     let config = format!(
@@ -53,7 +53,7 @@ processors:
   composite:
     composites:
       - {{name: probe, metric: agent_memory_deregistered, function: last, window: 60s}}
-  aggregate: {{rules: [nixl, {{match: {{name: "bench.*"}}}}], max_series: 200000}}
+  aggregate: {{rules: [nixl, {{match: {{name: "bench.*"}}}}], max_series: 2000000}}
 exporters:
   prometheus: {{endpoint: "127.0.0.1:PORT"}}
 service:
@@ -93,7 +93,7 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
         ]);
     }
     let subject = start(binary)?;
-    fill(&subject)?;
+    fill(&subject, SERIES)?;
     let reads = reads(&subject)?;
     rows.extend([
         Row::value("composite over HTTP, 100k series: p50", reads.median(), "us"),
@@ -126,9 +126,10 @@ fn number(answer: &str) -> Result<f64, Error> {
 }
 
 /// Pushes points of so many series.
-fn fill(subject: &Subject) -> Result<(), Error> {
-    for stamp in 0..(SERIES / REQUEST_POINTS) as u64 {
-        let body = request(REQUEST_POINTS, stamp);
+pub(super) fn fill(subject: &Subject, series: usize) -> Result<(), Error> {
+    let points = series.min(REQUEST_POINTS);
+    for stamp in 0..(series / points) as u64 {
+        let body = request(points, stamp);
         let mut stream = TcpStream::connect(("127.0.0.1", subject.otlp))?;
         write!(
             stream,
@@ -145,8 +146,8 @@ fn fill(subject: &Subject) -> Result<(), Error> {
     let mut counter = Scraper::connect(subject.admin, "/api/v1/status/tsdb")?;
     let counted: serde_json::Value = serde_json::from_str(counter.get()?)?;
     match counted["data"]["headStats"]["numSeries"].as_u64() {
-        Some(series) if series as usize >= SERIES => Ok(()),
-        other => Err(format!("{other:?} series instead of {SERIES}").into()),
+        Some(counted) if counted as usize >= series => Ok(()),
+        other => Err(format!("{other:?} series instead of {series}").into()),
     }
 }
 

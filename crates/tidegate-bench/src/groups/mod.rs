@@ -2,6 +2,7 @@
 
 mod age;
 pub(crate) mod agents;
+mod engine;
 mod instant;
 mod loss;
 mod otlp;
@@ -37,6 +38,11 @@ pub(crate) const GROUPS: &[Group] = &[
         name: "age",
         about: "age of an event when a scrape first shows it",
         run: age::run,
+    },
+    Group {
+        name: "engine",
+        about: "the aggregation engine by itself, and queries, at 1k, 100k and 1M series",
+        run: engine::run,
     },
     Group {
         name: "instant",

@@ -1,0 +1,281 @@
+//! The aggregation engine by itself: what an event and a point of a known series cost, what a series and a sample of the
+//! past take; and, of a gateway that holds so many series, how long a query takes.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidegate_engine::{
+    Attributes, Data, Events, Grouping, History, HistoryLimits, Instrument, Key, Kind, Lease, Limits, Metric,
+    Pattern, Rule, Sample, Schema, Series, Source, SourceId, Table, Temporality, Value, Values,
+};
+
+use super::instant;
+use crate::Error;
+use crate::http::Scraper;
+use crate::report::{Budget, Row};
+use crate::stats::Samples;
+
+const NOW: u64 = 1_700_000_000_000_000_000;
+/// Events a batch: what NIXL flushes at most.
+const BATCH: usize = 4095;
+/// Kinds of one source.
+const KINDS: usize = 50_000;
+const RUNS: usize = 21;
+/// Series, and the budgets of dense events and of points by identity, in ns; not of all there is one.
+const SIZES: [(usize, f64, Option<f64>); 3] = [
+    (1_000, 8.0, None),
+    (100_000, 12.0, Some(60.0)),
+    (1_000_000, 25.0, None),
+];
+const BYTES_A_SERIES: f64 = 400.0;
+const BYTES_A_SAMPLE: f64 = 4.0;
+const QUERIES: usize = 200;
+
+pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
+    let mut rows = Vec::new();
+    for (series, dense_budget, identity_budget) in SIZES {
+        let (times, bytes) = dense(series);
+        rows.push(
+            Row::median(format!("event, dense, {series} series"), times, "ns")
+                .budget(Budget::AtMost(dense_budget)),
+        );
+        rows.extend(bytes_row(
+            format!("counter series of events, {series} series"),
+            bytes,
+            series,
+        ));
+        let (times, bytes) = by_identity(series);
+        let row = Row::median(format!("point by identity, {series} series"), times, "ns");
+        rows.push(match identity_budget {
+            Some(budget) => row.budget(Budget::AtMost(budget)),
+            None => row,
+        });
+        rows.extend(bytes_row(
+            format!("counter series of points, {series} series"),
+            bytes,
+            series,
+        ));
+    }
+    rows.push(
+        Row::value("sample of a counter's past", sample_bytes(), "B").budget(Budget::AtMost(BYTES_A_SAMPLE)),
+    );
+    for (series, ..) in SIZES {
+        rows.extend(queries(binary, series)?);
+    }
+    Ok(rows)
+}
+
+/// What memory tells of few series is mostly what the allocator keeps.
+fn bytes_row(name: String, bytes: f64, series: usize) -> Option<Row> {
+    (series >= 100_000).then(|| Row::value(name, bytes, "B").budget(Budget::AtMost(BYTES_A_SERIES)))
+}
+
+fn resident_bytes() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = status
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse::<f64>().ok());
+    pages.unwrap_or(f64::NAN) * rustix::param::page_size() as f64
+}
+
+/// A small generator of numbers, so that every run sees the same.
+fn scatter(seed: u64) -> impl FnMut() -> u64 {
+    let mut state = seed;
+    move || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        state >> 33
+    }
+}
+
+fn table(rule: Rule) -> Table {
+    let limits = Limits {
+        series: usize::MAX,
+        streams: usize::MAX,
+        ..Limits::default()
+    };
+    Table::new("bench", vec![rule], limits)
+}
+
+/// Times of an event, and bytes of a series.
+fn dense(series: usize) -> (Samples, f64) {
+    let of_source = series.min(KINDS);
+    let kind = |number: usize| Kind {
+        name: format!("m{number}").into(),
+        description: "".into(),
+        unit: "".into(),
+        instrument: Instrument::Counter,
+        attributes: Attributes::default(),
+    };
+    let schema = Arc::new(Schema {
+        kinds: (0..of_source).map(kind).collect(),
+    });
+    let table = table(Rule {
+        grouping: Grouping::by(["agent_name"]),
+        ..Rule::new(Pattern::Glob("*".into()))
+    });
+    let sources: Vec<Arc<Source>> = (0..series / of_source)
+        .map(|number| {
+            Arc::new(Source {
+                id: SourceId::next(),
+                resource: Arc::default(),
+                scope: Arc::default(),
+                attributes: [("agent_name", format!("agent_{number}"))].into_iter().collect(),
+                lease: Arc::new(Lease::new(Duration::from_secs(3600), NOW)),
+            })
+        })
+        .collect();
+    let batch = |source: &Arc<Source>, kinds: Vec<u16>, seed: u64| {
+        let mut next = scatter(seed);
+        Events {
+            source: source.clone(),
+            schema: schema.clone(),
+            values: Values::U64(kinds.iter().map(|_| next() % 100_000).collect()),
+            kinds,
+            times: None,
+            weights: None,
+            observed: NOW,
+        }
+    };
+    let before = resident_bytes();
+    for source in &sources {
+        let all = (0..of_source as u16).collect();
+        table.absorb(&batch(source, all, 1));
+    }
+    let mut shown = 0;
+    table.read(NOW, &mut |_| shown += 1);
+    assert_eq!(shown, series, "every series is there");
+    let bytes = (resident_bytes() - before) / series as f64;
+    let mut batches = Vec::new();
+    for (number, source) in sources.iter().enumerate() {
+        for seed in 0..4 {
+            let mut next = scatter(seed + 100 * number as u64);
+            let kinds = (0..BATCH).map(|_| (next() % of_source as u64) as u16);
+            batches.push(batch(source, kinds.collect(), seed));
+        }
+    }
+    let events = (batches.len() * BATCH) as f64;
+    // Many short rounds of few series, so that a round is long enough to be timed.
+    let rounds = (2_000_000.0 / events).ceil() as usize;
+    let times = (0..RUNS).map(|_| {
+        let begun = Instant::now();
+        for _ in 0..rounds {
+            for events in &batches {
+                std::hint::black_box(table.absorb(events));
+            }
+        }
+        begun.elapsed().as_secs_f64() * 1e9 / (events * rounds as f64)
+    });
+    (Samples::new(times), bytes)
+}
+
+/// Times of a point of a cumulative counter, whose key is known, and bytes of a series with its stream.
+fn by_identity(series: usize) -> (Samples, f64) {
+    let metric = Arc::new(Metric {
+        name: "requests".into(),
+        description: "".into(),
+        unit: "".into(),
+        data: Data::Sum {
+            monotonic: true,
+            temporality: Temporality::Cumulative,
+        },
+        metadata: Attributes::default(),
+    });
+    let make = |number: usize| {
+        let pairs = [
+            ("pod", format!("pod-{number}")),
+            ("zone", format!("zone-{}", number % 16)),
+        ];
+        Arc::new(Series {
+            resource: Arc::default(),
+            scope: Arc::default(),
+            metric: metric.clone(),
+            attributes: pairs.into_iter().collect(),
+        })
+    };
+    let keys: Vec<Key> = (0..series).map(|number| Key::of_value(&number)).collect();
+    let table = table(Rule::new(Pattern::Glob("*".into())));
+    let mut time = NOW;
+    let mut round = |count: usize| {
+        time += 1;
+        let value = Value::Int((time - NOW) as i64);
+        for (number, key) in keys.iter().enumerate().take(count) {
+            let sample = Sample {
+                start: NOW,
+                time,
+                value: &value,
+                exemplars: &[],
+            };
+            std::hint::black_box(table.observe_as(*key, sample, time, &mut || Some(make(number))));
+        }
+    };
+    let before = resident_bytes();
+    round(series);
+    let bytes = (resident_bytes() - before) / series as f64;
+    let rounds = 1_000_000usize.div_ceil(series);
+    let times = (0..RUNS).map(|_| {
+        let begun = Instant::now();
+        (0..rounds).for_each(|_| round(series));
+        begun.elapsed().as_secs_f64() * 1e9 / (series * rounds) as f64
+    });
+    (Samples::new(times), bytes)
+}
+
+/// Bytes of a sample of a counter that grows as counters do, ten minutes of a thousand.
+fn sample_bytes() -> f64 {
+    let mut history = History::new(HistoryLimits {
+        interval_ms: 1000,
+        span_ms: 600_000,
+        max_bytes: 256 << 20,
+    });
+    let mut next = scatter(3);
+    let series: Vec<_> = (0..1000).filter_map(|_| history.add()).collect();
+    let mut totals = vec![0u64; series.len()];
+    for second in 0..600 {
+        for (series, total) in series.iter().zip(&mut totals) {
+            *total += next() % 5_000;
+            history.append(*series, (NOW / 1_000_000) as i64 + second * 1000, *total as f64);
+        }
+    }
+    history.bytes() as f64 / (600 * series.len()) as f64
+}
+
+/// How long queries take of a gateway that holds so many series.
+fn queries(binary: &Path, series: usize) -> Result<Vec<Row>, Error> {
+    let subject = instant::start(binary)?;
+    instant::fill(&subject, series)?;
+    // The past of a query over a range.
+    std::thread::sleep(Duration::from_secs(8));
+    let asked = [
+        ("sum of 10 series", "sum(bench_metric_0)"),
+        ("rate of 10 series", "sum by (host) (rate(bench_metric_0[5s]))"),
+        (
+            "count of all by name",
+            "count(count by (__name__) ({__name__=~\"bench_metric_.*\"}))",
+        ),
+    ];
+    let mut rows = Vec::new();
+    for (name, query) in asked {
+        let query: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let mut asker = Scraper::connect(subject.admin, &format!("/api/v1/query?query={query}"))?;
+        let begun = Instant::now();
+        asker.get()?;
+        // What takes long is asked less often.
+        let most = (2.0 / begun.elapsed().as_secs_f64()) as usize;
+        let times = (0..QUERIES.min(most.max(5))).map(|_| {
+            let begun = Instant::now();
+            asker.get()?;
+            Ok::<_, Error>(begun.elapsed().as_secs_f64() * 1e3)
+        });
+        let times: Vec<f64> = times.collect::<Result<_, _>>()?;
+        rows.push(Row::median(
+            format!("query, {series} series: {name}"),
+            Samples::new(times),
+            "ms",
+        ));
+    }
+    Ok(rows)
+}
