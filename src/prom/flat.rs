@@ -20,6 +20,9 @@ pub fn identity(series: &Series, naming: &Naming) -> Option<(String, Vec<(String
     Some((name, labels.into_pairs()))
 }
 
+/// What may stand behind the name of a metric in that of one of its numbers.
+pub const SUFFIXES: [&str; 4] = ["", "_bucket", "_sum", "_count"];
+
 /// Shows every number of a series to `each`: suffix of the name, one more label, the number. For one series the order
 /// stays the same as long as its buckets do.
 pub fn numbers(reading: &Reading<'_>, each: &mut dyn FnMut(&'static str, Option<(&'static str, f64)>, f64)) {

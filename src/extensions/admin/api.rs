@@ -188,7 +188,7 @@ impl Api {
         let is_now = (at - millis(now)).abs() <= NOW_MS;
         let at = if is_now { millis(now) } else { at };
         if is_now {
-            self.view.refresh(now);
+            self.view.refresh(now, query.only_names().as_deref());
         }
         let value = match is_now {
             true => self.at_present(&query, now)?,
@@ -255,7 +255,7 @@ impl Api {
         let step = step(wanted("step")?)?;
         let now = unix_now();
         if end >= millis(now) - NOW_MS {
-            self.view.refresh(now);
+            self.view.refresh(now, query.only_names().as_deref());
         }
         Ok(matrix(&query.range(&*self.view, start, end, step)?))
     }
@@ -270,18 +270,27 @@ impl Api {
         request.all("match[]").map(of).collect()
     }
 
+    /// The labels of what these ask for, as it is now; of everything, where there are none.
+    fn labels(&self, selections: &[Selection]) -> Vec<Labels> {
+        let names = selections
+            .iter()
+            .map(|selection| selection.name().map(str::to_owned));
+        let names: Option<Vec<String>> = names.collect();
+        let names = names.filter(|names| !names.is_empty());
+        self.view.refresh(unix_now(), names.as_deref());
+        self.view.labels(selections)
+    }
+
     fn series(&self, request: &Request) -> Result<Value, Failure> {
         let selections = Self::selections(request)?;
         if selections.is_empty() {
             return Err(bad("no match[] parameter provided"));
         }
-        self.view.refresh(unix_now());
-        Ok(self.view.labels(&selections).iter().map(metric).collect())
+        Ok(self.labels(&selections).iter().map(metric).collect())
     }
 
     fn names(&self, request: &Request) -> Result<Value, Failure> {
-        self.view.refresh(unix_now());
-        let all = self.view.labels(&Self::selections(request)?);
+        let all = self.labels(&Self::selections(request)?);
         let names: BTreeSet<&str> = all
             .iter()
             .flat_map(|labels| labels.iter().map(|(name, _)| &**name))
@@ -290,8 +299,7 @@ impl Api {
     }
 
     fn values(&self, request: &Request, label: &str) -> Result<Value, Failure> {
-        self.view.refresh(unix_now());
-        let all = self.view.labels(&Self::selections(request)?);
+        let all = self.labels(&Self::selections(request)?);
         let values: BTreeSet<&str> = all
             .iter()
             .map(|labels| labels.get(label))
@@ -316,7 +324,7 @@ impl Api {
     }
 
     fn metadata(&self, request: &Request) -> Value {
-        self.view.refresh(unix_now());
+        self.view.refresh(unix_now(), None);
         let mut all: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         for about in self.view.about() {
             let is_wanted = request

@@ -155,19 +155,36 @@ impl History {
         self.bytes = self.bytes.saturating_add_signed(change);
     }
 
+    /// The newest of the samples that [`Self::read`] gives.
+    pub fn newest(&self, id: SeriesId, from: Millis, to: Millis) -> Option<Sample> {
+        let past = self.series.get(id.0 as usize)?.as_ref()?;
+        let chunk = past
+            .chunks
+            .iter()
+            .rev()
+            .find(|chunk| self.time(chunk.first) <= to)?;
+        let samples = chunk.samples().map(|(tick, value)| Sample {
+            time: self.time(tick),
+            value,
+        });
+        let newest = samples.take_while(|sample| sample.time <= to).last()?;
+        (newest.time > from).then_some(newest)
+    }
+
+    fn time(&self, tick: u32) -> Millis {
+        (self.base.unwrap_or_default() + Millis::from(tick)) * self.limits.interval_ms
+    }
+
     /// The samples of a series later than `from` and not later than `to`.
     pub fn read(&self, id: SeriesId, from: Millis, to: Millis) -> Vec<Sample> {
         let Some(Some(past)) = self.series.get(id.0 as usize) else {
             return Vec::new();
         };
-        let interval = self.limits.interval_ms;
-        let base = self.base.unwrap_or_default();
-        let time = |tick: u32| (base + Millis::from(tick)) * interval;
-        let overlaps = |chunk: &&Chunk| time(chunk.last) > from && time(chunk.first) <= to;
+        let overlaps = |chunk: &&Chunk| self.time(chunk.last) > from && self.time(chunk.first) <= to;
         let samples = past.chunks.iter().filter(overlaps).flat_map(Chunk::samples);
         samples
             .map(|(tick, value)| Sample {
-                time: time(tick),
+                time: self.time(tick),
                 value,
             })
             .filter(|sample| sample.time > from && sample.time <= to)

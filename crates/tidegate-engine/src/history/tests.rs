@@ -40,6 +40,8 @@ proptest! {
         let (from, to) = (model[model.len() / 3].0, model[model.len() * 2 / 3].0);
         let part: Vec<_> = model.iter().filter(|(time, _)| *time > from && *time <= to).copied().collect();
         let read: Vec<_> = history.read(id, from, to).iter().map(|s| (s.time, s.value.to_bits())).collect();
+        let newest = history.newest(id, from, to).map(|s| (s.time, s.value.to_bits()));
+        prop_assert_eq!(newest, part.last().copied());
         prop_assert_eq!(read, part);
         history.remove(id);
         prop_assert_eq!((history.bytes(), history.len()), (0, 0));

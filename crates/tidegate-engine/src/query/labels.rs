@@ -89,3 +89,9 @@ impl Matcher {
         self.0.is_match(labels.get(self.name()))
     }
 }
+
+/// The one metric name that these ask for, if they do.
+pub(super) fn name(matchers: &[Matcher]) -> Option<&str> {
+    let of_name = matchers.iter().filter(|matcher| matcher.name() == NAME);
+    of_name.filter_map(Matcher::equals).next()
+}

@@ -105,9 +105,24 @@ pub struct Selection {
 }
 
 impl Selection {
+    /// Every series, for the whole of time.
+    pub fn everything() -> Self {
+        Self {
+            matchers: Vec::new(),
+            from: Millis::MIN,
+            to: Millis::MAX,
+            needs_past: false,
+        }
+    }
+
     /// Whether a series with these labels is wanted.
     pub fn accepts(&self, labels: &Labels) -> bool {
         self.matchers.iter().all(|matcher| matcher.accepts(labels))
+    }
+
+    /// The one metric name that it asks for, if it does.
+    pub fn name(&self) -> Option<&str> {
+        labels::name(&self.matchers)
     }
 }
 
@@ -172,15 +187,19 @@ impl Query {
 
     /// The names that its selectors ask for, where they ask for one.
     pub fn names(&self) -> Vec<String> {
+        self.asked().into_iter().flatten().collect()
+    }
+
+    /// The names that its selectors ask for; `None`: one of them asks for more than one.
+    pub fn only_names(&self) -> Option<Vec<String>> {
+        self.asked().into_iter().collect()
+    }
+
+    /// What each of its selectors asks for.
+    fn asked(&self) -> Vec<Option<String>> {
         let mut names = Vec::new();
         fetch::selectors(&self.expr, &mut |selector| {
-            let name = fetch::matchers(selector).iter().find_map(|matcher| {
-                matcher
-                    .equals()
-                    .filter(|_| matcher.name() == NAME)
-                    .map(str::to_owned)
-            });
-            names.extend(name);
+            names.push(labels::name(&fetch::matchers(selector)).map(str::to_owned));
         });
         names
     }
@@ -190,9 +209,7 @@ impl Query {
         match &self.expr {
             Expr::VectorSelector(selector) => Some(Selection {
                 matchers: fetch::matchers(selector),
-                from: Millis::MIN,
-                to: Millis::MAX,
-                needs_past: false,
+                ..Selection::everything()
             }),
             _ => None,
         }

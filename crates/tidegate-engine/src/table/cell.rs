@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use super::Overflow;
+use super::look::Arrivals;
 use super::state::State;
 use crate::key::{Key, KeyMap};
 use crate::streams::lock;
@@ -79,6 +80,7 @@ struct Registry {
     index: KeyMap<CellRef>,
     free: Vec<u32>,
     by_metric: HashMap<Arc<str>, usize>,
+    arrivals: Arrivals,
 }
 
 /// How many series there may be.
@@ -149,6 +151,7 @@ impl Cells {
         self.bytes.fetch_add(cell.weight as usize, Relaxed);
         let made = self.put(index, cell);
         registry.index.insert(key, made);
+        registry.arrivals.note(made);
         let mut wheel = lock(&self.wheel);
         wheel.start(now);
         wheel.add(now.saturating_add(self.term_ns), made);
@@ -167,6 +170,11 @@ impl Cells {
         self.used.fetch_max(index + 1, Relaxed);
         self.live.fetch_add(1, Relaxed);
         CellRef { index, generation }
+    }
+
+    /// See [`Arrivals::since`].
+    pub(super) fn arrivals(&self, seen: u64) -> (u64, Option<Vec<CellRef>>) {
+        lock(&self.registry).arrivals.since(seen)
     }
 
     /// How many series there are.

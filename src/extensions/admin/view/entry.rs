@@ -1,0 +1,212 @@
+//! A series of a table, and the numbers it has: for Prometheus a series each.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tidegate_engine::query::{Labels, Millis, NAME, Sample};
+use tidegate_engine::{History, Place, Reading, Series, SeriesId};
+
+use crate::prom::Naming;
+use crate::prom::flat::{identity, numbers};
+use crate::prom::number::push_f64;
+
+/// Where a series is: which source, and where in it.
+pub(super) type Key = (u32, u32);
+
+/// A series of a table or a composite.
+pub(super) struct Entry {
+    pub(super) series: Arc<Series>,
+    /// Where the table has it; composites have no places.
+    pub(super) place: Option<Place>,
+    /// The metric's name; `None`: it can't be told.
+    pub(super) name: Option<Arc<str>>,
+    pub(super) numbers: Vec<Number>,
+}
+
+/// One number of a series.
+pub(super) struct Number {
+    pub(super) suffix: &'static str,
+    more: Option<(&'static str, f64)>,
+    pub(super) labels: Labels,
+    /// Another series has the same name and labels.
+    pub(super) is_shadowed: bool,
+    pub(super) past: Past,
+    pub(super) now: Sample,
+}
+
+/// Whether a number has a past.
+#[derive(Clone, Copy)]
+pub(super) enum Past {
+    /// It was not sampled yet.
+    Young,
+    Kept(SeriesId),
+    /// There was no room for it when it came.
+    Refused,
+}
+
+/// A number that has gone and can still be asked for.
+pub(super) struct Gone {
+    pub(super) labels: Labels,
+    pub(super) past: SeriesId,
+    pub(super) since: Millis,
+}
+
+/// What the numbers of all series share.
+pub(super) struct Books {
+    pub(super) history: History,
+    /// Who shows what: of two series with one name and labels the first counts.
+    pub(super) owners: HashMap<Labels, Key>,
+    /// By the metric's full name.
+    pub(super) gone: HashMap<Arc<str>, Vec<Gone>>,
+    /// Whether something was let go that another series may show from now on.
+    pub(super) has_freed: bool,
+}
+
+/// A look at some series.
+#[derive(Clone, Copy)]
+pub(super) struct Look<'a> {
+    pub(super) naming: &'a Naming,
+    pub(super) time: Millis,
+    /// Whether what it sees becomes part of the past.
+    pub(super) records: bool,
+}
+
+impl Entry {
+    pub(super) fn new(series: &Arc<Series>, place: Option<Place>, naming: &Naming) -> Self {
+        Self {
+            series: series.clone(),
+            place,
+            name: identity(series, naming).map(|(name, _)| name.into()),
+            numbers: Vec::new(),
+        }
+    }
+
+    /// Takes up what the series is now.
+    pub(super) fn see(&mut self, key: Key, reading: &Reading<'_>, look: Look<'_>, books: &mut Books) {
+        if self.name.is_none() {
+            return;
+        }
+        let (series, known) = (&self.series, &mut self.numbers);
+        let mut named = None;
+        let mut at = 0;
+        numbers(reading, &mut |suffix, more, value| {
+            let now = Sample {
+                time: look.time,
+                value,
+            };
+            let is_same = |number: &Number| number.suffix == suffix && number.more == more;
+            if !known.get(at).is_some_and(is_same) {
+                // Other buckets than before: those behind are others too.
+                known
+                    .drain(at.min(known.len())..)
+                    .for_each(|old| books.forget(old, key));
+                let Some(identity) = named.get_or_insert_with(|| identity(series, look.naming)) else {
+                    return;
+                };
+                known.push(Number {
+                    suffix,
+                    more,
+                    labels: labels(identity, suffix, more),
+                    is_shadowed: true,
+                    past: Past::Young,
+                    now,
+                });
+            }
+            if let Some(number) = known.get_mut(at) {
+                number.now = now;
+                number.claim(key, books);
+                if look.records && !number.is_shadowed {
+                    number.record(&mut books.history);
+                }
+            }
+            at += 1;
+        });
+    }
+
+    /// Shows what another series has let go.
+    pub(super) fn claim(&mut self, key: Key, books: &mut Books) {
+        self.numbers
+            .iter_mut()
+            .for_each(|number| number.claim(key, books));
+    }
+
+    /// The series has no value any more.
+    pub(super) fn end(&mut self, key: Key, now: Millis, books: &mut Books) {
+        for number in self.numbers.drain(..) {
+            books.release(&number, key);
+            if let Past::Kept(past) = number.past {
+                let name: Arc<str> = number.labels.get(NAME).into();
+                books.gone.entry(name).or_default().push(Gone {
+                    labels: number.labels,
+                    past,
+                    since: now,
+                });
+            }
+        }
+    }
+}
+
+impl Number {
+    fn claim(&mut self, key: Key, books: &mut Books) {
+        if self.is_shadowed {
+            self.is_shadowed = *books.owners.entry(self.labels.clone()).or_insert(key) != key;
+        }
+    }
+
+    fn record(&mut self, history: &mut History) {
+        if matches!(self.past, Past::Young) {
+            self.past = history.add().map_or(Past::Refused, Past::Kept);
+        }
+        if let Past::Kept(past) = self.past {
+            history.append(past, self.now.time, self.now.value);
+        }
+    }
+}
+
+impl Books {
+    fn release(&mut self, number: &Number, key: Key) {
+        if self.owners.get(&number.labels) == Some(&key) {
+            self.owners.remove(&number.labels);
+            self.has_freed = true;
+        }
+    }
+
+    /// Lets a number go with its past.
+    fn forget(&mut self, number: Number, key: Key) {
+        self.release(&number, key);
+        if let Past::Kept(past) = number.past {
+            self.history.remove(past);
+        }
+    }
+
+    /// Forgets the numbers that ended too long ago.
+    pub(super) fn forget_gone(&mut self, now: Millis) {
+        let history = &mut self.history;
+        let span = history.limits().span_ms;
+        self.gone.retain(|_, of_name| {
+            of_name.retain(|gone| {
+                let stays = now.saturating_sub(gone.since) <= span;
+                if !stays {
+                    history.remove(gone.past);
+                }
+                stays
+            });
+            !of_name.is_empty()
+        });
+    }
+}
+
+fn labels(
+    identity: &(String, Vec<(String, String)>),
+    suffix: &str,
+    more: Option<(&'static str, f64)>,
+) -> Labels {
+    let (name, pairs) = identity;
+    let bound = more.map(|(label, bound)| {
+        let mut text = String::new();
+        push_f64(&mut text, bound);
+        (label.to_owned(), text)
+    });
+    let name = (NAME.to_owned(), format!("{name}{suffix}"));
+    pairs.iter().cloned().chain(bound).chain([name]).collect()
+}
