@@ -1,7 +1,7 @@
-//! A series as Prometheus's data model has it: a name, labels, and one number or several that differ by suffix and
+//! A series as Prometheus's data model has it: a name, labels, and one value or several that differ by suffix and
 //! one more label.
 
-use tidegate_engine::{Histogram, Reading, Series, Summary, Value};
+use tidegate_engine::{ExponentialHistogram, Histogram, Reading, Series, Summary, Value};
 
 use super::family::kinds;
 use super::labels::Labels;
@@ -20,13 +20,34 @@ pub fn identity(series: &Series, naming: &Naming) -> Option<(String, Vec<(String
     Some((name, labels.into_pairs()))
 }
 
-/// What may stand behind the name of a metric in that of one of its numbers.
+/// A value of a series.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Flat<'a> {
+    /// A number.
+    Number(f64),
+    /// A native histogram.
+    Native(&'a ExponentialHistogram),
+}
+
+/// What may stand behind the name of a metric in that of one of its values.
 pub const SUFFIXES: [&str; 4] = ["", "_bucket", "_sum", "_count"];
 
-/// Shows every number of a series to `each`: suffix of the name, one more label, the number. For one series the order
-/// stays the same as long as its buckets do.
-pub fn numbers(reading: &Reading<'_>, each: &mut dyn FnMut(&'static str, Option<(&'static str, f64)>, f64)) {
-    match reading.value {
+/// Shows every value of a series to `each`: suffix of the name, one more label, the value. For one series the order
+/// stays the same as long as its buckets do. An exponential histogram is a native one, and a classic one too.
+pub fn values<'a>(
+    reading: &Reading<'a>,
+    each: &mut dyn FnMut(&'static str, Option<(&'static str, f64)>, Flat<'a>),
+) {
+    if let Value::ExponentialHistogram(histogram) = reading.value {
+        each("", None, Flat::Native(histogram));
+    }
+    numbers(reading.value, &mut |suffix, more, number| {
+        each(suffix, more, Flat::Number(number))
+    });
+}
+
+fn numbers(value: &Value, each: Each<'_>) {
+    match value {
         Value::Int(number) => each("", None, *number as f64),
         Value::Double(number) => each("", None, *number),
         Value::Histogram(histogram) => explicit(histogram, each),

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use tidegate_engine::query::{Instant, Labels, Millis, Query, QueryError, QuerySeries, Sample, Selection};
+use tidegate_engine::query::{
+    Bucket, FloatHistogram, Instant, Labels, Millis, Query, QueryError, QuerySeries, SampleValue, Selection,
+};
 use tidegate_engine::{OnStale, UnixNanos};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -95,10 +97,14 @@ impl Api {
         let computed = tokio::task::spawn_blocking(move || {
             let query = Query::parse(&query)?;
             let now = unix_now();
-            api.view.refresh(now);
+            api.view.refresh(now, query.only_names().as_deref());
             Ok(match api.at_present(&query, now)? {
                 Instant::Scalar(number) => vec![number],
-                Instant::Vector(vector) => vector.iter().map(|(_, value)| *value).collect(),
+                Instant::Vector(vector) => {
+                    let numbers = vector.iter().map(|(_, value)| value.float());
+                    let numbers: Option<_> = numbers.collect();
+                    numbers.ok_or_else(|| bad("it gives native histograms, which are no numbers"))?
+                }
                 Instant::String(_) | Instant::Matrix(_) => {
                     return Err(bad("it gives neither a number nor a vector"));
                 }
@@ -195,12 +201,17 @@ impl Api {
             false => query.instant(&*self.view, at)?,
         };
         Ok(match value {
-            Instant::Scalar(number) => json!({"resultType": "scalar", "result": sample(at, number)}),
+            Instant::Scalar(number) => json!({"resultType": "scalar", "result": float(at, number)}),
             Instant::String(text) => json!({"resultType": "string", "result": [seconds(at), text]}),
             Instant::Vector(vector) => {
-                let series = vector
-                    .iter()
-                    .map(|(labels, value)| json!({"metric": metric(labels), "value": sample(at, *value)}));
+                let series = vector.iter().map(|(labels, value)| match value {
+                    SampleValue::Float(value) => {
+                        json!({"metric": metric(labels), "value": float(at, *value)})
+                    }
+                    SampleValue::Histogram(value) => {
+                        json!({"metric": metric(labels), "histogram": histogram(at, value)})
+                    }
+                });
                 json!({"resultType": "vector", "result": series.collect::<Vec<_>>()})
             }
             Instant::Matrix(series) => matrix(&series),
@@ -389,10 +400,27 @@ fn seconds(at: Millis) -> f64 {
     at as f64 / 1000.0
 }
 
-fn sample(at: Millis, value: f64) -> Value {
+fn float(at: Millis, value: f64) -> Value {
+    json!([seconds(at), text(value)])
+}
+
+fn text(value: f64) -> String {
     let mut text = String::new();
     push_f64(&mut text, value);
-    json!([seconds(at), text])
+    text
+}
+
+fn histogram(at: Millis, value: &FloatHistogram) -> Value {
+    let bucket = |bucket: Bucket| {
+        let rule = bucket.rule as u8;
+        json!([rule, text(bucket.lower), text(bucket.upper), text(bucket.count)])
+    };
+    let buckets: Vec<Value> = value.buckets().into_iter().map(bucket).collect();
+    let mut all = json!({"count": text(value.count), "sum": text(value.sum)});
+    if !buckets.is_empty() {
+        all["buckets"] = buckets.into();
+    }
+    json!([seconds(at), all])
 }
 
 fn metric(labels: &Labels) -> Value {
@@ -402,12 +430,22 @@ fn metric(labels: &Labels) -> Value {
         .collect()
 }
 
-fn matrix(series: &[QuerySeries]) -> Value {
-    let values = |samples: &[Sample]| -> Vec<Value> {
-        samples.iter().map(|one| sample(one.time, one.value)).collect()
+fn matrix(all: &[QuerySeries]) -> Value {
+    let shown = |series: &QuerySeries| {
+        let mut shown = json!({"metric": metric(&series.labels)});
+        let values: Vec<Value> = series
+            .samples
+            .iter()
+            .map(|one| float(one.time, one.value))
+            .collect();
+        let histograms = series.histograms.iter();
+        let histograms: Vec<Value> = histograms.map(|one| histogram(one.time, &one.value)).collect();
+        for (kind, samples) in [("values", values), ("histograms", histograms)] {
+            if !samples.is_empty() {
+                shown[kind] = samples.into();
+            }
+        }
+        shown
     };
-    let series = series
-        .iter()
-        .map(|one| json!({"metric": metric(&one.labels), "values": values(&one.samples)}));
-    json!({"resultType": "matrix", "result": series.collect::<Vec<_>>()})
+    json!({"resultType": "matrix", "result": all.iter().map(shown).collect::<Vec<_>>()})
 }

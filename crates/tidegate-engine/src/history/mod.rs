@@ -1,16 +1,21 @@
 //! The recent past of series, at a fixed pace and in bounded memory: what range queries look at.
 //!
-//! First come, first kept: when the memory is used up, series that are new have no past, and are counted.
+//! First come, first kept: when the memory is used up, series that are new have no past, and are counted; those that
+//! have one keep less of it.
 
 mod chunk;
+mod histograms;
 #[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use chunk::Chunk;
+use histograms::Histograms;
 
-use crate::query::{Millis, Sample};
+use crate::ExponentialHistogram;
+use crate::query::{FloatHistogram, HistogramSample, Millis, Sample};
 
 /// How much past.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +47,20 @@ pub struct History {
 #[derive(Debug, Default)]
 struct Past {
     chunks: VecDeque<Chunk>,
+    /// Of a series of native histograms.
+    histograms: Option<Box<Histograms>>,
+}
+
+impl Past {
+    /// Bytes besides its own fields.
+    fn bytes(&self) -> usize {
+        let chunks: usize = self.chunks.iter().map(Chunk::bytes).sum();
+        chunks
+            + self
+                .histograms
+                .as_ref()
+                .map_or(0, |histograms| histograms.bytes())
+    }
 }
 
 /// What a series takes before its first sample.
@@ -112,20 +131,44 @@ impl History {
     pub fn remove(&mut self, id: SeriesId) {
         let gone = self.series.get_mut(id.0 as usize).and_then(Option::take);
         if let Some(past) = gone {
-            let bytes: usize = past.chunks.iter().map(Chunk::bytes).sum();
-            self.bytes -= bytes + SERIES_BYTES;
+            self.bytes -= past.bytes() + SERIES_BYTES;
             self.free.push(id.0);
         }
     }
 
-    /// Appends a sample, at the tick that `time` is in; one a tick, the first.
-    pub fn append(&mut self, id: SeriesId, time: Millis, value: f64) {
+    /// The tick that `time` is in, and the oldest one that is kept then.
+    fn ticks(&mut self, time: Millis) -> Option<(u32, u32)> {
         let tick = time.div_euclid(self.limits.interval_ms);
-        let Ok(tick) = u32::try_from(tick - *self.base.get_or_insert(tick)) else {
+        let tick = u32::try_from(tick - *self.base.get_or_insert(tick)).ok()?;
+        let kept = u32::try_from(self.limits.span_ms / self.limits.interval_ms).unwrap_or(u32::MAX);
+        Some((tick, tick.saturating_sub(kept)))
+    }
+
+    /// Appends a native histogram to a series of these, at the tick that `time` is in; one a tick, the first.
+    pub fn append_histogram(&mut self, id: SeriesId, time: Millis, value: &ExponentialHistogram) {
+        let is_full = self.bytes > self.limits.max_bytes;
+        let Some((tick, oldest)) = self.ticks(time) else {
             return;
         };
-        let oldest = tick
-            .saturating_sub(u32::try_from(self.limits.span_ms / self.limits.interval_ms).unwrap_or(u32::MAX));
+        let Some(Some(past)) = self.series.get_mut(id.0 as usize) else {
+            return;
+        };
+        let before = past.bytes();
+        let histograms = past.histograms.get_or_insert_default();
+        histograms.drop_before(oldest);
+        histograms.push(tick, value);
+        if is_full {
+            histograms.drop_oldest();
+        }
+        self.bytes = self.bytes - before + past.bytes();
+    }
+
+    /// Appends a sample, at the tick that `time` is in; one a tick, the first.
+    pub fn append(&mut self, id: SeriesId, time: Millis, value: f64) {
+        let is_full = self.bytes > self.limits.max_bytes;
+        let Some((tick, oldest)) = self.ticks(time) else {
+            return;
+        };
         let Some(Some(past)) = self.series.get_mut(id.0 as usize) else {
             return;
         };
@@ -151,6 +194,10 @@ impl History {
                 change += chunk.bytes() as isize;
                 past.chunks.push_back(chunk);
             }
+        }
+        if is_full && past.chunks.len() > 1 {
+            let gone = past.chunks.pop_front();
+            change -= gone.map_or(0, |gone| gone.bytes() as isize);
         }
         self.bytes = self.bytes.saturating_add_signed(change);
     }
@@ -189,5 +236,41 @@ impl History {
             })
             .filter(|sample| sample.time > from && sample.time <= to)
             .collect()
+    }
+
+    /// The native histograms of a series later than `from` and not later than `to`.
+    pub fn read_histograms(&self, id: SeriesId, from: Millis, to: Millis) -> Vec<HistogramSample> {
+        let found = self.histograms(id, from, to);
+        let samples = found.map(|(histograms, from, to)| histograms.samples(from, to));
+        samples
+            .into_iter()
+            .flatten()
+            .map(|sample| self.histogram_sample(sample))
+            .collect()
+    }
+
+    /// The newest of the samples that [`Self::read_histograms`] gives.
+    pub fn newest_histogram(&self, id: SeriesId, from: Millis, to: Millis) -> Option<HistogramSample> {
+        let (histograms, from, to) = self.histograms(id, from, to)?;
+        Some(self.histogram_sample(histograms.newest(from, to)?))
+    }
+
+    /// The native histograms of a series, and the first and the last tick of these times.
+    fn histograms(&self, id: SeriesId, from: Millis, to: Millis) -> Option<(&Histograms, u32, u32)> {
+        let past = self.series.get(id.0 as usize)?.as_ref()?;
+        let tick = |time: Millis| {
+            let tick = time.div_euclid(self.limits.interval_ms);
+            tick.saturating_sub(self.base.unwrap_or_default())
+        };
+        let from = u32::try_from(tick(from).saturating_add(1).max(0)).ok()?;
+        let to = u32::try_from(tick(to)).unwrap_or(if to > 0 { u32::MAX } else { 0 });
+        (from <= to).then_some((past.histograms.as_ref()?, from, to))
+    }
+
+    fn histogram_sample(&self, (tick, value): (u32, FloatHistogram)) -> HistogramSample {
+        HistogramSample {
+            time: self.time(tick),
+            value: Arc::new(value),
+        }
     }
 }

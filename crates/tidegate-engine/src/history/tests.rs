@@ -48,6 +48,107 @@ proptest! {
     }
 }
 
+fn histogram() -> impl Strategy<Value = ExponentialHistogram> {
+    let side = || {
+        (
+            -40i32..40,
+            prop::collection::vec(prop_oneof![0u64..3, any::<u64>()], 0..12),
+        )
+    };
+    let sum = prop_oneof![Just(None), value().prop_map(Some)];
+    (-3i32..9, 0u64..3, any::<u64>(), sum, side(), side()).prop_map(
+        |(scale, zero_count, count, sum, positive, negative)| {
+            let side = |(offset, counts)| crate::Buckets { offset, counts };
+            ExponentialHistogram {
+                count,
+                sum: sum.filter(|sum| !sum.is_nan()),
+                scale,
+                zero_count,
+                zero_threshold: zero_count as f64 / 8.0,
+                positive: side(positive),
+                negative: side(negative),
+                ..ExponentialHistogram::default()
+            }
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn histograms_come_out_as_they_went_in(
+        steps in prop::collection::vec((1..9i64, prop_oneof![3 => Just(None), 1 => histogram().prop_map(Some)]), 1..300),
+        (from, to) in (-5i64..2000, -5i64..2000),
+    ) {
+        let mut history = History::new(HistoryLimits { span_ms: i64::MAX / 4, ..limits(usize::MAX) });
+        let id = history.add().unwrap();
+        let (mut tick, mut newest, mut model) = (0, ExponentialHistogram::default(), Vec::new());
+        for (step, other) in steps {
+            tick += step;
+            match other {
+                Some(other) => newest = other,
+                None => {
+                    newest.count = newest.count.wrapping_add(1);
+                    newest.sum = newest.sum.map(|sum| sum + 0.5);
+                    newest.positive.counts.iter_mut().take(1).for_each(|count| *count = count.wrapping_add(1));
+                }
+            }
+            history.append_histogram(id, tick * 1000 + 7, &newest);
+            model.push((tick * 1000, FloatHistogram::from(&newest)));
+        }
+        let bits = |histogram: &FloatHistogram| format!("{histogram:?}");
+        let (from, to) = (from * 1000, to * 1000 + 5);
+        let part: Vec<_> = model.iter().filter(|(time, _)| *time > from && *time <= to).map(|(time, h)| (*time, bits(h))).collect();
+        let read = |samples: Vec<HistogramSample>| -> Vec<_> { samples.iter().map(|s| (s.time, bits(&s.value))).collect() };
+        prop_assert_eq!(read(history.newest_histogram(id, from, to).into_iter().collect()).pop(), part.last().cloned());
+        prop_assert_eq!(read(history.read_histograms(id, from, to)), part);
+        prop_assert_eq!(history.read_histograms(id, Millis::MIN, Millis::MAX).len(), model.len());
+        history.remove(id);
+        prop_assert_eq!((history.bytes(), history.len()), (0, 0));
+    }
+}
+
+#[test]
+fn histograms_take_few_bytes_a_sample_however_many_buckets_they_have() {
+    let mut history = History::new(limits(usize::MAX));
+    let id = history.add().unwrap();
+    let mut value = ExponentialHistogram {
+        sum: Some(0.0),
+        scale: 3,
+        positive: crate::Buckets {
+            offset: -80,
+            counts: vec![7; 160],
+        },
+        ..ExponentialHistogram::default()
+    };
+    for tick in 0..600i64 {
+        for step in [7919, 104_729, 1_299_709] {
+            value.positive.counts[(tick * step % 160) as usize] += 3;
+        }
+        value.count += 9;
+        value.sum = value.sum.map(|sum| sum + 1.25);
+        history.append_histogram(id, 1_700_000_000_000 + tick * 1000, &value);
+    }
+    let bytes = history.bytes() as f64 / 600.0;
+    assert!(bytes < 24.0, "{bytes} bytes a sample");
+}
+
+#[test]
+fn who_has_a_past_keeps_less_of_it_when_the_memory_is_used_up() {
+    let mut history = History::new(limits(2000));
+    let ids = [history.add().unwrap(), history.add().unwrap()];
+    let value = ExponentialHistogram::default();
+    for tick in 0..3000i64 {
+        history.append(ids[0], tick * 1000, (tick as f64).sqrt());
+        history.append_histogram(ids[1], tick * 1000, &value);
+    }
+    assert!(history.bytes() < 4000, "{}", history.bytes());
+    assert_eq!(history.newest(ids[0], 0, Millis::MAX).unwrap().time, 2_999_000);
+    assert_eq!(
+        history.newest_histogram(ids[1], 0, Millis::MAX).unwrap().time,
+        2_999_000
+    );
+}
+
 #[test]
 fn counters_take_less_than_four_bytes_a_sample_all_included() {
     let mut history = History::new(limits(usize::MAX));

@@ -1,19 +1,22 @@
-//! Binary operators: arithmetic, comparisons and sets, with vector matching.
+//! Binary operators: arithmetic, comparisons and sets, with vector matching. Native histograms can be added,
+//! subtracted, compared for equality and scaled; pairs that an operator has no meaning for drop out.
 
 use std::collections::hash_map::Entry::{Occupied, Vacant};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use promql_parser::parser::{BinModifier, LabelModifier, VectorMatchCardinality};
 
-use super::{Labels, NAME, QueryError};
+use super::eval::Vector;
+use super::{FloatHistogram, Labels, NAME, QueryError, SampleValue};
 
-/// An operator between two numbers.
+/// An operator between two values.
 #[derive(Clone, Copy)]
 pub(super) enum Operator {
-    /// Gives a number.
-    Arithmetic(fn(f64, f64) -> f64),
-    /// Lets the left number pass, or not.
-    Comparison(fn(f64, f64) -> bool),
+    /// Gives a number of numbers; its name says what it makes of histograms.
+    Arithmetic(&'static str, fn(f64, f64) -> f64),
+    /// Lets the left number pass, or not; `Some`: histograms pass if their being the same is this.
+    Comparison(Option<bool>, fn(f64, f64) -> bool),
     /// On whole vectors.
     Set(Set),
 }
@@ -26,19 +29,19 @@ pub(super) enum Set {
 }
 
 const OPERATORS: &[(&str, Operator)] = &[
-    ("+", Operator::Arithmetic(|a, b| a + b)),
-    ("-", Operator::Arithmetic(|a, b| a - b)),
-    ("*", Operator::Arithmetic(|a, b| a * b)),
-    ("/", Operator::Arithmetic(|a, b| a / b)),
-    ("%", Operator::Arithmetic(|a, b| a % b)),
-    ("^", Operator::Arithmetic(f64::powf)),
-    ("atan2", Operator::Arithmetic(f64::atan2)),
-    ("==", Operator::Comparison(|a, b| a == b)),
-    ("!=", Operator::Comparison(|a, b| a != b)),
-    ("<", Operator::Comparison(|a, b| a < b)),
-    (">", Operator::Comparison(|a, b| a > b)),
-    ("<=", Operator::Comparison(|a, b| a <= b)),
-    (">=", Operator::Comparison(|a, b| a >= b)),
+    ("+", Operator::Arithmetic("+", |a, b| a + b)),
+    ("-", Operator::Arithmetic("-", |a, b| a - b)),
+    ("*", Operator::Arithmetic("*", |a, b| a * b)),
+    ("/", Operator::Arithmetic("/", |a, b| a / b)),
+    ("%", Operator::Arithmetic("%", |a, b| a % b)),
+    ("^", Operator::Arithmetic("^", f64::powf)),
+    ("atan2", Operator::Arithmetic("atan2", f64::atan2)),
+    ("==", Operator::Comparison(Some(true), |a, b| a == b)),
+    ("!=", Operator::Comparison(Some(false), |a, b| a != b)),
+    ("<", Operator::Comparison(None, |a, b| a < b)),
+    (">", Operator::Comparison(None, |a, b| a > b)),
+    ("<=", Operator::Comparison(None, |a, b| a <= b)),
+    (">=", Operator::Comparison(None, |a, b| a >= b)),
     ("and", Operator::Set(Set::And)),
     ("or", Operator::Set(Set::Or)),
     ("unless", Operator::Set(Set::Unless)),
@@ -51,23 +54,74 @@ pub(super) fn operator(name: &str) -> Option<Operator> {
         .map(|(_, operator)| *operator)
 }
 
-type Vector = Vec<(Labels, f64)>;
-
 impl Operator {
-    /// `kept`: what a comparison lets pass.
     fn apply(self, left: f64, right: f64, kept: f64, as_bool: bool) -> Option<f64> {
         match self {
-            Self::Arithmetic(compute) => Some(compute(left, right)),
-            Self::Comparison(holds) if as_bool => Some(f64::from(u8::from(holds(left, right)))),
-            Self::Comparison(holds) => holds(left, right).then_some(kept),
+            Self::Arithmetic(_, compute) => Some(compute(left, right)),
+            Self::Comparison(_, holds) if as_bool => Some(f64::from(u8::from(holds(left, right)))),
+            Self::Comparison(_, holds) => holds(left, right).then_some(kept),
+            Self::Set(_) => None,
+        }
+    }
+
+    /// `kept`: what a comparison lets pass.
+    fn of_values(
+        self,
+        left: &SampleValue,
+        right: &SampleValue,
+        kept: &SampleValue,
+        as_bool: bool,
+    ) -> Option<SampleValue> {
+        if let (SampleValue::Float(left), SampleValue::Float(right)) = (left, right) {
+            return self
+                .apply(*left, *right, kept.float()?, as_bool)
+                .map(SampleValue::Float);
+        }
+        match self {
+            Self::Arithmetic(name, _) => arithmetic(name, left, right),
+            Self::Comparison(sameness, _) => {
+                let same = match (left, right) {
+                    (SampleValue::Histogram(left), SampleValue::Histogram(right)) => left.is_same(right),
+                    _ => return as_bool.then_some(SampleValue::Float(0.0)),
+                };
+                let holds = sameness == Some(same);
+                match as_bool {
+                    true => Some(SampleValue::Float(f64::from(u8::from(holds)))),
+                    false => holds.then(|| kept.clone()),
+                }
+            }
             Self::Set(_) => None,
         }
     }
 
     /// Whether what comes out is still the metric that went in.
     fn keeps_name(self, as_bool: bool) -> bool {
-        matches!(self, Self::Comparison(_)) && !as_bool
+        matches!(self, Self::Comparison(..)) && !as_bool
     }
+}
+
+/// What an operator makes of two values one of which is a histogram, if it means anything.
+fn arithmetic(name: &str, left: &SampleValue, right: &SampleValue) -> Option<SampleValue> {
+    use SampleValue::{Float, Histogram};
+    let of = |histogram: &FloatHistogram| histogram.clone();
+    let made = match (name, left, right) {
+        ("+", Histogram(left), Histogram(right)) => {
+            let mut sum = of(left);
+            sum.add(right);
+            sum
+        }
+        ("-", Histogram(left), Histogram(right)) => {
+            let mut difference = of(left);
+            difference.subtract(right);
+            difference
+        }
+        ("*", Histogram(histogram), Float(factor)) | ("*", Float(factor), Histogram(histogram)) => {
+            of(histogram).times(*factor)
+        }
+        ("/", Histogram(histogram), Float(divisor)) => of(histogram).over(*divisor),
+        _ => return None,
+    };
+    Some(Histogram(Arc::new(made)))
 }
 
 pub(super) fn scalars(operator: Operator, left: f64, right: f64) -> Result<f64, QueryError> {
@@ -84,9 +138,14 @@ pub(super) fn with_scalar(
     swapped: bool,
     as_bool: bool,
 ) -> Vector {
-    let apply = |(labels, value): (Labels, f64)| {
-        let (left, right) = if swapped { (scalar, value) } else { (value, scalar) };
-        let result = operator.apply(left, right, value, as_bool)?;
+    let scalar = SampleValue::Float(scalar);
+    let apply = |(labels, value): (Labels, SampleValue)| {
+        let (left, right) = if swapped {
+            (&scalar, &value)
+        } else {
+            (&value, &scalar)
+        };
+        let result = operator.of_values(left, right, &value, as_bool)?;
         let labels = match operator.keeps_name(as_bool) {
             true => labels,
             false => labels.nameless(),
@@ -160,7 +219,7 @@ pub(super) fn vectors(
         }
     };
     let (many, one) = if swapped { (right, left) } else { (left, right) };
-    let mut ones: HashMap<Labels, (Labels, f64)> = HashMap::with_capacity(one.len());
+    let mut ones: HashMap<Labels, (Labels, SampleValue)> = HashMap::with_capacity(one.len());
     for (labels, value) in one {
         match ones.entry(signature(&labels, matching)) {
             Vacant(place) => drop(place.insert((labels, value))),
@@ -184,11 +243,11 @@ pub(super) fn vectors(
             continue;
         };
         let (l, r) = if swapped {
-            (*other_value, value)
+            (other_value, &value)
         } else {
-            (value, *other_value)
+            (&value, other_value)
         };
-        let Some(number) = operator.apply(l, r, l, as_bool) else {
+        let Some(made) = operator.of_values(l, r, l, as_bool) else {
             continue;
         };
         let mut out = match operator.keeps_name(as_bool) {
@@ -223,7 +282,7 @@ pub(super) fn vectors(
                 Some(_) => "multiple matches for labels: grouping labels must ensure unique matches",
             }.to_owned()));
         }
-        result.push((out, number));
+        result.push((out, made));
     }
     Ok(result)
 }

@@ -1,25 +1,39 @@
-//! `histogram_quantile` over classic buckets.
+//! `histogram_quantile` over classic buckets and native histograms.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::Labels;
+use super::eval::Vector;
+use super::{FloatHistogram, Labels, SampleValue, native};
 
 const LE: &str = "le";
 
-/// The quantile of every histogram in a vector of buckets.
-pub(super) fn histogram_quantile(q: f64, buckets: &[(Labels, f64)]) -> Vec<(Labels, f64)> {
-    let mut histograms: BTreeMap<Labels, Vec<(f64, f64)>> = BTreeMap::new();
-    for (labels, count) in buckets {
-        let Ok(bound) = labels.get(LE).parse::<f64>() else {
-            continue;
-        };
-        let of = labels.nameless().filter(|name| name != LE);
-        histograms.entry(of).or_default().push((bound, *count));
+/// The quantile of every histogram in a vector of buckets and native histograms. Where both kinds have the same labels
+/// there is no telling which is meant: none.
+pub(super) fn histogram_quantile(q: f64, vector: Vector) -> Vector {
+    let mut classic: BTreeMap<Labels, Vec<(f64, f64)>> = BTreeMap::new();
+    let mut natives: Vec<(Labels, Arc<FloatHistogram>)> = Vec::new();
+    for (labels, value) in vector {
+        match value {
+            SampleValue::Histogram(histogram) => natives.push((labels.nameless(), histogram)),
+            SampleValue::Float(count) => {
+                let Ok(bound) = labels.get(LE).parse::<f64>() else {
+                    continue;
+                };
+                let of = labels.nameless().filter(|name| name != LE);
+                classic.entry(of).or_default().push((bound, count));
+            }
+        }
     }
-    histograms
-        .into_iter()
-        .map(|(labels, buckets)| (labels, quantile(q, buckets)))
-        .collect()
+    let mut all = Vec::with_capacity(natives.len());
+    for (labels, histogram) in natives {
+        if classic.remove(&labels).is_none() {
+            all.push((labels, SampleValue::Float(native::quantile(q, &histogram))));
+        }
+    }
+    let of_buckets = |(labels, buckets)| (labels, SampleValue::Float(quantile(q, buckets)));
+    all.extend(classic.into_iter().map(of_buckets));
+    all
 }
 
 fn quantile(q: f64, mut buckets: Vec<(f64, f64)>) -> f64 {

@@ -7,7 +7,7 @@ use super::check::over_time;
 use super::eval::{Eval, Ranges, Value, Vector, execution, strip, unique};
 use super::fetch::matchers;
 use super::over_time::{OverTime, Range};
-use super::{Labels, Millis, QueryError, Sample, functions};
+use super::{Labels, Millis, QueryError, QuerySeries, SampleValue, functions, native, native_over_time};
 
 impl Eval {
     pub(super) fn call(&self, node: &Call, now: Millis) -> Result<Value, QueryError> {
@@ -15,7 +15,7 @@ impl Eval {
         let arguments: Vec<&Expr> = node.args.args.iter().map(|argument| &**argument).collect();
         if let Some((function, keeps_name)) = over_time(name) {
             return self
-                .over_time(function, keeps_name, &arguments, now)
+                .over_time((name, function, keeps_name), &arguments, now)
                 .map(Value::Vector);
         }
         let first = arguments.first().copied();
@@ -24,13 +24,14 @@ impl Eval {
         Ok(match name {
             "time" => Value::Scalar(now as f64 / 1000.0),
             "pi" => Value::Scalar(std::f64::consts::PI),
-            "scalar" => match &*self.vector(first.ok_or_else(wanted)?, now)? {
-                [(_, only)] => Value::Scalar(*only),
-                _ => Value::Scalar(f64::NAN),
-            },
+            "scalar" => {
+                let mut numbers = functions::floats(self.vector(first.ok_or_else(wanted)?, now)?);
+                let only = numbers.next().filter(|_| numbers.next().is_none());
+                Value::Scalar(only.map_or(f64::NAN, |(_, only)| only))
+            }
             "vector" => Value::Vector(vec![(
                 Labels::default(),
-                self.number(first.ok_or_else(wanted)?, now)?,
+                SampleValue::Float(self.number(first.ok_or_else(wanted)?, now)?),
             )]),
             "timestamp" => Value::Vector(self.timestamps(first.ok_or_else(wanted)?, now)?),
             "absent" => {
@@ -54,7 +55,26 @@ impl Eval {
             "histogram_quantile" => {
                 let q = self.number(first.ok_or_else(wanted)?, now)?;
                 let buckets = self.vector(rest().next().ok_or_else(wanted)?, now)?;
-                Value::Vector(histogram_quantile(q, &buckets))
+                let quantiles = histogram_quantile(q, buckets);
+                unique(&quantiles)?;
+                Value::Vector(quantiles)
+            }
+            _ if let Some(function) = native::function(name) => {
+                let (vector, numbers) = arguments.split_last().ok_or_else(wanted)?;
+                let numbers: Vec<f64> = numbers
+                    .iter()
+                    .map(|argument| self.number(argument, now))
+                    .collect::<Result<_, _>>()?;
+                let of = |(labels, value): (Labels, SampleValue)| match value {
+                    SampleValue::Float(_) => None,
+                    SampleValue::Histogram(histogram) => Some((
+                        labels.nameless(),
+                        SampleValue::Float(function(&histogram, &numbers)),
+                    )),
+                };
+                let made: Vector = self.vector(vector, now)?.into_iter().filter_map(of).collect();
+                unique(&made)?;
+                Value::Vector(made)
             }
             "label_replace" | "label_join" => {
                 let vector = self.vector(first.ok_or_else(wanted)?, now)?;
@@ -79,8 +99,7 @@ impl Eval {
 
     fn over_time(
         &self,
-        function: OverTime,
-        keeps_name: bool,
+        (name, function, keeps_name): (&str, OverTime, bool),
         arguments: &[&Expr],
         now: Millis,
     ) -> Result<Vector, QueryError> {
@@ -94,15 +113,23 @@ impl Eval {
         let Some(Ranges { series, from, to }) = ranges else {
             return execution("a range is wanted here");
         };
-        let apply = |(labels, samples): (Labels, Vec<Sample>)| {
+        let apply = |series: QuerySeries| {
             let range = Range {
-                samples: &samples,
+                samples: &series.samples,
                 from,
                 to,
                 now,
             };
-            let value = function(&range, number)?;
-            Some((if keeps_name { labels } else { labels.nameless() }, value))
+            let value = match series.histograms.is_empty() {
+                true => SampleValue::Float(function(&range, number)?),
+                false => native_over_time::over_time(name, function, number, &series, &range)?,
+            };
+            let labels = if keeps_name {
+                series.labels
+            } else {
+                series.labels.nameless()
+            };
+            Some((labels, value))
         };
         let vector: Vector = series.into_iter().filter_map(apply).collect();
         unique(&vector)?;
@@ -111,10 +138,10 @@ impl Eval {
 
     /// When the samples were taken; of everything that is computed, now.
     fn timestamps(&self, expr: &Expr, now: Millis) -> Result<Vector, QueryError> {
-        let seconds = |time: Millis| time as f64 / 1000.0;
+        let seconds = |time: Millis| SampleValue::Float(time as f64 / 1000.0);
         match strip(expr) {
             Expr::VectorSelector(vs) => {
-                let see = |(labels, sample): (&Labels, Sample)| (labels.nameless(), seconds(sample.time));
+                let see = |(labels, time, _): (&Labels, Millis, _)| (labels.nameless(), seconds(time));
                 Ok(self.select(vs, now).map(see).collect())
             }
             other => {
@@ -134,7 +161,7 @@ fn absent(is_absent: bool, expr: &Expr) -> Vector {
         _ => Labels::default(),
     };
     match is_absent {
-        true => vec![(labels, 1.0)],
+        true => vec![(labels, SampleValue::Float(1.0))],
         false => Vec::new(),
     }
 }

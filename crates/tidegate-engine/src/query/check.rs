@@ -3,7 +3,7 @@
 use promql_parser::parser::{Expr, VectorSelector};
 
 use super::over_time::{self, OverTime};
-use super::{QueryError, aggregate, binary, functions};
+use super::{QueryError, aggregate, binary, functions, native};
 
 /// Functions that are neither of ranges nor of single values.
 const OTHERS: &[&str] = &[
@@ -61,7 +61,11 @@ pub(super) fn check(expr: &Expr, depth: usize) -> Result<(), QueryError> {
         Expr::MatrixSelector(node) => check_selector(&node.vs),
         Expr::Call(node) => {
             let name = node.func.name;
-            if !functions::is_of_value(name) && over_time(name).is_none() && !OTHERS.contains(&name) {
+            let is_known = functions::is_of_value(name)
+                || native::function(name).is_some()
+                || over_time(name).is_some()
+                || OTHERS.contains(&name);
+            if !is_known {
                 return Err(QueryError::Unsupported(format!("the function `{name}`")));
             }
             node.args

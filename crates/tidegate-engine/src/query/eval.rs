@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use promql_parser::parser::{AggregateExpr, BinaryExpr, Expr, SubqueryExpr, VectorSelector};
 
@@ -9,11 +10,11 @@ use super::aggregate::{Parameter, aggregate};
 use super::binary::{self, Operator};
 use super::window::{millis, newest, shifted, within};
 use super::{
-    Instant, LOOK_BACK_MS, Labels, MAX_SAMPLES, Millis, QueryError, QuerySeries, SUBQUERY_STEP_MS, Sample,
-    Samples,
+    FloatHistogram, Instant, LOOK_BACK_MS, Labels, Millis, QueryError, QuerySeries, SUBQUERY_STEP_MS,
+    SampleValue, Samples,
 };
 
-pub(super) type Vector = Vec<(Labels, f64)>;
+pub(super) type Vector = Vec<(Labels, SampleValue)>;
 
 /// What an expression comes to at a step.
 pub(super) enum Value {
@@ -26,8 +27,7 @@ pub(super) fn instant(expr: &Expr, samples: &dyn Samples, at: Millis) -> Result<
     let eval = Eval::prepare(expr, samples, (at, at))?;
     // A range is a value of its own only here.
     if let Some(ranges) = eval.ranges(strip(expr), at)? {
-        let of_range = |(labels, samples)| QuerySeries { labels, samples };
-        return Ok(Instant::Matrix(ranges.series.into_iter().map(of_range).collect()));
+        return Ok(Instant::Matrix(ranges.series));
     }
     Ok(match eval.value(expr, at)? {
         Value::Scalar(number) => Instant::Scalar(number),
@@ -57,33 +57,50 @@ pub(super) fn range(
     (start, end, step): (Millis, Millis, Millis),
 ) -> Result<Vec<QuerySeries>, QueryError> {
     let eval = Eval::prepare(expr, samples, (start, end))?;
-    let mut all: BTreeMap<Labels, Vec<Sample>> = BTreeMap::new();
+    let mut all = BySeries::default();
     let mut time = start;
     while time <= end {
         let vector = match eval.value(expr, time)? {
-            Value::Scalar(number) => vec![(Labels::default(), number)],
-            Value::Vector(vector) => vector,
             Value::Text(_) => {
                 return Err(QueryError::Syntax(
                     "invalid expression type \"string\" for range query, must be Scalar or instant Vector"
                         .to_owned(),
                 ));
             }
+            value => value,
+        };
+        all.push(time, vector)?;
+        time += step;
+    }
+    Ok(all.into_series())
+}
+
+/// The values of an expression step by step.
+#[derive(Default)]
+struct BySeries(BTreeMap<Labels, QuerySeries>);
+
+impl BySeries {
+    fn push(&mut self, time: Millis, value: Value) -> Result<(), QueryError> {
+        let vector = match value {
+            Value::Scalar(number) => vec![(Labels::default(), SampleValue::Float(number))],
+            Value::Vector(vector) => vector,
+            Value::Text(_) => return execution("a text has no range"),
         };
         unique(&vector)?;
         for (labels, value) in vector {
-            all.entry(labels).or_default().push(Sample { time, value });
+            self.0.entry(labels).or_default().push(time, value);
         }
-        time += step;
+        Ok(())
     }
-    Ok(all
-        .into_iter()
-        .map(|(labels, samples)| QuerySeries { labels, samples })
-        .collect())
+
+    fn into_series(self) -> Vec<QuerySeries> {
+        let name = |(labels, series)| QuerySeries { labels, ..series };
+        self.0.into_iter().map(name).collect()
+    }
 }
 
 /// No label set twice: dropping names may have made two series one.
-pub(super) fn unique(vector: &Vector) -> Result<(), QueryError> {
+pub(super) fn unique<T>(vector: &[(Labels, T)]) -> Result<(), QueryError> {
     let mut seen = HashSet::with_capacity(vector.len());
     match vector.iter().all(|(labels, _)| seen.insert(labels)) {
         true => Ok(()),
@@ -107,7 +124,7 @@ pub(super) fn execution<T>(why: impl Into<String>) -> Result<T, QueryError> {
 
 /// Ranges of many series that end at one time.
 pub(super) struct Ranges {
-    pub(super) series: Vec<(Labels, Vec<Sample>)>,
+    pub(super) series: Vec<QuerySeries>,
     pub(super) from: Millis,
     pub(super) to: Millis,
 }
@@ -126,7 +143,7 @@ impl Eval {
     pub(super) fn value(&self, expr: &Expr, now: Millis) -> Result<Value, QueryError> {
         let value = self.compute(expr, now)?;
         self.spend(match &value {
-            Value::Vector(vector) => 1 + vector.len(),
+            Value::Vector(vector) => 1 + vector.iter().map(|(_, value)| value.weight()).sum::<usize>(),
             Value::Scalar(_) | Value::Text(_) => 1,
         })?;
         Ok(value)
@@ -135,9 +152,7 @@ impl Eval {
     /// Notes that so many samples were looked at.
     pub(super) fn spend(&self, samples: usize) -> Result<(), QueryError> {
         let left = self.room.get().checked_sub(samples);
-        self.room.set(left.ok_or_else(|| {
-            QueryError::TooMuch(format!("the query looks at more than {MAX_SAMPLES} samples"))
-        })?);
+        self.room.set(left.ok_or_else(QueryError::too_many_samples)?);
         Ok(())
     }
 
@@ -151,13 +166,13 @@ impl Eval {
                 Value::Vector(vector) => Value::Vector(
                     vector
                         .into_iter()
-                        .map(|(labels, value)| (labels.nameless(), -value))
+                        .map(|(labels, value)| (labels.nameless(), negative(value)))
                         .collect(),
                 ),
                 Value::Text(_) => return execution("a text has no sign"),
             },
             Expr::VectorSelector(vs) => {
-                let select = |(labels, sample): (&Labels, Sample)| (labels.clone(), sample.value);
+                let select = |(labels, _, value): (&Labels, Millis, SampleValue)| (labels.clone(), value);
                 Value::Vector(self.select(vs, now).map(select).collect())
             }
             Expr::MatrixSelector(_) | Expr::Subquery(_) => {
@@ -175,10 +190,11 @@ impl Eval {
         &'a self,
         vs: &'a VectorSelector,
         now: Millis,
-    ) -> impl Iterator<Item = (&'a Labels, Sample)> {
+    ) -> impl Iterator<Item = (&'a Labels, Millis, SampleValue)> {
         let to = shifted(now, vs.at.as_ref(), vs.offset.as_ref(), self.bounds);
         let see = move |series: &'a QuerySeries| {
-            Some((&series.labels, newest(&series.samples, to - LOOK_BACK_MS, to)?))
+            let (time, value) = newest(series, to - LOOK_BACK_MS, to)?;
+            Some((&series.labels, time, value))
         };
         self.fetched(vs).iter().filter_map(see)
     }
@@ -190,14 +206,9 @@ impl Eval {
                 let vs = &node.vs;
                 let to = shifted(now, vs.at.as_ref(), vs.offset.as_ref(), self.bounds);
                 let from = to - millis(node.range);
-                let see = |series: &QuerySeries| (series.labels.clone(), within(&series.samples, from, to));
-                let series = self
-                    .fetched(vs)
-                    .iter()
-                    .map(see)
-                    .filter(|(_, samples)| !samples.is_empty());
-                let series: Vec<_> = series.collect();
-                self.spend(series.iter().map(|(_, samples)| samples.len()).sum())?;
+                let series = self.fetched(vs).iter().map(|series| within(series, from, to));
+                let series: Vec<_> = series.filter(|series| !series.is_empty()).collect();
+                self.spend(series.iter().map(QuerySeries::weight).sum())?;
                 Ok(Some(Ranges { series, from, to }))
             }
             Expr::Subquery(node) => self.subquery(node, now).map(Some),
@@ -214,21 +225,13 @@ impl Eval {
             return Err(QueryError::TooMuch("a subquery of too many steps".to_owned()));
         }
         let mut time = from.div_euclid(step) * step + step;
-        let mut all: BTreeMap<Labels, Vec<Sample>> = BTreeMap::new();
+        let mut all = BySeries::default();
         while time <= to {
-            let vector = match self.value(&node.expr, time)? {
-                Value::Scalar(number) => vec![(Labels::default(), number)],
-                Value::Vector(vector) => vector,
-                Value::Text(_) => return execution("a text has no range"),
-            };
-            unique(&vector)?;
-            for (labels, value) in vector {
-                all.entry(labels).or_default().push(Sample { time, value });
-            }
+            all.push(time, self.value(&node.expr, time)?)?;
             time += step;
         }
         Ok(Ranges {
-            series: all.into_iter().collect(),
+            series: all.into_series(),
             from,
             to,
         })
@@ -300,5 +303,14 @@ impl Eval {
             Value::Scalar(_) | Value::Vector(_) => execution("a text is wanted here"),
         };
         expressions.map(text).collect()
+    }
+}
+
+fn negative(value: SampleValue) -> SampleValue {
+    match value {
+        SampleValue::Float(number) => SampleValue::Float(-number),
+        SampleValue::Histogram(histogram) => {
+            SampleValue::Histogram(Arc::new(FloatHistogram::clone(&histogram).times(-1.0)))
+        }
     }
 }

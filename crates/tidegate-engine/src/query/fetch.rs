@@ -38,9 +38,9 @@ impl Eval {
                 from: shift(span.0) - before,
                 to: shift(span.1),
                 needs_past,
+                max_samples: self.room.get(),
             })?;
-            let count: usize = series.iter().map(|series| series.samples.len()).sum();
-            self.spend(count)?;
+            self.spend(series.iter().map(QuerySeries::weight).sum())?;
             self.fetched.insert(std::ptr::from_ref(vs), series);
             Ok(())
         };

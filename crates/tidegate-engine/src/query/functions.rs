@@ -1,10 +1,9 @@
-//! Functions of vectors and numbers.
+//! Functions of vectors and numbers. Native histograms are no numbers: functions of values pass over them.
 
 use regex::Regex;
 
-use super::{Labels, Matcher, NAME, QueryError};
-
-type Vector = Vec<(Labels, f64)>;
+use super::eval::Vector;
+use super::{Labels, Matcher, NAME, QueryError, SampleValue};
 
 /// Functions of each value by itself, with up to two numbers behind the vector. The metric's name goes.
 type OfValue = fn(f64, &[f64]) -> f64;
@@ -62,36 +61,39 @@ pub(super) fn is_of_value(name: &str) -> bool {
 /// `None`: there is no such function.
 pub(super) fn of_value(name: &str, vector: Vector, numbers: &[f64]) -> Option<Vector> {
     let (_, function) = OF_VALUE.iter().find(|(known, _)| *known == name)?;
-    match (name, numbers) {
-        // No value lies between them.
-        ("clamp", [low, high]) if low > high => return Some(Vec::new()),
-        // An unknown bound makes everything unknown.
-        ("clamp" | "clamp_min" | "clamp_max", _) if numbers.iter().any(|bound| bound.is_nan()) => {
-            return Some(
-                vector
-                    .into_iter()
-                    .map(|(labels, _)| (labels.nameless(), f64::NAN))
-                    .collect(),
-            );
-        }
-        _ => {}
-    }
-    Some(
-        vector
-            .into_iter()
-            .map(|(labels, value)| (labels.nameless(), function(value, numbers)))
-            .collect(),
-    )
+    // An unknown bound makes everything unknown; between bounds that cross lies nothing.
+    let is_unknown = name.starts_with("clamp") && numbers.iter().any(|bound| bound.is_nan());
+    let is_void = matches!((name, numbers), ("clamp", [low, high]) if low > high);
+    let apply = |(labels, value): (Labels, f64)| {
+        let value = if is_unknown {
+            f64::NAN
+        } else {
+            function(value, numbers)
+        };
+        (labels.nameless(), SampleValue::Float(value))
+    };
+    Some(floats(vector).filter(|_| !is_void).map(apply).collect())
+}
+
+/// The numbers of a vector.
+pub(super) fn floats(vector: Vector) -> impl Iterator<Item = (Labels, f64)> {
+    vector
+        .into_iter()
+        .filter_map(|(labels, value)| Some((labels, value.float()?)))
 }
 
 /// In the order of values; NaN last.
-pub(super) fn sort(mut vector: Vector, descending: bool) -> Vector {
+pub(super) fn sort(vector: Vector, descending: bool) -> Vector {
+    let mut vector: Vec<(Labels, f64)> = floats(vector).collect();
     vector.sort_by(|(_, a), (_, b)| match (a.is_nan(), b.is_nan()) {
         (false, false) if descending => b.total_cmp(a),
         (false, false) => a.total_cmp(b),
         (a, b) => a.cmp(&b),
     });
-    vector
+    let sorted = vector.into_iter();
+    sorted
+        .map(|(labels, value)| (labels, SampleValue::Float(value)))
+        .collect()
 }
 
 /// What `absent` says is not there: the labels that the selector asks for by value.
@@ -115,7 +117,7 @@ pub(super) fn label_replace(vector: Vector, texts: &[String]) -> Result<Vector, 
         ))
     })?;
     check_name(to, "label_replace")?;
-    let replace = |(labels, value): (Labels, f64)| {
+    let replace = |(labels, value): (Labels, SampleValue)| {
         let labels = match pattern.captures(labels.get(from)) {
             None => labels.clone(),
             Some(captures) => {
@@ -136,7 +138,7 @@ pub(super) fn label_join(vector: Vector, texts: &[String]) -> Result<Vector, Que
         ));
     };
     check_name(to, "label_join")?;
-    let join = |(labels, value): (Labels, f64)| {
+    let join = |(labels, value): (Labels, SampleValue)| {
         let values: Vec<&str> = from.iter().map(|name| labels.get(name)).collect();
         (labels.with(to, &values.join(separator)), value)
     };

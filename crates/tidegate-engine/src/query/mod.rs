@@ -11,16 +11,22 @@ mod call;
 mod check;
 mod eval;
 mod fetch;
+mod float_histogram;
 mod functions;
 mod guard;
 mod labels;
+mod native;
+mod native_over_time;
 mod over_time;
 #[cfg(test)]
 mod tests;
 mod window;
 
+use std::sync::Arc;
+
 use promql_parser::parser::{self, Expr};
 
+pub use float_histogram::{Boundary, Bucket, FloatHistogram};
 pub use labels::{Labels, Matcher, NAME};
 
 /// Milliseconds since the Unix epoch, as Prometheus counts time.
@@ -64,6 +70,13 @@ pub enum QueryError {
     Samples(String),
 }
 
+impl QueryError {
+    /// The query looks at more samples than it may.
+    pub fn too_many_samples() -> Self {
+        Self::TooMuch(format!("the query looks at more than {MAX_SAMPLES} samples"))
+    }
+}
+
 /// A value at a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
@@ -82,13 +95,87 @@ impl Sample {
     }
 }
 
-/// The samples of a series, in the order of time.
+/// A native histogram at a time.
 #[derive(Clone, Debug, PartialEq)]
+pub struct HistogramSample {
+    /// When.
+    pub time: Millis,
+    /// What.
+    pub value: Arc<FloatHistogram>,
+}
+
+/// What a sample can be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SampleValue {
+    /// A number.
+    Float(f64),
+    /// A native histogram.
+    Histogram(Arc<FloatHistogram>),
+}
+
+impl SampleValue {
+    /// The number, where it is one.
+    pub fn float(&self) -> Option<f64> {
+        match self {
+            Self::Float(number) => Some(*number),
+            Self::Histogram(_) => None,
+        }
+    }
+
+    /// As how many samples it counts.
+    fn weight(&self) -> usize {
+        match self {
+            Self::Float(_) => 1,
+            Self::Histogram(histogram) => 1 + histogram.len(),
+        }
+    }
+}
+
+/// The samples of a series, in the order of time. Most series have floats only.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct QuerySeries {
     /// Its labels, with the name.
     pub labels: Labels,
-    /// Its samples.
+    /// Its samples that are numbers, and stale markers.
     pub samples: Vec<Sample>,
+    /// Its samples that are native histograms.
+    pub histograms: Vec<HistogramSample>,
+}
+
+impl QuerySeries {
+    /// A series of numbers.
+    pub fn of_floats(labels: Labels, samples: Vec<Sample>) -> Self {
+        Self {
+            labels,
+            samples,
+            histograms: Vec::new(),
+        }
+    }
+
+    /// Whether it has no samples.
+    pub fn is_empty(&self) -> bool {
+        self.samples.is_empty() && self.histograms.is_empty()
+    }
+
+    /// Appends a sample, not earlier than those that it has.
+    pub fn push(&mut self, time: Millis, value: SampleValue) {
+        match value {
+            SampleValue::Float(value) => self.samples.push(Sample { time, value }),
+            SampleValue::Histogram(value) => self.histograms.push(HistogramSample { time, value }),
+        }
+    }
+
+    /// When its last sample was taken.
+    pub fn last_time(&self) -> Option<Millis> {
+        let float = self.samples.last().map(|sample| sample.time);
+        float.max(self.histograms.last().map(|sample| sample.time))
+    }
+
+    /// As how many samples it counts.
+    pub fn weight(&self) -> usize {
+        let histograms = self.histograms.iter().map(|sample| 1 + sample.value.len());
+        self.samples.len() + histograms.sum::<usize>()
+    }
 }
 
 /// What a selector wants to see.
@@ -102,6 +189,8 @@ pub struct Selection {
     pub to: Millis,
     /// Whether the newest of them alone would not do.
     pub needs_past: bool,
+    /// How many samples there may be.
+    pub max_samples: usize,
 }
 
 impl Selection {
@@ -112,6 +201,7 @@ impl Selection {
             from: Millis::MIN,
             to: Millis::MAX,
             needs_past: false,
+            max_samples: MAX_SAMPLES,
         }
     }
 
@@ -139,10 +229,21 @@ pub trait Samples {
 impl Samples for Vec<QuerySeries> {
     fn select(&self, selection: &Selection) -> Result<Vec<QuerySeries>, QueryError> {
         let wanted = self.iter().filter(|series| selection.accepts(&series.labels));
-        let within = |sample: &&Sample| sample.time > selection.from && sample.time <= selection.to;
+        let is_within = |time: Millis| time > selection.from && time <= selection.to;
         let cut = |series: &QuerySeries| QuerySeries {
             labels: series.labels.clone(),
-            samples: series.samples.iter().filter(within).copied().collect(),
+            samples: series
+                .samples
+                .iter()
+                .filter(|sample| is_within(sample.time))
+                .copied()
+                .collect(),
+            histograms: series
+                .histograms
+                .iter()
+                .filter(|sample| is_within(sample.time))
+                .cloned()
+                .collect(),
         };
         Ok(wanted.map(cut).collect())
     }
@@ -154,7 +255,7 @@ pub enum Instant {
     /// A number.
     Scalar(f64),
     /// A value a series; no label set twice. In order where the query sorts, else by labels.
-    Vector(Vec<(Labels, f64)>),
+    Vector(Vec<(Labels, SampleValue)>),
     /// The samples of a range.
     Matrix(Vec<QuerySeries>),
     /// A text.

@@ -1,4 +1,4 @@
-//! Functions of a range of samples: `rate` and its kin, `*_over_time`.
+//! Functions of a range of numbers: `rate` and its kin, `*_over_time`.
 
 use super::{Millis, Sample};
 
@@ -88,7 +88,7 @@ pub(super) const FUNCTIONS: &[(&str, OverTime, bool)] = &[
 ];
 
 impl Range<'_> {
-    fn seconds(&self) -> f64 {
+    pub(super) fn seconds(&self) -> f64 {
         (self.to - self.from) as f64 / 1000.0
     }
 
@@ -102,10 +102,38 @@ impl Range<'_> {
     }
 }
 
+/// When the samples of a range were taken.
+pub(super) struct Span {
+    pub(super) first: Millis,
+    pub(super) last: Millis,
+    pub(super) samples: usize,
+}
+
+impl Span {
+    /// By what the rise between first and last is multiplied, as if they reached to both ends of the range where they
+    /// come near. `since_zero`: how long ago, in rises, it may have been zero at the first sample.
+    pub(super) fn stretch(&self, range: &Range<'_>, since_zero: Option<f64>) -> f64 {
+        /// A gap of so many mean distances means that the series began or ended within the range.
+        const NEAR: f64 = 1.1;
+        let seconds = |from: Millis, to: Millis| (to - from) as f64 / 1000.0;
+        let covered = seconds(self.first, self.last);
+        let mean_distance = covered / (self.samples - 1) as f64;
+        let reach = |gap: f64| {
+            if gap >= mean_distance * NEAR {
+                mean_distance / 2.0
+            } else {
+                gap
+            }
+        };
+        let before = reach(seconds(range.from, self.first));
+        let before = since_zero.map_or(before, |rises| before.min(covered * rises));
+        let after = reach(seconds(self.last, range.to));
+        (covered + before + after) / covered
+    }
+}
+
 /// What the samples rose by, as if they reached to both ends of the range where they come near.
 fn extrapolated(range: &Range<'_>, is_counter: bool) -> Option<f64> {
-    /// A gap of so many mean distances means that the series began or ended within the range.
-    const NEAR: f64 = 1.1;
     let [first, .., last] = range.samples else {
         return None;
     };
@@ -114,23 +142,14 @@ fn extrapolated(range: &Range<'_>, is_counter: bool) -> Option<f64> {
         .windows(2)
         .filter(|pair| is_counter && pair[1].value < pair[0].value);
     let rise = last.value - first.value + resets.map(|pair| pair[0].value).sum::<f64>();
-    let seconds = |from: Millis, to: Millis| (to - from) as f64 / 1000.0;
-    let covered = seconds(first.time, last.time);
-    let mean_distance = covered / (range.samples.len() - 1) as f64;
-    let reach = |gap: f64| {
-        if gap >= mean_distance * NEAR {
-            mean_distance / 2.0
-        } else {
-            gap
-        }
+    let span = Span {
+        first: first.time,
+        last: last.time,
+        samples: range.samples.len(),
     };
-    let mut before = reach(seconds(range.from, first.time));
-    if is_counter && rise > 0.0 && first.value >= 0.0 {
-        // A counter was not below zero before its first sample.
-        before = before.min(covered * (first.value / rise));
-    }
-    let after = reach(seconds(last.time, range.to));
-    Some(rise * ((covered + before + after) / covered))
+    // A counter was not below zero before its first sample.
+    let since_zero = (is_counter && rise > 0.0 && first.value >= 0.0).then(|| first.value / rise);
+    Some(rise * span.stretch(range, since_zero))
 }
 
 /// What the last two samples say.

@@ -27,9 +27,9 @@ fn store(series: &[(&str, &str)]) -> Store {
         let time = (at as Millis + 1) * 10 * SECOND;
         Some(Sample { time, value })
     };
-    let series = series.iter().map(|(name, values)| QuerySeries {
-        labels: labels(name),
-        samples: values.split_whitespace().enumerate().filter_map(sample).collect(),
+    let series = series.iter().map(|(name, values)| {
+        let samples = values.split_whitespace().enumerate().filter_map(sample);
+        QuerySeries::of_floats(labels(name), samples.collect())
     });
     series.collect()
 }
@@ -58,15 +58,29 @@ fn ask(store: &Store, query: &str) -> String {
                     .iter()
                     .map(|(name, value)| format!("{name}={value}"))
                     .collect();
-                format!(
-                    "{} {}",
-                    pairs.join(","),
-                    aggregate::show((value * 1e9).round() / 1e9)
-                )
+                format!("{} {}", pairs.join(","), shown(value))
             });
             series.collect::<Vec<_>>().join("; ")
         }
         Ok(Instant::Matrix(series)) => format!("{} series", series.len()),
+    }
+}
+
+fn shown(value: &SampleValue) -> String {
+    let number = |number: f64| aggregate::show((number * 1e9).round() / 1e9);
+    match value {
+        SampleValue::Float(value) => number(*value),
+        SampleValue::Histogram(histogram) => {
+            let buckets = histogram.buckets().into_iter();
+            let buckets =
+                buckets.map(|b| format!(" {}..{}:{}", number(b.lower), number(b.upper), number(b.count)));
+            format!(
+                "{} sum {}{}",
+                number(histogram.count),
+                number(histogram.sum),
+                buckets.collect::<String>()
+            )
+        }
     }
 }
 
@@ -302,7 +316,10 @@ proptest! {
         let range = query.range(&store, time - 3 * step * SECOND, time, step * SECOND).unwrap();
         let here: Vec<_> = range
             .iter()
-            .filter_map(|series| Some((series.labels.clone(), series.samples.iter().find(|s| s.time == time)?.value)))
+            .filter_map(|series| {
+                let sample = series.samples.iter().find(|s| s.time == time)?;
+                Some((series.labels.clone(), SampleValue::Float(sample.value)))
+            })
             .collect();
         prop_assert_eq!(Instant::Vector(here), query.instant(&store, time).unwrap());
     }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use promql_parser::parser::{AtModifier, Offset};
 
-use super::{Millis, Sample};
+use super::{Millis, QuerySeries, SampleValue};
 
 /// A duration in milliseconds.
 pub(super) fn millis(duration: Duration) -> Millis {
@@ -40,16 +40,35 @@ pub(super) fn shifted(
 }
 
 /// The newest sample later than `from` and not later than `to`, unless the series ended with it.
-pub(super) fn newest(samples: &[Sample], from: Millis, to: Millis) -> Option<Sample> {
-    let end = samples.partition_point(|sample| sample.time <= to);
-    let newest = samples[..end].last()?;
-    (newest.time > from && !newest.is_stale()).then_some(*newest)
+pub(super) fn newest(series: &QuerySeries, from: Millis, to: Millis) -> Option<(Millis, SampleValue)> {
+    let float = last(&series.samples, to, |sample| sample.time);
+    let histogram = last(&series.histograms, to, |sample| sample.time);
+    let histogram = histogram.filter(|one| float.is_none_or(|float| float.time < one.time));
+    let (time, value) = match (float, histogram) {
+        (_, Some(sample)) => (sample.time, SampleValue::Histogram(sample.value.clone())),
+        (Some(sample), None) if !sample.is_stale() => (sample.time, SampleValue::Float(sample.value)),
+        _ => return None,
+    };
+    (time > from).then_some((time, value))
+}
+
+fn last<T>(samples: &[T], to: Millis, time: impl Fn(&T) -> Millis) -> Option<&T> {
+    let end = samples.partition_point(|sample| time(sample) <= to);
+    samples.get(..end)?.last()
 }
 
 /// The samples later than `from` and not later than `to`, without stale markers.
-pub(super) fn within(samples: &[Sample], from: Millis, to: Millis) -> Vec<Sample> {
-    let begin = samples.partition_point(|sample| sample.time <= from);
-    let end = samples.partition_point(|sample| sample.time <= to);
-    let seen = samples.get(begin..end).unwrap_or_default().iter();
-    seen.filter(|sample| !sample.is_stale()).copied().collect()
+pub(super) fn within(series: &QuerySeries, from: Millis, to: Millis) -> QuerySeries {
+    let floats = part(&series.samples, from, to, |sample| sample.time).iter();
+    QuerySeries {
+        labels: series.labels.clone(),
+        samples: floats.filter(|sample| !sample.is_stale()).copied().collect(),
+        histograms: part(&series.histograms, from, to, |sample| sample.time).to_vec(),
+    }
+}
+
+fn part<T>(samples: &[T], from: Millis, to: Millis, time: impl Fn(&T) -> Millis) -> &[T] {
+    let begin = samples.partition_point(|sample| time(sample) <= from);
+    let end = samples.partition_point(|sample| time(sample) <= to);
+    samples.get(begin..end).unwrap_or_default()
 }

@@ -1,13 +1,13 @@
-//! A series of a table, and the numbers it has: for Prometheus a series each.
+//! A series of a table, and the numbers and native histograms it has: for Prometheus a series each.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tidegate_engine::query::{Labels, Millis, NAME, Sample};
+use tidegate_engine::query::{FloatHistogram, Labels, Millis, NAME, SampleValue};
 use tidegate_engine::{History, Place, Reading, Series, SeriesId};
 
 use crate::prom::Naming;
-use crate::prom::flat::{identity, numbers};
+use crate::prom::flat::{Flat, identity, values};
 use crate::prom::number::push_f64;
 
 /// Where a series is: which source, and where in it.
@@ -23,7 +23,7 @@ pub(super) struct Entry {
     pub(super) numbers: Vec<Number>,
 }
 
-/// One number of a series.
+/// One number of a series, or its native histogram.
 pub(super) struct Number {
     pub(super) suffix: &'static str,
     more: Option<(&'static str, f64)>,
@@ -31,7 +31,8 @@ pub(super) struct Number {
     /// Another series has the same name and labels.
     pub(super) is_shadowed: bool,
     pub(super) past: Past,
-    pub(super) now: Sample,
+    pub(super) is_native: bool,
+    pub(super) now: (Millis, SampleValue),
 }
 
 /// Whether a number has a past.
@@ -89,12 +90,12 @@ impl Entry {
         let (series, known) = (&self.series, &mut self.numbers);
         let mut named = None;
         let mut at = 0;
-        numbers(reading, &mut |suffix, more, value| {
-            let now = Sample {
-                time: look.time,
-                value,
+        values(reading, &mut |suffix, more, value| {
+            let now = (look.time, sample(value));
+            let is_native = matches!(value, Flat::Native(_));
+            let is_same = |number: &Number| {
+                number.suffix == suffix && number.more == more && number.is_native == is_native
             };
-            let is_same = |number: &Number| number.suffix == suffix && number.more == more;
             if !known.get(at).is_some_and(is_same) {
                 // Other buckets than before: those behind are others too.
                 known
@@ -109,14 +110,15 @@ impl Entry {
                     labels: labels(identity, suffix, more),
                     is_shadowed: true,
                     past: Past::Young,
-                    now,
+                    is_native,
+                    now: now.clone(),
                 });
             }
             if let Some(number) = known.get_mut(at) {
                 number.now = now;
                 number.claim(key, books);
                 if look.records && !number.is_shadowed {
-                    number.record(&mut books.history);
+                    number.record(value, &mut books.history);
                 }
             }
             at += 1;
@@ -153,12 +155,15 @@ impl Number {
         }
     }
 
-    fn record(&mut self, history: &mut History) {
+    fn record(&mut self, value: Flat<'_>, history: &mut History) {
         if matches!(self.past, Past::Young) {
             self.past = history.add().map_or(Past::Refused, Past::Kept);
         }
         if let Past::Kept(past) = self.past {
-            history.append(past, self.now.time, self.now.value);
+            match value {
+                Flat::Number(value) => history.append(past, self.now.0, value),
+                Flat::Native(histogram) => history.append_histogram(past, self.now.0, histogram),
+            }
         }
     }
 }
@@ -193,6 +198,13 @@ impl Books {
             });
             !of_name.is_empty()
         });
+    }
+}
+
+fn sample(value: Flat<'_>) -> SampleValue {
+    match value {
+        Flat::Number(number) => SampleValue::Float(number),
+        Flat::Native(histogram) => SampleValue::Histogram(Arc::new(FloatHistogram::from(histogram))),
     }
 }
 

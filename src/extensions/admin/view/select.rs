@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use tidegate_engine::History;
-use tidegate_engine::query::{Labels, NAME, QueryError, QuerySeries, Sample, Samples, Selection};
+use tidegate_engine::query::{
+    Labels, Millis, NAME, QueryError, QuerySeries, Sample, SampleValue, Samples, Selection,
+};
 
 use super::View;
 use super::entry::{Gone, Number, Past};
@@ -42,22 +44,29 @@ impl Samples for View {
     fn select(&self, selection: &Selection) -> Result<Vec<QuerySeries>, QueryError> {
         let state = self.state();
         let history = &state.books.history;
-        let read = |past, samples: &mut Vec<Sample>| match selection.needs_past {
-            true => samples.extend(history.read(past, selection.from, selection.to)),
-            false => samples.extend(history.newest(past, selection.from, selection.to)),
+        let (from, to) = (selection.from, selection.to);
+        // A series is of one kind: the other gives nothing.
+        let read = |past, series: &mut QuerySeries| match selection.needs_past {
+            true => {
+                series.samples.extend(history.read(past, from, to));
+                series.histograms.extend(history.read_histograms(past, from, to));
+            }
+            false => {
+                series.samples.extend(history.newest(past, from, to));
+                series.histograms.extend(history.newest_histogram(past, from, to));
+            }
         };
-        let is_within = |sample: &Sample| sample.time > selection.from && sample.time <= selection.to;
-        let mut ended: HashMap<&Labels, Vec<Sample>> = HashMap::new();
-        for gone in state.gone(selection) {
-            let samples = ended.entry(&gone.labels).or_default();
-            read(gone.past, samples);
-            let end = Sample {
-                time: gone.since,
-                value: f64::from_bits(Sample::STALE),
-            };
-            samples.extend(is_within(&end).then_some(end));
-        }
+        let is_within = |time: Millis| time > from && time <= to;
+        let mut room = selection.max_samples;
         let mut all = Vec::new();
+        let mut ended: HashMap<&Labels, QuerySeries> = HashMap::new();
+        for gone in state.gone(selection) {
+            let series = ended.entry(&gone.labels).or_default();
+            read(gone.past, series);
+            if is_within(gone.since) {
+                series.push(gone.since, SampleValue::Float(f64::from_bits(Sample::STALE)));
+            }
+        }
         for number in state.live(selection) {
             if selection.needs_past && (!self.has_past || matches!(number.past, Past::Refused)) {
                 return Err(QueryError::Samples(no_past(
@@ -66,29 +75,34 @@ impl Samples for View {
                     history,
                 )));
             }
-            let mut samples = ended.remove(&number.labels).unwrap_or_default();
-            let is_here = is_within(&number.now);
+            let mut series = ended.remove(&number.labels).unwrap_or_default();
+            let (time, now) = &number.now;
+            let is_here = is_within(*time);
             if let Past::Kept(past) = number.past
                 && (selection.needs_past || !is_here)
             {
-                read(past, &mut samples);
+                read(past, &mut series);
             }
-            if is_here && samples.last().is_none_or(|last| last.time < number.now.time) {
-                samples.push(number.now);
+            if is_here && series.last_time().is_none_or(|last| last < *time) {
+                series.push(*time, now.clone());
             }
-            all.push((&number.labels, samples));
+            room = room
+                .checked_sub(series.weight())
+                .ok_or_else(QueryError::too_many_samples)?;
+            series.labels = number.labels.clone();
+            all.push(series);
         }
-        let series = all.into_iter().chain(ended);
-        Ok(series
-            .filter(|(_, samples)| !samples.is_empty())
-            .map(|(labels, mut samples)| {
-                samples.sort_by_key(|sample| sample.time);
-                QuerySeries {
-                    labels: labels.clone(),
-                    samples,
-                }
-            })
-            .collect())
+        let ended = ended.into_iter();
+        all.extend(ended.map(|(labels, series)| QuerySeries {
+            labels: labels.clone(),
+            ..series
+        }));
+        all.retain(|series| !series.is_empty());
+        for series in &mut all {
+            series.samples.sort_by_key(|sample| sample.time);
+            series.histograms.sort_by_key(|sample| sample.time);
+        }
+        Ok(all)
     }
 }
 
