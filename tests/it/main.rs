@@ -9,6 +9,7 @@ mod conservation;
 mod examples;
 mod hostile;
 mod kit;
+mod native_histograms;
 mod nixl;
 mod otlp;
 mod peers;

@@ -4,22 +4,24 @@ use super::kit::Prometheus;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use tidegate_engine::query::{Instant, Labels, Millis, NAME, Query, QuerySeries, Sample};
+use tidegate_engine::query::{
+    FloatHistogram, Instant, Labels, Millis, NAME, Query, QuerySeries, Sample, SampleValue,
+};
 
 /// Whole queries, one a line.
 const QUERIES: &str = include_str!("../data/promql/queries.txt");
 
 /// The first tick, in milliseconds: long ago, and the same in every run. Not a round number: whether a range has its
 /// first instant is where versions of Prometheus differ, and whole seconds are where queries begin theirs.
-const BASE: i64 = 1_700_000_001_700;
-const TICK: i64 = 10_000;
-const TICKS: i64 = 121;
+pub(super) const BASE: i64 = 1_700_000_001_700;
+pub(super) const TICK: i64 = 10_000;
+pub(super) const TICKS: i64 = 121;
 
 /// Series in memory.
-type Recorded = Vec<QuerySeries>;
+pub(super) type Recorded = Vec<QuerySeries>;
 
 /// A number between 0 and 1 that is the same in every run, for a series and a tick.
-fn noise(series: u64, tick: i64) -> f64 {
+pub(super) fn noise(series: u64, tick: i64) -> f64 {
     let mut bits =
         series.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (tick as u64).wrapping_mul(0xD1B5_4A32_D192_ED03);
     bits ^= bits >> 29;
@@ -40,7 +42,7 @@ fn recorded() -> Recorded {
             })
         };
         let samples = (0..TICKS).filter_map(at).collect();
-        all.push(QuerySeries { labels, samples });
+        all.push(QuerySeries::of_floats(labels, samples));
     };
     let counter = |seed: u64, step: f64, reset_at: i64| {
         move |tick: i64| {
@@ -148,10 +150,10 @@ fn open_metrics(recorded: &Recorded) -> String {
 }
 
 /// An answer as Prometheus's API has it: type, then labels with values.
-type Answer = Result<(String, Vec<Shown>), String>;
+pub(super) type Answer = Result<(String, Vec<Shown>), String>;
 
 /// Labels, and times with values.
-type Shown = (BTreeMap<String, String>, Vec<(f64, f64)>);
+pub(super) type Shown = (BTreeMap<String, String>, Vec<(f64, Vec<f64>)>);
 
 fn ours(labels: &Labels) -> BTreeMap<String, String> {
     labels
@@ -160,35 +162,50 @@ fn ours(labels: &Labels) -> BTreeMap<String, String> {
         .collect()
 }
 
-fn at(time: Millis, value: f64) -> (f64, f64) {
-    (time as f64 / 1000.0, value)
+/// A number is itself; a native histogram its count, its sum, and its buckets as the API shows them.
+fn at(time: Millis, value: &SampleValue) -> (f64, Vec<f64>) {
+    let numbers = match value {
+        SampleValue::Float(number) => vec![*number],
+        SampleValue::Histogram(histogram) => numbers(histogram),
+    };
+    (time as f64 / 1000.0, numbers)
 }
 
-fn our_instant(recorded: &Recorded, query: &str, time: Millis) -> Answer {
+fn numbers(histogram: &FloatHistogram) -> Vec<f64> {
+    let buckets = histogram.buckets().into_iter();
+    let buckets = buckets.flat_map(|b| [f64::from(b.rule as u8), b.lower, b.upper, b.count]);
+    [histogram.count, histogram.sum]
+        .into_iter()
+        .chain(buckets)
+        .collect()
+}
+
+pub(super) fn our_instant(recorded: &Recorded, query: &str, time: Millis) -> Answer {
     let answer = Query::parse(query).and_then(|query| query.instant(recorded, time));
     Ok(match answer.map_err(|error| error.to_string())? {
         Instant::Scalar(number) => (
             "scalar".to_owned(),
-            vec![(BTreeMap::new(), vec![at(time, number)])],
+            vec![(BTreeMap::new(), vec![at(time, &SampleValue::Float(number))])],
         ),
         Instant::String(text) => (format!("string {text}"), Vec::new()),
         Instant::Vector(vector) => {
             let series = vector
                 .iter()
-                .map(|(labels, value)| (ours(labels), vec![at(time, *value)]));
+                .map(|(labels, value)| (ours(labels), vec![at(time, value)]));
             ("vector".to_owned(), series.collect())
         }
         Instant::Matrix(series) => ("matrix".to_owned(), matrix(series)),
     })
 }
 
-fn matrix(series: Vec<QuerySeries>) -> Vec<Shown> {
+pub(super) fn matrix(series: Vec<QuerySeries>) -> Vec<Shown> {
     let samples = |series: &QuerySeries| {
-        series
-            .samples
-            .iter()
-            .map(|sample| at(sample.time, sample.value))
-            .collect()
+        let floats = series.samples.iter();
+        let floats = floats.map(|sample| at(sample.time, &SampleValue::Float(sample.value)));
+        let histograms = series.histograms.iter();
+        let histograms =
+            histograms.map(|sample| at(sample.time, &SampleValue::Histogram(sample.value.clone())));
+        floats.chain(histograms).collect()
     };
     series
         .iter()
@@ -196,7 +213,7 @@ fn matrix(series: Vec<QuerySeries>) -> Vec<Shown> {
         .collect()
 }
 
-fn theirs(answer: &Json) -> Answer {
+pub(super) fn theirs(answer: &Json) -> Answer {
     if answer["status"] != "success" {
         return Err(answer["error"].as_str().unwrap_or_default().to_owned());
     }
@@ -205,19 +222,30 @@ fn theirs(answer: &Json) -> Answer {
         &answer["data"]["result"],
     );
     let sample = |sample: &Json| {
-        let time = sample[0].as_f64().unwrap();
-        (time, sample[1].as_str().unwrap().parse::<f64>().unwrap())
+        let value = &sample[1];
+        let buckets = value["buckets"].as_array().into_iter().flatten();
+        let buckets = buckets.flat_map(|bucket| bucket.as_array().unwrap());
+        let numbers = match value {
+            Json::String(_) => vec![number(value)],
+            _ => [&value["count"], &value["sum"]]
+                .into_iter()
+                .chain(buckets)
+                .map(number)
+                .collect(),
+        };
+        (sample[0].as_f64().unwrap(), numbers)
     };
     let series = |series: &Json| {
         let labels = series["metric"].as_object().into_iter().flatten();
         let labels = labels
             .map(|(name, value)| (name.clone(), value.as_str().unwrap().to_owned()))
             .collect();
-        let values = match &series["values"] {
-            Json::Array(values) => values.iter().map(sample).collect(),
-            _ => vec![sample(&series["value"])],
-        };
-        (labels, values)
+        let of = |kind: &str| series[kind].as_array().into_iter().flatten();
+        let one = ["value", "histogram"].map(|kind| series.get(kind));
+        let values = of("values")
+            .chain(of("histograms"))
+            .chain(one.into_iter().flatten());
+        (labels, values.map(sample).collect())
     };
     Ok(match kind {
         "string" => (format!("string {}", result[1].as_str().unwrap()), Vec::new()),
@@ -229,6 +257,13 @@ fn theirs(answer: &Json) -> Answer {
     })
 }
 
+fn number(text: &Json) -> f64 {
+    match text {
+        Json::String(text) => text.parse().unwrap(),
+        other => other.as_f64().unwrap(),
+    }
+}
+
 /// Equal but for the last bits of sums that are added up in another order.
 fn close(a: f64, b: f64) -> bool {
     let scale = a.abs().max(b.abs()).max(1e-6);
@@ -236,7 +271,7 @@ fn close(a: f64, b: f64) -> bool {
 }
 
 /// What differs, if anything does. The order counts where the query says it.
-fn differ(query: &str, ours: &Answer, theirs: &Answer) -> Option<String> {
+pub(super) fn differ(query: &str, ours: &Answer, theirs: &Answer) -> Option<String> {
     match (ours, theirs) {
         // Each says it in its own words.
         (Err(_), Err(_)) => None,
@@ -244,7 +279,7 @@ fn differ(query: &str, ours: &Answer, theirs: &Answer) -> Option<String> {
             let (mut ours, mut theirs) = (ours.clone(), theirs.clone());
             // The order counts where the query says it, but for series of one value.
             let values =
-                |shown: &[Shown]| -> Vec<f64> { shown.iter().map(|(_, values)| values[0].1).collect() };
+                |shown: &[Shown]| -> Vec<f64> { shown.iter().map(|(_, values)| values[0].1[0]).collect() };
             let in_order = ["sort", "topk(", "bottomk("]
                 .iter()
                 .any(|word| query.starts_with(word));
@@ -261,7 +296,11 @@ fn differ(query: &str, ours: &Answer, theirs: &Answer) -> Option<String> {
                 && ours.iter().zip(&theirs).all(|(a, b)| {
                     a.0 == b.0
                         && a.1.len() == b.1.len()
-                        && a.1.iter().zip(&b.1).all(|(a, b)| a.0 == b.0 && close(a.1, b.1))
+                        && a.1.iter().zip(&b.1).all(|(a, b)| {
+                            a.0 == b.0
+                                && a.1.len() == b.1.len()
+                                && a.1.iter().zip(&b.1).all(|(a, b)| close(*a, *b))
+                        })
                 });
             (!same).then(|| format!("{our_kind} {ours:?}\n  theirs {their_kind} {theirs:?}"))
         }

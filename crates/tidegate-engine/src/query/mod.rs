@@ -17,6 +17,8 @@ mod guard;
 mod labels;
 mod native;
 mod native_over_time;
+#[cfg(test)]
+mod native_tests;
 mod over_time;
 #[cfg(test)]
 mod tests;

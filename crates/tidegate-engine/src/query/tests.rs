@@ -9,7 +9,7 @@ const SECOND: Millis = 1000;
 /// Series in memory.
 type Store = Vec<QuerySeries>;
 
-fn labels(text: &str) -> Labels {
+pub(super) fn labels(text: &str) -> Labels {
     let pairs = text
         .split_whitespace()
         .map(|pair| pair.split_once('=').unwrap_or((NAME, pair)));
@@ -47,7 +47,7 @@ fn web() -> Store {
 }
 
 /// The answer at 100 s as text.
-fn ask(store: &Store, query: &str) -> String {
+pub(super) fn ask(store: &Store, query: &str) -> String {
     match Query::parse(query).and_then(|query| query.instant(store, 100 * SECOND)) {
         Err(error) => format!("{error}"),
         Ok(Instant::Scalar(number)) => aggregate::show(number),

@@ -63,6 +63,7 @@ impl Samples for View {
         for gone in state.gone(selection) {
             let series = ended.entry(&gone.labels).or_default();
             read(gone.past, series);
+            room = less(room, series)?;
             if is_within(gone.since) {
                 series.push(gone.since, SampleValue::Float(f64::from_bits(Sample::STALE)));
             }
@@ -86,9 +87,7 @@ impl Samples for View {
             if is_here && series.last_time().is_none_or(|last| last < *time) {
                 series.push(*time, now.clone());
             }
-            room = room
-                .checked_sub(series.weight())
-                .ok_or_else(QueryError::too_many_samples)?;
+            room = less(room, &series)?;
             series.labels = number.labels.clone();
             all.push(series);
         }
@@ -104,6 +103,11 @@ impl Samples for View {
         }
         Ok(all)
     }
+}
+
+fn less(room: usize, by: &QuerySeries) -> Result<usize, QueryError> {
+    room.checked_sub(by.weight())
+        .ok_or_else(QueryError::too_many_samples)
 }
 
 fn no_past(has_past: bool, labels: &Labels, history: &History) -> String {
