@@ -21,11 +21,17 @@ fn request(count: u64) -> String {
         4 * count,
         count as f64 * 2.5
     );
+    let exponential = format!(
+        r#"{{"count":"{}","sum":{},"scale":0,"zeroCount":"1","zeroThreshold":0.5,"positive":{{"offset":0,"bucketCounts":["{count}","0","{count}"]}},"startTimeUnixNano":"1","timeUnixNano":"{now}"}}"#,
+        2 * count + 1,
+        count as f64 * 3.0
+    );
     format!(
         r#"{{"resourceMetrics":[{{"resource":{{"attributes":[{{"key":"service.name","value":{{"stringValue":"web"}}}}]}},"scopeMetrics":[{{"metrics":[
         {{"name":"requests","sum":{{"isMonotonic":true,"aggregationTemporality":2,"dataPoints":[{},{}]}}}},
         {{"name":"depth","gauge":{{"dataPoints":[{},{}]}}}},
-        {{"name":"wait","unit":"s","histogram":{{"aggregationTemporality":2,"dataPoints":[{histogram}]}}}}
+        {{"name":"wait","unit":"s","histogram":{{"aggregationTemporality":2,"dataPoints":[{histogram}]}}}},
+        {{"name":"size","exponentialHistogram":{{"aggregationTemporality":2,"dataPoints":[{exponential}]}}}}
         ]}}]}}]}}"#,
         sum(count, "x"),
         sum(count * 3, "y"),
@@ -49,7 +55,7 @@ fn start() -> Scene {
 receivers:
   otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{input}\"}}}}}}
 processors:
-  aggregate: {{rules: [{{match: {{name: \"regex:requests|depth|wait\"}}}}]}}
+  aggregate: {{rules: [{{match: {{name: \"regex:requests|depth|wait|size\"}}}}]}}
   composite: {{composites: [{{name: depth_max, metric: depth, function: max, window: 2s}}]}}
 exporters:
   prometheus: {{endpoint: \"127.0.0.1:{scrape}\"}}
@@ -104,6 +110,37 @@ fn what_was_acknowledged_is_in_the_next_answer() {
         scene.push(count);
         assert_eq!(scene.value("sum(requests_total)"), Some(4.0 * count as f64));
         assert_eq!(scene.value("wait_seconds_count"), Some(4.0 * count as f64));
+        assert_eq!(
+            scene.value("histogram_count(size)"),
+            Some(2.0 * count as f64 + 1.0)
+        );
+    }
+    scene.gateway.stop();
+}
+
+#[test]
+fn native_histograms_are_answered_as_prometheus_does() {
+    let scene = start();
+    scene.push(5);
+    let answer = scene.ask("size");
+    let series = &answer["data"]["result"][0];
+    let buckets = serde_json::json!([[3, "-0.5", "0.5", "1"], [0, "1", "2", "5"], [0, "4", "8", "5"]]);
+    let expected = serde_json::json!({"count": "11", "sum": "15", "buckets": buckets});
+    assert_eq!(series["histogram"][1], expected, "{answer}");
+    let deadline = Instant::now() + SOON;
+    loop {
+        let answer = scene.ask("size[10s]");
+        let series = &answer["data"]["result"][0];
+        if series["histograms"]
+            .as_array()
+            .is_some_and(|samples| samples.len() > 1)
+        {
+            assert_eq!(series["histograms"][0][1], expected, "{answer}");
+            assert_eq!(series.get("values"), None, "{answer}");
+            break;
+        }
+        assert!(Instant::now() < deadline, "{answer}");
+        std::thread::sleep(Duration::from_millis(50));
     }
     scene.gateway.stop();
 }

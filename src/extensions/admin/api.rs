@@ -1,13 +1,13 @@
 //! Prometheus's HTTP API over what the gateway holds.
 
+mod json;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use tidegate_engine::query::{
-    Bucket, FloatHistogram, Instant, Labels, Millis, Query, QueryError, QuerySeries, SampleValue, Selection,
-};
+use tidegate_engine::query::{Instant, Labels, Millis, Query, QueryError, Selection};
 use tidegate_engine::{OnStale, UnixNanos};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -19,7 +19,6 @@ use crate::component::shared::Phase;
 use crate::component::{Shared, unix_now};
 use crate::extensions::server::{self, Answer, Request};
 use crate::prom::name::Kind;
-use crate::prom::number::push_f64;
 
 /// Queries that are computed at one time; others wait.
 const QUERIES: usize = 2;
@@ -200,22 +199,7 @@ impl Api {
             true => self.at_present(&query, now)?,
             false => query.instant(&*self.view, at)?,
         };
-        Ok(match value {
-            Instant::Scalar(number) => json!({"resultType": "scalar", "result": float(at, number)}),
-            Instant::String(text) => json!({"resultType": "string", "result": [seconds(at), text]}),
-            Instant::Vector(vector) => {
-                let series = vector.iter().map(|(labels, value)| match value {
-                    SampleValue::Float(value) => {
-                        json!({"metric": metric(labels), "value": float(at, *value)})
-                    }
-                    SampleValue::Histogram(value) => {
-                        json!({"metric": metric(labels), "histogram": histogram(at, value)})
-                    }
-                });
-                json!({"resultType": "vector", "result": series.collect::<Vec<_>>()})
-            }
-            Instant::Matrix(series) => matrix(&series),
-        })
+        Ok(json::instant(&value, at))
     }
 
     fn at_present(&self, query: &Query, now: UnixNanos) -> Result<Instant, Failure> {
@@ -268,7 +252,7 @@ impl Api {
         if end >= millis(now) - NOW_MS {
             self.view.refresh(now, query.only_names().as_deref());
         }
-        Ok(matrix(&query.range(&*self.view, start, end, step)?))
+        Ok(json::matrix(&query.range(&*self.view, start, end, step)?))
     }
 
     /// The selectors of `match[]`.
@@ -297,7 +281,7 @@ impl Api {
         if selections.is_empty() {
             return Err(bad("no match[] parameter provided"));
         }
-        Ok(self.labels(&selections).iter().map(metric).collect())
+        Ok(self.labels(&selections).iter().map(json::metric).collect())
     }
 
     fn names(&self, request: &Request) -> Result<Value, Failure> {
@@ -394,58 +378,4 @@ fn step(text: &str) -> Result<Millis, Failure> {
     parsed
         .and_then(|duration| Millis::try_from(duration.as_millis()).ok())
         .ok_or_else(|| bad(format!("cannot parse {text:?} to a valid duration")))
-}
-
-fn seconds(at: Millis) -> f64 {
-    at as f64 / 1000.0
-}
-
-fn float(at: Millis, value: f64) -> Value {
-    json!([seconds(at), text(value)])
-}
-
-fn text(value: f64) -> String {
-    let mut text = String::new();
-    push_f64(&mut text, value);
-    text
-}
-
-fn histogram(at: Millis, value: &FloatHistogram) -> Value {
-    let bucket = |bucket: Bucket| {
-        let rule = bucket.rule as u8;
-        json!([rule, text(bucket.lower), text(bucket.upper), text(bucket.count)])
-    };
-    let buckets: Vec<Value> = value.buckets().into_iter().map(bucket).collect();
-    let mut all = json!({"count": text(value.count), "sum": text(value.sum)});
-    if !buckets.is_empty() {
-        all["buckets"] = buckets.into();
-    }
-    json!([seconds(at), all])
-}
-
-fn metric(labels: &Labels) -> Value {
-    labels
-        .iter()
-        .map(|(name, value)| (name.to_string(), Value::from(&**value)))
-        .collect()
-}
-
-fn matrix(all: &[QuerySeries]) -> Value {
-    let shown = |series: &QuerySeries| {
-        let mut shown = json!({"metric": metric(&series.labels)});
-        let values: Vec<Value> = series
-            .samples
-            .iter()
-            .map(|one| float(one.time, one.value))
-            .collect();
-        let histograms = series.histograms.iter();
-        let histograms: Vec<Value> = histograms.map(|one| histogram(one.time, &one.value)).collect();
-        for (kind, samples) in [("values", values), ("histograms", histograms)] {
-            if !samples.is_empty() {
-                shown[kind] = samples.into();
-            }
-        }
-        shown
-    };
-    json!({"resultType": "matrix", "result": all.iter().map(shown).collect::<Vec<_>>()})
 }

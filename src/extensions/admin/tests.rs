@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tidegate_engine::{
-    Answer as Reading, AttributeValue, Attributes, Buckets, Composite, Data, ExponentialHistogram, Limits,
-    Metric, Point, Resource, Rule, Series, Table, Temporality,
+    Answer as Reading, AttributeValue, Attributes, Composite, Data, Limits, Metric, Point, Resource, Rule,
+    Series, Table, Temporality,
 };
 
 use super::*;
@@ -211,123 +211,6 @@ async fn a_point_can_be_asked_for_at_once_and_its_past_a_little_later() {
             .unwrap()
             .is_empty()
     );
-    admin.stop(Instant::now() + Duration::from_secs(10)).await;
-}
-
-fn exponential(value: u64) -> Point {
-    let data = Data::ExponentialHistogram {
-        temporality: Temporality::Cumulative,
-    };
-    let histogram = ExponentialHistogram {
-        count: 2 * value + 1,
-        sum: Some(3.0 * value as f64),
-        scale: 0,
-        zero_count: 1,
-        zero_threshold: 0.5,
-        positive: Buckets {
-            offset: 0,
-            counts: vec![value, 0, value],
-        },
-        ..ExponentialHistogram::default()
-    };
-    Point {
-        value: tidegate_engine::Value::ExponentialHistogram(Box::new(histogram)),
-        ..point("wait", data, "web", 0)
-    }
-}
-
-#[tokio::test]
-async fn an_exponential_histogram_is_a_native_one_and_a_classic_one_now_and_in_the_past() {
-    let (admin, table) = with_table("history: {interval: 10ms}").await;
-    table.observe(&exponential(5), unix_now());
-    let (status, answer) = ask(&admin, "wait").await;
-    let series = &answer["data"]["result"][0];
-    assert_eq!(
-        (status, &series["metric"]["__name__"]),
-        (200, &json!("wait")),
-        "{answer}"
-    );
-    let buckets = json!([[3, "-0.5", "0.5", "1"], [0, "1", "2", "5"], [0, "4", "8", "5"]]);
-    let expected = json!({"count": "11", "sum": "15", "buckets": buckets});
-    assert_eq!(series["histogram"][1], expected, "{answer}");
-    for (query, expected) in [
-        ("wait_count", "11"),
-        ("wait_bucket{le=\"2\"}", "6"),
-        ("count({__name__=~\"wait.*\"})", "7"),
-        ("histogram_avg(wait)", "1.3636363636363635"),
-        ("histogram_quantile(1, wait)", "8"),
-        ("histogram_count(sum by (job) (wait)) - on (job) wait_count", "0"),
-    ] {
-        let (_, answer) = ask(&admin, query).await;
-        assert_eq!(
-            answer["data"]["result"][0]["value"][1], expected,
-            "{query}: {answer}"
-        );
-    }
-    let deadline = Instant::now() + Duration::from_secs(10);
-    let mut value = 5;
-    loop {
-        value += 1;
-        table.observe(&exponential(value), unix_now());
-        let (status, answer) = ask(&admin, "histogram_sum(increase(wait[10s]))").await;
-        let increase = answer["data"]["result"][0]["value"][1].as_str().unwrap_or("0");
-        if status == 200 && increase.parse::<f64>().is_ok_and(|increase| increase > 6.0) {
-            break;
-        }
-        assert!(Instant::now() < deadline, "{answer}");
-        tokio::time::sleep(Duration::from_millis(15)).await;
-    }
-    let (_, answer) = ask(&admin, "wait[10s]").await;
-    let samples = answer["data"]["result"][0]["histograms"]
-        .as_array()
-        .map_or(0, Vec::len);
-    assert!(
-        samples > 2 && answer["data"]["result"][0].get("values").is_none(),
-        "{answer}"
-    );
-    admin.stop(Instant::now() + Duration::from_secs(10)).await;
-}
-
-#[tokio::test]
-async fn series_come_and_go_by_name_while_others_stay() {
-    let (admin, table) = with_table("history: {enabled: false}").await;
-    let other = Arc::new(Table::new("other", vec![Rule::newest()], Limits::default()));
-    admin.base.shared.tables.add(other.clone());
-    let value = async |query: &str| {
-        let (_, answer) = ask(&admin, query).await;
-        answer["data"]["result"][0]["value"][1]
-            .as_str()
-            .map(str::to_owned)
-    };
-    // The first of two that have the same name and labels counts, until it goes.
-    table.observe(&point("level", Data::Gauge, "web", 1), unix_now());
-    assert_eq!(value("level").await.as_deref(), Some("1"));
-    other.observe(&point("level", Data::Gauge, "web", 2), unix_now());
-    assert_eq!(value("sum(level)").await.as_deref(), Some("1"));
-    for n in 0..100 {
-        table.observe(&point(&format!("level_{n}"), Data::Gauge, "web", n), unix_now());
-        assert_eq!(value(&format!("level_{n}")).await, Some(n.to_string()));
-    }
-    assert_eq!(
-        value("count({__name__=~\"level.*\"})").await.as_deref(),
-        Some("101")
-    );
-    let ended = Point {
-        value: tidegate_engine::Value::NoRecordedValue,
-        ..point("level", Data::Gauge, "web", 0)
-    };
-    table.observe(&ended, unix_now());
-    assert_eq!(value("level").await.as_deref(), Some("2"));
-    assert_eq!(
-        value("count({__name__=~\"level.*\"})").await.as_deref(),
-        Some("101")
-    );
-    admin.base.shared.tables.remove(&table);
-    assert_eq!(
-        value("count({__name__=~\"level.*\"})").await.as_deref(),
-        Some("1")
-    );
-    assert_eq!(admin.view.len(), 1);
     admin.stop(Instant::now() + Duration::from_secs(10)).await;
 }
 

@@ -8,6 +8,8 @@ mod select;
 #[cfg(test)]
 mod speed;
 mod state;
+#[cfg(test)]
+mod tests;
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
