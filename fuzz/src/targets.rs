@@ -5,6 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use tempfile::TempDir;
@@ -16,8 +17,8 @@ use tidegate::net::{Coding, decompress};
 use tidegate::service::{Graph, Plan};
 use tidegate::storage::record::{self, Head, Kind};
 use tidegate::storage::{Fsync, Log, Purpose, Quota, Rules};
-use tidegate_engine::query::{NAME, Query, QuerySeries, Sample};
-use tidegate_engine::{Limits, Rule, StreamId, Table};
+use tidegate_engine::query::{FloatHistogram, HistogramSample, NAME, Query, QuerySeries, Sample};
+use tidegate_engine::{Buckets, ExponentialHistogram, Limits, Rule, StreamId, Table};
 use tidegate_ring::{Batch, MpStore, Options, Reader};
 
 /// Names as `cargo xtask fuzz` gives them.
@@ -52,8 +53,27 @@ fn query(data: &[u8]) {
                 value: ((tick * step) % 17) as f64,
             })
             .collect(),
+        histograms: Vec::new(),
     };
-    let store = vec![series("a", "0.5", 3), series("a", "+Inf", 5), series("b", "0.5", 7)];
+    let native = |tick: i64, scale: i32| HistogramSample {
+        time: tick * 10_000,
+        value: Arc::new(FloatHistogram::from(&ExponentialHistogram {
+            scale,
+            count: 7 + tick as u64 % 11,
+            sum: Some(tick as f64),
+            zero_threshold: f64::from(scale) / 2.0,
+            zero_count: 1,
+            positive: Buckets { offset: -3, counts: vec![1, 0, 5, tick as u64 % 11] },
+            ..ExponentialHistogram::default()
+        })),
+    };
+    let histograms = |name: &str, zone: &str, scale: i32| QuerySeries {
+        histograms: (1..20).map(|tick| native(tick, scale)).collect(),
+        samples: Vec::new(),
+        ..series(name, zone, 1)
+    };
+    let mut store = vec![series("a", "0.5", 3), series("a", "+Inf", 5), series("b", "0.5", 7)];
+    store.extend([histograms("a", "x", 2), histograms("b", "y", 1)]);
     let _ = query.instant(&store, 150_000);
     let _ = query.range(&store, 0, 150_000, 70_000);
 }

@@ -1,5 +1,7 @@
 //! Native histograms: what the rules of Prometheus 3 come to by hand, and what holds for all of them.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::tests::{ask, labels};
@@ -41,7 +43,7 @@ fn store(series: &[(&str, ExponentialHistogram)]) -> Vec<QuerySeries> {
     series.collect()
 }
 
-fn recorded() -> Vec<QuerySeries> {
+pub(super) fn recorded() -> Vec<QuerySeries> {
     let none = Buckets::default();
     let mut all = store(&[
         // (0.5, 1], (1, 2], (2, 4].

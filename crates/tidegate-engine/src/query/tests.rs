@@ -279,6 +279,10 @@ fn text() -> impl Strategy<Value = String> {
         "topk",
         "quantile",
         "histogram_quantile",
+        "histogram_fraction",
+        "histogram_avg",
+        "one",
+        "wide",
         "absent",
         "time()",
         "label_replace",
@@ -299,7 +303,8 @@ proptest! {
     #[test]
     fn no_text_is_too_strange(text in prop_oneof![text(), ".{0,40}"]) {
         if let Ok(query) = Query::parse(&text) {
-            let store = web();
+            let mut store = web();
+            store.extend(native_tests::recorded());
             let _ = query.instant(&store, 100 * SECOND);
             let _ = query.range(&store, 0, 100 * SECOND, 25 * SECOND);
         }
