@@ -42,7 +42,10 @@ fn signal(choice: u8) -> Signal {
 
 /// A query has a value, or says why it has none.
 fn query(data: &[u8]) {
-    let Ok(query) = std::str::from_utf8(data).map_err(drop).and_then(|text| Query::parse(text).map_err(drop)) else {
+    let Ok(query) = std::str::from_utf8(data)
+        .map_err(drop)
+        .and_then(|text| Query::parse(text).map_err(drop))
+    else {
         return;
     };
     let series = |name: &str, zone: &str, step: i64| QuerySeries {
@@ -63,7 +66,10 @@ fn query(data: &[u8]) {
             sum: Some(tick as f64),
             zero_threshold: f64::from(scale) / 2.0,
             zero_count: 1,
-            positive: Buckets { offset: -3, counts: vec![1, 0, 5, tick as u64 % 11] },
+            positive: Buckets {
+                offset: -3,
+                counts: vec![1, 0, 5, tick as u64 % 11],
+            },
             ..ExponentialHistogram::default()
         })),
     };
@@ -72,7 +78,11 @@ fn query(data: &[u8]) {
         samples: Vec::new(),
         ..series(name, zone, 1)
     };
-    let mut store = vec![series("a", "0.5", 3), series("a", "+Inf", 5), series("b", "0.5", 7)];
+    let mut store = vec![
+        series("a", "0.5", 3),
+        series("a", "+Inf", 5),
+        series("b", "0.5", 7),
+    ];
     store.extend([histograms("a", "x", 2), histograms("b", "y", 1)]);
     let _ = query.instant(&store, 150_000);
     let _ = query.range(&store, 0, 150_000, 70_000);
@@ -320,8 +330,12 @@ fn log(data: &[u8]) {
         recovered.items.iter().sum::<u64>(),
         "what was promised is read"
     );
-    log.append((log.next_seq(), 0, 1), Purpose::Unread, std::iter::once(&b"more"[..]))
-        .expect("a file in memory");
+    log.append(
+        (log.next_seq(), 0, 1),
+        Purpose::Unread,
+        std::iter::once(&b"more"[..]),
+    )
+    .expect("a file in memory");
     log.flush().expect("a file in memory");
     assert_eq!(log.read(1 << 16).expect("our own file").stored.len(), 1);
 }

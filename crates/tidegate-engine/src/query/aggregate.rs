@@ -30,7 +30,7 @@ const FOLDS: &[(&str, Fold)] = &[
 const WITH_PARAMETER: [&str; 4] = ["topk", "bottomk", "quantile", "count_values"];
 
 /// Operators that only look at how many there are.
-const COUNTS: [&str; 3] = ["count", "group", "count_values"];
+const COUNTS: [&str; 2] = ["count", "group"];
 
 pub(super) fn is_supported(operator: &str) -> bool {
     FOLDS.iter().any(|(name, _)| *name == operator)

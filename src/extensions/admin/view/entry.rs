@@ -31,7 +31,8 @@ pub(super) struct Number {
     /// Another series has the same name and labels.
     pub(super) is_shadowed: bool,
     pub(super) past: Past,
-    pub(super) is_native: bool,
+    /// Whether it is a native histogram.
+    is_native: bool,
     pub(super) now: (Millis, SampleValue),
 }
 
