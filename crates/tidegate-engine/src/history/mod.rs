@@ -262,9 +262,9 @@ impl History {
             let tick = time.div_euclid(self.limits.interval_ms);
             tick.saturating_sub(self.base.unwrap_or_default())
         };
-        let from = u32::try_from(tick(from).saturating_add(1).max(0)).ok()?;
-        let to = u32::try_from(tick(to)).unwrap_or(if to > 0 { u32::MAX } else { 0 });
-        (from <= to).then_some((past.histograms.as_ref()?, from, to))
+        let clamped = |tick: Millis| u32::try_from(tick.max(0)).unwrap_or(u32::MAX);
+        let (from, to) = (tick(from).saturating_add(1), tick(to));
+        (from <= to && to >= 0).then_some((past.histograms.as_ref()?, clamped(from), clamped(to)))
     }
 
     fn histogram_sample(&self, (tick, value): (u32, FloatHistogram)) -> HistogramSample {

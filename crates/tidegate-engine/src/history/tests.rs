@@ -102,6 +102,8 @@ proptest! {
         prop_assert_eq!(read(history.newest_histogram(id, from, to).into_iter().collect()).pop(), part.last().cloned());
         prop_assert_eq!(read(history.read_histograms(id, from, to)), part);
         prop_assert_eq!(history.read_histograms(id, Millis::MIN, Millis::MAX).len(), model.len());
+        let before = model[0].0 - 1;
+        prop_assert_eq!(history.newest_histogram(id, Millis::MIN, before), None);
         history.remove(id);
         prop_assert_eq!((history.bytes(), history.len()), (0, 0));
     }
