@@ -127,7 +127,9 @@ fn observed(seed: u64, tick: i64, reset_at: i64, value: impl Fn(f64) -> f64) -> 
         .collect()
 }
 
-type Recording = Vec<(Labels, Vec<(Millis, Result<ExponentialHistogram, f64>)>)>;
+/// Samples of a series: histograms, or numbers in between.
+type Mixed = Vec<(Millis, Result<ExponentialHistogram, f64>)>;
+type Recording = Vec<(Labels, Mixed)>;
 
 /// Histograms of several resolutions, with resets, gaps and zero buckets of several widths, and numbers.
 fn recording() -> Recording {
@@ -236,30 +238,29 @@ fn written(recording: &Recording) -> Vec<u8> {
             timestamp,
         }
     };
-    let series =
-        |(labels, samples): &(Labels, Vec<(Millis, Result<ExponentialHistogram, f64>)>)| TimeSeries {
-            labels: labels
-                .iter()
-                .map(|(name, value)| Label {
-                    name: name.to_string(),
-                    value: value.to_string(),
+    let series = |(labels, samples): &(Labels, Mixed)| TimeSeries {
+        labels: labels
+            .iter()
+            .map(|(name, value)| Label {
+                name: name.to_string(),
+                value: value.to_string(),
+            })
+            .collect(),
+        samples: samples
+            .iter()
+            .filter_map(|(timestamp, value)| {
+                let value = *value.as_ref().err()?;
+                Some(Float {
+                    value,
+                    timestamp: *timestamp,
                 })
-                .collect(),
-            samples: samples
-                .iter()
-                .filter_map(|(timestamp, value)| {
-                    let value = *value.as_ref().err()?;
-                    Some(Float {
-                        value,
-                        timestamp: *timestamp,
-                    })
-                })
-                .collect(),
-            histograms: samples
-                .iter()
-                .filter_map(|(time, value)| Some(histogram(*time, value.as_ref().ok()?)))
-                .collect(),
-        };
+            })
+            .collect(),
+        histograms: samples
+            .iter()
+            .filter_map(|(time, value)| Some(histogram(*time, value.as_ref().ok()?)))
+            .collect(),
+    };
     let request = WriteRequest {
         timeseries: recording.iter().map(series).collect(),
     };

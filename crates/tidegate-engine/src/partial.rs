@@ -166,7 +166,7 @@ impl Partials {
     }
 
     #[cfg(test)]
-    fn state(&self) -> Vec<(StreamId, Option<UnixNanos>, Vec<(u64, Vec<u8>)>)> {
+    fn state(&self) -> Vec<tests::Known> {
         let of = |(id, producer): (&StreamId, &Producer)| {
             (*id, producer.floor(), producer.words().map(Word::rank).collect())
         };
@@ -195,6 +195,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// A producer, what was folded of it, and its words by rank.
+    pub(super) type Known = (StreamId, Option<UnixNanos>, Vec<(u64, Vec<u8>)>);
 
     fn id(number: u8) -> StreamId {
         let mut id = StreamId::default();

@@ -16,16 +16,18 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use hyper::body::Incoming;
+use tidegate_engine::{BadPattern, Pattern};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use self::api::Api;
-use self::view::View;
+use self::view::{HistoryRule, View};
 use super::server::{Answer, PageServer, Pages, Place, Request, Takes};
+use crate::component::patterns::{check_filter, check_pattern, filter};
 use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle, unix_now,
 };
-use crate::config::{ByteSize, Node, Problems};
+use crate::config::{ByteSize, Node, Ordered, Problems};
 use crate::net::auth::AuthConfig;
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
 
@@ -53,6 +55,8 @@ crate::options! {
     pub struct HistoryConfig {
         /// Whether there is a past at all; without, only the present can be asked for.
         pub enabled: bool = true,
+        /// Whose past is kept; none: everybody's. Series that no rule matches have a present only.
+        pub rules: Vec<HistoryRuleConfig> = Vec::new(),
         /// Between two samples of a series.
         pub interval: Duration = Duration::from_secs(1),
         /// How long a sample is kept.
@@ -61,6 +65,31 @@ crate::options! {
         pub max_bytes: ByteSize = ByteSize::mib(256),
     }
     check = HistoryConfig::check
+}
+
+crate::options! {
+    /// Series whose past is kept.
+    pub struct HistoryRuleConfig {
+        /// Metric: exact, a glob (`agent_*`), or `regex:...`.
+        pub name: String = required,
+        /// Attributes that they must have; each value exact, a glob or `regex:...`.
+        pub attributes: Ordered<String> = Ordered::default(),
+    }
+    check = HistoryRuleConfig::check
+}
+
+impl HistoryRuleConfig {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        check_pattern(&self.name, at.child("name"), cx);
+        check_filter(&self.attributes, at.child("attributes"), cx);
+    }
+
+    fn rule(&self) -> Result<HistoryRule, BadPattern> {
+        Ok(HistoryRule {
+            name: Pattern::parse(&self.name)?,
+            attributes: filter(&self.attributes)?,
+        })
+    }
 }
 
 impl HistoryConfig {
@@ -82,7 +111,7 @@ pub static FACTORY: ExtensionFactory = Factory {
     signals: &[],
     help: "answers PromQL and serves the current values of composites",
     config: ConfigType::of::<Config>(),
-    build: |settings, cx| Ok(Arc::new(Admin::new(settings.get(), cx))),
+    build: |settings, cx| Ok(Arc::new(Admin::new(settings.get(), cx)?)),
 };
 
 pub(super) struct Admin {
@@ -95,16 +124,19 @@ pub(super) struct Admin {
 }
 
 impl Admin {
-    fn new(config: Arc<Config>, base: Context) -> Self {
-        let view = Arc::new(View::new(base.shared.clone(), &config.history));
-        Self {
+    fn new(config: Arc<Config>, base: Context) -> Result<Self, ComponentError> {
+        let rules = config.history.rules.iter().map(HistoryRuleConfig::rule);
+        let rules: Result<Vec<_>, BadPattern> = rules.collect();
+        let rules = rules.map_err(|error| base.error(error.to_string()))?;
+        let view = Arc::new(View::new(base.shared.clone(), &config.history, rules));
+        Ok(Self {
             config,
             base,
             view,
             server: PageServer::default(),
             sampler: Mutex::default(),
             stopping: CancellationToken::new(),
-        }
+        })
     }
 }
 

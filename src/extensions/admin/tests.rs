@@ -50,7 +50,7 @@ async fn get(admin: &Admin, path: &str) -> (u16, Value) {
 #[tokio::test]
 async fn composites_are_arrays_of_label_sets_and_unknown_names_are_404() {
     let config = settings::<Config>("endpoint: 127.0.0.1:0").get();
-    let admin = Admin::new(config, context("extensions", "admin"));
+    let admin = Admin::new(config, context("extensions", "admin")).unwrap();
     admin.base.shared.composites.add(composite("xfer_time_avg"));
     admin.base.shared.composites.add(composite("other"));
     admin.start().await.unwrap();
@@ -150,7 +150,7 @@ fn point(name: &str, data: Data, job: &str, value: i64) -> Point {
 /// A started extension and a table that it can see.
 async fn with_table(options: &str) -> (Admin, Arc<Table>) {
     let config = settings::<Config>(&format!("{{endpoint: 127.0.0.1:0, {options}}}")).get();
-    let admin = Admin::new(config, context("extensions", "admin"));
+    let admin = Admin::new(config, context("extensions", "admin")).unwrap();
     let table = Arc::new(Table::new("test", vec![Rule::newest()], Limits::default()));
     admin.base.shared.tables.add(table.clone());
     admin.start().await.unwrap();
@@ -280,7 +280,7 @@ async fn series_that_came_when_the_memory_was_used_up_have_a_present_only() {
     let (status, answer) = sampled("count_over_time(later_49[1m])").await;
     let why = answer["error"].as_str().unwrap_or_default();
     assert!(
-        status == 422 && why.contains("`later_49` has series without a past"),
+        status == 422 && why.contains("`later_49` has no past") && why.contains("used up"),
         "{answer}"
     );
     assert_eq!(
@@ -382,7 +382,7 @@ async fn a_composite_without_a_value_is_an_error_unless_the_query_says_what_then
 /// An admin extension with a composite that can be fed.
 async fn with_queue(options: &str, thresholds: Vec<tidegate_engine::Threshold>) -> (Admin, Bench) {
     let config = settings::<Config>(&format!("endpoint: 127.0.0.1:0\n{options}")).get();
-    let admin = Admin::new(config, context("extensions", "admin"));
+    let admin = Admin::new(config, context("extensions", "admin")).unwrap();
     let bench = Bench::new("queue_depth", thresholds);
     admin.base.shared.composites.add(bench.watched.clone());
     bench.keep_looking();
@@ -479,7 +479,7 @@ async fn who_may_not_ask_is_told_so_in_his_own_protocol() {
         }
     }
     let config = "endpoint: 127.0.0.1:0\nauth: {authenticator: door}";
-    let admin = Admin::new(settings::<Config>(config).get(), context("extensions", "admin"));
+    let admin = Admin::new(settings::<Config>(config).get(), context("extensions", "admin")).unwrap();
     let missing = admin.start().await.unwrap_err().to_string();
     assert!(
         missing.contains("`door` is not among `service::extensions`"),
@@ -549,4 +549,32 @@ async fn a_series_is_explained_and_counted() {
         json!([{"name": "service.name", "value": 2}])
     );
     assert_eq!(counts["streamCountBySource"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_series_that_no_rule_of_the_past_matches_has_a_present_only() {
+    let rules = "history: {interval: 10ms, rules: [{name: level, attributes: {service.name: web*}}]}";
+    let (admin, table) = with_table(rules).await;
+    for (name, job) in [("level", "web-1"), ("level", "db"), ("other", "web-1")] {
+        table.observe(&point(name, Data::Gauge, job, 3), unix_now());
+    }
+    for (series, has_past) in [
+        ("level{job=\"web-1\"}", true),
+        ("level{job=\"db\"}", false),
+        ("other", false),
+    ] {
+        let (status, present) = ask(&admin, series).await;
+        assert_eq!(
+            (status, present["data"]["result"].as_array().unwrap().len()),
+            (200, 1),
+            "{series}"
+        );
+        let (status, past) = ask(&admin, &format!("count_over_time({series}[1m])")).await;
+        assert_eq!(status == 200, has_past, "{past}");
+        let why = past["error"].as_str().unwrap_or_default();
+        assert!(
+            has_past || why.contains("no rule of `history::rules` matches it"),
+            "{past}"
+        );
+    }
 }

@@ -5,8 +5,6 @@
 
 mod entry;
 mod select;
-#[cfg(test)]
-mod speed;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -18,6 +16,7 @@ use std::time::Duration;
 use tidegate_engine::query::{Labels, Millis, Selection};
 use tidegate_engine::{Data, HistoryLimits, UnixNanos};
 
+pub(super) use self::entry::HistoryRule;
 use self::entry::{Entry, Look};
 use self::state::State;
 use super::HistoryConfig;
@@ -32,6 +31,7 @@ pub(super) struct View {
     shared: Arc<Shared>,
     pub(super) naming: Naming,
     has_past: bool,
+    rules: Vec<HistoryRule>,
     state: Mutex<State>,
     /// Who waits for the state.
     waiting: AtomicUsize,
@@ -55,7 +55,7 @@ fn limit(duration: Duration) -> Millis {
 }
 
 impl View {
-    pub(super) fn new(shared: Arc<Shared>, config: &HistoryConfig) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, config: &HistoryConfig, rules: Vec<HistoryRule>) -> Self {
         let limits = HistoryLimits {
             interval_ms: limit(config.interval),
             span_ms: limit(config.retention),
@@ -68,6 +68,7 @@ impl View {
                 suffixes: true,
             },
             has_past: config.enabled,
+            rules,
             state: Mutex::new(State::new(limits)),
             waiting: AtomicUsize::new(0),
         }
@@ -83,6 +84,7 @@ impl View {
     fn look(&self, now: UnixNanos, records: bool) -> Look<'_> {
         Look {
             naming: &self.naming,
+            rules: &self.rules,
             time: millis(now),
             records,
         }

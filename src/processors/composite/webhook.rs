@@ -177,7 +177,7 @@ impl Webhook {
         let (destination, ledger) = (self.destination.clone(), self.ledger.clone());
         let (threshold, labels) = (self.threshold.clone(), self.labels.clone());
         Ok(tokio::spawn(async move {
-            hand_on(crossings, &threshold, &*destination, &ledger, &labels).await;
+            hand_on(crossings, &threshold, &destination, &ledger, &labels).await;
         }))
     }
 

@@ -30,7 +30,7 @@ struct Gateway {
 impl Gateway {
     async fn start() -> Self {
         let config = settings::<Config>("endpoint: 127.0.0.1:0").get();
-        let admin = Admin::new(config, context("extensions", "admin"));
+        let admin = Admin::new(config, context("extensions", "admin")).unwrap();
         let depth = Bench::new("queue_depth", vec![threshold(10.0, 8.0)]);
         let usage = Bench::new("kv_usage", Vec::new());
         for bench in [&depth, &usage] {

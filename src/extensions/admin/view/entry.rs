@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tidegate_engine::query::{FloatHistogram, Labels, Millis, NAME, SampleValue};
-use tidegate_engine::{History, Place, Reading, Series, SeriesId};
+use tidegate_engine::{AttributeFilter, History, Pattern, Place, Reading, Series, SeriesId};
 
 use crate::prom::Naming;
 use crate::prom::flat::{Flat, identity, values};
@@ -20,6 +20,8 @@ pub(super) struct Entry {
     pub(super) place: Option<Place>,
     /// The metric's name; `None`: it can't be told.
     pub(super) name: Option<Arc<str>>,
+    /// Whether its past is kept.
+    is_kept: bool,
     pub(super) numbers: Vec<Number>,
 }
 
@@ -44,6 +46,8 @@ pub(super) enum Past {
     Kept(SeriesId),
     /// There was no room for it when it came.
     Refused,
+    /// No rule asks for it.
+    Unwanted,
 }
 
 /// A number that has gone and can still be asked for.
@@ -64,21 +68,38 @@ pub(super) struct Books {
     pub(super) has_freed: bool,
 }
 
+/// A rule of series whose past is kept.
+pub(in crate::extensions::admin) struct HistoryRule {
+    pub(in crate::extensions::admin) name: Pattern,
+    pub(in crate::extensions::admin) attributes: AttributeFilter,
+}
+
+impl HistoryRule {
+    fn matches(&self, series: &Series) -> bool {
+        let sets = [&series.attributes, &series.resource.attributes];
+        self.name.matches(&series.metric.name) && self.attributes.matches(&sets)
+    }
+}
+
 /// A look at some series.
 #[derive(Clone, Copy)]
 pub(super) struct Look<'a> {
     pub(super) naming: &'a Naming,
+    /// Whose past is kept; none: everybody's.
+    pub(super) rules: &'a [HistoryRule],
     pub(super) time: Millis,
     /// Whether what it sees becomes part of the past.
     pub(super) records: bool,
 }
 
 impl Entry {
-    pub(super) fn new(series: &Arc<Series>, place: Option<Place>, naming: &Naming) -> Self {
+    pub(super) fn new(series: &Arc<Series>, place: Option<Place>, look: Look<'_>) -> Self {
+        let mut rules = look.rules.iter();
         Self {
+            is_kept: look.rules.is_empty() || rules.any(|rule| rule.matches(series)),
             series: series.clone(),
             place,
-            name: identity(series, naming).map(|(name, _)| name.into()),
+            name: identity(series, look.naming).map(|(name, _)| name.into()),
             numbers: Vec::new(),
         }
     }
@@ -88,7 +109,7 @@ impl Entry {
         if self.name.is_none() {
             return;
         }
-        let (series, known) = (&self.series, &mut self.numbers);
+        let (series, known, is_kept) = (&self.series, &mut self.numbers, self.is_kept);
         let mut named = None;
         let mut at = 0;
         values(reading, &mut |suffix, more, value| {
@@ -110,7 +131,7 @@ impl Entry {
                     more,
                     labels: labels(identity, suffix, more),
                     is_shadowed: true,
-                    past: Past::Young,
+                    past: if is_kept { Past::Young } else { Past::Unwanted },
                     is_native,
                     now: now.clone(),
                 });

@@ -69,12 +69,8 @@ impl Samples for View {
             }
         }
         for number in state.live(selection) {
-            if selection.needs_past && (!self.has_past || matches!(number.past, Past::Refused)) {
-                return Err(QueryError::Samples(no_past(
-                    self.has_past,
-                    &number.labels,
-                    history,
-                )));
+            if selection.needs_past {
+                self.check_past(number, history)?;
             }
             let mut series = ended.remove(&number.labels).unwrap_or_default();
             let (time, now) = &number.now;
@@ -110,13 +106,19 @@ fn less(room: usize, by: &QuerySeries) -> Result<usize, QueryError> {
         .ok_or_else(QueryError::too_many_samples)
 }
 
-fn no_past(has_past: bool, labels: &Labels, history: &History) -> String {
-    let name = labels.get(NAME);
-    match has_past {
-        false => format!("`{name}` has no past: `history` of the admin extension is disabled"),
-        true => format!(
-            "`{name}` has series without a past: `history::max_bytes` was used up when they came ({} series refused)",
-            history.refused()
-        ),
+impl View {
+    /// Whether a series has a past; the error says why it has none.
+    fn check_past(&self, number: &Number, history: &History) -> Result<(), QueryError> {
+        let name = number.labels.get(NAME);
+        let why = match number.past {
+            _ if !self.has_past => "`history` of the admin extension is disabled".to_owned(),
+            Past::Unwanted => "no rule of `history::rules` matches it".to_owned(),
+            Past::Refused => format!(
+                "`history::max_bytes` was used up when some of its series came ({} series refused)",
+                history.refused()
+            ),
+            Past::Young | Past::Kept(_) => return Ok(()),
+        };
+        Err(QueryError::Samples(format!("`{name}` has no past: {why}")))
     }
 }

@@ -143,7 +143,7 @@ impl State {
             {
                 return;
             }
-            let entry = Entry::new(series, Some(place), look.naming);
+            let entry = Entry::new(series, Some(place), look);
             let name = entry.name.clone();
             // What was there before goes by the same key: its name goes first.
             if let Some(old) = entries[at].replace(entry) {
@@ -288,7 +288,7 @@ impl State {
             }
             is_shown[at] = true;
             let entry = entries[at].get_or_insert_with(|| {
-                let entry = Entry::new(reading.series, None, look.naming);
+                let entry = Entry::new(reading.series, None, look);
                 if let Some(name) = &entry.name {
                     self.names.entry(name.clone()).or_default().insert(key);
                 }

@@ -23,7 +23,7 @@ fn view() -> (View, Arc<Shared>) {
         retention: Duration::from_secs(60),
         ..HistoryConfig::default()
     };
-    (View::new(shared.clone(), &config), shared)
+    (View::new(shared.clone(), &config, Vec::new()), shared)
 }
 
 fn table(shared: &Shared) -> Arc<Table> {
