@@ -203,7 +203,8 @@ async fn what_began_before_the_gateway_is_a_baseline_and_in_the_books() {
     let edge = side.edge();
     edge.push(batch(CUMULATIVE, 5, 10, 1_000_000)).unwrap();
     edge.push(batch(CUMULATIVE, 5, 20, 1_000_001)).unwrap();
-    edge.push(batch(CUMULATIVE, 5, 15, 1_000_001)).unwrap();
+    // More than was known of a later time.
+    edge.push(batch(CUMULATIVE, 5, 15, 1_000_007)).unwrap();
     let (balance, got) = side.end().await;
     assert_eq!(of(&got, Temporality::Delta), [1, 1]);
     assert_eq!((balance.absorbed, balance.dropped[Reason::Late as usize]), (2, 2));

@@ -296,7 +296,8 @@ fn points_that_break_the_data_model_are_rejected_by_name_and_late_ones_are_not()
     let sound = point("hits", counter, &[], Value::Int(3));
     let negative = point("misses", counter, &[], Value::Int(-3));
     let mut late = sound.clone();
-    (late.time, late.value) = (sound.time - 1, Value::Int(2));
+    // More than was known of a later time.
+    (late.time, late.value) = (sound.time - 1, Value::Int(4));
     for points in [
         Payload::from(Points {
             points: [sound.clone(), negative.clone(), late].into(),
