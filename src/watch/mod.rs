@@ -26,7 +26,7 @@ use tokio::sync::{Notify, broadcast, watch};
 use crate::component::unix_now;
 
 /// How often a composite that somebody waits for is read.
-const TICK: Duration = Duration::from_millis(10);
+const TICK: Duration = Duration::from_millis(5);
 
 /// Answers that change by time alone (a sub-window leaves, a lease runs out) are seen so often.
 const BY_TIME: Duration = Duration::from_millis(50);

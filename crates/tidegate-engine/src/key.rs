@@ -10,7 +10,10 @@ use crate::Series;
 /// Two independently keyed hashes. With random keys per process and 128 bits, a billion series collide with a
 /// probability of 10^-20, and nobody outside can look for collisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key(u128);
+pub struct Key {
+    high: u64,
+    low: u64,
+}
 
 static STATES: LazyLock<[RandomState; 2]> =
     LazyLock::new(|| [RandomState::default(), RandomState::default()]);
@@ -37,13 +40,13 @@ impl Key {
 
     /// One of `shards` (a power of two), by bits that a map of the shard does not look at.
     pub(crate) fn shard(self, shards: usize) -> usize {
-        (self.0 >> 96) as usize & (shards - 1)
+        (self.high >> 32) as usize & (shards - 1)
     }
 }
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.0 as u64);
+        state.write_u64(self.low);
     }
 }
 
@@ -67,7 +70,10 @@ impl Default for KeyHasher {
 impl KeyHasher {
     /// The key of what was written.
     pub fn key(&self) -> Key {
-        Key((u128::from(self.high.finish()) << 64) | u128::from(self.low.finish()))
+        Key {
+            high: self.high.finish(),
+            low: self.low.finish(),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is remembered of each input stream, found by the hash of the bytes it was sent as.
 
-use std::collections::hash_map::Entry::{Occupied, Vacant};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -21,7 +21,7 @@ const MAX_ALIASES: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Streams<T> {
     shards: Box<[Mutex<Shard<T>>]>,
-    /// The key under which each stream lives, by the key of its decoded identity.
+    /// The key under which each stream lives, by the key of its decoded identity, where that is another.
     first: Mutex<KeyMap<Key>>,
     max_per_shard: usize,
     term_ns: u64,
@@ -30,20 +30,19 @@ pub(crate) struct Streams<T> {
 
 #[derive(Debug)]
 struct Shard<T> {
-    index: KeyMap<Place>,
+    /// Streams that live here.
+    index: KeyMap<u32>,
+    /// Other spellings of streams, and the keys under which they live.
+    aliases: KeyMap<Key>,
     slots: Vec<Option<Stream<T>>>,
     /// How each stream was found; apart from what every point needs.
     names: Vec<Names>,
+    /// Other spellings of those that live here, by slot: few have any.
+    spellings: HashMap<u32, Vec<Key>>,
     free: Vec<u32>,
     /// When to look whether a stream, by slot and birth, is still wanted.
     wheel: Wheel<(u32, u32)>,
     births: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Place {
-    Here(u32),
-    At(Key),
 }
 
 #[derive(Debug)]
@@ -53,11 +52,10 @@ struct Stream<T> {
     birth: u32,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Names {
     home: Key,
     identity: Key,
-    aliases: Vec<Key>,
 }
 
 /// What becomes of a stream whose term may be over.
@@ -79,8 +77,10 @@ impl<T> Streams<T> {
         let shard = || {
             Mutex::new(Shard {
                 index: KeyMap::default(),
+                aliases: KeyMap::default(),
                 slots: Vec::new(),
                 names: Vec::new(),
+                spellings: HashMap::new(),
                 free: Vec::new(),
                 wheel: Wheel::new(term_ns),
                 births: 0,
@@ -98,17 +98,14 @@ impl<T> Streams<T> {
     /// Calls `act` with the state of the stream that was seen before under `key`.
     pub(crate) fn known<R>(&self, key: Key, now: UnixNanos, act: impl FnOnce(&mut T) -> R) -> Option<R> {
         let mut shard = self.shard(key);
-        match *shard.index.get(&key)? {
-            Place::Here(slot) => shard.touch(slot, now).map(act),
-            Place::At(first) => {
-                drop(shard);
-                let mut shard = self.shard(first);
-                match *shard.index.get(&first)? {
-                    Place::Here(slot) => shard.touch(slot, now).map(act),
-                    Place::At(_) => None,
-                }
-            }
+        if let Some(slot) = shard.index.get(&key).copied() {
+            return shard.touch(slot, now).map(act);
         }
+        let home = *shard.aliases.get(&key)?;
+        drop(shard);
+        let mut shard = self.shard(home);
+        let slot = *shard.index.get(&home)?;
+        shard.touch(slot, now).map(act)
     }
 
     /// Makes the stream of `identity` known under `key`; `make` makes its state if it is new. Gives the key under
@@ -121,35 +118,31 @@ impl<T> Streams<T> {
         make: impl FnOnce() -> T,
     ) -> Option<Key> {
         let mut first = lock(&self.first);
-        let home = match first.entry(identity) {
-            Occupied(home) => *home.get(),
-            Vacant(_) => key,
+        let is_known_by_itself = || self.shard(identity).index.contains_key(&identity);
+        let home = match first.get(&identity) {
+            Some(home) => *home,
+            None if is_known_by_itself() => identity,
+            None => key,
         };
         let mut shard = self.shard(home);
-        let known = match shard.index.get(&home) {
-            Some(Place::Here(slot)) => Some(*slot),
-            _ => None,
-        };
-        match known {
+        match shard.index.get(&home).copied() {
             Some(slot) => {
                 let alias = home != key && shard.add_alias(slot, key);
                 drop(shard);
                 if alias {
-                    self.shard(key).index.insert(key, Place::At(home));
+                    self.shard(key).aliases.insert(key, home);
                 }
                 Some(home)
             }
             None if shard.len() >= self.max_per_shard => None,
             None => {
-                let names = Names {
-                    home,
-                    identity,
-                    aliases: Vec::new(),
-                };
+                let names = Names { home, identity };
                 let state = make();
                 shard.insert(state, now, self.term_ns, names);
                 self.live.fetch_add(1, Relaxed);
-                first.insert(identity, home);
+                if home != identity {
+                    first.insert(identity, home);
+                }
                 Some(home)
             }
         }
@@ -181,11 +174,11 @@ impl<T> Streams<T> {
         self.live.load(Relaxed)
     }
 
-    fn unlink(&self, first: &mut KeyMap<Key>, gone: Vec<Names>) {
-        for names in gone {
+    fn unlink(&self, first: &mut KeyMap<Key>, gone: Vec<(Names, Vec<Key>)>) {
+        for (names, spellings) in gone {
             first.remove(&names.identity);
-            for alias in names.aliases {
-                self.shard(alias).index.remove(&alias);
+            for alias in spellings {
+                self.shard(alias).aliases.remove(&alias);
             }
         }
     }
@@ -229,13 +222,16 @@ impl<T> Shard<T> {
         };
         self.wheel.start(now);
         self.wheel.add(now.saturating_add(term_ns), (slot, birth));
-        self.index.insert(home, Place::Here(slot));
+        self.index.insert(home, slot);
     }
 
     fn add_alias(&mut self, slot: u32, alias: Key) -> bool {
-        let names = self.names.get_mut(slot as usize);
-        let room = names.filter(|names| names.aliases.len() < MAX_ALIASES);
-        room.map(|names| names.aliases.push(alias)).is_some()
+        let spellings = self.spellings.entry(slot).or_default();
+        let has_room = spellings.len() < MAX_ALIASES;
+        if has_room {
+            spellings.push(alias);
+        }
+        has_room
     }
 
     fn expire(
@@ -243,7 +239,7 @@ impl<T> Shard<T> {
         now: UnixNanos,
         term_ns: u64,
         each: &mut impl FnMut(&mut T, UnixNanos, Key) -> Sweep,
-    ) -> Vec<Names> {
+    ) -> Vec<(Names, Vec<Key>)> {
         let mut gone = Vec::new();
         for (at, birth) in self.wheel.take(now) {
             let (slot, names) = (&mut self.slots[at as usize], &mut self.names[at as usize]);
@@ -263,10 +259,7 @@ impl<T> Shard<T> {
             *slot = None;
             self.free.push(at);
             self.index.remove(&names.home);
-            gone.push(Names {
-                aliases: std::mem::take(&mut names.aliases),
-                ..*names
-            });
+            gone.push((*names, self.spellings.remove(&at).unwrap_or_default()));
         }
         gone
     }

@@ -225,6 +225,8 @@ impl Config {
             lateness: self.lateness,
             lease: Limits::default().lease.min(self.expiry),
             expiry: self.expiry,
+            // Each series has a stream at least, where none are added up.
+            streams: Limits::default().streams.max(self.max_series.saturating_mul(2)),
             ..Limits::default()
         }
     }

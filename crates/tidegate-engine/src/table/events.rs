@@ -44,7 +44,7 @@ pub(super) struct SourceState {
 
 #[derive(Debug)]
 struct KindPlan {
-    targets: SmallVec<[EventTarget; 4]>,
+    targets: SmallVec<[EventTarget; 1]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
