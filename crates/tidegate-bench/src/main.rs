@@ -44,6 +44,11 @@ fn run() -> Result<(), Error> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
         [binary, "bench", output, groups @ ..] => bench(binary.as_ref(), output.as_ref(), groups),
+        // By itself, so that memory tells of nothing else.
+        [_, "series", kind, series] => {
+            groups::engine::print_bytes(kind, series.parse()?);
+            Ok(())
+        }
         [binary, "soak"] => soak::run(binary.as_ref(), minutes(SOAK_MINUTES)),
         [binary, "soak", time] => soak::run(binary.as_ref(), minutes(time.parse()?)),
         _ => Err(USAGE.into()),

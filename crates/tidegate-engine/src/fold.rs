@@ -7,6 +7,12 @@ use crate::{Events, Number, UnixNanos, Values};
 /// Whole values at or above this are nonsense (a negative duration read as unsigned, say) and are counted as invalid.
 pub(crate) const MAX_WHOLE_VALUE: u64 = 1 << 63;
 
+/// Events whose state is loaded together.
+const TOUCHED: usize = 16;
+
+/// State of fewer kinds than this is near in any case.
+const TOUCH_FROM: usize = 4096;
+
 /// Running statistics by kind. They accumulate over as many batches as one likes until they are drained.
 #[derive(Debug, Default)]
 pub(crate) struct Folds {
@@ -167,7 +173,30 @@ impl Folds {
         }
     }
 
-    fn add_whole(&mut self, kinds: &[u16], values: &[u64], times: impl Iterator<Item = UnixNanos>) -> usize {
+    fn add_whole(
+        &mut self,
+        kinds: &[u16],
+        values: &[u64],
+        mut times: impl Iterator<Item = UnixNanos>,
+    ) -> usize {
+        let mut valid = 0;
+        let is_large = self.whole.len() > TOUCH_FROM;
+        for (kinds, values) in kinds.chunks(TOUCHED).zip(values.chunks(TOUCHED)) {
+            if is_large {
+                self.touch(kinds);
+            }
+            valid += self.add_some(kinds, values, times.by_ref());
+        }
+        kinds.len() - valid
+    }
+
+    /// Loads what the next events need, all at once: the misses of one wait for each other, those of many do not.
+    fn touch(&self, kinds: &[u16]) {
+        let of = |kind: &u16| self.whole.get(usize::from(*kind)).map_or(0, |fold| fold.observe);
+        std::hint::black_box(kinds.iter().map(of).fold(0, |all, one| all ^ one));
+    }
+
+    fn add_some(&mut self, kinds: &[u16], values: &[u64], times: impl Iterator<Item = UnixNanos>) -> usize {
         let mut valid = 0;
         for ((kind, value), time) in kinds.iter().zip(values).zip(times) {
             let Some(fold) = self.whole.get_mut(usize::from(*kind)) else {
@@ -194,7 +223,7 @@ impl Folds {
                 at = buckets.next;
             }
         }
-        kinds.len() - valid
+        valid
     }
 
     fn add_doubles(&mut self, events: &Events, falls: impl Fn(usize) -> bool) -> usize {

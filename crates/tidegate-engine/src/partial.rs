@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry::{Occupied, Vacant};
 
-use crate::progress::{Change, Last};
+use crate::progress::{Change, Increase, Last};
 use crate::saved::StreamId;
 use crate::{UnixNanos, Value};
 
@@ -176,12 +176,11 @@ impl Partials {
 
 /// Two totals as one; of totals of different kinds, which can't be added, the first.
 fn sum(mut a: Last, b: Last) -> Last {
-    use std::borrow::Cow::Owned;
     let change = match b {
         Last::Nothing => return a,
         Last::Number(number) => Change::Number(number),
-        Last::Histogram(histogram) => Change::Histogram(Owned(*histogram)),
-        Last::Exponential(histogram) => Change::Exponential(Owned(*histogram)),
+        Last::Histogram(histogram) => Change::Histogram(Increase::Part(histogram)),
+        Last::Exponential(histogram) => Change::Exponential(Increase::Part(histogram)),
         Last::Summary(moments) => Change::Summary(moments),
     };
     a.add(&change);

@@ -3,8 +3,6 @@
 mod last;
 mod late;
 
-use std::borrow::Cow;
-
 pub(crate) use last::Last;
 use late::{Late, Run};
 
@@ -70,12 +68,39 @@ impl Rejection {
 pub(crate) enum Change<'a> {
     /// An increase of a sum, or the value of a gauge.
     Number(Number),
-    Histogram(Cow<'a, Histogram>),
-    Exponential(Cow<'a, ExponentialHistogram>),
+    Histogram(Increase<'a, Histogram>),
+    Exponential(Increase<'a, ExponentialHistogram>),
     /// Of a summary only what adds up; its quantiles do not.
     Summary(Moments),
     /// The stream says that it has ended.
     End,
+}
+
+/// A distribution that is borrowed where it is all new, and computed where it is a difference.
+#[derive(Clone, Debug)]
+pub(crate) enum Increase<'a, T> {
+    All(&'a T),
+    Part(Box<T>),
+}
+
+impl<T> std::ops::Deref for Increase<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        match self {
+            Self::All(all) => all,
+            Self::Part(part) => part,
+        }
+    }
+}
+
+impl<T: Clone> Increase<'_, T> {
+    pub(crate) fn into_owned(self) -> Box<T> {
+        match self {
+            Self::All(all) => Box::new(all.clone()),
+            Self::Part(part) => part,
+        }
+    }
 }
 
 /// What of a summary adds up.
@@ -299,9 +324,9 @@ impl Progress {
                 Change::Number(self.number(data, cumulative, number))
             }
             Value::Histogram(now) if cumulative => Change::Histogram(self.histogram(now)),
-            Value::Histogram(now) => Change::Histogram(Cow::Borrowed(now)),
+            Value::Histogram(now) => Change::Histogram(Increase::All(now)),
             Value::ExponentialHistogram(now) if cumulative => Change::Exponential(self.exponential(now)),
-            Value::ExponentialHistogram(now) => Change::Exponential(Cow::Borrowed(now)),
+            Value::ExponentialHistogram(now) => Change::Exponential(Increase::All(now)),
             Value::Summary(now) => Change::Summary(self.summary(Moments::of(now))),
             Value::NoRecordedValue => Change::End,
         })
@@ -329,7 +354,7 @@ impl Progress {
         }
     }
 
-    fn histogram<'a>(&mut self, now: &'a Histogram) -> Cow<'a, Histogram> {
+    fn histogram<'a>(&mut self, now: &'a Histogram) -> Increase<'a, Histogram> {
         let increase = match &self.last {
             Last::Histogram(then) => now.since(then),
             _ => None,
@@ -338,10 +363,10 @@ impl Progress {
             Last::Histogram(last) => last.as_mut().clone_from(now),
             last => *last = Last::Histogram(Box::new(now.clone())),
         }
-        increase.map_or(Cow::Borrowed(now), Cow::Owned)
+        increase.map_or(Increase::All(now), |part| Increase::Part(Box::new(part)))
     }
 
-    fn exponential<'a>(&mut self, now: &'a ExponentialHistogram) -> Cow<'a, ExponentialHistogram> {
+    fn exponential<'a>(&mut self, now: &'a ExponentialHistogram) -> Increase<'a, ExponentialHistogram> {
         let increase = match &self.last {
             Last::Exponential(then) => now.since(then),
             _ => None,
@@ -350,7 +375,7 @@ impl Progress {
             Last::Exponential(last) => last.as_mut().clone_from(now),
             last => *last = Last::Exponential(Box::new(now.clone())),
         }
-        increase.map_or(Cow::Borrowed(now), Cow::Owned)
+        increase.map_or(Increase::All(now), |part| Increase::Part(Box::new(part)))
     }
 
     fn summary(&mut self, now: Moments) -> Moments {

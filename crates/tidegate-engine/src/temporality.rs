@@ -159,8 +159,8 @@ impl Converter {
         let (was, since) = (progress.time, progress.start);
         let value = match progress.advance(data, sample, IN_ORDER)? {
             Change::Number(number) => number.into(),
-            Change::Histogram(histogram) => Value::Histogram(Box::new(histogram.into_owned())),
-            Change::Exponential(histogram) => Value::ExponentialHistogram(Box::new(histogram.into_owned())),
+            Change::Histogram(histogram) => Value::Histogram(histogram.into_owned()),
+            Change::Exponential(histogram) => Value::ExponentialHistogram(histogram.into_owned()),
             // Not asked for: see `concerns`.
             Change::Summary(_) => return Err(Rejection::Unsupported),
             Change::End => Value::NoRecordedValue,

@@ -2,6 +2,7 @@
 //! past take; and, of a gateway that holds so many series, how long a query takes.
 
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,31 +32,26 @@ const SIZES: [(usize, f64, Option<f64>); 3] = [
 const BYTES_A_SERIES: f64 = 400.0;
 const BYTES_A_SAMPLE: f64 = 4.0;
 const QUERIES: usize = 200;
+const EVENTS: &str = "events";
 
 pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();
     for (series, dense_budget, identity_budget) in SIZES {
-        let (times, bytes) = dense(series);
+        let (times, _) = dense(series, RUNS);
         rows.push(
             Row::median(format!("event, dense, {series} series"), times, "ns")
                 .budget(Budget::AtMost(dense_budget)),
         );
-        rows.extend(bytes_row(
-            format!("counter series of events, {series} series"),
-            bytes,
-            series,
-        ));
-        let (times, bytes) = by_identity(series);
+        let (times, _) = by_identity(series, RUNS);
         let row = Row::median(format!("point by identity, {series} series"), times, "ns");
         rows.push(match identity_budget {
             Some(budget) => row.budget(Budget::AtMost(budget)),
             None => row,
         });
-        rows.extend(bytes_row(
-            format!("counter series of points, {series} series"),
-            bytes,
-            series,
-        ));
+    }
+    for kind in [EVENTS, "points"] {
+        let name = format!("counter series of {kind}, of 1000000");
+        rows.push(Row::value(name, bytes_of(kind)?, "B").budget(Budget::AtMost(BYTES_A_SERIES)));
     }
     rows.push(
         Row::value("sample of a counter's past", sample_bytes(), "B").budget(Budget::AtMost(BYTES_A_SAMPLE)),
@@ -66,9 +62,22 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
     Ok(rows)
 }
 
-/// What memory tells of few series is mostly what the allocator keeps.
-fn bytes_row(name: String, bytes: f64, series: usize) -> Option<Row> {
-    (series >= 100_000).then(|| Row::value(name, bytes, "B").budget(Budget::AtMost(BYTES_A_SERIES)))
+/// What a series takes, of so many that the allocator's own room does not matter, in a process that did nothing else.
+fn bytes_of(kind: &str) -> Result<f64, Error> {
+    const SERIES: &str = "1000000";
+    let output = Command::new(std::env::current_exe()?)
+        .args(["-", "series", kind, SERIES])
+        .output()?;
+    Ok(String::from_utf8(output.stdout)?.trim().parse()?)
+}
+
+/// Prints what a series takes in this process; see [`bytes_of`].
+pub(crate) fn print_bytes(kind: &str, series: usize) {
+    let (_, bytes) = match kind {
+        EVENTS => dense(series, 1),
+        _ => by_identity(series, 1),
+    };
+    println!("{bytes}");
 }
 
 fn resident_bytes() -> f64 {
@@ -101,7 +110,7 @@ fn table(rule: Rule) -> Table {
 }
 
 /// Times of an event, and bytes of a series.
-fn dense(series: usize) -> (Samples, f64) {
+fn dense(series: usize, runs: usize) -> (Samples, f64) {
     let of_source = series.min(KINDS);
     let kind = |number: usize| Kind {
         name: format!("m{number}").into(),
@@ -160,7 +169,7 @@ fn dense(series: usize) -> (Samples, f64) {
     let events = (batches.len() * BATCH) as f64;
     // Many short rounds of few series, so that a round is long enough to be timed.
     let rounds = (2_000_000.0 / events).ceil() as usize;
-    let times = (0..RUNS).map(|_| {
+    let times = (0..runs).map(|_| {
         let begun = Instant::now();
         for _ in 0..rounds {
             for events in &batches {
@@ -173,7 +182,7 @@ fn dense(series: usize) -> (Samples, f64) {
 }
 
 /// Times of a point of a cumulative counter, whose key is known, and bytes of a series with its stream.
-fn by_identity(series: usize) -> (Samples, f64) {
+fn by_identity(series: usize, runs: usize) -> (Samples, f64) {
     let metric = Arc::new(Metric {
         name: "requests".into(),
         description: "".into(),
@@ -216,7 +225,7 @@ fn by_identity(series: usize) -> (Samples, f64) {
     round(series);
     let bytes = (resident_bytes() - before) / series as f64;
     let rounds = 1_000_000usize.div_ceil(series);
-    let times = (0..RUNS).map(|_| {
+    let times = (0..runs).map(|_| {
         let begun = Instant::now();
         (0..rounds).for_each(|_| round(series));
         begun.elapsed().as_secs_f64() * 1e9 / (series * rounds) as f64

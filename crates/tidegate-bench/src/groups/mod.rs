@@ -2,7 +2,7 @@
 
 mod age;
 pub(crate) mod agents;
-mod engine;
+pub(crate) mod engine;
 mod instant;
 mod loss;
 mod otlp;

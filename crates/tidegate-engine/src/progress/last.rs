@@ -23,10 +23,10 @@ impl Last {
         match (&mut *self, change) {
             (Self::Nothing, Change::Number(number)) => *self = Self::Number(*number),
             (Self::Nothing, Change::Histogram(histogram)) => {
-                *self = Self::Histogram(Box::new(histogram.clone().into_owned()));
+                *self = Self::Histogram(histogram.clone().into_owned());
             }
             (Self::Nothing, Change::Exponential(histogram)) => {
-                *self = Self::Exponential(Box::new(histogram.clone().into_owned()));
+                *self = Self::Exponential(histogram.clone().into_owned());
             }
             (Self::Nothing, Change::Summary(moments)) => *self = Self::Summary(*moments),
             (Self::Number(sum), Change::Number(number)) => *sum = sum.plus(*number),

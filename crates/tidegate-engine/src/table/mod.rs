@@ -80,6 +80,7 @@ pub struct Table {
     owner: Arc<str>,
     rules: Box<[Rule]>,
     limits: Limits,
+    lateness_ns: u64,
     cells: Cells,
     streams: Streams<Stream>,
     /// What streams are called in other processes, where the state is saved.
@@ -101,6 +102,7 @@ impl Table {
             owner: owner.into(),
             rules: rules.into(),
             limits,
+            lateness_ns: nanos(limits.lateness),
             cells: Cells::new(nanos(limits.expiry)),
             streams: Streams::new(limits.streams, nanos(limits.expiry)),
             identify: None,

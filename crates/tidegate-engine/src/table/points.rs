@@ -326,9 +326,7 @@ impl Table {
     }
 
     fn add(&self, stream: &mut Stream, sample: &Sample<'_>, now: UnixNanos) -> Result<(), Rejection> {
-        let change = stream
-            .progress
-            .advance(stream.data, sample, nanos(self.limits.lateness))?;
+        let change = stream.progress.advance(stream.data, sample, self.lateness_ns)?;
         if matches!(change, Change::End) {
             self.end(stream);
             return Ok(());
