@@ -5,6 +5,7 @@
 //! Room is set aside in a [`room::Room`] before anybody commits, without the machine; with storage, `spill` decides
 //! what is in memory and what on disk.
 
+pub(crate) mod answer;
 pub mod backoff;
 pub mod config;
 pub mod destination;

@@ -1,6 +1,5 @@
 //! Exporters: take telemetry out.
 
-pub(crate) mod answer;
 pub mod debug;
 pub mod file;
 pub mod loadbalancing;

@@ -1,14 +1,14 @@
-//! What an event and a point cost: folded into counters, gauges and histograms, by dense kinds and by identity.
+//! What an event of NIXL costs: folded into counters, gauges and histograms, and past composites. (`cargo xtask bench
+//! engine` measures many series.)
 
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
-use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tidegate_engine::{
-    AttributeFilter, Attributes, Composite, CompositeSet, Data, Declaration, Events, Function, Grouping,
-    Instrument, Key, Kind, Lease, Limits, Metric, OnStale, Pattern, Rule, Sample, Schema, Series, Source,
-    SourceId, Table, Temporality, Value, Values,
+    AttributeFilter, Attributes, Composite, CompositeSet, Declaration, Events, Function, Grouping,
+    Instrument, Kind, Lease, Limits, OnStale, Pattern, Rule, Schema, Source, SourceId, Table, Values,
 };
 
 const NOW: u64 = 1_700_000_000_000_000_000;
@@ -147,124 +147,9 @@ fn declaration() -> Declaration {
     }
 }
 
-/// Many kinds, each a counter series, hit at random.
-fn dense(c: &mut Criterion) {
-    let mut group = c.benchmark_group("dense");
-    for series in [1_000usize, 100_000, 1_000_000] {
-        let of_source = series.min(50_000);
-        let schema = Arc::new(Schema {
-            kinds: (0..of_source).map(|n| kind(format!("m{n}"))).collect(),
-        });
-        let rules = vec![Rule {
-            grouping: Grouping::by(["agent_name"]),
-            ..Rule::new(Pattern::Glob("*".into()))
-        }];
-        let limits = Limits {
-            series: usize::MAX,
-            ..Limits::default()
-        };
-        let table = Table::new("bench", rules, limits);
-        let mut batches = Vec::new();
-        for number in 0..series / of_source {
-            let source = source(number);
-            for seed in 0..16 {
-                let mut next = scatter(seed + 100 * number as u64);
-                let kinds = std::iter::repeat_with(move || (next() % of_source as u64) as u16);
-                batches.push(batch(&source, &schema, kinds, seed));
-            }
-        }
-        batches.iter().for_each(|events| drop(table.absorb(events)));
-        table.read(NOW, &mut |reading| _ = black_box(reading));
-        group.throughput(Throughput::Elements((batches.len() * BATCH) as u64));
-        group.bench_function(format!("{series} series"), |b| {
-            b.iter(|| {
-                batches
-                    .iter()
-                    .for_each(|events| drop(black_box(table.absorb(events))))
-            });
-        });
-        group.throughput(Throughput::Elements(series as u64));
-        group.bench_function(format!("read of {series} series"), |b| {
-            b.iter(|| table.read(NOW, &mut |reading| _ = black_box(reading)));
-        });
-    }
-    group.finish();
-}
-
-/// Cumulative points by the key of their bytes, 100,000 series aggregated by one attribute or kept apart.
-fn by_identity(c: &mut Criterion) {
-    const SERIES: usize = 100_000;
-    let metric = Arc::new(Metric {
-        name: "requests".into(),
-        description: "".into(),
-        unit: "".into(),
-        data: Data::Sum {
-            monotonic: true,
-            temporality: Temporality::Cumulative,
-        },
-        metadata: Attributes::default(),
-    });
-    let all: Vec<Arc<Series>> = (0..SERIES)
-        .map(|number| {
-            let pairs = [
-                ("pod", format!("pod-{number}")),
-                ("zone", format!("zone-{}", number % 16)),
-            ];
-            Arc::new(Series {
-                resource: Arc::default(),
-                scope: Arc::default(),
-                metric: metric.clone(),
-                attributes: pairs.into_iter().collect(),
-            })
-        })
-        .collect();
-    let keys: Vec<Key> = all.iter().map(|series| Key::of(series)).collect();
-    let mut group = c.benchmark_group("points by identity");
-    group.throughput(Throughput::Elements(SERIES as u64));
-    let aggregated = Rule {
-        grouping: Grouping::by(["zone"]),
-        ..Rule::newest()
-    };
-    for (name, rule) in [
-        (
-            "aggregated by zone",
-            Rule {
-                verbatim: false,
-                ..aggregated
-            },
-        ),
-        ("kept as they come", Rule::newest()),
-    ] {
-        let limits = Limits {
-            series: usize::MAX,
-            ..Limits::default()
-        };
-        let table = Table::new("bench", vec![rule], limits);
-        let mut time = NOW;
-        let mut round = || {
-            time += 1;
-            let value = Value::Int((time - NOW) as i64);
-            for (key, series) in keys.iter().zip(&all) {
-                let sample = Sample {
-                    start: NOW,
-                    time,
-                    value: &value,
-                    exemplars: &[],
-                };
-                black_box(table.observe_as(*key, sample, time, &mut || Some(series.clone())));
-            }
-        };
-        round();
-        group.bench_function(name, |b| {
-            b.iter_batched(|| (), |()| round(), BatchSize::PerIteration)
-        });
-    }
-    group.finish();
-}
-
 criterion_group! {
     name = benches;
     config = Criterion::default().sample_size(20).warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(3));
-    targets = nixl, dense, by_identity
+    targets = nixl
 }
 criterion_main!(benches);

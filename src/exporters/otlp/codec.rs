@@ -5,7 +5,7 @@ use prost::Message;
 use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
-use crate::exporters::answer::ExportResponse;
+use crate::delivery::answer::ExportResponse;
 
 /// Requests as runs of bytes, one after another one message; answers decoded.
 #[derive(Clone, Copy, Debug, Default)]

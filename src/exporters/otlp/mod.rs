@@ -18,12 +18,12 @@ use tonic::client::Grpc;
 use tonic::metadata::MetadataMap;
 use tonic::transport::Endpoint;
 
-use super::answer::{MAX_ANSWER_BYTES, USER_AGENT, of_status};
 use crate::batch::{ClientMetadata, Encoded, Signal};
 use crate::component::auth::Credentials;
 use crate::component::{
     ComponentError, ConfigType, Context, ExporterContext, ExporterFactory, Factory, Stability,
 };
+use crate::delivery::answer::{MAX_ANSWER_BYTES, USER_AGENT, of_status};
 use crate::delivery::{Attempt, Destination, Outcome, Parcel};
 use crate::net::client::{Connector, UseTls};
 use crate::net::headers;

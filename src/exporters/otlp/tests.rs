@@ -7,8 +7,8 @@ use tonic_types::{ErrorDetails, StatusExt};
 
 use super::FACTORY;
 use crate::component::Reason;
+use crate::delivery::answer::ExportResponse;
 use crate::delivery::testing::balance_when;
-use crate::exporters::answer::ExportResponse;
 use crate::exporters::testing::{
     Bench, Body, Sink, grpc_failure, grpc_ok, grpc_success, names_mistakes, points, values,
 };

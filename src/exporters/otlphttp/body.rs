@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::batch::{Encoded, json};
 use crate::delivery::Outcome;
-use crate::exporters::answer::{ExportResponse, PartialSuccess};
+use crate::delivery::answer::{ExportResponse, PartialSuccess};
 
 crate::choices! {
     /// How telemetry is written.

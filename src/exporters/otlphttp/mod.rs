@@ -16,10 +16,10 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
-use super::answer::{MAX_ANSWER_BYTES, USER_AGENT, of_http};
 use crate::batch::{ClientMetadata, Signal};
 use crate::component::auth::Credentials;
 use crate::component::{ComponentError, ConfigType, Context, ExporterFactory, Factory, Stability};
+use crate::delivery::answer::{MAX_ANSWER_BYTES, USER_AGENT, of_http};
 use crate::delivery::{Attempt, Destination, Outcome, Parcel};
 use crate::net::client::{Connector, UseTls};
 use crate::net::tls::ALPN_HTTP;

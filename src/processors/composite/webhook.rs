@@ -15,10 +15,10 @@ use tokio::task::JoinHandle;
 use crate::batch::{Batch, Encoded, Signal};
 use crate::component::{ComponentError, Consumer, Context, ExporterContext, Flow, Ledger, Lifecycle, Reason};
 use crate::config::{Node, Problems};
+use crate::delivery::answer::{MAX_ANSWER_BYTES, USER_AGENT, of_http};
 use crate::delivery::{
     Attempt, Delivery, Destination, Outcome, Parcel, QueueConfig, RetryConfig, Shape, TemporalityChoice,
 };
-use crate::exporters::answer::{MAX_ANSWER_BYTES, USER_AGENT, of_http};
 use crate::net::client::{Connector, UseTls};
 use crate::net::headers::{self, Headers};
 use crate::net::tls::ALPN_HTTP;

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_engine::{
-    Attributes, Data, Events, Grouping, History, HistoryLimits, Instrument, Key, Kind, Lease, Limits, Metric,
-    Pattern, Rule, Sample, Schema, Series, Source, SourceId, Table, Temporality, Value, Values,
+    AttributeFilter, Attributes, Composite, CompositeSet, Data, Declaration, Events, Function, Grouping,
+    History, HistoryLimits, Instrument, Key, Kind, Lease, Limits, Metric, OnStale, Pattern, Rule, Sample,
+    Schema, Series, Source, SourceId, Table, Temporality, Value, Values,
 };
 
 use super::instant;
@@ -31,6 +32,7 @@ const SIZES: [(usize, f64, Option<f64>); 3] = [
 ];
 const BYTES_A_SERIES: f64 = 400.0;
 const BYTES_A_SAMPLE: f64 = 4.0;
+const READ_BUDGET_US: f64 = 200.0;
 const QUERIES: usize = 200;
 const EVENTS: &str = "events";
 
@@ -49,6 +51,20 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
             None => row,
         });
     }
+    let reads = composite_reads();
+    rows.push(Row::value(
+        "reading a composite of 100 groups: p50",
+        reads.median(),
+        "us",
+    ));
+    rows.push(
+        Row::value(
+            "reading a composite of 100 groups: p99",
+            reads.quantile(0.99),
+            "us",
+        )
+        .budget(Budget::AtMost(READ_BUDGET_US)),
+    );
     for kind in [EVENTS, "points"] {
         let name = format!("counter series of {kind}, of 1000000");
         rows.push(Row::value(name, bytes_of(kind)?, "B").budget(Budget::AtMost(BYTES_A_SERIES)));
@@ -231,6 +247,58 @@ fn by_identity(series: usize, runs: usize) -> (Samples, f64) {
         begun.elapsed().as_secs_f64() * 1e9 / (series * rounds) as f64
     });
     (Samples::new(times), bytes)
+}
+
+/// Times of reading a composite of 100 groups with full windows.
+fn composite_reads() -> Samples {
+    let composite = Arc::new(Composite::new(Declaration {
+        name: "depth".into(),
+        description: "".into(),
+        metric: Pattern::Exact("queue".into()),
+        attributes: AttributeFilter::default(),
+        function: Function::Avg,
+        quantiles: Arc::default(),
+        on_stale: OnStale::Error,
+        window: Duration::from_secs(10),
+        grouping: Grouping::by(["model"]),
+        max_groups: 1000,
+        lease: Duration::from_secs(3600),
+    }));
+    let set = CompositeSet::new(vec![composite.clone()]);
+    let kind = Kind {
+        name: "queue".into(),
+        description: "".into(),
+        unit: "".into(),
+        instrument: Instrument::Gauge,
+        attributes: Attributes::default(),
+    };
+    let schema = Arc::new(Schema { kinds: vec![kind] });
+    for model in 0..100 {
+        let source = Arc::new(Source {
+            id: SourceId::next(),
+            resource: Arc::default(),
+            scope: Arc::default(),
+            attributes: [("model", format!("model-{model}"))].into_iter().collect(),
+            lease: Arc::new(Lease::new(Duration::from_secs(3600), NOW)),
+        });
+        for part in 0..100 {
+            set.observe_events(&Events {
+                source: source.clone(),
+                schema: schema.clone(),
+                kinds: vec![0],
+                values: Values::U64(vec![part]),
+                times: None,
+                weights: None,
+                observed: NOW + part * 100_000_000,
+            });
+        }
+    }
+    let times = (0..10_000).map(|_| {
+        let begun = Instant::now();
+        std::hint::black_box(composite.read(NOW + 9_950_000_000));
+        begun.elapsed().as_secs_f64() * 1e6
+    });
+    Samples::new(times)
 }
 
 /// Bytes of a sample of a counter that grows as counters do, ten minutes of a thousand.

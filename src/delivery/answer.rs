@@ -1,12 +1,12 @@
-//! What OTLP servers answer, and what that means for the request: shared by `otlp` and `otlphttp`.
+//! What OTLP servers answer, and what that means for the request: for exporters and webhooks.
 
 use std::time::Duration;
 
 use prost::Message;
 use tonic_types::StatusExt;
 
+use super::{Loss, Outcome};
 use crate::component::Reason;
-use crate::delivery::{Loss, Outcome};
 
 /// How this gateway names itself.
 pub(crate) const USER_AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"));
@@ -17,25 +17,25 @@ pub(crate) const MAX_ANSWER_BYTES: usize = (1 << 20) + 1;
 
 /// `Export*ServiceResponse` of every signal: they differ in names only.
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct ExportResponse {
+pub(crate) struct ExportResponse {
     #[prost(message, optional, tag = "1")]
     partial_success: Option<PartialSuccess>,
 }
 
 /// `Export*PartialSuccess` of every signal.
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct PartialSuccess {
+pub(crate) struct PartialSuccess {
     /// `rejected_data_points`, `rejected_spans`, `rejected_log_records`.
     #[prost(int64, tag = "1")]
-    pub(super) rejected: i64,
+    pub(crate) rejected: i64,
     /// Why, or a warning when nothing was rejected.
     #[prost(string, tag = "2")]
-    pub(super) error_message: String,
+    pub(crate) error_message: String,
 }
 
 impl ExportResponse {
     /// What a successful answer means. A partial success is never tried again (OTLP, "Partial Success").
-    pub(super) fn outcome(self) -> Outcome {
+    pub(crate) fn outcome(self) -> Outcome {
         match self.partial_success {
             Some(partial) => partial.outcome(),
             None => Outcome::Done,
@@ -46,7 +46,7 @@ impl ExportResponse {
 #[cfg(test)]
 impl ExportResponse {
     /// An answer that rejects so many items.
-    pub(super) fn rejecting(rejected: i64, error_message: &str) -> Self {
+    pub(crate) fn rejecting(rejected: i64, error_message: &str) -> Self {
         let error_message = error_message.to_owned();
         Self {
             partial_success: Some(PartialSuccess {
@@ -58,7 +58,7 @@ impl ExportResponse {
 }
 
 impl PartialSuccess {
-    pub(super) fn outcome(self) -> Outcome {
+    pub(crate) fn outcome(self) -> Outcome {
         let items = usize::try_from(self.rejected).unwrap_or(0);
         if items == 0 {
             if !self.error_message.is_empty() {
@@ -93,7 +93,7 @@ const TOO_LARGE: [&str; 4] = [
 ];
 
 /// What a failed gRPC call means.
-pub(super) fn of_status(status: &tonic::Status) -> Outcome {
+pub(crate) fn of_status(status: &tonic::Status) -> Outcome {
     let why = format!("{:?}: {}", status.code(), status.message());
     let ours = format!("the limit is: {MAX_ANSWER_BYTES} bytes");
     if status.message().contains(&ours) {
