@@ -11,7 +11,7 @@ mod tests;
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidegate_engine::query::{Labels, Millis, Selection};
 use tidegate_engine::{Data, HistoryLimits, UnixNanos};
@@ -25,6 +25,12 @@ use crate::prom::{Naming, OPENMETRICS_NAME};
 
 /// Series that the sampler reads before it lets queries go first: some hundred microseconds.
 const SLICE: usize = 1024;
+
+/// What a sample may be later than its time says, for the sake of others.
+const SPREAD: Duration = Duration::from_millis(100);
+
+/// A few series need no longer than this each.
+const MAX_PACE: Duration = Duration::from_millis(2);
 
 /// A view of what the gateway holds.
 pub(super) struct View {
@@ -94,12 +100,18 @@ impl View {
     pub(super) fn record(&self, now: UnixNanos) {
         let look = self.look(now, self.has_past);
         self.state().meet(&self.shared.tables.list(), look);
+        let pace = self.pace();
         let mut next = Some((0, 0));
         while let Some(from) = next {
             while self.waiting.load(Relaxed) > 0 {
                 std::thread::yield_now();
             }
+            let begun = Instant::now();
             next = self.state().read_some(from, SLICE, now, look);
+            let pause = pace.saturating_sub(begun.elapsed());
+            if !pause.is_zero() && next.is_some() {
+                std::thread::sleep(pause);
+            }
         }
         let mut state = self.state();
         state.books.forget_gone(look.time);
@@ -107,6 +119,18 @@ impl View {
         metrics::gauge!("tidegate_history_bytes").set(history.bytes() as f64);
         metrics::gauge!("tidegate_history_series").set(history.len() as f64);
         metrics::counter!("tidegate_history_refused_series_total").absolute(history.refused());
+    }
+
+    /// How long a slice may take with the pause behind it: a pass that would hold a core for long is spread a little, so
+    /// that whoever needs the core for a moment gets it.
+    fn pace(&self) -> Duration {
+        let slices = self.state().len().div_ceil(SLICE);
+        let pace = SPREAD / u32::try_from(slices).unwrap_or(u32::MAX).max(1);
+        if slices > 1 {
+            pace.min(MAX_PACE)
+        } else {
+            Duration::ZERO
+        }
     }
 
     /// Reads what is now of the series that have numbers of these names; `None`: of all.

@@ -56,6 +56,12 @@ impl State {
         }
     }
 
+    /// Places of series, taken or not.
+    pub(super) fn len(&self) -> usize {
+        let sources = self.sources.iter().flatten();
+        sources.map(|source| source.entries.len()).sum()
+    }
+
     pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
         let sources = self.sources.iter().flatten();
         sources.flat_map(|source| source.entries.iter().flatten())
