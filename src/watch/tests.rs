@@ -61,6 +61,9 @@ async fn a_watcher_is_told_what_is_new_to_it_and_nothing_twice() {
         [("model=b".to_owned(), Some(4.0))]
     );
     let seq = bench.watched.seq();
+    let mut known = bench.watched.follow().after(seq);
+    let told = tokio::time::timeout(Duration::from_millis(100), known.next()).await;
+    assert!(told.is_err(), "nothing is new: {told:?}");
     let mut later = bench
         .watched
         .follow()
