@@ -21,6 +21,7 @@ pub struct Follow {
     /// Changes are told so far apart at least.
     min_interval: Duration,
     told: Option<Instant>,
+    has_looked: bool,
     /// A threshold of this watcher's own: nothing else is worth telling.
     own: Option<(Threshold, HashMap<Attributes, Gate>)>,
     wants: Filter,
@@ -50,6 +51,7 @@ impl Follow {
             shown: 0,
             min_interval: Duration::ZERO,
             told: None,
+            has_looked: false,
             own: None,
             wants: Filter::default(),
         }
@@ -139,18 +141,18 @@ impl Follow {
         Some(News::Changed(new))
     }
 
-    /// What there is; a first look does not wait for the next tick.
-    fn see(&self) -> Latest {
-        match self.told {
-            None => self.watched.read(unix_now()),
-            Some(_) => self.watched.latest(),
+    /// What there is; a first look does not wait for the next tick. Later ones read nothing: each reading may be a
+    /// change, which would be looked at again.
+    fn see(&mut self) -> Latest {
+        match std::mem::replace(&mut self.has_looked, true) {
+            false => self.watched.read(unix_now()),
+            true => self.watched.latest(),
         }
     }
 
     fn look_across(&mut self) -> Option<News> {
         self.newest.borrow_and_update();
         let all = self.see();
-        self.told = self.told.or_else(|| Some(Instant::now()));
         let now = unix_now();
         let (threshold, gates) = self.own.as_mut()?;
         if gates.len() > all.shown.len() {

@@ -129,8 +129,8 @@ pub struct Crossing {
 impl Watched {
     /// A composite with thresholds.
     pub fn new(composite: Arc<Composite>, thresholds: Vec<Threshold>) -> Self {
-        // Numbers of a former run are smaller, as long as a composite changes less than a thousand times a second.
-        let first = unix_now() / 1_000_000;
+        // Numbers of a former run are smaller, as long as a composite changes less than a million times a second.
+        let first = unix_now() / 1_000;
         Self {
             composite,
             thresholds,

@@ -142,3 +142,27 @@ async fn nobody_looks_while_nobody_waits() {
     next(&mut follow).await;
     assert!(bench.watched.seen().looks > 0);
 }
+
+#[tokio::test]
+async fn who_waits_for_a_quiet_group_of_a_busy_composite_costs_a_look_a_tick() {
+    let mut bench = Bench::new("depth", Vec::new());
+    bench.keep_looking();
+    bench.say("quiet", 1.0);
+    let seq = bench.watched.read(unix_now()).seq;
+    let quiet = [("model", "quiet")].into_iter().collect();
+    let mut follow = bench.watched.follow().after(seq).only(quiet);
+    let begun = std::time::Instant::now();
+    let waiting = tokio::spawn(async move { drop(follow.next().await) });
+    let mut value = 0.0;
+    while begun.elapsed() < Duration::from_millis(200) {
+        value += 1.0;
+        bench.say("busy", value);
+        tokio::task::yield_now().await;
+    }
+    assert!(!waiting.is_finished());
+    let (looks, ticks) = (
+        bench.watched.seen().looks,
+        begun.elapsed().as_millis() / TICK.as_millis(),
+    );
+    assert!(u128::from(looks) <= ticks + 5, "{looks} looks in {ticks} ticks");
+}

@@ -29,6 +29,9 @@ const SLICE: usize = 1024;
 /// What a sample may be later than its time says, for the sake of others.
 const SPREAD: Duration = Duration::from_millis(100);
 
+/// How long the sampler stays away from a lock that others wait for.
+const YIELD: Duration = Duration::from_micros(100);
+
 /// A few series need no longer than this each.
 const MAX_PACE: Duration = Duration::from_millis(2);
 
@@ -104,7 +107,7 @@ impl View {
         let mut next = Some((0, 0));
         while let Some(from) = next {
             while self.waiting.load(Relaxed) > 0 {
-                std::thread::yield_now();
+                std::thread::sleep(YIELD);
             }
             let begun = Instant::now();
             next = self.state().read_some(from, SLICE, now, look);

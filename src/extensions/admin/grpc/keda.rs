@@ -12,7 +12,7 @@ use tonic::Status;
 use self::trigger::{Trigger, Value};
 use super::messages as say;
 use super::query::named;
-use super::{LOOK, Replies, replies};
+use super::{Replies, replies};
 use crate::component::unix_now;
 use crate::extensions::admin::api::Api;
 
@@ -50,9 +50,6 @@ pub(super) async fn stream_is_active(
 /// Tells at once, and whenever it changes. While the value is not known, what was told last stays.
 async fn tell(api: Arc<Api>, trigger: Trigger, to: mpsc::Sender<Result<say::IsActiveResponse, Status>>) {
     let mut told = None;
-    let follows = trigger.composites().filter_map(|name| named(&api, name).ok());
-    // They keep the composites being looked at.
-    let _follows: Vec<_> = follows.flatten().map(|watched| watched.follow()).collect();
     let interval = match trigger.has_query() {
         true => QUERY_INTERVAL,
         false => COMPOSITE_INTERVAL,
@@ -101,12 +98,9 @@ pub(super) async fn stream_metric_spec(
     let (to, from) = replies();
     tokio::spawn(async move {
         if to.send(Ok(spec)).await.is_ok() {
-            loop {
-                tokio::select! {
-                    () = to.closed() => return,
-                    () = api.stopping().cancelled() => return,
-                    () = tokio::time::sleep(LOOK) => {}
-                }
+            tokio::select! {
+                () = to.closed() => {}
+                () = api.stopping().cancelled() => {}
             }
         }
     });

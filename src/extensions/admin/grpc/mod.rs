@@ -7,7 +7,6 @@ mod query;
 mod tests;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::Request;
 use http_body_util::BodyExt;
@@ -25,9 +24,6 @@ use crate::extensions::server::{Answer, BodyError, grpc_error};
 
 /// Messages that a slow reader may be behind by.
 const BACKLOG: usize = 16;
-
-/// A stream on which nothing happens tests so often whether its gateway stops.
-const LOOK: Duration = Duration::from_secs(1);
 
 type Replies<M> = ReceiverStream<Result<M, Status>>;
 
