@@ -374,8 +374,21 @@ async fn a_composite_without_a_value_is_an_error_unless_the_query_says_what_then
         "0"
     );
     assert_eq!(ask(&admin, "absent(xfer_time_avg)").await.0, 200);
-    let (status, answer) = ask(&admin, "something_else").await;
-    assert_eq!((status, &answer["data"]["result"]), (200, &json!([])));
+    let empty = Declaration {
+        on_stale: OnStale::Empty,
+        ..declaration("may_be_empty")
+    };
+    let empty = Arc::new(Composite::new(empty));
+    let shared = &admin.base.shared;
+    shared.composites.add(Arc::new(Watched::new(empty, Vec::new())));
+    for nothing in ["something_else", "may_be_empty"] {
+        let (status, answer) = ask(&admin, nothing).await;
+        assert_eq!(
+            (status, &answer["data"]["result"]),
+            (200, &json!([])),
+            "{nothing}"
+        );
+    }
     admin.stop(Instant::now() + Duration::from_secs(10)).await;
 }
 
