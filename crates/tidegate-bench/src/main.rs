@@ -22,6 +22,10 @@ use std::time::Duration;
 use groups::GROUPS;
 use report::Report;
 
+/// As in the gateway, since some of what is measured is memory.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Whatever stops a measurement: said to whoever runs it, never handled.
 type Error = Box<dyn std::error::Error + Send + Sync>;
 

@@ -42,6 +42,11 @@ impl Key {
     pub(crate) fn shard(self, shards: usize) -> usize {
         (self.high >> 32) as usize & (shards - 1)
     }
+
+    /// Enough of it to tell most keys apart.
+    pub(crate) fn tag(self) -> u32 {
+        self.low as u32
+    }
 }
 
 impl Hash for Key {

@@ -7,6 +7,7 @@
 
 pub mod attributes;
 mod bytes;
+mod chunks;
 pub mod composite;
 pub mod event;
 pub mod exponential;
@@ -15,6 +16,7 @@ pub mod grouping;
 pub mod histogram;
 pub mod history;
 pub mod identity;
+mod index;
 pub mod key;
 pub mod lease;
 pub mod number;
@@ -49,7 +51,7 @@ pub use rule::{GaugePolicy, Input, Rule};
 pub use saved::StreamId;
 pub use table::{
     Absorbed, Cardinality, Count, Explanation, Feeder, Life, Limits, Looker, Outcome, Overflow, Place,
-    Reading, Restored, Seen, Stats, Table, cardinality,
+    Reading, Restored, Seen, Session, Stats, Table, cardinality,
 };
 pub use temporality::{Converted, Converter, ConverterLimits};
 pub use trust::State;

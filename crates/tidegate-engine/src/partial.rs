@@ -181,7 +181,7 @@ fn sum(mut a: Last, b: Last) -> Last {
         Last::Number(number) => Change::Number(number),
         Last::Histogram(histogram) => Change::Histogram(Increase::Part(histogram)),
         Last::Exponential(histogram) => Change::Exponential(Increase::Part(histogram)),
-        Last::Summary(moments) => Change::Summary(moments),
+        Last::Summary(moments) => Change::Summary(*moments),
     };
     a.add(&change);
     a

@@ -310,7 +310,7 @@ impl Progress {
             (Last::Number(last), _) => value.number().is_some_and(|number| number.same(*last)),
             (Last::Histogram(last), Value::Histogram(now)) => last == now,
             (Last::Exponential(last), Value::ExponentialHistogram(now)) => last == now,
-            (Last::Summary(last), Value::Summary(now)) => *last == Moments::of(now),
+            (Last::Summary(last), Value::Summary(now)) => **last == Moments::of(now),
             (Last::Nothing, _) => true,
             _ => false,
         }
@@ -380,10 +380,10 @@ impl Progress {
 
     fn summary(&mut self, now: Moments) -> Moments {
         let then = match &self.last {
-            Last::Summary(then) if then.count <= now.count => *then,
+            Last::Summary(then) if then.count <= now.count => **then,
             _ => Moments::default(),
         };
-        self.last = Last::Summary(now);
+        self.last = Last::Summary(Box::new(now));
         Moments {
             count: now.count - then.count,
             sum: now.sum - then.sum,

@@ -2,9 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use crate::UnixNanos;
+pub(crate) use crate::chunks::lock;
+use crate::chunks::{self, CHUNK, Chunks};
+use crate::index::Index;
 use crate::key::{Key, KeyMap};
 use crate::wheel::Wheel;
 
@@ -14,48 +17,58 @@ const SHARDS: usize = 16;
 /// Other spellings of one stream that are remembered; further ones are decoded each time.
 const MAX_ALIASES: usize = 8;
 
+/// No stream has this number.
+const NONE: u32 = u32::MAX;
+
 /// State of type `T` by stream.
 ///
-/// A stream lives in the shard of the key it was first seen under; other spellings lead there. Lock order:
-/// `first` before shards; callers' own locks (cells, groups) come after.
+/// A stream lives under the key it was first seen under; other spellings lead there. Streams stand in the order in
+/// which they came, and each knows which one followed it the last time: whoever sends the same streams again in the
+/// same order finds them without the index, one after the other in memory.
+///
+/// Lock order: register, shards, chunks of streams; callers' own locks (cells, groups) come after.
 #[derive(Debug)]
 pub(crate) struct Streams<T> {
-    shards: Box<[Mutex<Shard<T>>]>,
-    /// The key under which each stream lives, by the key of its decoded identity, where that is another.
-    first: Mutex<KeyMap<Key>>,
-    max_per_shard: usize,
+    shards: Box<[Mutex<Shard>]>,
+    register: Mutex<Register>,
+    chunks: Chunks<Slot<T>>,
+    max_streams: usize,
     term_ns: u64,
     live: AtomicUsize,
 }
 
+type Slot<T> = Option<Stream<T>>;
+
 #[derive(Debug)]
-struct Shard<T> {
-    /// Streams that live here.
-    index: KeyMap<u32>,
-    /// Other spellings of streams, and the keys under which they live.
+#[repr(align(64))]
+struct Stream<T> {
+    /// The key under which it lives.
+    home: Key,
+    /// The key of its decoded identity.
+    identity: Key,
+    seen: UnixNanos,
+    /// The stream that came after it the last time.
+    next: u32,
+    state: T,
+}
+
+/// Streams by the bytes they are sent as.
+#[derive(Debug, Default)]
+struct Shard {
+    homes: Index,
+    /// Other spellings, and the keys under which their streams live.
     aliases: KeyMap<Key>,
-    slots: Vec<Option<Stream<T>>>,
-    /// How each stream was found; apart from what every point needs.
-    names: Vec<Names>,
-    /// Other spellings of those that live here, by slot: few have any.
+}
+
+/// What only those need to know who add and remove streams.
+#[derive(Debug)]
+struct Register {
+    identities: Index,
+    /// Other spellings of streams: few have any.
     spellings: HashMap<u32, Vec<Key>>,
     free: Vec<u32>,
-    /// When to look whether a stream, by slot and birth, is still wanted.
-    wheel: Wheel<(u32, u32)>,
-    births: u32,
-}
-
-#[derive(Debug)]
-struct Stream<T> {
-    state: T,
-    seen: UnixNanos,
-    birth: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Names {
-    home: Key,
-    identity: Key,
+    /// When to look whether the streams of a chunk are still wanted.
+    wheel: Wheel<u32>,
 }
 
 /// What becomes of a stream whose term may be over.
@@ -74,22 +87,16 @@ impl Sweep {
 impl<T> Streams<T> {
     /// Looks at streams that have said nothing for `term_ns`; see [`Self::expire`].
     pub(crate) fn new(max_streams: usize, term_ns: u64) -> Self {
-        let shard = || {
-            Mutex::new(Shard {
-                index: KeyMap::default(),
-                aliases: KeyMap::default(),
-                slots: Vec::new(),
-                names: Vec::new(),
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            register: Mutex::new(Register {
+                identities: Index::default(),
                 spellings: HashMap::new(),
                 free: Vec::new(),
                 wheel: Wheel::new(term_ns),
-                births: 0,
-            })
-        };
-        Self {
-            shards: (0..SHARDS).map(|_| shard()).collect(),
-            first: Mutex::default(),
-            max_per_shard: max_streams.div_ceil(SHARDS),
+            }),
+            chunks: Chunks::default(),
+            max_streams,
             term_ns,
             live: AtomicUsize::new(0),
         }
@@ -97,19 +104,21 @@ impl<T> Streams<T> {
 
     /// Calls `act` with the state of the stream that was seen before under `key`.
     pub(crate) fn known<R>(&self, key: Key, now: UnixNanos, act: impl FnOnce(&mut T) -> R) -> Option<R> {
-        let mut shard = self.shard(key);
-        if let Some(slot) = shard.index.get(&key).copied() {
-            return shard.touch(slot, now).map(act);
+        self.cursor().get(key, now).map(act)
+    }
+
+    /// Access to one stream after the other.
+    pub(crate) fn cursor(&self) -> Cursor<'_, T> {
+        Cursor {
+            streams: self,
+            chunk: self.chunks.cursor(),
+            last: NONE,
+            next: NONE,
         }
-        let home = *shard.aliases.get(&key)?;
-        drop(shard);
-        let mut shard = self.shard(home);
-        let slot = *shard.index.get(&home)?;
-        shard.touch(slot, now).map(act)
     }
 
     /// Makes the stream of `identity` known under `key`; `make` makes its state if it is new. Gives the key under
-    /// which it lives, by which it is known in any case; `None`: no room.
+    /// which it lives, by which it is known in any case; `None`: no room. Call it with no cursor that holds a lock.
     pub(crate) fn learn(
         &self,
         key: Key,
@@ -117,55 +126,60 @@ impl<T> Streams<T> {
         now: UnixNanos,
         make: impl FnOnce() -> T,
     ) -> Option<Key> {
-        let mut first = lock(&self.first);
-        let is_known_by_itself = || self.shard(identity).index.contains_key(&identity);
-        let home = match first.get(&identity) {
-            Some(home) => *home,
-            None if is_known_by_itself() => identity,
-            None => key,
-        };
-        let mut shard = self.shard(home);
-        match shard.index.get(&home).copied() {
-            Some(slot) => {
-                let alias = home != key && shard.add_alias(slot, key);
-                drop(shard);
-                if alias {
-                    self.shard(key).aliases.insert(key, home);
-                }
-                Some(home)
+        let mut register = lock(&self.register);
+        if let Some((at, home)) = self.of_identity(&register, identity) {
+            if home != key && register.add_spelling(at, key) {
+                self.shard(key).aliases.insert(key, home);
             }
-            None if shard.len() >= self.max_per_shard => None,
-            None => {
-                let names = Names { home, identity };
-                let state = make();
-                shard.insert(state, now, self.term_ns, names);
-                self.live.fetch_add(1, Relaxed);
-                if home != identity {
-                    first.insert(identity, home);
-                }
-                Some(home)
-            }
+            return Some(home);
         }
+        if self.len() >= self.max_streams {
+            return None;
+        }
+        let stream = Stream {
+            home: key,
+            identity,
+            seen: now,
+            next: NONE,
+            state: make(),
+        };
+        let at = self.place(&mut register, stream, now);
+        register.identities.insert(identity, at);
+        self.shard(key).homes.insert(key, at);
+        self.live.fetch_add(1, Relaxed);
+        Some(key)
     }
 
-    /// Shows every stream to `each` with the time it was last seen; a shard at a time is locked.
+    /// Shows every stream to `each` with the time it was last seen; a chunk at a time is locked.
     pub(crate) fn each(&self, mut each: impl FnMut(&mut T, UnixNanos)) {
-        for shard in &self.shards {
-            let mut shard = lock(shard);
-            for stream in shard.slots.iter_mut().flatten() {
+        self.chunks.each(|_, slot| {
+            if let Some(stream) = slot {
                 each(&mut stream.state, stream.seen);
             }
-        }
+        });
     }
 
-    /// Shows to `each` the streams whose term may be over, with the time they were last seen and their identity;
-    /// those that it keeps come up again after another term.
+    /// Shows to `each` the streams whose term is over, with the time they were last seen and their identity; those
+    /// that it keeps come up again after another term at the latest.
     pub(crate) fn expire(&self, now: UnixNanos, mut each: impl FnMut(&mut T, UnixNanos, Key) -> Sweep) {
-        for shard in &self.shards {
-            let mut first = lock(&self.first);
-            let gone = lock(shard).expire(now, self.term_ns, &mut each);
+        let mut register = lock(&self.register);
+        for chunk in register.wheel.take(now) {
+            let mut next = now.saturating_add(self.term_ns);
+            let mut gone = Vec::new();
+            for (at, slot) in self.chunks.lock(chunk).iter_mut().enumerate() {
+                let Some(stream) = slot else { continue };
+                let due = stream.seen.saturating_add(self.term_ns);
+                if due > now {
+                    next = next.min(due);
+                } else if each(&mut stream.state, stream.seen, stream.identity) == Sweep::Forget {
+                    gone.push((chunk * CHUNK + at as u32, stream.home, stream.identity));
+                    *slot = None;
+                }
+            }
+            register.wheel.add(next, chunk);
             self.live.fetch_sub(gone.len(), Relaxed);
-            self.unlink(&mut first, gone);
+            gone.into_iter()
+                .for_each(|(at, home, identity)| self.unlink(&mut register, at, home, identity));
         }
     }
 
@@ -174,100 +188,133 @@ impl<T> Streams<T> {
         self.live.load(Relaxed)
     }
 
-    fn unlink(&self, first: &mut KeyMap<Key>, gone: Vec<(Names, Vec<Key>)>) {
-        for (names, spellings) in gone {
-            first.remove(&names.identity);
-            for alias in spellings {
-                self.shard(alias).aliases.remove(&alias);
-            }
-        }
+    fn of_identity(&self, register: &Register, identity: Key) -> Option<(u32, Key)> {
+        let mut cursor = self.chunks.cursor();
+        let mut home = identity;
+        let at = register.identities.find(identity, |at| {
+            let stream = cursor.get(at).and_then(|slot| slot.as_ref());
+            let found = stream.filter(|stream| stream.identity == identity);
+            home = found.map_or(home, |stream| stream.home);
+            found.is_some()
+        });
+        at.map(|at| (at, home))
     }
 
-    fn shard(&self, key: Key) -> MutexGuard<'_, Shard<T>> {
+    fn place(&self, register: &mut Register, stream: Stream<T>, now: UnixNanos) -> u32 {
+        register.wheel.start(now);
+        if let Some(at) = register.free.pop() {
+            if let Some(slot) = self.chunks.cursor().get(at) {
+                *slot = Some(stream);
+            }
+            return at;
+        }
+        let at = self.chunks.push(Some(stream));
+        if at.is_multiple_of(CHUNK) {
+            register.wheel.add(now.saturating_add(self.term_ns), at / CHUNK);
+        }
+        at
+    }
+
+    fn unlink(&self, register: &mut Register, at: u32, home: Key, identity: Key) {
+        self.shard(home).homes.remove(home, at);
+        register.identities.remove(identity, at);
+        for alias in register.spellings.remove(&at).unwrap_or_default() {
+            self.shard(alias).aliases.remove(&alias);
+        }
+        register.free.push(at);
+    }
+
+    fn shard(&self, key: Key) -> MutexGuard<'_, Shard> {
         lock(&self.shards[key.shard(SHARDS)])
     }
 }
 
-impl<T> Shard<T> {
-    fn touch(&mut self, slot: u32, now: UnixNanos) -> Option<&mut T> {
-        let stream = self.slots.get_mut(slot as usize)?.as_mut()?;
-        stream.seen = stream.seen.max(now);
-        Some(&mut stream.state)
-    }
-
-    fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
-    }
-
-    fn insert(&mut self, state: T, now: UnixNanos, term_ns: u64, names: Names) {
-        let home = names.home;
-        self.births = self.births.wrapping_add(1);
-        let birth = self.births;
-        let stream = Some(Stream {
-            state,
-            seen: now,
-            birth,
-        });
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.slots[slot as usize] = stream;
-                self.names[slot as usize] = names;
-                slot
-            }
-            None => {
-                self.slots.push(stream);
-                self.names.push(names);
-                self.slots.len() as u32 - 1
-            }
-        };
-        self.wheel.start(now);
-        self.wheel.add(now.saturating_add(term_ns), (slot, birth));
-        self.index.insert(home, slot);
-    }
-
-    fn add_alias(&mut self, slot: u32, alias: Key) -> bool {
-        let spellings = self.spellings.entry(slot).or_default();
+impl Register {
+    fn add_spelling(&mut self, at: u32, alias: Key) -> bool {
+        let spellings = self.spellings.entry(at).or_default();
         let has_room = spellings.len() < MAX_ALIASES;
         if has_room {
             spellings.push(alias);
         }
         has_room
     }
-
-    fn expire(
-        &mut self,
-        now: UnixNanos,
-        term_ns: u64,
-        each: &mut impl FnMut(&mut T, UnixNanos, Key) -> Sweep,
-    ) -> Vec<(Names, Vec<Key>)> {
-        let mut gone = Vec::new();
-        for (at, birth) in self.wheel.take(now) {
-            let (slot, names) = (&mut self.slots[at as usize], &mut self.names[at as usize]);
-            let Some(stream) = slot.as_mut().filter(|stream| stream.birth == birth) else {
-                continue;
-            };
-            if each(&mut stream.state, stream.seen, names.identity) == Sweep::Keep {
-                let due = stream.seen.saturating_add(term_ns);
-                let next = if due > now {
-                    due
-                } else {
-                    now.saturating_add(term_ns)
-                };
-                self.wheel.add(next, (at, birth));
-                continue;
-            }
-            *slot = None;
-            self.free.push(at);
-            self.index.remove(&names.home);
-            gone.push((*names, self.spellings.remove(&at).unwrap_or_default()));
-        }
-        gone
-    }
 }
 
-/// A poisoned lock means that a caller's closure panicked between two whole updates: the state is usable.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// See [`Streams::cursor`].
+#[derive(Debug)]
+pub(crate) struct Cursor<'a, T> {
+    streams: &'a Streams<T>,
+    chunk: chunks::Cursor<'a, Slot<T>>,
+    last: u32,
+    /// What came after the last one the last time.
+    next: u32,
+}
+
+impl<T> Cursor<'_, T> {
+    /// The stream that was seen before under `key`. Its chunk stays locked until the next call or `release`.
+    pub(crate) fn get(&mut self, key: Key, now: UnixNanos) -> Option<&mut T> {
+        let mut home = key;
+        if !self.is_at_hand(key) && !self.is_next(key) {
+            (self.next, home) = self.find(key)?;
+            self.note_order();
+        }
+        // Between two locks it may have gone.
+        let stream = self
+            .chunk
+            .get(self.next)?
+            .as_mut()
+            .filter(|stream| stream.home == home)?;
+        self.last = self.next;
+        self.next = stream.next;
+        stream.seen = stream.seen.max(now);
+        Some(&mut stream.state)
+    }
+
+    /// Whether `get` finds this one without another lock: it came next the last time, and its chunk is held.
+    pub(crate) fn is_at_hand(&self, key: Key) -> bool {
+        let next = self.chunk.peek(self.next).and_then(Option::as_ref);
+        next.is_some_and(|stream| stream.home == key)
+    }
+
+    /// Gives the lock back.
+    pub(crate) fn release(&mut self) {
+        self.chunk.release();
+    }
+
+    /// Whether the stream that came next the last time is the one of `key`.
+    fn is_next(&mut self, key: Key) -> bool {
+        if self.next != NONE {
+            self.chunk.get(self.next);
+        }
+        self.is_at_hand(key)
+    }
+
+    /// Where the stream of `key` is, and its home.
+    fn find(&mut self, key: Key) -> Option<(u32, Key)> {
+        // Shards before chunks.
+        self.chunk.release();
+        self.find_home(key).or_else(|| {
+            let home = self.streams.shard(key).aliases.get(&key).copied()?;
+            self.find_home(home)
+        })
+    }
+
+    fn find_home(&mut self, home: Key) -> Option<(u32, Key)> {
+        let (shard, chunk) = (self.streams.shard(home), &mut self.chunk);
+        let at = shard.homes.find(home, |at| {
+            let stream = chunk.get(at).and_then(|slot| slot.as_ref());
+            stream.is_some_and(|stream| stream.home == home)
+        });
+        at.map(|at| (at, home))
+    }
+
+    fn note_order(&mut self) {
+        if self.last != NONE
+            && let Some(last) = self.chunk.get(self.last).and_then(Option::as_mut)
+        {
+            last.next = self.next;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -316,11 +363,11 @@ mod tests {
 
     #[test]
     fn a_full_store_refuses_new_streams_and_keeps_old_ones() {
-        let streams = Streams::new(SHARDS, 10);
+        let streams = Streams::new(70, 10);
         let learnt: Vec<u64> = (0..1000)
             .filter(|n| streams.learn(key(*n), key(*n), 1, || ()).is_some())
             .collect();
-        assert_eq!((learnt.len(), streams.len()), (SHARDS, SHARDS), "one a shard");
+        assert_eq!((learnt.len(), streams.len()), (70, 70));
         streams.expire(
             20,
             |(), seen, _| if seen == 1 { Sweep::Forget } else { Sweep::Keep },

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use tidegate_engine::{Limits, Outcome, Point, Rule, Table, UnixNanos};
+use tidegate_engine::{Limits, Outcome, Point, Rule, Session, Table};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -110,9 +110,9 @@ impl Prometheus {
     }
 
     fn observe(&self, points: &[Point], flow: &mut Flow) {
-        let now = unix_now();
+        let mut session = self.views.own.session(unix_now());
         for point in points {
-            let outcome = self.views.own.observe(point, now);
+            let outcome = session.observe(point);
             self.settle(outcome, &point.series.metric.name, flow);
         }
     }
@@ -120,7 +120,7 @@ impl Prometheus {
     fn observe_encoded(&self, encoded: &Encoded, flow: &mut Flow) {
         let mut reading = Reading {
             exporter: self,
-            now: unix_now(),
+            session: self.views.own.session(unix_now()),
             seen: 0,
             flow,
         };
@@ -140,7 +140,7 @@ impl Prometheus {
 /// Reads the points of a request into the exporter's own table.
 struct Reading<'a> {
     exporter: &'a Prometheus,
-    now: UnixNanos,
+    session: Session<'a>,
     seen: usize,
     flow: &'a mut Flow,
 }
@@ -151,8 +151,9 @@ impl PointVisitor for Reading<'_> {
     }
 
     fn point(&mut self, point: &WirePoint<'_>) -> bool {
-        let table = &self.exporter.views.own;
-        let outcome = table.observe_as(point.key, point.sample, self.now, &mut || (point.series)());
+        let outcome = self
+            .session
+            .observe_as(point.key, point.sample, &mut || (point.series)());
         self.exporter.settle(outcome, point.name, self.flow);
         self.seen += 1;
         true

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_engine::{Events, Point, Rule, Table, UnixNanos};
+use tidegate_engine::{Events, Point, Rule, Session, Table, UnixNanos};
 
 use crate::batch::wire::points::{self, PointVisitor, WirePoint};
 use crate::batch::{Encoded, Payload, Points};
@@ -47,7 +47,7 @@ impl Intake {
             Payload::Encoded(encoded) => {
                 let mut taking = Taking {
                     intake: self,
-                    now,
+                    session: self.table.session(now),
                     taken: 0,
                     ledger,
                     flow,
@@ -59,8 +59,9 @@ impl Intake {
                 }))
             }
             Payload::Points(points) => {
+                let mut session = self.table.session(now);
                 let passes = |point: &Point| {
-                    let outcome = self.table.observe(point, now);
+                    let outcome = session.observe(point);
                     ledger.settle(outcome, &point.series.metric.name, flow)
                 };
                 points_that(points, passes)
@@ -119,7 +120,7 @@ fn points_that(points: &Points, mut keep: impl FnMut(&Point) -> bool) -> Option<
 /// Takes points out of a request.
 struct Taking<'a> {
     intake: &'a Intake,
-    now: UnixNanos,
+    session: Session<'a>,
     taken: usize,
     ledger: &'a Ledger,
     flow: &'a mut Flow,
@@ -131,8 +132,9 @@ impl PointVisitor for Taking<'_> {
     }
 
     fn point(&mut self, point: &WirePoint<'_>) -> bool {
-        let table = &self.intake.table;
-        let outcome = table.observe_as(point.key, point.sample, self.now, &mut || (point.series)());
+        let outcome = self
+            .session
+            .observe_as(point.key, point.sample, &mut || (point.series)());
         let passes = self.ledger.settle(outcome, point.name, self.flow);
         self.taken += usize::from(!passes);
         passes

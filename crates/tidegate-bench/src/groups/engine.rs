@@ -227,6 +227,7 @@ fn by_identity(series: usize, runs: usize) -> (Samples, f64) {
     let mut round = |count: usize| {
         time += 1;
         let value = Value::Int((time - NOW) as i64);
+        let mut session = table.session(time);
         for (number, key) in keys.iter().enumerate().take(count) {
             let sample = Sample {
                 start: NOW,
@@ -234,7 +235,7 @@ fn by_identity(series: usize, runs: usize) -> (Samples, f64) {
                 value: &value,
                 exemplars: &[],
             };
-            std::hint::black_box(table.observe_as(*key, sample, time, &mut || Some(make(number))));
+            std::hint::black_box(session.observe_as(*key, sample, &mut || Some(make(number))));
         }
     };
     let before = resident_bytes();

@@ -14,7 +14,7 @@ pub(crate) enum Last {
     Number(Number),
     Histogram(Box<Histogram>),
     Exponential(Box<ExponentialHistogram>),
-    Summary(Moments),
+    Summary(Box<Moments>),
 }
 
 impl Last {
@@ -28,7 +28,7 @@ impl Last {
             (Self::Nothing, Change::Exponential(histogram)) => {
                 *self = Self::Exponential(histogram.clone().into_owned());
             }
-            (Self::Nothing, Change::Summary(moments)) => *self = Self::Summary(*moments),
+            (Self::Nothing, Change::Summary(moments)) => *self = Self::Summary(Box::new(*moments)),
             (Self::Number(sum), Change::Number(number)) => *sum = sum.plus(*number),
             (Self::Histogram(sum), Change::Histogram(histogram)) => sum.merge(histogram),
             (Self::Exponential(sum), Change::Exponential(histogram)) => sum.merge(histogram),
@@ -60,7 +60,7 @@ impl Last {
             Value::Histogram(histogram) => Self::Histogram(histogram.clone()),
             Value::ExponentialHistogram(histogram) => Self::Exponential(histogram.clone()),
             Value::NoRecordedValue => Self::Nothing,
-            Value::Summary(summary) => Self::Summary(Moments::of(summary)),
+            Value::Summary(summary) => Self::Summary(Box::new(Moments::of(summary))),
         })
     }
 
@@ -156,10 +156,10 @@ impl Last {
                     negative,
                 }))
             }
-            5 => Self::Summary(Moments {
+            5 => Self::Summary(Box::new(Moments {
                 count: number(from)?,
                 sum: f64::from_bits(number(from)?),
-            }),
+            })),
             _ => return None,
         })
     }

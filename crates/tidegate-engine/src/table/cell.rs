@@ -1,23 +1,17 @@
-//! Cells: the state of one output series each, in chunks, so that a reader and the writers share short locks.
+//! Cells: the state of one output series each, found by its identity, read and written by its place.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 use super::Overflow;
 use super::look::Arrivals;
 use super::state::State;
-use crate::key::{Key, KeyMap};
-use crate::streams::lock;
+use crate::chunks::{self, CHUNK, Chunks, lock};
+use crate::index::Index;
+use crate::key::Key;
 use crate::wheel::Wheel;
-use crate::{Series, UnixNanos};
-
-/// Cells behind one lock: a reader that renders 50 ns a series holds it for 3 us.
-const CHUNK_CELLS: u32 = 64;
-
-/// Chunks of the first segment; each further segment doubles, so growing never moves a cell.
-const FIRST_CHUNKS: u32 = 16;
-const SEGMENTS: usize = 22;
+use crate::{Metric, Series, UnixNanos};
 
 /// Where a cell is. The generation changes when the place gets another series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,50 +31,60 @@ impl CellRef {
 #[derive(Debug)]
 pub(crate) struct Cell {
     pub(crate) series: Arc<Series>,
-    pub(crate) key: Key,
     pub(crate) state: State,
     /// When something that feeds it was last alive.
     pub(crate) seen: UnixNanos,
-    /// Bytes it was taken to be when it was last looked at.
-    weight: u32,
 }
 
 impl Cell {
     fn weigh(&self) -> u32 {
-        /// Slot, index entry, wheel entry, and the allocation of the series.
-        const FIXED: usize = size_of::<Slot>() + 48 + 16 + size_of::<Series>() + 16;
+        /// Slot, index entry, and the allocation of the series.
+        const FIXED: usize = size_of::<Slot>() + 16 + size_of::<Series>() + 16;
         let bytes = FIXED + self.series.attributes.bytes() + self.state.bytes();
         u32::try_from(bytes).unwrap_or(u32::MAX)
     }
 }
 
+/// A place for a cell: one cache line.
 #[derive(Debug, Default)]
-pub(crate) struct Slot {
-    generation: u32,
+#[repr(align(64))]
+struct Slot {
     cell: Option<Cell>,
+    generation: u32,
+    /// Bytes the cell was taken to be when it was last looked at.
+    weight: u32,
 }
 
-type Chunk = Mutex<Vec<Slot>>;
+const _: () = assert!(size_of::<Slot>() == 64);
 
-/// All cells of a table. Lock order: registry before chunks.
+/// All cells of a table. Lock order: register before chunks.
 #[derive(Debug)]
 pub(crate) struct Cells {
-    segments: [OnceLock<Box<[Chunk]>>; SEGMENTS],
-    registry: Mutex<Registry>,
-    /// When to look whether a series is still wanted. Locked by itself.
-    wheel: Mutex<Wheel<CellRef>>,
+    chunks: Chunks<Slot>,
+    register: Mutex<Register>,
     term_ns: u64,
-    used: AtomicU32,
     live: AtomicUsize,
     bytes: AtomicUsize,
 }
 
-#[derive(Debug, Default)]
-struct Registry {
-    index: KeyMap<CellRef>,
+/// What only those need to know who add and remove cells.
+#[derive(Debug)]
+struct Register {
+    index: Index,
     free: Vec<u32>,
-    by_metric: HashMap<Arc<str>, usize>,
+    by_metric: HashMap<Arc<str>, OfMetric>,
+    /// The series that was made last, which has much in common with the next one.
+    last: Option<Arc<Series>>,
     arrivals: Arrivals,
+    /// When to look whether the series of a chunk are still wanted.
+    wheel: Wheel<u32>,
+}
+
+/// The series of one metric name.
+#[derive(Debug)]
+struct OfMetric {
+    series: usize,
+    metric: Arc<Metric>,
 }
 
 /// How many series there may be.
@@ -95,11 +99,16 @@ impl Cells {
     /// A series goes when nothing was seen of it for `term_ns`.
     pub(crate) fn new(term_ns: u64) -> Self {
         Self {
-            segments: std::array::from_fn(|_| OnceLock::new()),
-            registry: Mutex::default(),
-            wheel: Mutex::new(Wheel::new(term_ns)),
+            chunks: Chunks::default(),
+            register: Mutex::new(Register {
+                index: Index::default(),
+                free: Vec::new(),
+                by_metric: HashMap::new(),
+                last: None,
+                arrivals: Arrivals::default(),
+                wheel: Wheel::new(term_ns),
+            }),
             term_ns,
-            used: AtomicU32::new(0),
             live: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
         }
@@ -111,70 +120,84 @@ impl Cells {
     /// The cap that was reached.
     pub(crate) fn resolve(
         &self,
-        key: Key,
-        series: Arc<Series>,
+        series: Series,
         caps: Caps,
         make: impl FnOnce(&Series) -> State,
         now: UnixNanos,
     ) -> Result<CellRef, Overflow> {
-        let mut registry = lock(&self.registry);
-        if let Some(found) = registry.index.get(&key).copied() {
+        let key = Key::of(&series);
+        let mut register = lock(&self.register);
+        if let Some(found) = self.look_up(&register, key) {
             let mut cursor = self.cursor();
             if let Some(cell) = cursor.get(found) {
                 cell.seen = cell.seen.max(now);
                 return Ok(found);
             }
         }
-        let of_metric = registry.by_metric.get(&series.metric.name).copied().unwrap_or(0);
+        let of_metric = register.by_metric.get(&series.metric.name);
         let full = [
             (self.len() >= caps.series, Overflow::Series),
-            (of_metric >= caps.per_metric, Overflow::Metric),
+            (
+                of_metric.is_some_and(|of_metric| of_metric.series >= caps.per_metric),
+                Overflow::Metric,
+            ),
             (self.bytes() >= caps.bytes, Overflow::Bytes),
         ];
         if let Some((_, why)) = full.into_iter().find(|(is_full, _)| *is_full) {
             return Err(why);
         }
-        let index = match registry.free.pop() {
-            Some(index) => index,
-            None => self.used.load(Relaxed),
-        };
-        let state = make(&series);
-        *registry.by_metric.entry(series.metric.name.clone()).or_default() += 1;
-        let mut cell = Cell {
+        let series = register.share(series);
+        let cell = Cell {
+            state: make(&series),
             series,
-            key,
-            state,
             seen: now,
-            weight: 0,
         };
-        cell.weight = cell.weigh();
-        self.bytes.fetch_add(cell.weight as usize, Relaxed);
-        let made = self.put(index, cell);
-        registry.index.insert(key, made);
-        registry.arrivals.note(made);
-        let mut wheel = lock(&self.wheel);
-        wheel.start(now);
-        wheel.add(now.saturating_add(self.term_ns), made);
+        let made = self.put(&mut register, cell, now);
+        register.index.insert(key, made.index);
+        register.arrivals.note(made);
         Ok(made)
     }
 
-    fn put(&self, index: u32, cell: Cell) -> CellRef {
-        let mut slots = lock(self.chunk(index));
-        let at = (index % CHUNK_CELLS) as usize;
-        if slots.len() <= at {
-            slots.resize_with(at + 1, Slot::default);
-        }
-        slots[at].cell = Some(cell);
-        let generation = slots[at].generation;
-        drop(slots);
-        self.used.fetch_max(index + 1, Relaxed);
+    fn look_up(&self, register: &Register, key: Key) -> Option<CellRef> {
+        let mut generation = 0;
+        let mut chunk = self.chunks.cursor();
+        let index = register.index.find(key, |at| {
+            let slot = chunk.get(at);
+            generation = slot.as_ref().map_or(0, |slot| slot.generation);
+            let cell = slot.and_then(|slot| slot.cell.as_ref());
+            cell.is_some_and(|cell| Key::of(&cell.series) == key)
+        })?;
+        Some(CellRef { index, generation })
+    }
+
+    fn put(&self, register: &mut Register, cell: Cell, now: UnixNanos) -> CellRef {
+        let weight = cell.weigh();
         self.live.fetch_add(1, Relaxed);
-        CellRef { index, generation }
+        self.bytes.fetch_add(weight as usize, Relaxed);
+        register.wheel.start(now);
+        if let Some(index) = register.free.pop() {
+            let mut generation = 0;
+            if let Some(slot) = self.chunks.cursor().get(index) {
+                (slot.cell, slot.weight) = (Some(cell), weight);
+                generation = slot.generation;
+            }
+            return CellRef { index, generation };
+        }
+        let index = self.chunks.push(Slot {
+            cell: Some(cell),
+            generation: 0,
+            weight,
+        });
+        if index.is_multiple_of(CHUNK) {
+            // Looked at soon for the first time: of a former process there may be cells that were seen long ago.
+            register.wheel.add(now, index / CHUNK);
+        }
+        CellRef { index, generation: 0 }
     }
 
     /// See [`Arrivals::since`].
     pub(super) fn arrivals(&self, seen: u64) -> (u64, Option<Vec<CellRef>>) {
-        lock(&self.registry).arrivals.since(seen)
+        lock(&self.register).arrivals.since(seen)
     }
 
     /// How many series there are.
@@ -189,134 +212,138 @@ impl Cells {
 
     /// How many series each metric name has.
     pub(crate) fn each_metric(&self, mut each: impl FnMut(&Arc<str>, usize)) {
-        let registry = lock(&self.registry);
-        registry
-            .by_metric
-            .iter()
-            .for_each(|(name, series)| each(name, *series));
+        let register = lock(&self.register);
+        for (name, of_metric) in &register.by_metric {
+            each(name, of_metric.series);
+        }
     }
 
-    /// Where the cell of this key is.
-    pub(crate) fn find(&self, key: Key) -> Option<CellRef> {
-        lock(&self.registry).index.get(&key).copied()
+    /// Where the cell of this series is.
+    pub(crate) fn find(&self, series: &Series) -> Option<CellRef> {
+        self.look_up(&lock(&self.register), Key::of(series))
     }
 
     /// Access to single cells that keeps the lock of the last one's chunk.
     pub(crate) fn cursor(&self) -> Cursor<'_> {
-        Cursor {
-            cells: self,
-            held: None,
-        }
+        Cursor(self.chunks.cursor())
     }
 
-    /// Removes a cell at once.
+    /// Removes a cell at once. Call it with no cursor that holds a lock.
     pub(crate) fn remove(&self, at: CellRef) {
-        let gone = {
-            let mut cursor = self.cursor();
-            cursor.slot(at).and_then(Slot::clear)
-        };
-        if let Some(cell) = gone {
-            self.unlink([(at.index, cell)]);
-        }
+        let gone = self.cursor().slot(at).and_then(|slot| slot.clear(at.index));
+        self.unlink(gone);
     }
 
     /// Shows every cell to `each`, a chunk at a time.
     pub(crate) fn each(&self, mut each: impl FnMut(&mut Cell)) {
-        self.each_chunk(|_, slots| {
-            for cell in slots.iter_mut().filter_map(|slot| slot.cell.as_mut()) {
-                each(cell);
-            }
-        });
+        self.chunks
+            .each(|_, slot| slot.cell.iter_mut().for_each(&mut each));
     }
 
     /// Shows every cell to `each` with its place, a chunk at a time.
     pub(crate) fn each_at(&self, mut each: impl FnMut(CellRef, &Cell)) {
-        self.each_chunk(|first, slots| {
-            for (at, slot) in slots.iter().enumerate() {
-                let index = first + at as u32;
-                let generation = slot.generation;
-                slot.cell
-                    .iter()
-                    .for_each(|cell| each(CellRef { index, generation }, cell));
+        self.chunks.each(|index, slot| {
+            let generation = slot.generation;
+            if let Some(cell) = &slot.cell {
+                each(CellRef { index, generation }, cell);
             }
         });
     }
 
     /// Removes the cells of which nothing was seen for the term. Gives how many.
     pub(crate) fn expire(&self, now: UnixNanos) -> usize {
-        let due = lock(&self.wheel).take(now);
-        let (mut gone, mut later) = (Vec::new(), Vec::new());
-        let mut cursor = self.cursor();
-        for at in due {
-            let Some(slot) = cursor.slot(at) else { continue };
-            let Some(cell) = &mut slot.cell else { continue };
-            let end = cell.seen.saturating_add(self.term_ns);
-            if end < now {
-                gone.extend(slot.clear().map(|cell| (at.index, cell)));
-                continue;
+        let due = lock(&self.register).wheel.take(now);
+        let mut gone = Vec::new();
+        let mut later = Vec::with_capacity(due.len());
+        for chunk in due {
+            let mut next = now.saturating_add(self.term_ns);
+            for (at, slot) in self.chunks.lock(chunk).iter_mut().enumerate() {
+                let Some(cell) = &slot.cell else { continue };
+                let end = cell.seen.saturating_add(self.term_ns);
+                if end < now {
+                    gone.extend(slot.clear(chunk * CHUNK + at as u32));
+                    continue;
+                }
+                next = next.min(end);
+                // Buckets and exemplars come after a series was made.
+                let weight = cell.weigh();
+                self.bytes.fetch_add(weight as usize, Relaxed);
+                self.bytes.fetch_sub(slot.weight as usize, Relaxed);
+                slot.weight = weight;
             }
-            later.push((end, at));
-            // Buckets and exemplars come after a series was made.
-            let weight = cell.weigh();
-            self.bytes.fetch_add(weight as usize, Relaxed);
-            self.bytes.fetch_sub(cell.weight as usize, Relaxed);
-            cell.weight = weight;
+            later.push((next, chunk));
         }
-        drop(cursor);
-        let mut wheel = lock(&self.wheel);
-        later.into_iter().for_each(|(end, at)| wheel.add(end, at));
-        drop(wheel);
+        let mut register = lock(&self.register);
+        for (next, chunk) in later {
+            register.wheel.add(next, chunk);
+        }
+        drop(register);
         let removed = gone.len();
         self.unlink(gone);
         removed
     }
 
-    fn each_chunk(&self, mut each: impl FnMut(u32, &mut Vec<Slot>)) {
-        let used = self.used.load(Relaxed);
-        for first in (0..used).step_by(CHUNK_CELLS as usize) {
-            each(first, &mut lock(self.chunk(first)));
-        }
-    }
-
-    fn unlink(&self, gone: impl IntoIterator<Item = (u32, Cell)>) {
-        let mut registry = lock(&self.registry);
-        for (index, cell) in gone {
-            if registry.index.get(&cell.key).is_some_and(|at| at.index == index) {
-                registry.index.remove(&cell.key);
-            }
-            registry.free.push(index);
+    fn unlink(&self, gone: impl IntoIterator<Item = Gone>) {
+        let mut register = lock(&self.register);
+        for Gone { index, cell, weight } in gone {
+            register.index.remove(Key::of(&cell.series), index);
+            register.free.push(index);
             self.live.fetch_sub(1, Relaxed);
-            self.bytes.fetch_sub(cell.weight as usize, Relaxed);
+            self.bytes.fetch_sub(weight as usize, Relaxed);
             let name = &cell.series.metric.name;
-            match registry.by_metric.get_mut(name) {
-                Some(count) if *count > 1 => *count -= 1,
-                _ => drop(registry.by_metric.remove(name)),
+            match register.by_metric.get_mut(name) {
+                Some(of_metric) if of_metric.series > 1 => of_metric.series -= 1,
+                _ => drop(register.by_metric.remove(name)),
             }
         }
-    }
-
-    fn chunk(&self, index: u32) -> &Chunk {
-        let number = index / CHUNK_CELLS + FIRST_CHUNKS;
-        let bit = 31 - number.leading_zeros();
-        let size = 1 << bit;
-        let segment = &self.segments[(bit - FIRST_CHUNKS.trailing_zeros()) as usize];
-        let chunks = segment.get_or_init(|| (0..size).map(|_| Chunk::default()).collect());
-        &chunks[(number - size) as usize]
     }
 }
 
+impl Register {
+    /// A series that shares what it can with others: with the others of its metric, and with the one made before it.
+    fn share(&mut self, mut series: Series) -> Arc<Series> {
+        let name = series.metric.name.clone();
+        let of_metric = self.by_metric.entry(name).or_insert_with(|| OfMetric {
+            series: 0,
+            metric: series.metric.clone(),
+        });
+        of_metric.series += 1;
+        share(&mut series.metric, &of_metric.metric);
+        if let Some(last) = &self.last {
+            share(&mut series.resource, &last.resource);
+            share(&mut series.scope, &last.scope);
+            share(&mut series.attributes, &last.attributes);
+        }
+        let series = Arc::new(series);
+        self.last = Some(series.clone());
+        series
+    }
+}
+
+fn share<T: Clone + PartialEq>(mine: &mut T, other: &T) {
+    if *mine == *other {
+        mine.clone_from(other);
+    }
+}
+
+/// A cell that was taken out.
+struct Gone {
+    index: u32,
+    cell: Cell,
+    weight: u32,
+}
+
 impl Slot {
-    fn clear(&mut self) -> Option<Cell> {
+    fn clear(&mut self, index: u32) -> Option<Gone> {
         self.generation = self.generation.wrapping_add(1);
-        self.cell.take()
+        let weight = self.weight;
+        self.cell.take().map(|cell| Gone { index, cell, weight })
     }
 }
 
 /// See `Cells::cursor`.
-pub(crate) struct Cursor<'a> {
-    cells: &'a Cells,
-    held: Option<(u32, MutexGuard<'a, Vec<Slot>>)>,
-}
+#[derive(Debug)]
+pub(crate) struct Cursor<'a>(chunks::Cursor<'a, Slot>);
 
 impl Cursor<'_> {
     /// The cell, if its place has not gone to another series.
@@ -324,14 +351,13 @@ impl Cursor<'_> {
         self.slot(at)?.cell.as_mut()
     }
 
+    /// Gives the lock back.
+    pub(crate) fn release(&mut self) {
+        self.0.release();
+    }
+
     fn slot(&mut self, at: CellRef) -> Option<&mut Slot> {
-        let number = at.index / CHUNK_CELLS;
-        if self.held.as_ref().is_none_or(|(held, _)| *held != number) {
-            self.held = None;
-            self.held = Some((number, lock(self.cells.chunk(at.index))));
-        }
-        let (_, slots) = self.held.as_mut()?;
-        let slot = slots.get_mut((at.index % CHUNK_CELLS) as usize)?;
+        let slot = self.0.get(at.index)?;
         (slot.generation == at.generation).then_some(slot)
     }
 }

@@ -148,7 +148,10 @@ impl Table {
         if Arc::ptr_eq(&state.schema, schema) {
             return;
         }
+        let new = schema.kinds.len().saturating_sub(state.kinds.len());
         state.folds.grow(schema.kinds.len());
+        state.kinds.reserve_exact(new);
+        state.fates.reserve_exact(new);
         for index in state.kinds.len()..schema.kinds.len() {
             let (plan, fate) = self.plan_kind(state, schema, index, now);
             state.takes_all &= fate == Fate::Taken;
@@ -184,7 +187,7 @@ impl Table {
                 Some((cell, op)) => {
                     let to = self.target(cell, op);
                     let buckets = self
-                        .prepare(&to, rule.zero)
+                        .prepare(&to, rule.zero.then_some(now))
                         .map(|table| state.folds.observe(number, table));
                     plan.targets.push(EventTarget {
                         to,
@@ -201,11 +204,11 @@ impl Table {
     }
 
     /// Makes a cell show its 0 if it should, and gives its bounds if it takes observations.
-    fn prepare(&self, to: &Target, zero: bool) -> Option<Arc<BucketTable>> {
+    fn prepare(&self, to: &Target, zero: Option<UnixNanos>) -> Option<Arc<BucketTable>> {
         let mut cursor = self.cells.cursor();
         let cell = cursor.get(to.cell)?;
-        if zero {
-            cell.state.show_zero();
+        if let Some(now) = zero {
+            cell.state.show_zero(now);
         }
         let bounds = cell.state.bounds().filter(|_| to.op == Op::Observe)?;
         Some(Arc::new(BucketTable::new(bounds)))

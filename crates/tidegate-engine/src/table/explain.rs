@@ -6,7 +6,6 @@ use std::sync::Arc;
 use super::Table;
 use super::book::SourceNumber;
 use super::cell::CellRef;
-use crate::key::Key;
 use crate::lease::nanos;
 use crate::streams::lock;
 use crate::trust::State;
@@ -21,7 +20,7 @@ pub struct Explanation {
     pub rule: Option<usize>,
     /// Since when it counts; 0 = unknown.
     pub start: UnixNanos,
-    /// When the value last changed or was confirmed.
+    /// When the value last changed or was confirmed; 0 = never.
     pub time: UnixNanos,
     /// Its value.
     pub value: Value,
@@ -81,13 +80,13 @@ impl Table {
     /// Looks at every stream of the table. `None`: there is no such series.
     pub fn explain(&self, series: &Series, now: UnixNanos, most: usize) -> Option<Explanation> {
         self.flush();
-        let at = self.cells.find(Key::of(series))?;
+        let at = self.cells.find(series)?;
         let (start, time, value, is_shown) = {
             let mut cursor = self.cells.cursor();
             let cell = cursor.get(at)?;
             cell.state.settle();
             let state = &cell.state;
-            (state.start, state.time, state.value.clone(), state.shown)
+            (state.start, state.time, state.value.clone(), state.is_shown())
         };
         let mut feeders = self.feeders(at, now);
         feeders.sort_by_key(|feeder| feeder.life);

@@ -42,7 +42,7 @@ impl Looker<'_> {
             return Seen::Gone;
         };
         cell.state.settle();
-        if !cell.state.shown {
+        if !cell.state.is_shown() {
             return Seen::Hidden;
         }
         Seen::Shown(Reading {

@@ -28,12 +28,11 @@ pub use explain::{Explanation, Feeder, Life};
 use folded::Folded;
 pub use limits::{Limits, Overflow, Stats};
 pub use look::{Looker, Place, Seen};
-pub use points::Outcome;
 use points::Stream;
+pub use points::{Outcome, Session};
 pub use saved::Restored;
 use state::State;
 
-use crate::key::Key;
 use crate::lease::nanos;
 use crate::progress::Rejection;
 use crate::rule::{Op, Output, Rule};
@@ -135,7 +134,7 @@ impl Table {
         self.flush();
         self.cells.each(|cell| {
             cell.state.settle();
-            if cell.state.shown {
+            if cell.state.is_shown() {
                 each(Reading {
                     series: &cell.series,
                     start: cell.state.start,
@@ -251,9 +250,7 @@ impl Table {
         let make = |series: &Series| State::new(series.metric.data, rule, start, now);
         let mut why = Overflow::Source;
         if !crowded {
-            let key = Key::of(&output.series);
-            let series = Arc::new(output.series.clone());
-            match self.cells.resolve(key, series, caps, make, now) {
+            match self.cells.resolve(output.series.clone(), caps, make, now) {
                 Ok(at) => return Some((at, output.op)),
                 Err(overflow) => why = overflow,
             }
@@ -266,10 +263,7 @@ impl Table {
             bytes: usize::MAX,
         };
         let make = |series: &Series| State::new(series.metric.data, rule, 0, now);
-        let at = self
-            .cells
-            .resolve(Key::of(&output.series), Arc::new(output.series), caps, make, now)
-            .ok()?;
+        let at = self.cells.resolve(output.series, caps, make, now).ok()?;
         (output.op != Op::Keep).then_some((at, output.op))
     }
 }

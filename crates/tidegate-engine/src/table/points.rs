@@ -8,13 +8,13 @@ use smallvec::SmallVec;
 
 use super::Table;
 use super::book::SourceNumber;
-use super::cell::CellRef;
+use super::cell::{self, CellRef};
 use crate::key::Key;
 use crate::lease::nanos;
 use crate::progress::{Change, Progress, Rejection, Sample};
 use crate::rule::Op;
 use crate::saved::StreamId;
-use crate::streams::{Sweep, lock};
+use crate::streams::{self, Sweep, lock};
 use crate::{Data, Point, Series, UnixNanos, Value};
 
 /// What became of a point.
@@ -39,6 +39,9 @@ pub(super) struct Stream {
     pub(super) source: SourceNumber,
     pub(super) phase: Phase,
 }
+
+/// With what finds it, two cache lines.
+const _: () = assert!(size_of::<Stream>() <= 80);
 
 /// What only some streams have.
 #[derive(Debug)]
@@ -76,6 +79,25 @@ pub(super) struct Target {
     pub(super) member: u32,
 }
 
+/// A run of points that a table takes in; see [`Table::session`].
+///
+/// It keeps the locks of one chunk of streams and one of cells from point to point, as long as they are those that the
+/// next point needs: whoever holds one must not call the table in another way. Points that come in the order in which
+/// they came the last time cost no look-up.
+#[derive(Debug)]
+pub struct Session<'a> {
+    table: &'a Table,
+    now: UnixNanos,
+    streams: streams::Cursor<'a, Stream>,
+    cells: cell::Cursor<'a>,
+    /// Points since the locks were given back.
+    in_a_row: u32,
+    has_changed: bool,
+}
+
+/// Points after which others get their turn at the locks.
+const IN_A_ROW: u32 = 64;
+
 /// What came of showing a sample to a known stream.
 enum Step {
     Done(Outcome),
@@ -83,46 +105,131 @@ enum Step {
     Left,
 }
 
-impl Table {
+impl Session<'_> {
     /// Takes in a decoded point.
-    pub fn observe(&self, point: &Point, now: UnixNanos) -> Outcome {
+    pub fn observe(&mut self, point: &Point) -> Outcome {
         let sample = Sample {
             start: point.start,
             time: point.time,
             value: &point.value,
             exemplars: &point.exemplars,
         };
-        self.observe_as(Key::of(&point.series), sample, now, &mut || {
-            Some(point.series.clone())
-        })
+        self.observe_as(Key::of(&point.series), sample, &mut || Some(point.series.clone()))
     }
 
     /// Takes in a point of the series that `key` stands for: the key of the bytes it was sent as (resource, scope,
     /// metric, attributes), say. `identify` decodes them; it is called when the key is new, and gives `None` when
     /// they can't be decoded.
     pub fn observe_as(
-        &self,
+        &mut self,
         key: Key,
         mut sample: Sample<'_>,
-        now: UnixNanos,
         identify: &mut dyn FnMut() -> Option<Arc<Series>>,
     ) -> Outcome {
         if sample.time == 0 {
-            sample.time = now;
+            sample.time = self.now;
         }
-        let outcome = match self
-            .streams
-            .known(key, now, |stream| self.step(stream, &sample, now))
-        {
+        let outcome = match self.step(key, &sample) {
             Some(Step::Done(outcome)) => outcome,
-            Some(Step::Left) | None => self.connect(key, &sample, now, identify),
+            Some(Step::Left) | None => self.connect(key, &sample, identify),
         };
         match outcome {
-            Outcome::Absorbed => self.changed(),
-            Outcome::Rejected(rejection) => self.reject(rejection, 1),
+            Outcome::Absorbed => self.has_changed = true,
+            Outcome::Rejected(rejection) => {
+                self.table.reject(rejection, 1);
+                // Whoever is told may take his time.
+                self.release();
+            }
             Outcome::Unmatched => {}
         }
         outcome
+    }
+
+    /// Shows a sample to a known stream.
+    fn step(&mut self, key: Key, sample: &Sample<'_>) -> Option<Step> {
+        self.in_a_row += 1;
+        if self.in_a_row >= IN_A_ROW {
+            self.release();
+        } else if !self.streams.is_at_hand(key) {
+            // Streams before cells.
+            self.cells.release();
+        }
+        let stream = self.streams.get(key, self.now)?;
+        Some(self.table.step(stream, sample, self.now, &mut self.cells))
+    }
+
+    /// Makes a stream known, or connects one that had left, and shows it the sample.
+    fn connect(
+        &mut self,
+        key: Key,
+        sample: &Sample<'_>,
+        identify: &mut dyn FnMut() -> Option<Arc<Series>>,
+    ) -> Outcome {
+        self.release();
+        let (table, now) = (self.table, self.now);
+        let Some(series) = identify() else {
+            return Outcome::Rejected(Rejection::Invalid);
+        };
+        let home = table.streams.learn(key, Key::of(&series), now, || {
+            table.stream(&series, sample.start, sample.value, now)
+        });
+        let Some(home) = home else {
+            return if table.takes(&series) {
+                Outcome::Rejected(Rejection::Limit)
+            } else {
+                Outcome::Unmatched
+            };
+        };
+        let step = self.streams.get(home, now).map(|stream| {
+            if stream.phase == Phase::Left {
+                let bounds = table.bounds_that_matter(sample.value);
+                (stream.targets, stream.phase) = table.targets(&series, bounds, false, 0, now);
+                if let Some(about) = &mut stream.about {
+                    about.bounds = bounds.cloned();
+                }
+            }
+            table.step(stream, sample, now, &mut self.cells)
+        });
+        match step {
+            Some(Step::Done(outcome)) => outcome,
+            // A sweep took the stream away between two steps; that it had been idle so long makes this rare.
+            Some(Step::Left) | None => Outcome::Rejected(Rejection::Limit),
+        }
+    }
+
+    /// Gives all locks back, and lets readers know what has changed.
+    fn release(&mut self) {
+        self.cells.release();
+        self.streams.release();
+        self.in_a_row = 0;
+        if std::mem::take(&mut self.has_changed) {
+            self.table.changed();
+        }
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+impl Table {
+    /// Takes in points one after the other, as of `now`.
+    pub fn session(&self, now: UnixNanos) -> Session<'_> {
+        Session {
+            table: self,
+            now,
+            streams: self.streams.cursor(),
+            cells: self.cells.cursor(),
+            in_a_row: 0,
+            has_changed: false,
+        }
+    }
+
+    /// Takes in a decoded point.
+    pub fn observe(&self, point: &Point, now: UnixNanos) -> Outcome {
+        self.session(now).observe(point)
     }
 
     /// Whether some rule takes points of this series.
@@ -152,44 +259,6 @@ impl Table {
             self.streams.learn(key, Key::of(&series), now, make);
         }
         is_taken
-    }
-
-    /// Makes a stream known, or connects one that had left, and shows it the sample.
-    fn connect(
-        &self,
-        key: Key,
-        sample: &Sample<'_>,
-        now: UnixNanos,
-        identify: &mut dyn FnMut() -> Option<Arc<Series>>,
-    ) -> Outcome {
-        let Some(series) = identify() else {
-            return Outcome::Rejected(Rejection::Invalid);
-        };
-        let home = self.streams.learn(key, Key::of(&series), now, || {
-            self.stream(&series, sample.start, sample.value, now)
-        });
-        let Some(home) = home else {
-            return if self.takes(&series) {
-                Outcome::Rejected(Rejection::Limit)
-            } else {
-                Outcome::Unmatched
-            };
-        };
-        let step = self.streams.known(home, now, |stream| {
-            if stream.phase == Phase::Left {
-                let bounds = self.bounds_that_matter(sample.value);
-                (stream.targets, stream.phase) = self.targets(&series, bounds, false, 0, now);
-                if let Some(about) = &mut stream.about {
-                    about.bounds = bounds.cloned();
-                }
-            }
-            self.step(stream, sample, now)
-        });
-        match step {
-            Some(Step::Done(outcome)) => outcome,
-            // A sweep took the stream away between two steps; that it had been idle so long makes this rare.
-            Some(Step::Left) | None => Outcome::Rejected(Rejection::Limit),
-        }
     }
 
     fn stream(&self, series: &Arc<Series>, start: UnixNanos, value: &Value, now: UnixNanos) -> Stream {
@@ -271,7 +340,14 @@ impl Table {
         Target { cell, op, member }
     }
 
-    fn step(&self, stream: &mut Stream, sample: &Sample<'_>, now: UnixNanos) -> Step {
+    /// Shows a sample to a stream. `cells` may hold a lock.
+    fn step(
+        &self,
+        stream: &mut Stream,
+        sample: &Sample<'_>,
+        now: UnixNanos,
+        cells: &mut cell::Cursor<'_>,
+    ) -> Step {
         match stream.phase {
             Phase::Left => return Step::Left,
             Phase::NoRoom => return Step::Done(Outcome::Rejected(Rejection::Limit)),
@@ -281,7 +357,7 @@ impl Table {
         if let Value::Histogram(histogram) = sample.value
             && stream.is_apart_from(&histogram.bounds)
         {
-            self.leave(stream);
+            self.leave(stream, cells);
             return Step::Left;
         }
         if let Value::Summary(summary) = sample.value
@@ -291,11 +367,15 @@ impl Table {
             self.counters.refused_quantiles.fetch_add(quantiles, Relaxed);
         }
         let taken = match stream.targets.iter().all(|target| target.op == Op::Keep) {
-            true => self.keep(stream, sample, now),
-            false => self.add(stream, sample, now),
+            true => self.keep(stream, sample, now, cells),
+            false => self.add(stream, sample, now, cells),
         };
         if let Err(rejection) = taken {
-            self.touch(stream, now);
+            for target in &stream.targets {
+                if let Some(cell) = cells.get(target.cell) {
+                    cell.seen = cell.seen.max(now);
+                }
+            }
             // The state has it already: nothing is lost.
             let repeated = rejection == Rejection::Duplicate;
             self.reject(rejection, usize::from(repeated));
@@ -309,15 +389,20 @@ impl Table {
         Step::Done(Outcome::Absorbed)
     }
 
-    fn keep(&self, stream: &mut Stream, sample: &Sample<'_>, now: UnixNanos) -> Result<(), Rejection> {
+    fn keep(
+        &self,
+        stream: &mut Stream,
+        sample: &Sample<'_>,
+        now: UnixNanos,
+        cells: &mut cell::Cursor<'_>,
+    ) -> Result<(), Rejection> {
         stream.progress.follow(stream.data, sample)?;
         if matches!(sample.value, Value::NoRecordedValue) {
-            self.end(stream);
+            self.end(stream, cells);
             return Ok(());
         }
-        let mut cursor = self.cells.cursor();
         for target in &stream.targets {
-            if let Some(cell) = cursor.get(target.cell) {
+            if let Some(cell) = cells.get(target.cell) {
                 cell.state.keep(sample);
                 cell.seen = cell.seen.max(now);
             }
@@ -325,16 +410,21 @@ impl Table {
         Ok(())
     }
 
-    fn add(&self, stream: &mut Stream, sample: &Sample<'_>, now: UnixNanos) -> Result<(), Rejection> {
+    fn add(
+        &self,
+        stream: &mut Stream,
+        sample: &Sample<'_>,
+        now: UnixNanos,
+        cells: &mut cell::Cursor<'_>,
+    ) -> Result<(), Rejection> {
         let change = stream.progress.advance(stream.data, sample, self.lateness_ns)?;
         if matches!(change, Change::End) {
-            self.end(stream);
+            self.end(stream, cells);
             return Ok(());
         }
-        let mut cursor = self.cells.cursor();
         let mut fits = true;
         for target in &stream.targets {
-            if let Some(cell) = cursor.get(target.cell) {
+            if let Some(cell) = cells.get(target.cell) {
                 fits &= cell.state.apply(target.op, target.member, &change, sample);
                 cell.seen = cell.seen.max(now);
             }
@@ -342,24 +432,17 @@ impl Table {
         if fits { Ok(()) } else { Err(Rejection::Unsupported) }
     }
 
-    fn touch(&self, stream: &Stream, now: UnixNanos) {
-        let mut cursor = self.cells.cursor();
-        for target in &stream.targets {
-            if let Some(cell) = cursor.get(target.cell) {
-                cell.seen = cell.seen.max(now);
-            }
-        }
-    }
-
     /// The stream has said that it is over: a series that shows it alone goes with it.
-    fn end(&self, stream: &mut Stream) {
+    fn end(&self, stream: &mut Stream, cells: &mut cell::Cursor<'_>) {
         let own: SmallVec<[CellRef; 1]> = stream
             .targets
             .iter()
             .filter(|target| self.rules.iter().all(|rule| rule.verbatim) && target.op != Op::Member)
             .map(|target| target.cell)
             .collect();
-        self.leave(stream);
+        self.leave(stream, cells);
+        // The register comes before chunks.
+        cells.release();
         for cell in own {
             self.cells.remove(cell);
         }
@@ -367,14 +450,13 @@ impl Table {
 
     /// Takes back what goes when a stream goes: what it has added to sums that may fall, its value in groups of
     /// gauges. What it has counted stays.
-    pub(super) fn leave(&self, stream: &mut Stream) {
+    pub(super) fn leave(&self, stream: &mut Stream, cells: &mut cell::Cursor<'_>) {
         stream.phase = Phase::Left;
         let targets = std::mem::take(&mut stream.targets);
         let falls = targets.iter().any(|target| target.op == Op::UpDown);
         let given = falls.then(|| stream.progress.withdraw()).flatten();
-        let mut cursor = self.cells.cursor();
         for target in targets {
-            let Some(cell) = cursor.get(target.cell) else {
+            let Some(cell) = cells.get(target.cell) else {
                 continue;
             };
             match (target.op, given) {
@@ -425,7 +507,7 @@ impl Table {
 
     fn sweep_stream(&self, stream: &mut Stream, idle: u64, expiry: u64, memory: u64) -> Sweep {
         if idle > expiry && stream.phase == Phase::Live && !stream.targets.is_empty() {
-            self.leave(stream);
+            self.leave(stream, &mut self.cells.cursor());
             self.counters.version.fetch_add(1, Relaxed);
         }
         let remembered = stream.phase == Phase::Left && stream.progress.holds_total();

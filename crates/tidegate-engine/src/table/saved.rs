@@ -1,7 +1,6 @@
 //! A table as bytes, and back: what a restart must not lose.
 //!
-//! Version (1 byte), then records until the end. A cell: 1, its number, the series, start, time, seen, whether it is
-//! shown, its value. A stream: 2, its id, kind of data, phase, when it was seen, start, time, last word, targets: cell
+//! Version (1 byte), then records until the end. A cell: 1, its number, the series, start, time, seen, its value. A stream: 2, its id, kind of data, phase, when it was seen, start, time, last word, targets: cell
 //! number, how it changes the cell, its value among a group of gauges.
 //!
 //! Sources of events end with the process that watches them: they are saved as having left. So are exemplars.
@@ -16,14 +15,13 @@ use super::cell::{Caps, CellRef};
 use super::points::{About, Phase, Stream, Target};
 use super::state::State;
 use crate::bytes::{number, take};
-use crate::key::Key;
 use crate::progress::{Last, Progress};
 use crate::rule::Op;
 use crate::saved::{Reader, StreamId, Writer, data_code, data_of};
 use crate::streams::lock;
 use crate::{Number, UnixNanos};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const CELL: u8 = 1;
 const STREAM: u8 = 2;
 
@@ -69,7 +67,6 @@ impl Table {
             for time in [state.start, state.time, cell.seen] {
                 writer.bytes.extend(time.to_le_bytes());
             }
-            writer.bytes.push(u8::from(state.shown));
             value.save(&mut writer.bytes);
         });
         let bytes = &mut writer.bytes;
@@ -159,7 +156,6 @@ impl Table {
         let series = reader.series()?;
         let bytes = &mut reader.bytes;
         let (start, time, seen) = (number(bytes)?, number(bytes)?, number(bytes)?);
-        let is_shown = *take(bytes)? != [0];
         let value = Last::load(bytes)?.value();
         let caps = Caps {
             series: self.limits.series_with_overflow(),
@@ -172,11 +168,10 @@ impl Table {
             .find(|rule| rule.could_make(&series))
             .and_then(|rule| {
                 let mut state = State::new(series.metric.data, rule, start, seen);
-                if !state.take_up(time, value?, is_shown) {
+                if !state.take_up(time, value?) {
                     return None;
                 }
-                let (key, series) = (Key::of(&series), series.into());
-                self.cells.resolve(key, series, caps, |_| state, seen).ok()
+                self.cells.resolve(series, caps, |_| state, seen).ok()
             });
         Some((at, cell))
     }
@@ -252,6 +247,6 @@ impl Table {
         if !falls(&old.targets) && !falls(&stream.targets) {
             stream.progress = old.progress.clone();
         }
-        self.leave(&mut old);
+        self.leave(&mut old, &mut self.cells.cursor());
     }
 }

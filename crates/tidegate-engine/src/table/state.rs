@@ -14,10 +14,9 @@ const MAX_EXEMPLARS: usize = 8;
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) start: UnixNanos,
+    /// Of the value; 0: there is nothing to show.
     pub(crate) time: UnixNanos,
     pub(crate) value: Value,
-    /// Whether there is anything to show yet.
-    pub(crate) shown: bool,
     rare: Option<Box<Rare>>,
 }
 
@@ -42,16 +41,20 @@ impl State {
         });
         Self {
             start: if start == 0 { now } else { start },
-            time: now,
+            time: 0,
             value: zero(data, rule),
-            shown: false,
             rare,
         }
     }
 
+    /// Whether there is anything to show.
+    pub(crate) fn is_shown(&self) -> bool {
+        self.time != 0
+    }
+
     /// Shows the 0 it starts with.
-    pub(crate) fn show_zero(&mut self) {
-        self.shown = true;
+    pub(crate) fn show_zero(&mut self, now: UnixNanos) {
+        self.touch(now);
     }
 
     /// The bounds of a histogram that observations are to be added to; those of the SDKs where nothing else set any.
@@ -97,16 +100,14 @@ impl State {
 
     /// Replaces the value unless it is newer.
     fn replace(&mut self, number: Number, time: UnixNanos) {
-        if !self.shown || time >= self.time {
+        if time >= self.time {
             self.value = number.into();
             self.time = time;
-            self.shown = true;
         }
     }
 
     fn touch(&mut self, time: UnixNanos) {
         self.time = self.time.max(time);
-        self.shown = true;
     }
 
     /// Takes in what a point adds. `false`: the change is of a kind that can't be added here.
@@ -129,7 +130,7 @@ impl State {
     /// Shows a point as it is.
     pub(crate) fn keep(&mut self, sample: &Sample<'_>) {
         self.value.clone_from(sample.value);
-        (self.start, self.time, self.shown) = (sample.start, sample.time, true);
+        (self.start, self.time) = (sample.start, sample.time);
         if !sample.exemplars.is_empty() || self.rare.is_some() {
             let rare = self.rare.get_or_insert_default();
             rare.exemplars.clear();
@@ -168,7 +169,7 @@ impl State {
 
     fn merge_exponential(&mut self, increase: &ExponentialHistogram, time: UnixNanos) {
         match &mut self.value {
-            Value::ExponentialHistogram(histogram) if self.shown => histogram.merge(increase),
+            Value::ExponentialHistogram(histogram) if self.time != 0 => histogram.merge(increase),
             Value::ExponentialHistogram(histogram) => {
                 histogram.scale = increase.scale;
                 histogram.merge(increase);
@@ -255,7 +256,7 @@ impl State {
     }
 
     /// Goes on from what another process had come to; `false`: it was made in another way.
-    pub(crate) fn take_up(&mut self, time: UnixNanos, value: Value, is_shown: bool) -> bool {
+    pub(crate) fn take_up(&mut self, time: UnixNanos, value: Value) -> bool {
         let fits = match (&self.value, &value) {
             (Value::Histogram(mine), Value::Histogram(other)) => {
                 mine.counts.is_empty() || mine.bounds == other.bounds
@@ -266,12 +267,11 @@ impl State {
             _ => false,
         };
         if fits {
+            (self.time, self.value) = (time, value);
             // A group shows what its members say.
-            let is_group = self
-                .rare
-                .as_ref()
-                .is_some_and(|rare| rare.policy != GaugePolicy::Last);
-            (self.time, self.value, self.shown) = (time, value, is_shown && !is_group);
+            if let Some(rare) = &mut self.rare {
+                rare.stale = rare.policy != GaugePolicy::Last;
+            }
         }
         fits
     }
@@ -291,7 +291,7 @@ impl State {
         let values = rare.members.iter().flatten().copied();
         match combine(rare.policy, values.filter(|number| !number.as_f64().is_nan())) {
             Some(number) => self.value = number.into(),
-            None => self.shown = false,
+            None => self.time = 0,
         }
     }
 }

@@ -511,7 +511,7 @@ fn two_spellings_of_one_series_are_one() {
             value: &value,
             exemplars: &[],
         };
-        table.observe_as(Key::of_value(&spelling), sample, NOW, &mut || {
+        table.session(NOW).observe_as(Key::of_value(&spelling), sample, &mut || {
             Some(counter.clone())
         });
     }
