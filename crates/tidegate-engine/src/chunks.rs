@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Slots behind one lock: a reader that renders 50 ns a series holds it for 3 us.
-pub(crate) const CHUNK: u32 = 64;
+pub(crate) const CHUNK: u32 = 32;
 
 /// Chunks of the first segment; each further segment doubles, so growing never moves a slot.
 const FIRST_CHUNKS: u32 = 16;
-const SEGMENTS: usize = 22;
+const SEGMENTS: usize = 24;
 
 type Chunk<T> = Mutex<Vec<T>>;
 

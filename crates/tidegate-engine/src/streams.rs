@@ -40,7 +40,6 @@ pub(crate) struct Streams<T> {
 type Slot<T> = Option<Stream<T>>;
 
 #[derive(Debug)]
-#[repr(align(64))]
 struct Stream<T> {
     /// The key under which it lives.
     home: Key,

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::Table;
 use super::cell::CellRef;
-use super::points::Target;
+use super::targets::Target;
 use crate::fold::{BucketSets, BucketTable, Folded, Folds};
 use crate::progress::Rejection;
 use crate::rule::Op;

@@ -15,6 +15,7 @@ mod look;
 mod points;
 mod saved;
 mod state;
+mod targets;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

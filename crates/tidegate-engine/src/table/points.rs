@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use super::Table;
 use super::book::SourceNumber;
 use super::cell::{self, CellRef};
+use super::targets::{Target, Targets};
 use crate::key::Key;
 use crate::lease::nanos;
 use crate::progress::{Change, Progress, Rejection, Sample};
@@ -33,15 +34,15 @@ pub enum Outcome {
 pub(super) struct Stream {
     pub(super) data: Data,
     pub(super) progress: Progress,
-    pub(super) targets: SmallVec<[Target; 1]>,
+    pub(super) targets: Targets,
     /// What only some streams have.
     pub(super) about: Option<Box<About>>,
     pub(super) source: SourceNumber,
     pub(super) phase: Phase,
 }
 
-/// With what finds it, two cache lines.
-const _: () = assert!(size_of::<Stream>() <= 80);
+/// A million of them are to take 72 MB.
+const _: () = assert!(size_of::<Stream>() == 72);
 
 /// What only some streams have.
 #[derive(Debug)]
@@ -68,15 +69,6 @@ impl Stream {
         let connected = self.about.as_ref().and_then(|about| about.bounds.as_ref());
         connected.is_some_and(|connected| connected != bounds)
     }
-}
-
-/// A cell that an input changes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Target {
-    pub(super) cell: CellRef,
-    pub(super) op: Op,
-    /// Its place among the values of a group of gauges.
-    pub(super) member: u32,
 }
 
 /// A run of points that a table takes in; see [`Table::session`].
@@ -302,8 +294,8 @@ impl Table {
         crowded: bool,
         start: UnixNanos,
         now: UnixNanos,
-    ) -> (SmallVec<[Target; 1]>, Phase) {
-        let mut targets = SmallVec::new();
+    ) -> (Targets, Phase) {
+        let mut targets = Targets::default();
         let mut phase = Phase::Live;
         for rule in &self.rules {
             let Some(output) = rule.of_points(series, bounds.map(|bounds| &**bounds)) else {
@@ -371,7 +363,7 @@ impl Table {
             false => self.add(stream, sample, now, cells),
         };
         if let Err(rejection) = taken {
-            for target in &stream.targets {
+            for target in stream.targets.iter() {
                 if let Some(cell) = cells.get(target.cell) {
                     cell.seen = cell.seen.max(now);
                 }
@@ -401,7 +393,7 @@ impl Table {
             self.end(stream, cells);
             return Ok(());
         }
-        for target in &stream.targets {
+        for target in stream.targets.iter() {
             if let Some(cell) = cells.get(target.cell) {
                 cell.state.keep(sample);
                 cell.seen = cell.seen.max(now);
@@ -423,7 +415,7 @@ impl Table {
             return Ok(());
         }
         let mut fits = true;
-        for target in &stream.targets {
+        for target in stream.targets.iter() {
             if let Some(cell) = cells.get(target.cell) {
                 fits &= cell.state.apply(target.op, target.member, &change, sample);
                 cell.seen = cell.seen.max(now);
@@ -455,7 +447,7 @@ impl Table {
         let targets = std::mem::take(&mut stream.targets);
         let falls = targets.iter().any(|target| target.op == Op::UpDown);
         let given = falls.then(|| stream.progress.withdraw()).flatten();
-        for target in targets {
+        for target in targets.iter() {
             let Some(cell) = cells.get(target.cell) else {
                 continue;
             };

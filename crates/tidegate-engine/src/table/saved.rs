@@ -7,13 +7,12 @@
 
 use std::collections::HashMap;
 
-use smallvec::SmallVec;
-
 use super::Table;
 use super::book::SourceNumber;
 use super::cell::{Caps, CellRef};
-use super::points::{About, Phase, Stream, Target};
+use super::points::{About, Phase, Stream};
 use super::state::State;
+use super::targets::{Target, Targets};
 use crate::bytes::{number, take};
 use crate::progress::{Last, Progress};
 use crate::rule::Op;
@@ -187,7 +186,7 @@ impl Table {
         let (seen, start, time) = (number(from)?, number(from)?, number(from)?);
         let progress = Progress::at(start, time, Last::load(from)?);
         let [count] = *take(from)?;
-        let mut targets = SmallVec::new();
+        let mut targets = Targets::default();
         for _ in 0..count {
             let cell = u32::from_le_bytes(*take(from)?);
             let op = *OPS.get(usize::from(take::<1>(from)?[0]))?;
@@ -232,7 +231,7 @@ impl Table {
                 .all(|was| stream.targets.iter().any(|is| same(was, is)));
         if is_as_before || old.phase == Phase::Left {
             let mut cursor = self.cells.cursor();
-            for was in &old.targets {
+            for was in old.targets.iter() {
                 let group = cursor.get(was.cell).filter(|_| was.op == Op::Member);
                 let now = stream.targets.iter_mut().find(|is| same(was, is));
                 if let (Some(group), Some(now)) = (group, now) {

@@ -511,9 +511,9 @@ fn two_spellings_of_one_series_are_one() {
             value: &value,
             exemplars: &[],
         };
-        table.session(NOW).observe_as(Key::of_value(&spelling), sample, &mut || {
-            Some(counter.clone())
-        });
+        table
+            .session(NOW)
+            .observe_as(Key::of_value(&spelling), sample, &mut || Some(counter.clone()));
     }
     assert_eq!((int(&table, "requests{}"), table.stats().streams), (12, 1));
 }
