@@ -318,10 +318,49 @@ impl<T> Cursor<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn key(n: u64) -> Key {
         Key::of_value(&n)
+    }
+
+    proptest! {
+        /// Whatever order they come in, and whoever was forgotten meanwhile, a cursor finds what a map has.
+        #[test]
+        fn a_cursor_finds_what_a_map_has(steps in prop::collection::vec((0u64..100, 0u8..30), 1..600)) {
+            let streams = Streams::new(1000, 10);
+            let mut model: HashMap<u64, u64> = HashMap::new();
+            let mut cursor = streams.cursor();
+            for (at, (n, forget)) in steps.into_iter().enumerate() {
+                let now = at as u64;
+                // Two spellings of each identity.
+                let identity = n / 2;
+                let found = cursor.get(key(n), now).map(|state| *state);
+                match model.get(&identity) {
+                    Some(birth) if found.is_some() => prop_assert_eq!(found, Some(*birth)),
+                    _ => {
+                        prop_assert_eq!(found, None);
+                        cursor.release();
+                        let home = streams.learn(key(n), key(1000 + identity), now, || now);
+                        let state = cursor.get(home.expect("there is room"), now).map(|state| *state);
+                        prop_assert_eq!(state, Some(*model.entry(identity).or_insert(now)));
+                    }
+                }
+                if forget == 0 {
+                    cursor.release();
+                    streams.expire(now + 20, |birth, _, _| {
+                        let forget = *birth % 3 == 0;
+                        if forget {
+                            model.retain(|_, other| other != birth);
+                        }
+                        Sweep::forget_if(forget)
+                    });
+                }
+                prop_assert_eq!(streams.len(), model.len());
+            }
+        }
     }
 
     #[test]

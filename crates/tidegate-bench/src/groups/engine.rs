@@ -6,6 +6,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use rand::seq::SliceRandom;
 use tidegate_engine::{
     AttributeFilter, Attributes, Composite, CompositeSet, Data, Declaration, Events, Function, Grouping,
     History, HistoryLimits, Instrument, Key, Kind, Lease, Limits, Metric, OnStale, Pattern, Rule, Sample,
@@ -44,12 +47,15 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
             Row::median(format!("event, dense, {series} series"), times, "ns")
                 .budget(Budget::AtMost(dense_budget)),
         );
-        let (times, _) = by_identity(series, RUNS);
+        let (times, _) = by_identity(series, RUNS, Order::Same);
         let row = Row::median(format!("point by identity, {series} series"), times, "ns");
         rows.push(match identity_budget {
             Some(budget) => row.budget(Budget::AtMost(budget)),
             None => row,
         });
+        let (times, _) = by_identity(series, RUNS, Order::Other);
+        let name = format!("point by identity, {series} series, each time in another order");
+        rows.push(Row::median(name, times, "ns"));
     }
     let reads = composite_reads();
     rows.push(Row::value(
@@ -91,7 +97,7 @@ fn bytes_of(kind: &str) -> Result<f64, Error> {
 pub(crate) fn print_bytes(kind: &str, series: usize) {
     let (_, bytes) = match kind {
         EVENTS => dense(series, 1),
-        _ => by_identity(series, 1),
+        _ => by_identity(series, 1, Order::Same),
     };
     println!("{bytes}");
 }
@@ -197,8 +203,17 @@ fn dense(series: usize, runs: usize) -> (Samples, f64) {
     (Samples::new(times), bytes)
 }
 
+/// In which order points come.
+#[derive(PartialEq)]
+enum Order {
+    /// As the last time: what exporters do that keep their streams in a list.
+    Same,
+    /// What those do that keep them in a table which shuffles.
+    Other,
+}
+
 /// Times of a point of a cumulative counter, whose key is known, and bytes of a series with its stream.
-fn by_identity(series: usize, runs: usize) -> (Samples, f64) {
+fn by_identity(series: usize, runs: usize, order: Order) -> (Samples, f64) {
     let metric = Arc::new(Metric {
         name: "requests".into(),
         description: "".into(),
@@ -222,29 +237,40 @@ fn by_identity(series: usize, runs: usize) -> (Samples, f64) {
         })
     };
     let keys: Vec<Key> = (0..series).map(|number| Key::of_value(&number)).collect();
+    let same: Vec<u32> = (0..series as u32).collect();
+    let mut orders = vec![same.clone()];
+    if order == Order::Other {
+        orders.extend((1..4).map(|seed| {
+            let mut shuffled = same.clone();
+            shuffled.shuffle(&mut SmallRng::seed_from_u64(seed));
+            shuffled
+        }));
+    }
     let table = table(Rule::new(Pattern::Glob("*".into())));
     let mut time = NOW;
-    let mut round = |count: usize| {
+    let mut orders = orders.iter().cycle();
+    let mut round = || {
         time += 1;
         let value = Value::Int((time - NOW) as i64);
         let mut session = table.session(time);
-        for (number, key) in keys.iter().enumerate().take(count) {
+        for number in orders.next().into_iter().flatten() {
+            let number = *number as usize;
             let sample = Sample {
                 start: NOW,
                 time,
                 value: &value,
                 exemplars: &[],
             };
-            std::hint::black_box(session.observe_as(*key, sample, &mut || Some(make(number))));
+            std::hint::black_box(session.observe_as(keys[number], sample, &mut || Some(make(number))));
         }
     };
     let before = resident_bytes();
-    round(series);
+    round();
     let bytes = (resident_bytes() - before) / series as f64;
     let rounds = 1_000_000usize.div_ceil(series);
     let times = (0..runs).map(|_| {
         let begun = Instant::now();
-        (0..rounds).for_each(|_| round(series));
+        (0..rounds).for_each(|_| round());
         begun.elapsed().as_secs_f64() * 1e9 / (series * rounds) as f64
     });
     (Samples::new(times), bytes)
