@@ -28,13 +28,6 @@ impl AttributesBuilder {
         self.last_key = put_entry(&mut self.bytes, key, value);
     }
 
-    /// Adds the entries of a set.
-    pub(super) fn push_all(&mut self, set: &Attributes) {
-        self.bytes.extend_from_slice(set.encoded());
-        // They may well be in order; sorting what is sorted costs next to nothing.
-        self.is_unordered = true;
-    }
-
     /// The set of what was added since it was last asked for one.
     pub fn finish(&mut self) -> Attributes {
         let set = if self.is_unordered {

@@ -92,15 +92,21 @@ impl Attributes {
     /// This set with `other`'s entries added; `other` wins where both have a key.
     pub fn merge(&self, other: &Self) -> Self {
         match (self.is_empty(), other.is_empty()) {
-            (_, true) => self.clone(),
-            (true, false) => other.clone(),
-            _ => {
-                let mut both = AttributesBuilder::default();
-                both.push_all(self);
-                both.push_all(other);
-                both.finish()
-            }
+            (_, true) => return self.clone(),
+            (true, false) => return other.clone(),
+            _ => {}
         }
+        let mut both = Vec::with_capacity(self.0.len() + other.0.len());
+        let mut own = self.view().entries().peekable();
+        for entry in other.view().entries() {
+            while let Some(before) = own.next_if(|own| own.key < entry.key) {
+                both.extend_from_slice(before.whole);
+            }
+            own.next_if(|own| own.key == entry.key);
+            both.extend_from_slice(entry.whole);
+        }
+        own.for_each(|entry| both.extend_from_slice(entry.whole));
+        Self::of(&both)
     }
 }
 
