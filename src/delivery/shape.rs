@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_engine::{Attributes, Metric, Point, Series, Value};
+use tidegate_engine::{Attributes, AttributesBuilder, Metric, Point, Series, Value};
 
 use crate::batch::{Batch, Payload, Points, Signal, convert};
 
@@ -111,11 +111,11 @@ impl Shape {
         };
         let renamed = attributes.iter().any(|(name, _)| key(name).is_some());
         renamed.then(|| {
-            let entries = attributes.iter().map(|(name, value)| {
-                let renamed = key(name).map_or_else(|| name.clone(), Arc::from);
-                (renamed, value.clone())
-            });
-            Attributes::new(entries.collect())
+            let mut builder = AttributesBuilder::default();
+            for (name, value) in attributes.iter() {
+                builder.push(key(name).as_deref().unwrap_or(name), value);
+            }
+            builder.finish()
         })
     }
 }

@@ -1,7 +1,7 @@
 //! What `attributes` and `resource` do to a set of attributes: the Collector's actions, in written order.
 
 use regex::Regex;
-use tidegate_engine::{AttributeValue, Attributes};
+use tidegate_engine::{AttributeRef, AttributeValue, Attributes};
 
 use crate::batch::wire::attributes::AttributeSet;
 use crate::config::{Decode, Kind, Node, Problems, TypeHelp, wrong_type};
@@ -131,7 +131,7 @@ impl Action {
 
     /// What can't be converted stays as it is.
     fn convert(&self, value: &AttributeValue) -> Option<AttributeValue> {
-        let text = crate::prom::labels::text(value);
+        let text = crate::prom::labels::text(value.view());
         match self.converted_type? {
             Type::String => Some(text.into()),
             Type::Double => text.parse::<f64>().ok().map(AttributeValue::Double),
@@ -162,7 +162,10 @@ impl Action {
 
 /// SHA-256 in hexadecimal digits: people hash to hide personal data, so it must not be easy to undo.
 fn hash(value: &AttributeValue) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA256, crate::prom::labels::text(value).as_bytes());
+    let digest = ring::digest::digest(
+        &ring::digest::SHA256,
+        crate::prom::labels::text(value.view()).as_bytes(),
+    );
     digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -227,54 +230,43 @@ impl Decode for Pattern {
     }
 }
 
-/// A decoded set that is being changed.
+/// A set that is being changed.
 pub(in crate::processors) struct Decoded {
-    entries: Vec<(std::sync::Arc<str>, AttributeValue)>,
-    changed: bool,
+    attributes: Attributes,
+    is_changed: bool,
 }
 
 impl Decoded {
     pub(in crate::processors) fn new(attributes: &Attributes) -> Self {
-        let entries = attributes
-            .iter()
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect();
         Self {
-            entries,
-            changed: false,
+            attributes: attributes.clone(),
+            is_changed: false,
         }
     }
 
     /// The set as it is now; `None` when it is as it was.
     pub(in crate::processors) fn changed(self) -> Option<Attributes> {
-        self.changed.then(|| Attributes::new(self.entries))
+        self.is_changed.then_some(self.attributes)
     }
 }
 
 impl AttributeSet for Decoded {
     fn get(&self, key: &str) -> Option<AttributeValue> {
-        self.entries
-            .iter()
-            .find(|(name, _)| **name == *key)
-            .map(|(_, value)| value.clone())
+        self.attributes.get(key).map(AttributeRef::to_value)
     }
 
     fn set(&mut self, key: &str, value: AttributeValue) {
-        self.changed = true;
-        match self.entries.iter_mut().find(|(name, _)| **name == *key) {
-            Some((_, old)) => *old = value,
-            None => self.entries.push((key.into(), value)),
-        }
+        self.is_changed = true;
+        self.attributes = self.attributes.merge(&[(key, value)].into_iter().collect());
     }
 
     fn remove(&mut self, key: &str) {
-        let before = self.entries.len();
-        self.entries.retain(|(name, _)| **name != *key);
-        self.changed |= self.entries.len() != before;
+        self.is_changed |= self.attributes.get(key).is_some();
+        self.attributes = self.attributes.filter(|other| other != key);
     }
 
     fn keys(&self) -> Vec<String> {
-        self.entries.iter().map(|(key, _)| key.to_string()).collect()
+        self.attributes.iter().map(|(key, _)| key.to_owned()).collect()
     }
 }
 

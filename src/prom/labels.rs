@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use base64::Engine;
-use tidegate_engine::{AttributeValue, Attributes, Resource, Scope};
+use tidegate_engine::{AttributeRef, Attributes, Resource, Scope};
 
 /// Labels in name order; what is put under one name twice is joined by `;` (specification, "Metric Attributes").
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ const RESERVED: [&str; 3] = ["le", "quantile", "__name__"];
 
 impl Labels {
     /// Adds an attribute.
-    pub fn add(&mut self, key: &str, value: &AttributeValue) {
+    pub fn add(&mut self, key: &str, value: AttributeRef<'_>) {
         if let Some(name) = label_name(key) {
             self.0
                 .entry(name)
@@ -139,31 +139,31 @@ fn label_name(key: &str) -> Option<String> {
 }
 
 /// A value as text: JSON for lists and maps, base64 for bytes.
-pub fn text(value: &AttributeValue) -> String {
+pub fn text(value: AttributeRef<'_>) -> String {
     match value {
-        AttributeValue::Empty => String::new(),
-        AttributeValue::Str(text) => text.to_string(),
-        AttributeValue::Bool(truth) => truth.to_string(),
-        AttributeValue::Int(number) => number.to_string(),
-        AttributeValue::Double(number) => number.to_string(),
-        AttributeValue::Bytes(bytes) => base64::engine::general_purpose::STANDARD.encode(bytes),
-        AttributeValue::Array(_) | AttributeValue::Map(_) => json(value).to_string(),
+        AttributeRef::Empty => String::new(),
+        AttributeRef::Str(text) => text.to_owned(),
+        AttributeRef::Bool(truth) => truth.to_string(),
+        AttributeRef::Int(number) => number.to_string(),
+        AttributeRef::Double(number) => number.to_string(),
+        AttributeRef::Bytes(bytes) => base64::engine::general_purpose::STANDARD.encode(bytes),
+        AttributeRef::Array(_) | AttributeRef::Map(_) => json(value).to_string(),
     }
 }
 
-fn json(value: &AttributeValue) -> serde_json::Value {
+fn json(value: AttributeRef<'_>) -> serde_json::Value {
     use serde_json::Value;
     match value {
-        AttributeValue::Empty => Value::Null,
-        AttributeValue::Bool(truth) => Value::Bool(*truth),
-        AttributeValue::Int(number) => Value::from(*number),
-        AttributeValue::Double(number) => Value::from(*number),
-        AttributeValue::Array(values) => values.iter().map(json).collect(),
-        AttributeValue::Map(map) => map
+        AttributeRef::Empty => Value::Null,
+        AttributeRef::Bool(truth) => Value::Bool(truth),
+        AttributeRef::Int(number) => Value::from(number),
+        AttributeRef::Double(number) => Value::from(number),
+        AttributeRef::Array(values) => values.iter().map(json).collect(),
+        AttributeRef::Map(map) => map
             .iter()
-            .map(|(key, value)| (key.to_string(), json(value)))
+            .map(|(key, value)| (key.to_owned(), json(value)))
             .collect(),
-        AttributeValue::Str(_) | AttributeValue::Bytes(_) => Value::String(text(value)),
+        AttributeRef::Str(_) | AttributeRef::Bytes(_) => Value::String(text(value)),
     }
 }
 
@@ -181,6 +181,8 @@ pub fn escape(text: &mut String, value: &str) {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_engine::{AttributeList, AttributeValue};
+
     use super::*;
 
     fn rendered(entries: &[(&str, &str)]) -> String {
@@ -216,9 +218,10 @@ mod tests {
     #[test]
     fn values_that_are_no_text_become_text() {
         let mut labels = Labels::default();
-        labels.add("list", &AttributeValue::Array([1i64.into(), "x".into()].into()));
-        labels.add("bytes", &AttributeValue::Bytes([1, 2, 3].into()));
-        labels.add("truth", &true.into());
+        let list: AttributeList = [AttributeValue::Int(1), "x".into()].into_iter().collect();
+        labels.add("list", AttributeRef::Array(list.view()));
+        labels.add("bytes", AttributeRef::Bytes(&[1, 2, 3]));
+        labels.add("truth", AttributeRef::Bool(true));
         assert_eq!(labels.render(), r#"bytes="AQID",list="[1,\"x\"]",truth="true""#);
     }
 

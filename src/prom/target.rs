@@ -50,7 +50,7 @@ fn target_labels(resource: &Resource) -> String {
     let others = resource
         .attributes
         .iter()
-        .filter(|(key, _)| !IDENTITY.contains(&&***key));
+        .filter(|(key, _)| !IDENTITY.contains(key));
     let mut any = false;
     for (key, value) in others {
         labels.add(key, value);

@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use metrics_exporter_prometheus::PrometheusHandle;
-use tidegate_engine::AttributeValue;
+use tidegate_engine::AttributeRef;
 
 use super::family::{Family, parse, text};
 use super::process::{Started, usage};
@@ -41,7 +41,7 @@ impl Page {
     pub(super) fn new(recorder: PrometheusHandle, books: Books, resource: &[(String, String)]) -> Self {
         let mut labels = Labels::default();
         for (key, value) in resource {
-            labels.add(key, &AttributeValue::from(value.as_str()));
+            labels.add(key, AttributeRef::Str(value));
         }
         Self {
             recorder,

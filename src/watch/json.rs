@@ -1,7 +1,7 @@
 //! What composites say, as JSON: on the admin pages, in event streams and in webhooks.
 
 use serde_json::{Map, Value, json};
-use tidegate_engine::{AttributeValue, Attributes, Function};
+use tidegate_engine::{AttributeRef, Attributes, Function, MapRef};
 
 use super::{Crossing, Shown, Watched};
 use crate::component::unix_now;
@@ -57,24 +57,26 @@ pub fn crossing(crossing: &Crossing) -> Value {
 
 /// Attributes as an object.
 pub fn labels(attributes: &Attributes) -> Value {
-    let entries = attributes
-        .iter()
-        .map(|(key, value)| (key.to_string(), label(value)));
+    object(attributes.view())
+}
+
+fn object(map: MapRef<'_>) -> Value {
+    let entries = map.iter().map(|(key, value)| (key.to_owned(), label(value)));
     Value::Object(Map::from_iter(entries))
 }
 
-fn label(value: &AttributeValue) -> Value {
+fn label(value: AttributeRef<'_>) -> Value {
     match value {
-        AttributeValue::Empty => Value::Null,
-        AttributeValue::Str(text) => text.as_ref().into(),
-        AttributeValue::Bool(truth) => (*truth).into(),
-        AttributeValue::Int(number) => (*number).into(),
-        AttributeValue::Double(number) => (*number).into(),
-        AttributeValue::Bytes(bytes) => {
+        AttributeRef::Empty => Value::Null,
+        AttributeRef::Str(text) => text.into(),
+        AttributeRef::Bool(truth) => truth.into(),
+        AttributeRef::Int(number) => number.into(),
+        AttributeRef::Double(number) => number.into(),
+        AttributeRef::Bytes(bytes) => {
             use base64::Engine as _;
             base64::engine::general_purpose::STANDARD.encode(bytes).into()
         }
-        AttributeValue::Array(values) => values.iter().map(label).collect(),
-        AttributeValue::Map(map) => labels(map),
+        AttributeRef::Array(list) => list.iter().map(label).collect(),
+        AttributeRef::Map(map) => object(map),
     }
 }

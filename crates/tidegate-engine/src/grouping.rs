@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Attributes, Resource};
+use crate::{Attributes, AttributesBuilder, Resource};
 
 /// Which attributes make the groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,12 +49,13 @@ impl Grouping {
 }
 
 fn select(keys: &[Arc<str>], resource: &Attributes, attributes: &Attributes) -> Attributes {
-    keys.iter()
-        .filter_map(|key| {
-            let value = attributes.get(key).or_else(|| resource.get(key))?;
-            Some((key.clone(), value.clone()))
-        })
-        .collect()
+    let mut group = AttributesBuilder::default();
+    for key in keys {
+        if let Some(value) = attributes.get(key).or_else(|| resource.get(key)) {
+            group.push(key, value);
+        }
+    }
+    group.finish()
 }
 
 #[cfg(test)]

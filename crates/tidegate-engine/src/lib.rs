@@ -34,7 +34,9 @@ mod trust;
 pub mod value;
 mod wheel;
 
-pub use attributes::{AttributeValue, Attributes};
+pub use attributes::{
+    AttributeList, AttributeRef, AttributeValue, Attributes, AttributesBuilder, ListRef, MapRef,
+};
 pub use composite::{Answer, Composite, CompositeSet, Declaration, Function, Gate, OnStale, Side, Threshold};
 pub use event::{Events, Kind, Schema, Source, SourceId, Values};
 pub use grouping::Grouping;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::{AttributeValue, Attributes};
+use crate::{AttributeRef, Attributes};
 
 /// Selects texts; always the whole text.
 #[derive(Clone, Debug)]
@@ -91,20 +91,21 @@ impl AttributeFilter {
 }
 
 /// A scalar as text; lists, maps and bytes have none.
-fn scalar_text(value: &AttributeValue) -> Option<Cow<'_, str>> {
+fn scalar_text(value: AttributeRef<'_>) -> Option<Cow<'_, str>> {
     match value {
-        AttributeValue::Str(text) => Some(Cow::Borrowed(text)),
-        AttributeValue::Bool(truth) => Some(Cow::Owned(truth.to_string())),
-        AttributeValue::Int(number) => Some(Cow::Owned(number.to_string())),
-        AttributeValue::Double(number) => Some(Cow::Owned(number.to_string())),
-        AttributeValue::Empty => Some(Cow::Borrowed("")),
-        AttributeValue::Bytes(_) | AttributeValue::Array(_) | AttributeValue::Map(_) => None,
+        AttributeRef::Str(text) => Some(Cow::Borrowed(text)),
+        AttributeRef::Bool(truth) => Some(Cow::Owned(truth.to_string())),
+        AttributeRef::Int(number) => Some(Cow::Owned(number.to_string())),
+        AttributeRef::Double(number) => Some(Cow::Owned(number.to_string())),
+        AttributeRef::Empty => Some(Cow::Borrowed("")),
+        AttributeRef::Bytes(_) | AttributeRef::Array(_) | AttributeRef::Map(_) => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::AttributeValue;
 
     #[test]
     fn each_spelling_selects_what_it_says() {

@@ -1,68 +1,79 @@
 //! Attributes: from OTLP's types to canonical sets.
 
-use std::sync::Arc;
-
 use opentelemetry_proto::tonic::common::v1::any_value::Value as ProtoValue;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, KeyValue, KeyValueList};
-use tidegate_engine::{AttributeValue, Attributes};
+use tidegate_engine::{AttributeList, AttributeRef, AttributeValue, Attributes, AttributesBuilder, MapRef};
 
 /// A canonical set.
-pub fn attributes_from_proto(attributes: Vec<KeyValue>) -> Attributes {
-    Attributes::new(
-        attributes
-            .into_iter()
-            .map(|pair| (Arc::from(pair.key), value_from_proto(pair.value)))
-            .collect(),
-    )
+pub fn attributes_from_proto(attributes: &[KeyValue]) -> Attributes {
+    build_attributes(attributes, &mut AttributesBuilder::default())
+}
+
+/// A canonical set, with a builder that has nothing in it: whoever makes many uses one for all.
+pub(super) fn build_attributes(attributes: &[KeyValue], builder: &mut AttributesBuilder) -> Attributes {
+    for pair in attributes {
+        look_at(pair.value.as_ref(), &mut |value| builder.push(&pair.key, value));
+    }
+    builder.finish()
 }
 
 /// A value. Prost bounds how deeply values may nest.
 pub fn value_from_proto(value: Option<AnyValue>) -> AttributeValue {
-    let Some(value) = value.and_then(|value| value.value) else {
-        return AttributeValue::Empty;
-    };
-    match value {
-        ProtoValue::StringValue(text) => AttributeValue::Str(text.into()),
-        ProtoValue::BoolValue(truth) => AttributeValue::Bool(truth),
-        ProtoValue::IntValue(number) => AttributeValue::Int(number),
-        ProtoValue::DoubleValue(number) => AttributeValue::Double(number),
-        ProtoValue::BytesValue(bytes) => AttributeValue::Bytes(bytes.into()),
-        ProtoValue::ArrayValue(list) => AttributeValue::Array(
-            list.values
-                .into_iter()
-                .map(|value| value_from_proto(Some(value)))
-                .collect(),
-        ),
-        ProtoValue::KvlistValue(list) => AttributeValue::Map(attributes_from_proto(list.values)),
-        // References into a dictionary that export requests of these signals don't have.
-        _ => AttributeValue::Empty,
+    let mut kept = AttributeValue::Empty;
+    look_at(value.as_ref(), &mut |value| kept = value.to_value());
+    kept
+}
+
+/// Gives the value to somebody who looks at it: most need not be kept by themselves.
+fn look_at(value: Option<&AnyValue>, give: &mut dyn FnMut(AttributeRef<'_>)) {
+    match value.and_then(|value| value.value.as_ref()) {
+        Some(ProtoValue::StringValue(text)) => give(AttributeRef::Str(text)),
+        Some(ProtoValue::BoolValue(truth)) => give(AttributeRef::Bool(*truth)),
+        Some(ProtoValue::IntValue(number)) => give(AttributeRef::Int(*number)),
+        Some(ProtoValue::DoubleValue(number)) => give(AttributeRef::Double(*number)),
+        Some(ProtoValue::BytesValue(bytes)) => give(AttributeRef::Bytes(bytes)),
+        Some(ProtoValue::ArrayValue(array)) => {
+            let mut list = AttributeList::default();
+            for value in &array.values {
+                look_at(Some(value), &mut |value| list.push(value));
+            }
+            give(AttributeRef::Array(list.view()))
+        }
+        Some(ProtoValue::KvlistValue(map)) => {
+            give(AttributeRef::Map(attributes_from_proto(&map.values).view()))
+        }
+        // Nothing, or references into a dictionary that export requests of these signals don't have.
+        _ => give(AttributeRef::Empty),
     }
 }
 
 /// A set as OTLP has it.
 pub fn attributes_to_proto(attributes: &Attributes) -> Vec<KeyValue> {
-    let pair = |(key, value): (&Arc<str>, &AttributeValue)| KeyValue {
-        key: key.to_string(),
+    map_to_proto(attributes.view())
+}
+
+fn map_to_proto(map: MapRef<'_>) -> Vec<KeyValue> {
+    let pair = |(key, value): (&str, AttributeRef<'_>)| KeyValue {
+        key: key.to_owned(),
         value: Some(value_to_proto(value)),
         ..Default::default()
     };
-    attributes.iter().map(pair).collect()
+    map.iter().map(pair).collect()
 }
 
-/// A value as OTLP has it.
-pub fn value_to_proto(value: &AttributeValue) -> AnyValue {
+fn value_to_proto(value: AttributeRef<'_>) -> AnyValue {
     let value = match value {
-        AttributeValue::Empty => None,
-        AttributeValue::Str(text) => Some(ProtoValue::StringValue(text.to_string())),
-        AttributeValue::Bool(truth) => Some(ProtoValue::BoolValue(*truth)),
-        AttributeValue::Int(number) => Some(ProtoValue::IntValue(*number)),
-        AttributeValue::Double(number) => Some(ProtoValue::DoubleValue(*number)),
-        AttributeValue::Bytes(bytes) => Some(ProtoValue::BytesValue(bytes.to_vec())),
-        AttributeValue::Array(values) => Some(ProtoValue::ArrayValue(ArrayValue {
-            values: values.iter().map(value_to_proto).collect(),
+        AttributeRef::Empty => None,
+        AttributeRef::Str(text) => Some(ProtoValue::StringValue(text.to_owned())),
+        AttributeRef::Bool(truth) => Some(ProtoValue::BoolValue(truth)),
+        AttributeRef::Int(number) => Some(ProtoValue::IntValue(number)),
+        AttributeRef::Double(number) => Some(ProtoValue::DoubleValue(number)),
+        AttributeRef::Bytes(bytes) => Some(ProtoValue::BytesValue(bytes.to_vec())),
+        AttributeRef::Array(list) => Some(ProtoValue::ArrayValue(ArrayValue {
+            values: list.iter().map(value_to_proto).collect(),
         })),
-        AttributeValue::Map(map) => Some(ProtoValue::KvlistValue(KeyValueList {
-            values: attributes_to_proto(map),
+        AttributeRef::Map(map) => Some(ProtoValue::KvlistValue(KeyValueList {
+            values: map_to_proto(map),
         })),
     };
     AnyValue { value }

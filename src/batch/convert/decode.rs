@@ -6,11 +6,12 @@ use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequ
 use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::metrics::v1 as otlp;
 use tidegate_engine::{
-    AttributeValue, Buckets, Data, Exemplar, ExponentialHistogram, Histogram, Metric, Point, Quantile,
-    Resource, Scope, Series, Summary, Temporality, Value,
+    AttributeValue, AttributesBuilder, Buckets, Data, Exemplar, ExponentialHistogram, Histogram, Metric,
+    Point, Quantile, Resource, Scope, Series, Summary, Temporality, Value,
 };
 
-use super::{ConvertError, attributes_from_proto};
+use super::ConvertError;
+use super::attributes::{attributes_from_proto, build_attributes};
 use crate::batch::wire::text;
 use crate::batch::{Encoded, Signal, schema};
 
@@ -18,18 +19,19 @@ use crate::batch::{Encoded, Signal, schema};
 pub fn points(encoded: &Encoded) -> Result<Vec<Point>, ConvertError> {
     let schema = schema::request(Signal::Metrics);
     let mut points = Vec::with_capacity(encoded.items());
+    let mut builder = AttributesBuilder::default();
     for part in &encoded.parts {
         let request = text::decode::<ExportMetricsServiceRequest>(schema, &part.bytes)?;
         for resource_metrics in request.resource_metrics {
-            decode_resource(resource_metrics, &mut points);
+            decode_resource(resource_metrics, &mut builder, &mut points);
         }
     }
     Ok(points)
 }
 
-fn decode_resource(metrics: otlp::ResourceMetrics, points: &mut Vec<Point>) {
+fn decode_resource(metrics: otlp::ResourceMetrics, builder: &mut AttributesBuilder, points: &mut Vec<Point>) {
     let resource = Arc::new(Resource {
-        attributes: attributes_from_proto(metrics.resource.unwrap_or_default().attributes),
+        attributes: attributes_from_proto(&metrics.resource.unwrap_or_default().attributes),
         schema_url: metrics.schema_url.into(),
     });
     for scope_metrics in metrics.scope_metrics {
@@ -41,6 +43,7 @@ fn decode_resource(metrics: otlp::ResourceMetrics, points: &mut Vec<Point>) {
             Context {
                 resource: &resource,
                 scope: &scope,
+                builder,
                 points,
             }
             .metric(metric);
@@ -52,7 +55,7 @@ fn scope(scope: InstrumentationScope, schema_url: String) -> Scope {
     Scope {
         name: scope.name.into(),
         version: scope.version.into(),
-        attributes: attributes_from_proto(scope.attributes),
+        attributes: attributes_from_proto(&scope.attributes),
         schema_url: schema_url.into(),
     }
 }
@@ -60,6 +63,8 @@ fn scope(scope: InstrumentationScope, schema_url: String) -> Scope {
 struct Context<'a> {
     resource: &'a Arc<Resource>,
     scope: &'a Arc<Scope>,
+    /// For the attributes of all points.
+    builder: &'a mut AttributesBuilder,
     points: &'a mut Vec<Point>,
 }
 
@@ -88,7 +93,7 @@ impl Context<'_> {
             description: description.into(),
             unit: unit.into(),
             data: kind,
-            metadata: attributes_from_proto(metadata),
+            metadata: attributes_from_proto(&metadata),
         });
         match data {
             otlp::metric::Data::Gauge(gauge) => self.numbers(&metric, gauge.data_points),
@@ -140,7 +145,7 @@ impl Context<'_> {
                 resource: self.resource.clone(),
                 scope: self.scope.clone(),
                 metric: metric.clone(),
-                attributes: attributes_from_proto(common.attributes),
+                attributes: build_attributes(&common.attributes, self.builder),
             }),
             start: common.start,
             time: common.time,
@@ -245,7 +250,7 @@ fn summary_point(point: otlp::SummaryDataPoint) -> (Common, Value) {
 
 fn exemplar(exemplar: otlp::Exemplar) -> Exemplar {
     Exemplar {
-        filtered_attributes: attributes_from_proto(exemplar.filtered_attributes),
+        filtered_attributes: attributes_from_proto(&exemplar.filtered_attributes),
         time: exemplar.time_unix_nano,
         value: match exemplar.value {
             Some(otlp::exemplar::Value::AsInt(number)) => AttributeValue::Int(number),

@@ -5,7 +5,7 @@ mod decode;
 mod encode;
 mod events;
 
-pub use attributes::{attributes_from_proto, attributes_to_proto, value_from_proto, value_to_proto};
+pub use attributes::{attributes_from_proto, attributes_to_proto, value_from_proto};
 pub use decode::points;
 pub use encode::encode_points;
 pub use events::events_to_points;

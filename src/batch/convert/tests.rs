@@ -2,22 +2,35 @@
 
 use std::sync::Arc;
 
+use opentelemetry_proto::tonic::common::v1::KeyValueList;
 use proptest::prelude::*;
+use prost::Message;
 use tidegate_engine::{
-    Attributes, Buckets, Data, Events, Exemplar, ExponentialHistogram, Histogram, Instrument, Kind, Lease,
-    Metric, Point, Quantile, Resource, Schema, Scope, Series, Source, SourceId, Summary, Temporality, Value,
-    Values,
+    AttributeValue, Attributes, Buckets, Data, Events, Exemplar, ExponentialHistogram, Histogram, Instrument,
+    Kind, Lease, Metric, Point, Quantile, Resource, Schema, Scope, Series, Source, SourceId, Summary,
+    Temporality, Value, Values,
 };
 
-use super::{encode_points, events_to_points, points};
+use super::{attributes_from_proto, attributes_to_proto, encode_points, events_to_points, points};
 
 fn attributes() -> impl Strategy<Value = Attributes> {
-    let value = prop_oneof![
-        "[a-c]{0,2}".prop_map(tidegate_engine::AttributeValue::from),
-        any::<i64>().prop_map(tidegate_engine::AttributeValue::from),
-        any::<bool>().prop_map(tidegate_engine::AttributeValue::from),
+    let leaf = prop_oneof![
+        Just(AttributeValue::Empty),
+        prop_oneof!["[a-c]{0,2}", ".{0,2}", "a{120,130}"].prop_map(AttributeValue::from),
+        any::<i64>().prop_map(AttributeValue::from),
+        any::<bool>().prop_map(AttributeValue::from),
+        (-1e9..1e9).prop_map(AttributeValue::from),
+        prop::collection::vec(any::<u8>(), 0..3).prop_map(|bytes| AttributeValue::Bytes(bytes.into())),
     ];
-    prop::collection::vec(("[a-c]{1,2}", value), 0..3).prop_map(|pairs| pairs.into_iter().collect())
+    let value = leaf.prop_recursive(2, 6, 3, |inner| {
+        let list = prop::collection::vec(inner.clone(), 0..3);
+        let map = prop::collection::vec(("[a-c]{0,2}", inner), 0..3);
+        prop_oneof![
+            list.prop_map(|values| AttributeValue::Array(values.into_iter().collect())),
+            map.prop_map(|pairs| AttributeValue::Map(pairs.into_iter().collect())),
+        ]
+    });
+    prop::collection::vec(("[a-c]{0,2}", value), 0..3).prop_map(|pairs| pairs.into_iter().collect())
 }
 
 fn temporality() -> impl Strategy<Value = Temporality> {
@@ -135,6 +148,13 @@ fn point() -> impl Strategy<Value = Point> {
 }
 
 proptest! {
+    #[test]
+    fn an_encoded_set_is_what_prost_reads(set in attributes()) {
+        let list = KeyValueList::decode(set.encoded()).unwrap();
+        prop_assert_eq!(&list.values, &attributes_to_proto(&set));
+        prop_assert_eq!(attributes_from_proto(&list.values), set);
+    }
+
     #[test]
     fn points_survive_the_way_to_otlp_and_back(all in prop::collection::vec(point(), 0..12)) {
         let encoded = encode_points(&all);

@@ -3,16 +3,15 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
-use prost::Message;
+use opentelemetry_proto::tonic::common::v1::AnyValue;
 use smallvec::SmallVec;
-use tidegate_engine::AttributeValue;
+use tidegate_engine::{AttributeValue, Attributes};
 
 use super::edit::{Editor, push_message};
 use super::proto::{Fields, WireType};
 use super::text;
 use super::walk::Header;
-use crate::batch::convert::{value_from_proto, value_to_proto};
+use crate::batch::convert::value_from_proto;
 use crate::batch::schema;
 
 /// Attributes that can be looked at and changed, wherever they are kept.
@@ -95,7 +94,7 @@ impl<'a> WireAttributes<'a> {
                 Change::None => {}
                 Change::Removed if range.is_empty() => {}
                 Change::Removed => editor.replace(range, Vec::new()),
-                Change::Value(value) => editor.replace(range, encode(self.number, entry.key, &value)),
+                Change::Value(value) => editor.replace(range, encode(self.number, &entry.key, value)),
             }
         }
     }
@@ -168,13 +167,11 @@ impl<'a> Entry<'a> {
     }
 }
 
-fn encode(number: u32, key: Cow<'_, str>, value: &AttributeValue) -> Vec<u8> {
-    let pair = KeyValue {
-        key: key.into_owned(),
-        value: Some(value_to_proto(value)),
-        ..Default::default()
-    };
+fn encode(number: u32, key: &str, value: AttributeValue) -> Vec<u8> {
+    let one: Attributes = [(key, value)].into_iter().collect();
     let mut field = Vec::new();
-    push_message(&mut field, number, &pair.encode_to_vec());
+    for pair in Fields::new(one.encoded()).map_while(Result::ok) {
+        push_message(&mut field, number, pair.payload);
+    }
     field
 }

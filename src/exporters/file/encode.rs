@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tidegate_engine::{AttributeValue, Events, Point, Value};
+use tidegate_engine::{AttributeRef, Events, Point, Value};
 
 use super::config::{Compression, Config, Format};
 use crate::batch::{Batch, Payload, convert, json};
@@ -87,7 +87,7 @@ fn push_events(events: &Events, lines: &mut String) -> usize {
         let category = kind
             .attributes
             .get("category")
-            .and_then(AttributeValue::as_str)
+            .and_then(AttributeRef::as_str)
             .unwrap_or_default();
         let value = match &events.values {
             tidegate_engine::Values::U64(values) => values.get(at).map(u64::to_string),
@@ -114,7 +114,7 @@ fn push_points(points: &[Point], lines: &mut String) -> usize {
             .series
             .attributes
             .get("category")
-            .and_then(AttributeValue::as_str);
+            .and_then(AttributeRef::as_str);
         push_line(
             lines,
             point.time,

@@ -124,13 +124,8 @@ impl Visitor for WireEdit<'_> {
 
 /// A whole `resource` field.
 fn encoded_resource(attributes: &Attributes) -> Vec<u8> {
-    use prost::Message;
-    let mut message = Vec::new();
-    for pair in crate::batch::convert::attributes_to_proto(attributes) {
-        push_message(&mut message, ATTRIBUTES, &pair.encode_to_vec());
-    }
     let mut field = Vec::new();
-    push_message(&mut field, HEADER, &message);
+    push_message(&mut field, HEADER, attributes.encoded());
     field
 }
 

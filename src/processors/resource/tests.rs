@@ -3,7 +3,7 @@
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
-use tidegate_engine::{AttributeValue, Data, Instrument, Point, Value};
+use tidegate_engine::{AttributeRef, Data, Instrument, Point, Value};
 
 use super::*;
 use crate::batch::{Batch, Payload, Points, convert, wire};
@@ -89,7 +89,7 @@ fn a_request_without_a_resource_gets_one() {
     };
     let points = convert::points(&edited).unwrap();
     let rack = points[0].series.resource.attributes.get("rack");
-    assert_eq!(rack, Some(&AttributeValue::from("r7")));
+    assert_eq!(rack, Some(AttributeRef::Str("r7")));
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn events_get_a_new_source_once_and_only_where_something_changes() {
         "one source stays one source"
     );
     let rack = sources[0].resource.attributes.get("rack");
-    assert_eq!(rack, Some(&AttributeValue::from("r7")));
+    assert_eq!(rack, Some(AttributeRef::Str("r7")));
 
     let nothing = "{attributes: [{key: pod, action: delete}]}";
     let Payload::Events(after) = pass(nothing, batch.payload.clone()) else {

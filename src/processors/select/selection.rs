@@ -90,7 +90,8 @@ impl Selection {
         }
         let how = selector.match_type;
         let wanted = |list: &[Wanted]| -> Vec<WantedAttribute> {
-            let value = |wanted: &Wanted| Texts::new(how, &wanted.value.as_ref().map(|value| text(&value.0)));
+            let value =
+                |wanted: &Wanted| Texts::new(how, &wanted.value.as_ref().map(|value| text(value.0.view())));
             list.iter()
                 .map(|wanted| (wanted.key.clone(), value(wanted)))
                 .collect()
@@ -119,7 +120,7 @@ impl Selection {
     /// Whether the resource satisfies it, as far as it is about resources.
     pub(super) fn resource(&self, resource: &dyn AttributeSet) -> bool {
         let service = || match resource.get("service.name") {
-            Some(name) => self.services.allow(&text(&name)),
+            Some(name) => self.services.allow(&text(name.view())),
             None => false,
         };
         (self.services.is_any() || service()) && has_all(&self.resource, resource)
@@ -188,7 +189,7 @@ fn has_all(wanted: &[WantedAttribute], set: &dyn AttributeSet) -> bool {
         None => false,
         Some(_) if values.is_any() => true,
         Some(AttributeValue::Str(value)) => values.allow(&value),
-        Some(value) => values.allow(&text(&value)),
+        Some(value) => values.allow(&text(value.view())),
     })
 }
 

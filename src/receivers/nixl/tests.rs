@@ -134,7 +134,7 @@ async fn events_carry_nixls_labels_category_and_status() {
         panic!("events")
     };
     let labels = |attributes: &tidegate_engine::Attributes| -> Vec<(String, String)> {
-        let text = |v: &tidegate_engine::AttributeValue| v.as_str().unwrap_or_default().to_owned();
+        let text = |v: tidegate_engine::AttributeRef<'_>| v.as_str().unwrap_or_default().to_owned();
         attributes
             .iter()
             .map(|(key, value)| (key.to_string(), text(value)))

@@ -152,7 +152,7 @@ fn kind(declared: &proto::Kind) -> Result<Kind, String> {
         description: declared.description.as_str().into(),
         unit: declared.unit.as_str().into(),
         instrument,
-        attributes: attributes_from_proto(declared.attributes.clone()),
+        attributes: attributes_from_proto(&declared.attributes),
     })
 }
 

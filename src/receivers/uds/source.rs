@@ -14,14 +14,14 @@ use crate::net::Credentials;
 /// A new source. What the kernel says wins over what the peer says.
 pub(super) fn new_source(declared: &proto::Source, peer: Option<Credentials>, timeout: Duration) -> Source {
     let resource = Resource {
-        attributes: attributes_from_proto(declared.resource.clone()).merge(&of_peer(peer)),
+        attributes: attributes_from_proto(&declared.resource).merge(&of_peer(peer)),
         schema_url: Arc::default(),
     };
     Source {
         id: SourceId::next(),
         resource: Arc::new(resource),
         scope: Arc::new(declared.scope.as_ref().map(scope).unwrap_or_default()),
-        attributes: attributes_from_proto(declared.attributes.clone()),
+        attributes: attributes_from_proto(&declared.attributes),
         lease: Arc::new(Lease::new(timeout, unix_now())),
     }
 }
@@ -41,7 +41,7 @@ fn scope(declared: &InstrumentationScope) -> Scope {
     Scope {
         name: declared.name.as_str().into(),
         version: declared.version.as_str().into(),
-        attributes: attributes_from_proto(declared.attributes.clone()),
+        attributes: attributes_from_proto(&declared.attributes),
         schema_url: Arc::default(),
     }
 }

@@ -161,7 +161,7 @@ fn groups_beyond_the_cap_share_one_that_says_so() {
     assert_eq!((answers[3].value, composite.overflowed_groups()), (Some(2.0), 2));
     assert_eq!(
         answers[3].attributes.get("otel.metric.overflow"),
-        Some(&AttributeValue::Bool(true))
+        Some(AttributeRef::Bool(true))
     );
 }
 

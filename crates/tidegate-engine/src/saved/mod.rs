@@ -12,7 +12,10 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use crate::bytes::{number, take};
-use crate::{AttributeValue, Attributes, Data, Metric, Resource, Scope, Series, Temporality};
+use crate::{
+    AttributeList, AttributeRef, Attributes, AttributesBuilder, Data, MapRef, Metric, Resource, Scope,
+    Series, Temporality,
+};
 
 /// What stands for a stream where it must mean the same to another process.
 pub type StreamId = [u8; 16];
@@ -197,63 +200,74 @@ fn save_text(to: &mut Vec<u8>, text: &str) {
     save_bytes(to, text.as_bytes());
 }
 
+fn load_str<'a>(from: &mut &'a [u8]) -> Option<&'a str> {
+    std::str::from_utf8(load_bytes(from)?).ok()
+}
+
 fn load_text(from: &mut &[u8]) -> Option<Arc<str>> {
-    std::str::from_utf8(load_bytes(from)?).ok().map(Arc::from)
+    load_str(from).map(Arc::from)
 }
 
 fn save_attributes(to: &mut Vec<u8>, attributes: &Attributes) {
-    to.extend((attributes.len() as u32).to_le_bytes());
-    for (key, value) in attributes.iter() {
+    save_map(to, attributes.view());
+}
+
+fn save_map(to: &mut Vec<u8>, map: MapRef<'_>) {
+    to.extend((map.len() as u32).to_le_bytes());
+    for (key, value) in map.iter() {
         save_text(to, key);
         save_value(to, value);
     }
 }
 
 fn load_attributes(from: &mut &[u8], depth: usize) -> Option<Attributes> {
-    let mut entries = Vec::new();
+    let mut attributes = AttributesBuilder::default();
     for _ in 0..load_length(from)? {
-        entries.push((load_text(from)?, load_value(from, depth)?));
+        let key = load_str(from)?;
+        load_value(from, depth, &mut |value| attributes.push(key, value))?;
     }
-    Some(Attributes::new(entries))
+    Some(attributes.finish())
 }
 
-fn save_value(to: &mut Vec<u8>, value: &AttributeValue) {
+fn save_value(to: &mut Vec<u8>, value: AttributeRef<'_>) {
     to.push(value.rank());
     match value {
-        AttributeValue::Empty => {}
-        AttributeValue::Str(text) => save_text(to, text),
-        AttributeValue::Bool(truth) => to.push(u8::from(*truth)),
-        AttributeValue::Int(whole) => to.extend(whole.to_le_bytes()),
-        AttributeValue::Double(double) => to.extend(double.to_le_bytes()),
-        AttributeValue::Bytes(bytes) => save_bytes(to, bytes),
-        AttributeValue::Array(values) => {
-            to.extend((values.len() as u32).to_le_bytes());
-            values.iter().for_each(|value| save_value(to, value));
+        AttributeRef::Empty => {}
+        AttributeRef::Str(text) => save_text(to, text),
+        AttributeRef::Bool(truth) => to.push(u8::from(truth)),
+        AttributeRef::Int(whole) => to.extend(whole.to_le_bytes()),
+        AttributeRef::Double(double) => to.extend(double.to_le_bytes()),
+        AttributeRef::Bytes(bytes) => save_bytes(to, bytes),
+        AttributeRef::Array(list) => {
+            to.extend((list.len() as u32).to_le_bytes());
+            list.iter().for_each(|value| save_value(to, value));
         }
-        AttributeValue::Map(map) => save_attributes(to, map),
+        AttributeRef::Map(map) => save_map(to, map),
     }
 }
 
-fn load_value(from: &mut &[u8], depth: usize) -> Option<AttributeValue> {
+/// Reads a value and hands it on: most need not be kept by themselves.
+fn load_value(from: &mut &[u8], depth: usize, give: &mut dyn FnMut(AttributeRef<'_>)) -> Option<()> {
     if depth > MAX_DEPTH {
         return None;
     }
     let [rank] = *take(from)?;
-    Some(match rank {
-        0 => AttributeValue::Empty,
-        1 => AttributeValue::Str(load_text(from)?),
-        2 => AttributeValue::Bool(take::<1>(from)?[0] != 0),
-        3 => AttributeValue::Int(number(from)?.cast_signed()),
-        4 => AttributeValue::Double(f64::from_bits(number(from)?)),
-        5 => AttributeValue::Bytes(load_bytes(from)?.into()),
+    match rank {
+        0 => give(AttributeRef::Empty),
+        1 => give(AttributeRef::Str(load_str(from)?)),
+        2 => give(AttributeRef::Bool(take::<1>(from)?[0] != 0)),
+        3 => give(AttributeRef::Int(number(from)?.cast_signed())),
+        4 => give(AttributeRef::Double(f64::from_bits(number(from)?))),
+        5 => give(AttributeRef::Bytes(load_bytes(from)?)),
         6 => {
-            let mut values = Vec::new();
+            let mut list = AttributeList::default();
             for _ in 0..load_length(from)? {
-                values.push(load_value(from, depth + 1)?);
+                load_value(from, depth + 1, &mut |value| list.push(value))?;
             }
-            AttributeValue::Array(values.into())
+            give(AttributeRef::Array(list.view()));
         }
-        7 => AttributeValue::Map(load_attributes(from, depth + 1)?),
+        7 => give(AttributeRef::Map(load_attributes(from, depth + 1)?.view())),
         _ => return None,
-    })
+    }
+    Some(())
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Events, Instrument, Kind, Lease, Schema, Source, SourceId, Values};
+use crate::{AttributeValue, Events, Instrument, Kind, Lease, Schema, Source, SourceId, Values};
 
 const INSTRUMENTS: [Instrument; 4] = [
     Instrument::Counter,
@@ -23,7 +23,8 @@ fn value() -> impl Strategy<Value = AttributeValue> {
     ];
     leaf.prop_recursive(3, 8, 3, |inner| {
         prop_oneof![
-            prop::collection::vec(inner.clone(), 0..3).prop_map(|all| AttributeValue::Array(all.into())),
+            prop::collection::vec(inner.clone(), 0..3)
+                .prop_map(|all| AttributeValue::Array(all.into_iter().collect())),
             prop::collection::vec((".{0,2}", inner), 0..3)
                 .prop_map(|all| AttributeValue::Map(all.into_iter().collect())),
         ]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::Table;
 use crate::key::{Key, KeyMap};
 use crate::streams::lock;
-use crate::{AttributeValue, Attributes, Resource, Series};
+use crate::{AttributeRef, Attributes, Resource, Series};
 
 /// Something, and how many there are of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct Cardinality {
 #[derive(Default)]
 struct Census {
     metrics: HashMap<Arc<str>, usize>,
-    labels: HashMap<Arc<str>, usize>,
+    labels: HashMap<String, usize>,
     /// By the key of a pair, how many series have it.
     pairs: KeyMap<usize>,
     sources: HashMap<String, usize>,
@@ -61,14 +61,14 @@ pub fn cardinality(tables: &[Arc<Table>], top: usize) -> Cardinality {
     }
     all.pairs = census.pairs.len();
     all.values = census.values(tables, top);
-    let names = |counts: HashMap<Arc<str>, usize>| counts.into_iter().map(|(name, n)| (name.to_string(), n));
-    all.metrics = largest(names(census.metrics), top);
-    all.labels = largest(names(census.labels), top);
+    let metrics = census.metrics.into_iter();
+    all.metrics = largest(metrics.map(|(name, series)| (name.to_string(), series)), top);
+    all.labels = largest(census.labels, top);
     all.sources = largest(census.sources, top);
     all
 }
 
-fn pairs(series: &Series) -> impl Iterator<Item = (&Arc<str>, &AttributeValue)> {
+fn pairs(series: &Series) -> impl Iterator<Item = (&str, AttributeRef<'_>)> {
     series.attributes.iter().chain(series.resource.attributes.iter())
 }
 
@@ -78,7 +78,7 @@ impl Census {
             let count = self.pairs.entry(Key::of_value(&pair)).or_default();
             *count += 1;
             if *count == 1 {
-                *self.labels.entry(pair.0.clone()).or_default() += 1;
+                *self.labels.entry(pair.0.to_owned()).or_default() += 1;
             }
         }
     }

@@ -88,7 +88,7 @@ fn show(table: &Table) -> BTreeMap<String, Value> {
     all
 }
 
-fn text(value: &AttributeValue) -> String {
+fn text(value: AttributeRef<'_>) -> String {
     value.as_str().map_or_else(|| format!("{value:?}"), str::to_owned)
 }
 

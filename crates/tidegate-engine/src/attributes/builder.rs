@@ -1,0 +1,56 @@
+//! Makes sets of what comes in any order, without an allocation for anything but the set.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::encoded::{Entries, Entry, put_entry};
+use super::{AttributeRef, Attributes};
+
+/// Collects the entries of a set. It can be used again for the next one, which then has its room.
+#[derive(Debug, Default)]
+pub struct AttributesBuilder {
+    /// The entries as they came.
+    bytes: Vec<u8>,
+    /// The entries in order, where they did not come so.
+    sorted: Vec<u8>,
+    /// Where the key of the last entry stands.
+    last_key: Range<usize>,
+    /// Whether some key was not above the one before it.
+    is_unordered: bool,
+}
+
+impl AttributesBuilder {
+    /// Adds an entry; it takes the place of one with the same key.
+    pub fn push(&mut self, key: &str, value: AttributeRef<'_>) {
+        let last_key = self.bytes.get(self.last_key.clone()).unwrap_or_default();
+        self.is_unordered |= !self.bytes.is_empty() && last_key >= key.as_bytes();
+        self.last_key = put_entry(&mut self.bytes, key, value);
+    }
+
+    /// The set of what was added since it was last asked for one.
+    pub fn finish(&mut self) -> Attributes {
+        let set = if self.is_unordered {
+            self.sort();
+            Attributes::of(&self.sorted)
+        } else {
+            Attributes::of(&self.bytes)
+        };
+        self.bytes.clear();
+        self.is_unordered = false;
+        set
+    }
+
+    fn sort(&mut self) {
+        let mut entries: SmallVec<[Entry<'_>; 16]> = Entries(&self.bytes).collect();
+        entries.sort_by(|a, b| a.key.cmp(b.key));
+        self.sorted.clear();
+        self.sorted.reserve(self.bytes.len());
+        for (at, entry) in entries.iter().enumerate() {
+            // The sort is stable: of several with one key the last one came last.
+            if entries.get(at + 1).is_none_or(|next| next.key != entry.key) {
+                self.sorted.extend_from_slice(entry.whole);
+            }
+        }
+    }
+}

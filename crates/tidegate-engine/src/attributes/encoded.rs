@@ -1,0 +1,192 @@
+//! Attributes as bytes: OTLP's own messages, always written in the same one way, so that equal sets are equal bytes.
+//!
+//! | message | its fields |
+//! | --- | --- |
+//! | a set (`KeyValueList`) | 1: an entry, for every key, in key order |
+//! | an entry (`KeyValue`) | 1: the key, 2: the value; both are always there |
+//! | a list (`ArrayValue`) | 1: a value, for every value |
+//! | a value (`AnyValue`) | the one of 1 to 7 that it is; none when it is empty |
+//!
+//! Nothing but this module writes such bytes, and still they are read with checks: where they are not what they should
+//! be, reading stops.
+
+use std::ops::Range;
+
+use super::view::{AttributeRef, ListRef, MapRef};
+use crate::bytes::take;
+
+/// Tags: field number and wire type. What repeats (entries of a set, values of a list) is field 1.
+const REPEATED: u8 = 0x0a;
+const KEY: u8 = 0x0a;
+const VALUE: u8 = 0x12;
+const STR: u8 = 0x0a;
+const BOOL: u8 = 0x10;
+const INT: u8 = 0x18;
+const DOUBLE: u8 = 0x21;
+const ARRAY: u8 = 0x2a;
+const MAP: u8 = 0x32;
+const BYTES: u8 = 0x3a;
+
+/// Appends an entry of a set. Gives where its key stands.
+pub(super) fn put_entry(to: &mut Vec<u8>, key: &str, value: AttributeRef<'_>) -> Range<usize> {
+    let size = field_size(key.len()) + field_size(value_size(value));
+    to.reserve(field_size(size));
+    to.push(REPEATED);
+    put_varint(to, size as u64);
+    put_field(to, KEY, key.as_bytes());
+    let end = to.len();
+    to.push(VALUE);
+    put_value(to, value);
+    end - key.len()..end
+}
+
+/// Appends a value of a list.
+pub(super) fn put_item(to: &mut Vec<u8>, value: AttributeRef<'_>) {
+    to.push(REPEATED);
+    put_value(to, value);
+}
+
+/// A value behind its length.
+fn put_value(to: &mut Vec<u8>, value: AttributeRef<'_>) {
+    put_varint(to, value_size(value) as u64);
+    match value {
+        AttributeRef::Empty => {}
+        AttributeRef::Str(text) => put_field(to, STR, text.as_bytes()),
+        AttributeRef::Bool(truth) => to.extend([BOOL, u8::from(truth)]),
+        AttributeRef::Int(number) => {
+            to.push(INT);
+            put_varint(to, number.cast_unsigned());
+        }
+        AttributeRef::Double(number) => {
+            to.push(DOUBLE);
+            to.extend(number.to_le_bytes());
+        }
+        AttributeRef::Array(list) => put_field(to, ARRAY, list.0),
+        AttributeRef::Map(map) => put_field(to, MAP, map.0),
+        AttributeRef::Bytes(bytes) => put_field(to, BYTES, bytes),
+    }
+}
+
+fn value_size(value: AttributeRef<'_>) -> usize {
+    match value {
+        AttributeRef::Empty => 0,
+        AttributeRef::Str(text) => field_size(text.len()),
+        AttributeRef::Bool(_) => 2,
+        AttributeRef::Int(number) => 1 + varint_size(number.cast_unsigned()),
+        AttributeRef::Double(_) => 9,
+        AttributeRef::Array(ListRef(bytes))
+        | AttributeRef::Map(MapRef(bytes))
+        | AttributeRef::Bytes(bytes) => field_size(bytes.len()),
+    }
+}
+
+fn put_field(to: &mut Vec<u8>, tag: u8, payload: &[u8]) {
+    to.push(tag);
+    put_varint(to, payload.len() as u64);
+    to.extend_from_slice(payload);
+}
+
+fn field_size(payload: usize) -> usize {
+    1 + varint_size(payload as u64) + payload
+}
+
+fn put_varint(to: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        to.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    to.push(number as u8);
+}
+
+fn varint_size(number: u64) -> usize {
+    (number | 1).ilog2() as usize / 7 + 1
+}
+
+fn take_varint(from: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for at in 0..10 {
+        let [byte] = *take(from)?;
+        number |= u64::from(byte & 0x7f) << (7 * at);
+        if byte < 0x80 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+/// What stands behind its length.
+fn take_payload<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = usize::try_from(take_varint(from)?).ok()?;
+    let (payload, rest) = from.split_at_checked(length)?;
+    *from = rest;
+    Some(payload)
+}
+
+/// The payload of the next field, where it has this tag.
+fn take_field<'a>(from: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {
+    match *take(from)? == [tag] {
+        true => take_payload(from),
+        false => None,
+    }
+}
+
+/// An entry that nobody has looked into.
+#[derive(Clone, Copy)]
+pub(super) struct Entry<'a> {
+    /// With its tag and length.
+    pub(super) whole: &'a [u8],
+    pub(super) key: &'a [u8],
+    value: &'a [u8],
+}
+
+impl<'a> Entry<'a> {
+    pub(super) fn key(&self) -> Option<&'a str> {
+        std::str::from_utf8(self.key).ok()
+    }
+
+    pub(super) fn value(&self) -> Option<AttributeRef<'a>> {
+        value(self.value)
+    }
+}
+
+/// The entries of a set, in key order.
+#[derive(Clone)]
+pub(super) struct Entries<'a>(pub(super) &'a [u8]);
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Entry<'a>;
+
+    fn next(&mut self) -> Option<Entry<'a>> {
+        let (all, mut rest) = (self.0, self.0);
+        // Left empty where the bytes are wrong.
+        self.0 = &[];
+        let mut entry = take_field(&mut rest, REPEATED)?;
+        let key = take_field(&mut entry, KEY)?;
+        let value = take_field(&mut entry, VALUE)?;
+        self.0 = rest;
+        let whole = all.get(..all.len() - rest.len())?;
+        Some(Entry { whole, key, value })
+    }
+}
+
+/// The next value of a list.
+pub(super) fn take_item<'a>(from: &mut &'a [u8]) -> Option<AttributeRef<'a>> {
+    value(take_field(from, REPEATED)?)
+}
+
+fn value(bytes: &[u8]) -> Option<AttributeRef<'_>> {
+    let Some((tag, mut rest)) = bytes.split_first() else {
+        return Some(AttributeRef::Empty);
+    };
+    let rest = &mut rest;
+    Some(match *tag {
+        STR => AttributeRef::Str(std::str::from_utf8(take_payload(rest)?).ok()?),
+        BOOL => AttributeRef::Bool(take_varint(rest)? != 0),
+        INT => AttributeRef::Int(take_varint(rest)?.cast_signed()),
+        DOUBLE => AttributeRef::Double(f64::from_le_bytes(*take(rest)?)),
+        ARRAY => AttributeRef::Array(ListRef(take_payload(rest)?)),
+        MAP => AttributeRef::Map(MapRef(take_payload(rest)?)),
+        BYTES => AttributeRef::Bytes(take_payload(rest)?),
+        _ => return None,
+    })
+}

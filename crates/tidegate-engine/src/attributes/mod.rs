@@ -1,0 +1,147 @@
+//! Attribute sets in canonical form: sorted by key, one value a key, encoded once; one small allocation that is cheap
+//! to clone and to compare.
+
+mod builder;
+mod encoded;
+#[cfg(test)]
+mod tests;
+mod value;
+mod view;
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+pub use builder::AttributesBuilder;
+pub use value::{AttributeList, AttributeValue};
+pub use view::{AttributeRef, ListRef, MapRef};
+
+/// A canonical attribute set. Two sets are equal when they hold the same keys and values, however they were spelt.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub struct Attributes(Arc<[u8]>);
+
+impl Attributes {
+    /// Sorts by key; of several values for one key the last one stays, as OTLP receivers commonly do.
+    pub fn new(entries: Vec<(Arc<str>, AttributeValue)>) -> Self {
+        entries.into_iter().collect()
+    }
+
+    /// What is encoded already.
+    fn of(bytes: &[u8]) -> Self {
+        match bytes {
+            // All empty sets are one allocation.
+            [] => Self::default(),
+            _ => Self(bytes.into()),
+        }
+    }
+
+    /// The set to look at.
+    pub fn view(&self) -> MapRef<'_> {
+        MapRef(&self.0)
+    }
+
+    /// The set as OTLP has it: a `KeyValueList`, and as well a `Resource` that has these attributes.
+    pub fn encoded(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The value under `key`.
+    pub fn get(&self, key: &str) -> Option<AttributeRef<'_>> {
+        self.view().get(key)
+    }
+
+    /// Keys and values in key order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, AttributeRef<'_>)> {
+        self.view().iter()
+    }
+
+    /// What they have allocated, as if nobody shared it.
+    pub(crate) fn bytes(&self) -> usize {
+        /// The counters of an `Arc`.
+        const COUNTERS: usize = 16;
+        match self.0.len() {
+            0 => 0,
+            length => COUNTERS + length,
+        }
+    }
+
+    /// How many attributes there are, counted.
+    pub fn len(&self) -> usize {
+        self.view().len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A set with only the keys that `keep` accepts.
+    pub fn filter(&self, mut keep: impl FnMut(&str) -> bool) -> Self {
+        let mut kept = Vec::with_capacity(self.0.len());
+        for entry in self.view().entries() {
+            if entry.key().is_some_and(&mut keep) {
+                kept.extend_from_slice(entry.whole);
+            }
+        }
+        match kept.len() == self.0.len() {
+            true => self.clone(),
+            false => Self::of(&kept),
+        }
+    }
+
+    /// This set with `other`'s entries added; `other` wins where both have a key.
+    pub fn merge(&self, other: &Self) -> Self {
+        match (self.is_empty(), other.is_empty()) {
+            (_, true) => return self.clone(),
+            (true, false) => return other.clone(),
+            _ => {}
+        }
+        let mut both = Vec::with_capacity(self.0.len() + other.0.len());
+        let mut own = self.view().entries().peekable();
+        for entry in other.view().entries() {
+            while let Some(before) = own.next_if(|own| own.key < entry.key) {
+                both.extend_from_slice(before.whole);
+            }
+            own.next_if(|own| own.key == entry.key);
+            both.extend_from_slice(entry.whole);
+        }
+        own.for_each(|entry| both.extend_from_slice(entry.whole));
+        Self::of(&both)
+    }
+}
+
+impl PartialOrd for Attributes {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// By entries, not by bytes: those begin with lengths.
+impl Ord for Attributes {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.iter().cmp(other.iter())
+    }
+}
+
+/// For people: `key=value,...`.
+impl fmt::Display for Attributes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.view().fmt(f)
+    }
+}
+
+impl fmt::Debug for Attributes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.view(), f)
+    }
+}
+
+impl<K: AsRef<str>, V: Into<AttributeValue>> FromIterator<(K, V)> for Attributes {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        let mut builder = AttributesBuilder::default();
+        for (key, value) in entries {
+            builder.push(key.as_ref(), value.into().view());
+        }
+        builder.finish()
+    }
+}
