@@ -10,15 +10,21 @@ mod view;
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+
+use triomphe::ThinArc;
 
 pub use builder::AttributesBuilder;
 pub use value::{AttributeList, AttributeValue};
 pub use view::{AttributeRef, ListRef, MapRef};
 
 /// A canonical attribute set. Two sets are equal when they hold the same keys and values, however they were spelt.
-#[derive(Clone, Default, PartialEq, Eq, Hash)]
-pub struct Attributes(Arc<[u8]>);
+#[derive(Clone, Default)]
+pub struct Attributes(Option<ThinArc<(), u8>>);
+
+/// Every series has a set: its pointer is one word.
+const _: () = assert!(size_of::<Attributes>() == size_of::<usize>());
 
 impl Attributes {
     /// Sorts by key; of several values for one key the last one stays, as OTLP receivers commonly do.
@@ -28,21 +34,17 @@ impl Attributes {
 
     /// What is encoded already.
     fn of(bytes: &[u8]) -> Self {
-        match bytes {
-            // All empty sets are one allocation.
-            [] => Self::default(),
-            _ => Self(bytes.into()),
-        }
+        Self((!bytes.is_empty()).then(|| ThinArc::from_header_and_slice((), bytes)))
     }
 
     /// The set to look at.
     pub fn view(&self) -> MapRef<'_> {
-        MapRef(&self.0)
+        MapRef(self.encoded())
     }
 
     /// The set as OTLP has it: a `KeyValueList`, and as well a `Resource` that has these attributes.
     pub fn encoded(&self) -> &[u8] {
-        &self.0
+        self.0.as_ref().map_or(&[], |set| &set.slice)
     }
 
     /// The value under `key`.
@@ -57,12 +59,9 @@ impl Attributes {
 
     /// What they have allocated, as if nobody shared it.
     pub(crate) fn bytes(&self) -> usize {
-        /// The counters of an `Arc`.
-        const COUNTERS: usize = 16;
-        match self.0.len() {
-            0 => 0,
-            length => COUNTERS + length,
-        }
+        /// How many share it, and its length.
+        const HEAD: usize = 16;
+        self.0.as_ref().map_or(0, |set| HEAD + set.slice.len())
     }
 
     /// How many attributes there are, counted.
@@ -72,18 +71,18 @@ impl Attributes {
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.is_none()
     }
 
     /// A set with only the keys that `keep` accepts.
     pub fn filter(&self, mut keep: impl FnMut(&str) -> bool) -> Self {
-        let mut kept = Vec::with_capacity(self.0.len());
+        let mut kept = Vec::with_capacity(self.encoded().len());
         for entry in self.view().entries() {
             if entry.key().is_some_and(&mut keep) {
                 kept.extend_from_slice(entry.whole);
             }
         }
-        match kept.len() == self.0.len() {
+        match kept.len() == self.encoded().len() {
             true => self.clone(),
             false => Self::of(&kept),
         }
@@ -96,7 +95,7 @@ impl Attributes {
             (true, false) => return other.clone(),
             _ => {}
         }
-        let mut both = Vec::with_capacity(self.0.len() + other.0.len());
+        let mut both = Vec::with_capacity(self.encoded().len() + other.encoded().len());
         let mut own = self.view().entries().peekable();
         for entry in other.view().entries() {
             while let Some(before) = own.next_if(|own| own.key < entry.key) {
@@ -107,6 +106,20 @@ impl Attributes {
         }
         own.for_each(|entry| both.extend_from_slice(entry.whole));
         Self::of(&both)
+    }
+}
+
+impl PartialEq for Attributes {
+    fn eq(&self, other: &Self) -> bool {
+        self.encoded() == other.encoded()
+    }
+}
+
+impl Eq for Attributes {}
+
+impl Hash for Attributes {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.encoded().hash(state);
     }
 }
 
