@@ -84,6 +84,7 @@ pub(crate) struct Cursor<'a, T> {
 
 impl<T> Cursor<'_, T> {
     /// The slot of this number.
+    #[inline]
     pub(crate) fn get(&mut self, at: u32) -> Option<&mut T> {
         let chunk = at / CHUNK;
         if self.held.as_ref().is_none_or(|(held, _)| *held != chunk) {
@@ -91,14 +92,17 @@ impl<T> Cursor<'_, T> {
             self.held = None;
             self.held = Some((chunk, self.chunks.lock(chunk)));
         }
-        let (_, slots) = self.held.as_mut()?;
-        slots.get_mut((at % CHUNK) as usize)
+        self.held(at)
     }
 
     /// The slot of this number, if the lock that it needs is held.
-    pub(crate) fn peek(&self, at: u32) -> Option<&T> {
-        let (held, slots) = self.held.as_ref()?;
-        slots.get((at % CHUNK) as usize).filter(|_| *held == at / CHUNK)
+    #[inline]
+    pub(crate) fn held(&mut self, at: u32) -> Option<&mut T> {
+        let (held, slots) = self.held.as_mut()?;
+        match *held == at / CHUNK {
+            true => slots.get_mut((at % CHUNK) as usize),
+            false => None,
+        }
     }
 
     /// Gives the lock back.

@@ -159,6 +159,23 @@ impl Progress {
         &self.last
     }
 
+    /// What `advance` gives for what nearly every point is, by a shorter way: the next word of a whole running total.
+    #[inline]
+    pub(crate) fn next_total(&mut self, data: Data, sample: &Sample<'_>) -> Option<Number> {
+        let (Last::Number(Number::Int(then)), Value::Int(now)) = (&mut self.last, sample.value) else {
+            return None;
+        };
+        let is_total = matches!(data, Data::Sum { .. }) && data.temporality() == Temporality::Cumulative;
+        let is_next = sample.start == self.start && sample.time > self.time && self.late.is_none();
+        if !is_total || !is_next || *then < 0 || *now < *then {
+            return None;
+        }
+        let increase = *now - *then;
+        *then = *now;
+        self.time = sample.time;
+        Some(Number::Int(increase))
+    }
+
     /// What `sample` adds. The first point of a cumulative stream adds all it has counted so far. Points that come
     /// out of order count when they are at most `lateness_ns` older than the newest and say what no other has said.
     pub(crate) fn advance<'a>(

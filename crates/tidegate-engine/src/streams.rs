@@ -113,6 +113,7 @@ impl<T> Streams<T> {
             chunk: self.chunks.cursor(),
             last: NONE,
             next: NONE,
+            in_order: true,
         }
     }
 
@@ -247,45 +248,50 @@ pub(crate) struct Cursor<'a, T> {
     last: u32,
     /// What came after the last one the last time.
     next: u32,
+    /// Whether the last one was what came next the last time.
+    in_order: bool,
 }
 
 impl<T> Cursor<'_, T> {
     /// The stream that was seen before under `key`. Its chunk stays locked until the next call or `release`.
     pub(crate) fn get(&mut self, key: Key, now: UnixNanos) -> Option<&mut T> {
-        let mut home = key;
-        if !self.is_at_hand(key) && !self.is_next(key) {
-            (self.next, home) = self.find(key)?;
-            self.note_order();
+        if self.in_order && self.next != NONE {
+            self.chunk.get(self.next);
+            if self.is_at_hand(key) {
+                return self.at_hand(key, now);
+            }
+        }
+        let (at, home) = self.find(key)?;
+        // Where the order is another every time, looking for what came next only costs.
+        self.in_order = at == self.next;
+        if !self.in_order {
+            self.note_order(at);
         }
         // Between two locks it may have gone.
-        let stream = self
-            .chunk
-            .get(self.next)?
-            .as_mut()
-            .filter(|stream| stream.home == home)?;
+        self.chunk.get(at);
+        self.next = at;
+        self.at_hand(home, now)
+    }
+
+    /// The stream of `key`, if it came next the last time and its chunk is held: no lock is taken.
+    #[inline]
+    pub(crate) fn at_hand(&mut self, key: Key, now: UnixNanos) -> Option<&mut T> {
+        let stream = self.chunk.held(self.next)?.as_mut();
+        let stream = stream.filter(|stream| stream.home == key)?;
         self.last = self.next;
         self.next = stream.next;
         stream.seen = stream.seen.max(now);
         Some(&mut stream.state)
     }
 
-    /// Whether `get` finds this one without another lock: it came next the last time, and its chunk is held.
-    pub(crate) fn is_at_hand(&self, key: Key) -> bool {
-        let next = self.chunk.peek(self.next).and_then(Option::as_ref);
+    fn is_at_hand(&mut self, key: Key) -> bool {
+        let next = self.chunk.held(self.next).and_then(|slot| slot.as_ref());
         next.is_some_and(|stream| stream.home == key)
     }
 
     /// Gives the lock back.
     pub(crate) fn release(&mut self) {
         self.chunk.release();
-    }
-
-    /// Whether the stream that came next the last time is the one of `key`.
-    fn is_next(&mut self, key: Key) -> bool {
-        if self.next != NONE {
-            self.chunk.get(self.next);
-        }
-        self.is_at_hand(key)
     }
 
     /// Where the stream of `key` is, and its home.
@@ -307,11 +313,11 @@ impl<T> Cursor<'_, T> {
         at.map(|at| (at, home))
     }
 
-    fn note_order(&mut self) {
+    fn note_order(&mut self, next: u32) {
         if self.last != NONE
             && let Some(last) = self.chunk.get(self.last).and_then(Option::as_mut)
         {
-            last.next = self.next;
+            last.next = next;
         }
     }
 }

@@ -142,11 +142,15 @@ impl Session<'_> {
         self.in_a_row += 1;
         if self.in_a_row >= IN_A_ROW {
             self.release();
-        } else if !self.streams.is_at_hand(key) {
-            // Streams before cells.
-            self.cells.release();
         }
-        let stream = self.streams.get(key, self.now)?;
+        let stream = match self.streams.at_hand(key, self.now) {
+            Some(stream) => stream,
+            None => {
+                // Streams before cells.
+                self.cells.release();
+                self.streams.get(key, self.now)?
+            }
+        };
         Some(self.table.step(stream, sample, self.now, &mut self.cells))
     }
 
@@ -409,7 +413,10 @@ impl Table {
         now: UnixNanos,
         cells: &mut cell::Cursor<'_>,
     ) -> Result<(), Rejection> {
-        let change = stream.progress.advance(stream.data, sample, self.lateness_ns)?;
+        let change = match stream.progress.next_total(stream.data, sample) {
+            Some(increase) => Change::Number(increase),
+            None => stream.progress.advance(stream.data, sample, self.lateness_ns)?,
+        };
         if matches!(change, Change::End) {
             self.end(stream, cells);
             return Ok(());
