@@ -1,5 +1,7 @@
 //! What each point of a stream adds: in order, out of order, repeated, across restarts.
 
+use proptest::prelude::*;
+
 use super::*;
 
 const COUNTER: Data = Data::Sum {
@@ -172,4 +174,26 @@ fn a_sum_that_may_fall_adds_differences_and_takes_back_all_when_it_leaves() {
 fn values_that_a_counter_can_not_have_are_invalid() {
     assert_eq!(run(COUNTER, &[(5, 10, -1)]), [Err(Invalid)]);
     assert_eq!(run(DELTA, &[(5, 10, -1)]), [Err(Invalid)]);
+}
+
+proptest! {
+    /// Whatever came before, where the short way says something it says what the long one does, and leaves the same.
+    #[test]
+    fn the_short_way_of_a_running_total_is_the_long_one(
+        data in prop::sample::select(vec![COUNTER, UP_DOWN, DELTA, Data::Gauge]),
+        points in prop::collection::vec((0u64..4, 0u64..30, -3i64..30), 1..40),
+    ) {
+        let mut progress = Progress::default();
+        for (start, time, value) in points {
+            let value = if value == 7 { Value::Double(7.5) } else { Value::Int(value) };
+            let sample = Sample { start, time: 1 + time, value: &value, exemplars: &[] };
+            let mut short = progress.clone();
+            let by_short = short.next_total(data, &sample);
+            let by_long = progress.advance(data, &sample, LATENESS);
+            if let Some(increase) = by_short {
+                prop_assert!(matches!(by_long, Ok(Change::Number(number)) if number.same(increase)), "{by_long:?}");
+                prop_assert_eq!(format!("{short:?}"), format!("{progress:?}"));
+            }
+        }
+    }
 }
