@@ -128,7 +128,12 @@ struct Taking<'a> {
 
 impl PointVisitor for Taking<'_> {
     fn wants(&mut self, name: &str) -> bool {
-        self.intake.may_take(name)
+        let wants = self.intake.may_take(name);
+        if !wants {
+            // What is walked over now may be long.
+            self.session.pause();
+        }
+        wants
     }
 
     fn point(&mut self, point: &WirePoint<'_>) -> bool {

@@ -17,6 +17,7 @@ use crate::gateway::{Gateway, free_port};
 use crate::http::Scraper;
 use crate::otlp::request::request;
 use crate::report::{Budget, Row};
+use crate::stalls::Stalls;
 use crate::stats::Samples;
 
 const EVENTS: usize = 10_000;
@@ -80,7 +81,9 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
         let path = format!("/api/v1/query?query=sum({PROBE_METRIC})%20or%20vector(0)");
         let mut asker = Scraper::connect(subject.admin, &path)?;
         let look = move || number(asker.get()?);
+        let stalls = Stalls::watch()?;
         let ages = of_probe(subject.rings.path(), flush, EVENTS, look)?;
+        rows.extend(stood_still(name, stalls));
         rows.extend([
             Row::value(format!("query, {name}: p50"), ages.median(), "ms"),
             Row::value(
@@ -102,7 +105,9 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
             "us",
         ),
     ]);
+    let stalls = Stalls::watch()?;
     let crossings = crossings(&subject)?;
+    rows.extend(stood_still("crossing", stalls));
     rows.extend([
         Row::value("crossing in a watcher's stream: p50", crossings.median(), "ms"),
         Row::value(
@@ -114,6 +119,24 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
         Row::value("crossing in a watcher's stream: latest", crossings.max(), "ms"),
     ]);
     Ok(rows)
+}
+
+/// What the host did to the measurement: how often, and for how long at most, it stopped the gateway's core.
+fn stood_still(name: &str, stalls: Stalls) -> [Row; 2] {
+    let stalls = stalls.finish();
+    let longest = stalls.iter().map(|(from, to)| *to - *from).max();
+    [
+        Row::value(
+            format!("{name}: the host stopped the gateway's core"),
+            stalls.len() as f64,
+            "times",
+        ),
+        Row::value(
+            format!("{name}: the longest of these"),
+            longest.unwrap_or_default().as_secs_f64() * 1e3,
+            "ms",
+        ),
+    ]
 }
 
 /// The single number of an answer.

@@ -1,8 +1,8 @@
 //! Tables: the one place where series live.
 //!
 //! A table takes in events and points by its rules and holds one cell an output series. Per source it keeps what is
-//! needed to keep the outputs right: how far each stream has come (`points`), what has been folded but not yet added
-//! (`events`). Readers look at the cells; nothing is copied for them.
+//! needed to keep the outputs right: how far each stream has come (`points`, by `session`), what has been folded but
+//! not yet added (`events`). Readers look at the cells; nothing is copied for them.
 
 mod book;
 mod cardinality;
@@ -14,6 +14,7 @@ mod limits;
 mod look;
 mod points;
 mod saved;
+mod session;
 mod state;
 mod targets;
 
@@ -29,9 +30,10 @@ pub use explain::{Explanation, Feeder, Life};
 use folded::Folded;
 pub use limits::{Limits, Overflow, Stats};
 pub use look::{Looker, Place, Seen};
+pub use points::Outcome;
 use points::Stream;
-pub use points::{Outcome, Session};
 pub use saved::Restored;
+pub use session::Session;
 use state::State;
 
 use crate::lease::nanos;

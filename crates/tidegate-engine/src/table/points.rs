@@ -1,4 +1,4 @@
-//! How a table takes in points: each stream's progress, and the cells it changes.
+//! Input streams of points: how far each has come, and the cells it changes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,8 +15,8 @@ use crate::lease::nanos;
 use crate::progress::{Change, Progress, Rejection, Sample};
 use crate::rule::Op;
 use crate::saved::StreamId;
-use crate::streams::{self, Sweep, lock};
-use crate::{Data, Point, Series, UnixNanos, Value};
+use crate::streams::{Sweep, lock};
+use crate::{Data, Series, UnixNanos, Value};
 
 /// What became of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,163 +71,14 @@ impl Stream {
     }
 }
 
-/// A run of points that a table takes in; see [`Table::session`].
-///
-/// It keeps the locks of one chunk of streams and one of cells from point to point, as long as they are those that the
-/// next point needs: whoever holds one must not call the table in another way. Points that come in the order in which
-/// they came the last time cost no look-up.
-#[derive(Debug)]
-pub struct Session<'a> {
-    table: &'a Table,
-    now: UnixNanos,
-    streams: streams::Cursor<'a, Stream>,
-    cells: cell::Cursor<'a>,
-    /// Points since the locks were given back.
-    in_a_row: u32,
-    has_changed: bool,
-}
-
-/// Points after which others get their turn at the locks.
-const IN_A_ROW: u32 = 64;
-
 /// What came of showing a sample to a known stream.
-enum Step {
+pub(super) enum Step {
     Done(Outcome),
     /// It has to be connected to its targets again.
     Left,
 }
 
-impl Session<'_> {
-    /// Takes in a decoded point.
-    pub fn observe(&mut self, point: &Point) -> Outcome {
-        let sample = Sample {
-            start: point.start,
-            time: point.time,
-            value: &point.value,
-            exemplars: &point.exemplars,
-        };
-        self.observe_as(Key::of(&point.series), sample, &mut || Some(point.series.clone()))
-    }
-
-    /// Takes in a point of the series that `key` stands for: the key of the bytes it was sent as (resource, scope,
-    /// metric, attributes), say. `identify` decodes them; it is called when the key is new, and gives `None` when
-    /// they can't be decoded.
-    pub fn observe_as(
-        &mut self,
-        key: Key,
-        mut sample: Sample<'_>,
-        identify: &mut dyn FnMut() -> Option<Arc<Series>>,
-    ) -> Outcome {
-        if sample.time == 0 {
-            sample.time = self.now;
-        }
-        let outcome = match self.step(key, &sample) {
-            Some(Step::Done(outcome)) => outcome,
-            Some(Step::Left) | None => self.connect(key, &sample, identify),
-        };
-        match outcome {
-            Outcome::Absorbed => self.has_changed = true,
-            Outcome::Rejected(rejection) => {
-                self.table.reject(rejection, 1);
-                // Whoever is told may take his time.
-                self.release();
-            }
-            Outcome::Unmatched => {}
-        }
-        outcome
-    }
-
-    /// Shows a sample to a known stream.
-    fn step(&mut self, key: Key, sample: &Sample<'_>) -> Option<Step> {
-        self.in_a_row += 1;
-        if self.in_a_row >= IN_A_ROW {
-            self.release();
-        }
-        let stream = match self.streams.at_hand(key, self.now) {
-            Some(stream) => stream,
-            None => {
-                // Streams before cells.
-                self.cells.release();
-                self.streams.get(key, self.now)?
-            }
-        };
-        Some(self.table.step(stream, sample, self.now, &mut self.cells))
-    }
-
-    /// Makes a stream known, or connects one that had left, and shows it the sample.
-    fn connect(
-        &mut self,
-        key: Key,
-        sample: &Sample<'_>,
-        identify: &mut dyn FnMut() -> Option<Arc<Series>>,
-    ) -> Outcome {
-        self.release();
-        let (table, now) = (self.table, self.now);
-        let Some(series) = identify() else {
-            return Outcome::Rejected(Rejection::Invalid);
-        };
-        let home = table.streams.learn(key, Key::of(&series), now, || {
-            table.stream(&series, sample.start, sample.value, now)
-        });
-        let Some(home) = home else {
-            return if table.takes(&series) {
-                Outcome::Rejected(Rejection::Limit)
-            } else {
-                Outcome::Unmatched
-            };
-        };
-        let step = self.streams.get(home, now).map(|stream| {
-            if stream.phase == Phase::Left {
-                let bounds = table.bounds_that_matter(sample.value);
-                (stream.targets, stream.phase) = table.targets(&series, bounds, false, 0, now);
-                if let Some(about) = &mut stream.about {
-                    about.bounds = bounds.cloned();
-                }
-            }
-            table.step(stream, sample, now, &mut self.cells)
-        });
-        match step {
-            Some(Step::Done(outcome)) => outcome,
-            // A sweep took the stream away between two steps; that it had been idle so long makes this rare.
-            Some(Step::Left) | None => Outcome::Rejected(Rejection::Limit),
-        }
-    }
-
-    /// Gives all locks back, and lets readers know what has changed.
-    fn release(&mut self) {
-        self.cells.release();
-        self.streams.release();
-        self.in_a_row = 0;
-        if std::mem::take(&mut self.has_changed) {
-            self.table.changed();
-        }
-    }
-}
-
-impl Drop for Session<'_> {
-    fn drop(&mut self) {
-        self.release();
-    }
-}
-
 impl Table {
-    /// Takes in points one after the other, as of `now`.
-    pub fn session(&self, now: UnixNanos) -> Session<'_> {
-        Session {
-            table: self,
-            now,
-            streams: self.streams.cursor(),
-            cells: self.cells.cursor(),
-            in_a_row: 0,
-            has_changed: false,
-        }
-    }
-
-    /// Takes in a decoded point.
-    pub fn observe(&self, point: &Point, now: UnixNanos) -> Outcome {
-        self.session(now).observe(point)
-    }
-
     /// Whether some rule takes points of this series.
     pub fn takes(&self, series: &Series) -> bool {
         self.rules
@@ -235,7 +86,7 @@ impl Table {
             .any(|rule| rule.of_points(series, None).is_some())
     }
 
-    /// Whether some rule takes points of the series that `key` stands for, as in [`Self::observe_as`]; nothing is
+    /// Whether some rule takes points of the series that `key` stands for, as in [`Session::observe_as`](super::Session::observe_as); nothing is
     /// taken in. One that can't be decoded counts as taken: `observe_as` says what is wrong with it.
     pub fn takes_as(
         &self,
@@ -257,7 +108,13 @@ impl Table {
         is_taken
     }
 
-    fn stream(&self, series: &Arc<Series>, start: UnixNanos, value: &Value, now: UnixNanos) -> Stream {
+    pub(super) fn stream(
+        &self,
+        series: &Arc<Series>,
+        start: UnixNanos,
+        value: &Value,
+        now: UnixNanos,
+    ) -> Stream {
         let (source, streams) = lock(&self.book).join(&series.resource);
         let crowded = streams > self.limits.streams_per_source;
         let id = self.identify.map(|identify| identify(series));
@@ -291,7 +148,7 @@ impl Table {
         stream
     }
 
-    fn targets(
+    pub(super) fn targets(
         &self,
         series: &Arc<Series>,
         bounds: Option<&Arc<[f64]>>,
@@ -317,7 +174,7 @@ impl Table {
     }
 
     /// The bounds of a histogram, where some rule keeps unequal ones apart.
-    fn bounds_that_matter<'a>(&self, value: &'a Value) -> Option<&'a Arc<[f64]>> {
+    pub(super) fn bounds_that_matter<'a>(&self, value: &'a Value) -> Option<&'a Arc<[f64]>> {
         match value {
             Value::Histogram(histogram) if self.rules.iter().any(|rule| rule.apart) => {
                 Some(&histogram.bounds)
@@ -337,7 +194,7 @@ impl Table {
     }
 
     /// Shows a sample to a stream. `cells` may hold a lock.
-    fn step(
+    pub(super) fn step(
         &self,
         stream: &mut Stream,
         sample: &Sample<'_>,

@@ -1,6 +1,7 @@
 //! A table as bytes, and back: what a restart must not lose.
 //!
-//! Version (1 byte), then records until the end. A cell: 1, its number, the series, start, time, seen, its value. A stream: 2, its id, kind of data, phase, when it was seen, start, time, last word, targets: cell
+//! Version (1 byte), then records until the end. A cell: 1, its number, the series, start, time (0: nothing to show),
+//! seen, its value. A stream: 2, its id, kind of data, phase, when it was seen, start, time, last word, targets: cell
 //! number, how it changes the cell, its value among a group of gauges.
 //!
 //! Sources of events end with the process that watches them: they are saved as having left. So are exemplars.

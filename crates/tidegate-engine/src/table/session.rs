@@ -1,0 +1,163 @@
+//! How a table takes in points: one after the other, with the locks kept from point to point.
+
+use std::sync::Arc;
+
+use super::Table;
+use super::cell;
+use super::points::{Outcome, Phase, Step, Stream};
+use crate::key::Key;
+use crate::progress::{Rejection, Sample};
+use crate::streams;
+use crate::{Point, Series, UnixNanos};
+
+/// A run of points that a table takes in; see [`Table::session`].
+///
+/// It keeps the locks of one chunk of streams and one of cells from point to point, as long as they are those that the
+/// next point needs: whoever holds one must not call the table in another way. Points that come in the order in which
+/// they came the last time cost no look-up.
+#[derive(Debug)]
+pub struct Session<'a> {
+    table: &'a Table,
+    now: UnixNanos,
+    streams: streams::Cursor<'a, Stream>,
+    cells: cell::Cursor<'a>,
+    /// Points since the locks were given back.
+    in_a_row: u32,
+    has_changed: bool,
+}
+
+/// Points after which others get their turn at the locks.
+const IN_A_ROW: u32 = 64;
+
+impl Table {
+    /// Takes in points one after the other, as of `now`.
+    pub fn session(&self, now: UnixNanos) -> Session<'_> {
+        Session {
+            table: self,
+            now,
+            streams: self.streams.cursor(),
+            cells: self.cells.cursor(),
+            in_a_row: 0,
+            has_changed: false,
+        }
+    }
+
+    /// Takes in a decoded point.
+    pub fn observe(&self, point: &Point, now: UnixNanos) -> Outcome {
+        self.session(now).observe(point)
+    }
+}
+
+impl Session<'_> {
+    /// Takes in a decoded point.
+    pub fn observe(&mut self, point: &Point) -> Outcome {
+        let sample = Sample {
+            start: point.start,
+            time: point.time,
+            value: &point.value,
+            exemplars: &point.exemplars,
+        };
+        self.observe_as(Key::of(&point.series), sample, &mut || Some(point.series.clone()))
+    }
+
+    /// Takes in a point of the series that `key` stands for: the key of the bytes it was sent as (resource, scope,
+    /// metric, attributes), say. `identify` decodes them; it is called when the key is new, and gives `None` when
+    /// they can't be decoded.
+    pub fn observe_as(
+        &mut self,
+        key: Key,
+        mut sample: Sample<'_>,
+        identify: &mut dyn FnMut() -> Option<Arc<Series>>,
+    ) -> Outcome {
+        if sample.time == 0 {
+            sample.time = self.now;
+        }
+        let outcome = match self.step(key, &sample) {
+            Some(Step::Done(outcome)) => outcome,
+            Some(Step::Left) | None => self.connect(key, &sample, identify),
+        };
+        match outcome {
+            Outcome::Absorbed => self.has_changed = true,
+            Outcome::Rejected(rejection) => {
+                self.table.reject(rejection, 1);
+                // Whoever is told may take his time.
+                self.pause();
+            }
+            Outcome::Unmatched => {}
+        }
+        outcome
+    }
+
+    /// Shows a sample to a known stream.
+    fn step(&mut self, key: Key, sample: &Sample<'_>) -> Option<Step> {
+        self.in_a_row += 1;
+        if self.in_a_row >= IN_A_ROW {
+            self.pause();
+        }
+        let stream = match self.streams.at_hand(key, self.now) {
+            Some(stream) => stream,
+            None => {
+                // Streams before cells.
+                self.cells.release();
+                self.streams.get(key, self.now)?
+            }
+        };
+        Some(self.table.step(stream, sample, self.now, &mut self.cells))
+    }
+
+    /// Makes a stream known, or connects one that had left, and shows it the sample.
+    fn connect(
+        &mut self,
+        key: Key,
+        sample: &Sample<'_>,
+        identify: &mut dyn FnMut() -> Option<Arc<Series>>,
+    ) -> Outcome {
+        self.pause();
+        let (table, now) = (self.table, self.now);
+        let Some(series) = identify() else {
+            return Outcome::Rejected(Rejection::Invalid);
+        };
+        let home = table.streams.learn(key, Key::of(&series), now, || {
+            table.stream(&series, sample.start, sample.value, now)
+        });
+        let Some(home) = home else {
+            return if table.takes(&series) {
+                Outcome::Rejected(Rejection::Limit)
+            } else {
+                Outcome::Unmatched
+            };
+        };
+        let step = self.streams.get(home, now).map(|stream| {
+            if stream.phase == Phase::Left {
+                let bounds = table.bounds_that_matter(sample.value);
+                (stream.targets, stream.phase) = table.targets(&series, bounds, false, 0, now);
+                if let Some(about) = &mut stream.about {
+                    about.bounds = bounds.cloned();
+                }
+            }
+            table.step(stream, sample, now, &mut self.cells)
+        });
+        match step {
+            Some(Step::Done(outcome)) => outcome,
+            // A sweep took the stream away between two steps; that it had been idle so long makes this rare.
+            Some(Step::Left) | None => Outcome::Rejected(Rejection::Limit),
+        }
+    }
+
+    /// Gives all locks back until the next point, and lets readers know what has changed. For whoever has something
+    /// else to do first.
+    pub fn pause(&mut self) {
+        self.cells.release();
+        self.streams.release();
+        self.in_a_row = 0;
+        if std::mem::take(&mut self.has_changed) {
+            self.table.changed();
+        }
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        self.pause();
+    }
+}
