@@ -88,14 +88,25 @@ pub(super) struct Post {
     pub(super) waiting_bytes: u64,
     pub(super) next_seq: u64,
     pub(super) settled: Vec<u64>,
-    pub(super) wants_read: bool,
-    pub(super) is_reading: bool,
+    pub(super) reading: Reading,
     pub(super) closing: bool,
     /// Writing failed, and is not tried again before this.
     pub(super) failed_until: Option<Instant>,
     /// The same for reading.
     pub(super) unread_until: Option<Instant>,
     pub(super) outbox: Outbox,
+}
+
+/// Where a question for what comes next stands.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// Nobody has asked.
+    #[default]
+    Idle,
+    Asked,
+    Underway,
+    /// The answer is in the outbox, which has room for one: nobody asks again before it is collected.
+    Answered,
 }
 
 impl Store {
@@ -186,8 +197,8 @@ impl Store {
     pub fn ask(&self) {
         let mut post = self.inner.post();
         let rests = post.unread_until.is_some_and(|until| Instant::now() < until);
-        if !post.is_reading && !rests {
-            (post.wants_read, post.is_reading) = (true, true);
+        if post.reading == Reading::Idle && !rests {
+            post.reading = Reading::Asked;
             drop(post);
             self.inner.come.notify_one();
         }
@@ -200,7 +211,12 @@ impl Store {
 
     /// What the thread has for the owner.
     pub fn collect(&self) -> Outbox {
-        let outbox = std::mem::take(&mut self.inner.post().outbox);
+        let mut post = self.inner.post();
+        if post.reading == Reading::Answered {
+            post.reading = Reading::Idle;
+        }
+        let outbox = std::mem::take(&mut post.outbox);
+        drop(post);
         let read: u64 = outbox
             .read
             .stored

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::log::{Log, ReadBack};
-use super::store::{Append, Done, Inner};
+use super::store::{Append, Done, Inner, Reading};
 use super::syncer::Syncer;
 use super::{Fsync, Joins, Purpose, State};
 
@@ -86,14 +86,17 @@ impl Worker {
             let due = self
                 .sync_at
                 .map(|at| at.saturating_duration_since(Instant::now()));
-            let idle =
-                post.appends.is_empty() && post.settled.is_empty() && !post.wants_read && !post.closing;
+            let asked = post.reading == Reading::Asked;
+            let idle = post.appends.is_empty() && post.settled.is_empty() && !asked && !post.closing;
             if !idle || due == Some(Duration::ZERO) {
                 post.waiting_bytes = 0;
+                if asked {
+                    post.reading = Reading::Underway;
+                }
                 return Work {
                     appends: std::mem::take(&mut post.appends),
                     settled: std::mem::take(&mut post.settled),
-                    read: std::mem::take(&mut post.wants_read),
+                    read: asked,
                     closing: post.closing,
                 };
             }
@@ -195,7 +198,7 @@ impl Worker {
             self.lost(back.lost_records);
         }
         let mut post = self.inner.post();
-        (post.is_reading, post.unread_until) = (false, unread_until);
+        (post.reading, post.unread_until) = (Reading::Answered, unread_until);
         post.outbox.read = back;
         drop(post);
         self.inner.notify.notify_one();

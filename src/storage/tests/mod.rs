@@ -360,6 +360,40 @@ async fn whoever_appends_is_told_when_it_is_kept_and_a_new_run_reads_what_was_no
 }
 
 #[tokio::test]
+async fn an_answer_that_nobody_has_collected_yet_is_not_written_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _, notify) = store(&directory, Fsync::Never, u64::MAX);
+    let append = async |text: &str| {
+        let (append, kept) = data(text, false);
+        store.append(append);
+        kept.await.unwrap().unwrap();
+    };
+    append("first").await;
+    store.ask();
+    notify.notified().await;
+    append("second").await;
+    store.ask();
+    // By the time the last of these is written, whatever was asked for before it has been done.
+    append("third").await;
+    append("fourth").await;
+    let mut texts = Vec::new();
+    let everything = async {
+        while texts.len() < 4 {
+            let read = store.collect().read.stored;
+            texts.extend(
+                read.iter()
+                    .map(|stored| String::from_utf8_lossy(&stored.payload).into_owned()),
+            );
+            store.ask();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let in_time = tokio::time::timeout(Duration::from_secs(10), everything).await;
+    assert!(in_time.is_ok(), "only {texts:?}");
+    assert_eq!(texts, ["first", "second", "third", "fourth"]);
+}
+
+#[tokio::test]
 async fn a_full_quota_is_no_room_and_comes_back_when_segments_go() {
     let directory = tempfile::tempdir().unwrap();
     let (store, ..) = store(&directory, Fsync::Never, 3000);
