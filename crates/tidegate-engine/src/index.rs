@@ -39,6 +39,13 @@ impl Index {
     }
 }
 
+#[cfg(test)]
+impl Index {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 /// Spreads a tag, which is random, over the bits that a table looks at.
 fn hash(tag: u32) -> u64 {
     u64::from(tag).wrapping_mul(0x9E37_79B9_7F4A_7C15)

@@ -384,6 +384,11 @@ mod tests {
         assert_eq!(streams.known(key(1), 2, |n| *n), Some(11));
         assert_eq!(streams.len(), 1);
         streams.expire(20, |_, _, _| Sweep::Forget);
+        for shard in &streams.shards {
+            let shard = lock(shard);
+            assert!(shard.homes.is_empty() && shard.aliases.is_empty());
+        }
+        assert!(lock(&streams.register).identities.is_empty());
         assert_eq!(
             (streams.known(key(1), 3, |n| *n), streams.known(key(2), 3, |n| *n)),
             (None, None)
