@@ -14,6 +14,7 @@ pub mod shared;
 pub mod slow;
 #[cfg(test)]
 pub(crate) mod testing;
+pub(crate) mod worker;
 
 use std::sync::Arc;
 use std::time::Instant;

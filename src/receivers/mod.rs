@@ -4,7 +4,6 @@ pub mod nixl;
 pub mod nixl_mp;
 pub mod otlp;
 pub mod uds;
-mod worker;
 
 use crate::component::ReceiverFactory;
 

@@ -9,23 +9,24 @@ mod api;
 mod composites;
 mod explain;
 mod grpc;
+mod sampler;
 mod view;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use hyper::body::Incoming;
 use tidegate_engine::{BadPattern, Pattern};
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use self::api::Api;
 use self::view::{HistoryRule, View};
 use super::server::{Answer, PageServer, Pages, Place, Request, Takes};
 use crate::component::patterns::{check_filter, check_pattern, filter};
+use crate::component::worker::Worker;
 use crate::component::{
-    ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle, unix_now,
+    ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
 };
 use crate::config::{ByteSize, Node, Ordered, Problems};
 use crate::net::auth::AuthConfig;
@@ -119,7 +120,7 @@ pub(super) struct Admin {
     base: Context,
     view: Arc<View>,
     server: PageServer,
-    sampler: Mutex<Option<JoinHandle<()>>>,
+    sampler: Worker,
     stopping: CancellationToken,
 }
 
@@ -134,7 +135,7 @@ impl Admin {
             base,
             view,
             server: PageServer::default(),
-            sampler: Mutex::default(),
+            sampler: Worker::new("admin-sampler"),
             stopping: CancellationToken::new(),
         })
     }
@@ -163,18 +164,18 @@ impl Lifecycle for Admin {
         self.server.start(&self.base, place, Arc::new(Faces(api))).await?;
         let history = &self.config.history;
         if history.enabled {
-            let task = tokio::spawn(sample(self.view.clone(), history.interval));
-            *self.sampler.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+            let (view, interval) = (self.view.clone(), history.interval);
+            let started = self
+                .sampler
+                .start(move |pause| sampler::run(&view, interval, pause));
+            started.map_err(|error| self.base.error(format!("starting the sampler: {error}")))?;
         }
         Ok(())
     }
 
     async fn stop(&self, deadline: Instant) {
         self.stopping.cancel();
-        let sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(sampler) = sampler {
-            sampler.abort();
-        }
+        self.sampler.stop(deadline).await;
         self.server.stop(deadline).await;
     }
 }
@@ -194,20 +195,6 @@ impl Pages for Faces {
 
     async fn grpc(&self, request: http::Request<Incoming>) -> Answer {
         grpc::answer(self.0.clone(), request).await
-    }
-}
-
-/// Notes the present at an interval, off the threads that serve.
-async fn sample(view: Arc<View>, interval: Duration) {
-    let mut ticks = tokio::time::interval(interval);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
-    loop {
-        ticks.tick().await;
-        let view = view.clone();
-        let sampled = tokio::task::spawn_blocking(move || view.record(unix_now())).await;
-        if sampled.is_err() {
-            tracing::error!("sampling series panicked (a bug)");
-        }
     }
 }
 

@@ -14,6 +14,7 @@ use tidegate_engine::{
 
 use super::*;
 use crate::component::testing::{context, settings};
+use crate::component::unix_now;
 use crate::extensions::server::testing::Lines;
 use crate::extensions::server::testing::{fetch, post};
 use crate::watch::testing::{Bench, threshold};

@@ -23,17 +23,11 @@ use super::HistoryConfig;
 use crate::component::Shared;
 use crate::prom::{Naming, OPENMETRICS_NAME};
 
-/// Series that the sampler reads before it lets queries go first: some hundred microseconds.
-const SLICE: usize = 1024;
-
-/// What a sample may be later than its time says, for the sake of others.
-const SPREAD: Duration = Duration::from_millis(100);
+/// Series that the sampler reads before it lets others go first: some ten microseconds.
+const SLICE: usize = 256;
 
 /// How long the sampler stays away from a lock that others wait for.
 const YIELD: Duration = Duration::from_micros(100);
-
-/// A few series need no longer than this each.
-const MAX_PACE: Duration = Duration::from_millis(2);
 
 /// A view of what the gateway holds.
 pub(super) struct View {
@@ -99,21 +93,24 @@ impl View {
         }
     }
 
-    /// Reads every series, some at a time, and keeps what it sees as part of the past.
-    pub(super) fn record(&self, now: UnixNanos) {
+    /// Reads every series, some at a time, and keeps what it sees as part of the past. The pass is spread over `spread`:
+    /// whoever needs the core for a moment gets it. `rest` waits; once it says false the pass is broken off.
+    pub(super) fn record(&self, now: UnixNanos, spread: Duration, rest: &mut dyn FnMut(Duration) -> bool) {
         let look = self.look(now, self.has_past);
         self.state().meet(&self.shared.tables.list(), look);
-        let pace = self.pace();
+        let pace = self.pace(spread);
         let mut next = Some((0, 0));
         while let Some(from) = next {
             while self.waiting.load(Relaxed) > 0 {
-                std::thread::sleep(YIELD);
+                if !rest(YIELD) {
+                    return;
+                }
             }
             let begun = Instant::now();
             next = self.state().read_some(from, SLICE, now, look);
             let pause = pace.saturating_sub(begun.elapsed());
-            if !pause.is_zero() && next.is_some() {
-                std::thread::sleep(pause);
+            if !pause.is_zero() && next.is_some() && !rest(pause) {
+                return;
             }
         }
         let mut state = self.state();
@@ -124,15 +121,12 @@ impl View {
         metrics::counter!("tidegate_history_refused_series_total").absolute(history.refused());
     }
 
-    /// How long a slice may take with the pause behind it: a pass that would hold a core for long is spread a little, so
-    /// that whoever needs the core for a moment gets it.
-    fn pace(&self) -> Duration {
+    /// How long a slice may take with the pause behind it, for all of them to take `spread`.
+    fn pace(&self, spread: Duration) -> Duration {
         let slices = self.state().len().div_ceil(SLICE);
-        let pace = SPREAD / u32::try_from(slices).unwrap_or(u32::MAX).max(1);
-        if slices > 1 {
-            pace.min(MAX_PACE)
-        } else {
-            Duration::ZERO
+        match u32::try_from(slices) {
+            Ok(slices) if slices > 1 => spread / slices,
+            _ => Duration::ZERO,
         }
     }
 

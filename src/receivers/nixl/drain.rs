@@ -13,7 +13,7 @@ use super::kinds::Selection;
 use super::ring::{Look, Outlet, Ring};
 use super::watch::Watch;
 use crate::component::Entry;
-use crate::receivers::worker::Pause;
+use crate::component::worker::Pause;
 
 /// How long a file that could not be opened rests before it is tried again, once it has been reported.
 const REJECT_REST: Duration = Duration::from_secs(1);

@@ -19,10 +19,10 @@ use std::time::Instant;
 use async_trait::async_trait;
 
 use crate::batch::Signal;
+use crate::component::worker::Worker;
 use crate::component::{
     ComponentError, ConfigType, Context, Entry, Factory, Lifecycle, Receiver, ReceiverFactory, Stability,
 };
-use crate::receivers::worker::Worker;
 use config::Config;
 
 /// The factory of `nixl`.

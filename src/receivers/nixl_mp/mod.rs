@@ -16,11 +16,11 @@ use std::time::Instant;
 use async_trait::async_trait;
 
 use crate::batch::Signal;
+use crate::component::worker::{Pause, Worker};
 use crate::component::{
     ComponentError, ConfigType, Context, Entry, Factory, Lifecycle, Receiver, ReceiverFactory, Stability,
 };
 use crate::receivers::nixl::watch::{Names, Watch};
-use crate::receivers::worker::{Pause, Worker};
 use config::Config;
 use store::{Look, Store};
 

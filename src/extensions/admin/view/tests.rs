@@ -9,7 +9,7 @@ use tidegate_engine::{
     UnixNanos, Value,
 };
 
-use super::{View, millis};
+use super::{SLICE, View, millis};
 use crate::component::Shared;
 use crate::component::testing::context;
 use crate::extensions::admin::HistoryConfig;
@@ -24,6 +24,10 @@ fn view() -> (View, Arc<Shared>) {
         ..HistoryConfig::default()
     };
     (View::new(shared.clone(), &config, Vec::new()), shared)
+}
+
+fn record(view: &View, now: UnixNanos) {
+    view.record(now, Duration::ZERO, &mut |_| true);
 }
 
 fn table(shared: &Shared) -> Arc<Table> {
@@ -128,7 +132,7 @@ fn series_that_come_are_seen_at_once_and_places_are_given_to_others() {
             assert_eq!(ask(&view, &name, now + 1), None);
         }
         if n % 10 == 0 {
-            view.record(now + 2);
+            record(&view, now + 2);
         }
     }
     let now = START + 100 * SECOND;
@@ -138,13 +142,45 @@ fn series_that_come_are_seen_at_once_and_places_are_given_to_others() {
 }
 
 #[test]
+fn a_pass_over_many_series_is_spread_and_can_be_broken_off() {
+    let (view, shared) = view();
+    let table = table(&shared);
+    let slices = 5;
+    for n in 0..slices * SLICE {
+        gauge(&table, &format!("level_{n}"), 1, START);
+    }
+    let (spread, mut pauses) = (Duration::from_secs(5), Vec::new());
+    view.record(START, spread, &mut |time| {
+        pauses.push(time);
+        true
+    });
+    // Reading takes a part of a slice's time; after the last one nobody waits.
+    assert_eq!(pauses.len(), slices);
+    assert!(pauses.iter().all(|pause| *pause <= spread / slices as u32));
+    assert!(pauses.iter().sum::<Duration>() > spread / 2, "{pauses:?}");
+    let kept = |at| ask(&view, "count(last_over_time({__name__=~\"level.*\"}[10s]))", at);
+    assert_eq!(kept(START), Some((slices * SLICE) as f64));
+
+    let mut asked = 0;
+    view.record(START + SECOND, spread, &mut |_| {
+        asked += 1;
+        asked < 2
+    });
+    let later = "count(last_over_time({__name__=~\"level.*\"}[500ms] offset 500ms))";
+    assert_eq!(
+        ask(&view, later, START + SECOND * 3 / 2),
+        Some(2.0 * SLICE as f64)
+    );
+}
+
+#[test]
 fn an_exponential_histogram_is_a_native_one_and_a_classic_one_now_and_in_the_past() {
     let (view, shared) = view();
     let table = table(&shared);
     for n in 0..30 {
         let now = START + n * SECOND;
         histogram(&table, 5 + n, now);
-        view.record(now);
+        record(&view, now);
     }
     let now = START + 29 * SECOND + 1;
     for (query, expected) in [
@@ -173,7 +209,7 @@ fn an_exponential_histogram_is_a_native_one_and_a_classic_one_now_and_in_the_pas
     shared.tables.remove(&table);
     assert_eq!(ask(&view, "histogram_count(wait)", now), None);
     assert_eq!(ask(&view, "count_over_time(wait[20s])", now), Some(20.0));
-    view.record(now + 61 * SECOND);
+    record(&view, now + 61 * SECOND);
     assert_eq!(ask(&view, "count_over_time(wait[2m])", now + 61 * SECOND), None);
 }
 

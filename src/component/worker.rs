@@ -1,4 +1,4 @@
-//! A thread of a receiver's own, for work that blocks or needs finer timing than the runtime's.
+//! A thread of a component's own, for work that blocks, needs finer timing than the runtime's, or gives way to it.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;

@@ -1,0 +1,63 @@
+//! Keeps the past: notes the present of every series at an interval, on a thread of its own that gives way to all others.
+//!
+//! A pass over many series takes a good part of a core's second at some hundred thousand of them. Whoever delivers
+//! events or answers queries must not wait for it: the thread is nice, and its pass is spread over half the interval.
+
+use std::time::{Duration, Instant};
+
+use super::view::View;
+use crate::component::unix_now;
+use crate::component::worker::Pause;
+
+/// Added to the niceness of the process: others get nine tenths of a core that both want.
+const NICENESS: i32 = 10;
+
+/// What a sample may be later than its time says, at most.
+const MAX_SPREAD: Duration = Duration::from_millis(500);
+
+/// Samples until `pause` says that it is over.
+pub(super) fn run(view: &View, interval: Duration, pause: &Pause) {
+    // Without leave to be nice it is as quick as the others, and no less right.
+    let _ = rustix::process::nice(NICENESS);
+    let spread = (interval / 2).min(MAX_SPREAD);
+    let mut due = Instant::now();
+    loop {
+        view.record(unix_now(), spread, &mut |time| pause.wait(time));
+        // What a pass that took too long has missed is not made up for.
+        let passed = u32::try_from(due.elapsed().as_nanos() / interval.as_nanos().max(1)).unwrap_or(u32::MAX);
+        due += interval * passed.saturating_add(1);
+        if !pause.wait(due.saturating_duration_since(Instant::now())) {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+
+    use rustix::process::getpriority_process;
+
+    use super::*;
+    use crate::component::testing::context;
+    use crate::component::worker::Worker;
+    use crate::extensions::admin::HistoryConfig;
+
+    #[tokio::test]
+    async fn it_gives_way_to_others_and_stops_at_once() {
+        let shared = context("extensions", "admin").shared;
+        let view = Arc::new(View::new(shared, &HistoryConfig::default(), Vec::new()));
+        let worker = Worker::new("sampler");
+        let (tell, told) = channel();
+        let work = move |pause: &Pause| {
+            run(&view, Duration::from_secs(3600), pause);
+            tell.send(getpriority_process(None)).unwrap();
+        };
+        worker.start(work).unwrap();
+        worker.stop(Instant::now() + Duration::from_secs(60)).await;
+        let niceness = told.recv().unwrap().unwrap();
+        let own = getpriority_process(None).unwrap();
+        assert_eq!(niceness, (own + NICENESS).min(19));
+    }
+}
