@@ -3,7 +3,10 @@
 
 use super::kit::points::{Point, Value};
 use super::kit::script::{NIXL_WHEELS, parse_exposition};
-use super::kit::{OtlpSink, Prometheus, Script, Trouble, free_port, promtool_check};
+use super::kit::{
+    Exporter, OtlpSink, Prometheus, Release, Script, Trouble, VictoriaMetrics, free_port, http,
+    promtool_check, promtool_reads,
+};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -237,9 +240,64 @@ fn a_prometheus_server_answers_and_knows_a_target_that_is_down() {
     let nobody = free_port();
     let server = Prometheus::scraping(&[nobody]);
     assert_eq!(server.value("sum(vector(1) + 1)"), Some(2.0));
+    assert_eq!(server.query("3")[0].value, 3.0);
     assert_eq!(server.value("nothing_of_that_name"), None);
     server.wait_for_value("up{job=\"tidegate\"}", 0.0);
     assert_eq!(server.targets()[0]["health"], "down");
+}
+
+#[test]
+fn both_prometheus_servers_scrape_the_node_exporter_and_the_pushgateway() {
+    let (node, gateway) = (Exporter::node(), Exporter::pushgateway());
+    gateway.push("job/batch/instance/a", "# TYPE jobs counter\njobs 3\n");
+    let targets = format!("['127.0.0.1:{}', '127.0.0.1:{}']", node.port(), gateway.port());
+    for release in Release::ALL {
+        let server = Prometheus::start_release(
+            release,
+            &format!(
+                "global: {{{}scrape_interval: 200ms, scrape_timeout: 200ms}}
+scrape_configs: [{{job_name: peers, honor_labels: true, static_configs: [{{targets: {targets}}}]}}]
+",
+                release.native_histograms()
+            ),
+        );
+        server.wait_for_value("jobs{job=\"batch\", instance=\"a\"}", 3.0);
+        server.wait_for_value("count(node_load1)", 1.0);
+        server.wait_for_scrape();
+        assert_eq!(server.metadata("jobs")[0]["type"], "counter", "{release:?}");
+    }
+}
+
+#[test]
+fn the_newest_prometheus_knows_names_of_any_character() {
+    let gateway = Exporter::pushgateway();
+    gateway.push("job/batch", "# TYPE \"a.b\" gauge\n{\"a.b\",\"c.d\"=\"e\"} 3\n");
+    let server = Prometheus::start_release(
+        Release::Newest,
+        &format!(
+            "global: {{scrape_interval: 200ms, scrape_timeout: 200ms}}
+scrape_configs: [{{job_name: peers, static_configs: [{{targets: ['127.0.0.1:{}']}}]}}]
+",
+            gateway.port()
+        ),
+    );
+    server.wait_for_value("{\"a.b\", \"c.d\"=\"e\"}", 3.0);
+}
+
+#[test]
+fn victoria_metrics_answers_what_it_was_given() {
+    let server = VictoriaMetrics::start();
+    let page = "a{b=\"c\"} 1.5\n";
+    let taken = http::post(
+        server.port(),
+        "/api/v1/import/prometheus",
+        "text/plain",
+        page.as_bytes(),
+    );
+    assert_eq!(taken.expect("it answers").status, 204);
+    server.flush();
+    server.wait_for_value("a{b=\"c\"}", 1.5);
+    assert_eq!(server.export("a")[0]["values"][0], 1.5);
 }
 
 #[test]
@@ -250,6 +308,11 @@ fn parsers_tell_good_expositions_from_bad_ones() {
     assert_eq!(families[0]["samples"][0]["labels"]["b"], "c");
     let twice = "# TYPE a counter\na 1\n# TYPE a counter\na 2\n";
     assert!(promtool_check(twice).is_err());
+    for release in Release::ALL {
+        let unusual = "# TYPE a counter\na 1\n";
+        assert_eq!(promtool_reads(release, unusual), Ok(()), "{release:?}");
+        assert!(promtool_reads(release, twice).is_err(), "{release:?}");
+    }
     assert!(parse_exposition("text", twice).is_err());
     let open = "# TYPE a counter\na_total 1 # {trace_id=\"x\"} 0.5\n# EOF\n";
     let families = parse_exposition("openmetrics", open).expect("it is valid");

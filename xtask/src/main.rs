@@ -2,6 +2,7 @@
 //!
 //! A command is one row of [`COMMANDS`] and one function; it gets the arguments after its name.
 
+mod apt;
 mod bench;
 mod fuzz;
 mod process;
@@ -22,7 +23,7 @@ struct Command {
 const COMMANDS: &[Command] = &[
     Command {
         name: "setup",
-        about: "install what the tests need: NIXL wheels, Python packages, a Prometheus server",
+        about: "install what the tests need: NIXL wheels, Python packages, Prometheus and its neighbours",
         run: testenv::setup,
     },
     Command {

@@ -5,7 +5,7 @@
 //! made beside its place and then renamed, under a lock, so a run that dies or overlaps another
 //! leaves nothing half done.
 
-use crate::{Outcome, process};
+use crate::{Outcome, apt, process};
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,8 +21,8 @@ const STAMP: &str = ".stamp";
 struct Part {
     name: &'static str,
     source: Source,
-    /// Proves the part works: a program (relative to the part) or Python code, which must succeed.
-    check: &'static str,
+    /// Proves the part works: programs (relative to the part) or Python code, which must succeed.
+    checks: &'static [&'static str],
 }
 
 enum Source {
@@ -32,6 +32,8 @@ enum Source {
     PipAlone(&'static str),
     /// Packages of the machine's Debian release, unpacked only.
     Debian(&'static [&'static str]),
+    /// The newest packages that Debian has, unpacked only. Their versions move.
+    Unstable(&'static [&'static str]),
 }
 
 /// The Python parts are pinned. One NIXL wheel per layout of its ring.
@@ -50,12 +52,30 @@ const PARTS: &[Part] = &[
             "opentelemetry-sdk==1.45.2",
             "prometheus-client==0.26.0",
         ]),
-        check: "import numpy, prometheus_client, opentelemetry.exporter.otlp.proto.grpc.exporter",
+        checks: &["import numpy, prometheus_client, opentelemetry.exporter.otlp.proto.grpc.exporter"],
     },
     Part {
         name: "prometheus",
         source: Source::Debian(&["prometheus"]),
-        check: "usr/bin/prometheus",
+        checks: &["usr/bin/prometheus", "usr/bin/promtool"],
+    },
+    Part {
+        name: "debian-unstable",
+        source: Source::Unstable(&[
+            "prometheus",
+            "prometheus-node-exporter",
+            "prometheus-pushgateway",
+            "promtool",
+            "victoria-metrics",
+        ]),
+        // Programs of a newer release: that they start shows that the machine's C library is new enough.
+        checks: &[
+            "usr/bin/prometheus",
+            "usr/bin/prometheus-node-exporter",
+            "usr/bin/prometheus-pushgateway",
+            "usr/bin/promtool",
+            "usr/bin/victoria-metrics",
+        ],
     },
 ];
 
@@ -63,7 +83,7 @@ const fn nixl(name: &'static str, package: &'static str) -> Part {
     Part {
         name,
         source: Source::PipAlone(package),
-        check: "import importlib.metadata; importlib.metadata.version('nixl-cu12')",
+        checks: &["import importlib.metadata; importlib.metadata.version('nixl-cu12')"],
     }
 }
 
@@ -131,18 +151,21 @@ impl Part {
             Source::Pip(packages) => packages.join(" "),
             Source::PipAlone(package) => format!("{package} alone"),
             Source::Debian(packages) => format!("debian {}", packages.join(" ")),
+            Source::Unstable(packages) => format!("debian unstable {}", packages.join(" ")),
         }
     }
 
     fn verify(&self, directory: &Path) -> Outcome {
-        match self.source {
-            Source::Debian(_) => process::run(Command::new(directory.join(self.check)).arg("--version")),
+        self.checks.iter().try_for_each(|check| match self.source {
+            Source::Debian(_) | Source::Unstable(_) => {
+                process::run(Command::new(directory.join(check)).arg("--version"))
+            }
             Source::Pip(_) | Source::PipAlone(_) => process::run(
                 Command::new("python3")
-                    .args(["-c", self.check])
+                    .args(["-c", check])
                     .env("PYTHONPATH", directory),
             ),
-        }
+        })
     }
 }
 
@@ -151,7 +174,8 @@ impl Source {
         match *self {
             Source::Pip(packages) => process::run(pip_into(directory).args(packages)),
             Source::PipAlone(package) => process::run(pip_into(directory).args(["--no-deps", package])),
-            Source::Debian(packages) => unpack_debian(packages, directory),
+            Source::Debian(packages) => apt::unpack(packages, directory),
+            Source::Unstable(packages) => apt::unpack_unstable(packages, directory),
         }
     }
 }
@@ -163,39 +187,6 @@ fn pip_into(directory: &Path) -> Command {
         .arg("--target")
         .arg(directory);
     pip
-}
-
-/// Downloads with the machine's own package sources; an empty or old package list is renewed.
-fn unpack_debian(packages: &[&str], directory: &Path) -> Outcome {
-    let download = || {
-        process::run(
-            Command::new("apt-get")
-                .args(["download", "--quiet"])
-                .args(packages)
-                .current_dir(directory),
-        )
-    };
-    download().or_else(|_| {
-        process::run(Command::new("apt-get").args(["update", "--quiet"]))?;
-        download()
-    })?;
-    for package in files_ending(directory, "deb")? {
-        process::run(
-            Command::new("dpkg-deb")
-                .arg("--extract")
-                .args([&package, directory]),
-        )?;
-        fs::remove_file(&package).map_err(|error| format!("{}: {error}", package.display()))?;
-    }
-    Ok(())
-}
-
-fn files_ending(directory: &Path, extension: &str) -> Result<Vec<PathBuf>, String> {
-    let entries = fs::read_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-    Ok(entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|found| found == extension))
-        .collect())
 }
 
 /// Has `make` fill `root/name` unless the stamp there says that it is made from the same.
@@ -285,7 +276,7 @@ mod tests {
             let packages = match part.source {
                 Source::Pip(packages) => packages.to_vec(),
                 Source::PipAlone(package) => vec![package],
-                Source::Debian(_) => continue,
+                Source::Debian(_) | Source::Unstable(_) => continue,
             };
             for package in packages {
                 assert!(package.contains("=="), "{package} of {}", part.name);

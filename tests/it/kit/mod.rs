@@ -5,6 +5,7 @@
 
 #![allow(dead_code, reason = "a kit offers more than the tests of one day use")]
 
+pub(crate) mod exporters;
 pub(crate) mod gateway;
 pub(crate) mod http;
 pub(crate) mod otlp_sink;
@@ -12,13 +13,17 @@ pub(crate) mod points;
 pub(crate) mod process;
 pub(crate) mod prometheus;
 pub(crate) mod proxy;
+pub(crate) mod query_api;
 pub(crate) mod script;
 mod tests;
+pub(crate) mod victoria_metrics;
 
+pub(crate) use exporters::Exporter;
 pub(crate) use gateway::Gateway;
 pub(crate) use otlp_sink::{OtlpSink, Trouble};
-pub(crate) use prometheus::{Prometheus, promtool_check};
+pub(crate) use prometheus::{Prometheus, Release, promtool_check, promtool_reads};
 pub(crate) use script::Script;
+pub(crate) use victoria_metrics::VictoriaMetrics;
 
 use std::collections::HashSet;
 use std::net::TcpListener;

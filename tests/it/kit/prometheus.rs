@@ -1,29 +1,83 @@
-//! A real Prometheus server that scrapes the gateway, and promtool.
+//! Real Prometheus servers that scrape the gateway or take its writes, and promtool.
 
 use super::process::Process;
+use super::query_api::QueryApi;
 use super::{SOON, free_port, http, testenv, wait_for};
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
+use std::ops::Deref;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 use tempfile::TempDir;
 
 /// How often targets are scraped, unless a test says otherwise.
 const SCRAPE_INTERVAL: &str = "200ms";
 
-/// One series of an answer, with the metric's name among the labels as `__name__`.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Sample {
-    pub(crate) labels: BTreeMap<String, String>,
-    pub(crate) value: f64,
+/// Which Prometheus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Release {
+    /// Of the machine's Debian release: 2.42 on bookworm. Old names only; native histograms by a feature flag.
+    Stable,
+    /// The newest that the machine can install, 3.5 or later: UTF-8 names, `scrape_protocols`, remote write 2.0.
+    Newest,
 }
 
-/// A running Prometheus server.
+impl Release {
+    pub(crate) const ALL: [Self; 2] = [Self::Stable, Self::Newest];
+
+    fn program(self, name: &str) -> PathBuf {
+        match self {
+            Self::Stable => testenv("prometheus").join("usr/bin").join(name),
+            Self::Newest => testenv("debian-unstable").join("usr/bin").join(name),
+        }
+    }
+
+    /// Flags that only this one has.
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            Self::Stable => &[],
+            Self::Newest => &[
+                "--web.remote-write-receiver.accepted-protobuf-messages=prometheus.WriteRequest",
+                "--web.remote-write-receiver.accepted-protobuf-messages=io.prometheus.write.v2.Request",
+            ],
+        }
+    }
+
+    /// Settings for the `global` section or one of `scrape_configs` that have it take native histograms, each ended
+    /// by a comma: from 3.9 on the feature flag no longer does it.
+    pub(crate) fn native_histograms(self) -> &'static str {
+        static NEWEST: LazyLock<(u32, u32)> = LazyLock::new(|| Release::Newest.version());
+        match self {
+            Self::Newest if *NEWEST >= (3, 9) => "scrape_native_histograms: true, ",
+            _ => "",
+        }
+    }
+
+    fn version(self) -> (u32, u32) {
+        let said = Command::new(self.program("prometheus")).arg("--version").output();
+        let said = String::from_utf8(said.expect("prometheus starts").stdout).expect("text");
+        let version = said.split(' ').nth(2).expect("`prometheus, version X.Y.Z`");
+        let mut parts = version.split('.').map(|part| part.parse().expect("a number"));
+        let mut next = || parts.next().expect("X.Y");
+        (next(), next())
+    }
+}
+
+/// A running Prometheus server. What can be asked of it is in [`QueryApi`].
 pub(crate) struct Prometheus {
     /// Held for its end: the server is killed when this is dropped.
-    _process: Process,
+    process: Process,
     _directory: TempDir,
-    port: u16,
+    api: QueryApi,
+}
+
+impl Deref for Prometheus {
+    type Target = QueryApi;
+
+    fn deref(&self) -> &QueryApi {
+        &self.api
+    }
 }
 
 impl Prometheus {
@@ -39,9 +93,25 @@ scrape_configs:
     }
 
     /// Starts a server with this configuration and waits until it's ready. It takes remote writes
-    /// and native histograms too.
+    /// (2.0 as well, where it knows them), native histograms and exemplars too.
     pub(crate) fn start(config: &str) -> Self {
-        Self::start_in(TempDir::new().expect("a temporary directory"), config)
+        Self::start_release(Release::Stable, config)
+    }
+
+    /// As [`Self::start`], of the release that the test chooses.
+    pub(crate) fn start_release(release: Release, config: &str) -> Self {
+        Self::start_in(
+            release,
+            TempDir::new().expect("a temporary directory"),
+            config,
+            &[],
+        )
+    }
+
+    /// As [`Self::start_release`], with more flags.
+    pub(crate) fn start_with(release: Release, config: &str, flags: &[&str]) -> Self {
+        let directory = TempDir::new().expect("a temporary directory");
+        Self::start_in(release, directory, config, flags)
     }
 
     /// Starts a server that holds these samples (OpenMetrics with times) and scrapes nothing.
@@ -49,7 +119,7 @@ scrape_configs:
         let directory = TempDir::new().expect("a temporary directory");
         let file = directory.path().join("samples.txt");
         fs::write(&file, samples).expect("a file in a fresh directory");
-        let filled = Command::new(testenv("prometheus/usr/bin/promtool"))
+        let filled = Command::new(Release::Stable.program("promtool"))
             .args(["tsdb", "create-blocks-from", "openmetrics"])
             .args([&file, directory.path()])
             .output()
@@ -59,91 +129,39 @@ scrape_configs:
             "{}",
             String::from_utf8_lossy(&filled.stderr)
         );
-        Self::start_in(directory, "{}")
+        Self::start_in(Release::Stable, directory, "{}", &[])
     }
 
-    fn start_in(directory: TempDir, config: &str) -> Self {
+    fn start_in(release: Release, directory: TempDir, config: &str, flags: &[&str]) -> Self {
         let port = free_port();
         let file = directory.path().join("prometheus.yml");
         fs::write(&file, config).expect("a file in a fresh directory");
         let mut process = Process::start(
             "prometheus",
-            Command::new(testenv("prometheus/usr/bin/prometheus"))
+            Command::new(release.program("prometheus"))
                 .arg(format!("--config.file={}", file.display()))
                 .arg(format!("--storage.tsdb.path={}", directory.path().display()))
                 .arg(format!("--web.listen-address=127.0.0.1:{port}"))
                 .arg("--web.enable-remote-write-receiver")
                 .arg("--enable-feature=native-histograms,exemplar-storage")
                 .arg("--storage.tsdb.retention.time=100y")
-                .arg("--log.level=warn"),
+                .arg("--log.level=warn")
+                .args(release.flags())
+                .args(flags),
         );
         process.wait_until("it is ready", || {
             http::get(port, "/-/ready").is_ok_and(|response| response.status == 200)
         });
         Self {
-            _process: process,
+            process,
             _directory: directory,
-            port,
+            api: QueryApi::at(port),
         }
     }
 
-    /// The port of its API.
-    pub(crate) fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// An instant query's vector (or scalar, as one sample without labels).
-    ///
-    /// # Panics
-    /// If Prometheus refuses the expression.
-    pub(crate) fn query(&self, expression: &str) -> Vec<Sample> {
-        let answer = self.api("/api/v1/query", &[("query", expression)]);
-        assert_eq!(answer["status"], "success", "{expression}: {answer}");
-        let result = &answer["data"]["result"];
-        if answer["data"]["resultType"] == "scalar" {
-            return vec![sample(&serde_json::json!({"value": result}))];
-        }
-        let series = result.as_array().expect("a vector");
-        series.iter().map(sample).collect()
-    }
-
-    /// The answer of its API to a form, whatever it is.
-    pub(crate) fn api(&self, path: &str, form: &[(&str, &str)]) -> serde_json::Value {
-        let pair = |(name, value): &(&str, &str)| format!("{name}={}", percent_encode(value));
-        let body = form.iter().map(pair).collect::<Vec<_>>().join("&");
-        http::post(
-            self.port,
-            path,
-            "application/x-www-form-urlencoded",
-            body.as_bytes(),
-        )
-        .expect("Prometheus answers")
-        .json()
-    }
-
-    /// The value of an expression that gives one series; nothing if it gives none.
-    ///
-    /// # Panics
-    /// If it gives several.
-    pub(crate) fn value(&self, expression: &str) -> Option<f64> {
-        let samples = self.query(expression);
-        assert!(samples.len() < 2, "{expression} gives {samples:?}");
-        samples.first().map(|sample| sample.value)
-    }
-
-    /// Waits until the expression gives one series with this value.
-    pub(crate) fn wait_for_value(&self, expression: &str, expected: f64) {
-        let mut last = None;
-        let deadline = std::time::Instant::now() + SOON;
-        while last != Some(expected) {
-            assert!(
-                std::time::Instant::now() < deadline,
-                "{expression} is {last:?}, not {expected}; targets: {}",
-                self.targets()
-            );
-            std::thread::sleep(super::POLL_INTERVAL);
-            last = self.value(expression);
-        }
+    /// What it logs: warnings and errors.
+    pub(crate) fn log(&self) -> String {
+        self.process.stderr.text()
     }
 
     /// Waits until every target's last scrape is a success.
@@ -154,45 +172,29 @@ scrape_configs:
             (targets > 0 && up == targets).then_some(())
         });
     }
-
-    /// What the server knows of its targets, with the error of each one's last scrape.
-    pub(crate) fn targets(&self) -> serde_json::Value {
-        let answer = http::get(self.port, "/api/v1/targets").expect("Prometheus answers");
-        answer.json()["data"]["activeTargets"].take()
-    }
-
-    /// A metric's type and help, as the API's metadata has them.
-    pub(crate) fn metadata(&self, metric: &str) -> serde_json::Value {
-        let path = format!("/api/v1/metadata?metric={}", percent_encode(metric));
-        let answer = http::get(self.port, &path).expect("Prometheus answers");
-        answer.json()["data"][metric].take()
-    }
-}
-
-fn sample(series: &serde_json::Value) -> Sample {
-    let labels = series["metric"].as_object().into_iter().flatten();
-    let value = series["value"][1].as_str().expect("a value is a string");
-    Sample {
-        labels: labels
-            .map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned()))
-            .collect(),
-        value: value
-            .parse()
-            .expect("Prometheus spells floats as Rust reads them"),
-    }
-}
-
-fn percent_encode(text: &str) -> String {
-    let encode = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'.' | b'-' => (byte as char).to_string(),
-        _ => format!("%{byte:02X}"),
-    };
-    text.bytes().map(encode).collect()
 }
 
 /// Has `promtool check metrics` read a `/metrics` body: its complaints, if it has any.
 pub(crate) fn promtool_check(body: &str) -> Result<(), String> {
-    let mut promtool = Command::new(testenv("prometheus/usr/bin/promtool"))
+    match promtool(Release::Stable, body) {
+        (Some(0), said) if said.is_empty() => Ok(()),
+        (_, said) => Err(said),
+    }
+}
+
+/// Whether `promtool check metrics` can read a `/metrics` body, whatever it thinks of its style; if not, why.
+pub(crate) fn promtool_reads(release: Release, body: &str) -> Result<(), String> {
+    /// Its exit status when it has only remarks on style.
+    const LINTS: i32 = 3;
+    match promtool(release, body) {
+        (Some(0 | LINTS), _) => Ok(()),
+        (_, said) => Err(said),
+    }
+}
+
+/// The exit status of `promtool check metrics` and what it said.
+fn promtool(release: Release, body: &str) -> (Option<i32>, String) {
+    let mut promtool = Command::new(release.program("promtool"))
         .args(["check", "metrics"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -205,9 +207,5 @@ pub(crate) fn promtool_check(body: &str) -> Result<(), String> {
     drop(stdin);
     let output = promtool.wait_with_output().expect("promtool ends");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    if output.status.success() && said.is_empty() {
-        Ok(())
-    } else {
-        Err(said)
-    }
+    (output.status.code(), said)
 }

@@ -1,0 +1,188 @@
+//! Debian packages for the test environment: downloaded and unpacked, never installed.
+//!
+//! Packages of the machine's own release come by its own lists. Those of the unstable release come by lists of their
+//! own, made from the archive that the machine is configured with, so that the system's stay as they are.
+
+use crate::{Outcome, process};
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Debian's name of the release that is always the newest.
+const UNSTABLE: &str = "sid";
+
+/// Debian's own keys where it keeps them for sources that name theirs; else apt's trusted ones are tried.
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// Unpacks packages of the machine's release into `directory`; an empty or old package list is renewed.
+pub(crate) fn unpack(packages: &[&str], directory: &Path) -> Outcome {
+    let apt = Apt { options: Vec::new() };
+    apt.download(packages, directory).or_else(|_| {
+        apt.update()?;
+        apt.download(packages, directory)
+    })?;
+    extract(directory)
+}
+
+/// Unpacks packages of the unstable release into `directory`.
+pub(crate) fn unpack_unstable(packages: &[&str], directory: &Path) -> Outcome {
+    let state = directory.join(".apt");
+    let apt = Apt::unstable(&state)?;
+    apt.update()?;
+    apt.download(packages, directory)?;
+    fs::remove_dir_all(&state).map_err(|error| format!("{}: {error}", state.display()))?;
+    extract(directory)
+}
+
+/// `apt-get` with options that say which lists it looks at.
+struct Apt {
+    options: Vec<OsString>,
+}
+
+impl Apt {
+    /// With lists of the unstable release, all of them below `state`.
+    fn unstable(state: &Path) -> Result<Self, String> {
+        let source = source_of_unstable(&archive()?, Path::new(KEYRING).exists());
+        let (list, status) = (state.join("sources.list"), state.join("status"));
+        fs::create_dir_all(state.join("lists/partial"))
+            .and_then(|()| fs::create_dir_all(state.join("cache/archives/partial")))
+            .and_then(|()| fs::write(&list, source))
+            .and_then(|()| fs::write(&status, ""))
+            .map_err(|error| format!("{}: {error}", state.display()))?;
+        let place = |name: &str, path: &Path| {
+            let mut option = OsString::from(format!("-oDir::{name}="));
+            option.push(path);
+            option
+        };
+        Ok(Self {
+            options: vec![
+                place("Etc::SourceList", &list),
+                place("Etc::SourceParts", Path::new("-")),
+                place("State", state),
+                place("State::Status", &status),
+                place("Cache", &state.join("cache")),
+                "-oAcquire::Languages=none".into(),
+                // Its user for downloads may not read our directories.
+                "-oAPT::Sandbox::User=root".into(),
+            ],
+        })
+    }
+
+    fn update(&self) -> Outcome {
+        // Without this an archive that can't be reached is only a warning.
+        process::run(
+            self.command()
+                .args(["update", "--quiet", "-oAPT::Update::Error-Mode=any"]),
+        )
+    }
+
+    fn download(&self, packages: &[&str], directory: &Path) -> Outcome {
+        process::run(
+            self.command()
+                .args(["download", "--quiet"])
+                .args(packages)
+                .current_dir(directory),
+        )
+    }
+
+    fn command(&self) -> Command {
+        let mut apt = Command::new("apt-get");
+        apt.args(&self.options);
+        apt
+    }
+}
+
+/// The address of the archive that the machine's release comes from.
+fn archive() -> Result<String, String> {
+    let release =
+        fs::read_to_string("/etc/os-release").map_err(|error| format!("/etc/os-release: {error}"))?;
+    let codename =
+        codename(&release).ok_or("/etc/os-release has no VERSION_CODENAME: this is no Debian release")?;
+    // Only prints what an update would fetch: that works before the first one as well.
+    let addresses = Command::new("apt-get")
+        .args(["update", "--print-uris"])
+        .output()
+        .map_err(|error| format!("apt-get: {error}"))?;
+    let addresses = String::from_utf8_lossy(&addresses.stdout).into_owned();
+    let found = archive_of(&addresses, codename);
+    found.ok_or_else(|| format!("apt has no source of `{codename}` to derive the one of `{UNSTABLE}` from"))
+}
+
+fn codename(release: &str) -> Option<&str> {
+    let mut lines = release.lines();
+    let value = lines.find_map(|line| line.strip_prefix("VERSION_CODENAME="))?;
+    Some(value.trim_matches('"'))
+}
+
+/// A line of `addresses` is `'ADDRESS' FILE SIZE`.
+fn archive_of(addresses: &str, codename: &str) -> Option<String> {
+    let end = format!("/dists/{codename}/InRelease'");
+    let mut first_words = addresses.lines().filter_map(|line| line.split(' ').next());
+    first_words.find_map(|word| Some(word.strip_prefix('\'')?.strip_suffix(&end)?.to_owned()))
+}
+
+fn source_of_unstable(archive: &str, has_keyring: bool) -> String {
+    let keys = if has_keyring {
+        format!("[signed-by={KEYRING}] ")
+    } else {
+        String::new()
+    };
+    format!("deb {keys}{archive} {UNSTABLE} main\n")
+}
+
+/// Unpacks every package in `directory` there and removes it.
+fn extract(directory: &Path) -> Outcome {
+    for package in packages_in(directory)? {
+        process::run(
+            Command::new("dpkg-deb")
+                .arg("--extract")
+                .args([&package, directory]),
+        )?;
+        fs::remove_file(&package).map_err(|error| format!("{}: {error}", package.display()))?;
+    }
+    Ok(())
+}
+
+fn packages_in(directory: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = fs::read_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    Ok(entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|found| found == "deb"))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_archive_is_the_one_of_the_machines_release() {
+        let addresses = "'http://a.example/security/dists/solid-security/InRelease' a_InRelease 0 
+'http://b.example/debian/dists/solid/InRelease' b_InRelease 0 
+'http://b.example/debian/dists/solid/main/binary-amd64/Packages.xz' b_Packages 0 
+";
+        let archive = archive_of(addresses, "solid");
+        assert_eq!(archive.as_deref(), Some("http://b.example/debian"));
+        assert_eq!(archive_of(addresses, "liquid"), None);
+        assert_eq!(archive_of("", "solid"), None);
+    }
+
+    #[test]
+    fn the_release_is_read_with_and_without_quotes() {
+        assert_eq!(codename("ID=debian\nVERSION_CODENAME=solid\n"), Some("solid"));
+        assert_eq!(codename("VERSION_CODENAME=\"solid\""), Some("solid"));
+        assert_eq!(codename("ID=other"), None);
+    }
+
+    #[test]
+    fn the_source_names_debians_keys_where_they_are() {
+        let keyless = source_of_unstable("http://c.example/debian", false);
+        assert_eq!(keyless, "deb http://c.example/debian sid main\n");
+        let signed = source_of_unstable("http://c.example/debian", true);
+        assert!(
+            signed.starts_with("deb [signed-by=/usr/share/keyrings/"),
+            "{signed}"
+        );
+    }
+}
