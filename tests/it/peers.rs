@@ -275,7 +275,8 @@ fn the_newest_prometheus_knows_names_of_any_character() {
     let server = Prometheus::start_release(
         Release::Newest,
         &format!(
-            "global: {{scrape_interval: 200ms, scrape_timeout: 200ms}}
+            // It asks for such names in the text formats only.
+            "global: {{scrape_interval: 200ms, scrape_timeout: 200ms, scrape_protocols: [PrometheusText1.0.0]}}
 scrape_configs: [{{job_name: peers, static_configs: [{{targets: ['127.0.0.1:{}']}}]}}]
 ",
             gateway.port()

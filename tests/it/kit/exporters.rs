@@ -18,7 +18,7 @@ impl Exporter {
 
     /// A pushgateway that holds nothing yet and takes names of any character.
     pub(crate) fn pushgateway() -> Self {
-        let flags = ["--push.enable-utf8-names"];
+        let flags = ["--push.enable-utf8-names", "--persistence.file="];
         Self::start("prometheus-pushgateway", &flags, "/-/ready")
     }
 
