@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use super::backoff::Backoff;
-use super::machine::Rules;
+use super::machine::{Rules, Together};
 use super::shape::Shape;
 use super::temporality::TemporalityChoice;
 use crate::batch::{Batching, Sizer};
@@ -212,12 +212,15 @@ pub struct Delivery {
     pub temporality: TemporalityChoice,
     /// How metrics are changed to be taken.
     pub shape: Shape,
+    /// Whether requests go in the order of their arrival; see [`Rules::in_order`].
+    pub in_order: Option<Together>,
 }
 
 impl Delivery {
     pub(super) fn rules(&self) -> Rules {
         Rules {
             consumers: self.queue.num_consumers.get(),
+            in_order: self.in_order,
             retry: self.retry.backoff(self.queue.storage.is_some()),
             keeps: self.queue.storage.is_some(),
             isolate: self.queue.isolate_refused,

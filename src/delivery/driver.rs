@@ -112,7 +112,7 @@ impl<A: Attempt> Inner<A> {
 
     /// Takes what the disk gave back into memory, and asks for more if there is room. Whether there is more.
     fn read_back(&self, spill: &Spill) -> bool {
-        let post = spill.collect();
+        let mut post = spill.collect();
         for (signal, items) in Signal::ALL
             .into_iter()
             .zip(post.lost)
@@ -126,7 +126,7 @@ impl<A: Attempt> Inner<A> {
             self.lose(Instant::now(), &Lane::plain(signal), &loss);
         }
         let draining = self.machine().deadline().is_some();
-        for (batch, ticket) in post.batches {
+        for (batch, ticket) in std::mem::take(&mut post.batches) {
             match ticket {
                 Some(ticket) if draining => ticket.keep(),
                 ticket => {
@@ -138,6 +138,7 @@ impl<A: Attempt> Inner<A> {
                 }
             }
         }
+        spill.taken(&post);
         if !draining && spill.has_backlog() && self.room.is_roomy() {
             spill.ask();
         }

@@ -27,7 +27,8 @@ mod ticket;
 
 pub use config::{Delivery, OnFull, QueueConfig, RetryConfig, StorageMode};
 pub use destination::{Attempt, Destination};
-pub use outcome::{Loss, Outcome};
-pub use parcel::{Lane, Parcel};
+pub use machine::Together;
+pub use outcome::{Left, Loss, Outcome, Parts};
+pub use parcel::{Lane, Memo, Parcel};
 pub use shape::{NameRules, Shape};
 pub use temporality::TemporalityChoice;

@@ -11,6 +11,8 @@ pub enum Outcome {
     Done,
     /// The peer has it, except for items that it (or the protocol) can't take. Not tried again.
     Partly(Loss),
+    /// Parts of it fared differently. What is named in neither list, the peer has.
+    Parts(Parts),
     /// Not now.
     Retry {
         /// The peer said when (`Retry-After`, `RetryInfo`).
@@ -49,6 +51,8 @@ impl Outcome {
         match self {
             Self::Done => None,
             Self::Partly(loss) => Some(&loss.why),
+            Self::Parts(Parts { left: Some(left), .. }) => Some(&left.why),
+            Self::Parts(Parts { losses, .. }) => losses.first().map(|loss| &*loss.why),
             Self::Retry { why, .. }
             | Self::Permanent { why }
             | Self::Refused { why }
@@ -60,6 +64,26 @@ impl Outcome {
     pub fn permanent(why: impl Into<String>) -> Self {
         Self::Permanent { why: why.into() }
     }
+}
+
+/// What became of the parts of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// Items that are gone.
+    pub losses: Vec<Loss>,
+    /// Items that are to be tried again.
+    pub left: Option<Left>,
+}
+
+/// Items of a request that are still to be sent; whoever sends keeps which ones they are with the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// How many.
+    pub items: usize,
+    /// The peer said when.
+    pub after: Option<Duration>,
+    /// For the log.
+    pub why: String,
 }
 
 /// Items that are gone, and why.

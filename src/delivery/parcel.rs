@@ -1,6 +1,8 @@
 //! What one request carries: batches of one signal with the same wishes, in the order of their arrival.
 
-use std::sync::Arc;
+use std::any::Any;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use smallvec::SmallVec;
@@ -13,6 +15,31 @@ use crate::batch::{Batch, Batching, ClientMetadata, Encoded, Signal, Sizer, conv
 #[derive(Clone, Debug)]
 pub struct Parcel {
     batches: SmallVec<[Batch; 1]>,
+    /// Items that no attempt has settled yet, where one settled some.
+    left: Option<usize>,
+    memo: Memo,
+}
+
+/// What an attempt leaves for the next attempt of the same parcel: what it made of it, and how far it came.
+#[derive(Clone, Default)]
+pub struct Memo(Arc<OnceLock<Arc<dyn Any + Send + Sync>>>);
+
+impl Memo {
+    /// What was left, if anything was.
+    pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        self.0.get()?.clone().downcast().ok()
+    }
+
+    /// Leaves something; what was left first stays.
+    pub fn set(&self, what: Arc<dyn Any + Send + Sync>) {
+        let _ = self.0.set(what);
+    }
+}
+
+impl fmt::Debug for Memo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memo").finish_non_exhaustive()
+    }
 }
 
 /// What may go out together.
@@ -51,7 +78,14 @@ impl Parcel {
     pub fn new(batch: Batch) -> Self {
         Self {
             batches: SmallVec::from_buf([batch]),
+            left: None,
+            memo: Memo::default(),
         }
+    }
+
+    /// What an earlier attempt left.
+    pub fn memo(&self) -> &Memo {
+        &self.memo
     }
 
     /// What it carries.
@@ -104,11 +138,17 @@ impl Load for Parcel {
     }
 
     fn size(&self, sizer: Sizer) -> usize {
-        self.batches.iter().map(|batch| size_of(sizer, batch)).sum()
+        let whole = || self.batches.iter().map(|batch| size_of(sizer, batch)).sum();
+        self.left.filter(|_| sizer == Sizer::Items).unwrap_or_else(whole)
+    }
+
+    fn shrink(&mut self, items: usize) {
+        self.left = Some(items);
     }
 
     fn join(&mut self, other: Self) {
         self.batches.extend(other.batches);
+        (self.left, self.memo) = (None, Memo::default());
     }
 
     fn name(&self) -> String {

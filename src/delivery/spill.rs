@@ -148,8 +148,9 @@ impl Spill {
 
     /// What was read back or could not be written, since it was asked last.
     pub(super) fn collect(&self) -> Post {
-        let Outbox { read, failed } = self.store.collect();
+        let Outbox { read, failed, items } = self.store.collect();
         let mut post = Post {
+            items,
             lost: read.lost_items,
             ..Post::default()
         };
@@ -178,6 +179,11 @@ impl Spill {
         post
     }
 
+    /// What was collected is in memory: what comes may stand behind it there.
+    pub(super) fn taken(&self, post: &Post) {
+        self.store.taken(post.items);
+    }
+
     /// Writes what is there and ends. Blocking.
     pub(super) fn close(&self) {
         self.store.close();
@@ -196,4 +202,6 @@ pub(super) struct Post {
     pub(super) batches: Vec<(Batch, Option<Ticket>)>,
     /// Items of data that is damaged, by signal.
     pub(super) lost: [u64; Signal::ALL.len()],
+    /// How many items all of this is.
+    items: u64,
 }

@@ -236,6 +236,7 @@ impl Chosen<'_> {
             timeout: Some(timeout).filter(|timeout| !timeout.is_zero()),
             temporality: self.temporality(),
             shape: self.shape(),
+            in_order: None,
         }
     }
 

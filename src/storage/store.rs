@@ -60,6 +60,8 @@ pub struct Outbox {
     pub read: ReadBack,
     /// Unread data that could not be written: its owner has it again.
     pub failed: Vec<Append>,
+    /// How many items all of this is, which count as backlog until [`Store::taken`].
+    pub items: u64,
 }
 
 /// A log, its thread and its post.
@@ -209,25 +211,26 @@ impl Store {
         self.inner.backlog.load(Relaxed)
     }
 
-    /// What the thread has for the owner.
+    /// What the thread has for the owner. Whoever keeps an order has it in its place before it says [`Self::taken`]: until
+    /// then whatever comes goes behind it.
     pub fn collect(&self) -> Outbox {
         let mut post = self.inner.post();
         if post.reading == Reading::Answered {
             post.reading = Reading::Idle;
         }
-        let outbox = std::mem::take(&mut post.outbox);
+        let mut outbox = std::mem::take(&mut post.outbox);
         drop(post);
-        let read: u64 = outbox
-            .read
-            .stored
-            .iter()
-            .map(|stored| u64::from(stored.items))
-            .sum();
-        let gone = read + outbox.read.lost_items.iter().sum::<u64>();
-        let less = |items: u64| Some(items.saturating_sub(gone));
+        let stored = outbox.read.stored.iter().map(|stored| u64::from(stored.items));
+        let failed = outbox.failed.iter().map(|append| append.items as u64);
+        outbox.items = stored.chain(failed).chain(outbox.read.lost_items).sum();
+        outbox
+    }
+
+    /// So many items that were collected are where they belong.
+    pub fn taken(&self, items: u64) {
+        let less = |backlog: u64| Some(backlog.saturating_sub(items));
         // Never an error: there is always a new value.
         let _ = self.inner.backlog.fetch_update(Relaxed, Relaxed, less);
-        outbox
     }
 
     /// Writes what is there and ends the thread. What could not be written is in the outbox.

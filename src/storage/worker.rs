@@ -180,8 +180,6 @@ impl Worker {
             }
         }
         if !failed.is_empty() {
-            let items: usize = failed.iter().map(|append| append.items).sum();
-            self.inner.backlog.fetch_sub(items as u64, Relaxed);
             self.inner.post().outbox.failed.append(&mut failed);
             self.inner.notify.notify_one();
         }

@@ -7,6 +7,7 @@
 //! *flying* (an attempt is under way) or *waiting* (for its retry; this holds no consumer).
 
 mod gather;
+mod order;
 mod pieces;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ use super::room::Charge;
 use crate::batch::{Batching, Sizer};
 use crate::component::Reason;
 use gather::Gathering;
+pub use order::Together;
 
 /// What can be queued, joined and cut.
 pub trait Load: Clone {
@@ -43,6 +45,8 @@ pub trait Load: Clone {
     fn split(self, max: usize, sizer: Sizer) -> Vec<Self>;
     /// What its first item is called, for people.
     fn name(&self) -> String;
+    /// An attempt settled all but so many of its items; which they are is between the load and its next attempt.
+    fn shrink(&mut self, items: usize);
 
     /// How many items.
     fn items(&self) -> usize {
@@ -53,8 +57,11 @@ pub trait Load: Clone {
 /// How a destination is served.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// Attempts under way at once.
+    /// Attempts under way at once; one where requests go in order.
     pub consumers: usize,
+    /// Requests go in the order of their arrival, one at a time: none overtakes one that waits for its retry. What is
+    /// ready goes together as far as this allows.
+    pub in_order: Option<Together>,
     /// When to try again; `None` = never.
     pub retry: Option<Backoff>,
     /// Whether to look for what it is in a request that the peer refuses.
@@ -117,6 +124,8 @@ struct Request<L> {
     attempts: u32,
     /// Attempts left to the search that this is a piece of; all pieces of a request share them.
     search: Option<Arc<AtomicU32>>,
+    /// Was cut off a larger one, and is not joined again.
+    is_piece: bool,
 }
 
 impl<L> Request<L> {
@@ -127,6 +136,7 @@ impl<L> Request<L> {
             first_attempt: None,
             attempts: 0,
             search: None,
+            is_piece: false,
         }
     }
 
@@ -151,6 +161,8 @@ pub struct Machine<L: Load> {
     flying: HashMap<u64, Request<L>>,
     gate: Gate,
     settled: VecDeque<Action<L>>,
+    /// Something was kept for the next run: what comes behind it in order must be too.
+    keeping: bool,
     next_id: u64,
     deadline: Option<Instant>,
     rng: SmallRng,
@@ -167,6 +179,7 @@ impl<L: Load> Machine<L> {
             flying: HashMap::new(),
             gate: Gate::default(),
             settled: VecDeque::new(),
+            keeping: false,
             next_id: 0,
             deadline: None,
             rng: SmallRng::seed_from_u64(seed),
@@ -187,6 +200,7 @@ impl<L: Load> Machine<L> {
         if self.is_hopeless(now) {
             self.abandon();
         }
+        self.keep_behind();
         // A start may drop what is too large.
         let next = self.settled.pop_front().or_else(|| self.start(now));
         next.or_else(|| self.settled.pop_front())
@@ -195,7 +209,7 @@ impl<L: Load> Machine<L> {
     /// When `poll` has something to do if nothing else happens before.
     pub fn wake_at(&self, now: Instant) -> Option<Instant> {
         let flush = self.gathering.iter().filter_map(Gathering::due).min();
-        let send = match self.flying.len() < self.rules.consumers {
+        let send = match self.flying.len() < self.consumers() {
             true => self.next_start(now),
             false => None,
         };
@@ -204,13 +218,18 @@ impl<L: Load> Machine<L> {
 
     /// An attempt came to its end.
     pub fn finish(&mut self, now: Instant, id: u64, outcome: Outcome) {
-        let Some(request) = self.flying.remove(&id) else {
+        let Some(mut request) = self.flying.remove(&id) else {
             return;
         };
         match outcome {
             Outcome::Retry { after, why } => return self.retry(now, id, request, after, why),
             Outcome::Done => self.deliver(&request.load, None),
             Outcome::Partly(loss) => self.deliver(&request.load, Some(loss)),
+            Outcome::Parts(parts) => {
+                if let Some(left) = self.settle(&mut request, parts) {
+                    return self.retry(now, id, request, left.after, left.why);
+                }
+            }
             Outcome::Permanent { why } => self.drop_request(&request, Reason::Rejected, why),
             Outcome::Refused { why } => self.isolate(request, why),
             Outcome::TooLarge { why } => self.halve(request, why),
@@ -227,8 +246,8 @@ impl<L: Load> Machine<L> {
         }
         let waiting = std::mem::take(&mut self.waiting).into_values();
         match self.rules.keeps {
-            true => waiting.for_each(|request| self.settled.push_back(request.keep())),
-            false => self.ready.extend(waiting),
+            true => waiting.for_each(|request| self.keep(request)),
+            false => waiting.rev().for_each(|request| self.ready.push_front(request)),
         }
         self.gate.open(self.next_id);
     }
@@ -241,10 +260,10 @@ impl<L: Load> Machine<L> {
     /// Gives everything up, also what is in flight: it is kept, or booked as lost by the shutdown.
     pub fn abandon(&mut self) {
         let gathering = std::mem::take(&mut self.gathering);
-        let requests = (gathering.into_iter().flat_map(Gathering::into_requests))
-            .chain(std::mem::take(&mut self.ready))
+        let requests = (std::mem::take(&mut self.flying).into_values())
             .chain(std::mem::take(&mut self.waiting).into_values())
-            .chain(std::mem::take(&mut self.flying).into_values())
+            .chain(std::mem::take(&mut self.ready))
+            .chain(gathering.into_iter().flat_map(Gathering::into_requests))
             .collect::<Vec<_>>();
         for request in requests {
             self.stop_trying(request, "the gateway stopped first".into());
@@ -254,9 +273,14 @@ impl<L: Load> Machine<L> {
     /// Too late for this run.
     fn stop_trying(&mut self, request: Request<L>, why: String) {
         match self.rules.keeps {
-            true => self.settled.push_back(request.keep()),
+            true => self.keep(request),
             false => self.drop_request(&request, Reason::Shutdown, why),
         }
+    }
+
+    fn keep(&mut self, request: Request<L>) {
+        self.settled.push_back(request.keep());
+        self.keeping = true;
     }
 
     /// Whether it holds nothing and has nothing to report.
@@ -285,12 +309,12 @@ impl<L: Load> Machine<L> {
     }
 
     fn start(&mut self, now: Instant) -> Option<Action<L>> {
-        let free = self.flying.len() < self.rules.consumers;
+        let free = self.flying.len() < self.consumers();
         if !free || !self.gate.lets_in(now, self.flying.keys().copied()) {
             return None;
         }
         let mut request = loop {
-            let request = self.take_due(now).or_else(|| self.ready.pop_front())?;
+            let request = self.take(now)?;
             if request.load.items() > self.rules.max_items {
                 let pieces = request.load.split(self.rules.max_items, Sizer::Items);
                 self.requeue_pieces(pieces.into_iter(), &request.charge, request.search.as_ref());
@@ -300,6 +324,7 @@ impl<L: Load> Machine<L> {
                 break request;
             }
         };
+        self.join_following(&mut request);
         request.first_attempt.get_or_insert(now);
         request.attempts = request.attempts.saturating_add(1);
         let (id, load) = (self.next_id, request.load.clone());
@@ -315,7 +340,7 @@ impl<L: Load> Machine<L> {
 
     /// When the next attempt may start, given a free consumer; `None` = not before something else happens.
     fn next_start(&self, now: Instant) -> Option<Instant> {
-        let due = match self.ready.is_empty() {
+        let due = match self.ready.is_empty() || self.is_blocked() {
             true => self.waiting.first_key_value()?.0.0,
             false => now,
         };

@@ -71,6 +71,7 @@ impl<L: Load> Machine<L> {
             let request = Request::new(piece, charge.clone());
             self.ready.push_front(Request {
                 search: search.cloned(),
+                is_piece: true,
                 ..request
             });
         }

@@ -53,6 +53,7 @@ fn delivery() -> Delivery {
         timeout: None,
         temporality: TemporalityChoice::Preserve,
         shape: Shape::NONE,
+        in_order: None,
     }
 }
 

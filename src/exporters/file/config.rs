@@ -93,6 +93,7 @@ impl Config {
             timeout: None,
             temporality: self.temporality,
             shape: Shape::NONE,
+            in_order: None,
         }
     }
 

@@ -57,6 +57,7 @@ impl WebhookConfig {
             timeout: Some(self.timeout).filter(|timeout| !timeout.is_zero()),
             temporality: TemporalityChoice::Preserve,
             shape: Shape::NONE,
+            in_order: None,
         }
     }
 }

@@ -356,6 +356,8 @@ async fn whoever_appends_is_told_when_it_is_kept_and_a_new_run_reads_what_was_no
     let outbox = store.collect();
     let texts: Vec<_> = outbox.read.stored.iter().map(|stored| &*stored.payload).collect();
     assert_eq!(texts, [b"data 99"]);
+    assert_eq!(store.backlog(), 7, "it is on its way still");
+    store.taken(outbox.items);
     assert_eq!(store.backlog(), 0);
 }
 
@@ -427,9 +429,10 @@ async fn a_disk_that_fails_says_so_gives_the_data_back_and_is_tried_again() {
     let why = kept.await.unwrap().unwrap_err();
     assert!(why.contains("No such file"), "{why}");
     notify.notified().await;
-    let failed = store.collect().failed;
-    assert_eq!(failed.len(), 1);
-    assert_eq!(&*failed[0].payload[0], b"nobody has it");
+    let outbox = store.collect();
+    assert_eq!(outbox.failed.len(), 1);
+    assert_eq!(&*outbox.failed[0].payload[0], b"nobody has it");
+    store.taken(outbox.items);
     assert_eq!(store.backlog(), 0);
     assert!(
         store.reserve(10).unwrap().is_none(),

@@ -3,6 +3,7 @@
 mod conservation;
 mod drain;
 mod gather;
+mod order;
 mod pieces;
 mod retry;
 
@@ -18,13 +19,20 @@ use crate::delivery::room::Room;
 use crate::delivery::testing::opaque;
 
 /// A run of numbered items on a lane.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 struct Run {
     lane: u8,
     batching: Option<Batching>,
     items: Vec<u32>,
     pushes: usize,
+    /// Which items attempts have left, where one settled some.
+    left: Left,
+    /// How many the machine was told are left.
+    count: Option<usize>,
 }
+
+/// Shared by a load and its attempts, as the notes of a real one are.
+type Left = std::sync::Arc<std::sync::Mutex<Option<Vec<u32>>>>;
 
 impl Load for Run {
     type Lane = u8;
@@ -40,7 +48,7 @@ impl Load for Run {
     fn size(&self, sizer: Sizer) -> usize {
         match sizer {
             Sizer::Requests => self.pushes,
-            Sizer::Items => self.items.len(),
+            Sizer::Items => self.count.unwrap_or(self.items.len()),
             Sizer::Bytes => self.items.len() * 10,
         }
     }
@@ -55,6 +63,11 @@ impl Load for Run {
         format!("item {}", self.items[0])
     }
 
+    fn shrink(&mut self, items: usize) {
+        assert_eq!(self.rest().len(), items, "what is left is what the attempt noted");
+        self.count = Some(items);
+    }
+
     fn split(self, max: usize, sizer: Sizer) -> Vec<Self> {
         let max = match sizer {
             Sizer::Requests => usize::MAX,
@@ -65,6 +78,7 @@ impl Load for Run {
         chunks
             .map(|chunk| Self {
                 items: chunk.to_vec(),
+                left: Left::default(),
                 ..self.clone()
             })
             .collect()
@@ -77,6 +91,15 @@ fn run(items: std::ops::Range<u32>) -> Run {
         batching: None,
         items: items.collect(),
         pushes: 1,
+        left: Left::default(),
+        count: None,
+    }
+}
+
+impl Run {
+    fn rest(&self) -> Vec<u32> {
+        let left = self.left.lock().unwrap().clone();
+        left.unwrap_or_else(|| self.items.clone())
     }
 }
 
@@ -125,6 +148,7 @@ impl Bench {
             machine: Machine::new(
                 Rules {
                     consumers,
+                    in_order: None,
                     retry,
                     isolate: true,
                     max_bytes: 100_000,

@@ -1,0 +1,96 @@
+//! Requests in the order of their arrival: one at a time, and none overtakes one that waits for its retry. What goes
+//! side by side then are the parts of one request (by series, say), which the attempt makes.
+
+use std::time::Instant;
+
+use super::{Action, Load, Machine, Request};
+use crate::batch::Sizer;
+use crate::delivery::outcome::{Left, Parts};
+
+/// How much of what is ready goes out together, so that a destination that takes one request at a time catches up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Together {
+    /// Most items.
+    pub items: usize,
+    /// Most bytes.
+    pub bytes: usize,
+}
+
+impl<L: Load> Machine<L> {
+    /// Attempts under way at once.
+    pub(super) fn consumers(&self) -> usize {
+        match self.rules.in_order {
+            Some(_) => 1,
+            None => self.rules.consumers,
+        }
+    }
+
+    /// Nothing that is ready may start before what waits.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.rules.in_order.is_some() && !self.waiting.is_empty()
+    }
+
+    /// The next request to start.
+    pub(super) fn take(&mut self, now: Instant) -> Option<Request<L>> {
+        let due = self.take_due(now);
+        match due {
+            None if self.is_blocked() => None,
+            None => self.ready.pop_front(),
+            due => due,
+        }
+    }
+
+    /// Joins what is ready behind a request that was never sent.
+    pub(super) fn join_following(&mut self, request: &mut Request<L>) {
+        let Some(together) = self.rules.in_order else {
+            return;
+        };
+        let max_items = together.items.min(self.rules.max_items);
+        let max_bytes = together.bytes.min(self.rules.max_bytes);
+        let lane = request.load.lane();
+        while let Some(next) = self.ready.front() {
+            let is_fresh = |request: &Request<L>| request.attempts == 0 && !request.is_piece;
+            let fits = request.load.items() + next.load.items() <= max_items
+                && request.load.size(Sizer::Bytes) + next.load.size(Sizer::Bytes) <= max_bytes;
+            if !fits || !is_fresh(request) || !is_fresh(next) || next.load.lane() != lane {
+                return;
+            }
+            let Some(next) = self.ready.pop_front() else {
+                return;
+            };
+            request.load.join(next.load);
+            request.charge.extend(next.charge);
+        }
+    }
+
+    /// In order, what comes behind something that was kept is kept too.
+    pub(super) fn keep_behind(&mut self) {
+        if self.keeping && self.rules.in_order.is_some() && self.flying.is_empty() {
+            let behind = std::mem::take(&mut self.ready);
+            self.settled.extend(behind.into_iter().map(Request::keep));
+        }
+    }
+
+    /// Books what became of the parts of a request. What is left of it is to be tried again.
+    pub(super) fn settle(&mut self, request: &mut Request<L>, parts: Parts) -> Option<Left> {
+        let mut rest = request.load.items();
+        let left = parts.left.map(|left| Left {
+            items: left.items.min(rest),
+            ..left
+        });
+        rest -= left.as_ref().map_or(0, |left| left.items);
+        for mut loss in parts.losses {
+            loss.items = loss.items.min(rest);
+            rest -= loss.items;
+            if loss.items > 0 {
+                let lane = request.load.lane();
+                self.settled.push_back(Action::Dropped { lane, loss });
+            }
+        }
+        let lane = request.load.lane();
+        self.settled.push_back(Action::Delivered { lane, items: rest });
+        let left = left.filter(|left| left.items > 0)?;
+        request.load.shrink(left.items);
+        Some(left)
+    }
+}
