@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use tidegate::prom::{Format, Naming, Renderer, Style};
+use tidegate::prom::{Format, Renderer, Style};
 use tidegate_engine::{
     Attributes, Data, Grouping, Histogram, Limits, Metric, Pattern, Point, Resource, Rule, Scope, Series,
     Table, Temporality, Value,
@@ -119,14 +119,7 @@ fn render(c: &mut Criterion) {
             let table = table(series, rule());
             group.throughput(Throughput::Elements(series as u64));
             for (name, format) in [("text", Format::Text), ("openmetrics", Format::OpenMetrics)] {
-                let style = Style {
-                    naming: Naming {
-                        namespace: String::new(),
-                        suffixes: true,
-                    },
-                    ..Style::default()
-                };
-                let mut renderer = Renderer::new(format, style);
+                let mut renderer = Renderer::new(format, Style::default());
                 scrape(&mut renderer, &table);
                 group.bench_function(format!("{name}/{series}"), |b| {
                     b.iter(|| black_box(scrape(&mut renderer, &table)));

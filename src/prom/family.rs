@@ -186,7 +186,7 @@ pub(super) fn kinds(data: Data) -> Result<(Kind, &'static str), String> {
             ..
         } => Err("its temporality is unspecified".to_owned()),
         Data::Sum { monotonic: true, .. } => Ok((Kind::Counter, "counter")),
-        Data::Sum { monotonic: false, .. } => Ok((Kind::Gauge, "gauge")),
+        Data::Sum { monotonic: false, .. } => Ok((Kind::UpDownCounter, "gauge")),
         Data::Histogram { .. } | Data::ExponentialHistogram { .. } => Ok((Kind::Distribution, "histogram")),
         Data::Summary => Ok((Kind::Distribution, "summary")),
     }

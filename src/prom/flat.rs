@@ -4,7 +4,7 @@
 use tidegate_engine::{ExponentialHistogram, Histogram, Reading, Series, Summary, Value};
 
 use super::family::kinds;
-use super::labels::Labels;
+use super::labels::{LabelSources, Labels};
 use super::name::Naming;
 use super::samples::{classic, total};
 
@@ -13,10 +13,7 @@ pub fn identity(series: &Series, naming: &Naming) -> Option<(String, Vec<(String
     let metric = &series.metric;
     let (kind, _) = kinds(metric.data).ok()?;
     let name = naming.metric(&metric.name, &metric.unit, kind)?;
-    let mut labels = Labels::default();
-    labels.extend(&series.attributes);
-    labels.scope(&series.scope);
-    labels.identify(&series.resource);
+    let labels = Labels::of(series, naming, &LabelSources::default());
     Some((name, labels.into_pairs()))
 }
 

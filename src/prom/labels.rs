@@ -1,33 +1,109 @@
-//! Labels from attributes: names, collisions, escaping; `job`, `instance` and `target_info` from resources.
+//! Labels from attributes: names, collisions, escaping; `job`, `instance` and the scope's labels.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
-use base64::Engine;
-use tidegate_engine::{AttributeRef, Attributes, Resource, Scope};
+use tidegate_engine::{AttributeRef, Attributes, Data, Pattern, Resource, Scope, Series};
 
-/// Labels in name order; what is put under one name twice is joined by `;` (specification, "Metric Attributes").
+use super::escaping::{Escaping, is_legacy_label_name};
+use super::name::{Naming, without_nul};
+pub use super::text::text;
+
+/// What becomes a label of every series besides its own attributes.
+#[derive(Clone, Debug, Default)]
+pub struct LabelSources {
+    /// Names as configured, and values. They win over everything else.
+    pub constant: Vec<(String, String)>,
+    /// Resource attributes.
+    pub resource: ResourceLabels,
+    /// Leave `otel_scope_*` out.
+    pub without_scope: bool,
+}
+
+/// Which resource attributes become labels. None by default.
+#[derive(Clone, Debug, Default)]
+pub struct ResourceLabels {
+    /// Those that match one of these, ...
+    pub included: Vec<Pattern>,
+    /// ... or all where there are only these; never what one of these matches.
+    pub excluded: Vec<Pattern>,
+}
+
+impl ResourceLabels {
+    fn wants(&self, key: &str) -> bool {
+        let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(key));
+        match self.included.as_slice() {
+            [] => !self.excluded.is_empty() && !any(&self.excluded),
+            included => any(included) && !any(&self.excluded),
+        }
+    }
+}
+
+/// Labels in name order. Values that come under one name are joined by `;` in the order of their original keys
+/// (specification, "Metric Attributes").
 #[derive(Debug, Default)]
-pub struct Labels(BTreeMap<String, Vec<(String, String)>>);
+pub struct Labels {
+    /// Keys keep their characters until they are escaped.
+    keeps_characters: bool,
+    escaping: Escaping,
+    /// The label that belongs to the series' type.
+    reserved: Option<&'static str>,
+    labels: BTreeMap<String, Vec<(String, String)>>,
+}
 
-/// Names that a histogram's or summary's own labels have. An attribute of such a name is exposed as `exported_*`.
-const RESERVED: [&str; 3] = ["le", "quantile", "__name__"];
+/// Labels of the scope itself; attributes of the scope don't take these names.
+const OF_SCOPE: [&str; 3] = ["otel_scope_name", "otel_scope_version", "otel_scope_schema_url"];
 
 impl Labels {
-    /// Adds an attribute.
-    pub fn add(&mut self, key: &str, value: AttributeRef<'_>) {
-        if let Some(name) = label_name(key) {
-            self.0
-                .entry(name)
-                .or_default()
-                .push((key.to_owned(), text(value)));
+    /// None yet.
+    pub fn new(naming: &Naming) -> Self {
+        Self {
+            keeps_characters: !naming.strategy.escapes(),
+            escaping: naming.escaping,
+            ..Self::default()
         }
     }
 
-    /// Adds a label whose name is known to be good; it wins over attributes of that name.
+    /// All labels of a series.
+    pub fn of(series: &Series, naming: &Naming, sources: &LabelSources) -> Self {
+        let mut labels = Self {
+            reserved: match series.metric.data {
+                Data::Histogram { .. } | Data::ExponentialHistogram { .. } => Some("le"),
+                Data::Summary => Some("quantile"),
+                Data::Gauge | Data::Sum { .. } => None,
+            },
+            ..Self::new(naming)
+        };
+        // An attribute of the resource wins over one of the point with the same key.
+        let copied = |key: &str| sources.resource.wants(key);
+        for (key, value) in series.attributes.iter() {
+            if series.resource.attributes.get(key).is_none() || !copied(key) {
+                labels.add(key, value);
+            }
+        }
+        let attributes = series.resource.attributes.iter();
+        for (key, value) in attributes.filter(|(key, _)| copied(key)) {
+            labels.add(key, value);
+        }
+        if !sources.without_scope {
+            labels.scope(&series.scope);
+        }
+        labels.identify(&series.resource);
+        for (name, value) in &sources.constant {
+            labels.set(name, value.as_str());
+        }
+        labels
+    }
+
+    /// Adds an attribute. One of which no name is left is no label.
+    pub fn add(&mut self, key: &str, value: AttributeRef<'_>) {
+        self.join(key, text(value));
+    }
+
+    /// Adds a label; it wins over everything of that name.
     pub fn set(&mut self, name: &str, value: impl Into<String>) {
-        self.0
-            .insert(name.to_owned(), vec![(name.to_owned(), value.into())]);
+        if let Some(name) = self.name(name) {
+            self.labels.insert(name.clone(), vec![(name, value.into())]);
+        }
     }
 
     /// Adds all of a set.
@@ -37,28 +113,40 @@ impl Labels {
         }
     }
 
-    /// `job` and `instance` of a resource that says who it is.
+    /// `job` and `instance` of a resource that says who it is. A job without an instance has an empty one.
     pub fn identify(&mut self, resource: &Resource) {
-        if let Some(job) = job(resource) {
-            self.set("job", job);
-            self.set("instance", instance(resource));
+        let job = job(resource);
+        let instance = instance(resource);
+        if job.is_some() || !instance.is_empty() {
+            self.join("instance", instance);
+        }
+        if let Some(job) = job {
+            self.join("job", job);
         }
     }
 
-    /// `otel_scope_name` and its siblings, for a scope that has a name.
+    /// `otel_scope_name` and its siblings, as far as the scope has them.
     pub fn scope(&mut self, scope: &Scope) {
-        if scope.name.is_empty() {
-            return;
-        }
+        let own = OF_SCOPE.map(|name| self.name(name));
         for (key, value) in scope.attributes.iter() {
-            self.add(&format!("otel_scope_{key}"), value);
+            let key = format!("otel_scope_{key}");
+            if !own.contains(&self.name(&key)) {
+                self.add(&key, value);
+            }
         }
-        self.set("otel_scope_name", &*scope.name);
-        if !scope.version.is_empty() {
-            self.set("otel_scope_version", &*scope.version);
+        for (name, value) in OF_SCOPE
+            .into_iter()
+            .zip([&scope.name, &scope.version, &scope.schema_url])
+        {
+            if !value.is_empty() {
+                self.join(name, value.to_string());
+            }
         }
-        if !scope.schema_url.is_empty() {
-            self.set("otel_scope_schema_url", &*scope.schema_url);
+    }
+
+    fn join(&mut self, key: &str, value: String) {
+        if let Some(name) = self.name(key) {
+            self.labels.entry(name).or_default().push((key.to_owned(), value));
         }
     }
 
@@ -69,33 +157,69 @@ impl Labels {
             let values: Vec<_> = values.into_iter().map(|(_, value)| value).collect();
             (name, values.join(";"))
         };
-        self.0.into_iter().map(joined).collect()
+        self.labels.into_iter().map(joined).collect()
     }
 
-    /// `a="1",b="2"`, without braces.
+    /// `a="1","b.c"="2"`, without braces.
     pub fn render(self) -> String {
         let mut text = String::new();
         for (name, value) in self.into_pairs() {
             if !text.is_empty() {
                 text.push(',');
             }
-            // Writing to a string can't fail.
-            let _ = write!(text, "{name}=\"");
-            escape(&mut text, &value);
-            text.push('"');
+            match is_legacy_label_name(&name) {
+                true => text.push_str(&name),
+                false => push_quoted(&mut text, &name),
+            }
+            text.push('=');
+            push_quoted(&mut text, &value);
         }
         text
     }
+
+    /// The label name of a key; `None` when nothing of the key is left.
+    fn name(&self, key: &str) -> Option<String> {
+        if key.bytes().all(|byte| byte == b'_') {
+            return None;
+        }
+        let name = match self.keeps_characters {
+            true => self.escaping.label(without_nul(key.to_owned())),
+            false => plain(key),
+        };
+        // Two underscores at the front are Prometheus's own: client libraries refuse such labels.
+        let name = match name.trim_start_matches('_') {
+            "" => return None,
+            rest if name.starts_with("__") => format!("_{rest}"),
+            _ => name,
+        };
+        Some(match self.reserved == Some(name.as_str()) {
+            true => format!("exported_{name}"),
+            false => name,
+        })
+    }
+}
+
+/// A name of letters, digits and single underscores.
+fn plain(key: &str) -> String {
+    let mut name = String::with_capacity(key.len());
+    for c in key.chars() {
+        match c {
+            c if c.is_ascii_alphanumeric() => name.push(c),
+            _ if name.ends_with('_') => {}
+            _ => name.push('_'),
+        }
+    }
+    if name.starts_with(|c: char| c.is_ascii_digit()) {
+        name.insert_str(0, "key_");
+    }
+    name
 }
 
 /// `service.namespace/service.name`, or `service.name` alone.
 pub fn job(resource: &Resource) -> Option<String> {
     let get = |key| {
-        resource
-            .attributes
-            .get(key)
-            .map(text)
-            .filter(|value| !value.is_empty())
+        let value = resource.attributes.get(key).map(text);
+        value.filter(|value| !value.is_empty())
     };
     let name = get("service.name")?;
     Some(match get("service.namespace") {
@@ -106,68 +230,18 @@ pub fn job(resource: &Resource) -> Option<String> {
 
 /// `service.instance.id`, or nothing.
 pub fn instance(resource: &Resource) -> String {
-    resource
-        .attributes
-        .get("service.instance.id")
-        .map(text)
-        .unwrap_or_default()
+    let id = resource.attributes.get("service.instance.id");
+    id.map(text).unwrap_or_default()
 }
 
-/// A label name; `None` when nothing of the key is left.
-fn label_name(key: &str) -> Option<String> {
-    let kept = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let mut name = String::with_capacity(key.len());
-    for c in key.chars().map(|c| if kept(c) { c } else { '_' }) {
-        if c != '_' || !name.ends_with('_') {
-            name.push(c);
-        }
-    }
-    // Names the translator leaves alone: `__meta__`.
-    if key.starts_with("__") && key.ends_with("__") && key.chars().all(kept) && key.len() > 4 {
-        name = key.to_owned();
-    }
-    if name.bytes().all(|byte| byte == b'_') {
-        return None;
-    }
-    if name.starts_with(|c: char| c.is_ascii_digit()) {
-        name.insert_str(0, "key_");
-    }
-    if RESERVED.contains(&name.as_str()) {
-        name.insert_str(0, "exported_");
-    }
-    Some(name)
+/// Appends a text in quotes: a label's value, or a name with characters that old names don't have.
+pub fn push_quoted(text: &mut String, value: &str) {
+    text.push('"');
+    escape(text, value);
+    text.push('"');
 }
 
-/// A value as text: JSON for lists and maps, base64 for bytes.
-pub fn text(value: AttributeRef<'_>) -> String {
-    match value {
-        AttributeRef::Empty => String::new(),
-        AttributeRef::Str(text) => text.to_owned(),
-        AttributeRef::Bool(truth) => truth.to_string(),
-        AttributeRef::Int(number) => number.to_string(),
-        AttributeRef::Double(number) => number.to_string(),
-        AttributeRef::Bytes(bytes) => base64::engine::general_purpose::STANDARD.encode(bytes),
-        AttributeRef::Array(_) | AttributeRef::Map(_) => json(value).to_string(),
-    }
-}
-
-fn json(value: AttributeRef<'_>) -> serde_json::Value {
-    use serde_json::Value;
-    match value {
-        AttributeRef::Empty => Value::Null,
-        AttributeRef::Bool(truth) => Value::Bool(truth),
-        AttributeRef::Int(number) => Value::from(number),
-        AttributeRef::Double(number) => Value::from(number),
-        AttributeRef::Array(values) => values.iter().map(json).collect(),
-        AttributeRef::Map(map) => map
-            .iter()
-            .map(|(key, value)| (key.to_owned(), json(value)))
-            .collect(),
-        AttributeRef::Str(_) | AttributeRef::Bytes(_) => Value::String(text(value)),
-    }
-}
-
-/// Escapes a label value (text formats 0.0.4 and OpenMetrics 1.0.0 agree).
+/// Escapes a label value (the text formats agree).
 pub fn escape(text: &mut String, value: &str) {
     for c in value.chars() {
         match c {
@@ -180,68 +254,4 @@ pub fn escape(text: &mut String, value: &str) {
 }
 
 #[cfg(test)]
-mod tests {
-    use tidegate_engine::{AttributeList, AttributeValue};
-
-    use super::*;
-
-    fn rendered(entries: &[(&str, &str)]) -> String {
-        let mut labels = Labels::default();
-        labels.extend(&entries.iter().copied().collect());
-        labels.render()
-    }
-
-    #[test]
-    fn keys_become_label_names() {
-        assert_eq!(rendered(&[("http.method", "GET")]), r#"http_method="GET""#);
-        assert_eq!(rendered(&[("a..b", "1"), ("1x", "2")]), r#"a_b="1",key_1x="2""#);
-        assert_eq!(
-            rendered(&[("__x__", "1"), ("...", "2"), ("", "3")]),
-            r#"__x__="1""#
-        );
-        assert_eq!(
-            rendered(&[("le", "1"), ("quantile", "2")]),
-            r#"exported_le="1",exported_quantile="2""#
-        );
-    }
-
-    #[test]
-    fn colliding_keys_are_joined_in_the_order_of_the_original_keys() {
-        assert_eq!(rendered(&[("a_b", "2"), ("a.b", "1")]), r#"a_b="1;2""#);
-    }
-
-    #[test]
-    fn values_are_escaped() {
-        assert_eq!(rendered(&[("a", "x\"y\\z\nw")]), "a=\"x\\\"y\\\\z\\nw\"");
-    }
-
-    #[test]
-    fn values_that_are_no_text_become_text() {
-        let mut labels = Labels::default();
-        let list: AttributeList = [AttributeValue::Int(1), "x".into()].into_iter().collect();
-        labels.add("list", AttributeRef::Array(list.view()));
-        labels.add("bytes", AttributeRef::Bytes(&[1, 2, 3]));
-        labels.add("truth", AttributeRef::Bool(true));
-        assert_eq!(labels.render(), r#"bytes="AQID",list="[1,\"x\"]",truth="true""#);
-    }
-
-    #[test]
-    fn a_resource_that_says_who_it_is_gives_job_and_instance() {
-        let attributes = [
-            ("service.name", "a"),
-            ("service.namespace", "n"),
-            ("service.instance.id", "i"),
-        ]
-        .into_iter()
-        .collect();
-        let mut labels = Labels::default();
-        labels.identify(&Resource {
-            attributes,
-            schema_url: "".into(),
-        });
-        assert_eq!(labels.render(), r#"instance="i",job="n/a""#);
-        let mut nobody = Labels::default();
-        nobody.identify(&Resource::default());
-        assert_eq!(nobody.render(), "");
-    }
-}
+mod tests;

@@ -3,6 +3,7 @@
 //! Rules are those of the OpenTelemetry specification (compatibility/prometheus_and_openmetrics) with the choices of
 //! prometheus/otlptranslator where it leaves room.
 
+pub mod escaping;
 mod family;
 pub mod flat;
 pub mod format;
@@ -12,7 +13,11 @@ pub mod number;
 pub mod render;
 mod samples;
 mod target;
+pub mod text;
+mod unit;
 
+pub use escaping::Escaping;
 pub use format::{Format, OPENMETRICS_NAME};
-pub use name::Naming;
+pub use labels::{LabelSources, ResourceLabels};
+pub use name::{Naming, Strategy};
 pub use render::{Conflict, Renderer, Style};

@@ -1,203 +1,213 @@
-//! Metric names: characters, units as words, type suffixes, namespace.
+//! Metric names: characters, units as words, type suffixes, namespace, and what a scraper wants escaped.
+//!
+//! Byte for byte what prometheus/otlptranslator makes of them; the few differences are listed in `docs/prometheus.md`.
+
+use super::escaping::{Escaping, is_legacy_metric_name};
+use super::unit::{Words, unit_word};
+
+crate::choices! {
+    /// What becomes of OTLP's names, in the Collector's words.
+    pub enum Strategy {
+        /// Characters of old Prometheus names only; unit and type as suffixes.
+        UnderscoresAndSuffixes = "UnderscoreEscapingWithSuffixes",
+        /// Characters of old Prometheus names only.
+        Underscores = "UnderscoreEscapingWithoutSuffixes",
+        /// Any characters; unit and type as suffixes.
+        Suffixes = "NoUTF8EscapingWithSuffixes",
+        /// Names as they are.
+        Nothing = "NoTranslation",
+    }
+}
+
+impl Strategy {
+    /// Whether every name becomes one that all versions of Prometheus take.
+    pub fn escapes(self) -> bool {
+        matches!(self, Self::UnderscoresAndSuffixes | Self::Underscores)
+    }
+
+    /// Whether unit and type become suffixes.
+    pub fn adds_suffixes(self) -> bool {
+        matches!(self, Self::UnderscoresAndSuffixes | Self::Suffixes)
+    }
+}
 
 /// How names are made.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Naming {
     /// Put before every name, joined by `_`.
     pub namespace: String,
-    /// Add unit and type suffixes (`UnderscoreEscapingWithSuffixes`).
-    pub suffixes: bool,
+    /// What becomes of OTLP's names.
+    pub strategy: Strategy,
+    /// What the reader of the names wants escaped of what the strategy leaves.
+    pub escaping: Escaping,
+}
+
+impl Default for Naming {
+    fn default() -> Self {
+        Self {
+            namespace: String::new(),
+            strategy: Strategy::UnderscoresAndSuffixes,
+            escaping: Escaping::default(),
+        }
+    }
 }
 
 /// What the suffixes depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A gauge, or a sum that may fall.
+    /// A gauge.
     Gauge,
+    /// A sum that may fall: shown as a gauge, but `1` is no ratio there.
+    UpDownCounter,
     /// A monotonic sum.
     Counter,
     /// Any histogram, or a summary.
     Distribution,
 }
 
-/// Units as words (specification, unit table).
-const UNITS: &[(&str, &str)] = &[
-    ("d", "days"),
-    ("h", "hours"),
-    ("min", "minutes"),
-    ("s", "seconds"),
-    ("ms", "milliseconds"),
-    ("us", "microseconds"),
-    ("ns", "nanoseconds"),
-    ("By", "bytes"),
-    ("KiBy", "kibibytes"),
-    ("MiBy", "mebibytes"),
-    ("GiBy", "gibibytes"),
-    ("TiBy", "tebibytes"),
-    ("kBy", "kilobytes"),
-    ("KBy", "kilobytes"),
-    ("MBy", "megabytes"),
-    ("GBy", "gigabytes"),
-    ("TBy", "terabytes"),
-    ("m", "meters"),
-    ("V", "volts"),
-    ("A", "amperes"),
-    ("J", "joules"),
-    ("W", "watts"),
-    ("g", "grams"),
-    ("Cel", "celsius"),
-    ("Hz", "hertz"),
-    ("%", "percent"),
-    ("1", ""),
-];
-
-/// Words behind "per".
-const DIVISORS: &[(&str, &str)] = &[
-    ("s", "second"),
-    ("m", "minute"),
-    ("h", "hour"),
-    ("d", "day"),
-    ("w", "week"),
-    ("mo", "month"),
-    ("y", "year"),
-];
+impl Kind {
+    /// The last part of a name.
+    fn suffix(self, unit: &str) -> Option<&'static str> {
+        match self {
+            Self::Counter => Some("total"),
+            Self::Gauge if unit == "1" => Some("ratio"),
+            Self::Gauge | Self::UpDownCounter | Self::Distribution => None,
+        }
+    }
+}
 
 impl Naming {
     /// The Prometheus name; `None` when nothing of the name is left.
     pub fn metric(&self, name: &str, unit: &str, kind: Kind) -> Option<String> {
-        let mut tokens: Vec<String> = tokens(name);
-        if tokens.is_empty() {
+        let translated = match self.strategy {
+            Strategy::UnderscoresAndSuffixes => self.prefixed(tokens_with_suffixes(name, unit, kind)?),
+            Strategy::Underscores => self.prefixed(words(name)?),
+            Strategy::Suffixes => with_suffixes(self.prefixed_raw(name)?, unit, kind),
+            Strategy::Nothing => self.prefixed_raw(name)?,
+        };
+        let name = self.escaping.metric(without_nul(translated));
+        // OpenMetrics takes the suffix off a counter's name: there must be something before it.
+        (kind != Kind::Counter || name != "_total").then_some(name)
+    }
+
+    /// The name of a family that we make ourselves: behind the namespace, without suffixes.
+    pub fn own(&self, name: &str) -> String {
+        let name = match (self.namespace.as_str(), self.strategy.escapes()) {
+            ("", _) => name.to_owned(),
+            (_, true) => self.prefixed(name.to_owned()),
+            (namespace, false) => format!("{namespace}_{name}"),
+        };
+        self.escaping.metric(without_nul(name))
+    }
+
+    /// What a UNIT line of this family says. It must be the end of the family's name (OpenMetrics, "UNIT").
+    pub fn unit(&self, unit: &str, family: &str) -> Option<String> {
+        let word = unit_word(unit);
+        let before = family.strip_suffix(&word)?.strip_suffix('_')?;
+        (!word.is_empty() && !before.is_empty()).then_some(word)
+    }
+
+    /// Behind the namespace, and never with a digit first.
+    fn prefixed(&self, name: String) -> String {
+        let mut name = match words(&self.namespace) {
+            Some(namespace) => format!("{namespace}_{name}"),
+            None => name,
+        };
+        if name.starts_with(|c: char| c.is_ascii_digit()) {
+            name.insert(0, '_');
+        }
+        name
+    }
+
+    /// Behind the namespace, all characters as they are.
+    fn prefixed_raw(&self, name: &str) -> Option<String> {
+        if name.is_empty() {
             return None;
         }
-        if self.suffixes {
-            add_suffixes(&mut tokens, unit, kind);
-        }
-        let mut joined = tokens.join("_");
-        // A leading underscore of the name is kept: it tells two names apart.
-        if name.starts_with('_') {
-            joined.insert(0, '_');
-        }
-        if !self.namespace.is_empty() {
-            joined = format!("{}_{joined}", sanitized(&self.namespace));
-        }
-        if joined.starts_with(|c: char| c.is_ascii_digit()) {
-            joined.insert(0, '_');
-        }
-        Some(joined)
+        Some(match self.namespace.as_str() {
+            "" => name.to_owned(),
+            namespace => format!("{namespace}_{name}"),
+        })
     }
 }
 
-/// Unit first, type suffix last; neither twice.
-fn add_suffixes(tokens: &mut Vec<String>, unit: &str, kind: Kind) {
-    for word in unit_words(unit) {
-        if !tokens.contains(&word) {
-            tokens.push(word);
-        }
+/// Prometheus's own parsers take a NUL for the end of the page.
+pub(super) fn without_nul(name: String) -> String {
+    match name.contains('\0') {
+        true => name.replace('\0', "_"),
+        false => name,
     }
-    let last = match kind {
-        Kind::Counter => "total",
-        Kind::Gauge if unit == "1" => "ratio",
-        Kind::Gauge | Kind::Distribution => return,
-    };
-    tokens.retain(|token| token != last);
-    tokens.push(last.to_owned());
 }
 
-/// `By/s` -> bytes, per, second. An annotation (`{packet}`) is no word.
-fn unit_words(unit: &str) -> Vec<String> {
-    let (main, per) = unit
-        .split_once('/')
-        .map_or((unit, None), |(main, per)| (main, Some(per)));
-    let mut words = word_of(main, UNITS);
-    if let Some(per) = per
-        .map(|per| word_of(per, DIVISORS))
-        .filter(|per| !per.is_empty())
-    {
-        // One token each would let "per" of the name swallow it.
-        words.push(format!("per_{}", per.join("_")));
+/// The runs of characters that a name may have, joined by `_`; underscores within them stay.
+fn words(name: &str) -> Option<String> {
+    if is_legacy_metric_name(name) {
+        return Some(name.to_owned());
     }
-    words
+    let is_kept = |c: char| c.is_ascii_alphanumeric() || c == ':' || c == '_';
+    let words: Vec<_> = name
+        .split(|c| !is_kept(c))
+        .filter(|word| !word.is_empty())
+        .collect();
+    let joined = words.join("_");
+    let has_more_than_underscores = joined.bytes().any(|byte| byte != b'_');
+    has_more_than_underscores.then_some(joined)
 }
 
-fn word_of(unit: &str, table: &[(&str, &str)]) -> Vec<String> {
-    if unit.contains(['{', '}']) {
-        return Vec::new();
-    }
-    let known = table.iter().find(|(short, _)| *short == unit.trim());
-    tokens(known.map_or(unit, |(_, word)| word))
-}
-
-/// The runs of characters that a Prometheus name may have. Colons stay, underscores separate.
-fn tokens(name: &str) -> Vec<String> {
-    let kept = |c: char| c.is_ascii_alphanumeric() || c == ':';
-    name.split(|c| !kept(c))
+/// Unit and type behind the words of a name; none twice. Underscores separate words like any other character.
+fn tokens_with_suffixes(name: &str, unit: &str, kind: Kind) -> Option<String> {
+    let is_kept = |c: char| c.is_ascii_alphanumeric() || c == ':';
+    let mut tokens: Vec<&str> = name
+        .split(|c| !is_kept(c))
         .filter(|token| !token.is_empty())
-        .map(str::to_owned)
-        .collect()
+        .collect();
+    if tokens.is_empty() {
+        return None;
+    }
+    let Words { main, per } = Words::plain(unit);
+    let per = if per == "per_" {
+        ""
+    } else {
+        per.strip_suffix('_').unwrap_or(&per)
+    };
+    let per = if tokens.contains(&per) { "" } else { per };
+    let main = match main.as_str() {
+        main if tokens.contains(&main) => "",
+        main if !per.is_empty() => main.strip_suffix('_').unwrap_or(main),
+        main => main,
+    };
+    tokens.extend([main, per].into_iter().filter(|word| !word.is_empty()));
+    if let Some(suffix) = kind.suffix(unit) {
+        tokens.retain(|token| *token != suffix);
+        tokens.push(suffix);
+    }
+    Some(tokens.join("_"))
 }
 
-fn sanitized(name: &str) -> String {
-    tokens(name).join("_")
+/// Unit and type behind a name that keeps its characters; not what it ends with already.
+fn with_suffixes(name: String, unit: &str, kind: Kind) -> String {
+    let Words { main, per } = Words::raw(unit);
+    let last = kind.suffix(unit).unwrap_or_default();
+    let mut name = without_last(without_last(&name, last), &per).to_owned();
+    if !main.is_empty() && !name.ends_with(&main) {
+        name = format!("{name}_{main}");
+    }
+    for suffix in [per.as_str(), last]
+        .into_iter()
+        .filter(|suffix| !suffix.is_empty())
+    {
+        name = format!("{name}_{suffix}");
+    }
+    name
+}
+
+/// Without this last word and the character that separates it, as long as something is left.
+fn without_last<'a>(name: &'a str, word: &str) -> &'a str {
+    let is_separator = |c: char| !c.is_alphanumeric();
+    let rest = name.strip_suffix(word).filter(|_| !word.is_empty());
+    let rest = rest.and_then(|rest| rest.strip_suffix(is_separator));
+    rest.filter(|rest| !rest.is_empty()).unwrap_or(name)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn name(name: &str, unit: &str, kind: Kind) -> Option<String> {
-        Naming {
-            namespace: String::new(),
-            suffixes: true,
-        }
-        .metric(name, unit, kind)
-    }
-
-    #[test]
-    fn names_follow_the_rules_of_the_specification() {
-        let table = [
-            (
-                "http.server.duration",
-                "s",
-                Kind::Distribution,
-                "http_server_duration_seconds",
-            ),
-            ("a..b", "", Kind::Gauge, "a_b"),
-            ("1st", "", Kind::Gauge, "_1st"),
-            ("foo.bar", "By", Kind::Counter, "foo_bar_bytes_total"),
-            ("foo_bytes", "By", Kind::Counter, "foo_bytes_total"),
-            ("foo_total", "", Kind::Counter, "foo_total"),
-            ("total_foo", "", Kind::Counter, "foo_total"),
-            ("used", "1", Kind::Gauge, "used_ratio"),
-            ("used", "1", Kind::Counter, "used_total"),
-            ("used", "%", Kind::Gauge, "used_percent"),
-            ("io", "By/s", Kind::Gauge, "io_bytes_per_second"),
-            ("io", "{packet}/s", Kind::Gauge, "io_per_second"),
-            ("io", "{packet}", Kind::Counter, "io_total"),
-            ("speed", "m/s", Kind::Gauge, "speed_meters_per_second"),
-            ("odd", "parsec", Kind::Gauge, "odd_parsec"),
-            ("_hidden", "", Kind::Gauge, "_hidden"),
-            ("a:b", "", Kind::Gauge, "a:b"),
-        ];
-        for (metric, unit, kind, expected) in table {
-            assert_eq!(
-                name(metric, unit, kind).as_deref(),
-                Some(expected),
-                "{metric} {unit}"
-            );
-        }
-        assert_eq!(name("___", "", Kind::Gauge), None);
-        assert_eq!(name("\u{e9}", "", Kind::Gauge), None);
-    }
-
-    #[test]
-    fn a_namespace_stands_before_everything() {
-        let naming = Naming {
-            namespace: "my.ns".into(),
-            suffixes: false,
-        };
-        assert_eq!(
-            naming.metric("x", "By", Kind::Counter).as_deref(),
-            Some("my_ns_x")
-        );
-    }
-}
+mod tests;

@@ -12,10 +12,10 @@ use tidegate_engine::{Reading, Series, Value};
 
 use super::family::Families;
 use super::format::Format;
-use super::labels::Labels;
+use super::labels::{LabelSources, Labels};
 use super::name::Naming;
 use super::samples::push_samples;
-use super::target::push_target_info;
+use super::target::{TARGET_INFO, push_target_info};
 
 /// Scrapes after which the text of a series that is no longer read is forgotten.
 const FORGET_AFTER: u64 = 8;
@@ -25,12 +25,8 @@ const FORGET_AFTER: u64 = 8;
 pub struct Style {
     /// How names are made.
     pub naming: Naming,
-    /// Labels on everything (already escaped where needed by `Labels`).
-    pub const_labels: Vec<(String, String)>,
-    /// Resource attributes become labels of every series.
-    pub resource_to_labels: bool,
-    /// Leave `otel_scope_*` out.
-    pub without_scope: bool,
+    /// What becomes a label.
+    pub labels: LabelSources,
     /// Write timestamps.
     pub timestamps: bool,
 }
@@ -140,10 +136,10 @@ impl Renderer {
             page.push_str(&family.header);
             page.push_str(&family.body);
         }
-        if !self.families.has("target_info") {
+        if !self.families.has(&self.style.naming.own(TARGET_INFO)) {
             let live = |text: &&SeriesText| text.seen == self.scrape && text.place.is_some();
             let resources = self.texts.values().filter(live).map(|text| &text.series.resource);
-            push_target_info(&mut page, self.format, resources);
+            push_target_info(&mut page, self.format, &self.style.naming, resources);
         }
         if self.format == Format::OpenMetrics {
             page.push_str("# EOF\n");
@@ -180,7 +176,8 @@ impl Renderer {
         series: &Series,
     ) -> Result<(usize, Arc<str>), String> {
         let family = self.families.of(owner, &series.metric)?;
-        let labels: Arc<str> = self.labels(series).into();
+        let labels = Labels::of(series, &self.style.naming, &self.style.labels);
+        let labels: Arc<str> = labels.render().into();
         match self.identities.get(&(family, labels.clone())) {
             Some(other) => Err(self.rivalry(owner, *other)),
             None => {
@@ -206,22 +203,6 @@ impl Renderer {
                 other.map(|other| &other.series.resource.attributes)
             ),
         }
-    }
-
-    fn labels(&self, series: &Series) -> String {
-        let mut labels = Labels::default();
-        labels.extend(&series.attributes);
-        if self.style.resource_to_labels {
-            labels.extend(&series.resource.attributes);
-        }
-        if !self.style.without_scope {
-            labels.scope(&series.scope);
-        }
-        labels.identify(&series.resource);
-        for (name, value) in &self.style.const_labels {
-            labels.set(name, value.as_str());
-        }
-        labels.render()
     }
 
     /// Forgets series that have not been read for some scrapes, and families without series.

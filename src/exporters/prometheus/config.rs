@@ -2,14 +2,25 @@
 
 use std::time::Duration;
 
+use tidegate_engine::{Limits, Pattern};
+
 use crate::config::{Node, Ordered, Problems};
-use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
+use crate::net::auth::AuthConfig;
+use crate::net::headers::{self, Headers};
+use crate::net::http::HttpConfig;
+use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig, Transport};
+use crate::prom::{Escaping, LabelSources, Naming, ResourceLabels, Strategy, Style};
+
+/// What is left out and why; metrics can't be there.
+pub(super) const DEBUG_PATH: &str = "/debug";
 
 crate::options! {
     /// Options of the `prometheus` exporter.
     pub struct Config {
         /// Where scrapes are answered: `host:port`, or `unix:/path`.
         pub endpoint: Endpoint = required,
+        /// `tcp` or `unix`; the endpoint says it already.
+        pub transport: Option<Transport> = None,
         /// Path of the scrape.
         pub path: String = "/metrics".to_owned(),
         /// Put before every metric name.
@@ -20,20 +31,34 @@ crate::options! {
         pub send_timestamps: bool = false,
         /// How long a series is shown after it was last received. Series of live tables follow their own rules.
         pub metric_expiration: Duration = Duration::from_secs(300),
-        /// Answer in OpenMetrics 1.0.0 where the scraper prefers it.
+        /// Answer in OpenMetrics where the scraper prefers it.
         pub enable_open_metrics: bool = false,
-        /// Add unit and type suffixes to names.
-        pub add_metric_suffixes: bool = true,
-        /// Resource attributes as labels.
+        /// What becomes of names: `UnderscoreEscapingWithSuffixes` unless set.
+        pub translation_strategy: Option<Strategy> = None,
+        /// The old way to say `UnderscoreEscapingWithSuffixes` (true) or `UnderscoreEscapingWithoutSuffixes` (false).
+        pub add_metric_suffixes: Option<bool> = None,
+        /// Which resource attributes become labels.
+        pub resource_constant_labels: ResourceConstantLabels = ResourceConstantLabels::default(),
+        /// The old way to say that all resource attributes become labels.
         pub resource_to_telemetry_conversion: ResourceConversion = ResourceConversion::default(),
         /// Leave the `otel_scope_*` labels out.
         pub without_scope_info: bool = false,
         /// Most series kept of what comes undecoded by a table; further ones share one overflow series a metric.
         pub max_series: u64 = 1_000_000,
+        /// The same for the series of one metric; unset: no limit of its own.
+        pub max_series_per_metric: Option<u64> = None,
         /// Most connections at a time.
         pub max_connections: u32 = 64,
+        /// Time for the headers of a request, which includes waiting for the next one on a connection.
+        pub read_header_timeout: Duration = Duration::from_secs(60),
+        /// A connection without a request for so long is asked to go; unset: never.
+        pub idle_timeout: Option<Duration> = None,
         /// TLS.
         pub tls: Option<TlsServerConfig> = None,
+        /// Who may scrape; unset: everybody who can connect.
+        pub auth: Option<AuthConfig> = None,
+        /// Headers of every answer; their values are secrets.
+        pub response_headers: Headers = Headers::new(),
         /// The socket file of a `unix:` endpoint.
         pub socket: SocketFileConfig = SocketFileConfig::default(),
     }
@@ -41,21 +66,212 @@ crate::options! {
 }
 
 crate::options! {
-    /// Resource attributes as labels.
-    pub struct ResourceConversion {
-        /// Copy every resource attribute to a label of every series.
-        pub enabled: bool = false,
+    /// Resource attributes as labels; `*` and `?` stand for any characters, any one character.
+    pub struct ResourceConstantLabels {
+        /// Keys to copy.
+        pub included: Vec<String> = Vec::new(),
+        /// Keys not to copy; without `included`, all others are.
+        pub excluded: Vec<String> = Vec::new(),
     }
 }
 
+crate::options! {
+    /// All resource attributes as labels.
+    pub struct ResourceConversion {
+        /// Copy every resource attribute to a label of every series.
+        pub enabled: bool = false,
+        /// But not `service.name`, `service.namespace` and `service.instance.id`, which are `job` and `instance`.
+        pub exclude_service_attributes: bool = false,
+    }
+}
+
+/// What `job` and `instance` are made of.
+const SERVICE: [&str; 3] = ["service.name", "service.namespace", "service.instance.id"];
+
 impl Config {
     fn check(&self, at: &Node, cx: &mut Problems) {
+        self.endpoint.check_transport(self.transport, at, cx);
+        headers::check(&self.response_headers, at.child("response_headers"), cx);
         if !self.path.starts_with('/') {
             cx.at(at.child("path")).error("must begin with `/`");
+        }
+        if self.path == DEBUG_PATH {
+            cx.at(at.child("path"))
+                .error("the exporter says there what it leaves out");
         }
         if self.metric_expiration.is_zero() {
             cx.at(at.child("metric_expiration"))
                 .error("must be greater than zero: nothing would ever be shown");
         }
+        self.check_names(at, cx);
+        let (old, new) = (
+            &self.resource_to_telemetry_conversion,
+            &self.resource_constant_labels,
+        );
+        if *old != ResourceConversion::default() && *new != ResourceConstantLabels::default() {
+            cx.at(at.child("resource_to_telemetry_conversion"))
+                .help("the same in the new spelling: `resource_constant_labels: {included: [\"*\"]}`")
+                .error("`resource_constant_labels` says already which resource attributes become labels");
+        }
+    }
+
+    fn check_names(&self, at: &Node, cx: &mut Problems) {
+        for (name, _) in self.const_labels.iter() {
+            if name.bytes().all(|byte| !byte.is_ascii_alphanumeric()) {
+                cx.at(at.child("const_labels"))
+                    .error(format!("{name:?} is no label name"));
+            }
+        }
+        let Some(suffixes) = self.add_metric_suffixes else {
+            return;
+        };
+        let at = at.child("add_metric_suffixes");
+        match self.translation_strategy {
+            Some(strategy) if strategy.adds_suffixes() != suffixes => cx
+                .at(at)
+                .help("leave it out")
+                .error(format!("contradicts `translation_strategy: {strategy}`")),
+            Some(_) => {}
+            None => cx.at(at).warning(format!(
+                "is an old spelling of `translation_strategy: {}`",
+                self.strategy()
+            )),
+        }
+    }
+
+    fn strategy(&self) -> Strategy {
+        match (self.translation_strategy, self.add_metric_suffixes) {
+            (Some(strategy), _) => strategy,
+            (None, Some(false)) => Strategy::Underscores,
+            (None, Some(true) | None) => Strategy::UnderscoresAndSuffixes,
+        }
+    }
+
+    /// How series are shown to a scraper that wants names escaped like this.
+    pub(super) fn style(&self, escaping: Escaping) -> Style {
+        let constant = self.const_labels.iter();
+        Style {
+            naming: Naming {
+                namespace: self.namespace.clone(),
+                strategy: self.strategy(),
+                escaping,
+            },
+            labels: LabelSources {
+                constant: constant
+                    .map(|(name, value)| (name.to_owned(), value.clone()))
+                    .collect(),
+                resource: self.resource_labels(),
+                without_scope: self.without_scope_info,
+            },
+            timestamps: self.send_timestamps,
+        }
+    }
+
+    fn resource_labels(&self) -> ResourceLabels {
+        let glob = |text: &str| Pattern::Glob(text.into());
+        let globs = |list: &[String]| list.iter().map(|text| glob(text)).collect();
+        let old = &self.resource_to_telemetry_conversion;
+        match old.enabled {
+            true => ResourceLabels {
+                included: vec![glob("*")],
+                excluded: match old.exclude_service_attributes {
+                    true => SERVICE.map(glob).into(),
+                    false => Vec::new(),
+                },
+            },
+            false => ResourceLabels {
+                included: globs(&self.resource_constant_labels.included),
+                excluded: globs(&self.resource_constant_labels.excluded),
+            },
+        }
+    }
+
+    /// Bounds of the exporter's own table.
+    pub(super) fn limits(&self) -> Limits {
+        let count = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+        Limits {
+            series: count(self.max_series),
+            series_per_metric: self.max_series_per_metric.map_or(usize::MAX, count),
+            expiry: self.metric_expiration,
+            ..Limits::default()
+        }
+    }
+
+    /// How connections are served.
+    pub(super) fn serving(&self) -> HttpConfig {
+        HttpConfig {
+            header_timeout: self.read_header_timeout,
+            max_idle: self.idle_timeout,
+            ..HttpConfig::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::component::testing::settings;
+    use crate::config::{Decode, parse_text};
+
+    fn config(more: &str) -> std::sync::Arc<Config> {
+        settings::<Config>(&format!("{{endpoint: '127.0.0.1:0', {more}}}")).get()
+    }
+
+    fn said(more: &str) -> String {
+        let mut cx = Problems::default();
+        let text = format!("{{endpoint: '127.0.0.1:0', {more}}}");
+        let node = parse_text("a.yaml", &text, &mut cx).unwrap();
+        let _ = Config::decode(&node, &mut cx);
+        cx.to_string()
+    }
+
+    #[test]
+    fn the_strategy_has_an_old_spelling() {
+        assert_eq!(config("").strategy(), Strategy::UnderscoresAndSuffixes);
+        assert_eq!(
+            config("add_metric_suffixes: true").strategy(),
+            Strategy::UnderscoresAndSuffixes
+        );
+        assert_eq!(
+            config("add_metric_suffixes: false").strategy(),
+            Strategy::Underscores
+        );
+        assert_eq!(
+            config("translation_strategy: NoTranslation, add_metric_suffixes: false").strategy(),
+            Strategy::Nothing
+        );
+        let said = |more| said(more);
+        assert!(said("add_metric_suffixes: false").contains("UnderscoreEscapingWithoutSuffixes"));
+        let both = said("translation_strategy: NoTranslation, add_metric_suffixes: true");
+        assert!(
+            both.contains("contradicts `translation_strategy: NoTranslation`"),
+            "{both}"
+        );
+    }
+
+    #[test]
+    fn contradictions_are_told() {
+        let both =
+            "resource_constant_labels: {included: [a]}, resource_to_telemetry_conversion: {enabled: true}";
+        assert!(said(both).contains("says already"), "{}", said(both));
+        assert!(said("path: /debug").contains("what it leaves out"));
+        assert!(said("metric_expiration: 0s").contains("greater than zero"));
+        assert!(said("const_labels: {'..': x}").contains("no label name"));
+        assert_eq!(said("const_labels: {'another label': x}"), "");
+    }
+
+    #[test]
+    fn service_attributes_can_stay_out_of_the_labels() {
+        let labels =
+            config("resource_to_telemetry_conversion: {enabled: true, exclude_service_attributes: true}");
+        let labels = labels.style(Escaping::default()).labels.resource;
+        assert!(labels.included[0].matches("host.name"));
+        assert!(
+            labels
+                .excluded
+                .iter()
+                .any(|pattern| pattern.matches("service.name"))
+        );
+        assert!(!labels.excluded.iter().any(|pattern| pattern.matches("host.name")));
     }
 }

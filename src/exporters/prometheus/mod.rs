@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use tidegate_engine::{Limits, Outcome, Point, Rule, Session, Table};
+use tidegate_engine::{Outcome, Point, Rule, Session, Table};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -90,12 +90,11 @@ struct Tasks {
 
 impl Prometheus {
     fn new(config: Arc<Config>, base: Context, ledger: Arc<Ledger>) -> Self {
-        let limits = Limits {
-            series: usize::try_from(config.max_series).unwrap_or(usize::MAX),
-            expiry: config.metric_expiration,
-            ..Limits::default()
-        };
-        let own = Arc::new(Table::new(base.path.clone(), vec![Rule::newest()], limits));
+        let own = Arc::new(Table::new(
+            base.path.clone(),
+            vec![Rule::newest()],
+            config.limits(),
+        ));
         let views = Arc::new(Views {
             own,
             live: Mutex::default(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Views;
 use super::config::Config;
 use crate::component::unix_now;
-use crate::prom::{Conflict, Format, Naming, Renderer, Style};
+use crate::prom::{Conflict, Format, Renderer};
 use crate::telemetry::Every;
 
 /// Renders scrapes. Scrapes of one format wait for each other; ingest waits for none of them.
@@ -20,20 +20,7 @@ pub(super) struct Pages {
 
 impl Pages {
     pub(super) fn new(config: &Config, views: Arc<Views>, exporter: Arc<str>) -> Self {
-        let style = Style {
-            naming: Naming {
-                namespace: config.namespace.clone(),
-                suffixes: config.add_metric_suffixes,
-            },
-            const_labels: config
-                .const_labels
-                .iter()
-                .map(|(k, v)| (k.to_owned(), v.clone()))
-                .collect(),
-            resource_to_labels: config.resource_to_telemetry_conversion.enabled,
-            without_scope: config.without_scope_info,
-            timestamps: config.send_timestamps,
-        };
+        let style = config.style(crate::prom::Escaping::default());
         let openmetrics = config
             .enable_open_metrics
             .then(|| Mutex::new(Renderer::new(Format::OpenMetrics, style.clone())));

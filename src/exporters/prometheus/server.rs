@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 
 use super::config::Config;
 use super::page::Pages;
-use crate::net::http::{HttpConfig, serve};
+use crate::net::http::start as start_http;
 use crate::net::{ConnectionLimits, Listener, Server};
 
 /// Compression of a page may not cost more than rendering it.
@@ -35,12 +35,8 @@ pub(super) async fn start(config: &Config, pages: Arc<Pages>) -> Result<Server, 
         tls,
     };
     let path: Arc<str> = config.path.as_str().into();
-    Ok(Server::start(listener, limits, move |connection| {
-        let (pages, path) = (pages.clone(), path.clone());
-        async move {
-            let answer = move |request| answer(request, pages.clone(), path.clone());
-            serve(connection, &HttpConfig::default(), answer).await;
-        }
+    Ok(start_http(listener, limits, config.serving(), move |request| {
+        answer(request, pages.clone(), path.clone())
     }))
 }
 

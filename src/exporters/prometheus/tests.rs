@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_engine::{
-    Attributes, Data, Grouping, Metric, Pattern, Point, Resource, Rule, Scope, Series, Table, Temporality,
-    Value,
+    Attributes, Data, Grouping, Limits, Metric, Pattern, Point, Resource, Rule, Scope, Series, Table,
+    Temporality, Value,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -66,10 +66,7 @@ impl View {
         };
         Self {
             shared,
-            naming: Naming {
-                namespace: String::new(),
-                suffixes: true,
-            },
+            naming: Naming::default(),
             has_past: config.enabled,
             rules,
             state: Mutex::new(State::new(limits)),

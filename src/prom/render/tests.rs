@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use tidegate_engine::{
-    Attributes, Buckets, Data, ExponentialHistogram, Histogram, Metric, Quantile, Reading, Resource, Scope,
-    Series, Summary, Temporality, Value,
+    Attributes, Buckets, Data, ExponentialHistogram, Histogram, Metric, Pattern, Quantile, Reading, Resource,
+    Scope, Series, Summary, Temporality, Value,
 };
 
 use super::*;
-use crate::prom::OPENMETRICS_NAME;
+use crate::prom::{OPENMETRICS_NAME, ResourceLabels};
 
 const COUNTER: Data = Data::Sum {
     monotonic: true,
@@ -45,16 +45,7 @@ fn series(
 }
 
 fn renderer(format: Format) -> Renderer {
-    Renderer::new(
-        format,
-        Style {
-            naming: Naming {
-                namespace: String::new(),
-                suffixes: true,
-            },
-            ..Style::default()
-        },
-    )
+    Renderer::new(format, Style::default())
 }
 
 fn page(renderer: &mut Renderer, all: &[(Arc<Series>, Value)]) -> String {
@@ -198,7 +189,13 @@ fn resources_that_differ_only_in_what_is_not_exposed_do_not_make_duplicates() {
     assert_eq!(plain.take_conflicts().len(), 1);
 
     let style = Style {
-        resource_to_labels: true,
+        labels: LabelSources {
+            resource: ResourceLabels {
+                included: vec![Pattern::Glob("*".into())],
+                excluded: Vec::new(),
+            },
+            ..LabelSources::default()
+        },
         ..Style::default()
     };
     let text = page(

@@ -1,0 +1,194 @@
+//! Units of OTLP (UCUM) as the words that Prometheus names have.
+
+/// Units as words (specification, unit table). The specification writes `kBy`; `KBy` is what prometheus/otlptranslator
+/// and older SDKs know.
+const UNITS: &[(&str, &str)] = &[
+    ("d", "days"),
+    ("h", "hours"),
+    ("min", "minutes"),
+    ("s", "seconds"),
+    ("ms", "milliseconds"),
+    ("us", "microseconds"),
+    ("ns", "nanoseconds"),
+    ("By", "bytes"),
+    ("KiBy", "kibibytes"),
+    ("MiBy", "mebibytes"),
+    ("GiBy", "gibibytes"),
+    ("TiBy", "tebibytes"),
+    ("kBy", "kilobytes"),
+    ("KBy", "kilobytes"),
+    ("MBy", "megabytes"),
+    ("GBy", "gigabytes"),
+    ("TBy", "terabytes"),
+    ("m", "meters"),
+    ("V", "volts"),
+    ("A", "amperes"),
+    ("J", "joules"),
+    ("W", "watts"),
+    ("g", "grams"),
+    ("Cel", "celsius"),
+    ("Hz", "hertz"),
+    ("%", "percent"),
+    ("1", ""),
+];
+
+/// Words behind "per".
+const DIVISORS: &[(&str, &str)] = &[
+    ("s", "second"),
+    ("m", "minute"),
+    ("h", "hour"),
+    ("d", "day"),
+    ("w", "week"),
+    ("mo", "month"),
+    ("y", "year"),
+];
+
+/// A unit in two parts, either of which may be empty: `By/s` is `bytes` and `per_second`.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Words {
+    pub(super) main: String,
+    pub(super) per: String,
+}
+
+impl Words {
+    /// As the tables have them; characters that no Prometheus name has are still in what the tables don't know.
+    /// Only the first `/` divides, and a part with an annotation (`{packet}`) is no word.
+    pub(super) fn raw(unit: &str) -> Self {
+        let (main, divisor) = unit.split_once('/').unwrap_or((unit, ""));
+        let divisor = word(divisor, DIVISORS);
+        Self {
+            main: word(main, UNITS).to_owned(),
+            per: match divisor {
+                "" => String::new(),
+                divisor => format!("per_{divisor}"),
+            },
+        }
+    }
+
+    /// With no other characters than `[a-zA-Z0-9:_]`.
+    pub(super) fn plain(unit: &str) -> Self {
+        let Self { main, per } = Self::raw(unit);
+        Self {
+            main: plain(&main),
+            per: plain(&per),
+        }
+    }
+}
+
+/// What a UNIT line says: the word of the unit, which the name has as its last part before the type suffix.
+pub(super) fn unit_word(unit: &str) -> String {
+    let Words { main, per } = Words::plain(unit);
+    let per = if per == "per_" { "" } else { per.as_str() };
+    let both = match (main.as_str(), per) {
+        ("", one) | (one, "") => one.to_owned(),
+        (main, per) => format!("{}_{per}", main.strip_suffix('_').unwrap_or(main)),
+    };
+    both.strip_suffix('_').unwrap_or(&both).to_owned()
+}
+
+fn word<'a>(unit: &'a str, table: &[(&str, &'static str)]) -> &'a str {
+    let unit = unit.trim();
+    if unit.contains(['{', '}']) {
+        return "";
+    }
+    let known = table.iter().find(|(short, _)| *short == unit);
+    known.map_or(unit, |(_, word)| word)
+}
+
+/// Runs of other characters become one underscore, none at the front.
+fn plain(word: &str) -> String {
+    let mut plain = String::with_capacity(word.len());
+    for c in word.chars() {
+        match c {
+            c if c.is_ascii_alphanumeric() || c == ':' => plain.push(c),
+            _ if plain.is_empty() || plain.ends_with('_') => {}
+            _ => plain.push('_'),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn n2_units_become_words() {
+        let table = [
+            ("d", "days"),
+            ("h", "hours"),
+            ("min", "minutes"),
+            ("s", "seconds"),
+            ("ms", "milliseconds"),
+            ("us", "microseconds"),
+            ("ns", "nanoseconds"),
+            ("By", "bytes"),
+            ("KiBy", "kibibytes"),
+            ("MiBy", "mebibytes"),
+            ("GiBy", "gibibytes"),
+            ("TiBy", "tebibytes"),
+            ("kBy", "kilobytes"),
+            ("KBy", "kilobytes"),
+            ("MBy", "megabytes"),
+            ("GBy", "gigabytes"),
+            ("TBy", "terabytes"),
+            ("m", "meters"),
+            ("V", "volts"),
+            ("A", "amperes"),
+            ("J", "joules"),
+            ("W", "watts"),
+            ("g", "grams"),
+            ("Cel", "celsius"),
+            ("Hz", "hertz"),
+            ("%", "percent"),
+            ("1", ""),
+            ("", ""),
+            ("   ", ""),
+            (" s ", "seconds"),
+            ("parsec", "parsec"),
+            ("custom@unit#with$chars", "custom_unit_with_chars"),
+            ("unit__with__underscores", "unit_with_underscores"),
+            ("_custom_unit_", "custom_unit"),
+            ("@#$", ""),
+        ];
+        for (unit, expected) in table {
+            assert_eq!(unit_word(unit), expected, "{unit}");
+        }
+    }
+
+    #[test]
+    fn n3_an_annotation_is_no_word() {
+        for (unit, expected) in [
+            ("{packet}", ""),
+            ("{packet}/s", "per_second"),
+            ("By/{packet}", "bytes"),
+            ("{a}/{b}", ""),
+            ("By{used}", ""),
+        ] {
+            assert_eq!(unit_word(unit), expected, "{unit}");
+        }
+    }
+
+    #[test]
+    fn n4_a_divisor_is_singular_behind_per() {
+        for (unit, expected) in [
+            ("By/s", "bytes_per_second"),
+            ("1/m", "per_minute"),
+            ("1/h", "per_hour"),
+            ("1/d", "per_day"),
+            ("1/w", "per_week"),
+            ("1/mo", "per_month"),
+            ("1/y", "per_year"),
+            ("KBy/s", "kilobytes_per_second"),
+            ("1/custom", "per_custom"),
+            ("By/_custom__unit_", "bytes_per_custom_unit"),
+            ("a/b/c", "a_per_b_c"),
+            ("/", ""),
+            ("By/", "bytes"),
+            ("/s", "per_second"),
+            ("By/@", "bytes"),
+        ] {
+            assert_eq!(unit_word(unit), expected, "{unit}");
+        }
+    }
+}
