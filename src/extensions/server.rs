@@ -13,9 +13,8 @@ use http_body_util::{BodyExt, Full, Limited, StreamBody};
 use hyper::body::{Frame, Incoming};
 use tokio_stream::{Stream, StreamExt};
 
-use crate::component::auth::Authenticator;
 use crate::component::{ComponentError, Context};
-use crate::net::auth::AuthConfig;
+use crate::net::auth::{AuthConfig, Door, NotAdmitted};
 use crate::net::http::{HttpConfig, start};
 use crate::net::{ConnectionLimits, Endpoint, Listener, Server, SocketFileConfig, TlsServerConfig, tls};
 
@@ -74,13 +73,13 @@ impl PageServer {
             max_connections: MAX_CONNECTIONS,
             tls: tls.map_err(|error| base.error(error.to_string()))?,
         };
-        let door = place.auth.map(|auth| auth.authenticator(base)).transpose()?;
+        let door = Door::of(place.auth, base)?;
         let listener = Listener::bind(place.endpoint, place.socket).await;
         let listener = listener.map_err(|error| base.error(error.to_string()))?;
         let server = start(listener, limits, HttpConfig::default(), move |request| {
             let (pages, door) = (pages.clone(), door.clone());
             async move {
-                match refusal(door.as_deref(), &request).await {
+                match refusal(&door, &request).await {
                     Some(refusal) => refusal,
                     None if is_grpc(request.headers()) => pages.grpc(request).await,
                     None => answer(request, &*pages).await,
@@ -116,16 +115,15 @@ fn is_grpc(headers: &HeaderMap) -> bool {
 }
 
 /// The answer to who may not ask.
-async fn refusal(door: Option<&dyn Authenticator>, request: &http::Request<Incoming>) -> Option<Answer> {
-    let door = door?;
-    let error = door.check(request.headers()).await.err()?;
+async fn refusal(door: &Door, request: &http::Request<Incoming>) -> Option<Answer> {
+    let NotAdmitted { why, challenge } = door.admit(request.headers()).await.err()?;
     if is_grpc(request.headers()) {
-        return Some(grpc_error(tonic::Status::unauthenticated(error.to_string())));
+        return Some(grpc_error(tonic::Status::unauthenticated(why.to_string())));
     }
     let why =
-        serde_json::json!({"status": "error", "errorType": "unauthenticated", "error": error.to_string()});
+        serde_json::json!({"status": "error", "errorType": "unauthenticated", "error": why.to_string()});
     let mut answer = json(StatusCode::UNAUTHORIZED, &why);
-    answer.headers_mut().insert(WWW_AUTHENTICATE, door.challenge());
+    answer.headers_mut().insert(WWW_AUTHENTICATE, challenge);
     Some(answer)
 }
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::component::auth::{Authenticator, Credentials};
+use http::{HeaderMap, HeaderValue};
+
+use crate::component::auth::{Authenticator, Credentials, Unauthenticated};
 use crate::component::services::Services;
 use crate::component::{ComponentError, Context};
 
@@ -14,9 +16,40 @@ crate::options! {
     }
 }
 
+/// Lets in whom the configured extension knows; everybody where none is configured.
+#[derive(Clone, Default)]
+pub struct Door(Option<Arc<dyn Authenticator>>);
+
+/// What somebody is told who is not let in.
+#[derive(Debug)]
+pub struct NotAdmitted {
+    /// Why.
+    pub why: Unauthenticated,
+    /// The value of `WWW-Authenticate`.
+    pub challenge: HeaderValue,
+}
+
+impl Door {
+    /// As configured; the error says that the extension is not there.
+    pub fn of(config: Option<&AuthConfig>, base: &Context) -> Result<Self, ComponentError> {
+        let keeper = config.map(|config| config.authenticator(base)).transpose()?;
+        Ok(Self(keeper))
+    }
+
+    /// Decides by a request's headers.
+    pub async fn admit(&self, headers: &HeaderMap) -> Result<(), NotAdmitted> {
+        let Some(keeper) = &self.0 else { return Ok(()) };
+        let checked = keeper.check(headers).await;
+        checked.map_err(|why| NotAdmitted {
+            why,
+            challenge: keeper.challenge(),
+        })
+    }
+}
+
 impl AuthConfig {
     /// What lets senders in.
-    pub fn authenticator(&self, base: &Context) -> Result<Arc<dyn Authenticator>, ComponentError> {
+    fn authenticator(&self, base: &Context) -> Result<Arc<dyn Authenticator>, ComponentError> {
         let found = self.services(base)?.authenticator;
         found.ok_or_else(|| self.wrong(base, "has nothing configured to check senders by"))
     }

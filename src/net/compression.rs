@@ -1,6 +1,6 @@
-//! Content codings of requests, undone under a limit: what a small body unpacks to is the sender's choice.
+//! Content codings: made, and undone under a limit, since what a small body unpacks to is the sender's choice.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 
 use bytes::Bytes;
 
@@ -12,6 +12,10 @@ const INLINE_MAX_BYTES: usize = 256 << 10;
 
 /// Room is not made in smaller steps.
 const MIN_GROWTH_BYTES: usize = 4 << 10;
+
+/// Making a body smaller may not cost more than making it.
+const GZIP_LEVEL: flate2::Compression = flate2::Compression::fast();
+const ZSTD_LEVEL: i32 = 1;
 
 /// First guess of how much larger a body gets.
 const USUAL_RATIO: usize = 4;
@@ -55,6 +59,33 @@ impl Coding {
             .iter()
             .find(|(known, _)| known.eq_ignore_ascii_case(name))
             .map(|(_, coding)| *coding)
+    }
+
+    /// The value of `Content-Encoding`; none for a body as it is.
+    pub fn header(self) -> Option<&'static str> {
+        let named = NAMES
+            .iter()
+            .find(|(name, coding)| *coding == self && !name.is_empty());
+        named.map(|(name, _)| *name).filter(|_| self != Self::Identity)
+    }
+}
+
+/// A body in this coding. Snappy is a bare block.
+pub fn compress(coding: Coding, body: &[u8]) -> io::Result<Vec<u8>> {
+    match coding {
+        Coding::Identity => Ok(body.to_vec()),
+        Coding::Gzip => {
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), GZIP_LEVEL);
+            encoder.write_all(body)?;
+            encoder.finish()
+        }
+        Coding::Zstd => zstd::bulk::compress(body, ZSTD_LEVEL),
+        Coding::Deflate => {
+            let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), GZIP_LEVEL);
+            encoder.write_all(body)?;
+            encoder.finish()
+        }
+        Coding::Snappy => Ok(snap::raw::Encoder::new().compress_vec(body)?),
     }
 }
 
@@ -143,8 +174,6 @@ fn unpack(mut decoder: impl Read, body: &[u8], limit_bytes: usize) -> Result<Byt
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -200,6 +229,19 @@ mod tests {
             let refused = decompress_now(coding, packed, data.len() - 1);
             assert!(matches!(refused, Err(DecompressError::TooLarge { .. })), "{name}");
         }
+    }
+
+    #[test]
+    fn what_is_compressed_is_what_its_name_says() {
+        let data = b"all work and no play ".repeat(100);
+        for name in ["gzip", "zstd", "deflate", "snappy"] {
+            let coding = Coding::named(name).unwrap();
+            assert_eq!(coding.header(), Some(name));
+            let packed = compress(coding, &data).unwrap();
+            assert!(packed.len() < data.len() / 2, "{name}");
+            assert_eq!(*decompress_now(coding, packed.into(), data.len()).unwrap(), *data);
+        }
+        assert_eq!(Coding::Identity.header(), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! A server is three steps: [`Listener::bind`], a handler, [`Server::start`]. HTTP servers (OTLP over gRPC and HTTP,
 //! health, admin, Prometheus) use [`http::serve`] as the body of their handler.
 
+pub mod accept;
 pub mod auth;
 pub mod body;
 pub mod client;
@@ -22,7 +23,7 @@ pub mod url;
 
 pub use body::{BodyError, BodyLimits, Held, read_body};
 pub use client::Connector;
-pub use compression::{Coding, DecompressError, decompress};
+pub use compression::{Coding, DecompressError, compress, decompress};
 pub use endpoint::{Endpoint, EndpointError, Transport};
 pub use listener::{ListenError, Listener};
 pub use server::{Connection, ConnectionLimits, Server};

@@ -1,7 +1,5 @@
 //! Bodies: how telemetry is written and compressed, and what answers say.
 
-use std::io::Write;
-
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
@@ -11,6 +9,7 @@ use serde_json::Value;
 use crate::batch::{Encoded, json};
 use crate::delivery::Outcome;
 use crate::delivery::answer::{ExportResponse, PartialSuccess};
+use crate::net::{self, Coding};
 
 crate::choices! {
     /// How telemetry is written.
@@ -108,16 +107,12 @@ impl Compression {
 
     /// The body as it is to be sent.
     pub(super) fn compress(self, body: Bytes) -> Result<Bytes, String> {
-        const ZSTD_LEVEL: i32 = 1;
-        let compressed = match self {
+        let coding = match self {
             Self::None => return Ok(body),
-            Self::Gzip => {
-                let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-                encoder.write_all(&body).and_then(|()| encoder.finish())
-            }
-            Self::Zstd => zstd::encode_all(&*body, ZSTD_LEVEL),
+            Self::Gzip => Coding::Gzip,
+            Self::Zstd => Coding::Zstd,
         };
-        compressed
+        net::compress(coding, &body)
             .map(Bytes::from)
             .map_err(|error| format!("compressing: {error}"))
     }

@@ -139,7 +139,8 @@ impl Config {
         }
     }
 
-    fn strategy(&self) -> Strategy {
+    /// What becomes of names.
+    pub(super) fn strategy(&self) -> Strategy {
         match (self.translation_strategy, self.add_metric_suffixes) {
             (Some(strategy), _) => strategy,
             (None, Some(false)) => Strategy::Underscores,

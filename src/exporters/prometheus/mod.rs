@@ -6,7 +6,9 @@
 //! the acknowledgement is here: what was absorbed is gone when the process is.
 
 pub mod config;
+mod negotiate;
 mod page;
+mod rounds;
 mod server;
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -27,6 +29,7 @@ use crate::component::{
     Lifecycle, Reason, Refused, Stability, unix_now,
 };
 use crate::net::Server;
+use crate::net::auth::Door;
 use config::Config;
 use page::Pages;
 
@@ -40,7 +43,10 @@ pub static FACTORY: ExporterFactory = Factory {
     build: |settings, cx| {
         let ledger = cx.ledger(Signal::Metrics).cloned();
         let ledger = ledger.ok_or_else(|| cx.base.error("only metrics pipelines can use it"))?;
-        Ok(Arc::new(Prometheus::new(settings.get(), cx.base, ledger)))
+        let config: Arc<Config> = settings.get();
+        // What names no authenticator is told before anything is opened.
+        Door::of(config.auth.as_ref(), &cx.base)?;
+        Ok(Arc::new(Prometheus::new(config, cx.base, ledger)))
     },
 };
 
@@ -164,10 +170,9 @@ impl Exporter for Prometheus {}
 #[async_trait]
 impl Lifecycle for Prometheus {
     async fn start(&self) -> Result<(), ComponentError> {
-        let pages = Arc::new(Pages::new(&self.config, self.views.clone(), self.base.id.clone()));
-        let server = server::start(&self.config, pages)
-            .await
-            .map_err(|error| self.base.error(error))?;
+        let pages = Pages::new(self.config.clone(), self.views.clone(), self.base.id.clone());
+        let pages = Arc::new(pages);
+        let server = server::start(&self.config, &self.base, pages.clone()).await?;
         let (stop, mut stopped) = watch::channel(false);
         let own = self.views.own.clone();
         let expiry = tokio::spawn(async move {
@@ -176,6 +181,7 @@ impl Lifecycle for Prometheus {
                 .is_err()
             {
                 own.expire(unix_now());
+                pages.forget();
             }
         });
         *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(Tasks { server, expiry, stop });

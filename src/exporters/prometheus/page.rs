@@ -1,57 +1,177 @@
-//! What a scrape gets: one snapshot of all tables in the format asked for.
+//! What scrapes get: one snapshot of all tables in the format asked for, rendered and compressed once for all who ask
+//! at the same time.
 
+use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use foldhash::quality::RandomState;
+use tokio::sync::OnceCell;
 
 use super::Views;
 use super::config::Config;
+use super::rounds::Rounds;
 use crate::component::unix_now;
-use crate::prom::{Conflict, Format, Renderer};
+use crate::net::{Coding, compress};
+use crate::prom::{Conflict, Escaping, Format, Renderer};
 use crate::telemetry::Every;
 
-/// Renders scrapes. Scrapes of one format wait for each other; ingest waits for none of them.
+/// A format that nobody has asked for as long as this is forgotten with all its text.
+const FORGET_AFTER: Duration = Duration::from_secs(15 * 60);
+
+/// Compressed answers, in our order of preference.
+pub(super) const CODINGS: [Coding; 2] = [Coding::Zstd, Coding::Gzip];
+
+/// An exposition.
+pub(super) struct Page {
+    bytes: Bytes,
+    forms: Arc<Forms>,
+}
+
+/// The compressed forms of a page, each made when it is first wanted.
+struct Forms {
+    /// Of the content: what stays the same is not compressed again.
+    hash: u64,
+    length: usize,
+    made: [OnceCell<Option<Bytes>>; CODINGS.len()],
+}
+
+impl Page {
+    /// The page as bytes; what is equal to `last` shares its compressed forms.
+    fn new(bytes: Bytes, hashes: &RandomState, last: Option<&Arc<Forms>>) -> Self {
+        let mut hasher = hashes.build_hasher();
+        hasher.write(&bytes);
+        let (hash, length) = (hasher.finish(), bytes.len());
+        let same = last.filter(|forms| (forms.hash, forms.length) == (hash, length));
+        let fresh = || {
+            Arc::new(Forms {
+                hash,
+                length,
+                made: Default::default(),
+            })
+        };
+        Self {
+            bytes,
+            forms: same.cloned().unwrap_or_else(fresh),
+        }
+    }
+
+    /// The page in one of [`CODINGS`], or as it is. `None`: it can't be compressed.
+    pub(super) async fn coded(&self, coding: Coding) -> Option<Bytes> {
+        let at = CODINGS.iter().position(|known| *known == coding);
+        let Some(cell) = at.and_then(|at| self.forms.made.get(at)) else {
+            return Some(self.bytes.clone());
+        };
+        let make = || async {
+            let bytes = self.bytes.clone();
+            let made = tokio::task::spawn_blocking(move || compress(coding, &bytes).ok());
+            made.await.ok().flatten().map(Bytes::from)
+        };
+        cell.get_or_init(make).await.clone()
+    }
+}
+
+/// One format and escaping: its renderer, and who waits for it.
+struct Face {
+    format: Format,
+    escaping: Escaping,
+    pages: Arc<Rounds<Page>>,
+    asked: Instant,
+}
+
+/// What is needed to render a page.
+struct Press {
+    views: Arc<Views>,
+    exporter: Arc<str>,
+    renderer: Mutex<Renderer>,
+    last: Mutex<Option<Arc<Forms>>>,
+    /// Secret, so that nobody can send what looks like no change.
+    hashes: RandomState,
+    complaints: Arc<Every>,
+}
+
+/// Renders scrapes, in every format that somebody asks for. Ingest waits for none of them.
 pub(super) struct Pages {
     views: Arc<Views>,
     exporter: Arc<str>,
-    text: Mutex<Renderer>,
-    openmetrics: Option<Mutex<Renderer>>,
-    complaints: Every,
+    config: Arc<Config>,
+    faces: Mutex<Vec<Face>>,
+    complaints: Arc<Every>,
 }
 
 impl Pages {
-    pub(super) fn new(config: &Config, views: Arc<Views>, exporter: Arc<str>) -> Self {
-        let style = config.style(crate::prom::Escaping::default());
-        let openmetrics = config
-            .enable_open_metrics
-            .then(|| Mutex::new(Renderer::new(Format::OpenMetrics, style.clone())));
+    pub(super) fn new(config: Arc<Config>, views: Arc<Views>, exporter: Arc<str>) -> Self {
         Self {
             views,
             exporter,
-            text: Mutex::new(Renderer::new(Format::Text, style)),
-            openmetrics,
-            complaints: Every::new(Duration::from_secs(10)),
+            config,
+            faces: Mutex::default(),
+            complaints: Arc::new(Every::new(Duration::from_secs(10))),
         }
     }
 
-    /// Which format an `Accept` header gets.
-    pub(super) fn format(&self, accept: &str) -> Format {
-        match self.openmetrics {
-            Some(_) if prefers_openmetrics(accept) => Format::OpenMetrics,
-            _ => Format::Text,
-        }
+    /// The exposition of this moment or a later one. `None`: rendering failed.
+    pub(super) async fn page(&self, format: Format, escaping: Escaping) -> Option<Arc<Page>> {
+        let pages = self.pages(format, escaping);
+        pages.next().await
     }
 
-    /// The exposition of this moment.
-    pub(super) fn render(&self, format: Format) -> String {
-        let renderer = match (&self.openmetrics, format) {
-            (Some(openmetrics), Format::OpenMetrics) => openmetrics,
-            _ => &self.text,
+    fn pages(&self, format: Format, escaping: Escaping) -> Arc<Rounds<Page>> {
+        // Names that every scraper takes look the same however they are escaped.
+        let escaping = match self.config.strategy().escapes() {
+            true => Escaping::default(),
+            false => escaping,
         };
-        let mut renderer = renderer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut faces = self.faces.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = faces
+            .iter_mut()
+            .find(|face| (face.format, face.escaping) == (format, escaping));
+        if let Some(face) = known {
+            face.asked = Instant::now();
+            return face.pages.clone();
+        }
+        let press = Press {
+            views: self.views.clone(),
+            exporter: self.exporter.clone(),
+            renderer: Mutex::new(Renderer::new(format, self.config.style(escaping))),
+            last: Mutex::default(),
+            hashes: RandomState::default(),
+            complaints: self.complaints.clone(),
+        };
+        let pages = Rounds::new(move || press.print());
+        faces.push(Face {
+            format,
+            escaping,
+            pages: pages.clone(),
+            asked: Instant::now(),
+        });
+        pages
+    }
+
+    /// Forgets the formats that nobody asks for any more.
+    pub(super) fn forget(&self) {
+        let mut faces = self.faces.lock().unwrap_or_else(PoisonError::into_inner);
+        faces.retain(|face| face.asked.elapsed() < FORGET_AFTER);
+    }
+}
+
+impl Press {
+    fn print(&self) -> Page {
+        let bytes = Bytes::from(self.render());
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let page = Page::new(bytes, &self.hashes, last.as_ref());
+        *last = Some(page.forms.clone());
+        page
+    }
+
+    fn render(&self) -> String {
+        let mut renderer = self.renderer.lock().unwrap_or_else(PoisonError::into_inner);
         renderer.begin();
         let now = unix_now();
         for table in self.views.all() {
-            table.read(now, &mut |reading| renderer.add(table.owner(), reading));
+            let owner = table.owner().clone();
+            table.read(now, &mut |reading| renderer.add(&owner, reading));
         }
         let page = renderer.finish();
         let conflicts = renderer.take_conflicts();
@@ -78,40 +198,22 @@ impl Pages {
     }
 }
 
-/// Whether an `Accept` header ranks OpenMetrics at least as high as plain text.
-fn prefers_openmetrics(accept: &str) -> bool {
-    let rank = |wanted: &str| {
-        let of_type = |range: &&str| range.split(';').next().is_some_and(|name| name.trim() == wanted);
-        accept.split(',').filter(of_type).map(quality).fold(0.0, f64::max)
-    };
-    let openmetrics = rank("application/openmetrics-text");
-    openmetrics > 0.0 && openmetrics >= rank("text/plain")
-}
-
-/// The `q` of a media range, 1 where there is none.
-fn quality(range: &str) -> f64 {
-    let q = range
-        .split(';')
-        .skip(1)
-        .find_map(|parameter| parameter.trim().strip_prefix("q="));
-    q.map_or(1.0, |q| q.trim().parse().unwrap_or(0.0))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_accept_header_decides_by_rank() {
-        let prometheus =
-            "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1";
-        assert!(prefers_openmetrics(prometheus));
-        assert!(prefers_openmetrics("application/openmetrics-text"));
-        assert!(!prefers_openmetrics(
-            "application/openmetrics-text;q=0.1,text/plain"
-        ));
-        assert!(!prefers_openmetrics("*/*"));
-        assert!(!prefers_openmetrics(""));
-        assert!(!prefers_openmetrics("application/openmetrics-text;q=no"));
+    #[tokio::test]
+    async fn an_unchanged_page_is_compressed_once() {
+        let hashes = RandomState::default();
+        let first = Page::new(Bytes::from_static(b"a 1\n"), &hashes, None);
+        let packed = first.coded(Coding::Gzip).await.unwrap();
+        let same = Page::new(Bytes::from_static(b"a 1\n"), &hashes, Some(&first.forms));
+        let again = same.coded(Coding::Gzip).await.unwrap();
+        assert_eq!(packed.as_ptr(), again.as_ptr(), "the very same bytes");
+        assert_ne!(same.coded(Coding::Zstd).await.unwrap(), packed);
+        assert_eq!(same.coded(Coding::Identity).await.unwrap(), "a 1\n");
+
+        let other = Page::new(Bytes::from_static(b"a 2\n"), &hashes, Some(&same.forms));
+        assert_ne!(other.coded(Coding::Gzip).await.unwrap(), packed);
     }
 }

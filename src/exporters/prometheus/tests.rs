@@ -13,6 +13,8 @@ use tokio::net::TcpStream;
 
 use super::*;
 use crate::batch::convert;
+use crate::component::auth::{Authenticator, Unauthenticated};
+use crate::component::services::Services;
 use crate::component::testing::{context, settings};
 use crate::net::Endpoint;
 
@@ -217,6 +219,111 @@ async fn gzip_is_used_where_it_is_accepted() {
     let (head, _) = rig.ask("GET /metrics", "accept-encoding: gzip;q=0\r\n").await;
     assert!(!head.contains("content-encoding"), "{head}");
     rig.stop().await;
+}
+
+#[tokio::test]
+async fn e8_zstd_and_qualities() {
+    let rig = Rig::start("").await;
+    rig.push(plain(&[point("hits", COUNTER, 3)]));
+    for (accepted, coding) in [
+        ("gzip, zstd", "content-encoding: zstd"),
+        ("gzip;q=0.9, zstd;q=0.1", "content-encoding: gzip"),
+    ] {
+        let header = format!("accept-encoding: {accepted}\r\n");
+        let (head, body) = rig.ask("GET /metrics", &header).await;
+        assert!(head.contains(coding), "{head}");
+        let (head_only, nothing) = rig.ask("HEAD /metrics", &header).await;
+        assert!(nothing.is_empty());
+        let length = format!("content-length: {}", body.len());
+        assert!(
+            head.contains(&length) && head_only.contains(&length),
+            "{head_only}"
+        );
+        if coding.ends_with("zstd") {
+            let page = zstd::decode_all(&*body).unwrap();
+            assert_eq!(String::from_utf8(page).unwrap(), rig.scrape().await);
+        }
+    }
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn e3_e6_names_are_escaped_as_the_scraper_wants_them() {
+    let rig = Rig::start("translation_strategy: NoUTF8EscapingWithSuffixes").await;
+    let mut hits = point("http.hits", COUNTER, 3);
+    Arc::make_mut(&mut hits.series).attributes = [("http.method", "GET")].into_iter().collect();
+    rig.push(plain(&[hits]));
+    for (accept, said, line) in [
+        (
+            "",
+            "version=0.0.4; charset=utf-8\r\n",
+            "http_hits_total{http_method=\"GET\"} 3",
+        ),
+        (
+            "accept: text/plain;version=1.0.0;escaping=values\r\n",
+            "version=1.0.0; charset=utf-8; escaping=values\r\n",
+            "U__http_2e_hits__total{U__http_2e_method=\"GET\"} 3",
+        ),
+        (
+            "accept: text/plain;version=1.0.0;escaping=dots\r\n",
+            "version=1.0.0; charset=utf-8; escaping=dots\r\n",
+            "http_dot_hits__total{http_dot_method=\"GET\"} 3",
+        ),
+    ] {
+        let (head, body) = rig.ask("GET /metrics", accept).await;
+        assert!(head.contains(said), "{head}");
+        let page = String::from_utf8(body).unwrap();
+        assert!(page.lines().any(|shown| shown == line), "{page}");
+    }
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn only_who_is_known_may_scrape() {
+    let more = "auth: {authenticator: doorman}, response_headers: {x-team: blue}";
+    let settings = settings::<Config>(&format!("{{endpoint: '127.0.0.1:0', {more}}}"));
+    let base = context("exporters", "prometheus");
+    let services = Services {
+        authenticator: Some(Arc::new(Doorman)),
+        ..Services::default()
+    };
+    base.shared.services.add("doorman".to_owned(), services);
+    let exporter = Prometheus::new(settings.get(), base, Arc::default());
+    exporter.start().await.unwrap();
+    let rig = Rig {
+        exporter,
+        ledger: Arc::default(),
+    };
+    for path in ["/metrics", "/elsewhere"] {
+        let (head, body) = rig.ask(&format!("GET {path}"), "").await;
+        assert!(head.starts_with("http/1.1 401"), "{head}");
+        assert!(
+            head.contains("www-authenticate: pass") && head.contains("x-team: blue"),
+            "{head}"
+        );
+        assert_eq!(body, b"no pass\n");
+    }
+    let (head, _) = rig.ask("GET /metrics", "pass: 1\r\n").await;
+    assert!(
+        head.starts_with("http/1.1 200") && head.contains("x-team: blue"),
+        "{head}"
+    );
+    rig.stop().await;
+}
+
+/// Lets in who shows the header `pass`.
+struct Doorman;
+
+#[async_trait]
+impl Authenticator for Doorman {
+    async fn check(&self, headers: &http::HeaderMap) -> Result<(), Unauthenticated> {
+        let shown = headers.contains_key("pass");
+        shown.then_some(()).ok_or(Unauthenticated("no pass"))
+    }
+
+    fn challenge(&self) -> http::HeaderValue {
+        http::HeaderValue::from_static("Pass")
+    }
 }
 
 #[tokio::test]

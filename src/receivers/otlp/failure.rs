@@ -8,7 +8,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
 use crate::component::Refused;
-use crate::component::auth::Unauthenticated;
+use crate::net::auth::NotAdmitted;
 use crate::net::{BodyError, DecompressError};
 
 /// Longest message that goes back. It travels in a header in gRPC, and OTLP wants responses to be short.
@@ -46,10 +46,11 @@ impl Failure {
     }
 
     /// We don't know who sends.
-    pub(super) fn unauthenticated(why: Unauthenticated, challenge: HeaderValue) -> Self {
-        let failure = Self::new(Code::Unauthenticated, StatusCode::UNAUTHORIZED, why.to_string());
+    pub(super) fn unauthenticated(refused: NotAdmitted) -> Self {
+        let why = refused.why.to_string();
+        let failure = Self::new(Code::Unauthenticated, StatusCode::UNAUTHORIZED, why);
         Self {
-            challenge: Some(challenge),
+            challenge: Some(refused.challenge),
             ..failure
         }
     }

@@ -9,9 +9,9 @@ use prost::Message;
 
 use super::failure::Failure;
 use crate::batch::{Batch, ClientMetadata, Signal, json, wire};
-use crate::component::auth::Authenticator;
 use crate::component::{Entry, ReceiverContext, Shared, Verdict};
 use crate::net::Held;
+use crate::net::auth::Door;
 
 /// When to come back if the memory limiter is what refuses: it looks once a second by default.
 const MEMORY_RETRY: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ pub(super) struct Ingest {
     entries: [Option<Entry>; 3],
     shared: Arc<Shared>,
     receiver: Arc<str>,
-    authenticator: Option<Arc<dyn Authenticator>>,
+    door: Door,
 }
 
 impl Ingest {
@@ -40,16 +40,12 @@ impl Ingest {
             entries: cx.entries.clone(),
             shared: cx.base.shared.clone(),
             receiver: cx.base.id.clone(),
-            authenticator: None,
+            door: Door::default(),
         }
     }
 
     /// The same for one transport, whose data is counted apart and whose senders are checked.
-    pub(super) fn over(
-        &self,
-        transport: &'static str,
-        authenticator: Option<Arc<dyn Authenticator>>,
-    ) -> Self {
+    pub(super) fn over(&self, transport: &'static str, door: Door) -> Self {
         Self {
             entries: self
                 .entries
@@ -57,7 +53,7 @@ impl Ingest {
                 .map(|entry| entry.as_ref().map(|entry| entry.over(transport))),
             shared: self.shared.clone(),
             receiver: self.receiver.clone(),
-            authenticator,
+            door,
         }
     }
 
@@ -69,10 +65,7 @@ impl Ingest {
     /// The account of a request that may come in; refused before its body is read when we don't know its sender, or
     /// when memory is short.
     pub(super) async fn admit(&self, headers: &HeaderMap) -> Result<Held, Failure> {
-        if let Some(authenticator) = &self.authenticator {
-            let checked = authenticator.check(headers).await;
-            checked.map_err(|why| Failure::unauthenticated(why, authenticator.challenge()))?;
-        }
+        self.door.admit(headers).await.map_err(Failure::unauthenticated)?;
         if self.shared.memory.over_limit() {
             metrics::counter!("tidegate_otlp_memory_refusals_total", "receiver" => self.receiver.clone())
                 .increment(1);

@@ -26,11 +26,10 @@ use tower::{ServiceBuilder, ServiceExt};
 use tower_http::compression::CompressionLayer;
 
 use crate::batch::Signal;
-use crate::component::auth::Authenticator;
 use crate::component::{
     ComponentError, ConfigType, Context, Factory, Lifecycle, Receiver, ReceiverFactory, Stability,
 };
-use crate::net::auth::AuthConfig;
+use crate::net::auth::Door;
 use crate::net::http::HttpConfig;
 use crate::net::{
     self, ConnectionLimits, Endpoint, Listener, Server, SocketFileConfig, TlsServer, TlsServerConfig, tls,
@@ -61,8 +60,8 @@ pub static FACTORY: ReceiverFactory = Factory {
         let protocols = &otlp.config.protocols;
         let grpc = protocols.grpc.as_ref().and_then(|grpc| grpc.auth.as_ref());
         let http = protocols.http.as_ref().and_then(|http| http.auth.as_ref());
-        otlp.authenticator(grpc)?;
-        otlp.authenticator(http)?;
+        Door::of(grpc, &otlp.base)?;
+        Door::of(http, &otlp.base)?;
         Ok(Arc::new(otlp))
     },
 };
@@ -138,9 +137,8 @@ impl Otlp {
     }
 
     fn grpc(&self, config: &GrpcConfig) -> Result<Arc<over_grpc::Grpc>, ComponentError> {
-        let ingest = self
-            .ingest
-            .over("grpc", self.authenticator(config.auth.as_ref())?);
+        let door = Door::of(config.auth.as_ref(), &self.base)?;
+        let ingest = self.ingest.over("grpc", door);
         Ok(Arc::new(over_grpc::Grpc::new(ingest, config)))
     }
 
@@ -148,9 +146,8 @@ impl Otlp {
         &self,
         config: &HttpProtocolConfig,
     ) -> Result<impl Fn(Request<Incoming>) -> Answering + Clone + Send + Sync + 'static, ComponentError> {
-        let ingest = self
-            .ingest
-            .over("http", self.authenticator(config.auth.as_ref())?);
+        let door = Door::of(config.auth.as_ref(), &self.base)?;
+        let ingest = self.ingest.over("http", door);
         let http = Arc::new(over_http::Http::new(ingest, config));
         let service = ServiceBuilder::new()
             .option_layer(config.cors.as_ref().and_then(CorsConfig::layer))
@@ -181,13 +178,6 @@ impl Otlp {
     ) -> Result<Option<Arc<TlsServer>>, ComponentError> {
         let built = config.map(|config| config.build(alpn)).transpose();
         built.map_err(|error| self.base.error(error.to_string()))
-    }
-
-    fn authenticator(
-        &self,
-        config: Option<&AuthConfig>,
-    ) -> Result<Option<Arc<dyn Authenticator>>, ComponentError> {
-        config.map(|config| config.authenticator(&self.base)).transpose()
     }
 
     fn servers(&self) -> std::sync::MutexGuard<'_, Vec<Server>> {

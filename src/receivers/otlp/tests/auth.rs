@@ -1,7 +1,7 @@
 //! Who may send is asked before a body is read.
 
 use super::*;
-use crate::component::auth::Unauthenticated;
+use crate::component::auth::{Authenticator, Unauthenticated};
 use crate::component::services::Services;
 
 /// Lets in who shows the header `pass`.
