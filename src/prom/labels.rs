@@ -102,7 +102,8 @@ impl Labels {
     /// Adds a label; it wins over everything of that name.
     pub fn set(&mut self, name: &str, value: impl Into<String>) {
         if let Some(name) = self.name(name) {
-            self.labels.insert(name.clone(), vec![(name, value.into())]);
+            let value = value_without_nul(value.into());
+            self.labels.insert(name.clone(), vec![(name, value)]);
         }
     }
 
@@ -113,7 +114,8 @@ impl Labels {
         }
     }
 
-    /// `job` and `instance` of a resource that says who it is. A job without an instance has an empty one.
+    /// `job` and `instance` of a resource that says who it is. A job without an instance has an empty one, which is as
+    /// good as none.
     pub fn identify(&mut self, resource: &Resource) {
         let job = job(resource);
         let instance = instance(resource);
@@ -146,18 +148,21 @@ impl Labels {
 
     fn join(&mut self, key: &str, value: String) {
         if let Some(name) = self.name(key) {
-            self.labels.entry(name).or_default().push((key.to_owned(), value));
+            let one = (key.to_owned(), value_without_nul(value));
+            self.labels.entry(name).or_default().push(one);
         }
     }
 
-    /// Names and values.
+    /// Names and values. An empty label is no label to Prometheus, so a series that has one is the same as a series
+    /// that has not.
     pub fn into_pairs(self) -> Vec<(String, String)> {
         let joined = |(name, mut values): (String, Vec<(String, String)>)| {
             values.sort();
             let values: Vec<_> = values.into_iter().map(|(_, value)| value).collect();
             (name, values.join(";"))
         };
-        self.labels.into_iter().map(joined).collect()
+        let pairs = self.labels.into_iter().map(joined);
+        pairs.filter(|(_, value)| !value.is_empty()).collect()
     }
 
     /// `a="1","b.c"="2"`, without braces.
@@ -241,6 +246,14 @@ pub fn push_quoted(text: &mut String, value: &str) {
     text.push('"');
 }
 
+/// Prometheus's parsers of text take a NUL for the end of the page; a series has the same labels in every format.
+fn value_without_nul(value: String) -> String {
+    match value.contains('\0') {
+        true => value.replace('\0', "\u{fffd}"),
+        false => value,
+    }
+}
+
 /// Escapes a label value (the text formats agree).
 pub fn escape(text: &mut String, value: &str) {
     for c in value.chars() {
@@ -248,6 +261,7 @@ pub fn escape(text: &mut String, value: &str) {
             '\\' => text.push_str("\\\\"),
             '"' => text.push_str("\\\""),
             '\n' => text.push_str("\\n"),
+            '\0' => text.push('\u{fffd}'),
             c => text.push(c),
         }
     }
