@@ -2,17 +2,22 @@
 """Parses a /metrics body from standard input with prometheus_client and prints it as JSON.
 
     parse_exposition.py [text|openmetrics]
+    parse_exposition.py serve
 
 Prints a list of families: {"name", "type", "help", "unit", "samples": [{"name", "labels",
 "value", "timestamp", "exemplar"}]}. Values that JSON has no number for are the strings NaN, +Inf
 and -Inf. The OpenMetrics parser refuses whatever the specification forbids; for text, which the
 library takes leniently, this also refuses duplicate families and duplicate series. Exit status 1,
 with the reason on standard error, for a body that isn't valid.
+
+With `serve` it reads many bodies, each after a line `FORM BYTES`, and answers each by a line of JSON: the number of
+its samples, or as a string why it isn't valid.
 """
 
 import collections
 import json
 import math
+import re
 import sys
 
 from prometheus_client import parser as text
@@ -54,8 +59,15 @@ def family_of(family):
     }
 
 
+TYPE_LINE = re.compile(r'^# TYPE ("(?:[^"\\]|\\.)*"|\S+) ', re.MULTILINE)
+PARSERS = {
+    "text": text.text_string_to_metric_families,
+    "openmetrics": openmetrics.text_string_to_metric_families,
+}
+
+
 def refuse_duplicates(body, families):
-    declared = [line.split()[2] for line in body.splitlines() if line.startswith("# TYPE ")]
+    declared = TYPE_LINE.findall(body)
     series = [
         (sample.name, tuple(sorted(sample.labels.items())))
         for family in families
@@ -67,16 +79,31 @@ def refuse_duplicates(body, families):
             raise ValueError(f"duplicate {what}: {name}")
 
 
+def parse(form, body):
+    """The families of a body, or a ValueError."""
+    body = body.decode()
+    families = list(PARSERS[form](body))
+    refuse_duplicates(body, families)
+    return families
+
+
+def serve():
+    for line in sys.stdin.buffer:
+        form, length = line.decode().split()
+        body = sys.stdin.buffer.read(int(length))
+        try:
+            answer = sum(len(family.samples) for family in parse(form, body))
+        except Exception as error:  # The parsers raise whatever they stumble over.
+            answer = f"{type(error).__name__}: {error}"
+        print(json.dumps(answer), flush=True)
+
+
 def main():
     form = sys.argv[1] if len(sys.argv) > 1 else "text"
-    parse = {
-        "text": text.text_string_to_metric_families,
-        "openmetrics": openmetrics.text_string_to_metric_families,
-    }[form]
+    if form == "serve":
+        return serve()
     try:
-        body = sys.stdin.buffer.read().decode()
-        families = list(parse(body))
-        refuse_duplicates(body, families)
+        families = parse(form, sys.stdin.buffer.read())
     except ValueError as error:
         sys.exit(f"not valid {form}: {error}")
     json.dump([family_of(family) for family in families], sys.stdout)

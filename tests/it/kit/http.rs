@@ -58,11 +58,23 @@ pub(crate) fn request(
     headers: &[(&str, &str)],
     body: &[u8],
 ) -> Result<Response> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    let stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
+    let host = [("host", &*format!("127.0.0.1:{port}"))];
+    request_over(stream, method, path, &[&host, headers].concat(), body)
+}
+
+/// Any request over a connection that is open, without a `host`.
+pub(crate) fn request_over(
+    mut stream: impl Read + Write,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Result<Response> {
     let mut head = format!(
-        "{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nconnection: close\r\ncontent-length: {}\r\n",
+        "{method} {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n",
         body.len()
     );
     for (name, value) in headers {

@@ -5,10 +5,14 @@
 
 #![allow(dead_code, reason = "a kit offers more than the tests of one day use")]
 
+pub(crate) mod any_metrics;
+pub(crate) mod cases;
 pub(crate) mod exporters;
+pub(crate) mod exposer;
 pub(crate) mod gateway;
 pub(crate) mod http;
 pub(crate) mod otlp_sink;
+pub(crate) mod pages;
 pub(crate) mod points;
 pub(crate) mod process;
 pub(crate) mod prometheus;

@@ -4,9 +4,9 @@ use super::process::Process;
 use super::testenv;
 use serde_json::Value;
 use std::ffi::OsStr;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 /// The wheels of the test environment, one for each layout of the ring.
@@ -155,4 +155,45 @@ pub(crate) fn parse_exposition(form: &str, body: &str) -> Result<Value, String> 
         .args([form])
         .text_from(body.as_bytes())?;
     Ok(serde_json::from_str(&text).expect("a driver prints JSON"))
+}
+
+/// prometheus_client in a process that reads one body after the other.
+pub(crate) struct Parser {
+    child: Child,
+    bodies: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Parser {
+    /// Starts it.
+    pub(crate) fn start() -> Self {
+        let mut script = Script::new("parse_exposition.py").args(["serve"]);
+        let command = script.command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("python3 starts");
+        Self {
+            bodies: child.stdin.take().expect("it is piped"),
+            answers: BufReader::new(child.stdout.take().expect("it is piped")),
+            child,
+        }
+    }
+
+    /// How many samples a body has, or why it's not valid. `form` is `text` or `openmetrics`.
+    pub(crate) fn parse(&mut self, form: &str, body: &[u8]) -> Result<u64, String> {
+        let head = format!("{form} {}\n", body.len());
+        let sent = self.bodies.write_all(&[head.as_bytes(), body].concat());
+        sent.and_then(|()| self.bodies.flush()).expect("it reads");
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer).expect("it answers");
+        match serde_json::from_str(&answer).expect("a line of JSON") {
+            Value::String(why) => Err(why),
+            samples => Ok(samples.as_u64().expect("a number")),
+        }
+    }
+}
+
+impl Drop for Parser {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
