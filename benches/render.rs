@@ -62,15 +62,16 @@ fn value(data: Data, number: usize) -> Value {
 }
 
 /// A table of so many series: agents with a resource each, all metrics of an agent one after the other.
-fn table(series: usize, rule: Rule) -> Table {
+fn table(count: usize, rule: Rule) -> Arc<Table> {
     let limits = Limits {
-        series: series + 1,
+        series: count + 2,
+        streams: count + 2,
         ..Limits::default()
     };
     let table = Table::new("bench", vec![rule], limits);
     let metrics: Vec<_> = (0..METRICS).map(metric).collect();
     let mut resource = Arc::default();
-    for number in 0..series {
+    for number in 0..count {
         let (agent, metric) = (number / METRICS, &metrics[number % METRICS]);
         if number % METRICS == 0 {
             let id = format!("worker-{agent}");
@@ -80,17 +81,8 @@ fn table(series: usize, rule: Rule) -> Table {
                 schema_url: "".into(),
             });
         }
-        let attributes = [
-            ("agent_name", format!("agent_{agent}")),
-            ("hostname", "node-17".to_owned()),
-        ];
         let point = Point {
-            series: Arc::new(Series {
-                resource: resource.clone(),
-                scope: Arc::new(Scope::default()),
-                metric: metric.clone(),
-                attributes: attributes.into_iter().collect(),
-            }),
+            series: self::series(agent, &resource, metric),
             start: NOW,
             time: NOW + 1,
             value: value(metric.data, number + 1),
@@ -98,14 +90,35 @@ fn table(series: usize, rule: Rule) -> Table {
         };
         table.observe(&point, NOW);
     }
-    assert_eq!(table.len(), series);
-    table
+    assert_eq!(table.len(), count);
+    Arc::new(table)
 }
 
-fn scrape(renderer: &mut Renderer, table: &Table) -> usize {
-    renderer.begin();
-    table.read(NOW + 2, &mut |reading| renderer.add(table.owner(), reading));
-    renderer.finish().len()
+/// A scrape after one value has changed: the page is written anew.
+fn scrape(renderer: &mut Renderer, tables: &[Arc<Table>], time: &mut u64) -> usize {
+    *time += 1;
+    let point = Point {
+        series: series(0, &Arc::default(), &metric(2)),
+        start: NOW,
+        time: *time,
+        value: Value::Int(*time as i64),
+        exemplars: Vec::new(),
+    };
+    tables[0].observe(&point, *time);
+    renderer.render(tables, *time).body.len()
+}
+
+fn series(agent: usize, resource: &Arc<Resource>, metric: &Arc<Metric>) -> Arc<Series> {
+    let attributes = [
+        ("agent_name", format!("agent_{agent}")),
+        ("hostname", "node-17".to_owned()),
+    ];
+    Arc::new(Series {
+        resource: resource.clone(),
+        scope: Arc::new(Scope::default()),
+        metric: metric.clone(),
+        attributes: attributes.into_iter().collect(),
+    })
 }
 
 fn render(c: &mut Criterion) {
@@ -116,13 +129,18 @@ fn render(c: &mut Criterion) {
     for (from, rule) in [("live", live as fn() -> Rule), ("pushed", Rule::newest)] {
         let mut group = c.benchmark_group(format!("render/{from}"));
         for series in SIZES {
-            let table = table(series, rule());
+            let tables = [table(series, rule())];
             group.throughput(Throughput::Elements(series as u64));
-            for (name, format) in [("text", Format::Text), ("openmetrics", Format::OpenMetrics)] {
+            for (name, format) in [
+                ("text", Format::Text),
+                ("openmetrics", Format::OpenMetrics),
+                ("protobuf", Format::Protobuf),
+            ] {
                 let mut renderer = Renderer::new(format, Style::default());
-                scrape(&mut renderer, &table);
+                let mut time = NOW + 2;
+                scrape(&mut renderer, &tables, &mut time);
                 group.bench_function(format!("{name}/{series}"), |b| {
-                    b.iter(|| black_box(scrape(&mut renderer, &table)));
+                    b.iter(|| black_box(scrape(&mut renderer, &tables, &mut time)));
                 });
             }
         }

@@ -3,10 +3,10 @@
 
 use tidegate_engine::{ExponentialHistogram, Histogram, Reading, Series, Summary, Value};
 
-use super::family::kinds;
 use super::labels::{LabelSources, Labels};
 use super::name::Naming;
-use super::samples::{classic, total};
+use super::render::histogram::{classic, total};
+use super::render::kind::kinds;
 
 /// Name and labels of a series; `None`: it can't be told in this data model.
 pub fn identity(series: &Series, naming: &Naming) -> Option<(String, Vec<(String, String)>)> {

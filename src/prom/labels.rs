@@ -167,19 +167,7 @@ impl Labels {
 
     /// `a="1","b.c"="2"`, without braces.
     pub fn render(self) -> String {
-        let mut text = String::new();
-        for (name, value) in self.into_pairs() {
-            if !text.is_empty() {
-                text.push(',');
-            }
-            match is_legacy_label_name(&name) {
-                true => text.push_str(&name),
-                false => push_quoted(&mut text, &name),
-            }
-            text.push('=');
-            push_quoted(&mut text, &value);
-        }
-        text
+        render(&self.into_pairs())
     }
 
     /// The label name of a key; `None` when nothing of the key is left.
@@ -237,6 +225,23 @@ pub fn job(resource: &Resource) -> Option<String> {
 pub fn instance(resource: &Resource) -> String {
     let id = resource.attributes.get("service.instance.id");
     id.map(text).unwrap_or_default()
+}
+
+/// `a="1","b.c"="2"`, without braces.
+pub fn render(pairs: &[(String, String)]) -> String {
+    let mut text = String::new();
+    for (name, value) in pairs {
+        if !text.is_empty() {
+            text.push(',');
+        }
+        match is_legacy_label_name(name) {
+            true => text.push_str(name),
+            false => push_quoted(&mut text, name),
+        }
+        text.push('=');
+        push_quoted(&mut text, value);
+    }
+    text
 }
 
 /// Appends a text in quotes: a label's value, or a name with characters that old names don't have.

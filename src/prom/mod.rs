@@ -4,15 +4,12 @@
 //! prometheus/otlptranslator where it leaves room.
 
 pub mod escaping;
-mod family;
 pub mod flat;
 pub mod format;
 pub mod labels;
 pub mod name;
 pub mod number;
 pub mod render;
-mod samples;
-mod target;
 pub mod text;
 mod unit;
 
@@ -20,4 +17,4 @@ pub use escaping::Escaping;
 pub use format::{Format, OPENMETRICS_NAME};
 pub use labels::{LabelSources, ResourceLabels};
 pub use name::{Naming, Strategy};
-pub use render::{Conflict, Renderer, Style};
+pub use render::{Conflict, Page, Renderer, Style};

@@ -3,27 +3,45 @@
 /// Whole doubles below this are written without a point.
 const WHOLE_BELOW: f64 = 1e15;
 
+/// What text is appended to.
+pub trait Sink {
+    /// Appends.
+    fn put(&mut self, text: &str);
+}
+
+impl Sink for String {
+    fn put(&mut self, text: &str) {
+        self.push_str(text);
+    }
+}
+
+impl Sink for Vec<u8> {
+    fn put(&mut self, text: &str) {
+        self.extend_from_slice(text.as_bytes());
+    }
+}
+
 /// Appends a double.
-pub fn push_f64(text: &mut String, value: f64) {
+pub fn push_f64(text: &mut impl Sink, value: f64) {
     if value.is_nan() {
-        text.push_str("NaN");
+        text.put("NaN");
     } else if value.is_infinite() {
-        text.push_str(if value > 0.0 { "+Inf" } else { "-Inf" });
+        text.put(if value > 0.0 { "+Inf" } else { "-Inf" });
     } else if value.fract() == 0.0 && value.abs() < WHOLE_BELOW {
         push_i64(text, value as i64); // exact: whole and far below 2^63
     } else {
-        text.push_str(zmij::Buffer::new().format_finite(value));
+        text.put(zmij::Buffer::new().format_finite(value));
     }
 }
 
 /// Appends a whole number.
-pub fn push_i64(text: &mut String, value: i64) {
-    text.push_str(itoa::Buffer::new().format(value));
+pub fn push_i64(text: &mut impl Sink, value: i64) {
+    text.put(itoa::Buffer::new().format(value));
 }
 
 /// Appends an unsigned whole number.
-pub fn push_u64(text: &mut String, value: u64) {
-    text.push_str(itoa::Buffer::new().format(value));
+pub fn push_u64(text: &mut impl Sink, value: u64) {
+    text.put(itoa::Buffer::new().format(value));
 }
 
 #[cfg(test)]

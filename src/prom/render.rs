@@ -1,27 +1,60 @@
-//! From readings of tables to an exposition that is never invalid: one family a name, one sample an identity.
+//! From tables to an exposition that is never invalid: one family a name, one sample an identity.
 //!
-//! What a series looks like (family, label text) is worked out once, when it is first seen, and kept; a scrape
-//! copies that text and formats the number. A series that would break the exposition is refused whole, counted,
-//! and named with the series whose place it wanted.
+//! What a series looks like in a format (its family, the text of its labels) is worked out once, when the table says
+//! that it came, and stands in the family's arena in the order of the exposition. A page walks the arenas, copies that
+//! text and formats the value, which it reads by its place: nothing is hashed, allocated or sorted. A series that would
+//! break the exposition is left out, counted, and named with the series whose place it wanted.
+//!
+//! Each series of a page, a whole histogram too, is of one moment; different series are of moments as far apart as the
+//! page took to be written (50 ms a million). Tables are read 32 series at a time, so whoever writes to them waits for
+//! no page.
+
+mod arena;
+mod conflict;
+mod exemplar;
+mod family;
+pub(in crate::prom) mod histogram;
+pub(in crate::prom) mod kind;
+mod line;
+mod message;
+mod origin;
+mod sheet;
+mod source;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use bytes::Bytes;
 use foldhash::fast::RandomState;
-use tidegate_engine::{Reading, Series, Value};
+use tidegate_engine::{Number, Resource, Seen, Table, UnixNanos, Value};
 
-use super::family::Families;
+pub use self::conflict::Conflict;
+use self::conflict::{Conflicts, Refused, Taken, Why};
+use self::family::{Families, Family};
+use self::line::Lines;
+use self::message::Messages;
+use self::origin::Origins;
+use self::sheet::{Sheet, Shot, Times};
+use self::source::{New, News, Reader, Sources};
 use super::format::Format;
 use super::labels::{LabelSources, Labels};
 use super::name::Naming;
-use super::samples::push_samples;
-use super::target::{TARGET_INFO, push_target_info};
 
-/// Scrapes after which the text of a series that is no longer read is forgotten.
-const FORGET_AFTER: u64 = 8;
+/// Series that are left out and looked at again on one page, so that no page takes long for them.
+const RETRIES: usize = 4096;
+
+/// A page up to this size is kept for the next scrape, in case nothing changes; a larger one only as long as somebody
+/// else holds it.
+const KEPT_BYTES: usize = 1 << 20;
+
+/// The family of what resources say beyond who they are, behind the namespace.
+const TARGET_INFO: &str = "target_info";
+
+/// Room that is there before a series is read, so that no lock is held while the page grows. Labels come on top.
+const LINE_ROOM: usize = 512;
 
 /// What is the same for every series.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Style {
     /// How names are made.
     pub naming: Naming,
@@ -29,37 +62,61 @@ pub struct Style {
     pub labels: LabelSources,
     /// Write timestamps.
     pub timestamps: bool,
+    /// Write when counters, histograms and summaries began, where that is a sample of its own (OpenMetrics).
+    pub created: bool,
 }
 
-/// A series that can't be exposed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conflict {
-    /// The metric that is left out.
-    pub metric: Arc<str>,
-    /// Who sends it.
-    pub owner: Arc<str>,
-    /// Why, with the owner of what it collides with.
-    pub why: String,
+impl Default for Style {
+    fn default() -> Self {
+        Self {
+            naming: Naming::default(),
+            labels: LabelSources::default(),
+            timestamps: false,
+            created: true,
+        }
+    }
 }
 
-/// Renders scrapes in one format.
+impl Style {
+    /// Labels of `target_info`: what the resource says beyond who it is.
+    fn labels_of_target(&self, resource: &Resource) -> Option<Labels> {
+        const IDENTITY: [&str; 3] = ["service.name", "service.namespace", "service.instance.id"];
+        let mut labels = Labels::new(&self.naming);
+        let all = resource.attributes.iter();
+        let mut others = all.filter(|(key, _)| !IDENTITY.contains(key)).peekable();
+        others.peek()?;
+        others.for_each(|(key, value)| labels.add(key, value));
+        labels.identify(resource);
+        Some(labels)
+    }
+}
+
+/// An exposition.
+#[derive(Debug)]
+pub struct Page {
+    /// What a scraper gets.
+    pub body: Bytes,
+    /// The same number as the page before of the same renderer where nothing has changed since.
+    pub version: u64,
+}
+
+/// Renders pages in one format.
 pub struct Renderer {
     format: Format,
     style: Style,
-    scrape: u64,
+    hasher: RandomState,
+    sources: Sources,
     families: Families,
-    /// Text by series, keyed by the address that the entry itself keeps alive.
-    texts: HashMap<usize, SeriesText, RandomState>,
-    identities: HashMap<(usize, Arc<str>), usize, RandomState>,
-    conflicts: Vec<Conflict>,
-}
-
-struct SeriesText {
-    series: Arc<Series>,
-    owner: Arc<str>,
-    /// Family and label text; `None` when it is refused.
-    place: Option<(usize, Arc<str>)>,
-    seen: u64,
+    origins: Origins,
+    conflicts: Conflicts,
+    /// Of the content of the last page.
+    version: u64,
+    /// How many pages have been written.
+    walked: u64,
+    last: Weak<Page>,
+    kept: Option<Arc<Page>>,
+    /// How large the last page was.
+    size: usize,
 }
 
 impl Renderer {
@@ -67,163 +124,382 @@ impl Renderer {
     pub fn new(format: Format, style: Style) -> Self {
         Self {
             format,
+            hasher: RandomState::default(),
+            sources: Sources::default(),
             families: Families::new(format, style.naming.clone()),
+            origins: Origins::default(),
+            conflicts: Conflicts::default(),
             style,
-            scrape: 0,
-            texts: HashMap::default(),
-            identities: HashMap::default(),
-            conflicts: Vec::new(),
+            version: 0,
+            walked: 0,
+            last: Weak::new(),
+            kept: None,
+            size: 0,
         }
     }
 
-    /// Begins a scrape.
-    pub fn begin(&mut self) {
-        self.scrape += 1;
-        self.families.begin();
-    }
-
-    /// Adds a series to the scrape. `owner` is the table's owner, for messages.
-    pub fn add(&mut self, owner: &Arc<str>, reading: Reading<'_>) {
-        if matches!(reading.value, Value::NoRecordedValue) {
-            return;
+    /// The exposition of these tables as they are now. The same page as the last time where nothing has changed.
+    pub fn render(&mut self, tables: &[Arc<Table>], now: UnixNanos) -> Arc<Page> {
+        let news = self.sources.look(tables, now);
+        let has_changed = news.has_changed || self.conflicts.to_try > 0 || self.walked == 0;
+        if let Some(last) = self.last.upgrade()
+            && !has_changed
+        {
+            return last;
         }
-        let key = Arc::as_ptr(reading.series) as usize;
-        if !self.texts.contains_key(&key) {
-            let place = self.place(key, owner, reading.series);
-            self.texts.insert(
-                key,
-                SeriesText {
-                    series: reading.series.clone(),
-                    owner: owner.clone(),
-                    place,
-                    seen: 0,
-                },
-            );
-        }
-        let Some(known) = self.texts.get_mut(&key) else {
-            return;
+        self.learn(news);
+        self.version += u64::from(has_changed);
+        // What was kept makes room before the next one is written.
+        self.kept = None;
+        let page = Vec::with_capacity(self.size + self.size / 32 + LINE_ROOM);
+        let body = match self.format {
+            Format::Protobuf => self.walk(|style| Messages::new(page, style)),
+            format => self.walk(|style| Lines::new(page, format, style)),
         };
-        // A table shows a series once; should two tables share one, the first wins.
-        if std::mem::replace(&mut known.seen, self.scrape) == self.scrape {
-            return;
-        }
-        let Some((family, labels)) = &known.place else {
-            return;
-        };
-        if let Some(family) = self.families.get_mut(*family) {
-            let time = self.style.timestamps.then_some(reading.time);
-            push_samples(
-                &mut family.body,
-                self.format,
-                &family.name,
-                family.kind,
-                labels,
-                &reading,
-                time,
-            );
-        }
-    }
-
-    /// Ends the scrape: the whole exposition.
-    pub fn finish(&mut self) -> String {
-        let order = self.families.in_order();
-        let bytes: usize = order
-            .iter()
-            .map(|family| family.header.len() + family.body.len())
-            .sum();
-        let mut page = String::with_capacity(bytes + 256);
-        for family in order {
-            page.push_str(&family.header);
-            page.push_str(&family.body);
-        }
-        if !self.families.has(&self.style.naming.own(TARGET_INFO)) {
-            let live = |text: &&SeriesText| text.seen == self.scrape && text.place.is_some();
-            let resources = self.texts.values().filter(live).map(|text| &text.series.resource);
-            push_target_info(&mut page, self.format, &self.style.naming, resources);
-        }
-        if self.format == Format::OpenMetrics {
-            page.push_str("# EOF\n");
-        }
-        self.forget();
+        self.size = body.len();
+        let page = Arc::new(Page {
+            body: body.into(),
+            version: self.version,
+        });
+        self.last = Arc::downgrade(&page);
+        self.kept = (self.size <= KEPT_BYTES).then(|| page.clone());
         page
     }
 
-    /// Conflicts found since the last call, each once.
-    pub fn take_conflicts(&mut self) -> Vec<Conflict> {
-        std::mem::take(&mut self.conflicts)
+    /// How many series were left out for the first time since the last call, and some of them.
+    pub fn take_conflicts(&mut self) -> (u64, Vec<Conflict>) {
+        self.conflicts.take_fresh()
     }
 
-    /// Works out family and labels of a new series.
-    fn place(&mut self, key: usize, owner: &Arc<str>, series: &Arc<Series>) -> Option<(usize, Arc<str>)> {
-        let placed = self.try_place(key, owner, series);
-        match placed {
-            Ok(place) => Some(place),
-            Err(why) => {
-                self.conflicts.push(Conflict {
-                    metric: series.metric.name.clone(),
-                    owner: owner.clone(),
-                    why,
-                });
-                None
-            }
-        }
-    }
-
-    fn try_place(
-        &mut self,
-        key: usize,
-        owner: &Arc<str>,
-        series: &Series,
-    ) -> Result<(usize, Arc<str>), String> {
-        let family = self.families.of(owner, &series.metric)?;
-        let labels = Labels::of(series, &self.style.naming, &self.style.labels);
-        let labels: Arc<str> = labels.render().into();
-        match self.identities.get(&(family, labels.clone())) {
-            Some(other) => Err(self.rivalry(owner, *other)),
-            None => {
-                self.identities.insert((family, labels.clone()), key);
-                if let Some(family) = self.families.get_mut(family) {
-                    family.live += 1;
-                }
-                Ok((family, labels))
-            }
-        }
-    }
-
-    /// Why a series of `owner` can't be shown beside another of the same name and labels.
-    fn rivalry(&self, owner: &Arc<str>, other: usize) -> String {
-        match self.texts.get(&other) {
-            Some(other) if other.owner != *owner => format!(
-                "{} has a series of the same name and labels; a series has one writer only",
-                other.owner
+    /// What is left out now: what has no place, and what had a value on the last page that this format can't say.
+    pub fn left_out(&self) -> Vec<Conflict> {
+        let unsaid = self.families.iter().filter(|(_, family)| family.unsaid > 0);
+        let unsaid = unsaid.map(|(_, family)| Conflict {
+            metric: family.metric.name.clone(),
+            owner: family.owner.clone(),
+            why: format!(
+                "{:?} can't say the value of a {}",
+                self.format,
+                family.of_type.word(self.format)
             ),
-            other => format!(
-                "another resource has a series of the same name and labels ({:?}); \
-                 add a resource attribute as a label to tell them apart",
-                other.map(|other| &other.series.resource.attributes)
-            ),
-        }
-    }
-
-    /// Forgets series that have not been read for some scrapes, and families without series.
-    fn forget(&mut self) {
-        if !self.scrape.is_multiple_of(FORGET_AFTER) {
-            return;
-        }
-        let oldest = self.scrape - FORGET_AFTER;
-        let (identities, families) = (&mut self.identities, &mut self.families);
-        self.texts.retain(|_, text| {
-            // What was refused is looked at again: the place may have become free.
-            let keep = text.seen > oldest && text.place.is_some();
-            if let (false, Some((family, labels))) = (keep, &text.place) {
-                identities.remove(&(*family, labels.clone()));
-                if let Some(family) = families.get_mut(*family) {
-                    family.live -= 1;
-                }
-            }
-            keep
+            series: family.unsaid.into(),
         });
-        self.families.forget();
+        self.conflicts.now().into_iter().chain(unsaid).collect()
+    }
+
+    /// Takes up what is new, and what was left out and may have a place by now.
+    fn learn(&mut self, news: News) {
+        if !news.gone.is_empty() {
+            self.forget_sources(&news.gone);
+        }
+        let again = self.take_some_refused();
+        let sources = self.sources.open();
+        let mut learning = Learning {
+            format: self.format,
+            style: &self.style,
+            hasher: &self.hasher,
+            sources: &self.sources,
+            families: &mut self.families,
+            origins: &mut self.origins,
+            conflicts: &mut self.conflicts,
+            reader: Reader::new(&sources),
+            of_metric: HashMap::default(),
+            of_resource: HashMap::default(),
+        };
+        again.into_iter().for_each(|refused| learning.retry(refused));
+        news.series.into_iter().for_each(|new| learning.take(new, true));
+        learning.finish();
+    }
+
+    fn forget_sources(&mut self, gone: &[u16]) {
+        let (origins, hasher) = (&mut self.origins, &self.hasher);
+        let is_gone =
+            |origins: &Origins, origin| origins.source(origin).is_none_or(|source| gone.contains(&source));
+        self.families.in_order(|_, family| {
+            let records = family.series.records();
+            let ended: Vec<_> = records
+                .filter(|record| record.place.is_some() && is_gone(origins, record.origin))
+                .map(|record| (record.at, record.origin))
+                .collect();
+            ended.iter().for_each(|(_, origin)| origins.leave(*origin));
+            let ended: Vec<_> = ended.into_iter().map(|(at, _)| at).collect();
+            family.series.bury(hasher, &ended);
+        });
+        self.families.close_empty();
+        self.conflicts
+            .refused
+            .retain(|refused| !gone.contains(&refused.source));
+        self.conflicts.to_try = self.conflicts.refused.len();
+    }
+
+    /// Some of what was left out: what may have ended, or may have a place now.
+    fn take_some_refused(&mut self) -> Vec<(Refused, bool)> {
+        let all = &mut self.conflicts.refused;
+        let count = all.len().min(RETRIES);
+        let to_try = self.conflicts.to_try.min(count);
+        self.conflicts.to_try -= to_try;
+        let some = all.drain(..count).enumerate();
+        some.map(|(at, refused)| (refused, at < to_try)).collect()
+    }
+
+    /// Writes all series.
+    fn walk<'a, S: Sheet>(&'a mut self, sheet: impl FnOnce(&'a Style) -> S) -> Vec<u8> {
+        let Self {
+            style,
+            hasher,
+            sources,
+            families,
+            origins,
+            conflicts,
+            walked,
+            ..
+        } = self;
+        *walked += 1;
+        let mut sheet = sheet(style);
+        let open = sources.open();
+        let mut walk = Walk {
+            reader: Reader::new(&open),
+            shot: Shot::default(),
+            gone: Vec::new(),
+            page: *walked,
+            has_ended: false,
+        };
+        families.in_order(|name, family| walk.family(&mut sheet, name, family, origins, hasher));
+        if walk.has_ended {
+            families.close_empty();
+            conflicts.to_try = conflicts.refused.len();
+        }
+        let (name, info) = Family::of_targets(style.naming.own(TARGET_INFO), self.format);
+        let mut targets = origins.shown(*walked).peekable();
+        if targets.peek().is_some() && families.owner_of(&name, info.of_type).is_none() {
+            sheet.begin(&name, &info);
+            targets.for_each(|labels| _ = sheet.number(&info, labels, Number::Int(1), Times::default()));
+            sheet.end(&info);
+        }
+        sheet.finish();
+        std::mem::take(sheet.page())
+    }
+}
+
+/// One walk over all series.
+struct Walk<'a> {
+    reader: Reader<'a>,
+    shot: Shot,
+    /// Series of the present family that have ended.
+    gone: Vec<u32>,
+    page: u64,
+    has_ended: bool,
+}
+
+impl Walk<'_> {
+    fn family<S: Sheet>(
+        &mut self,
+        sheet: &mut S,
+        name: &str,
+        family: &mut Family,
+        origins: &mut Origins,
+        hasher: &RandomState,
+    ) {
+        let start = sheet.page().len();
+        sheet.begin(name, family);
+        let (mut shown, mut unsaid) = (0, 0);
+        for record in family.series.records() {
+            let Some(place) = record.place else { continue };
+            let Some(source) = origins.source(record.origin) else {
+                continue;
+            };
+            self.make_room(sheet.page(), family.name.len() + record.text.len() + LINE_ROOM);
+            let reading = match self.reader.at(source, place) {
+                Seen::Shown(reading) => reading,
+                Seen::Hidden => continue,
+                Seen::Gone => {
+                    self.gone.push(record.at);
+                    continue;
+                }
+            };
+            let exemplars = match S::HAS_EXEMPLARS && family.of_type.has_exemplars() {
+                true => reading.exemplars,
+                false => &[],
+            };
+            let number = match reading.value {
+                Value::Int(number) => Some(Number::Int(*number)),
+                Value::Double(number) => Some(Number::Double(*number)),
+                Value::NoRecordedValue => continue,
+                _ => None,
+            };
+            let is_said = match number {
+                Some(number) if exemplars.is_empty() => {
+                    sheet.number(family, record.text, number, (&reading).into())
+                }
+                _ => {
+                    self.shot.take(&reading, exemplars);
+                    self.reader.release();
+                    sheet.sample(family, record.text, &self.shot)
+                }
+            };
+            if is_said {
+                shown += 1;
+                origins.show(record.origin, self.page);
+            } else {
+                unsaid += 1;
+            }
+        }
+        match shown {
+            0 => sheet.page().truncate(start),
+            _ => sheet.end(family),
+        }
+        family.unsaid = unsaid;
+        family.size = sheet.page().len() - start;
+        if !self.gone.is_empty() {
+            self.has_ended = true;
+            for at in &self.gone {
+                let record = family.series.record(*at);
+                record.into_iter().for_each(|record| origins.leave(record.origin));
+            }
+            family.series.bury(hasher, &self.gone);
+            self.gone.clear();
+        }
+    }
+
+    /// A page that has to grow is copied: not under a lock.
+    #[inline]
+    fn make_room(&mut self, page: &mut Vec<u8>, room: usize) {
+        if page.capacity() - page.len() < room {
+            self.reader.release();
+            page.reserve(room.max(page.len() / 8));
+        }
+    }
+}
+
+/// Takes up series.
+struct Learning<'a> {
+    format: Format,
+    style: &'a Style,
+    hasher: &'a RandomState,
+    sources: &'a Sources,
+    families: &'a mut Families,
+    origins: &'a mut Origins,
+    conflicts: &'a mut Conflicts,
+    reader: Reader<'a>,
+    /// What has been found out of metrics, by source and address; who is asked about is alive.
+    of_metric: HashMap<(u16, usize), Result<u32, Arc<Taken>>, RandomState>,
+    /// Origins by resource in the same way. Each is joined once for being here.
+    of_resource: HashMap<(u16, usize), u32, RandomState>,
+}
+
+impl Learning<'_> {
+    /// Looks again at a series that was left out.
+    fn retry(&mut self, (refused, may_fit): (Refused, bool)) {
+        let is_there = !matches!(self.reader.at(refused.source, refused.place), Seen::Gone);
+        self.reader.release();
+        match (is_there, may_fit) {
+            (false, _) => {}
+            (true, false) => self.conflicts.refuse(refused, false),
+            (true, true) => self.take(
+                New {
+                    source: refused.source,
+                    place: refused.place,
+                    series: refused.series,
+                },
+                false,
+            ),
+        }
+    }
+
+    fn take(&mut self, new: New, is_new: bool) {
+        if let Err(why) = self.place(&new) {
+            let refused = Refused {
+                owner: self.sources.owner(new.source),
+                source: new.source,
+                place: new.place,
+                series: new.series,
+                why,
+            };
+            self.conflicts.refuse(refused, is_new);
+        }
+    }
+
+    fn place(&mut self, new: &New) -> Result<(), Why> {
+        let number = self.family(new).map_err(Why::Family)?;
+        let text = encode(
+            Labels::of(&new.series, &self.style.naming, &self.style.labels),
+            self.format,
+        );
+        let Some(family) = self.families.get_mut(number) else {
+            return Ok(());
+        };
+        if let Some(other) = family.series.find(self.hasher, &text)
+            && let Some(place) = other.place
+        {
+            let source = self.origins.source(other.origin).unwrap_or(u16::MAX);
+            if (source, place) == (new.source, new.place) {
+                return Ok(());
+            }
+            let is_there = !matches!(self.reader.at(source, place), Seen::Gone);
+            self.reader.release();
+            if is_there {
+                return Err(match source == new.source {
+                    true => Why::Twin,
+                    false => Why::Rival(self.sources.owner(source)),
+                });
+            }
+            let (at, origin) = (other.at, other.origin);
+            self.origins.leave(origin);
+            family.series.bury(self.hasher, &[at]);
+        }
+        let resource = &new.series.resource;
+        let (style, format) = (self.style, self.format);
+        let text_of_target = |resource: &Resource| {
+            let labels = style.labels_of_target(resource);
+            labels.map(|labels| encode(labels, format)).unwrap_or_default()
+        };
+        let key = (new.source, Arc::as_ptr(resource).addr());
+        let origins = &mut *self.origins;
+        let origin = *(self.of_resource.entry(key))
+            .or_insert_with(|| origins.join(new.source, resource, text_of_target));
+        origins.join_again(origin);
+        let pushed = family.series.push(self.hasher, new.place, origin, &text);
+        pushed.map_err(|_| {
+            self.origins.leave(origin);
+            Why::Full
+        })
+    }
+
+    fn family(&mut self, new: &New) -> Result<u32, Arc<Taken>> {
+        let metric = &new.series.metric;
+        let key = (new.source, Arc::as_ptr(metric).addr());
+        if let Some(known) = self.of_metric.get(&key) {
+            return known.clone();
+        }
+        let owner = self.sources.owner(new.source);
+        let family = self.families.of(&owner, metric).map_err(Arc::new);
+        self.of_metric.insert(key, family.clone());
+        family
+    }
+
+    /// Gives back room that was taken in advance, and names that nobody got.
+    fn finish(self) {
+        let mut is_one_empty = false;
+        for number in self.of_metric.into_values().flatten() {
+            if let Some(family) = self.families.get_mut(number) {
+                family.series.fit();
+                is_one_empty |= family.series.live() == 0;
+            }
+        }
+        if is_one_empty {
+            self.families.close_empty();
+        }
+        for origin in self.of_resource.into_values() {
+            self.origins.leave(origin);
+        }
+    }
+}
+
+/// The text of labels.
+fn encode(labels: Labels, format: Format) -> Vec<u8> {
+    match format {
+        Format::Protobuf => message::labels(&labels.into_pairs()),
+        Format::Text | Format::OpenMetrics => labels.render().into_bytes(),
     }
 }
 

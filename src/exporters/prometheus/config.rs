@@ -165,6 +165,7 @@ impl Config {
                 without_scope: self.without_scope_info,
             },
             timestamps: self.send_timestamps,
+            ..Style::default()
         }
     }
 

@@ -14,7 +14,16 @@ struct Offer {
 }
 
 /// What we have. A text range without a version is 0.0.4, an OpenMetrics range 0.0.1 (prometheus/common).
-const OFFERS: [Offer; 4] = [
+const OFFERS: [Offer; 5] = [
+    Offer {
+        media: "application/vnd.google.protobuf",
+        wants: &[
+            ("proto", &[Some("io.prometheus.client.MetricFamily")]),
+            ("encoding", &[Some("delimited")]),
+        ],
+        format: Format::Protobuf,
+        content_type: "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited",
+    },
     Offer {
         media: "application/openmetrics-text",
         wants: &[("version", &[Some("1.0.0")])],

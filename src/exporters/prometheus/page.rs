@@ -1,12 +1,10 @@
 //! What scrapes get: one snapshot of all tables in the format asked for, rendered and compressed once for all who ask
 //! at the same time.
 
-use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use foldhash::quality::RandomState;
 use tokio::sync::OnceCell;
 
 use super::Views;
@@ -14,7 +12,7 @@ use super::config::Config;
 use super::rounds::Rounds;
 use crate::component::unix_now;
 use crate::net::{Coding, compress};
-use crate::prom::{Conflict, Escaping, Format, Renderer};
+use crate::prom::{Conflict, Escaping, Format, Page as Exposition, Renderer};
 use crate::telemetry::Every;
 
 /// A format that nobody has asked for as long as this is forgotten with all its text.
@@ -25,34 +23,30 @@ pub(super) const CODINGS: [Coding; 2] = [Coding::Zstd, Coding::Gzip];
 
 /// An exposition.
 pub(super) struct Page {
-    bytes: Bytes,
+    exposition: Arc<Exposition>,
     forms: Arc<Forms>,
 }
 
 /// The compressed forms of a page, each made when it is first wanted.
 struct Forms {
     /// Of the content: what stays the same is not compressed again.
-    hash: u64,
-    length: usize,
+    version: u64,
     made: [OnceCell<Option<Bytes>>; CODINGS.len()],
 }
 
 impl Page {
-    /// The page as bytes; what is equal to `last` shares its compressed forms.
-    fn new(bytes: Bytes, hashes: &RandomState, last: Option<&Arc<Forms>>) -> Self {
-        let mut hasher = hashes.build_hasher();
-        hasher.write(&bytes);
-        let (hash, length) = (hasher.finish(), bytes.len());
-        let same = last.filter(|forms| (forms.hash, forms.length) == (hash, length));
+    /// A page that shares the compressed forms of `last` if nothing has changed since.
+    fn new(exposition: Arc<Exposition>, last: Option<&Arc<Forms>>) -> Self {
+        let version = exposition.version;
+        let same = last.filter(|forms| forms.version == version);
         let fresh = || {
             Arc::new(Forms {
-                hash,
-                length,
+                version,
                 made: Default::default(),
             })
         };
         Self {
-            bytes,
+            exposition,
             forms: same.cloned().unwrap_or_else(fresh),
         }
     }
@@ -61,10 +55,10 @@ impl Page {
     pub(super) async fn coded(&self, coding: Coding) -> Option<Bytes> {
         let at = CODINGS.iter().position(|known| *known == coding);
         let Some(cell) = at.and_then(|at| self.forms.made.get(at)) else {
-            return Some(self.bytes.clone());
+            return Some(self.exposition.body.clone());
         };
         let make = || async {
-            let bytes = self.bytes.clone();
+            let bytes = self.exposition.body.clone();
             let made = tokio::task::spawn_blocking(move || compress(coding, &bytes).ok());
             made.await.ok().flatten().map(Bytes::from)
         };
@@ -86,8 +80,6 @@ struct Press {
     exporter: Arc<str>,
     renderer: Mutex<Renderer>,
     last: Mutex<Option<Arc<Forms>>>,
-    /// Secret, so that nobody can send what looks like no change.
-    hashes: RandomState,
     complaints: Arc<Every>,
 }
 
@@ -136,7 +128,6 @@ impl Pages {
             exporter: self.exporter.clone(),
             renderer: Mutex::new(Renderer::new(format, self.config.style(escaping))),
             last: Mutex::default(),
-            hashes: RandomState::default(),
             complaints: self.complaints.clone(),
         };
         let pages = Rounds::new(move || press.print());
@@ -158,38 +149,32 @@ impl Pages {
 
 impl Press {
     fn print(&self) -> Page {
-        let bytes = Bytes::from(self.render());
+        let exposition = self.render();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let page = Page::new(bytes, &self.hashes, last.as_ref());
+        let page = Page::new(exposition, last.as_ref());
         *last = Some(page.forms.clone());
         page
     }
 
-    fn render(&self) -> String {
+    fn render(&self) -> Arc<Exposition> {
         let mut renderer = self.renderer.lock().unwrap_or_else(PoisonError::into_inner);
-        renderer.begin();
-        let now = unix_now();
-        for table in self.views.all() {
-            let owner = table.owner().clone();
-            table.read(now, &mut |reading| renderer.add(&owner, reading));
-        }
-        let page = renderer.finish();
-        let conflicts = renderer.take_conflicts();
+        let exposition = renderer.render(&self.views.all(), unix_now());
+        let (count, conflicts) = renderer.take_conflicts();
         drop(renderer);
-        self.complain(&conflicts);
-        page
+        self.complain(count, &conflicts);
+        exposition
     }
 
-    fn complain(&self, conflicts: &[Conflict]) {
+    fn complain(&self, count: u64, conflicts: &[Conflict]) {
         let Some(first) = conflicts.first() else { return };
         metrics::counter!("tidegate_prometheus_conflicting_series_total", "exporter" => self.exporter.clone())
-            .increment(conflicts.len() as u64);
+            .increment(count);
         if let Some(held_back) = self.complaints.ready() {
             tracing::warn!(
                 exporter = %self.exporter,
                 metric = %first.metric,
                 owner = %first.owner,
-                others = conflicts.len() - 1,
+                others = count - 1,
                 held_back,
                 "left out of the exposition: {}",
                 first.why
@@ -204,16 +189,19 @@ mod tests {
 
     #[tokio::test]
     async fn an_unchanged_page_is_compressed_once() {
-        let hashes = RandomState::default();
-        let first = Page::new(Bytes::from_static(b"a 1\n"), &hashes, None);
+        let exposition = |body, version| {
+            let body = Bytes::from_static(body);
+            Arc::new(Exposition { body, version })
+        };
+        let first = Page::new(exposition(b"a 1\n", 1), None);
         let packed = first.coded(Coding::Gzip).await.unwrap();
-        let same = Page::new(Bytes::from_static(b"a 1\n"), &hashes, Some(&first.forms));
+        let same = Page::new(exposition(b"a 1\n", 1), Some(&first.forms));
         let again = same.coded(Coding::Gzip).await.unwrap();
         assert_eq!(packed.as_ptr(), again.as_ptr(), "the very same bytes");
         assert_ne!(same.coded(Coding::Zstd).await.unwrap(), packed);
         assert_eq!(same.coded(Coding::Identity).await.unwrap(), "a 1\n");
 
-        let other = Page::new(Bytes::from_static(b"a 2\n"), &hashes, Some(&same.forms));
+        let other = Page::new(exposition(b"a 2\n", 2), Some(&same.forms));
         assert_ne!(other.coded(Coding::Gzip).await.unwrap(), packed);
     }
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use tidegate_engine::{
-    Attributes, Buckets, Data, ExponentialHistogram, Histogram, Metric, Pattern, Quantile, Reading, Resource,
-    Scope, Series, Summary, Temporality, Value,
+    Attributes, Buckets, Data, ExponentialHistogram, Histogram, Limits, Metric, Pattern, Point, Quantile,
+    Resource, Rule, Scope, Series, Summary, Table, Temporality, Value,
 };
 
 use super::*;
-use crate::prom::{OPENMETRICS_NAME, ResourceLabels};
+use crate::prom::{OPENMETRICS_NAME, ResourceLabels, Strategy as Translation};
 
 const COUNTER: Data = Data::Sum {
     monotonic: true,
@@ -48,26 +48,39 @@ fn renderer(format: Format) -> Renderer {
     Renderer::new(format, Style::default())
 }
 
-fn page(renderer: &mut Renderer, all: &[(Arc<Series>, Value)]) -> String {
-    renderer.begin();
-    add(renderer, "test", all);
-    renderer.finish()
+const NOW: u64 = 1_500_000_000;
+
+/// A table that shows what is put into it.
+fn table(owner: &str) -> Arc<Table> {
+    Arc::new(Table::new(owner, vec![Rule::newest()], Limits::default()))
 }
 
-fn add(renderer: &mut Renderer, owner: &str, all: &[(Arc<Series>, Value)]) {
-    let owner: Arc<str> = owner.into();
+fn put(table: &Table, all: &[(Arc<Series>, Value)]) {
+    put_at(table, all, NOW);
+}
+
+fn put_at(table: &Table, all: &[(Arc<Series>, Value)], time: u64) {
     for (series, value) in all {
-        renderer.add(
-            &owner,
-            Reading {
-                series,
-                start: 1,
-                time: 1_500_000_000,
-                value,
-                exemplars: &[],
-            },
-        );
+        let point = Point {
+            series: series.clone(),
+            start: 0,
+            time,
+            value: value.clone(),
+            exemplars: Vec::new(),
+        };
+        table.observe(&point, time);
     }
+}
+
+fn text(renderer: &mut Renderer, tables: &[Arc<Table>]) -> String {
+    String::from_utf8(renderer.render(tables, NOW).body.to_vec()).unwrap()
+}
+
+/// The page of a table that has all this.
+fn page(renderer: &mut Renderer, all: &[(Arc<Series>, Value)]) -> String {
+    let table = table("test");
+    put(&table, all);
+    text(renderer, &[table])
 }
 
 #[test]
@@ -98,10 +111,12 @@ agent_xfer_time{agent_name=\"a\",hostname=\"h\"} 7.5
 # TYPE agent_xfer_time_total counter
 agent_xfer_time_total{agent_name=\"a\",hostname=\"h\"} 30
 ";
-    let mut renderer = renderer(Format::Text);
-    assert_eq!(page(&mut renderer, &all), expected);
-    assert_eq!(page(&mut renderer, &all), expected, "a second scrape is the same");
-    assert_eq!(renderer.take_conflicts(), []);
+    let (mut renderer, table) = (renderer(Format::Text), table("test"));
+    put(&table, &all);
+    for _ in 0..2 {
+        assert_eq!(text(&mut renderer, std::slice::from_ref(&table)), expected);
+    }
+    assert_eq!(renderer.take_conflicts(), (0, vec![]));
 }
 
 #[test]
@@ -157,19 +172,30 @@ fn histograms_have_running_buckets_sum_and_count() {
 fn a_name_of_another_type_is_refused_whole_and_named() {
     let all = [
         (series("x", "", Data::Gauge, &[], &[]), Value::Int(1)),
-        (series("x", "", HISTOGRAM, &[], &[("a", "1")]), Value::Int(1)),
+        (series("x", "", COUNTER, &[], &[("a", "1")]), Value::Int(1)),
     ];
-    let mut renderer = renderer(Format::Text);
-    let text = page(&mut renderer, &all);
-    assert_eq!(text.matches("# TYPE").count(), 1, "{text}");
-    let conflicts = renderer.take_conflicts();
-    assert_eq!(conflicts.len(), 1);
+    let style = Style {
+        naming: Naming {
+            strategy: Translation::Nothing,
+            ..Naming::default()
+        },
+        ..Style::default()
+    };
+    let (mut renderer, table) = (Renderer::new(Format::Text, style), table("test"));
+    put(&table, &all);
+    let tables = [table];
+    let page = text(&mut renderer, &tables);
+    assert_eq!(page.matches("# TYPE").count(), 1, "{page}");
+    let (count, conflicts) = renderer.take_conflicts();
+    assert_eq!((count, conflicts.len()), (1, 1));
     assert!(
         conflicts[0].why.contains("`x` is a gauge of test already"),
         "{conflicts:?}"
     );
-    page(&mut renderer, &all);
-    assert_eq!(renderer.take_conflicts(), [], "told once");
+    put(&tables[0], &all);
+    text(&mut renderer, &tables);
+    assert_eq!(renderer.take_conflicts(), (0, vec![]), "told once");
+    assert_eq!(renderer.left_out(), conflicts, "and shown as long as it is so");
 }
 
 #[test]
@@ -186,7 +212,7 @@ fn resources_that_differ_only_in_what_is_not_exposed_do_not_make_duplicates() {
         "{text}"
     );
     assert_eq!(text.matches("\ntarget_info{").count(), 1, "{text}");
-    assert_eq!(plain.take_conflicts().len(), 1);
+    assert_eq!(plain.take_conflicts().0, 1);
 
     let style = Style {
         labels: LabelSources {
@@ -208,39 +234,67 @@ fn resources_that_differ_only_in_what_is_not_exposed_do_not_make_duplicates() {
 #[test]
 fn a_second_writer_of_a_series_is_refused_and_both_are_named() {
     let of = |value| [(series("x", "", COUNTER, &[], &[("a", "1")]), Value::Int(value))];
+    let tables = [table("aggregate@metrics/a"), table("aggregate@metrics/b")];
+    put(&tables[0], &of(1));
+    put(&tables[1], &of(2));
     let mut renderer = renderer(Format::Text);
-    renderer.begin();
-    add(&mut renderer, "aggregate@metrics/a", &of(1));
-    add(&mut renderer, "aggregate@metrics/b", &of(2));
-    let text = renderer.finish();
+    let page = text(&mut renderer, &tables);
     assert!(
-        text.contains("x_total{a=\"1\"} 1\n") && !text.contains("} 2\n"),
-        "{text}"
+        page.contains("x_total{a=\"1\"} 1\n") && !page.contains("} 2\n"),
+        "{page}"
     );
-    let conflicts = renderer.take_conflicts();
+    let (_, conflicts) = renderer.take_conflicts();
     assert_eq!(conflicts.len(), 1);
     assert_eq!(&*conflicts[0].owner, "aggregate@metrics/b");
     assert!(
         conflicts[0].why.starts_with("aggregate@metrics/a has a series"),
         "{conflicts:?}"
     );
+    let page = text(&mut renderer, &tables[1..]);
+    assert!(
+        page.contains("x_total{a=\"1\"} 2\n"),
+        "the first one is gone: {page}"
+    );
+    assert_eq!(renderer.left_out(), []);
 }
 
 #[test]
 fn a_place_becomes_free_when_its_owner_is_gone() {
     let gauge = [(series("x", "", Data::Gauge, &[], &[]), Value::Int(1))];
-    let counter = [(
+    let summary = [(
         series("x", "", Data::Summary, &[], &[]),
         Value::Summary(Box::default()),
     )];
-    let mut renderer = renderer(Format::Text);
-    page(&mut renderer, &gauge);
-    assert_eq!(page(&mut renderer, &counter), "", "the name is still the gauge's");
-    let mut text = String::new();
-    for _ in 0..3 * FORGET_AFTER {
-        text = page(&mut renderer, &counter);
-    }
-    assert!(text.contains("# TYPE x summary"), "{text}");
+    let (mut renderer, tables) = (renderer(Format::Text), [table("test")]);
+    put(&tables[0], &gauge);
+    text(&mut renderer, &tables);
+    let later = NOW + 3600 * 1_000_000_000;
+    put_at(&tables[0], &summary, later);
+    let page = text(&mut renderer, &tables);
+    assert!(
+        page.contains("# TYPE x gauge"),
+        "the name is still the gauge's: {page}"
+    );
+    (0..).map(|tick| later + tick * 1_000_000_000).find(|now| {
+        tables[0].expire(*now);
+        tables[0].len() == 1
+    });
+    assert_eq!(text(&mut renderer, &tables), "", "it has ended");
+    let page = text(&mut renderer, &tables);
+    assert!(page.contains("# TYPE x summary"), "{page}");
+}
+
+#[test]
+fn a_page_is_the_same_until_something_changes() {
+    let (mut renderer, tables) = (renderer(Format::Text), [table("test")]);
+    let of = |value| [(series("x", "", COUNTER, &[], &[("a", "1")]), Value::Int(value))];
+    put(&tables[0], &of(1));
+    let one = renderer.render(&tables, NOW);
+    let same = renderer.render(&tables, NOW + 1);
+    assert!(Arc::ptr_eq(&one, &same));
+    put_at(&tables[0], &of(2), NOW + 1);
+    let other = renderer.render(&tables, NOW + 2);
+    assert!(other.version > one.version && other.body != one.body);
 }
 
 /// Panics where a text exposition breaks a rule of the format.
@@ -357,7 +411,10 @@ proptest! {
             })
             .collect();
         let mut renderer = renderer(if openmetrics { Format::OpenMetrics } else { Format::Text });
-        check(&page(&mut renderer, &all));
-        check(&page(&mut renderer, &all));
+        let tables = [table("test")];
+        put(&tables[0], &all);
+        check(&text(&mut renderer, &tables));
+        put_at(&tables[0], &all[..all.len() / 2], NOW + 1);
+        check(&text(&mut renderer, &tables));
     }
 }

@@ -25,6 +25,17 @@ impl CellRef {
     pub(crate) fn number(self) -> u32 {
         self.index
     }
+
+    pub(crate) fn to_bits(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    pub(crate) fn from_bits(bits: u64) -> Self {
+        Self {
+            index: bits as u32,
+            generation: (bits >> 32) as u32,
+        }
+    }
 }
 
 /// One output series.

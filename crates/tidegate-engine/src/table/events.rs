@@ -299,6 +299,7 @@ impl Table {
             }
         }
         state.gone = true;
+        self.changed();
     }
 }
 

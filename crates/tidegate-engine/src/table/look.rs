@@ -19,6 +19,16 @@ impl Place {
     pub fn number(self) -> u32 {
         self.0.number()
     }
+
+    /// The place as a number, for those who keep many.
+    pub fn to_bits(self) -> u64 {
+        self.0.to_bits()
+    }
+
+    /// The place that [`Place::to_bits`] gave.
+    pub fn from_bits(bits: u64) -> Self {
+        Self(CellRef::from_bits(bits))
+    }
 }
 
 /// What is at a place.
@@ -36,6 +46,11 @@ pub enum Seen<'a> {
 pub struct Looker<'a>(Cursor<'a>);
 
 impl Looker<'_> {
+    /// Gives the lock back until the next look, for a caller that has something else to do first.
+    pub fn release(&mut self) {
+        self.0.release();
+    }
+
     /// What is at this place now.
     pub fn at(&mut self, place: Place) -> Seen<'_> {
         let Some(cell) = self.0.get(place.0) else {
@@ -154,7 +169,7 @@ mod tests {
                     3..6 => {}
                     _ => {
                         seen = table.arrivals(seen, &mut |place, series| {
-                            known.insert(place.number(), (place, series.metric.name.clone()));
+                            known.insert(place.number(), (Place::from_bits(place.to_bits()), series.metric.name.clone()));
                         });
                         let mut looker = table.looker();
                         let mut mine = Vec::new();

@@ -1,0 +1,146 @@
+//! What is left out of an exposition, and why.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+use tidegate_engine::Series;
+
+/// Conflicts of which the details are kept until they have been told.
+const TOLD: usize = 16;
+
+/// Series that can't be exposed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// The metric that is left out.
+    pub metric: Arc<str>,
+    /// Who sends it.
+    pub owner: Arc<str>,
+    /// Why, with the owner of what it collides with.
+    pub why: String,
+    /// How many of its series.
+    pub series: u64,
+}
+
+/// Why a metric has no family.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Taken {
+    /// There is nothing it could be called.
+    Nameless(&'static str),
+    /// Another one has one of its names.
+    By {
+        sample: Box<str>,
+        family: Box<str>,
+        kind: &'static str,
+        owner: Arc<str>,
+    },
+}
+
+/// Why a series is left out.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Why {
+    /// Its metric has no family.
+    Family(Arc<Taken>),
+    /// This other owner has a series of the same name and labels.
+    Rival(Arc<str>),
+    /// The same owner has.
+    Twin,
+    /// Its family is full.
+    Full,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Family(taken) => match &**taken {
+                Taken::Nameless(why) => f.write_str(why),
+                Taken::By {
+                    sample,
+                    family,
+                    kind,
+                    owner,
+                } if sample == family => write!(f, "the name `{family}` is a {kind} of {owner} already"),
+                Taken::By {
+                    sample,
+                    family,
+                    kind,
+                    owner,
+                } => write!(f, "`{sample}` belongs to the {kind} `{family}` of {owner}"),
+            },
+            Self::Rival(other) => write!(
+                f,
+                "{other} has a series of the same name and labels; a series has one writer only"
+            ),
+            Self::Twin => f.write_str(
+                "another resource or scope has a series of the same name and labels; \
+                 add an attribute as a label to tell them apart",
+            ),
+            Self::Full => f.write_str("its metric has 4 GiB of labels already"),
+        }
+    }
+}
+
+/// A series that is left out.
+#[derive(Debug)]
+pub(super) struct Refused {
+    pub(super) source: u16,
+    pub(super) place: u64,
+    pub(super) owner: Arc<str>,
+    pub(super) series: Arc<Series>,
+    pub(super) why: Why,
+}
+
+/// All series that are left out now.
+#[derive(Debug, Default)]
+pub(super) struct Conflicts {
+    pub(super) refused: VecDeque<Refused>,
+    /// How many of them, from the front, are to be tried again because something has ended.
+    pub(super) to_try: usize,
+    fresh: Vec<Conflict>,
+    untold: u64,
+}
+
+impl Conflicts {
+    /// Leaves a series out.
+    pub(super) fn refuse(&mut self, refused: Refused, is_new: bool) {
+        if is_new {
+            self.untold += 1;
+            if self.fresh.len() < TOLD {
+                self.fresh.push(Conflict {
+                    metric: refused.series.metric.name.clone(),
+                    owner: refused.owner.clone(),
+                    why: refused.why.to_string(),
+                    series: 1,
+                });
+            }
+        }
+        self.refused.push_back(refused);
+    }
+
+    /// How many were left out for the first time since the last call, and the first of them.
+    pub(super) fn take_fresh(&mut self) -> (u64, Vec<Conflict>) {
+        (std::mem::take(&mut self.untold), std::mem::take(&mut self.fresh))
+    }
+
+    /// What is left out now, by metric, owner and reason.
+    pub(super) fn now(&self) -> Vec<Conflict> {
+        let mut all: BTreeMap<_, u64> = BTreeMap::new();
+        for Refused {
+            owner, series, why, ..
+        } in &self.refused
+        {
+            *all.entry((series.metric.name.clone(), owner.clone(), why))
+                .or_default() += 1;
+        }
+        let conflict = |((metric, owner, why), series): (_, u64)| {
+            let why: &Why = why;
+            Conflict {
+                metric,
+                owner,
+                why: why.to_string(),
+                series,
+            }
+        };
+        all.into_iter().map(conflict).collect()
+    }
+}

@@ -1,0 +1,212 @@
+//! Families of an exposition: each name has one type, and no sample name belongs to two of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tidegate_engine::{Attributes, Data, Metric};
+
+use super::arena::Arena;
+use super::conflict::Taken;
+use super::kind::Type;
+use crate::prom::escaping::is_legacy_metric_name;
+use crate::prom::format::{Format, OPENMETRICS_NAME};
+use crate::prom::labels::escape;
+use crate::prom::name::Naming;
+
+/// All series of one name and type.
+#[derive(Debug)]
+pub(super) struct Family {
+    /// As text has it: escaped where it must stand in quotes.
+    pub(super) name: Box<str>,
+    /// Its name must stand in quotes, within the braces.
+    pub(super) is_quoted: bool,
+    pub(super) of_type: Type,
+    /// Who sent the first series.
+    pub(super) owner: Arc<str>,
+    /// Of the first series: HELP and UNIT.
+    pub(super) metric: Arc<Metric>,
+    pub(super) series: Arena,
+    /// Series whose value this format could not say, on the last page.
+    pub(super) unsaid: u32,
+    /// What it took on the last page.
+    pub(super) size: usize,
+}
+
+impl Family {
+    fn new(name: &str, of_type: Type, owner: Arc<str>, metric: Arc<Metric>) -> Self {
+        let mut escaped = String::new();
+        escape(&mut escaped, name);
+        Self {
+            name: escaped.into(),
+            is_quoted: !is_legacy_metric_name(name),
+            of_type,
+            owner,
+            metric,
+            series: Arena::default(),
+            unsaid: 0,
+            size: 0,
+        }
+    }
+
+    /// The family of targets, which is no metric of anybody.
+    pub(super) fn of_targets(name: String, format: Format) -> (String, Self) {
+        let base = name.strip_suffix("_info").filter(|base| !base.is_empty());
+        let (name, of_type) = match base.filter(|_| format == Format::OpenMetrics) {
+            Some(base) => (base.to_owned(), Type::Info),
+            None => (name, Type::Gauge),
+        };
+        let metric = Metric {
+            name: "".into(),
+            description: "Target metadata".into(),
+            unit: "".into(),
+            data: Data::Gauge,
+            metadata: Attributes::default(),
+        };
+        let family = Self::new(&name, of_type, Arc::default(), Arc::new(metric));
+        (name, family)
+    }
+}
+
+/// The families that have series, by name.
+pub(super) struct Families {
+    format: Format,
+    naming: Naming,
+    list: Vec<Option<Family>>,
+    free: Vec<u32>,
+    names: BTreeMap<Box<str>, u32>,
+}
+
+/// All suffixes of sample names.
+const SUFFIXES: [&str; 6] = ["_total", "_created", "_bucket", "_sum", "_count", "_info"];
+
+impl Families {
+    pub(super) fn new(format: Format, naming: Naming) -> Self {
+        Self {
+            format,
+            naming,
+            list: Vec::new(),
+            free: Vec::new(),
+            names: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn get(&self, number: u32) -> Option<&Family> {
+        self.list.get(number as usize)?.as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut Family> {
+        self.list.get_mut(number as usize)?.as_mut()
+    }
+
+    /// Shows every family, by name.
+    pub(super) fn in_order(&mut self, mut each: impl FnMut(&str, &mut Family)) {
+        for (name, number) in &self.names {
+            if let Some(Some(family)) = self.list.get_mut(*number as usize) {
+                each(name, family);
+            }
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &Family)> {
+        let family = |number: &u32| self.list.get(*number as usize)?.as_ref();
+        self.names
+            .iter()
+            .filter_map(move |(name, number)| Some((&**name, family(number)?)))
+    }
+
+    /// The family of a metric, made when it is new. `Err` where the name is taken by another type.
+    pub(super) fn of(&mut self, owner: &Arc<str>, metric: &Arc<Metric>) -> Result<u32, Taken> {
+        let (name, of_type) = self.name(metric).map_err(Taken::Nameless)?;
+        if let Some(number) = self.names.get(name.as_str())
+            && let Some(family) = self.get(*number)
+        {
+            return match family.of_type == of_type {
+                true => Ok(*number),
+                false => Err(self.taken(&name, family)),
+            };
+        }
+        if let Some(owner) = self.owner_of(&name, of_type) {
+            return Err(owner);
+        }
+        Ok(self.open(owner, name, of_type, metric))
+    }
+
+    /// What a family of this metric is called, and its type.
+    fn name(&self, metric: &Metric) -> Result<(String, Type), &'static str> {
+        let (of_type, kind) = Type::of(metric, self.format)?;
+        let is_openmetrics = self.format == Format::OpenMetrics;
+        let own_name = metric.metadata.get(OPENMETRICS_NAME).filter(|_| is_openmetrics);
+        let raw = own_name.and_then(|name| name.as_str()).unwrap_or(&metric.name);
+        let full = self.naming.metric(raw, &metric.unit, kind);
+        let full = full.ok_or("nothing of its name can be exposed")?;
+        let without = |suffix: &str| {
+            let base = full.strip_suffix(suffix).filter(|base| !base.is_empty());
+            base.map(str::to_owned)
+        };
+        Ok(match of_type {
+            // A counter's family is without the suffix, its samples have it. Where names have none, a sample must
+            // not be called otherwise than in the other formats: it is of unknown type then.
+            Type::Counter if is_openmetrics => match without("_total") {
+                Some(base) => (base, Type::Counter),
+                None => (full, Type::Unknown),
+            },
+            Type::Info => match without("_info") {
+                Some(base) => (base, Type::Info),
+                None => (full, Type::Gauge),
+            },
+            of_type => (full, of_type),
+        })
+    }
+
+    /// Who has one of the names that this family would have.
+    pub(super) fn owner_of(&self, name: &str, of_type: Type) -> Option<Taken> {
+        let suffixes = of_type.suffixes(self.format).iter();
+        let mut names = suffixes
+            .map(|suffix| format!("{name}{suffix}"))
+            .chain([name.to_owned()]);
+        names.find_map(|sample| Some(self.taken(&sample, self.holder(&sample)?)))
+    }
+
+    /// The family that a sample of this name belongs to.
+    fn holder(&self, sample: &str) -> Option<&Family> {
+        let named = |name: &str| self.get(*self.names.get(name)?);
+        named(sample).or_else(|| {
+            SUFFIXES.iter().find_map(|suffix| {
+                let family = named(sample.strip_suffix(suffix)?)?;
+                let has = family.of_type.suffixes(self.format).contains(suffix);
+                has.then_some(family)
+            })
+        })
+    }
+
+    fn taken(&self, sample: &str, by: &Family) -> Taken {
+        Taken::By {
+            sample: sample.into(),
+            family: by.name.clone(),
+            kind: by.of_type.word(self.format),
+            owner: by.owner.clone(),
+        }
+    }
+
+    fn open(&mut self, owner: &Arc<str>, name: String, of_type: Type, metric: &Arc<Metric>) -> u32 {
+        let family = Family::new(&name, of_type, owner.clone(), metric.clone());
+        let number = self.free.pop().unwrap_or(self.list.len() as u32);
+        match self.list.get_mut(number as usize) {
+            Some(place) => *place = Some(family),
+            None => self.list.push(Some(family)),
+        }
+        self.names.insert(name.into(), number);
+        number
+    }
+
+    /// Gives up the names of families without series.
+    pub(super) fn close_empty(&mut self) {
+        let (list, free) = (&mut self.list, &mut self.free);
+        self.names.retain(|_, number| {
+            let place = list.get_mut(*number as usize);
+            let empty = place.and_then(|place| place.take_if(|family| family.series.live() == 0));
+            free.extend(empty.is_some().then_some(*number));
+            empty.is_none()
+        });
+    }
+}

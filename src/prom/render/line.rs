@@ -1,0 +1,403 @@
+//! The text formats: a line a sample.
+
+use std::sync::Arc;
+
+use tidegate_engine::{Exemplar, ExponentialHistogram, Histogram, Number, Summary, UnixNanos, Value};
+
+use super::Style;
+use super::exemplar;
+use super::family::Family;
+use super::histogram::{fixed, running};
+use super::kind::Type;
+use super::sheet::{Sheet, Shot, Times};
+use crate::prom::format::Format;
+use crate::prom::labels::{escape, render};
+use crate::prom::number::{Sink, push_f64, push_i64, push_u64};
+
+/// A page of lines.
+pub(super) struct Lines<'a> {
+    page: Vec<u8>,
+    style: &'a Style,
+    format: Format,
+    bounds: Bounds,
+    /// What the lines of a bucket have in common.
+    bucket: Vec<u8>,
+}
+
+impl<'a> Lines<'a> {
+    pub(super) fn new(page: Vec<u8>, format: Format, style: &'a Style) -> Self {
+        Self {
+            page,
+            style,
+            format,
+            bounds: Bounds::default(),
+            bucket: Vec::new(),
+        }
+    }
+
+    fn is_openmetrics(&self) -> bool {
+        self.format == Format::OpenMetrics
+    }
+
+    /// `# TYPE name `.
+    fn comment(&mut self, word: &str, family: &Family) {
+        let quote = if family.is_quoted { "\"" } else { "" };
+        for part in ["# ", word, " ", quote, &*family.name, quote, " "] {
+            self.page.put(part);
+        }
+    }
+
+    /// Name and labels, up to the value.
+    #[inline]
+    fn head(&mut self, family: &Family, suffix: &str, labels: &[u8]) {
+        open(&mut self.page, family, suffix, labels);
+        self.close(family, labels.is_empty());
+    }
+
+    #[inline]
+    fn close(&mut self, family: &Family, is_bare: bool) {
+        self.page
+            .put(if is_bare && !family.is_quoted { " " } else { "} " });
+    }
+
+    /// What follows the value.
+    #[inline]
+    fn tail(&mut self, time: UnixNanos, exemplar: Option<&Exemplar>) {
+        if self.style.timestamps && time > 0 {
+            self.time(time);
+        }
+        if let (Format::OpenMetrics, Some(exemplar)) = (self.format, exemplar) {
+            self.exemplar(exemplar);
+        }
+        self.page.push(b'\n');
+    }
+
+    fn time(&mut self, time: UnixNanos) {
+        self.page.push(b' ');
+        match self.format {
+            Format::OpenMetrics => push_seconds(&mut self.page, time),
+            _ => push_u64(&mut self.page, time / 1_000_000),
+        }
+    }
+
+    fn exemplar(&mut self, exemplar: &Exemplar) {
+        let Some(value) = exemplar::value(exemplar) else {
+            return;
+        };
+        self.page.put(" # {");
+        let labels = exemplar::labels(exemplar, self.style, true);
+        self.page.put(&render(&labels));
+        self.page.put("} ");
+        push_f64(&mut self.page, value);
+        if exemplar.time > 0 {
+            self.page.push(b' ');
+            push_seconds(&mut self.page, exemplar.time);
+        }
+    }
+
+    /// OpenMetrics tells when a counter, histogram or summary began.
+    fn created(&mut self, family: &Family, labels: &[u8], times: Times) {
+        if self.is_openmetrics() && self.style.created && times.start > 0 {
+            self.head(family, "_created", labels);
+            push_seconds(&mut self.page, times.start);
+            self.tail(times.time, None);
+        }
+    }
+
+    fn scalar(
+        &mut self,
+        family: &Family,
+        labels: &[u8],
+        number: Number,
+        times: Times,
+        exemplar: Option<&Exemplar>,
+    ) -> bool {
+        if self.is_openmetrics() && !openmetrics_has(family, labels, number.as_f64()) {
+            return false;
+        }
+        let suffix = match (family.of_type, self.format) {
+            (Type::Counter, Format::OpenMetrics) => "_total",
+            (Type::Info, _) => "_info",
+            _ => "",
+        };
+        self.head(family, suffix, labels);
+        match number {
+            Number::Int(number) => push_i64(&mut self.page, number),
+            Number::Double(number) => push_f64(&mut self.page, number),
+        }
+        self.tail(times.time, exemplar);
+        if family.of_type == Type::Counter {
+            self.created(family, labels, times);
+        }
+        true
+    }
+
+    fn histogram(&mut self, family: &Family, labels: &[u8], histogram: &Histogram, shot: &Shot) {
+        self.bounds.learn(&histogram.bounds, self.is_openmetrics());
+        self.bucket.clear();
+        open(&mut self.bucket, family, "_bucket", labels);
+        self.bucket.put(match (labels.is_empty(), family.is_quoted) {
+            (true, false) => "{le=\"",
+            _ => ",le=\"",
+        });
+        let mut below = f64::NEG_INFINITY;
+        let count = running(histogram, |at, bound, count| {
+            let exemplar = exemplar::within(&shot.exemplars, below, bound);
+            self.bucket(at, count, shot.times.time, exemplar);
+            below = bound;
+        });
+        let exemplar = exemplar::within(&shot.exemplars, below, f64::INFINITY);
+        self.bucket(usize::MAX, count, shot.times.time, exemplar);
+        let sum = histogram.sum.filter(|sum| {
+            // OpenMetrics has a sum only where it can't fall.
+            let is_rising = *sum >= 0.0 && histogram.bounds.first().is_none_or(|bound| *bound >= 0.0);
+            !self.is_openmetrics() || is_rising
+        });
+        self.sum(family, labels, sum, shot.times);
+        // There a count without a sum is none.
+        if sum.is_some() || !self.is_openmetrics() {
+            self.count(family, labels, count, shot.times);
+        }
+        self.created(family, labels, shot.times);
+    }
+
+    /// The line of the bucket whose bound is at `at`, or of the last one.
+    fn bucket(&mut self, at: usize, count: u64, time: UnixNanos, exemplar: Option<&Exemplar>) {
+        self.page.extend_from_slice(&self.bucket);
+        self.page.put(self.bounds.get(at));
+        self.page.put("\"} ");
+        push_u64(&mut self.page, count);
+        self.tail(time, exemplar);
+    }
+
+    fn sum(&mut self, family: &Family, labels: &[u8], sum: Option<f64>, times: Times) {
+        if let Some(sum) = sum {
+            self.head(family, "_sum", labels);
+            push_f64(&mut self.page, sum);
+            self.tail(times.time, None);
+        }
+    }
+
+    fn count(&mut self, family: &Family, labels: &[u8], count: u64, times: Times) {
+        self.head(family, "_count", labels);
+        push_u64(&mut self.page, count);
+        self.tail(times.time, None);
+    }
+
+    fn summary(&mut self, family: &Family, labels: &[u8], summary: &Summary, times: Times) {
+        let is_openmetrics = self.is_openmetrics();
+        for (quantile, value) in quantiles(summary) {
+            if is_openmetrics && value < 0.0 {
+                continue;
+            }
+            open(&mut self.page, family, "", labels);
+            self.page.put(match (labels.is_empty(), family.is_quoted) {
+                (true, false) => "{quantile=\"",
+                _ => ",quantile=\"",
+            });
+            push_bound(&mut self.page, quantile, is_openmetrics);
+            self.page.put("\"} ");
+            push_f64(&mut self.page, value);
+            self.tail(times.time, None);
+        }
+        let can_be_said = |sum: &f64| !is_openmetrics || *sum >= 0.0;
+        self.sum(family, labels, Some(summary.sum).filter(can_be_said), times);
+        self.count(family, labels, summary.count, times);
+        self.created(family, labels, times);
+    }
+}
+
+impl Sheet for Lines<'_> {
+    const HAS_EXEMPLARS: bool = true;
+
+    fn page(&mut self) -> &mut Vec<u8> {
+        &mut self.page
+    }
+
+    fn begin(&mut self, name: &str, family: &Family) {
+        let metric = &family.metric;
+        if !metric.description.is_empty() {
+            self.comment("HELP", family);
+            push_help(&mut self.page, self.format, &metric.description);
+            self.page.push(b'\n');
+        }
+        self.comment("TYPE", family);
+        self.page.put(family.of_type.word(self.format));
+        self.page.push(b'\n');
+        let has_unit = self.is_openmetrics() && !matches!(family.of_type, Type::Info | Type::StateSet);
+        if let Some(unit) = self.style.naming.unit(&metric.unit, name).filter(|_| has_unit) {
+            self.comment("UNIT", family);
+            self.page.put(&unit);
+            self.page.push(b'\n');
+        }
+    }
+
+    #[inline]
+    fn number(&mut self, family: &Family, labels: &[u8], number: Number, times: Times) -> bool {
+        self.scalar(family, labels, number, times, None)
+    }
+
+    fn sample(&mut self, family: &Family, labels: &[u8], shot: &Shot) -> bool {
+        match &shot.value {
+            Value::Int(number) => {
+                let exemplar = exemplar::newest(&shot.exemplars);
+                return self.scalar(family, labels, Number::Int(*number), shot.times, exemplar);
+            }
+            Value::Double(number) => {
+                let exemplar = exemplar::newest(&shot.exemplars);
+                return self.scalar(family, labels, Number::Double(*number), shot.times, exemplar);
+            }
+            Value::Histogram(histogram) => self.histogram(family, labels, histogram, shot),
+            Value::ExponentialHistogram(histogram) => self.exponential(family, labels, histogram, shot),
+            Value::Summary(summary) => self.summary(family, labels, summary, shot.times),
+            Value::NoRecordedValue => return false,
+        }
+        true
+    }
+
+    fn end(&mut self, _: &Family) {}
+
+    fn finish(&mut self) {
+        if self.is_openmetrics() {
+            self.page.put("# EOF\n");
+        }
+    }
+}
+
+impl Lines<'_> {
+    fn exponential(&mut self, family: &Family, labels: &[u8], histogram: &ExponentialHistogram, shot: &Shot) {
+        self.histogram(family, labels, &fixed(histogram), shot);
+    }
+}
+
+/// `name{labels`, or `{"name",labels`; without labels nothing behind the name.
+#[inline]
+fn open(page: &mut Vec<u8>, family: &Family, suffix: &str, labels: &[u8]) {
+    if family.is_quoted {
+        page.put("{\"");
+        page.put(&family.name);
+        page.put(suffix);
+        page.put(if labels.is_empty() { "\"" } else { "\"," });
+    } else {
+        page.put(&family.name);
+        page.put(suffix);
+        if labels.is_empty() {
+            return;
+        }
+        page.push(b'{');
+    }
+    page.extend_from_slice(labels);
+}
+
+/// Whether OpenMetrics can have a sample of this value.
+#[inline]
+fn openmetrics_has(family: &Family, labels: &[u8], value: f64) -> bool {
+    match family.of_type {
+        // Never NaN.
+        Type::Counter => value >= 0.0,
+        Type::Info => value == 1.0,
+        Type::StateSet => (value == 0.0 || value == 1.0) && has_label(labels, &family.name),
+        _ => true,
+    }
+}
+
+/// Whether one of the labels is called `name`.
+fn has_label(labels: &[u8], name: &str) -> bool {
+    let starts = [format!("{name}=\""), format!("\"{name}\"=\"")];
+    let (mut in_quotes, mut is_escaped) = (false, false);
+    let parts = labels.split(|byte| {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => in_quotes = !in_quotes,
+            b',' => return !in_quotes,
+            _ => {}
+        }
+        false
+    });
+    let mut parts = parts.into_iter();
+    parts.any(|label| starts.iter().any(|start| label.starts_with(start.as_bytes())))
+}
+
+/// Quantiles that are some, ascending, none twice.
+pub(super) fn quantiles(summary: &Summary) -> impl Iterator<Item = (f64, f64)> {
+    let all = summary
+        .quantiles
+        .iter()
+        .map(|quantile| (quantile.quantile, quantile.value));
+    let mut all: Vec<_> = all
+        .filter(|(quantile, _)| (0.0..=1.0).contains(quantile))
+        .collect();
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    all.dedup_by(|a, b| a.0 == b.0);
+    all.into_iter()
+}
+
+fn push_help(page: &mut Vec<u8>, format: Format, help: &str) {
+    let mut escaped = String::with_capacity(help.len());
+    match format {
+        Format::OpenMetrics => escape(&mut escaped, help),
+        _ => escaped = help.replace('\\', "\\\\").replace('\n', "\\n"),
+    }
+    page.put(&escaped);
+}
+
+/// OpenMetrics writes bounds as floats (`1.0`), text 0.0.4 commonly does not.
+fn push_bound(text: &mut Vec<u8>, bound: f64, is_openmetrics: bool) {
+    let start = text.len();
+    push_f64(text, bound);
+    let is_whole = |written: &[u8]| written.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-');
+    if is_openmetrics && text.get(start..).is_some_and(is_whole) {
+        text.put(".0");
+    }
+}
+
+/// A time in seconds, as exact as milliseconds.
+fn push_seconds(text: &mut Vec<u8>, nanos: UnixNanos) {
+    let millis = nanos / 1_000_000;
+    push_u64(text, millis / 1000);
+    let rest = millis % 1000;
+    if rest > 0 {
+        let digit = |unit: u64| b'0' + (rest / unit % 10) as u8;
+        text.extend_from_slice(&[b'.', digit(100), digit(10), digit(1)]);
+    }
+}
+
+/// The texts of bounds, which most histograms of a family share.
+#[derive(Default)]
+struct Bounds {
+    of: Option<Arc<[f64]>>,
+    text: String,
+    ends: Vec<usize>,
+}
+
+impl Bounds {
+    fn learn(&mut self, bounds: &Arc<[f64]>, is_openmetrics: bool) {
+        if self
+            .of
+            .as_ref()
+            .is_some_and(|known| Arc::ptr_eq(known, bounds) || known == bounds)
+        {
+            return;
+        }
+        self.of = Some(bounds.clone());
+        self.ends.clear();
+        let mut text = Vec::new();
+        for bound in bounds.iter() {
+            push_bound(&mut text, *bound, is_openmetrics);
+            self.ends.push(text.len());
+        }
+        self.text = String::from_utf8(text).unwrap_or_default();
+    }
+
+    /// The text of the bound at `at`; `+Inf` beyond the last.
+    fn get(&self, at: usize) -> &str {
+        let Some(end) = self.ends.get(at) else {
+            return "+Inf";
+        };
+        let start = at.checked_sub(1).and_then(|before| self.ends.get(before));
+        self.text
+            .get(start.copied().unwrap_or(0)..*end)
+            .unwrap_or_default()
+    }
+}

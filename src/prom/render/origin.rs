@@ -1,0 +1,166 @@
+//! Where series come from: which table, and which target (`job`, `instance`) their resource is.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Weak};
+
+use foldhash::fast::RandomState;
+use tidegate_engine::Resource;
+
+use crate::prom::labels::{instance, job};
+
+/// What many series have in common.
+#[derive(Clone, Copy, Debug)]
+struct Origin {
+    source: u16,
+    /// `NO_TARGET`: the resource does not say who it is.
+    target: u32,
+    live: u32,
+}
+
+const NO_TARGET: u32 = u32::MAX;
+
+/// Job and instance.
+type Identity = (String, String);
+
+/// Who a resource says it is.
+#[derive(Debug)]
+struct Target {
+    identity: Arc<Identity>,
+    /// The labels of its `target_info`; empty: nothing to say.
+    text: Box<[u8]>,
+    /// Whose attributes these are.
+    resource: Weak<Resource>,
+    live: u32,
+    /// The last page that showed a series of it.
+    shown: u64,
+}
+
+/// Origins of living series.
+#[derive(Debug, Default)]
+pub(super) struct Origins {
+    list: Vec<Origin>,
+    free: Vec<u32>,
+    by_source_and_target: HashMap<(u16, u32), u32, RandomState>,
+    targets: Vec<Option<Target>>,
+    free_targets: Vec<u32>,
+    by_identity: BTreeMap<Arc<Identity>, u32>,
+}
+
+impl Origins {
+    /// The origin of a series that joins it. `encode` makes the text of `target_info`.
+    pub(super) fn join(
+        &mut self,
+        source: u16,
+        resource: &Arc<Resource>,
+        encode: impl FnOnce(&Resource) -> Vec<u8>,
+    ) -> u32 {
+        let target = self.target(resource, encode);
+        let known = self.by_source_and_target.get(&(source, target)).copied();
+        let number = known.unwrap_or_else(|| {
+            let origin = Origin {
+                source,
+                target,
+                live: 0,
+            };
+            let number = put(&mut self.list, &mut self.free, origin);
+            self.by_source_and_target.insert((source, target), number);
+            number
+        });
+        self.join_again(number);
+        number
+    }
+
+    fn target(&mut self, resource: &Arc<Resource>, encode: impl FnOnce(&Resource) -> Vec<u8>) -> u32 {
+        let Some(job) = job(resource) else {
+            return NO_TARGET;
+        };
+        let identity = (job, instance(resource));
+        if let Some(number) = self.by_identity.get(&identity) {
+            // Of several resources with one job and instance the first counts, as long as it is there.
+            if let Some(Some(target)) = self.targets.get_mut(*number as usize)
+                && target.resource.strong_count() == 0
+            {
+                target.resource = Arc::downgrade(resource);
+                target.text = encode(resource).into();
+            }
+            return *number;
+        }
+        let identity = Arc::new(identity);
+        let target = Target {
+            identity: identity.clone(),
+            text: encode(resource).into(),
+            resource: Arc::downgrade(resource),
+            live: 0,
+            shown: 0,
+        };
+        let number = put(&mut self.targets, &mut self.free_targets, Some(target));
+        self.by_identity.insert(identity, number);
+        number
+    }
+
+    /// The table of an origin.
+    #[inline]
+    pub(super) fn source(&self, origin: u32) -> Option<u16> {
+        self.list.get(origin as usize).map(|origin| origin.source)
+    }
+
+    /// Notes that a series of this origin is shown on this page.
+    #[inline]
+    pub(super) fn show(&mut self, origin: u32, page: u64) {
+        let target = self.list.get(origin as usize).map(|origin| origin.target);
+        let target = target.and_then(|target| self.targets.get_mut(target as usize));
+        if let Some(Some(target)) = target {
+            target.shown = page;
+        }
+    }
+
+    /// One more series of an origin that has some.
+    pub(super) fn join_again(&mut self, origin: u32) {
+        if let Some(origin) = self.list.get_mut(origin as usize) {
+            origin.live += 1;
+            if let Some(Some(target)) = self.targets.get_mut(origin.target as usize) {
+                target.live += 1;
+            }
+        }
+    }
+
+    /// One series less.
+    pub(super) fn leave(&mut self, number: u32) {
+        let Some(origin) = self.list.get_mut(number as usize) else {
+            return;
+        };
+        origin.live -= 1;
+        let Origin { source, target, live } = *origin;
+        if live == 0 {
+            self.by_source_and_target.remove(&(source, target));
+            self.free.push(number);
+        }
+        if let Some(slot) = self.targets.get_mut(target as usize)
+            && let Some(known) = slot
+        {
+            known.live -= 1;
+            if known.live == 0 {
+                self.by_identity.remove(&known.identity);
+                self.free_targets.push(target);
+                *slot = None;
+            }
+        }
+    }
+
+    /// The `target_info` labels of all targets that this page shows a series of, by job and instance.
+    pub(super) fn shown(&self, page: u64) -> impl Iterator<Item = &[u8]> {
+        self.by_identity.values().filter_map(move |number| {
+            let target = self.targets.get(*number as usize)?.as_ref()?;
+            (target.shown == page && !target.text.is_empty()).then_some(&*target.text)
+        })
+    }
+}
+
+fn put<T>(list: &mut Vec<T>, free: &mut Vec<u32>, item: T) -> u32 {
+    let number = free.pop().unwrap_or(list.len() as u32);
+    match list.get_mut(number as usize) {
+        Some(place) => *place = item,
+        None => list.push(item),
+    }
+    number
+}

@@ -1,0 +1,269 @@
+//! What a renderer reads: tables, and the composites attached to them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use foldhash::fast::RandomState;
+use tidegate_engine::{Composite, Looker, Place, Reading, Seen, Series, Table, UnixNanos, Value};
+
+/// Tables and composites by number; a number that is free is given to the next one.
+#[derive(Default)]
+pub(super) struct Sources(Vec<Option<Source>>);
+
+enum Source {
+    Table {
+        table: Weak<Table>,
+        owner: Arc<str>,
+        /// How far its arrivals are known.
+        arrivals: u64,
+        /// Its version before the last look.
+        version: u64,
+    },
+    Composite {
+        composite: Weak<Composite>,
+        owner: Arc<str>,
+        answers: Answers,
+    },
+}
+
+/// What a composite showed at the last look, by the address of the series, which is kept here and so stays its own.
+#[derive(Default)]
+pub(super) struct Answers(HashMap<u64, Answer, RandomState>);
+
+struct Answer {
+    series: Arc<Series>,
+    value: Value,
+    time: UnixNanos,
+}
+
+/// A series that was not there before.
+pub(super) struct New {
+    pub(super) source: u16,
+    pub(super) place: u64,
+    pub(super) series: Arc<Series>,
+}
+
+/// What a look at the sources has come to.
+#[derive(Default)]
+pub(super) struct News {
+    /// Sources that are gone: their numbers mean nothing any more.
+    pub(super) gone: Vec<u16>,
+    /// New series, and some that are known.
+    pub(super) series: Vec<New>,
+    /// Whether anything may show another value than before.
+    pub(super) has_changed: bool,
+}
+
+impl Sources {
+    /// Learns what these tables and their composites have by now.
+    pub(super) fn look(&mut self, tables: &[Arc<Table>], now: UnixNanos) -> News {
+        let mut news = News::default();
+        let of_table = |table: &'_ Arc<Table>| (table.clone(), table.attached());
+        let attached: Vec<_> = tables.iter().map(of_table).collect();
+        let composites: Vec<_> = attached
+            .iter()
+            .flat_map(|(table, composites)| composites.iter().map(move |composite| (table, composite)))
+            .collect();
+        for (number, source) in (0u16..).zip(&mut self.0) {
+            let is_there = |source: &Source| match source {
+                Source::Table { table, .. } => tables.iter().any(|other| is(table, other)),
+                Source::Composite { composite, .. } => {
+                    composites.iter().any(|(_, other)| is(composite, other))
+                }
+            };
+            if source.take_if(|source| !is_there(source)).is_some() {
+                news.gone.push(number);
+                news.has_changed = true;
+            }
+        }
+        for table in tables {
+            let is_known =
+                |source: &Source| matches!(source, Source::Table { table: known, .. } if is(known, table));
+            self.add(is_known, || Source::Table {
+                table: Arc::downgrade(table),
+                owner: table.owner().clone(),
+                arrivals: 0,
+                version: u64::MAX,
+            });
+        }
+        for (table, composite) in &composites {
+            let is_known = |source: &Source| matches!(source, Source::Composite { composite: known, .. } if is(known, composite));
+            self.add(is_known, || Source::Composite {
+                composite: Arc::downgrade(composite),
+                owner: table.owner().clone(),
+                answers: Answers::default(),
+            });
+        }
+        for (number, source) in (0u16..).zip(&mut self.0) {
+            if let Some(source) = source {
+                source.look(number, now, &mut news);
+            }
+        }
+        news
+    }
+
+    fn add(&mut self, is_known: impl Fn(&Source) -> bool, make: impl FnOnce() -> Source) {
+        if self.0.iter().flatten().any(is_known) {
+            return;
+        }
+        // More would not fit in an origin; nobody has so many tables.
+        let is_full = self.0.len() >= usize::from(u16::MAX);
+        match self.0.iter_mut().find(|place| place.is_none()) {
+            Some(place) => *place = Some(make()),
+            None if is_full => {}
+            None => self.0.push(Some(make())),
+        }
+    }
+
+    /// Who writes what is read there.
+    pub(super) fn owner(&self, number: u16) -> Arc<str> {
+        match self.0.get(usize::from(number)) {
+            Some(Some(Source::Table { owner, .. } | Source::Composite { owner, .. })) => owner.clone(),
+            _ => Arc::default(),
+        }
+    }
+
+    /// What can be read now.
+    pub(super) fn open(&self) -> Vec<Open<'_>> {
+        self.0.iter().map(Open::of).collect()
+    }
+}
+
+impl Source {
+    fn look(&mut self, number: u16, now: UnixNanos, news: &mut News) {
+        match self {
+            Self::Table {
+                table,
+                arrivals,
+                version,
+                ..
+            } => {
+                let Some(table) = table.upgrade() else { return };
+                // Before the look: what comes during it is seen, or changes the version.
+                let latest = table.version();
+                let seen = table.arrivals(*arrivals, &mut |place, series| {
+                    news.series.push(New {
+                        source: number,
+                        place: place.to_bits(),
+                        series: series.clone(),
+                    });
+                });
+                news.has_changed |= latest != *version || seen != *arrivals;
+                (*arrivals, *version) = (seen, latest);
+            }
+            Self::Composite {
+                composite, answers, ..
+            } => {
+                if let Some(composite) = composite.upgrade() {
+                    answers.look(number, &composite, now, news);
+                }
+            }
+        }
+    }
+}
+
+impl Answers {
+    fn look(&mut self, source: u16, composite: &Composite, now: UnixNanos, news: &mut News) {
+        let before = self.0.len();
+        let mut shown = 0;
+        composite.show(now, &mut |reading| {
+            let place = Arc::as_ptr(reading.series).addr() as u64;
+            shown += 1;
+            let answer = self.0.entry(place).or_insert_with(|| {
+                news.series.push(New {
+                    source,
+                    place,
+                    series: reading.series.clone(),
+                });
+                Answer {
+                    series: reading.series.clone(),
+                    value: Value::NoRecordedValue,
+                    time: 0,
+                }
+            });
+            answer.time = now;
+            if answer.value != *reading.value {
+                answer.value = reading.value.clone();
+                news.has_changed = true;
+            }
+        });
+        // What is not shown any more has an older time.
+        self.0.retain(|_, answer| answer.time == now);
+        news.has_changed |= before != shown;
+    }
+}
+
+/// A source that is being read.
+pub(super) enum Open<'a> {
+    Gone,
+    Table(Arc<Table>),
+    Composite(&'a Answers),
+}
+
+impl<'a> Open<'a> {
+    fn of(source: &'a Option<Source>) -> Self {
+        match source {
+            Some(Source::Table { table, .. }) => table.upgrade().map_or(Self::Gone, Self::Table),
+            Some(Source::Composite { answers, .. }) => Self::Composite(answers),
+            None => Self::Gone,
+        }
+    }
+}
+
+/// Reads series by source and place. Holds a lock of a table between two reads in it.
+pub(super) struct Reader<'a> {
+    sources: &'a [Open<'a>],
+    looker: Option<(u16, Looker<'a>)>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(sources: &'a [Open<'a>]) -> Self {
+        Self {
+            sources,
+            looker: None,
+        }
+    }
+
+    /// Gives the lock back.
+    pub(super) fn release(&mut self) {
+        if let Some((_, looker)) = &mut self.looker {
+            looker.release();
+        }
+    }
+
+    /// What is at this place now.
+    #[inline]
+    pub(super) fn at(&mut self, source: u16, place: u64) -> Seen<'_> {
+        if self.looker.as_ref().is_none_or(|(open, _)| *open != source) {
+            self.looker = None;
+            match self.sources.get(usize::from(source)) {
+                Some(Open::Table(table)) => self.looker = Some((source, table.looker())),
+                Some(Open::Composite(answers)) => return answers.at(place),
+                Some(Open::Gone) | None => return Seen::Gone,
+            }
+        }
+        match &mut self.looker {
+            Some((_, looker)) => looker.at(Place::from_bits(place)),
+            None => Seen::Gone,
+        }
+    }
+}
+
+impl Answers {
+    fn at(&self, place: u64) -> Seen<'_> {
+        match self.0.get(&place) {
+            None => Seen::Gone,
+            Some(answer) => Seen::Shown(Reading {
+                series: &answer.series,
+                start: 0,
+                time: answer.time,
+                value: &answer.value,
+                exemplars: &[],
+            }),
+        }
+    }
+}
+
+fn is<T>(known: &Weak<T>, other: &Arc<T>) -> bool {
+    std::ptr::eq(known.as_ptr(), Arc::as_ptr(other))
+}
