@@ -6,7 +6,9 @@
 pub mod escaping;
 pub mod flat;
 pub mod format;
+pub mod intake;
 pub mod labels;
+pub mod model;
 pub mod name;
 pub mod number;
 pub mod render;

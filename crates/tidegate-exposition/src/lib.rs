@@ -1,0 +1,56 @@
+//! What a Prometheus scrape target answers, read as a stream: text 0.0.4 and 1.0.0, OpenMetrics 0.0.1 and 1.0.0,
+//! delimited protobuf.
+//!
+//! ```
+//! use tidegate_exposition::{Event, Format, Labels, Options, Parser};
+//!
+//! let page = b"# TYPE a counter\na{b=\"c\"} 1\n";
+//! let mut parser = Parser::new(Format::Text, page, Options::default());
+//! let mut labels = Labels::default();
+//! while let Some(event) = parser.next(b"").unwrap() {
+//!     if let Event::Sample(sample) = event {
+//!         sample.series.labels(&mut labels).unwrap();
+//!         let labels: Vec<_> = labels.iter().collect();
+//!         assert_eq!(labels, [("__name__", "a"), ("b", "c")]);
+//!         assert_eq!(sample.value, 1.0);
+//!     }
+//! }
+//! ```
+//!
+//! What a page is worth is what Prometheus makes of it: it is accepted and refused by the same rules, oddities
+//! included, and an error anywhere means that nothing of the page counts. `docs/prometheus-differences.md` of the
+//! gateway lists where we differ.
+//!
+//! A line costs little when its series has been seen before. The bytes of its name and labels ([`Series::raw`]) are its
+//! identity; nothing of them is parsed until somebody asks for the labels, which is also when they are checked. So a
+//! caller asks for the labels of every series whose bytes it does not know, and of no other. Pages list their series
+//! in the same order each time: told which series it should [expect](Parser::next), the parser compares instead of
+//! searching for the end.
+//!
+//! No I/O, nothing of the gateway.
+
+#![deny(missing_docs)]
+#![forbid(unsafe_code)]
+
+mod error;
+mod event;
+mod labels;
+mod native;
+mod number;
+mod openmetrics;
+mod parser;
+mod protobuf;
+mod scan;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub use error::{ParseError, Problem};
+pub use event::{Event, Exemplar, Histogram, MetricType, Sample, Series, Text};
+pub use labels::Labels;
+pub use native::{BadHistogram, Counts, NativeHistogram, Side, Span};
+pub use number::parse_float;
+pub use parser::{Format, NativeHistograms, Options, Parser};
+
+/// The label that holds a metric's name.
+pub const NAME: &str = "__name__";

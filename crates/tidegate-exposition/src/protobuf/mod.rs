@@ -1,0 +1,300 @@
+//! Delimited protobuf: `io.prometheus.client.MetricFamily`, one message after another.
+//!
+//! A summary or classic histogram is given as the samples that it would be in a text format, so that whoever reads
+//! pages needs one way for all formats.
+
+mod metric;
+mod wire;
+
+use crate::error::{ParseError, Problem};
+use crate::event::{self, Escapes, Event, Histogram, MetricType, Sample, Source, Text};
+use crate::labels::Labels;
+use crate::openmetrics::is_suffix;
+use crate::parser::Options;
+use crate::{NAME, number};
+
+pub(crate) use metric::exemplar_labels;
+use metric::{Metric, Role, label};
+use wire::{Field, delimited, field, fields};
+
+/// What comes next of a family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Help,
+    Unit,
+    Type,
+    Metrics,
+}
+
+#[derive(Debug)]
+pub(crate) struct Protobuf<'a> {
+    page: &'a [u8],
+    /// What has not been read of the page.
+    rest: &'a [u8],
+    options: Options,
+    /// How many families have been begun.
+    families: usize,
+    family: Family<'a>,
+    stage: Stage,
+    metric: Metric<'a>,
+    /// How many parts of the metric have been given.
+    given: usize,
+    /// Identity of a part: family, labels, role and bound.
+    key: Vec<u8>,
+    /// Where role and bound are in it.
+    key_base: usize,
+}
+
+/// What a `MetricFamily` message says besides its metrics.
+#[derive(Debug, Default)]
+struct Family<'a> {
+    name: &'a str,
+    help: &'a str,
+    unit: &'a str,
+    kind: MetricType,
+    /// What has not been read of its message.
+    rest: &'a [u8],
+}
+
+/// The series of a part.
+#[derive(Clone, Debug)]
+pub(crate) struct Series<'a> {
+    pub(crate) raw: &'a [u8],
+    name: &'a str,
+    role: Role,
+    bound: f64,
+    /// Messages of labels, each with its length before it.
+    labels: &'a [u8],
+    family: usize,
+    offset: usize,
+}
+
+/// Length of role and bound in a key.
+const KEY_TAIL: usize = 9;
+
+impl<'a> Protobuf<'a> {
+    pub(crate) fn new(page: &'a [u8], options: Options) -> Self {
+        Self {
+            page,
+            rest: page,
+            options,
+            families: 0,
+            family: Family::default(),
+            stage: Stage::Metrics,
+            metric: Metric::default(),
+            given: 0,
+            key: Vec::new(),
+            key_base: 0,
+        }
+    }
+
+    fn error(&self, problem: Problem) -> ParseError {
+        ParseError::Message {
+            family: self.families,
+            offset: self.page.len() - self.rest.len(),
+            problem,
+        }
+    }
+
+    pub(crate) fn next(&mut self) -> Result<Option<Event<'_>>, ParseError> {
+        match self.advance() {
+            Ok(true) => Ok(Some(self.event())),
+            Ok(false) => Ok(None),
+            Err(problem) => Err(self.error(problem)),
+        }
+    }
+
+    /// Goes to what is given next; whether there is such.
+    fn advance(&mut self) -> Result<bool, Problem> {
+        match self.stage {
+            Stage::Help if !self.family.unit.is_empty() => self.stage = Stage::Unit,
+            Stage::Help | Stage::Unit => self.stage = Stage::Type,
+            Stage::Type | Stage::Metrics => {
+                self.stage = Stage::Metrics;
+                self.given += 1;
+                while self.given >= self.metric.parts.len() {
+                    if !self.next_metric()? {
+                        return self.next_family();
+                    }
+                    self.given = 0;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads the family's next metric; whether there is one.
+    fn next_metric(&mut self) -> Result<bool, Problem> {
+        while !self.family.rest.is_empty() {
+            let (number, field) = field(&mut self.family.rest)?;
+            if number != 4 {
+                continue;
+            }
+            self.key.clear();
+            self.key.extend_from_slice(self.family.name.as_bytes());
+            self.key.push(u8::MAX);
+            let native = self.options.native_histograms;
+            self.metric
+                .read(field.bytes(), self.family.kind, native, &mut self.key)?;
+            self.key_base = self.key.len();
+            self.key.extend_from_slice(&[0; KEY_TAIL]);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Reads the next family that has metrics; whether there is one.
+    fn next_family(&mut self) -> Result<bool, Problem> {
+        while !self.rest.is_empty() {
+            self.families += 1;
+            let message = delimited(&mut self.rest)?;
+            if let Some(family) = Family::read(message)? {
+                family.check()?;
+                self.family = family;
+                self.metric.parts.clear();
+                self.given = 0;
+                self.stage = Stage::Help;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn event(&mut self) -> Event<'_> {
+        let plain = |text: &'a str| Text {
+            raw: text.as_bytes(),
+            escapes: Escapes::None,
+        };
+        let family = plain(self.family.name);
+        match self.stage {
+            Stage::Help => Event::Help {
+                family,
+                help: plain(self.family.help),
+            },
+            Stage::Unit => Event::Unit {
+                family,
+                unit: plain(self.family.unit),
+            },
+            Stage::Type => Event::Type {
+                family,
+                kind: self.family.kind,
+            },
+            Stage::Metrics => self.part(),
+        }
+    }
+
+    fn part(&mut self) -> Event<'_> {
+        // `advance` stops at a part, and `next_metric` makes room for the tail.
+        let part = &self.metric.parts[self.given];
+        let tail = &mut self.key[self.key_base..];
+        tail[0] = part.role as u8;
+        tail[1..].copy_from_slice(&part.bound.to_bits().to_le_bytes());
+        let series = event::Series(Source::Protobuf(Series {
+            raw: &self.key,
+            name: self.family.name,
+            role: part.role,
+            bound: part.bound,
+            labels: &self.key[self.family.name.len() + 1..self.key_base],
+            family: self.families,
+            offset: self.page.len() - self.rest.len(),
+        }));
+        let (timestamp, created) = (self.metric.timestamp, self.metric.created);
+        if part.role == Role::Native {
+            return Event::Histogram(Histogram {
+                series,
+                value: &self.metric.native,
+                timestamp,
+                created,
+                exemplars: &self.metric.exemplars,
+            });
+        }
+        Event::Sample(Sample {
+            series,
+            value: part.value,
+            timestamp,
+            created,
+            exemplar: part.exemplar.clone(),
+        })
+    }
+}
+
+impl<'a> Family<'a> {
+    /// Reads a message; nothing where it has no metrics, whatever else is in it.
+    fn read(message: &'a [u8]) -> Result<Option<Self>, Problem> {
+        let mut family = Self {
+            kind: MetricType::Counter,
+            rest: message,
+            ..Self::default()
+        };
+        let (mut name, mut help, mut unit) = (Field::Bytes(&[]), Field::Bytes(&[]), Field::Bytes(&[]));
+        let (mut kind, mut has_metrics) = (0, false);
+        fields(message, |number, field| {
+            match number {
+                1 => name = field,
+                2 => help = field,
+                3 => kind = field.number(),
+                4 => has_metrics = true,
+                5 => unit = field,
+                _ => {}
+            }
+            Ok(())
+        })?;
+        if !has_metrics {
+            return Ok(None);
+        }
+        (family.name, family.help, family.unit) = (name.text()?, help.text()?, unit.text()?);
+        family.kind = match kind {
+            0 => MetricType::Counter,
+            1 => MetricType::Gauge,
+            2 => MetricType::Summary,
+            3 => MetricType::Unknown,
+            4 => MetricType::Histogram,
+            5 => MetricType::GaugeHistogram,
+            _ => return Err(Problem::ExpectedType),
+        };
+        Ok(Some(family))
+    }
+
+    fn check(&self) -> Result<(), Problem> {
+        let name = match self.kind {
+            MetricType::Counter => self.name.strip_suffix("_total").unwrap_or(self.name),
+            _ => self.name,
+        };
+        match () {
+            () if self.name.is_empty() => Err(Problem::EmptyName),
+            () if !is_suffix(name.as_bytes(), self.unit.as_bytes()) => Err(Problem::ExpectedUnit),
+            () => Ok(()),
+        }
+    }
+}
+
+impl Series<'_> {
+    pub(crate) fn labels(&self, into: &mut Labels) -> Result<(), ParseError> {
+        self.read_labels(into).map_err(|problem| ParseError::Message {
+            family: self.family,
+            offset: self.offset,
+            problem,
+        })
+    }
+
+    fn read_labels(&self, into: &mut Labels) -> Result<(), Problem> {
+        into.push_joined(NAME, [self.name, self.role.suffix()]);
+        let mut rest = self.labels;
+        while let Some((len, behind)) = rest.split_first_chunk() {
+            let len = usize::try_from(u64::from_le_bytes(*len)).ok();
+            let (message, behind) = len
+                .and_then(|len| behind.split_at_checked(len))
+                .ok_or(Problem::ExpectedMessage)?;
+            let (name, value) = label(message)?;
+            if name.is_empty() {
+                return Err(Problem::EmptyName);
+            }
+            into.push(name, value);
+            rest = behind;
+        }
+        if let Some(name) = self.role.label() {
+            into.push(name, &number::format_float(self.bound));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,280 @@
+//! A scraped page, straight to points: no families are built on the way.
+//!
+//! An [`Intake`] is what is kept of one target. A line is known by the bytes of its name and labels, as they stand on
+//! the page: the first time they are seen they are parsed, relabelled and resolved to a series and the role that they
+//! play in it (a number, a bucket, a sum, ...); from then on a line costs a comparison with what came behind the line
+//! before it last time, and a store. When the page has ended, what was written becomes points in the order of the page.
+//!
+//! A page counts as a whole or not at all, as in Prometheus: where [`Intake::page`] fails, nothing of the page is kept,
+//! and the caller asks for the [`Intake::end`] of what the target had.
+//!
+//! Series that were there and are not any more end with a point without a value. Lines that stay away are forgotten.
+
+mod family;
+mod line;
+mod resolve;
+mod resource;
+mod series;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use tidegate_engine::{AttributesBuilder, Point, UnixNanos};
+use tidegate_exposition::{Event, Format, Histogram, Labels, Parser, Sample};
+
+use crate::prom::model;
+
+use family::Families;
+use line::{Lines, What};
+use resource::Resources;
+use series::{Role, Slots, Stamp};
+pub use settings::{Counts, Failed, Failure, Settings, Target};
+
+/// How far ahead of the scrape a sample may be, as in Prometheus.
+const MAX_AHEAD: UnixNanos = 10 * 60 * 1_000_000_000;
+
+/// What is kept of one target.
+pub struct Intake {
+    settings: Settings,
+    target: Box<dyn Target>,
+    /// How the last page was written.
+    format: Option<Format>,
+    lines: Lines,
+    slots: Slots,
+    families: Families,
+    resources: Resources,
+    /// How many pages there were: what this one has touched bears its number.
+    page: u32,
+    /// The labels of a new line, and attributes made of them.
+    labels: Labels,
+    builder: AttributesBuilder,
+}
+
+impl std::fmt::Debug for Intake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Intake")
+            .field("lines", &self.lines.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Intake {
+    /// A target of which nothing is known yet.
+    pub fn new(settings: Settings, target: Box<dyn Target>) -> Self {
+        Self {
+            settings,
+            target,
+            format: None,
+            lines: Lines::default(),
+            slots: Slots::default(),
+            families: Families::default(),
+            resources: Resources::default(),
+            page: 0,
+            labels: Labels::default(),
+            builder: AttributesBuilder::default(),
+        }
+    }
+
+    /// How many lines are known.
+    pub fn known_lines(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Takes a page that was scraped at `time`. Its points, and those that end what is not on it any more, are appended
+    /// to `points`; none where the page fails. An empty page is a sound one that ends everything.
+    pub fn page(
+        &mut self,
+        format: Format,
+        page: &[u8],
+        time: UnixNanos,
+        points: &mut Vec<Point>,
+    ) -> Result<Counts, Failed> {
+        self.page = self.page.wrapping_add(1);
+        if self.format.replace(format) != Some(format) {
+            // What is a sound line in one format may be none in another.
+            self.lines = Lines::default();
+        }
+        self.lines.begin();
+        self.slots.begin();
+        self.resources.begin();
+        let mut counts = Counts::default();
+        // Without a byte there is not even a format, and nothing that could be missing at the end.
+        let outcome = match page.is_empty() {
+            true => Ok(()),
+            false => self.read(format, page, time, &mut counts),
+        };
+        let outcome = outcome.and_then(|()| self.settings.check(&counts));
+        self.families.end_page();
+        let result = match outcome {
+            Ok(()) => {
+                self.emit(time, points, &mut counts);
+                Ok(counts)
+            }
+            Err(failure) => Err(Failed { failure, counts }),
+        };
+        self.sweep();
+        result
+    }
+
+    /// Ends all that the last sound page had: the target is gone, or its page failed.
+    pub fn end(&mut self, time: UnixNanos, points: &mut Vec<Point>) {
+        self.slots.end_all(time, points);
+    }
+
+    fn read(
+        &mut self,
+        format: Format,
+        page: &[u8],
+        time: UnixNanos,
+        counts: &mut Counts,
+    ) -> Result<(), Failure> {
+        let mut parser = Parser::new(format, page, self.settings.parser);
+        while let Some(event) = parser.next(self.lines.expected())? {
+            match event {
+                Event::Sample(sample) => self.sample(&sample, time, counts)?,
+                Event::Histogram(histogram) => self.histogram(&histogram, time, counts)?,
+                Event::Type { family, kind } => self.families.set_type(family, kind),
+                Event::Help { family, help } => self.families.set_help(family, help),
+                Event::Unit { family, unit } => self.families.set_unit(family, unit),
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn sample(&mut self, sample: &Sample<'_>, time: UnixNanos, counts: &mut Counts) -> Result<(), Failure> {
+        let Some((slot, role, stamp)) = self.place(&sample.series, None, sample.timestamp, time, counts)?
+        else {
+            return Ok(());
+        };
+        let stamp = Stamp {
+            created: sample.created,
+            ..stamp
+        };
+        if !self.slots.write(slot, role, sample.value, stamp, counts) {
+            return Ok(());
+        }
+        if let Some(exemplar) = &sample.exemplar {
+            exemplar.labels(&mut self.labels);
+            let time = exemplar.timestamp.and_then(model::nanos).unwrap_or(stamp.time);
+            let exemplar = model::exemplar(self.labels.iter(), exemplar.value, time, &mut self.builder);
+            self.slots.exemplar(slot, exemplar);
+        }
+        Ok(())
+    }
+
+    fn histogram(
+        &mut self,
+        histogram: &Histogram<'_>,
+        time: UnixNanos,
+        counts: &mut Counts,
+    ) -> Result<(), Failure> {
+        let limit = self.settings.native_histogram_bucket_limit;
+        let converted = model::native(histogram.value, limit).map_err(|_| Failure::BucketLimit(limit))?;
+        let data = converted.as_ref().map(|(_, data)| *data);
+        let native = Some(data);
+        let placed = self.place(&histogram.series, native, histogram.timestamp, time, counts)?;
+        let (Some((slot, _, stamp)), Some((value, _))) = (placed, converted) else {
+            return Ok(());
+        };
+        let stamp = Stamp {
+            created: histogram.created,
+            ..stamp
+        };
+        if !self.slots.write_native(slot, value, stamp, counts) {
+            return Ok(());
+        }
+        for exemplar in histogram.exemplars {
+            exemplar.labels(&mut self.labels);
+            let time = exemplar.timestamp.and_then(model::nanos).unwrap_or(stamp.time);
+            let exemplar = model::exemplar(self.labels.iter(), exemplar.value, time, &mut self.builder);
+            self.slots.exemplar(slot, exemplar);
+        }
+        Ok(())
+    }
+
+    /// Where a sample goes and when it was; nothing where it goes nowhere, which has been counted.
+    ///
+    /// `native` is the kind of data of a native histogram, where it is one.
+    #[inline]
+    fn place(
+        &mut self,
+        series: &tidegate_exposition::Series<'_>,
+        native: Option<Option<tidegate_engine::Data>>,
+        timestamp: Option<i64>,
+        time: UnixNanos,
+        counts: &mut Counts,
+    ) -> Result<Option<(u32, Role, Stamp)>, Failure> {
+        let at = match self.lines.find(series.raw()) {
+            Some(at) if self.families.is_current(self.lines.family(at)) => at,
+            _ => self.resolve(series, native, counts)?,
+        };
+        counts.samples += 1;
+        let timestamp = timestamp.filter(|_| self.settings.honor_timestamps);
+        let is_again = self.lines.see(at, self.page);
+        let what = self.lines.what(at);
+        if let What::Dropped = what {
+            return Ok(None);
+        }
+        counts.kept += 1;
+        if is_again && timestamp.is_none() {
+            counts.duplicates += 1;
+            return Ok(None);
+        }
+        counts.stored += 1;
+        let Some(stamp) = self.stamp(timestamp, time) else {
+            counts.out_of_bounds += 1;
+            return Ok(None);
+        };
+        match what {
+            What::Part { slot, role } => Ok(Some((slot, role, stamp))),
+            What::Info { info } => {
+                self.resources.see(info);
+                Ok(None)
+            }
+            What::Unusable | What::Dropped => {
+                counts.unusable += 1;
+                Ok(None)
+            }
+        }
+    }
+
+    #[inline]
+    fn stamp(&self, timestamp: Option<i64>, time: UnixNanos) -> Option<Stamp> {
+        let Some(millis) = timestamp else {
+            return Some(Stamp {
+                time,
+                page: self.page,
+                created: None,
+                is_tracked: true,
+            });
+        };
+        let own = model::nanos(millis).filter(|own| *own <= time.saturating_add(MAX_AHEAD))?;
+        Some(Stamp {
+            time: own,
+            page: self.page,
+            created: None,
+            is_tracked: self.settings.track_timestamps_staleness,
+        })
+    }
+
+    fn emit(&mut self, time: UnixNanos, points: &mut Vec<Point>, counts: &mut Counts) {
+        self.resources.update(&*self.target);
+        self.slots.end_missing(self.page, time, points);
+        if self.resources.has_changed() {
+            self.slots.end_moved(&self.resources, time, points);
+        }
+        self.slots.emit(points, counts);
+    }
+
+    /// Forgets what has not been seen for a while, once that is much.
+    fn sweep(&mut self) {
+        if !self.lines.is_crowded() {
+            return;
+        }
+        self.lines.sweep(self.page, |slot| self.slots.is_crowded(slot));
+        self.slots.sweep(self.lines.slots());
+        self.resources.sweep(self.lines.infos(), self.slots.resources());
+        self.families.sweep();
+    }
+}

@@ -1,0 +1,147 @@
+//! A line that is not known: its labels, whether it is kept, and what it is for.
+
+use tidegate_engine::{Data, Series};
+use tidegate_exposition::{self as exposition, MetricType, parse_float};
+
+use super::Intake;
+use super::family::{FamilyRef, Named, Part};
+use super::line::What;
+use super::series::{Role, Shape};
+use super::settings::{Counts, Failure};
+use crate::prom::model::{self, Identity, LabelSet, NAME, TARGET_INFO};
+
+impl Intake {
+    /// Finds out what a line is for and keeps it.
+    #[cold]
+    pub(super) fn resolve(
+        &mut self,
+        series: &exposition::Series<'_>,
+        native: Option<Option<Data>>,
+        counts: &mut Counts,
+    ) -> Result<u32, Failure> {
+        series.labels(&mut self.labels)?;
+        let mut labels: LabelSet = self.labels.iter().collect();
+        let duplicate = self.duplicate();
+        if !self.target.relabel(&mut labels) || labels.is_empty() {
+            return Ok(self.lines.put(series.raw(), FamilyRef::ANY, What::Dropped));
+        }
+        if let Some(name) = duplicate {
+            return Err(Failure::DuplicateLabel(name));
+        }
+        if !labels.has(NAME) {
+            return Err(Failure::NoName);
+        }
+        self.settings.check_labels(&labels)?;
+        counts.series_added += usize::from(self.lines.find(series.raw()).is_none());
+        let (family, what) = match labels.get(NAME) {
+            TARGET_INFO => (FamilyRef::ANY, self.info(&labels)),
+            _ => self.part(&labels, native),
+        };
+        Ok(self.lines.put(series.raw(), family, what))
+    }
+
+    /// A label that the line has twice.
+    fn duplicate(&self) -> Option<String> {
+        let names = self.labels.iter().filter(|(_, value)| !value.is_empty());
+        let mut names: Vec<&str> = names.map(|(name, _)| name).collect();
+        names.sort_unstable();
+        let twice = names.windows(2).find(|pair| pair[0] == pair[1])?;
+        twice.first().map(|name| (*name).to_owned())
+    }
+
+    fn info(&mut self, labels: &LabelSet) -> What {
+        let identity = Identity::of(labels, "", &mut self.builder);
+        let resource = self.resources.of(identity.job, identity.instance);
+        What::Info {
+            info: self.resources.add_info(resource, identity.attributes),
+        }
+    }
+
+    fn part(&mut self, labels: &LabelSet, native: Option<Option<Data>>) -> (FamilyRef, What) {
+        let name = labels.get(NAME);
+        let named = self.families.named(name);
+        let what = match native {
+            Some(Some(data)) => self.native(labels, named, data),
+            Some(None) => None,
+            None => self.line(labels, named),
+        };
+        (named.family, what.unwrap_or(What::Unusable))
+    }
+
+    fn native(&mut self, labels: &LabelSet, named: Named, data: Data) -> Option<What> {
+        let named = Named {
+            kind: MetricType::Histogram,
+            ..named
+        };
+        let slot = self.slot(labels, labels.get(NAME), named, Shape::Native(data), "");
+        let role = Role::Native;
+        Some(What::Part { slot, role })
+    }
+
+    fn line(&mut self, labels: &LabelSet, named: Named) -> Option<What> {
+        let data = model::data(named.kind)?;
+        let name = labels.get(NAME);
+        let base = name.get(..name.len() - named.suffix)?;
+        let own = match named.part {
+            Part::Bucket => "le",
+            Part::Quantile => "quantile",
+            _ => "",
+        };
+        let total;
+        let metric = match (data, named.part) {
+            (Data::Sum { .. }, Part::Created) => {
+                total = format!("{base}_total");
+                &*total
+            }
+            (Data::Histogram { .. } | Data::Summary, _) => base,
+            _ => name,
+        };
+        let place = match own {
+            "" => None,
+            own => Some(parse_float(labels.get(own).as_bytes())?),
+        };
+        let slot = self.slot(labels, metric, named, Shape::Lines(data), own);
+        let role = match named.part {
+            Part::Number => Role::Number,
+            Part::Sum => Role::Sum,
+            Part::Count => Role::Count,
+            Part::Created => Role::Created,
+            Part::Bucket | Part::Quantile => self.slots.place(slot, place?)?,
+        };
+        Some(What::Part { slot, role })
+    }
+
+    /// The slot of a series, whose labels are these without `own`.
+    fn slot(&mut self, labels: &LabelSet, metric: &str, named: Named, shape: Shape, own: &str) -> u32 {
+        let metric = self.families.metric(metric, named, shape.data());
+        let key = key(labels, &metric, shape, own);
+        let identity = Identity::of(labels, own, &mut self.builder);
+        let resource = self.resources.of(identity.job, identity.instance);
+        let (resources, scope) = (&self.resources, &self.settings.scope);
+        self.slots.of(&key, resource, shape, || Series {
+            resource: resources.get(resource),
+            scope: identity.scope.map_or_else(|| scope.clone(), Into::into),
+            metric,
+            attributes: identity.attributes,
+        })
+    }
+}
+
+/// Bytes that stand for a series: its kind, its metric's name, its labels but `own`.
+fn key(labels: &LabelSet, metric: &tidegate_engine::Metric, shape: Shape, own: &str) -> Vec<u8> {
+    /// It is in no UTF-8.
+    const SEPARATOR: u8 = u8::MAX;
+    let kind = metric.metadata.encoded();
+    let mut key = Vec::with_capacity(128);
+    key.push(shape.byte());
+    for text in [kind, metric.name.as_bytes(), metric.unit.as_bytes()] {
+        key.extend_from_slice(text);
+        key.push(SEPARATOR);
+    }
+    let others = labels.iter().filter(|(name, _)| ![NAME, own].contains(name));
+    for text in others.flat_map(|(name, value)| [name, value]) {
+        key.extend_from_slice(text.as_bytes());
+        key.push(SEPARATOR);
+    }
+    key
+}

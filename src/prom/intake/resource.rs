@@ -1,0 +1,164 @@
+//! Resources: one for each job and instance, with the attributes that `target_info` adds.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tidegate_engine::{Attributes, Resource};
+
+use super::settings::Target;
+
+#[derive(Debug)]
+struct Entry {
+    /// Nothing before the end of the first page.
+    resource: Arc<Resource>,
+    /// What `target_info` said when the resource was made.
+    info: Option<Attributes>,
+}
+
+/// A line of `target_info`.
+#[derive(Debug)]
+struct Info {
+    resource: u32,
+    attributes: Attributes,
+}
+
+/// The resources of a target.
+#[derive(Debug, Default)]
+pub(super) struct Resources {
+    entries: Vec<Entry>,
+    /// Places of entries by job and instance.
+    names: HashMap<(String, String), u32, foldhash::fast::RandomState>,
+    free: Vec<u32>,
+    infos: Vec<Info>,
+    free_infos: Vec<u32>,
+    /// The lines of `target_info` of this page and of the one that resources were made of.
+    seen: Vec<u32>,
+    last: Vec<u32>,
+    /// Whether there are resources that have not been made.
+    has_new: bool,
+    /// Whether some resource is another than it was.
+    has_changed: bool,
+}
+
+/// No resource.
+const NONE: u32 = u32::MAX;
+
+impl Resources {
+    /// A page begins.
+    pub(super) fn begin(&mut self) {
+        self.seen.clear();
+    }
+
+    /// The place of a resource.
+    pub(super) fn of(&mut self, job: String, instance: String) -> u32 {
+        let key = (job, instance);
+        if let Some(at) = self.names.get(&key) {
+            return *at;
+        }
+        let entry = Entry {
+            resource: Arc::default(),
+            info: None,
+        };
+        let at = put(&mut self.entries, &mut self.free, entry);
+        self.names.insert(key, at);
+        self.has_new = true;
+        at
+    }
+
+    /// The resource at a place, as it was at the end of the last page.
+    pub(super) fn get(&self, at: u32) -> Arc<Resource> {
+        let entry = self.entries.get(at as usize);
+        entry.map_or_else(Arc::default, |entry| entry.resource.clone())
+    }
+
+    /// Whether a series has the resource that it should have.
+    pub(super) fn is_same(&self, at: u32, resource: &Arc<Resource>) -> bool {
+        let entry = self.entries.get(at as usize);
+        entry.is_some_and(|entry| Arc::ptr_eq(&entry.resource, resource))
+    }
+
+    /// Whether the last page changed some resource.
+    pub(super) fn has_changed(&self) -> bool {
+        self.has_changed
+    }
+
+    /// Adds a line of `target_info`.
+    pub(super) fn add_info(&mut self, resource: u32, attributes: Attributes) -> u32 {
+        let info = Info { resource, attributes };
+        put(&mut self.infos, &mut self.free_infos, info)
+    }
+
+    /// A line of `target_info` is on this page.
+    pub(super) fn see(&mut self, info: u32) {
+        self.seen.push(info);
+    }
+
+    /// Makes the resources of a page that has ended.
+    pub(super) fn update(&mut self, target: &dyn Target) {
+        self.has_changed = false;
+        if self.seen == self.last && !self.has_new {
+            return;
+        }
+        self.has_new = false;
+        std::mem::swap(&mut self.seen, &mut self.last);
+        let mut infos: HashMap<u32, Attributes> = HashMap::new();
+        for info in self.last.iter().filter_map(|at| self.infos.get(*at as usize)) {
+            let merged = infos.entry(info.resource).or_default();
+            // Of two lines for one resource the first counts.
+            *merged = info.attributes.merge(merged);
+        }
+        for ((job, instance), at) in &self.names {
+            let info = infos.remove(at).unwrap_or_default();
+            let entry = self.entries.get_mut(*at as usize);
+            let Some(entry) = entry.filter(|entry| entry.info.as_ref() != Some(&info)) else {
+                continue;
+            };
+            entry.resource = Arc::new(Resource {
+                attributes: target.resource(job, instance).merge(&info),
+                schema_url: "".into(),
+            });
+            entry.info = Some(info);
+            self.has_changed = true;
+        }
+    }
+
+    /// Forgets lines that are on no page any more, and resources that neither a series nor a line has.
+    pub(super) fn sweep(&mut self, infos: impl Iterator<Item = u32>, resources: impl Iterator<Item = u32>) {
+        let mut stays = vec![false; self.infos.len()];
+        for at in infos.chain(self.last.iter().copied()) {
+            stays[at as usize] = true;
+        }
+        for (at, info) in (0u32..).zip(&mut self.infos) {
+            if !stays[at as usize] && info.resource != NONE {
+                (info.resource, info.attributes) = (NONE, Attributes::default());
+                self.free_infos.push(at);
+            }
+        }
+        let used = self
+            .infos
+            .iter()
+            .map(|info| info.resource)
+            .filter(|at| *at != NONE);
+        let mut stays = vec![false; self.entries.len()];
+        used.chain(resources).for_each(|at| stays[at as usize] = true);
+        let free = &mut self.free;
+        self.names.retain(|_, at| {
+            let stays = stays[*at as usize];
+            if !stays {
+                free.push(*at);
+            }
+            stays
+        });
+    }
+}
+
+/// Puts something in a free place, or behind the others.
+fn put<T>(list: &mut Vec<T>, free: &mut Vec<u32>, item: T) -> u32 {
+    if let Some(at) = free.pop() {
+        list[at as usize] = item;
+        return at;
+    }
+    list.push(item);
+    // A page is far shorter than 4 GiB.
+    (list.len() - 1) as u32
+}

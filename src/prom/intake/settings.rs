@@ -1,0 +1,144 @@
+//! What a receiver decides about a target, and what it is told of a page.
+
+use std::sync::Arc;
+
+use tidegate_engine::{Attributes, Scope};
+use tidegate_exposition::{Options, ParseError};
+
+use crate::prom::model::LabelSet;
+
+/// What is taken of a target's pages. A limit of 0 is none.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Native or classic histograms.
+    pub parser: Options,
+    /// Whether times on the page count.
+    pub honor_timestamps: bool,
+    /// Whether series that have times on the page end when they are not on it any more.
+    pub track_timestamps_staleness: bool,
+    /// Samples of a page, after relabelling.
+    pub sample_limit: usize,
+    /// Labels of a series, after relabelling, its name included.
+    pub label_limit: usize,
+    /// Bytes of a label's name.
+    pub label_name_length_limit: usize,
+    /// Bytes of a label's value.
+    pub label_value_length_limit: usize,
+    /// Buckets of a native histogram. It is made coarser as far as that helps.
+    pub native_histogram_bucket_limit: usize,
+    /// The scope of series that don't name theirs.
+    pub scope: Arc<Scope>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            parser: Options::default(),
+            honor_timestamps: true,
+            track_timestamps_staleness: false,
+            sample_limit: 0,
+            label_limit: 0,
+            label_name_length_limit: 0,
+            label_value_length_limit: 0,
+            native_histogram_bucket_limit: 0,
+            scope: Arc::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// Whether a page with these counts is kept.
+    pub(super) fn check(&self, counts: &Counts) -> Result<(), Failure> {
+        match self.sample_limit {
+            limit if limit > 0 && counts.stored > limit => Err(Failure::SampleLimit(limit)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a series may have these labels.
+    pub(super) fn check_labels(&self, labels: &LabelSet) -> Result<(), Failure> {
+        let exceeds = |limit: usize, len: usize| limit > 0 && len > limit;
+        if exceeds(self.label_limit, labels.len()) {
+            return Err(Failure::LabelLimit(self.label_limit));
+        }
+        for (name, value) in labels.iter() {
+            if exceeds(self.label_name_length_limit, name.len()) {
+                return Err(Failure::LabelNameLength(name.to_owned()));
+            }
+            if exceeds(self.label_value_length_limit, value.len()) {
+                return Err(Failure::LabelValueLength(name.to_owned()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a receiver knows of a target.
+pub trait Target: Send {
+    /// The labels of a new line as it is kept: with the target's own labels, relabelled. False drops it. It is asked once
+    /// for each line, and again when the line has been away for long or its family has changed its type.
+    fn relabel(&mut self, labels: &mut LabelSet) -> bool;
+
+    /// The attributes of the resource that has this job and instance, besides those of `target_info`.
+    fn resource(&self, job: &str, instance: &str) -> Attributes;
+}
+
+/// What became of a page's samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// On the page: `scrape_samples_scraped`.
+    pub samples: usize,
+    /// After relabelling: `scrape_samples_post_metric_relabeling`.
+    pub kept: usize,
+    /// Lines that were not known: `scrape_series_added`.
+    pub series_added: usize,
+    /// Dropped: of a line that was there before on the page, with another value or without a time of its own.
+    pub duplicates: usize,
+    /// Dropped: before what the series has already.
+    pub out_of_order: usize,
+    /// Dropped: before 1970, or more than ten minutes ahead.
+    pub out_of_bounds: usize,
+    /// Dropped: of a kind that OpenTelemetry does not have, or of a histogram or summary that is incomplete.
+    pub unusable: usize,
+    /// What the sample limit counts.
+    pub(super) stored: usize,
+}
+
+/// A page that counts for nothing, and how far it was read.
+#[derive(Debug, thiserror::Error)]
+#[error("{failure}")]
+pub struct Failed {
+    /// Why.
+    pub failure: Failure,
+    /// What had been read.
+    pub counts: Counts,
+}
+
+/// Why a page counts for nothing.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// It can't be read.
+    #[error(transparent)]
+    Parse(#[from] ParseError),
+    /// A line has a label twice.
+    #[error("label `{0}` is there twice")]
+    DuplicateLabel(String),
+    /// Relabelling has taken the name away.
+    #[error("a metric has no name after relabelling")]
+    NoName,
+    /// More samples than allowed.
+    #[error("the page has more than {0} samples")]
+    SampleLimit(usize),
+    /// More labels than allowed.
+    #[error("a series has more than {0} labels")]
+    LabelLimit(usize),
+    /// A longer label name than allowed.
+    #[error("the name of label `{0}` is too long")]
+    LabelNameLength(String),
+    /// A longer label value than allowed.
+    #[error("the value of label `{0}` is too long")]
+    LabelValueLength(String),
+    /// More buckets than allowed, however wide they are made.
+    #[error("a native histogram has more than {0} buckets")]
+    BucketLimit(usize),
+}

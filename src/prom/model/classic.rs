@@ -1,0 +1,138 @@
+//! The lines of a classic histogram, merged into one value.
+
+use std::sync::Arc;
+
+use tidegate_engine::{Histogram, Value};
+
+use super::sample::{is_stale, whole};
+
+/// Buckets of a histogram beyond which no more are taken. Searching for a place takes time proportional to them.
+const MAX_BUCKETS: usize = 1024;
+
+/// Bounds of the past that are no matter.
+const SPARE: usize = 32;
+
+/// Buckets, sum and count of one series as they come. It keeps its bounds for the next time.
+#[derive(Clone, Debug, Default)]
+pub struct Classic {
+    /// The bounds that were ever added, in the order in which they were.
+    bounds: Vec<f64>,
+    /// The running total of each, where this time brought one.
+    totals: Vec<Option<f64>>,
+    sum: Option<f64>,
+    count: Option<f64>,
+    /// Places of the bounds of the last value without +Inf, and these bounds.
+    order: Vec<usize>,
+    uppers: Arc<[f64]>,
+}
+
+impl Classic {
+    /// The place of a bound; nothing for one that can't be a bound and for one too many.
+    pub fn place(&mut self, bound: f64) -> Option<usize> {
+        let known = self.bounds.iter().position(|known| *known == bound);
+        let is_new = !bound.is_nan() && self.bounds.len() < MAX_BUCKETS;
+        known.or_else(|| {
+            is_new.then(|| {
+                self.bounds.push(bound);
+                self.totals.push(None);
+                self.bounds.len() - 1
+            })
+        })
+    }
+
+    /// Whether most of its bounds are of the past: it should be made anew.
+    pub fn is_crowded(&self) -> bool {
+        self.bounds.len() > 2 * (self.order.len() + SPARE)
+    }
+
+    /// Notes the running total of a bucket; false if it has been noted already.
+    #[inline]
+    pub fn bucket(&mut self, place: usize, total: f64) -> bool {
+        self.totals
+            .get_mut(place)
+            .is_some_and(|noted| first(noted, total))
+    }
+
+    /// Notes the sum; false if it has been noted already.
+    pub fn sum(&mut self, sum: f64) -> bool {
+        first(&mut self.sum, sum)
+    }
+
+    /// Notes the count; false if it has been noted already.
+    pub fn count(&mut self, count: f64) -> bool {
+        first(&mut self.count, count)
+    }
+
+    /// Forgets what was noted.
+    pub fn clear(&mut self) {
+        self.totals.fill(None);
+        (self.sum, self.count) = (None, None);
+    }
+
+    /// The value of what was noted since the last time; nothing without a count, which the specification demands, or
+    /// with one that is none.
+    ///
+    /// Totals that fall, or are above the count, are those of a producer that was read while it counted. They are taken
+    /// for the highest one below, or for the count.
+    pub fn take(&mut self) -> Option<Value> {
+        let value = self.value();
+        self.clear();
+        value
+    }
+
+    fn value(&mut self) -> Option<Value> {
+        let count = self.count?;
+        if is_stale(count) {
+            return Some(Value::NoRecordedValue);
+        }
+        let count = whole(count)?;
+        self.sort();
+        let mut running = 0;
+        let totals = self
+            .order
+            .iter()
+            .map(|place| self.totals.get(*place).copied().flatten());
+        let mut counts = Vec::with_capacity(self.order.len() + 1);
+        for total in totals {
+            let total = whole(total?)?.clamp(running, count);
+            counts.push(total - running);
+            running = total;
+        }
+        counts.push(count - running);
+        Some(Value::Histogram(Box::new(Histogram {
+            count,
+            sum: self.sum,
+            bounds: self.uppers.clone(),
+            counts,
+            ..Histogram::default()
+        })))
+    }
+
+    /// Brings the bounds in order, unless they are those of the last time.
+    fn sort(&mut self) {
+        let is_noted = |place: &usize| self.totals.get(*place).is_some_and(Option::is_some);
+        let is_finite = |place: &usize| {
+            self.bounds
+                .get(*place)
+                .is_some_and(|bound| *bound < f64::INFINITY)
+        };
+        let noted = (0..self.bounds.len()).filter(|place| is_noted(place) && is_finite(place));
+        if noted.clone().count() == self.order.len() && self.order.iter().all(is_noted) {
+            return;
+        }
+        let mut order: Vec<usize> = noted.collect();
+        order.sort_by(|a, b| self.bounds[*a].total_cmp(&self.bounds[*b]));
+        self.uppers = order.iter().map(|place| self.bounds[*place]).collect();
+        self.order = order;
+    }
+}
+
+/// Notes what has not been noted.
+#[inline]
+fn first(place: &mut Option<f64>, number: f64) -> bool {
+    let is_first = place.is_none();
+    if is_first {
+        *place = Some(number);
+    }
+    is_first
+}

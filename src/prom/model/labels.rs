@@ -1,0 +1,89 @@
+//! The labels of a series.
+
+/// The label that holds the metric's name.
+pub const NAME: &str = "__name__";
+
+/// The label that says what a target is for.
+pub const JOB: &str = "job";
+
+/// The label that says which target it is.
+pub const INSTANCE: &str = "instance";
+
+/// A label set in the order of the names. A label without a value is the same as no label.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LabelSet(Vec<(String, String)>);
+
+impl LabelSet {
+    /// The value of a label, empty where there is none.
+    pub fn get(&self, name: &str) -> &str {
+        match self.find(name) {
+            Ok(at) => &self.0[at].1,
+            Err(_) => "",
+        }
+    }
+
+    /// Whether there is such a label.
+    pub fn has(&self, name: &str) -> bool {
+        self.find(name).is_ok()
+    }
+
+    /// Gives a label a value; an empty one takes it away.
+    pub fn set(&mut self, name: &str, value: impl Into<String>) {
+        let value = value.into();
+        match self.find(name) {
+            Ok(at) if value.is_empty() => drop(self.0.remove(at)),
+            Ok(at) => self.0[at].1 = value,
+            Err(_) if value.is_empty() => {}
+            Err(at) => self.0.insert(at, (name.to_owned(), value)),
+        }
+    }
+
+    /// Gives a label a value unless it has one.
+    pub fn set_default(&mut self, name: &str, value: &str) {
+        if !self.has(name) {
+            self.set(name, value);
+        }
+    }
+
+    /// Keeps the labels for whose names `keep` is true.
+    pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
+        self.0.retain(|(name, _)| keep(name));
+    }
+
+    /// Names and values in the order of the names.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn find(&self, name: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|(known, _)| known.as_str().cmp(name))
+    }
+}
+
+/// Of several values for one name the last one stays.
+impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for LabelSet {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
+        let pairs = pairs.into_iter().map(|(name, value)| (name.into(), value.into()));
+        let mut labels: Vec<(String, String)> = pairs.collect();
+        labels.sort_by(|a, b| a.0.cmp(&b.0));
+        labels.dedup_by(|next, before| {
+            let is_same = next.0 == before.0;
+            if is_same {
+                std::mem::swap(next, before);
+            }
+            is_same
+        });
+        labels.retain(|(_, value)| !value.is_empty());
+        Self(labels)
+    }
+}

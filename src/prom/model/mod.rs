@@ -1,0 +1,30 @@
+//! What Prometheus' data means in OpenTelemetry's terms, whatever brought it: a scraped page or a remote write.
+//!
+//! - [`LabelSet`]: the labels of a series, `__name__` among them.
+//! - [`Identity`]: what of them names the resource (`job`, `instance`), the scope (`otel_scope_*`), the point.
+//! - [`metric`]: name, type, help and unit as a [`Metric`](tidegate_engine::Metric); [`ucum`]: unit words as UCUM.
+//! - [`native`]: native histograms as values; [`Classic`]: bucket lines as a histogram; [`Quantiles`]: as a summary.
+//! - [`exemplar`]; [`number`] and [`is_stale`]: samples, and the NaN that ends a series; [`nanos`]: times.
+//!
+//! Rules are those of the OpenTelemetry specification (compatibility/prometheus_and_openmetrics, "Prometheus Metric
+//! points to OTLP").
+
+mod classic;
+mod identity;
+mod labels;
+mod metric;
+mod native;
+mod sample;
+mod summary;
+#[cfg(test)]
+mod tests;
+mod unit;
+
+pub use classic::Classic;
+pub use identity::{Identity, TARGET_INFO};
+pub use labels::{INSTANCE, JOB, LabelSet, NAME};
+pub use metric::{PROMETHEUS_TYPE, data, metric};
+pub use native::{BucketLimit, native};
+pub use sample::{NANOS_PER_MILLI, STALE_NAN, exemplar, is_stale, nanos, number, whole};
+pub use summary::Quantiles;
+pub use unit::ucum;

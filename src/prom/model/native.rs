@@ -1,0 +1,148 @@
+//! Native histograms: exponential ones, or ones with bounds of their own.
+
+use tidegate_engine::{Buckets, Data, ExponentialHistogram, Histogram, Temporality, Value};
+use tidegate_exposition::{Counts, NativeHistogram, Side};
+
+use super::sample::is_stale;
+
+/// A native histogram with more buckets than allowed, however wide they are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BucketLimit;
+
+/// Buckets a side that are kept; what is wider apart is made coarser. The doubles of schema 3 fit.
+const MAX_BUCKETS: i64 = 1 << 14;
+
+/// The widest buckets that native histograms have.
+const MIN_SCALE: i32 = -4;
+
+/// The value of a native histogram that has been checked, and its kind of data; nothing for one that may fall or that
+/// has fractions of observations, which OpenTelemetry does not have. With `limit` above 0, buckets are made wider until
+/// at most so many hold something.
+pub fn native(histogram: &NativeHistogram, limit: usize) -> Result<Option<(Value, Data)>, BucketLimit> {
+    let temporality = Temporality::Cumulative;
+    if histogram.is_gauge || histogram.counts == Counts::Float {
+        return Ok(None);
+    }
+    let is_custom = histogram.schema == NativeHistogram::CUSTOM;
+    let data = match is_custom {
+        true => Data::Histogram { temporality },
+        false => Data::ExponentialHistogram { temporality },
+    };
+    if is_stale(histogram.sum) {
+        return Ok(Some((Value::NoRecordedValue, data)));
+    }
+    let value = match is_custom {
+        true => Value::Histogram(Box::new(custom(histogram, limit)?)),
+        false => Value::ExponentialHistogram(Box::new(exponential(histogram, limit)?)),
+    };
+    Ok(Some((value, data)))
+}
+
+/// Index and count of every bucket that holds something.
+fn filled(side: &Side) -> impl Iterator<Item = (i64, u64)> + '_ {
+    let mut next = 0i64;
+    let indices = side.spans.iter().flat_map(move |span| {
+        let first = next + i64::from(span.offset);
+        next = first + i64::from(span.length);
+        first..next
+    });
+    let mut count = 0i64;
+    let counts = side.deltas.iter().map(move |delta| {
+        count = count.saturating_add(*delta);
+        u64::try_from(count).unwrap_or(0)
+    });
+    indices.zip(counts).filter(|(_, count)| *count > 0)
+}
+
+fn custom(histogram: &NativeHistogram, limit: usize) -> Result<Histogram, BucketLimit> {
+    if limit > 0 && filled(&histogram.positive).count() > limit {
+        return Err(BucketLimit);
+    }
+    let mut counts = vec![0; histogram.custom_values.len() + 1];
+    for (index, count) in filled(&histogram.positive) {
+        let place = usize::try_from(index).ok().and_then(|at| counts.get_mut(at));
+        if let Some(place) = place {
+            *place = count;
+        }
+    }
+    Ok(Histogram {
+        count: counts.iter().sum(),
+        sum: Some(histogram.sum),
+        bounds: histogram.custom_values.as_slice().into(),
+        counts,
+        ..Histogram::default()
+    })
+}
+
+fn exponential(histogram: &NativeHistogram, limit: usize) -> Result<ExponentialHistogram, BucketLimit> {
+    let mut shift = 0;
+    while !fits(histogram, shift, limit) {
+        shift += 1;
+        if limit > 0 && histogram.schema - shift < MIN_SCALE {
+            return Err(BucketLimit);
+        }
+    }
+    let mut value = ExponentialHistogram {
+        sum: Some(histogram.sum),
+        scale: histogram.schema - shift,
+        zero_count: histogram.zero_count,
+        zero_threshold: histogram.zero_threshold,
+        positive: buckets(histogram, &histogram.positive, shift),
+        negative: buckets(histogram, &histogram.negative, shift),
+        ..ExponentialHistogram::default()
+    };
+    let counts = value.positive.counts.iter().chain(&value.negative.counts);
+    // Observations of infinity and NaN are in no bucket that OpenTelemetry has.
+    value.count = counts.fold(value.zero_count, |sum, count| sum.saturating_add(*count));
+    Ok(value)
+}
+
+/// The buckets of a side that hold doubles, with indices of OpenTelemetry: those are one lower.
+fn doubles<'a>(histogram: &NativeHistogram, side: &'a Side) -> impl Iterator<Item = (i64, u64)> + 'a {
+    /// Exponents of 2 that doubles have, subnormal ones included.
+    const EXPONENTS: std::ops::RangeInclusive<i64> = -1075..=1024;
+    let widen = move |exponent: i64| match histogram.schema {
+        schema @ 0.. => exponent << schema,
+        schema => exponent >> -schema,
+    };
+    let (first, last) = (widen(*EXPONENTS.start()), widen(*EXPONENTS.end()));
+    let is_double = move |index: i64| (first..=last).contains(&index);
+    let kept = filled(side).filter(move |(index, _)| is_double(*index));
+    kept.map(|(index, count)| (index - 1, count))
+}
+
+fn fits(histogram: &NativeHistogram, shift: i32, limit: usize) -> bool {
+    let mut all = 0;
+    for side in [&histogram.positive, &histogram.negative] {
+        let (mut first, mut last) = (None, None);
+        for (index, _) in doubles(histogram, side) {
+            let index = index >> shift;
+            all += usize::from(last != Some(index));
+            first = first.or(Some(index));
+            last = Some(index);
+        }
+        if last
+            .zip(first)
+            .is_some_and(|(last, first)| last - first >= MAX_BUCKETS)
+        {
+            return false;
+        }
+    }
+    limit == 0 || all <= limit
+}
+
+fn buckets(histogram: &NativeHistogram, side: &Side, shift: i32) -> Buckets {
+    let mut buckets = Buckets::default();
+    let mut first = None;
+    for (index, count) in doubles(histogram, side) {
+        let index = index >> shift;
+        let at = usize::try_from(index - *first.get_or_insert(index)).unwrap_or(0);
+        if buckets.counts.len() <= at {
+            buckets.counts.resize(at + 1, 0);
+        }
+        buckets.counts[at] = buckets.counts[at].saturating_add(count);
+    }
+    // An index of a double fits.
+    buckets.offset = first.and_then(|first| i32::try_from(first).ok()).unwrap_or(0);
+    buckets
+}
