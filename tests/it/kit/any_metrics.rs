@@ -306,7 +306,7 @@ fn any_name(pool: &'static [&'static str]) -> impl Strategy<Value = String> {
         5 => "[a-z]{1,3}([._:/-][a-z]{1,3}){0,2}",
         4 => "\\PC{0,6}",
         1 => any::<String>(),
-        1 => (select(pool), 100usize..1000).prop_map(|(name, times)| name.repeat(times)),
+        1 => (select(pool), prop_oneof![9 => 50usize..300, 1 => 2_000usize..5_000]).prop_map(|(name, times)| name.repeat(times)),
     ]
 }
 
@@ -314,10 +314,10 @@ pub(crate) fn any_text() -> impl Strategy<Value = String> {
     any_name(TEXTS)
 }
 
-/// A few, some of them twice.
+/// A few, seldom many; some of them twice.
 fn any_attributes() -> impl Strategy<Value = Vec<KeyValue>> {
-    let one = (any_name(KEYS), any_value());
-    let pairs = vec(one.prop_map(|(key, value)| pair(&key, value)), 0..4);
+    let one = || (any_name(KEYS), any_value()).prop_map(|(key, value)| pair(&key, value));
+    let pairs = prop_oneof![100 => vec(one(), 0..4), 1 => vec(one(), 30..60)];
     (pairs, proptest::bool::weighted(0.1)).prop_map(|(mut pairs, twice)| {
         if twice {
             pairs.extend_from_within(..);

@@ -14,6 +14,8 @@ use tempfile::TempDir;
 /// How often targets are scraped, unless a test says otherwise.
 const SCRAPE_INTERVAL: &str = "200ms";
 
+const NATIVE_HISTOGRAMS: &str = "--enable-feature=native-histograms";
+
 /// Which Prometheus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Release {
@@ -100,15 +102,15 @@ scrape_configs:
 
     /// As [`Self::start`], of the release that the test chooses.
     pub(crate) fn start_release(release: Release, config: &str) -> Self {
-        Self::start_in(
-            release,
-            TempDir::new().expect("a temporary directory"),
-            config,
-            &[],
-        )
+        Self::start_with(release, config, &[NATIVE_HISTOGRAMS])
     }
 
-    /// As [`Self::start_release`], with more flags.
+    /// As [`Self::start_release`], but it neither asks for native histograms nor takes them.
+    pub(crate) fn start_plain(release: Release, config: &str) -> Self {
+        Self::start_with(release, config, &[])
+    }
+
+    /// Starts a server with these flags.
     pub(crate) fn start_with(release: Release, config: &str, flags: &[&str]) -> Self {
         let directory = TempDir::new().expect("a temporary directory");
         Self::start_in(release, directory, config, flags)
@@ -129,7 +131,7 @@ scrape_configs:
             "{}",
             String::from_utf8_lossy(&filled.stderr)
         );
-        Self::start_in(Release::Stable, directory, "{}", &[])
+        Self::start_in(Release::Stable, directory, "{}", &[NATIVE_HISTOGRAMS])
     }
 
     fn start_in(release: Release, directory: TempDir, config: &str, flags: &[&str]) -> Self {
@@ -143,7 +145,7 @@ scrape_configs:
                 .arg(format!("--storage.tsdb.path={}", directory.path().display()))
                 .arg(format!("--web.listen-address=127.0.0.1:{port}"))
                 .arg("--web.enable-remote-write-receiver")
-                .arg("--enable-feature=native-histograms,exemplar-storage")
+                .arg("--enable-feature=exemplar-storage")
                 .arg("--storage.tsdb.retention.time=100y")
                 .arg("--log.level=warn")
                 .args(release.flags())
