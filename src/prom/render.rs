@@ -178,7 +178,7 @@ impl Renderer {
             metric: family.metric.name.clone(),
             owner: family.owner.clone(),
             why: format!(
-                "{:?} can't say the value of a {}",
+                "{:?} has no {} of this value",
                 self.format,
                 family.of_type.word(self.format)
             ),

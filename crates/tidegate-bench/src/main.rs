@@ -53,6 +53,10 @@ fn run() -> Result<(), Error> {
             groups::engine::print_bytes(kind, series.parse()?);
             Ok(())
         }
+        [_, "exposed", format, series] => {
+            groups::prometheus::print_bytes(format, series.parse()?);
+            Ok(())
+        }
         [binary, "soak"] => soak::run(binary.as_ref(), minutes(SOAK_MINUTES)),
         [binary, "soak", time] => soak::run(binary.as_ref(), minutes(time.parse()?)),
         _ => Err(USAGE.into()),

@@ -33,7 +33,7 @@ pub(super) struct Family {
 }
 
 impl Family {
-    fn new(name: &str, of_type: Type, owner: Arc<str>, metric: Arc<Metric>) -> Self {
+    pub(super) fn new(name: &str, of_type: Type, owner: Arc<str>, metric: Arc<Metric>) -> Self {
         let mut escaped = String::new();
         escape(&mut escaped, name);
         Self {

@@ -1,5 +1,8 @@
 //! Expositions of readings, and a checker that knows what an exposition may look like.
 
+mod messages;
+mod rows;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 

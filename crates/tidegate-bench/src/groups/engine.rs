@@ -21,7 +21,7 @@ use crate::http::Scraper;
 use crate::report::{Budget, Row};
 use crate::stats::Samples;
 
-const NOW: u64 = 1_700_000_000_000_000_000;
+pub(super) const NOW: u64 = 1_700_000_000_000_000_000;
 /// Events a batch: what NIXL flushes at most.
 const BATCH: usize = 4095;
 /// Kinds of one source.
@@ -102,7 +102,7 @@ pub(crate) fn print_bytes(kind: &str, series: usize) {
     println!("{bytes}");
 }
 
-fn resident_bytes() -> f64 {
+pub(super) fn resident_bytes() -> f64 {
     let status = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = status
         .split(' ')

@@ -7,6 +7,7 @@ mod instant;
 mod loss;
 mod otlp;
 mod outage;
+pub(crate) mod prometheus;
 mod ring;
 mod start;
 
@@ -43,6 +44,11 @@ pub(crate) const GROUPS: &[Group] = &[
         name: "engine",
         about: "the aggregation engine by itself, and queries, at 1k, 100k and 1M series",
         run: engine::run,
+    },
+    Group {
+        name: "prometheus",
+        about: "scrapes of 1k, 100k and 1M series in every format, and what an exposed series takes",
+        run: prometheus::run,
     },
     Group {
         name: "instant",

@@ -1,0 +1,197 @@
+//! Prometheus's formats by themselves: what a scrape costs a series, first and later, and what an exposed series takes.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidegate::prom::{Format, Page, Renderer, Style};
+use tidegate_engine::{
+    Attributes, Events, Grouping, Instrument, Kind, Lease, Limits, Pattern, Rule, Schema, Source, SourceId,
+    Table, Values,
+};
+
+use super::engine::{NOW, resident_bytes};
+use crate::Error;
+use crate::report::{Budget, Row};
+use crate::stats::Samples;
+
+/// Counters of one agent.
+const KINDS: usize = 100;
+const SIZES: [usize; 3] = [1_000, 100_000, 1_000_000];
+const FORMATS: [(&str, Format, Option<f64>); 3] = [
+    ("text", Format::Text, Some(50.0)),
+    ("OpenMetrics", Format::OpenMetrics, None),
+    ("protobuf", Format::Protobuf, None),
+];
+const RUNS: usize = 21;
+const COLD_RUNS: usize = 5;
+const BYTES_A_SERIES: f64 = 350.0;
+/// Series that are exposed where memory is looked at.
+const EXPOSED: &str = "1000000";
+
+pub(super) fn run(_: &Path) -> Result<Vec<Row>, Error> {
+    let mut rows = Vec::new();
+    for series in SIZES {
+        let mut agents = Agents::new(series);
+        for (name, format, budget) in FORMATS {
+            let named = |what: &str| format!("scrape, {name}, {series} series: {what}");
+            let first = (0..COLD_RUNS).map(|_| agents.scrape(&mut Renderer::new(format, Style::default())).0);
+            rows.push(Row::median(named("the first"), Samples::new(first), "ns"));
+
+            let mut renderer = Renderer::new(format, Style::default());
+            let (_, page) = agents.scrape(&mut renderer);
+            let bytes = page.body.len() as f64 / series as f64;
+            drop(page);
+            // Many short rounds of few series, so that a round is long enough to be timed.
+            let rounds = 100_000usize.div_ceil(series);
+            let changed = (0..RUNS).map(|_| {
+                let times = (0..rounds).map(|_| {
+                    agents.count();
+                    let begun = Instant::now();
+                    // The page's end belongs to it.
+                    drop(agents.scrape(&mut renderer));
+                    begun.elapsed().as_secs_f64()
+                });
+                times.sum::<f64>() * 1e9 / (rounds * series) as f64
+            });
+            let row = Row::median(named("all values changed"), Samples::new(changed), "ns");
+            rows.push(match budget.filter(|_| series == 1_000_000) {
+                Some(budget) => row.budget(Budget::AtMost(budget)),
+                None => row,
+            });
+            let (_, page) = agents.scrape(&mut renderer);
+            let same = (0..RUNS).map(|_| agents.scrape(&mut renderer).0);
+            rows.push(Row::median(named("nothing changed"), Samples::new(same), "ns"));
+            drop(page);
+            rows.push(Row::value(named("page"), bytes, "B"));
+        }
+    }
+    for (name, ..) in FORMATS {
+        let row = Row::value(
+            format!("exposed counter series, {name}, of {EXPOSED}"),
+            bytes_of(name)?,
+            "B",
+        );
+        rows.push(row.budget(Budget::AtMost(BYTES_A_SERIES)));
+    }
+    Ok(rows)
+}
+
+/// What a series takes with its text, of so many that the allocator's own room does not matter, in a process that did
+/// nothing else.
+fn bytes_of(format: &str) -> Result<f64, Error> {
+    let output = Command::new(std::env::current_exe()?)
+        .args(["-", "exposed", format, EXPOSED])
+        .output()?;
+    Ok(String::from_utf8(output.stdout)?.trim().parse()?)
+}
+
+/// Prints what a series takes in this process once it has been scraped, twice; see [`bytes_of`].
+pub(crate) fn print_bytes(format: &str, series: usize) {
+    let before = resident_bytes();
+    let mut agents = Agents::new(series);
+    let format = FORMATS.iter().find(|(name, ..)| *name == format);
+    if let Some((_, format, _)) = format {
+        let mut renderer = Renderer::new(*format, Style::default());
+        for _ in 0..2 {
+            agents.count();
+            agents.scrape(&mut renderer);
+        }
+        // The page is gone by now; what it took is given back soon after.
+        std::thread::sleep(Duration::from_millis(500));
+        agents.scrape_nothing();
+        println!("{}", (resident_bytes() - before) / series as f64);
+        drop(renderer);
+    }
+}
+
+/// Agents that count, and the table that keeps what they do.
+struct Agents {
+    tables: [Arc<Table>; 1],
+    sources: Vec<Arc<Source>>,
+    schema: Arc<Schema>,
+    series: usize,
+    now: u64,
+}
+
+impl Agents {
+    fn new(series: usize) -> Self {
+        let kind = |number: usize| Kind {
+            name: format!("agent_things_{number}").into(),
+            description: "What it counts".into(),
+            unit: "".into(),
+            instrument: Instrument::Counter,
+            attributes: Attributes::default(),
+        };
+        let limits = Limits {
+            series: usize::MAX,
+            streams: usize::MAX,
+            ..Limits::default()
+        };
+        let rule = Rule {
+            grouping: Grouping::by(["agent_name", "hostname"]),
+            ..Rule::new(Pattern::Glob("*".into()))
+        };
+        let source = |number: usize| {
+            let names = [
+                ("agent_name", format!("agent_{number}")),
+                ("hostname", format!("node-{}", number / 8)),
+            ];
+            Arc::new(Source {
+                id: SourceId::next(),
+                resource: Arc::default(),
+                scope: Arc::default(),
+                attributes: names.into_iter().collect(),
+                lease: Arc::new(Lease::new(Duration::from_secs(3600), NOW)),
+            })
+        };
+        let mut agents = Self {
+            tables: [Arc::new(Table::new("bench", vec![rule], limits))],
+            sources: (0..series / KINDS).map(source).collect(),
+            schema: Arc::new(Schema {
+                kinds: (0..KINDS).map(kind).collect(),
+            }),
+            series,
+            now: NOW,
+        };
+        agents.count();
+        assert_eq!(agents.tables[0].len(), series, "every series is there");
+        agents
+    }
+
+    /// Every counter of every agent counts something.
+    fn count(&mut self) {
+        self.now += 1_000_000_000;
+        let mut amount = self.now;
+        for source in &self.sources {
+            let values = (0..KINDS).map(|_| {
+                amount = amount.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                amount >> 44
+            });
+            self.tables[0].absorb(&Events {
+                source: source.clone(),
+                schema: self.schema.clone(),
+                values: Values::U64(values.collect()),
+                kinds: (0..KINDS as u16).collect(),
+                times: None,
+                weights: None,
+                observed: self.now,
+            });
+        }
+        // What was absorbed is in the series then: that is not what is timed here.
+        self.tables[0].arrivals(u64::MAX, &mut |_, _| {});
+    }
+
+    /// A scrape, and what it took a series, in ns.
+    fn scrape(&mut self, renderer: &mut Renderer) -> (f64, Arc<Page>) {
+        let begun = Instant::now();
+        let page = renderer.render(&self.tables, self.now);
+        (begun.elapsed().as_secs_f64() * 1e9 / self.series as f64, page)
+    }
+
+    /// Small allocations, so that the allocator looks what it can give back.
+    fn scrape_nothing(&self) {
+        drop((0..64).map(|size| vec![0u8; size * 1024]).collect::<Vec<_>>());
+    }
+}
