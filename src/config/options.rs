@@ -67,6 +67,7 @@ pub struct Fields<'a> {
     node: &'a Node,
     cx: &'a mut Problems,
     known: Vec<Names>,
+    refused: bool,
 }
 
 impl<'a> Fields<'a> {
@@ -80,7 +81,25 @@ impl<'a> Fields<'a> {
             node,
             cx,
             known: Vec::new(),
+            refused: false,
         })
+    }
+
+    /// Keys that others know and we don't take, each with the reason: reported by name.
+    pub fn refuse(&mut self, table: &[(&'static str, &'static str)]) {
+        for (key, reason) in table {
+            if let Some(entry) = self.node.entry(key) {
+                self.cx
+                    .at_key(&entry.value)
+                    .help(*reason)
+                    .error(format!("`{key}` is not supported"));
+                self.refused = true;
+                self.known.push(Names {
+                    field: key,
+                    aliases: &[],
+                });
+            }
+        }
     }
 
     /// An option that must be there.
@@ -122,7 +141,7 @@ impl<'a> Fields<'a> {
             .iter()
             .filter(|entry| !known.contains(&entry.key.as_str()))
             .peekable();
-        let clean = unknown.peek().is_none();
+        let clean = unknown.peek().is_none() && !self.refused;
         for entry in unknown {
             let help = (!self.cx.is_full()).then(|| self.help_for(&entry.key, &known));
             self.cx
@@ -192,7 +211,8 @@ pub fn decode_choice<T: Copy>(node: &Node, cx: &mut Problems, words: &[(&'static
 /// * `#[alias = "old_name"]` after the doc comment: another accepted spelling (repeatable).
 /// * A field's type may be another `options!` struct, `Option` of one (absent: `None`; `key:` with
 ///   nothing after it: all defaults), or `Vec` and maps of them.
-/// * `check = path` after the struct names a `fn(&Config, &Node, &mut Problems)` that looks at values
+/// * `refused = TABLE` after the struct names keys that others know and we don't take, each with the reason.
+/// * `check = path` after that names a `fn(&Config, &Node, &mut Problems)` that looks at values
 ///   together; it runs when everything has decoded.
 ///
 /// ```
@@ -231,15 +251,16 @@ macro_rules! options {
     (
         $(#[$meta:meta])*
         $vis:vis struct $name:ident { $($body:tt)* }
+        $(refused = $refused:expr;)?
         $(check = $check:path)?
     ) => {
         $crate::options! {
-            @fields [$(#[$meta])* $vis struct $name, $($check)?] [defaults] [] $($body)* ,
+            @fields [$(#[$meta])* $vis struct $name, [$($refused)?] $($check)?] [defaults] [] $($body)* ,
         }
     };
 
     // All fields read.
-    (@fields [$(#[$meta:meta])* $vis:vis struct $name:ident, $($check:path)?] [$($defaults:ident)?] [$({
+    (@fields [$(#[$meta:meta])* $vis:vis struct $name:ident, [$($refused:expr)?] $($check:path)?] [$($defaults:ident)?] [$({
         [$($help:literal)*] [$($alias:literal)*]
         [$fvis:vis] $field:ident [$ty:ty] $how:ident $($default:expr)?
     })*] $(,)*) => {
@@ -272,6 +293,7 @@ macro_rules! options {
             ) -> ::std::option::Option<Self> {
                 #[allow(unused_mut, reason = "a struct without fields asks for nothing")]
                 let mut fields = $crate::config::Fields::open::<Self>(node, cx)?;
+                $(fields.refuse($refused);)?
                 $(let $field = fields.$how::<$ty>(
                     $crate::config::Names {
                         field: stringify!($field),

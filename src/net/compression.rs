@@ -113,7 +113,8 @@ pub async fn decompress(coding: Coding, body: Bytes, limit_bytes: usize) -> Resu
         .unwrap_or_else(|_| Err(io::Error::other("the decompression was cut short").into()))
 }
 
-fn decompress_now(coding: Coding, body: Bytes, limit_bytes: usize) -> Result<Bytes, DecompressError> {
+/// The same here and now.
+pub(crate) fn decompress_now(coding: Coding, body: Bytes, limit_bytes: usize) -> Result<Bytes, DecompressError> {
     match coding {
         Coding::Identity if body.len() > limit_bytes => Err(DecompressError::TooLarge { limit_bytes }),
         Coding::Identity => Ok(body),

@@ -3,10 +3,11 @@
 pub mod nixl;
 pub mod nixl_mp;
 pub mod otlp;
+pub mod prometheus;
 pub mod uds;
 
 use crate::component::ReceiverFactory;
 
 /// Every receiver type. Adding one touches its folder and this list.
 pub static FACTORIES: &[&ReceiverFactory] =
-    &[&nixl::FACTORY, &nixl_mp::FACTORY, &otlp::FACTORY, &uds::FACTORY];
+    &[&nixl::FACTORY, &nixl_mp::FACTORY, &otlp::FACTORY, &prometheus::FACTORY, &uds::FACTORY];

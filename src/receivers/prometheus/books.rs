@@ -1,0 +1,208 @@
+//! What a job counts and says: its targets by state, scrapes and failures by reason, and now and then a line in the log.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::component::Entry;
+
+/// At most one line in this time about the same kind of trouble of a job; the counters have it all.
+const COMPLAINT_INTERVAL: Duration = Duration::from_secs(30);
+
+/// What is known of a target.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum State {
+    /// Not scraped yet.
+    Unknown,
+    /// The last scrape gave something.
+    Up,
+    /// The last scrape failed.
+    Down,
+}
+
+const STATES: [(State, &str); 3] = [(State::Unknown, "unknown"), (State::Up, "up"), (State::Down, "down")];
+
+/// The books of a job.
+pub(super) struct Books {
+    receiver: Arc<str>,
+    job: Arc<str>,
+    entry: Entry,
+    targets: [AtomicI64; STATES.len()],
+    complaints: Mutex<HashMap<&'static str, Complaints>>,
+}
+
+#[derive(Default)]
+struct Complaints {
+    last: Option<Instant>,
+    suppressed: usize,
+}
+
+impl Books {
+    pub(super) fn new(receiver: Arc<str>, job: Arc<str>, entry: Entry) -> Self {
+        Self {
+            receiver,
+            job,
+            entry,
+            targets: Default::default(),
+            complaints: Mutex::default(),
+        }
+    }
+
+    /// Where data goes.
+    pub(super) fn entry(&self) -> &Entry {
+        &self.entry
+    }
+
+    /// A target is in a state, or has left one.
+    fn count_target(&self, state: State, change: i64) {
+        let at = state as usize;
+        let (count, (_, name)) = (&self.targets[at], STATES[at]);
+        let now = count.fetch_add(change, Relaxed) + change;
+        self.gauge("tidegate_scrape_targets", name, now);
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "nobody has 2^52 targets")]
+    fn gauge(&self, metric: &'static str, state: &'static str, value: i64) {
+        metrics::gauge!(metric, "receiver" => self.receiver.clone(), "job" => self.job.clone(), "state" => state)
+            .set(value as f64);
+    }
+
+    /// How many targets the rules dropped.
+    pub(super) fn targets_dropped(&self, targets: usize) {
+        self.gauge("tidegate_scrape_targets", "dropped", i64::try_from(targets).unwrap_or(i64::MAX));
+    }
+
+    /// How many targets could not be made of what was found.
+    pub(super) fn targets_invalid(&self, targets: usize) {
+        self.gauge("tidegate_scrape_targets", "invalid", i64::try_from(targets).unwrap_or(i64::MAX));
+    }
+
+    /// A scrape has begun.
+    pub(super) fn scrape(&self) {
+        metrics::counter!("tidegate_scrapes_total", "receiver" => self.receiver.clone(), "job" => self.job.clone())
+            .increment(1);
+    }
+
+    /// A scrape gave nothing.
+    pub(super) fn scrape_failed(&self, reason: &'static str, target: &dyn Display, why: &dyn Display) {
+        self.count("tidegate_scrape_failures_total", reason, 1);
+        self.complain(reason, |suppressed| {
+            let (receiver, job) = (&*self.receiver, &*self.job);
+            let remedy = remedy(reason);
+            tracing::warn!(receiver, job, %target, reason, suppressed, "scrape failed: {why}{remedy}");
+        });
+    }
+
+    /// Points that no pipeline took in time.
+    pub(super) fn lost(&self, points: usize, reason: &'static str, why: &dyn Display) {
+        self.entry.fail(points);
+        self.count("tidegate_scrape_dropped_points_total", reason, points as u64);
+        self.complain(reason, |suppressed| {
+            let (receiver, job) = (&*self.receiver, &*self.job);
+            tracing::warn!(receiver, job, points, reason, suppressed, "scraped points dropped: {why}");
+        });
+    }
+
+    /// Parts of a page that can't be kept, while the rest of it is.
+    pub(super) fn left_out(&self, points: usize, reason: &'static str) {
+        if points > 0 {
+            self.entry.fail(points);
+            self.count("tidegate_scrape_dropped_points_total", reason, points as u64);
+        }
+    }
+
+    /// A discovery did not work; what it found before stays in force.
+    pub(super) fn discovery_failed(&self, mechanism: &'static str, why: &dyn Display) {
+        self.count("tidegate_scrape_discovery_failures_total", mechanism, 1);
+        self.complain(mechanism, |suppressed| {
+            let (receiver, job) = (&*self.receiver, &*self.job);
+            tracing::warn!(
+                receiver,
+                job,
+                mechanism,
+                suppressed,
+                "discovery failed; the targets found before stay: {why}"
+            );
+        });
+    }
+
+    /// What was found is no target.
+    pub(super) fn bad_target(&self, why: &dyn Display) {
+        self.complain("target", |suppressed| {
+            let (receiver, job) = (&*self.receiver, &*self.job);
+            tracing::warn!(receiver, job, suppressed, "not a target: {why}");
+        });
+    }
+
+    fn count(&self, metric: &'static str, reason: &'static str, by: u64) {
+        metrics::counter!(metric, "receiver" => self.receiver.clone(), "job" => self.job.clone(), "reason" => reason)
+            .increment(by);
+    }
+
+    /// Says something unless much the same was said lately.
+    fn complain(&self, kind: &'static str, say: impl FnOnce(usize)) {
+        let suppressed = {
+            let mut all = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+            let complaints = all.entry(kind).or_default();
+            if complaints
+                .last
+                .is_some_and(|last| last.elapsed() < COMPLAINT_INTERVAL)
+            {
+                complaints.suppressed += 1;
+                return;
+            }
+            complaints.last = Some(Instant::now());
+            std::mem::take(&mut complaints.suppressed)
+        };
+        say(suppressed);
+    }
+}
+
+/// What can be done about a failure, where it is one of configuration.
+fn remedy(reason: &str) -> &'static str {
+    const REMEDIES: &[(&str, &str)] = &[
+        ("body_size_limit", "; raise `body_size_limit` if the page is meant to be that large"),
+        ("content_type", "; say what it is by `fallback_scrape_protocol`"),
+        ("no_room", "; raise `max_buffered_size`"),
+        ("sample_limit", "; raise `sample_limit`, or drop series by `metric_relabel_configs`"),
+        ("label_limit", "; raise the limit, or drop labels by `metric_relabel_configs`"),
+        ("target_limit", "; raise `target_limit`, or drop targets by `relabel_configs`"),
+        ("timeout", "; raise `scrape_timeout` if the target needs that long"),
+    ];
+    let found = REMEDIES.iter().find(|(known, _)| *known == reason);
+    found.map_or("", |(_, remedy)| remedy)
+}
+
+/// A target that is counted in its state until this is dropped.
+pub(super) struct Standing {
+    books: Arc<Books>,
+    state: State,
+}
+
+impl Standing {
+    /// A target that has not been scraped yet.
+    pub(super) fn new(books: Arc<Books>) -> Self {
+        books.count_target(State::Unknown, 1);
+        Self {
+            books,
+            state: State::Unknown,
+        }
+    }
+
+    /// What is known now.
+    pub(super) fn set(&mut self, state: State) {
+        if state != self.state {
+            self.books.count_target(self.state, -1);
+            self.books.count_target(state, 1);
+            self.state = state;
+        }
+    }
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        self.books.count_target(self.state, -1);
+    }
+}

@@ -1,0 +1,390 @@
+//! The HTTP client of targets and discovery services: GET, credentials, redirects, answers read under a limit.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base64::Engine;
+use bytes::{Bytes, BytesMut};
+use http::header::{AUTHORIZATION, CONTENT_ENCODING, LOCATION};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
+use http_body_util::Empty;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+use super::config::http::{HttpOptions, SECRET_FILE_INTERVAL};
+use crate::config::Secret;
+use crate::net::body::Chunks;
+use crate::net::client::UseTls;
+use crate::net::compression::{Coding, DecompressError};
+use crate::net::reload::Reloading;
+use crate::net::tls::ALPN_HTTP;
+use crate::net::{BodyError, Connector, TlsError};
+
+/// Redirects that are followed for one answer.
+const MAX_REDIRECTS: usize = 10;
+
+/// Longer than usual intervals between scrapes, so that connections are kept from one to the next.
+const IDLE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(300);
+
+/// A target is one host and is asked one question at a time; several may share a host.
+const MAX_IDLE_PER_HOST: usize = 4;
+
+type Http = hyper_util::client::legacy::Client<Connector, Empty<Bytes>>;
+
+/// Makes requests with the credentials of one job or one discovery.
+pub(super) struct Client {
+    http: Http,
+    credentials: Option<Credentials>,
+    headers: Vec<(HeaderName, Value)>,
+    follow_redirects: bool,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FetchError {
+    /// The file of a credential or header can't be read.
+    #[error("credentials: {0}")]
+    Credentials(String),
+    /// No connection, or it broke.
+    #[error("{0}")]
+    Connection(String),
+    /// No answer in time.
+    #[error("no answer within {0:?}")]
+    TimedOut(std::time::Duration),
+    /// It points elsewhere for ever, or to nowhere.
+    #[error("redirected {0}")]
+    Redirect(String),
+    /// Anything but 200.
+    #[error("server returned HTTP status {0}")]
+    Status(StatusCode),
+    /// The body is as large as the limit, or larger.
+    #[error("body size limit exceeded ({0} bytes)")]
+    TooLarge(usize),
+    /// All pages together are larger than may be held.
+    #[error("more pages are on the way than `max_buffered_size` allows")]
+    NoRoom,
+    /// The body broke off, or its coding is unknown or wrong.
+    #[error("{0}")]
+    Body(String),
+}
+
+impl FetchError {
+    /// The `reason` of a counter.
+    pub(super) fn reason(&self) -> &'static str {
+        match self {
+            Self::Credentials(_) => "credentials",
+            Self::Connection(_) => "connection",
+            Self::TimedOut(_) => "timeout",
+            Self::Redirect(_) => "redirect",
+            Self::Status(_) => "status",
+            Self::TooLarge(_) => "body_size_limit",
+            Self::NoRoom => "no_room",
+            Self::Body(_) => "body",
+        }
+    }
+}
+
+/// A text from the configuration or from a file that may change.
+enum Value {
+    Fixed(Secret),
+    File(Reloading<Arc<str>, String>),
+}
+
+impl Value {
+    fn file(path: &Path) -> Self {
+        Self::File(Reloading::text(path, SECRET_FILE_INTERVAL))
+    }
+
+    fn of(text: Option<&Secret>, file: Option<&PathBuf>) -> Option<Self> {
+        let fixed = text.map(|text| Self::Fixed(text.clone()));
+        fixed.or_else(|| file.map(|path| Self::file(path)))
+    }
+
+    fn current(&self) -> Result<Secret, FetchError> {
+        match self {
+            Self::Fixed(text) => Ok(text.clone()),
+            Self::File(file) => {
+                let text = file.current().map_err(FetchError::Credentials)?;
+                Ok(Secret::new(text.trim()))
+            }
+        }
+    }
+}
+
+enum Credentials {
+    Basic { user: Option<Value>, password: Option<Value> },
+    Word { word: String, credentials: Option<Value> },
+}
+
+impl Credentials {
+    fn of(options: &HttpOptions) -> Option<Self> {
+        if let Some(basic) = &options.basic_auth {
+            let user = Secret::new(basic.username.as_str());
+            return Some(Self::Basic {
+                user: Value::of(
+                    Some(&user).filter(|user| !user.expose().is_empty()),
+                    basic.username_file.as_ref(),
+                ),
+                password: Value::of(basic.password.as_ref(), basic.password_file.as_ref()),
+            });
+        }
+        let authorization = options.authorization.as_ref()?;
+        let word = authorization.r#type.trim();
+        Some(Self::Word {
+            word: if word.is_empty() { "Bearer" } else { word }.to_owned(),
+            credentials: Value::of(
+                authorization.credentials.as_ref(),
+                authorization.credentials_file.as_ref(),
+            ),
+        })
+    }
+
+    fn header(&self) -> Result<HeaderValue, FetchError> {
+        let current = |value: &Option<Value>| match value {
+            Some(value) => value.current(),
+            None => Ok(Secret::default()),
+        };
+        let text = match self {
+            Self::Basic { user, password } => {
+                let pair = format!("{}:{}", current(user)?.expose(), current(password)?.expose());
+                let encoded = base64::engine::general_purpose::STANDARD.encode(pair);
+                format!("Basic {encoded}")
+            }
+            Self::Word { word, credentials } => format!("{word} {}", current(credentials)?.expose()),
+        };
+        header_value(&text)
+    }
+}
+
+fn header_value(text: &str) -> Result<HeaderValue, FetchError> {
+    let mut value = HeaderValue::try_from(text)
+        .map_err(|_| FetchError::Credentials("characters that no header may have".to_owned()))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+impl Client {
+    /// A client with these options.
+    pub(super) fn new(options: &HttpOptions) -> Result<Self, TlsError> {
+        let alpn = if options.enable_http2 { ALPN_HTTP } else { &[b"http/1.1".as_slice()] };
+        let connector = Connector::new(None, UseTls::ByScheme, &options.tls.client(), alpn)?;
+        let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .pool_max_idle_per_host(MAX_IDLE_PER_HOST)
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .build(connector);
+        let mut headers = Vec::new();
+        for (name, values) in options.http_headers.iter() {
+            let Ok(name) = HeaderName::try_from(name) else {
+                continue;
+            };
+            let plain = values.values.iter().map(|text| Value::Fixed(Secret::new(text.as_str())));
+            let secret = values.secrets.iter().map(|text| Value::Fixed(text.clone()));
+            let files = values.files.iter().map(|path| Value::file(path));
+            headers.extend(plain.chain(secret).chain(files).map(|value| (name.clone(), value)));
+        }
+        Ok(Self {
+            http,
+            credentials: Credentials::of(options),
+            headers,
+            follow_redirects: options.follow_redirects,
+        })
+    }
+
+    /// The answer to a GET, whatever its status, after redirects.
+    pub(super) async fn get(&self, url: &Uri, headers: &HeaderMap) -> Result<Response<Incoming>, FetchError> {
+        let mut at = url.clone();
+        for _ in 0..=MAX_REDIRECTS {
+            let mut request = Request::new(Empty::new());
+            *request.uri_mut() = at.clone();
+            *request.headers_mut() = headers.clone();
+            if same_origin(&at, url) {
+                self.introduce(request.headers_mut())?;
+            }
+            let response = self.http.request(request).await;
+            let response = response.map_err(|error| FetchError::Connection(chain(&error)))?;
+            let Some(next) = self.redirect(&at, &response)? else {
+                return Ok(response);
+            };
+            at = next;
+        }
+        Err(FetchError::Redirect(format!("more than {MAX_REDIRECTS} times")))
+    }
+
+    /// Says who we are. Only whom we were told to ask learns it.
+    fn introduce(&self, headers: &mut HeaderMap) -> Result<(), FetchError> {
+        if let Some(credentials) = &self.credentials {
+            headers.insert(AUTHORIZATION, credentials.header()?);
+        }
+        for (name, value) in &self.headers {
+            headers.append(name.clone(), header_value(value.current()?.expose())?);
+        }
+        Ok(())
+    }
+
+    fn redirect<B>(&self, at: &Uri, response: &Response<B>) -> Result<Option<Uri>, FetchError> {
+        let is_redirect = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
+        if !is_redirect || !self.follow_redirects {
+            return Ok(None);
+        }
+        let location = response.headers().get(LOCATION);
+        let location = location.and_then(|location| location.to_str().ok()).unwrap_or_default();
+        let next = resolve(at, location);
+        next.map(Some)
+            .ok_or_else(|| FetchError::Redirect(format!("to {location:?}, which is no URL")))
+    }
+}
+
+fn same_origin(one: &Uri, other: &Uri) -> bool {
+    one.scheme() == other.scheme() && one.authority() == other.authority()
+}
+
+/// Where a reference in an answer points (RFC 3986, 5.2, without dot segments, which servers understand).
+fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
+    let reference = reference.split('#').next().filter(|reference| !reference.is_empty())?;
+    let scheme = base.scheme_str()?;
+    let authority = base.authority()?;
+    let text = if reference.starts_with("http://") || reference.starts_with("https://") {
+        reference.to_owned()
+    } else if let Some(elsewhere) = reference.strip_prefix("//") {
+        format!("{scheme}://{elsewhere}")
+    } else if reference.starts_with('/') {
+        format!("{scheme}://{authority}{reference}")
+    } else if reference.starts_with('?') {
+        format!("{scheme}://{authority}{}{reference}", base.path())
+    } else {
+        let directory = base.path().rsplit_once('/').map_or("", |(directory, _)| directory);
+        format!("{scheme}://{authority}{directory}/{reference}")
+    };
+    let uri: Uri = text.parse().ok()?;
+    let usable = matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some_and(|host| !host.is_empty());
+    usable.then_some(uri)
+}
+
+/// What an error says, with what caused it.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let said = cause.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// A body as it came.
+pub(super) struct Packed {
+    pub(super) bytes: Bytes,
+    pub(super) coding: Coding,
+}
+
+impl Packed {
+    /// The body as it was meant, less than `limit_bytes` of it. Takes its time: not for a runtime thread.
+    pub(super) fn unpack(self, limit_bytes: usize) -> Result<Bytes, FetchError> {
+        let most = limit_bytes.saturating_sub(1);
+        crate::net::compression::decompress_now(self.coding, self.bytes, most).map_err(|error| match error {
+            DecompressError::TooLarge { .. } => FetchError::TooLarge(limit_bytes),
+            DecompressError::Corrupt(_) => FetchError::Body(error.to_string()),
+        })
+    }
+}
+
+/// Reads a body of less than `limit_bytes`; `reserve` may refuse room for the next bytes.
+pub(super) async fn read(
+    response: Response<Incoming>,
+    limit_bytes: usize,
+    idle_timeout: std::time::Duration,
+    mut reserve: impl FnMut(usize) -> Result<(), FetchError>,
+) -> Result<Packed, FetchError> {
+    let (head, body) = response.into_parts();
+    let coding = head.headers.get(CONTENT_ENCODING);
+    let coding = coding.map_or(Ok(""), HeaderValue::to_str).unwrap_or("?");
+    let coding = Coding::named(coding)
+        .ok_or_else(|| FetchError::Body(format!("unknown content coding {coding:?}")))?;
+    let mut whole = BytesMut::new();
+    let mut chunks = Chunks::new(body, idle_timeout);
+    while let Some(chunk) = chunks.next().await.map_err(|error| broken(&error))? {
+        if whole.len() + chunk.len() >= limit_bytes {
+            return Err(FetchError::TooLarge(limit_bytes));
+        }
+        reserve(chunk.len())?;
+        whole.extend_from_slice(&chunk);
+    }
+    let bytes = whole.freeze();
+    Ok(Packed { bytes, coding })
+}
+
+fn broken(error: &BodyError) -> FetchError {
+    FetchError::Body(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_are_resolved_against_where_they_stood() {
+        let table = [
+            ("http://b/x", Some("http://b/x")),
+            ("//b/x", Some("https://b/x")),
+            ("/x?y=1", Some("https://a:1/x?y=1")),
+            ("x", Some("https://a:1/p/x")),
+            ("?y=1", Some("https://a:1/p/q?y=1")),
+            ("/x#part", Some("https://a:1/x")),
+            ("", None),
+            ("ftp://b/", Some("https://a:1/p/ftp://b/")),
+            ("http://", None),
+        ];
+        let base = "https://a:1/p/q".parse().unwrap();
+        for (reference, expected) in table {
+            let resolved = resolve(&base, reference).map(|uri| uri.to_string());
+            assert_eq!(resolved.as_deref(), expected, "{reference}");
+        }
+    }
+
+    #[test]
+    fn credentials_become_headers_that_nothing_prints() {
+        use super::super::config::http::{Authorization, BasicAuth};
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("password");
+        std::fs::write(&file, "secret\n").unwrap();
+        let basic = HttpOptions {
+            basic_auth: Some(BasicAuth {
+                username: "user".to_owned(),
+                password_file: Some(file),
+                ..BasicAuth::default()
+            }),
+            ..HttpOptions::default()
+        };
+        let bearer = HttpOptions {
+            authorization: Some(Authorization {
+                credentials: Some(Secret::new("t")),
+                ..Authorization::default()
+            }),
+            ..HttpOptions::default()
+        };
+        for (options, expected) in [(basic, "Basic dXNlcjpzZWNyZXQ="), (bearer, "Bearer t")] {
+            let header = Credentials::of(&options).unwrap().header().unwrap();
+            assert_eq!(header, expected);
+            assert!(header.is_sensitive());
+        }
+    }
+
+    #[test]
+    fn credentials_stay_with_whom_they_were_meant_for() {
+        let table = [
+            ("https://a:1/y", true),
+            ("http://a:1/x", false),
+            ("https://a:2/x", false),
+            ("https://b:1/x", false),
+        ];
+        let first = "https://a:1/x".parse().unwrap();
+        for (url, expected) in table {
+            assert_eq!(same_origin(&url.parse().unwrap(), &first), expected, "{url}");
+        }
+    }
+}

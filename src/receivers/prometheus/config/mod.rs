@@ -1,0 +1,64 @@
+//! Options of the `prometheus` receiver: `config` is Prometheus's own configuration, as far as it is about scraping.
+
+pub mod discovery;
+pub mod http;
+mod refused;
+pub mod scrape;
+pub mod units;
+
+use std::num::NonZeroUsize;
+
+use crate::config::{ByteSize, Node, Problems};
+use scrape::{GlobalConfig, ScrapeConfig};
+
+/// Enough for ten thousand targets that answer at once; targets that don't answer hold a place for `scrape_timeout`.
+const MAX_CONCURRENT_SCRAPES: NonZeroUsize = NonZeroUsize::new(1024).expect("not zero");
+
+crate::options! {
+    /// Options of the `prometheus` receiver.
+    pub struct Config {
+        /// Prometheus's configuration: `global` and `scrape_configs`.
+        pub config: PrometheusConfig = required,
+        /// As `extra_scrape_metrics` of all jobs.
+        #[alias = "report_extra_metrics"]
+        pub report_extra_scrape_metrics: bool = false,
+        /// Scrapes under way at a time; further ones wait for a place.
+        pub max_concurrent_scrapes: NonZeroUsize = MAX_CONCURRENT_SCRAPES,
+        /// Bytes of pages that are held at a time, unpacked ones included; a scrape that would need more fails.
+        pub max_buffered_size: ByteSize = ByteSize::mib(512),
+    }
+    refused = refused::RECEIVER;
+}
+
+crate::options! {
+    /// Prometheus's configuration, as far as it is about scraping.
+    pub struct PrometheusConfig {
+        /// What the jobs have in common.
+        pub global: GlobalConfig = GlobalConfig::default(),
+        /// The jobs.
+        pub scrape_configs: Vec<ScrapeConfig> = required,
+    }
+    refused = refused::PROMETHEUS;
+    check = PrometheusConfig::check
+}
+
+impl PrometheusConfig {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        let list = at.child("scrape_configs");
+        let nodes = list.as_list().unwrap_or_default();
+        if self.scrape_configs.is_empty() {
+            cx.at(list).error("must have at least one job");
+        }
+        for (index, (job, node)) in self.scrape_configs.iter().zip(nodes).enumerate() {
+            let before = &self.scrape_configs[..index];
+            if before.iter().any(|other| other.job_name == job.job_name) {
+                let message = format!("found multiple scrape configs with job name {:?}", job.job_name);
+                cx.at(node.child("job_name")).error(message);
+            }
+            job.check_with(&self.global, node, cx);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+use std::net::{Ipv4Addr, SocketAddr};
+
+use proptest::prelude::*;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, UdpSocket};
+
+use super::message::{Malformed, NO_SUCH_NAME, OK, answer, question};
+use super::*;
+
+/// The records that a server has under a name: type and data.
+type Zone = fn(&str) -> Option<Vec<(u16, Vec<u8>)>>;
+
+/// `a.example` as DNS writes it.
+fn wire_name(name: &str) -> Vec<u8> {
+    let labels = name.trim_end_matches('.').split('.');
+    let mut wire: Vec<u8> = labels
+        .flat_map(|label| [&[u8::try_from(label.len()).unwrap()], label.as_bytes()].concat())
+        .collect();
+    wire.push(0);
+    wire
+}
+
+fn srv(port: u16, target: &str) -> (u16, Vec<u8>) {
+    let mut data = vec![0, 10, 0, 20];
+    data.extend(port.to_be_bytes());
+    data.extend(wire_name(target));
+    (33, data)
+}
+
+/// The answer to a question. With `cut`, all that fits is a note that there is more.
+fn respond(question: &[u8], zone: Zone, cut: bool) -> Vec<u8> {
+    let mut at = 12;
+    let mut name = String::new();
+    while question[at] != 0 {
+        let length = usize::from(question[at]);
+        name.push_str(std::str::from_utf8(&question[at + 1..at + 1 + length]).unwrap());
+        name.push('.');
+        at += 1 + length;
+    }
+    let records = zone(&name);
+    let code = if records.is_some() { OK } else { NO_SUCH_NAME };
+    let records = records.filter(|_| !cut).unwrap_or_default();
+    let mut message = question[..2].to_vec();
+    message.extend([0x81 | u8::from(cut) << 1, 0x80 | code, 0, 1]);
+    message.extend(u16::try_from(records.len()).unwrap().to_be_bytes());
+    message.extend([0; 4]);
+    message.extend(&question[12..at + 5]);
+    for (kind, data) in records {
+        // The name of each record points to that of the question.
+        message.extend([0xc0, 12]);
+        message.extend(kind.to_be_bytes());
+        message.extend([0, 1, 0, 0, 0, 60]);
+        message.extend(u16::try_from(data.len()).unwrap().to_be_bytes());
+        message.extend(data);
+    }
+    message
+}
+
+/// A server on one port of UDP and TCP.
+async fn serve(zone: Zone, cut: bool) -> SocketAddr {
+    let (udp, tcp) = loop {
+        let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        if let Ok(tcp) = TcpListener::bind(udp.local_addr().unwrap()).await {
+            break (udp, tcp);
+        }
+    };
+    let address = udp.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut buffer = [0; 512];
+        while let Ok((length, peer)) = udp.recv_from(&mut buffer).await {
+            let response = respond(&buffer[..length], zone, cut);
+            // A stray answer comes first: with another id, it is not ours.
+            let stray: Vec<u8> = [&[!response[0]], &response[1..]].concat();
+            let _ = udp.send_to(&stray, peer).await;
+            let _ = udp.send_to(&response, peer).await;
+        }
+    });
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = tcp.accept().await {
+            let length = stream.read_u16().await.unwrap();
+            let mut question = vec![0; usize::from(length)];
+            stream.read_exact(&mut question).await.unwrap();
+            let response = respond(&question, zone, false);
+            stream.write_u16(u16::try_from(response.len()).unwrap()).await.unwrap();
+            stream.write_all(&response).await.unwrap();
+        }
+    });
+    address
+}
+
+fn zone(name: &str) -> Option<Vec<(u16, Vec<u8>)>> {
+    match name {
+        "_m._tcp.example." => Some(vec![srv(9100, "a.example."), srv(9200, "b.example.")]),
+        "hosts.example." => Some(vec![(5, wire_name("alias.example")), (1, vec![10, 0, 0, 1]), (1, vec![10, 0, 0, 2])]),
+        "six.example." => Some(vec![(28, std::net::Ipv6Addr::LOCALHOST.octets().to_vec())]),
+        "mail.example." => Some(vec![(15, [&[0, 5][..], &wire_name("mx.example")].concat())]),
+        "zone.example." => Some(vec![(2, wire_name("ns.example"))]),
+        "empty.example." => Some(Vec::new()),
+        _ => None,
+    }
+}
+
+async fn resolver(zone: Zone, cut: bool, search: &str) -> (Resolver, tempfile::NamedTempFile) {
+    let conf = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(conf.path(), format!("search {search}\n")).unwrap();
+    let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    // The first server is not there.
+    let gone = silent.local_addr().unwrap();
+    drop(silent);
+    let servers = vec![gone, serve(zone, cut).await];
+    (Resolver::new(conf.path().to_owned(), servers), conf)
+}
+
+#[tokio::test]
+async fn every_type_of_record_becomes_targets() {
+    let (resolver, _conf) = resolver(zone, false, "example").await;
+    let table = [
+        ("_m._tcp.example", RecordType::Srv, vec!["a.example:9100", "b.example:9200"]),
+        ("_m._tcp", RecordType::Srv, vec!["a.example:9100", "b.example:9200"]),
+        ("hosts.example", RecordType::A, vec!["10.0.0.1:7", "10.0.0.2:7"]),
+        ("hosts", RecordType::A, vec!["10.0.0.1:7", "10.0.0.2:7"]),
+        ("six.example.", RecordType::Aaaa, vec!["[::1]:7"]),
+        ("mail.example", RecordType::Mx, vec!["mx.example:7"]),
+        ("zone.example", RecordType::Ns, vec!["ns.example:7"]),
+        ("empty.example", RecordType::A, vec![]),
+        ("nobody.example", RecordType::A, vec![]),
+    ];
+    for (name, record_type, expected) in table {
+        let records = resolver.look_up(name, record_type).await.unwrap();
+        let addresses: Vec<_> = records
+            .into_iter()
+            .map(|record| labels(name, 7, record).get(ADDRESS).to_owned())
+            .collect();
+        assert_eq!(addresses, expected, "{name}");
+    }
+    let records = resolver.look_up("_m._tcp.example", RecordType::Srv).await.unwrap();
+    let labels = labels("_m._tcp.example", 0, records[0].clone());
+    assert_eq!(labels.get(META_SRV_TARGET), "a.example.");
+    assert_eq!(labels.get(META_SRV_PORT), "9100");
+    assert_eq!(labels.get(META_NAME), "_m._tcp.example");
+}
+
+#[tokio::test]
+async fn what_is_cut_off_is_asked_for_over_tcp() {
+    let (resolver, _conf) = resolver(zone, true, "").await;
+    let records = resolver.look_up("hosts.example", RecordType::A).await.unwrap();
+    assert_eq!(records.len(), 2);
+}
+
+#[tokio::test]
+async fn without_an_answer_nothing_is_known() {
+    let conf = tempfile::NamedTempFile::new().unwrap();
+    let resolver = Resolver::new(conf.path().to_owned(), Vec::new());
+    let error = resolver.look_up("a.example", RecordType::A).await.unwrap_err();
+    assert!(error.to_string().contains("no servers are known"), "{error}");
+    let missing = Resolver::new("/nonexistent/resolv.conf".into(), Vec::new());
+    assert!(missing.look_up("a.example", RecordType::A).await.is_err());
+}
+
+#[test]
+fn names_that_dns_can_not_have_are_not_asked_for() {
+    let long = "a".repeat(64);
+    let longer = vec!["a"; 130].join(".");
+    for name in ["", ".", "a..b", &long, &longer] {
+        assert_eq!(question(1, name, RecordType::A), Err(Malformed::Name), "{name}");
+    }
+}
+
+#[test]
+fn a_name_that_points_to_itself_ends() {
+    let mut message = respond(&question(1, "hosts.example", RecordType::A).unwrap(), zone, false);
+    let at = message.len() - 16;
+    message[at..at + 2].copy_from_slice(&[0xc0, u8::try_from(at).unwrap()]);
+    assert_eq!(answer(&message, 1, "hosts.example", RecordType::A), Err(Malformed::Answer));
+}
+
+proptest! {
+    #[test]
+    fn no_answer_does_harm(noise in proptest::collection::vec(any::<u8>(), 0..200), cut in 0usize..120, flips in proptest::collection::vec((0usize..120, any::<u8>()), 0..4)) {
+        let _ = answer(&noise, 1, "hosts.example", RecordType::A);
+        for (name, record_type) in [("hosts.example", RecordType::A), ("_m._tcp.example", RecordType::Srv)] {
+            let mut message = respond(&question(1, name, record_type).unwrap(), zone, false);
+            for (at, byte) in &flips {
+                if let Some(place) = message.get_mut(*at) {
+                    *place = *byte;
+                }
+            }
+            message.truncate(message.len().saturating_sub(cut));
+            let _ = answer(&message, 1, name, record_type);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! `file_sd_configs`: files of targets, read when they change.
+
+use std::collections::BTreeMap;
+use std::fs::Metadata;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::{Group, META_FILE, Reporter, group};
+use crate::receivers::prometheus::config::discovery::FileSdConfig;
+use crate::receivers::prometheus::labels::Labels;
+
+/// How often the files are looked at. A look costs a system call a file; reading happens only after a change.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+pub(super) struct FileDiscovery {
+    patterns: Vec<String>,
+    refresh_interval: Duration,
+    files: BTreeMap<PathBuf, File>,
+    read: Option<Instant>,
+}
+
+/// A file as it was read last.
+struct File {
+    /// `None`: it could not be looked at.
+    version: Option<Version>,
+    targets: Vec<Labels>,
+}
+
+/// What differs when a file has been written or replaced.
+type Version = (u64, u64, i64, i64);
+
+fn version(metadata: &Metadata) -> Version {
+    (metadata.ino(), metadata.size(), metadata.mtime(), metadata.mtime_nsec())
+}
+
+/// What a look found out.
+struct Look {
+    discovery: FileDiscovery,
+    changed: bool,
+    errors: Vec<String>,
+}
+
+impl FileDiscovery {
+    pub(super) fn new(config: &FileSdConfig) -> Self {
+        Self {
+            patterns: config.files.clone(),
+            refresh_interval: config.refresh_interval.0,
+            files: BTreeMap::new(),
+            read: None,
+        }
+    }
+
+    pub(super) async fn run(mut self, to: Reporter) {
+        let mut is_first = true;
+        loop {
+            let Ok(look) = tokio::task::spawn_blocking(move || self.look()).await else {
+                return; // The gateway stops.
+            };
+            for error in &look.errors {
+                to.failed("file", error);
+            }
+            self = look.discovery;
+            let targets = || self.files.values().flat_map(|file| file.targets.iter().cloned());
+            if (look.changed || is_first) && !to.report(targets()).await {
+                return;
+            }
+            is_first = false;
+            tokio::time::sleep(LOOK_INTERVAL.min(self.refresh_interval)).await;
+        }
+    }
+
+    /// Lists the files and reads those that have changed; all of them when it is time.
+    fn look(mut self) -> Look {
+        let now = Instant::now();
+        let all = self.read.is_none_or(|read| now >= read + self.refresh_interval);
+        if all {
+            self.read = Some(now);
+        }
+        let (mut changed, mut errors) = (false, Vec::new());
+        let mut before = std::mem::take(&mut self.files);
+        for path in self.list() {
+            let now = std::fs::metadata(&path).ok().map(|metadata| version(&metadata));
+            let known = before.remove(&path);
+            let file = match known {
+                Some(file) if !all && file.version == now => file,
+                known => {
+                    let known = known.map(|file| file.targets);
+                    let targets = read(&path).unwrap_or_else(|error| {
+                        errors.push(format!("{}: {error}", path.display()));
+                        known.clone().unwrap_or_default()
+                    });
+                    changed |= known.as_ref() != Some(&targets);
+                    File { version: now, targets }
+                }
+            };
+            self.files.insert(path, file);
+        }
+        changed |= !before.is_empty();
+        Look {
+            discovery: self,
+            changed,
+            errors,
+        }
+    }
+
+    fn list(&self) -> Vec<PathBuf> {
+        let found = self.patterns.iter().filter_map(|pattern| glob::glob(pattern).ok());
+        let mut paths: Vec<_> = found.flatten().flatten().collect();
+        paths.sort();
+        paths.dedup();
+        paths
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<Labels>, String> {
+    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    let mut text = Vec::new();
+    let most = group::MAX_LIST_BYTES as u64;
+    let read = file.take(most + 1).read_to_end(&mut text);
+    read.map_err(|error| error.to_string())?;
+    if text.len() as u64 > most {
+        return Err(format!("larger than {most} bytes"));
+    }
+    let name = path.to_string_lossy();
+    let groups = if name.to_ascii_lowercase().ends_with(".json") {
+        group::from_json(&text)?
+    } else {
+        let text = String::from_utf8(text).map_err(|_| "not UTF-8".to_owned())?;
+        group::from_yaml(&name, &text)?
+    };
+    let labelled = |group: Group| group.into_labels(&[(META_FILE, &name)]);
+    Ok(groups.into_iter().flat_map(labelled).collect())
+}

@@ -1,0 +1,89 @@
+//! `http_sd_configs`: targets that a service lists.
+
+use std::time::Duration;
+
+use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
+
+use super::{Group, META_URL, Reporter, group};
+use crate::net::TlsError;
+use crate::delivery::answer::USER_AGENT as OUR_NAME;
+use crate::receivers::prometheus::client::{self, Client, FetchError};
+use crate::receivers::prometheus::config::discovery::HttpSdConfig;
+use crate::receivers::prometheus::labels::Labels;
+
+/// An answer may take this long; Prometheus waits for the refresh interval.
+const MAX_TIMEOUT: Duration = Duration::from_secs(60);
+
+pub(super) struct HttpDiscovery {
+    client: Client,
+    url: Uri,
+    shown_url: String,
+    headers: HeaderMap,
+    refresh_interval: Duration,
+}
+
+impl HttpDiscovery {
+    pub(super) fn new(config: &HttpSdConfig) -> Result<Self, TlsError> {
+        let interval = config.refresh_interval.0;
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        headers.insert(USER_AGENT, HeaderValue::from_static(OUR_NAME));
+        let seconds = HeaderValue::try_from(interval.as_secs_f64().to_string());
+        if let Ok(seconds) = seconds {
+            let name = HeaderName::from_static("x-prometheus-refresh-interval-seconds");
+            headers.insert(name, seconds);
+        }
+        Ok(Self {
+            client: Client::new(&config.http())?,
+            // The options have been checked: it is a URL.
+            url: config.url.parse().unwrap_or_default(),
+            shown_url: config.url.clone(),
+            headers,
+            refresh_interval: interval,
+        })
+    }
+
+    pub(super) async fn run(self, to: Reporter) {
+        let mut ticks = tokio::time::interval(self.refresh_interval);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let timeout = self.refresh_interval.min(MAX_TIMEOUT);
+        loop {
+            ticks.tick().await;
+            let asked = tokio::time::timeout(timeout, self.ask(timeout)).await;
+            let answer = asked.unwrap_or_else(|_| Err(FetchError::TimedOut(timeout).to_string()));
+            match answer {
+                Ok(targets) => {
+                    if !to.report(targets).await {
+                        return;
+                    }
+                }
+                Err(error) => to.failed("http", &format_args!("{}: {error}", self.shown_url)),
+            }
+        }
+    }
+
+    async fn ask(&self, timeout: Duration) -> Result<Vec<Labels>, String> {
+        let said = |error: FetchError| error.to_string();
+        let response = self.client.get(&self.url, &self.headers).await.map_err(said)?;
+        if response.status() != StatusCode::OK {
+            return Err(FetchError::Status(response.status()).to_string());
+        }
+        let content_type = response.headers().get(CONTENT_TYPE);
+        let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let essence = content_type.split(';').next().unwrap_or_default().trim();
+        if !essence.eq_ignore_ascii_case("application/json") {
+            return Err(format!("unsupported content type {content_type:?}, expected application/json"));
+        }
+        let packed = client::read(response, group::MAX_LIST_BYTES, timeout, |_| Ok(())).await;
+        let packed = packed.map_err(said)?;
+        let url = self.shown_url.clone();
+        let read = tokio::task::spawn_blocking(move || {
+            let text = packed.unpack(group::MAX_LIST_BYTES).map_err(said)?;
+            let groups = group::from_json(&text)?;
+            let labelled = |group: Group| group.into_labels(&[(META_URL, &url)]);
+            Ok(groups.into_iter().flat_map(labelled).collect())
+        });
+        read.await.unwrap_or_else(|error| Err(error.to_string()))
+    }
+}

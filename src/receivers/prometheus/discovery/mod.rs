@@ -1,0 +1,123 @@
+//! Where targets come from. Each discovery runs as a task and tells the job what it finds, all of it each time; what it
+//! found before stays in force when it fails.
+
+mod dns;
+mod file;
+mod group;
+mod http;
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::books::Books;
+use super::config::scrape::ScrapeConfig;
+use super::labels::Labels;
+use crate::net::TlsError;
+use group::{Group, META_FILE, META_URL};
+
+/// The labels of everything that one discovery has found.
+pub(super) type Found = Arc<[Labels]>;
+
+/// The label that holds an address before relabelling.
+const ADDRESS: &str = "__address__";
+
+/// Findings on their way to the job.
+const QUEUED_FINDINGS: usize = 4;
+
+/// Where a discovery reports, and to whom it complains.
+struct Reporter {
+    source: usize,
+    found: mpsc::Sender<(usize, Found)>,
+    books: Arc<Books>,
+}
+
+impl Reporter {
+    /// False when nobody wants to know any more.
+    async fn report(&self, labels: impl IntoIterator<Item = Labels>) -> bool {
+        let found = labels.into_iter().collect();
+        self.found.send((self.source, found)).await.is_ok()
+    }
+
+    fn failed(&self, mechanism: &'static str, why: &dyn std::fmt::Display) {
+        self.books.discovery_failed(mechanism, why);
+    }
+}
+
+/// The discoveries of a job.
+pub(super) struct Discoveries {
+    fixed: Found,
+    files: Vec<file::FileDiscovery>,
+    services: Vec<http::HttpDiscovery>,
+    names: Vec<dns::DnsDiscovery>,
+}
+
+impl Discoveries {
+    /// What the job's options say.
+    ///
+    /// # Errors
+    /// The TLS files of a discovery can't be used.
+    pub(super) fn new(config: &ScrapeConfig) -> Result<Self, TlsError> {
+        let fixed = config.static_configs.iter().flat_map(|fixed| {
+            let group = Group {
+                targets: fixed.targets.clone(),
+                labels: fixed
+                    .labels
+                    .iter()
+                    .map(|(name, value)| (name.to_owned(), value.0.clone()))
+                    .collect(),
+            };
+            group.into_labels(&[])
+        });
+        let services = config.http_sd_configs.iter().map(http::HttpDiscovery::new);
+        Ok(Self {
+            fixed: fixed.collect(),
+            files: config.file_sd_configs.iter().map(file::FileDiscovery::new).collect(),
+            services: services.collect::<Result<_, _>>()?,
+            names: config.dns_sd_configs.iter().map(dns::DnsDiscovery::new).collect(),
+        })
+    }
+
+    /// Starts them. What they find comes out of the receiver, with the number of the discovery.
+    pub(super) fn start(
+        self,
+        books: &Arc<Books>,
+        stopping: &CancellationToken,
+        tasks: &TaskTracker,
+    ) -> mpsc::Receiver<(usize, Found)> {
+        let (found, findings) = mpsc::channel(QUEUED_FINDINGS);
+        let mut sources = 0;
+        let mut reporter = || {
+            sources += 1;
+            Reporter {
+                source: sources - 1,
+                found: found.clone(),
+                books: books.clone(),
+            }
+        };
+        let (fixed, to) = (self.fixed, reporter());
+        let run = |task| {
+            let stopping = stopping.clone();
+            tasks.spawn(async move { stopping.run_until_cancelled(task).await });
+        };
+        // A job without fixed targets reports that there are none, so that all sources have said something.
+        run(Box::pin(async move {
+            to.report(fixed.iter().cloned()).await;
+        }) as std::pin::Pin<Box<dyn Future<Output = ()> + Send>>);
+        for files in self.files {
+            run(Box::pin(files.run(reporter())));
+        }
+        for service in self.services {
+            run(Box::pin(service.run(reporter())));
+        }
+        for names in self.names {
+            run(Box::pin(names.run(reporter())));
+        }
+        findings
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+use std::time::Duration;
+
+use super::group::{from_json, from_yaml};
+use super::*;
+use crate::batch::Signal;
+use crate::component::testing::{Sink, settings};
+use crate::receivers::prometheus::config::Config;
+
+/// The discoveries of a job, running.
+struct Running {
+    findings: mpsc::Receiver<(usize, Found)>,
+    stopping: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Running {
+    fn start(yaml: &str) -> Self {
+        let yaml = format!("config: {{scrape_configs: [{{job_name: j, {yaml}}}]}}");
+        let config = settings::<Config>(&yaml).get::<Config>();
+        let discoveries = Discoveries::new(&config.config.scrape_configs[0]).unwrap();
+        let books = Books::new("r".into(), "j".into(), Sink::new().entry(Signal::Metrics));
+        let (stopping, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let findings = discoveries.start(&Arc::new(books), &stopping, &tasks);
+        Self {
+            findings,
+            stopping,
+            tasks,
+        }
+    }
+
+    /// The next finding of a discovery, as `a=1,b=2`.
+    async fn next(&mut self, source: usize) -> Vec<String> {
+        loop {
+            let next = tokio::time::timeout(Duration::from_secs(20), self.findings.recv());
+            let (from, found) = next.await.expect("a finding in time").expect("it runs");
+            if from == source {
+                return found.iter().map(shown).collect();
+            }
+        }
+    }
+
+    async fn stop(self) {
+        self.stopping.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+fn shown(labels: &Labels) -> String {
+    let pairs: Vec<_> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    pairs.join(",")
+}
+
+#[test]
+fn lists_are_read_in_both_languages() {
+    let json = br#"[{"targets": ["a:1", "b:1"], "labels": {"env": "dev"}}, {"targets": ["c:1"]}]"#;
+    let yaml = "- targets: ['a:1', 'b:1']\n  labels: {env: dev}\n- targets: ['c:1']\n";
+    assert_eq!(from_json(json), from_yaml("t.yml", yaml));
+    assert_eq!(from_yaml("t.yml", "# nothing\n"), Ok(Vec::new()));
+    let mistakes = [
+        from_json(b"[{\"target\": []}]"),
+        from_json(b"{}"),
+        from_yaml("t.yml", "- target: []"),
+        from_yaml("t.yml", "- targets: [a: 1"),
+    ];
+    for mistake in mistakes {
+        assert!(mistake.is_err(), "{mistake:?}");
+    }
+}
+
+#[tokio::test]
+async fn fixed_targets_are_found_at_once() {
+    let mut running = Running::start("static_configs: [{targets: ['a:1', 'b:1'], labels: {env: dev}}, {targets: ['c:1']}]");
+    let found = running.next(0).await;
+    assert_eq!(found, ["__address__=a:1,env=dev", "__address__=b:1,env=dev", "__address__=c:1"]);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn files_are_read_again_when_they_change_and_kept_when_they_break() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        // Replaced as a whole, as those who write such files do.
+        let temporary = directory.path().join("tmp");
+        std::fs::write(&temporary, text).unwrap();
+        std::fs::rename(temporary, directory.path().join(name)).unwrap();
+    };
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    write("one.json", r#"[{"targets": ["a:1"]}]"#);
+    let pattern = path("*.json");
+    let mut running = Running::start(&format!("file_sd_configs: [{{files: ['{pattern}', '{}']}}]", path("t.yml")));
+    let (one, two, yaml) = (path("one.json"), path("two.json"), path("t.yml"));
+    assert_eq!(running.next(1).await, [format!("__address__=a:1,__meta_filepath={one}")]);
+    write("two.json", r#"[{"targets": ["b:1"], "labels": {"x": "y"}}]"#);
+    let both = [
+        format!("__address__=a:1,__meta_filepath={one}"),
+        format!("__address__=b:1,__meta_filepath={two},x=y"),
+    ];
+    assert_eq!(running.next(1).await, both);
+    // What a broken file said before stays; a file that is gone takes its targets along.
+    write("one.json", "[{");
+    write("t.yml", "- targets: ['c:1']");
+    let mut found = running.next(1).await;
+    if found == both {
+        found = running.next(1).await;
+    }
+    let third = format!("__address__=c:1,__meta_filepath={yaml}");
+    found.sort();
+    assert_eq!(found, [both[0].clone(), both[1].clone(), third.clone()]);
+    std::fs::remove_file(&two).unwrap();
+    let found = running.next(1).await;
+    assert!(found.contains(&both[0]) && found.contains(&third) && found.len() == 2, "{found:?}");
+    running.stop().await;
+}

@@ -1,0 +1,115 @@
+//! `prometheus`: scrapes targets as Prometheus does, by its own `scrape_configs`.
+//!
+//! A job has discoveries, which tell its pool which targets there are; the pool keeps a loop for each. A loop fetches
+//! its page at every tick, reads it off the runtime's threads straight to points, and pushes them as one batch with the
+//! series that say how it went. What the pipelines refuse is offered again until the next scrape is due, then counted
+//! as lost.
+
+mod books;
+mod client;
+pub mod config;
+mod discovery;
+mod gate;
+mod identity;
+mod job;
+mod labels;
+mod md5;
+mod pool;
+pub mod relabel;
+mod report;
+mod scrape;
+mod target;
+mod work;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::batch::Signal;
+use crate::component::{
+    ComponentError, ConfigType, Context, Factory, Lifecycle, Receiver, ReceiverContext, ReceiverFactory,
+    Stability,
+};
+use books::Books;
+use client::Client;
+use config::Config;
+use config::scrape::ScrapeConfig;
+use discovery::Discoveries;
+use gate::Gate;
+use job::Job;
+use pool::Pool;
+use scrape::Workshop;
+
+/// The factory of `prometheus`.
+pub static FACTORY: ReceiverFactory = Factory {
+    kind: "prometheus",
+    aliases: &[],
+    signals: &[(Signal::Metrics, Stability::Beta)],
+    help: "scrapes targets as Prometheus does, by its own scrape_configs",
+    config: ConfigType::of::<Config>(),
+    build: |settings, cx| Ok(Arc::new(Prometheus::new(&settings.get::<Config>(), &cx)?)),
+};
+
+struct Prometheus {
+    base: Context,
+    pools: Mutex<Vec<Pool>>,
+    tasks: TaskTracker,
+    stopping: CancellationToken,
+}
+
+impl Prometheus {
+    fn new(config: &Config, cx: &ReceiverContext) -> Result<Self, ComponentError> {
+        let entry = cx.entry(Signal::Metrics);
+        let entry = entry.ok_or_else(|| cx.base.error("only metrics pipelines can use it"))?;
+        let gate = Arc::new(Gate::new(config, cx.base.shared.clone()));
+        let seed = target::seed();
+        let pool = |job: &ScrapeConfig| {
+            let failed = |error| cx.base.error(format!("job {:?}: {error}", job.job_name));
+            let resolved = Job::new(job, config);
+            let books = Books::new(cx.base.id.clone(), resolved.name.clone(), entry.clone());
+            let workshop = Workshop {
+                client: Client::new(&resolved.http).map_err(failed)?,
+                job: resolved,
+                books: Arc::new(books),
+                gate: gate.clone(),
+                seed,
+            };
+            let discoveries = Discoveries::new(job).map_err(failed)?;
+            Ok(Pool::new(Arc::new(workshop), discoveries))
+        };
+        let pools: Result<Vec<_>, ComponentError> = config.config.scrape_configs.iter().map(pool).collect();
+        Ok(Self {
+            base: cx.base.clone(),
+            pools: Mutex::new(pools?),
+            tasks: TaskTracker::new(),
+            stopping: CancellationToken::new(),
+        })
+    }
+}
+
+impl Receiver for Prometheus {}
+
+#[async_trait]
+impl Lifecycle for Prometheus {
+    async fn start(&self) -> Result<(), ComponentError> {
+        let pools = std::mem::take(&mut *self.pools.lock().unwrap_or_else(PoisonError::into_inner));
+        for pool in pools {
+            pool.start(&self.stopping, &self.tasks);
+        }
+        Ok(())
+    }
+
+    async fn stop(&self, deadline: Instant) {
+        self.stopping.cancel();
+        self.tasks.close();
+        if tokio::time::timeout_at(deadline.into(), self.tasks.wait()).await.is_err() {
+            tracing::warn!(receiver = &*self.base.id, "scrapes did not end in time");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

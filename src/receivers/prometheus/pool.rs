@@ -1,0 +1,192 @@
+//! A job at work: what discovery finds becomes targets, each with a loop of its own; loops of targets that are gone end
+//! by themselves.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::{Id, JoinSet};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::books::Books;
+use super::discovery::{Discoveries, Found};
+use super::labels::Labels;
+use super::scrape::{Order, Scraper, Workshop};
+use super::target::Target;
+
+/// The loops of a job.
+pub(super) struct Pool {
+    workshop: Arc<Workshop>,
+    discoveries: Discoveries,
+}
+
+/// A loop and what it has been told.
+struct Handle {
+    target: Target,
+    orders: watch::Sender<Order>,
+    task: Id,
+}
+
+struct Running {
+    workshop: Arc<Workshop>,
+    stopping: CancellationToken,
+    found: Vec<Found>,
+    loops: JoinSet<()>,
+    handles: HashMap<u64, Handle>,
+}
+
+impl Pool {
+    pub(super) fn new(workshop: Arc<Workshop>, discoveries: Discoveries) -> Self {
+        Self { workshop, discoveries }
+    }
+
+    /// Runs until `stopping`, and until the last loop has ended.
+    pub(super) fn start(self, stopping: &CancellationToken, tasks: &TaskTracker) {
+        let findings = self.discoveries.start(&self.workshop.books, stopping, tasks);
+        let running = Running {
+            workshop: self.workshop,
+            stopping: stopping.clone(),
+            found: Vec::new(),
+            loops: JoinSet::new(),
+            handles: HashMap::new(),
+        };
+        tasks.spawn(running.run(findings));
+    }
+}
+
+impl Running {
+    async fn run(mut self, mut findings: mpsc::Receiver<(usize, Found)>) {
+        let stopping = self.stopping.clone();
+        loop {
+            tokio::select! {
+                () = stopping.cancelled() => break,
+                Some((source, found)) = findings.recv() => {
+                    self.note(source, found);
+                    while let Ok((source, found)) = findings.try_recv() {
+                        self.note(source, found);
+                    }
+                    self.sync().await;
+                }
+                Some(ended) = self.loops.join_next_with_id() => self.ended(ended),
+                else => break,
+            }
+        }
+        // Discoveries that want to report something are not kept waiting.
+        drop(findings);
+        while self.loops.join_next().await.is_some() {}
+    }
+
+    fn note(&mut self, source: usize, found: Found) {
+        if self.found.len() <= source {
+            self.found.resize(source + 1, Found::default());
+        }
+        self.found[source] = found;
+    }
+
+    /// Starts loops for new targets, tells those of vanished ones to end.
+    async fn sync(&mut self) {
+        let (found, workshop) = (self.found.clone(), self.workshop.clone());
+        let made = tokio::task::spawn_blocking(move || Targets::of(&found, &workshop)).await;
+        let Ok(Targets { targets, dropped, invalid }) = made else {
+            return; // The gateway stops.
+        };
+        self.workshop.books.targets_dropped(dropped);
+        self.workshop.books.targets_invalid(invalid);
+        let too_many = self.workshop.job.limits.targets.filter(|limit| targets.len() > *limit);
+        let forced: Option<Arc<str>> = too_many.map(|limit| {
+            let targets = targets.len();
+            format!("target_limit exceeded (number of targets: {targets}, limit: {limit})").into()
+        });
+        let wanted = Order::Scrape { forced };
+        for (hash, handle) in &self.handles {
+            if targets.contains_key(hash) {
+                handle.tell(wanted.clone());
+                continue;
+            }
+            // Whoever has its labels now goes on with its series: they are not at their end.
+            let replaced = targets.values().any(|target| target.labels == handle.target.labels);
+            handle.tell(Order::Leave { replaced });
+        }
+        for (hash, target) in targets {
+            if !self.handles.contains_key(&hash) {
+                self.begin(target, wanted.clone());
+            }
+        }
+    }
+
+    fn begin(&mut self, target: Target, order: Order) {
+        let (orders, receiver) = watch::channel(order);
+        let scraper = Scraper::new(self.workshop.clone(), target.clone());
+        let stopping = self.stopping.clone();
+        let task = self.loops.spawn(scraper.run(receiver, stopping)).id();
+        let handle = Handle { target, orders, task };
+        self.handles.insert(handle.target.hash, handle);
+    }
+
+    /// A loop has ended: its target is gone. Where the target came back at that very moment, or the loop broke, it is
+    /// begun again.
+    fn ended(&mut self, ended: Result<(Id, ()), tokio::task::JoinError>) {
+        let id = match ended {
+            Ok((id, ())) => id,
+            Err(error) => {
+                tracing::error!(%error, "a scrape loop ended by a panic");
+                error.id()
+            }
+        };
+        let found = self.handles.iter().find(|(_, handle)| handle.task == id);
+        let Some(hash) = found.map(|(hash, _)| *hash) else {
+            return;
+        };
+        if let Some(handle) = self.handles.remove(&hash) {
+            let order = handle.orders.borrow().clone();
+            if matches!(order, Order::Scrape { .. }) {
+                self.begin(handle.target, order);
+            }
+        }
+    }
+}
+
+impl Handle {
+    fn tell(&self, order: Order) {
+        self.orders.send_if_modified(|last| {
+            let is_new = *last != order;
+            *last = order;
+            is_new
+        });
+    }
+}
+
+/// What was found, relabelled; targets that are the same in everything are one.
+struct Targets {
+    targets: HashMap<u64, Target>,
+    dropped: usize,
+    invalid: usize,
+}
+
+impl Targets {
+    fn of(found: &[Found], workshop: &Workshop) -> Self {
+        let mut all = Self {
+            targets: HashMap::new(),
+            dropped: 0,
+            invalid: 0,
+        };
+        for labels in found.iter().flat_map(|found| found.iter()) {
+            all.add(labels, workshop, &workshop.books);
+        }
+        all
+    }
+
+    fn add(&mut self, labels: &Labels, workshop: &Workshop, books: &Books) {
+        match Target::new(labels.clone(), &workshop.job) {
+            Ok(Some(target)) => {
+                self.targets.insert(target.hash, target);
+            }
+            Ok(None) => self.dropped += 1,
+            Err(error) => {
+                self.invalid += 1;
+                books.bad_target(&error);
+            }
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! Relabelling as Prometheus does it: rules that change or drop a label set, in order.
+
+use std::borrow::Cow;
+
+use regex::{Captures, Regex};
+
+use super::config::units::Text;
+use super::labels::Labels;
+use super::md5;
+use crate::config::{Decode, Node, Problems, TypeHelp, nearest, wrong_type};
+
+crate::choices! {
+    /// Which names metrics and labels may have.
+    pub enum Validation {
+        /// Any UTF-8.
+        Utf8 = "utf8" | "",
+        /// Letters, digits, underscores; colons in names of metrics.
+        Legacy = "legacy",
+    }
+}
+
+impl Validation {
+    /// Whether a label may be called so.
+    pub fn label_name(self, name: &str) -> bool {
+        match self {
+            Self::Utf8 => !name.is_empty(),
+            Self::Legacy => is_legacy(name, false),
+        }
+    }
+
+    /// Whether a metric may be called so.
+    pub fn metric_name(self, name: &str) -> bool {
+        match self {
+            Self::Utf8 => !name.is_empty(),
+            Self::Legacy => is_legacy(name, true),
+        }
+    }
+}
+
+fn is_legacy(name: &str, colons: bool) -> bool {
+    let letter = |c: u8| c.is_ascii_alphabetic() || c == b'_' || colons && c == b':';
+    let mut bytes = name.bytes();
+    bytes.next().is_some_and(letter) && bytes.all(|c| letter(c) || c.is_ascii_digit())
+}
+
+/// What a rule does.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Action {
+    /// Sets a label from what the regex found.
+    Replace,
+    /// Drops what does not match.
+    Keep,
+    /// Drops what matches.
+    Drop,
+    /// Drops what differs from another label.
+    KeepEqual,
+    /// Drops what equals another label.
+    DropEqual,
+    /// Sets a label to a hash modulo a number.
+    HashMod,
+    /// Copies labels whose names match to other names.
+    LabelMap,
+    /// Takes labels away whose names match.
+    LabelDrop,
+    /// Takes labels away whose names don't match.
+    LabelKeep,
+    /// Sets a label to lower case.
+    Lowercase,
+    /// Sets a label to upper case.
+    Uppercase,
+}
+
+const ACTIONS: &[(&str, Action)] = &[
+    ("replace", Action::Replace),
+    ("keep", Action::Keep),
+    ("drop", Action::Drop),
+    ("keepequal", Action::KeepEqual),
+    ("dropequal", Action::DropEqual),
+    ("hashmod", Action::HashMod),
+    ("labelmap", Action::LabelMap),
+    ("labeldrop", Action::LabelDrop),
+    ("labelkeep", Action::LabelKeep),
+    ("lowercase", Action::Lowercase),
+    ("uppercase", Action::Uppercase),
+];
+
+impl Action {
+    /// The word for it in configuration.
+    pub fn as_str(self) -> &'static str {
+        let found = ACTIONS.iter().find(|(_, action)| *action == self);
+        found.map_or("", |(word, _)| word)
+    }
+}
+
+impl Decode for Action {
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        let Some(text) = node.as_text() else {
+            return wrong_type(node, cx);
+        };
+        let lower = text.to_lowercase();
+        let words = || ACTIONS.iter().map(|(word, _)| *word);
+        if let Some((_, action)) = ACTIONS.iter().find(|(word, _)| *word == lower) {
+            return Some(*action);
+        }
+        let near = nearest(&lower, words()).map(|near| format!("did you mean `{near}`?"));
+        let known = words().collect::<Vec<_>>().join(", ");
+        cx.at(node).maybe_help(near).error(format!(
+            "unknown relabel action: expected one of {known}, found {}",
+            node.describe()
+        ));
+        None
+    }
+
+    fn type_help() -> TypeHelp {
+        let words: Vec<_> = ACTIONS.iter().map(|(word, _)| *word).collect();
+        TypeHelp::plain(format!("one of {}", words.join(", ")))
+    }
+
+    fn show(&self) -> String {
+        self.as_str().to_owned()
+    }
+}
+
+/// An anchored regular expression with the text it was made of.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    text: String,
+    regex: Regex,
+}
+
+impl Pattern {
+    /// A pattern that must match the whole text; `.` matches line ends too.
+    ///
+    /// # Errors
+    /// It is no regular expression.
+    pub fn new(text: &str) -> Result<Self, regex::Error> {
+        let regex = Regex::new(&format!("^(?s:{})$", as_go_reads(text)))?;
+        let text = text.to_owned();
+        Ok(Self { text, regex })
+    }
+
+    fn is_default(&self) -> bool {
+        self.text == DEFAULT_REGEX
+    }
+}
+
+const DEFAULT_REGEX: &str = "(.*)";
+
+impl Default for Pattern {
+    fn default() -> Self {
+        Self::new(DEFAULT_REGEX).expect("it is a regular expression")
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+/// Go's classes are those of ASCII where ours are those of Unicode.
+fn as_go_reads(text: &str) -> Cow<'_, str> {
+    const CLASSES: &[(char, &str)] = &[
+        ('d', "[0-9]"),
+        ('D', "[^0-9]"),
+        ('w', "[0-9A-Za-z_]"),
+        ('W', "[^0-9A-Za-z_]"),
+        ('s', r"[\t\n\f\r ]"),
+        ('S', r"[^\t\n\f\r ]"),
+        ('b', r"(?-u:\b)"),
+        ('B', r"(?-u:\B)"),
+    ];
+    if !text.contains('\\') {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        let escaped = (c == '\\').then(|| chars.next()).flatten();
+        let class = CLASSES.iter().find(|(letter, _)| Some(*letter) == escaped);
+        match (class, escaped) {
+            (Some((_, class)), _) => out.push_str(class),
+            (None, Some(escaped)) => out.extend([c, escaped]),
+            (None, None) => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
+impl Decode for Pattern {
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        let Some(text) = node.as_text() else {
+            return wrong_type(node, cx);
+        };
+        match Self::new(text) {
+            Ok(pattern) => Some(pattern),
+            Err(error) => {
+                let said = error.to_string();
+                let last = said.lines().last().unwrap_or_default();
+                let last = last.trim_start_matches("error: ").to_owned();
+                cx.at(node).error(format!("not a regular expression: {last}"));
+                None
+            }
+        }
+    }
+
+    fn type_help() -> TypeHelp {
+        TypeHelp::plain("regular expression")
+    }
+
+    fn show(&self) -> String {
+        self.text.clone()
+    }
+}
+
+crate::options! {
+    /// A relabelling rule.
+    pub struct Rule {
+        /// Labels whose values are joined to what is looked at.
+        pub source_labels: Vec<String> = Vec::new(),
+        /// What stands between them.
+        pub separator: Text = Text(DEFAULT_SEPARATOR.to_owned()),
+        /// What they, or names of labels, must match as a whole.
+        pub regex: Pattern = Pattern::default(),
+        /// What the hash is taken modulo of.
+        pub modulus: u64 = 0,
+        /// The label to set or to compare with.
+        pub target_label: Text = Text::default(),
+        /// What to set it to; `$$1` and `$${name}` stand for groups of the regex.
+        pub replacement: Text = Text(DEFAULT_REPLACEMENT.to_owned()),
+        /// What to do.
+        pub action: Action = Action::Replace,
+    }
+    check = Rule::check
+}
+
+const DEFAULT_SEPARATOR: &str = ";";
+const DEFAULT_REPLACEMENT: &str = "$1";
+
+impl Rule {
+    /// What does not depend on which names are valid.
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        use Action::{DropEqual, HashMod, KeepEqual, LabelDrop, LabelKeep, Lowercase, Replace, Uppercase};
+        let action = self.action.as_str();
+        if self.action == HashMod && self.modulus == 0 {
+            cx.at(at.child("modulus"))
+                .error("relabel configuration for hashmod requires non-zero modulus");
+        }
+        let needs_target = matches!(
+            self.action,
+            Replace | HashMod | Lowercase | Uppercase | KeepEqual | DropEqual
+        );
+        if needs_target && self.target_label.0.is_empty() {
+            cx.at(at.child("target_label"))
+                .error(format!("relabel configuration for {action} action requires `target_label`"));
+        }
+        let mut unused: Vec<(&str, bool)> = Vec::new();
+        if matches!(self.action, Lowercase | Uppercase | KeepEqual | DropEqual) {
+            unused.push(("replacement", self.replacement.0 != DEFAULT_REPLACEMENT));
+        }
+        if matches!(self.action, KeepEqual | DropEqual | LabelDrop | LabelKeep) {
+            unused.push(("modulus", self.modulus != 0));
+            unused.push(("separator", self.separator.0 != DEFAULT_SEPARATOR));
+        }
+        if matches!(self.action, KeepEqual | DropEqual) {
+            unused.push(("regex", !self.regex.is_default()));
+        }
+        if matches!(self.action, LabelDrop | LabelKeep) {
+            unused.push(("source_labels", !self.source_labels.is_empty()));
+            unused.push(("target_label", !self.target_label.0.is_empty()));
+            unused.push(("replacement", self.replacement.0 != DEFAULT_REPLACEMENT));
+        }
+        for (key, _) in unused.iter().filter(|(_, is_set)| *is_set) {
+            cx.at_key(at.child(key))
+                .error(format!("`{key}` can not be set for {action} action"));
+        }
+    }
+
+    /// Reports names that are not valid by the job's scheme.
+    pub fn check_names(&self, validation: Validation, at: &Node, cx: &mut Problems) {
+        use Action::{DropEqual, HashMod, KeepEqual, LabelMap, Lowercase, Replace, Uppercase};
+        let (target, action) = (self.target_label.0.as_str(), self.action.as_str());
+        let target_is_valid = match self.action {
+            Replace => is_name_template(validation, target),
+            Lowercase | Uppercase | KeepEqual | DropEqual | HashMod => validation.label_name(target),
+            _ => true,
+        };
+        if !target_is_valid && !target.is_empty() {
+            cx.at(at.child("target_label"))
+                .error(format!("{target:?} is invalid `target_label` for {action} action"));
+        }
+        let replacement = self.replacement.0.as_str();
+        if self.action == LabelMap && !is_name_template(validation, replacement) {
+            cx.at(at.child("replacement"))
+                .error(format!("{replacement:?} is invalid `replacement` for {action} action"));
+        }
+    }
+}
+
+/// A name of a label in which groups of a regex may stand.
+fn is_name_template(validation: Validation, text: &str) -> bool {
+    if validation == Validation::Utf8 || !text.contains('$') {
+        return validation.label_name(text);
+    }
+    let mut name = String::new();
+    // Any group may turn out to be a letter.
+    expand(text, &mut name, |_| "a");
+    validation.label_name(&name)
+}
+
+/// Applies the rules in order; false when one of them drops the set.
+pub fn apply(rules: &[Rule], validation: Validation, labels: &mut Labels) -> bool {
+    rules.iter().all(|rule| rule.apply(validation, labels))
+}
+
+impl Rule {
+    fn apply(&self, validation: Validation, labels: &mut Labels) -> bool {
+        let regex = &self.regex.regex;
+        let source = || {
+            let values: Vec<_> = self.source_labels.iter().map(|name| labels.get(name)).collect();
+            values.join(&self.separator.0)
+        };
+        let target = self.target_label.0.as_str();
+        match self.action {
+            Action::Keep => return regex.is_match(&source()),
+            Action::Drop => return !regex.is_match(&source()),
+            Action::KeepEqual => return labels.get(target) == source(),
+            Action::DropEqual => return labels.get(target) != source(),
+            Action::Replace => {
+                let source = source();
+                self.replace(&source, validation, labels);
+            }
+            Action::Lowercase => {
+                let lower = source().to_lowercase();
+                labels.set(target, lower);
+            }
+            Action::Uppercase => {
+                let upper = source().to_uppercase();
+                labels.set(target, upper);
+            }
+            Action::HashMod => {
+                let hash = md5::last_word(source().as_bytes());
+                labels.set(target, (hash % self.modulus.max(1)).to_string());
+            }
+            Action::LabelMap => self.map(labels),
+            Action::LabelDrop => labels.retain(|name| !regex.is_match(name)),
+            Action::LabelKeep => labels.retain(|name| regex.is_match(name)),
+        }
+        true
+    }
+
+    fn replace(&self, source: &str, validation: Validation, labels: &mut Labels) {
+        let Some(found) = self.regex.regex.captures(source) else {
+            return;
+        };
+        let target = expanded(&self.target_label.0, &found);
+        if validation.label_name(&target) {
+            labels.set(&target, expanded(&self.replacement.0, &found));
+        }
+    }
+
+    fn map(&self, labels: &mut Labels) {
+        let copies: Vec<_> = labels
+            .iter()
+            .filter_map(|(name, value)| {
+                let found = self.regex.regex.captures(name)?;
+                Some((expanded(&self.replacement.0, &found), value.to_owned()))
+            })
+            .collect();
+        for (name, value) in copies {
+            labels.set(&name, value);
+        }
+    }
+}
+
+fn expanded(template: &str, found: &Captures<'_>) -> String {
+    let mut out = String::new();
+    expand(template, &mut out, |group| {
+        let number = group.parse::<usize>().ok();
+        // A number with zeros in front is a name, and no group is called so.
+        let number = number.filter(|_| group == "0" || !group.starts_with('0'));
+        let matched = match number {
+            Some(number) => found.get(number),
+            None => found.name(group),
+        };
+        matched.map_or("", |matched| matched.as_str())
+    });
+    out
+}
+
+/// Expands a template as Go's `Regexp.Expand`: `$1`, `$name` as long as letters, digits and underscores go on,
+/// `${name}`, `$$`; a `$` before anything else stays.
+fn expand<'a>(template: &str, out: &mut String, group: impl Fn(&str) -> &'a str) {
+    let mut rest = template;
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('$') {
+            out.push('$');
+            rest = after;
+            continue;
+        }
+        let (braced, body) = match rest.strip_prefix('{') {
+            Some(body) => (true, body),
+            None => (false, rest),
+        };
+        let end = body.find(|c: char| c != '_' && !c.is_alphanumeric());
+        let (name, after) = body.split_at(end.unwrap_or(body.len()));
+        let after = if braced { after.strip_prefix('}') } else { Some(after) };
+        match after.filter(|_| !name.is_empty()) {
+            Some(after) => {
+                out.push_str(group(name));
+                rest = after;
+            }
+            None => out.push('$'),
+        }
+    }
+    out.push_str(rest);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,338 @@
+//! The loop of one target: scrape at every tick of its interval, never two at a time, and say what came of it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use tidegate_exposition::Format;
+use tokio::sync::watch;
+use tokio::time::{Interval, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+
+use super::books::{Books, Standing, State};
+use super::client::{self, Client, FetchError, Packed};
+use super::config::scrape::Protocol;
+use super::gate::{Gate, Room};
+use super::job::Job;
+use super::target::Target;
+use super::work::{Done, Failure, Pending, Work};
+use crate::component::unix_now;
+use crate::delivery::answer::USER_AGENT as OUR_NAME;
+
+/// A scrape this little after its time counts as made on time, so that times are evenly spaced; never more than a
+/// hundredth of the interval.
+const TOLERANCE: Duration = Duration::from_millis(2);
+
+/// What loops of a job have in common.
+pub(super) struct Workshop {
+    pub(super) job: Job,
+    pub(super) client: Client,
+    pub(super) books: Arc<Books>,
+    pub(super) gate: Arc<Gate>,
+    pub(super) seed: u64,
+}
+
+/// What a loop is to do.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Order {
+    /// Go on.
+    Scrape {
+        /// Every scrape fails, for this reason.
+        forced: Option<Arc<str>>,
+    },
+    /// The target is gone.
+    Leave {
+        /// Another target has its labels.
+        replaced: bool,
+    },
+}
+
+/// What a loop does next.
+enum Step {
+    Leave,
+    Scrape(tokio::time::Instant),
+}
+
+/// A page as it came.
+pub(super) struct Page {
+    pub(super) packed: Packed,
+    pub(super) content_type: Option<String>,
+    pub(super) room: Room,
+}
+
+/// The loop of one target.
+pub(super) struct Scraper {
+    workshop: Arc<Workshop>,
+    target: Target,
+    headers: HeaderMap,
+    standing: Standing,
+    /// Elsewhere while a page is being read.
+    work: Option<Work>,
+    has_scraped: bool,
+    aligned: Option<u64>,
+}
+
+impl Scraper {
+    pub(super) fn new(workshop: Arc<Workshop>, target: Target) -> Self {
+        Self {
+            headers: headers(&workshop.job, &target),
+            standing: Standing::new(workshop.books.clone()),
+            work: None,
+            has_scraped: false,
+            aligned: None,
+            workshop,
+            target,
+        }
+    }
+
+    /// Runs until the target is gone, and its series have been ended, or until `stopping`. When the gateway stops,
+    /// series are not ended: it may be back before the next scrape is due.
+    pub(super) async fn run(mut self, mut orders: watch::Receiver<Order>, stopping: CancellationToken) {
+        let offset = self.target.offset(unix_now(), self.workshop.seed);
+        let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + offset, self.target.interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            let step = tokio::select! {
+                biased;
+                () = stopping.cancelled() => return,
+                // An error says that the job has ended, and with it its loops.
+                left = orders.wait_for(|order| matches!(order, Order::Leave { .. })) => match left {
+                    Ok(_) => Step::Leave,
+                    Err(_) => return,
+                },
+                tick = ticks.tick() => Step::Scrape(tick),
+            };
+            match step {
+                Step::Leave if self.has_left(&mut orders, &mut ticks, &stopping).await => return,
+                Step::Leave => {}
+                Step::Scrape(tick) => {
+                    let forced = match &*orders.borrow() {
+                        Order::Scrape { forced } => forced.clone(),
+                        Order::Leave { .. } => continue,
+                    };
+                    let time = self.time();
+                    self.scrape(time, forced, tick + self.target.interval, &stopping).await;
+                }
+            }
+        }
+    }
+
+    /// Waits as Prometheus does, in case the target comes back: for two ticks and a bit. Then its series end at the
+    /// time of the first scrape that was not made. False when it is back.
+    async fn has_left(
+        &mut self,
+        orders: &mut watch::Receiver<Order>,
+        ticks: &mut Interval,
+        stopping: &CancellationToken,
+    ) -> bool {
+        if !self.has_scraped {
+            return true;
+        }
+        let extra = self.target.interval / 10;
+        let wait = async {
+            ticks.tick().await;
+            let ended = now();
+            ticks.tick().await;
+            tokio::time::sleep(extra).await;
+            ended
+        };
+        let ended = tokio::select! {
+            biased;
+            () = stopping.cancelled() => return true,
+            back = orders.wait_for(|order| matches!(order, Order::Scrape { .. })) => return back.is_err(),
+            ended = wait => ended,
+        };
+        if *orders.borrow() == (Order::Leave { replaced: false }) {
+            let deadline = tokio::time::Instant::now() + self.target.interval;
+            let done = self.work(move |work| work.end(ended)).await;
+            self.settle(done, deadline, stopping).await;
+        }
+        true
+    }
+
+    /// The time that the points of this scrape have: the time it was due, if it is not late.
+    fn time(&mut self) -> u64 {
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let interval = nanos(self.target.interval).max(1);
+        let now = now();
+        let mut due = self.aligned.unwrap_or(now);
+        let late = now.saturating_sub(due);
+        due += late / interval * interval;
+        self.aligned = Some(due);
+        let tolerance = TOLERANCE.min(self.target.interval / 100);
+        match now.saturating_sub(due) <= nanos(tolerance) {
+            true => due,
+            false => now,
+        }
+    }
+
+    async fn scrape(
+        &mut self,
+        time: u64,
+        forced: Option<Arc<str>>,
+        next: tokio::time::Instant,
+        stopping: &CancellationToken,
+    ) {
+        let workshop = self.workshop.clone();
+        let (gate, books) = (&workshop.gate, &workshop.books);
+        let Some(Ok(_place)) = stopping.run_until_cancelled(gate.scrapes.acquire()).await else {
+            return;
+        };
+        if gate.shared.memory.over_limit() {
+            books.scrape_failed("memory", &self.target.url, &"the memory limiter says that there is no room");
+            return;
+        }
+        books.scrape();
+        let started = Instant::now();
+        let fetched = match forced {
+            Some(why) => Err(Failure::Forced(why)),
+            None => match stopping.run_until_cancelled(fetch(&workshop, &self.target, &self.headers)).await {
+                Some(fetched) => fetched.map_err(Failure::Fetch),
+                None => return,
+            },
+        };
+        self.has_scraped = true;
+        let done = self.work(move |work| work.page(fetched, time, started)).await;
+        self.settle(done, next, stopping).await;
+    }
+
+    /// Does work that takes time proportional to a page where it keeps nobody from anything.
+    async fn work(&mut self, job: impl FnOnce(&mut Work) -> Done + Send + 'static) -> Option<Done> {
+        let workshop = self.workshop.clone();
+        let mut work = match self.work.take() {
+            Some(work) => work,
+            None => Work::new(workshop.clone(), self.target.clone()),
+        };
+        let _slot = workshop.gate.reading.acquire().await.ok()?;
+        let done = tokio::task::spawn_blocking(move || {
+            let done = job(&mut work);
+            (work, done)
+        });
+        match done.await {
+            Ok((work, done)) => {
+                self.work = Some(work);
+                Some(done)
+            }
+            Err(error) => {
+                let books = &self.workshop.books;
+                books.scrape_failed("internal", &self.target.url, &error);
+                None
+            }
+        }
+    }
+
+    /// Notes what came of a scrape; what no pipeline took is offered again until `next`.
+    async fn settle(&mut self, done: Option<Done>, next: tokio::time::Instant, stopping: &CancellationToken) {
+        let books = self.workshop.books.clone();
+        let Some(done) = done else {
+            self.standing.set(State::Down);
+            return;
+        };
+        match &done.failure {
+            None => self.standing.set(State::Up),
+            Some((reason, why)) => {
+                self.standing.set(State::Down);
+                books.scrape_failed(reason, &self.target.url, why);
+            }
+        }
+        let mut pending = done.pending;
+        while let Some(Pending { batch, refused }) = pending.take() {
+            let points = batch.items();
+            let now = tokio::time::Instant::now();
+            let is_last = stopping.is_cancelled() || now >= next;
+            let Some(delay) = refused.retry_after.filter(|_| !is_last) else {
+                books.lost(points, "refused", &refused.reason);
+                return;
+            };
+            let until = (now + delay).min(next);
+            stopping.run_until_cancelled(tokio::time::sleep_until(until)).await;
+            let again = self.work(move |work| work.push(batch)).await;
+            match again {
+                Some(done) => pending = done.pending,
+                None => books.lost(points, "internal", &"a worker ended by a panic"),
+            }
+        }
+    }
+}
+
+/// Now, in whole milliseconds, which is what Prometheus counts in.
+fn now() -> u64 {
+    const MILLISECOND: u64 = 1_000_000;
+    unix_now() / MILLISECOND * MILLISECOND
+}
+
+impl Workshop {
+    /// The format of an answer, or nothing where it does not say and nobody else does.
+    pub(super) fn format(&self, content_type: Option<&str>) -> Option<Format> {
+        let said = content_type.and_then(Format::of_content_type);
+        said.or_else(|| {
+            self.job.fallback.map(|protocol| match protocol {
+                Protocol::Proto => Format::Protobuf,
+                Protocol::Text004 | Protocol::Text100 => Format::Text,
+                Protocol::OpenMetrics001 | Protocol::OpenMetrics100 => Format::OpenMetrics,
+            })
+        })
+    }
+}
+
+/// A target's page, in time.
+async fn fetch(workshop: &Workshop, target: &Target, headers: &HeaderMap) -> Result<Page, FetchError> {
+    let timeout = target.timeout;
+    let fetched = tokio::time::timeout(timeout, async {
+        let response = workshop.client.get(&target.url, headers).await?;
+        if response.status() != StatusCode::OK {
+            return Err(FetchError::Status(response.status()));
+        }
+        let content_type = response.headers().get(CONTENT_TYPE);
+        let content_type = content_type.and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let mut room = Room::new(workshop.gate.clone());
+        let limit = workshop.job.limits.body_bytes;
+        let packed = client::read(response, limit, timeout, |bytes| room.grow(bytes)).await?;
+        Ok(Page {
+            packed,
+            content_type,
+            room,
+        })
+    });
+    fetched.await.unwrap_or(Err(FetchError::TimedOut(timeout)))
+}
+
+/// The headers of every request to a target.
+fn headers(job: &Job, target: &Target) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let coding = if job.enable_compression { "gzip, zstd" } else { "identity" };
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(coding));
+    headers.insert(USER_AGENT, HeaderValue::from_static(OUR_NAME));
+    let seconds = target.timeout.as_secs_f64().to_string();
+    let texts = [
+        (ACCEPT, job.accept()),
+        (HeaderName::from_static("x-prometheus-scrape-timeout-seconds"), seconds),
+    ];
+    // Both are of characters that headers may have.
+    let values = texts.into_iter().filter_map(|(name, text)| Some((name, HeaderValue::try_from(text).ok()?)));
+    headers.extend(values);
+    headers
+}
+
+/// Bytes of a page, unpacked, with the room that they take.
+pub(super) struct Unpacked {
+    pub(super) bytes: Bytes,
+    _room: Room,
+}
+
+impl Page {
+    /// Unpacks it, within the job's limit and the room that there is.
+    pub(super) fn unpack(self, limit_bytes: usize) -> Result<Unpacked, FetchError> {
+        let mut room = self.room;
+        let packed_bytes = self.packed.bytes.len();
+        let left = room.left().saturating_add(packed_bytes).saturating_add(1);
+        let bytes = self.packed.unpack(limit_bytes.min(left)).map_err(|error| match error {
+            FetchError::TooLarge(_) if left < limit_bytes => FetchError::NoRoom,
+            error => error,
+        })?;
+        room.grow(bytes.len().saturating_sub(packed_bytes))?;
+        Ok(Unpacked { bytes, _room: room })
+    }
+}

@@ -1,0 +1,228 @@
+//! Targets: what discovery found, relabelled, with the URL to scrape and the time of day to do it.
+
+use std::time::Duration;
+
+use http::Uri;
+
+use super::config::units::PromDuration;
+use super::job::Job;
+use super::labels::Labels;
+use super::relabel;
+
+const ADDRESS: &str = "__address__";
+const SCHEME: &str = "__scheme__";
+const METRICS_PATH: &str = "__metrics_path__";
+const INTERVAL: &str = "__scrape_interval__";
+const TIMEOUT: &str = "__scrape_timeout__";
+const PARAM_PREFIX: &str = "__param_";
+const META_PREFIX: &str = "__meta_";
+const RESERVED_PREFIX: &str = "__";
+/// The label that names the job.
+pub(super) const JOB: &str = "job";
+/// The label that names the target.
+pub(super) const INSTANCE: &str = "instance";
+
+/// Something to scrape.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Target {
+    /// The labels of its series; `job` and `instance` are among them.
+    pub(super) labels: Labels,
+    /// Where its page is.
+    pub(super) url: Uri,
+    /// How often it is scraped.
+    pub(super) interval: Duration,
+    /// How long an answer may take.
+    pub(super) timeout: Duration,
+    /// The same for the same labels and URL.
+    pub(super) hash: u64,
+}
+
+/// Why there is no target where discovery found one.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub(super) enum BadTarget {
+    /// No `__address__`.
+    #[error("no address")]
+    NoAddress,
+    /// A URL where an address belongs.
+    #[error("{0:?} is not a valid hostname")]
+    Address(String),
+    /// Neither http nor https.
+    #[error("{0:?} is no scheme to scrape by: http or https")]
+    Scheme(String),
+    /// The parts make no URL.
+    #[error("{0:?} is not a URL")]
+    Url(String),
+    /// A label that should hold a time does not.
+    #[error("{label}: {value:?} is not a duration above 0")]
+    Duration {
+        /// Which label.
+        label: &'static str,
+        /// What it holds.
+        value: String,
+    },
+    /// An answer may take longer than the time between two scrapes.
+    #[error("scrape timeout cannot be greater than scrape interval ({timeout} > {interval})")]
+    TimeoutAboveInterval {
+        /// The one.
+        timeout: PromDuration,
+        /// The other.
+        interval: PromDuration,
+    },
+}
+
+impl Target {
+    /// What becomes of labels that discovery found; `None` where the rules drop them.
+    pub(super) fn new(mut labels: Labels, job: &Job) -> Result<Option<Self>, BadTarget> {
+        let defaults = [
+            (JOB, job.name.to_string()),
+            (INTERVAL, job.interval.to_string()),
+            (TIMEOUT, job.timeout.to_string()),
+            (METRICS_PATH, job.metrics_path.clone()),
+            (SCHEME, job.scheme.clone()),
+        ];
+        for (name, value) in defaults {
+            labels.set_default(name, &value);
+        }
+        for (name, values) in &job.params {
+            if let Some(first) = values.first() {
+                labels.set(&format!("{PARAM_PREFIX}{name}"), first.as_str());
+            }
+        }
+        if !relabel::apply(&job.relabel, job.validation, &mut labels) {
+            return Ok(None);
+        }
+        Self::relabelled(labels, job).map(Some)
+    }
+
+    fn relabelled(mut labels: Labels, job: &Job) -> Result<Self, BadTarget> {
+        let address = labels.get(ADDRESS).to_owned();
+        if address.is_empty() {
+            return Err(BadTarget::NoAddress);
+        }
+        if address.contains('/') {
+            return Err(BadTarget::Address(address));
+        }
+        let interval = duration(&labels, INTERVAL)?;
+        let timeout = duration(&labels, TIMEOUT)?;
+        if timeout > interval {
+            return Err(BadTarget::TimeoutAboveInterval { timeout, interval });
+        }
+        let url = url(&labels, &address, job)?;
+        labels.set_default(INSTANCE, &address);
+        labels.retain(|name| !name.starts_with(META_PREFIX));
+        let hash = hash(&labels, &url);
+        labels.retain(|name| !name.starts_with(RESERVED_PREFIX));
+        Ok(Self {
+            labels,
+            url,
+            interval: interval.0,
+            timeout: timeout.0,
+            hash,
+        })
+    }
+
+    /// How long after `now` the first scrape is: at a time of the interval that the target's hash says, so that scrapes
+    /// are spread and stay where they are when we start again. `seed` differs from gateway to gateway.
+    pub(super) fn offset(&self, now_nanos: u64, seed: u64) -> Duration {
+        let interval = u64::try_from(self.interval.as_nanos()).unwrap_or(u64::MAX).max(1);
+        let to_next = interval - now_nanos % interval;
+        let place = (self.hash ^ seed) % interval;
+        Duration::from_nanos((to_next.saturating_add(place)) % interval)
+    }
+}
+
+fn duration(labels: &Labels, label: &'static str) -> Result<PromDuration, BadTarget> {
+    let value = labels.get(label);
+    let parsed = PromDuration::parse(value).filter(|duration| !duration.is_zero());
+    parsed.ok_or_else(|| BadTarget::Duration {
+        label,
+        value: value.to_owned(),
+    })
+}
+
+fn url(labels: &Labels, address: &str, job: &Job) -> Result<Uri, BadTarget> {
+    let scheme = labels.get(SCHEME);
+    if !matches!(scheme, "http" | "https") {
+        return Err(BadTarget::Scheme(scheme.to_owned()));
+    }
+    let path = escaped_path(labels.get(METRICS_PATH));
+    let query = query(labels, job);
+    let text = format!("{scheme}://{address}{path}{query}");
+    let uri: Option<Uri> = text.parse().ok();
+    uri.filter(|uri| uri.host().is_some_and(|host| !host.is_empty()))
+        .ok_or(BadTarget::Url(text))
+}
+
+/// The path as Go writes one that is not escaped yet.
+fn escaped_path(path: &str) -> String {
+    let mut out = String::new();
+    if !path.starts_with('/') {
+        out.push('/');
+    }
+    for byte in path.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+/// The parameters of the job, the first value of each as relabelling left it, in the order of their names.
+fn query(labels: &Labels, job: &Job) -> String {
+    let mut params: Vec<(&str, &str)> = Vec::new();
+    for (name, value) in labels.iter() {
+        if let Some(name) = name.strip_prefix(PARAM_PREFIX) {
+            params.push((name, value));
+        }
+    }
+    for (name, values) in &job.params {
+        let is_labelled = labels.has(&format!("{PARAM_PREFIX}{name}"));
+        let rest = values.iter().skip(usize::from(is_labelled));
+        params.extend(rest.map(|value| (name.as_str(), value.as_str())));
+    }
+    // Stable: several values of a name stay in their order.
+    params.sort_by_key(|(name, _)| *name);
+    if params.is_empty() {
+        return String::new();
+    }
+    let mut encoded = form_urlencoded::Serializer::new(String::new());
+    encoded.extend_pairs(params);
+    format!("?{}", encoded.finish())
+}
+
+/// FNV-1a, which is the same in every build: scrapes stay where they are in the interval.
+struct Fnv(u64);
+
+impl Fnv {
+    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0100_0000_01b3;
+
+    fn add(&mut self, text: &str) {
+        // No UTF-8 has this byte, so no two lists of texts run together.
+        for byte in text.bytes().chain([0xff]) {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(Self::PRIME);
+        }
+    }
+}
+
+fn hash(labels: &Labels, url: &Uri) -> u64 {
+    let mut fnv = Fnv(Fnv::OFFSET);
+    for (name, value) in labels.iter() {
+        fnv.add(name);
+        fnv.add(value);
+    }
+    fnv.add(&url.to_string());
+    fnv.0
+}
+
+/// A number of this host, so that several gateways scrape the same targets at different times.
+pub(super) fn seed() -> u64 {
+    let mut fnv = Fnv(Fnv::OFFSET);
+    fnv.add(&rustix::system::uname().nodename().to_string_lossy());
+    fnv.0
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use tidegate_engine::{Point, Value};
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::batch::Payload;
+use crate::component::testing::{Sink, eventually, settings};
+
+/// What a target answers, as a function of how often it was asked.
+type Answer = fn(usize, &Request<Incoming>) -> Response<Full<Bytes>>;
+
+struct Exporter {
+    port: u16,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Exporter {
+    async fn start(answer: Answer) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = asked.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let count = count.clone();
+                let service = hyper::service::service_fn(move |request| {
+                    let answer = answer(count.fetch_add(1, SeqCst), &request);
+                    async move { Ok::<_, Infallible>(answer) }
+                });
+                let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+                tokio::spawn(connection);
+            }
+        });
+        Self { port, asked }
+    }
+}
+
+fn text(body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let response = Response::builder().header("content-type", "text/plain; version=0.0.4");
+    response.body(Full::new(body.into())).unwrap()
+}
+
+fn receiver(sink: &Arc<Sink>, yaml: &str) -> Prometheus {
+    let config = settings::<Config>(yaml).get::<Config>();
+    Prometheus::new(&config, &sink.receiver_context("prometheus")).unwrap()
+}
+
+/// A job that scrapes a port ten times a second.
+fn job(port: u16, more: &str) -> String {
+    format!(
+        "config: {{global: {{scrape_interval: 100ms}}, scrape_configs: [{{job_name: j, static_configs: \
+         [{{targets: ['127.0.0.1:{port}'], labels: {{env: dev}}}}], {more}}}]}}"
+    )
+}
+
+fn points(sink: &Sink) -> Vec<Vec<Point>> {
+    let of = |batch: crate::batch::Batch| match batch.payload {
+        Payload::Points(points) => points.points.to_vec(),
+        _ => panic!("scrapes are points"),
+    };
+    sink.batches().into_iter().map(of).collect()
+}
+
+fn value<'a>(points: &'a [Point], name: &str) -> Option<&'a Value> {
+    let found = points.iter().find(|point| &*point.series.metric.name == name);
+    found.map(|point| &point.value)
+}
+
+async fn stop(receiver: Prometheus) {
+    receiver.stop(Instant::now() + Duration::from_secs(5)).await;
+    assert!(receiver.tasks.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_becomes_one_batch_with_what_it_says_about_itself() {
+    let exporter = Exporter::start(|_, request| {
+        let headers = request.headers();
+        assert!(headers["accept"].to_str().unwrap().starts_with("application/openmetrics-text"));
+        assert_eq!(headers["x-prometheus-scrape-timeout-seconds"], "0.1");
+        text("# TYPE c counter\nc_total{a=\"b\"} 3\ng 1.5\n")
+    })
+    .await;
+    let sink = Sink::new();
+    let receiver = receiver(&sink, &job(exporter.port, "extra_scrape_metrics: true, sample_limit: 7"));
+    receiver.start().await.unwrap();
+    tokio::task::block_in_place(|| eventually("two scrapes", || sink.batches().len() >= 2));
+    stop(receiver).await;
+    let batches = points(&sink);
+    let first = &batches[0];
+    let expected = [
+        ("c_total", 3.0),
+        ("g", 1.5),
+        ("up", 1.0),
+        ("scrape_samples_scraped", 2.0),
+        ("scrape_samples_post_metric_relabeling", 2.0),
+        ("scrape_series_added", 2.0),
+        ("scrape_timeout_seconds", 0.1),
+        ("scrape_sample_limit", 7.0),
+        ("scrape_body_size_bytes", 40.0),
+    ];
+    for (name, expected) in expected {
+        assert_eq!(value(first, name), Some(&Value::Double(expected)), "{name}");
+    }
+    assert_eq!(first.len(), expected.len() + 1, "and the duration");
+    assert_eq!(value(&batches[1], "scrape_series_added"), Some(&Value::Double(0.0)));
+    for point in first {
+        let resource = &point.series.resource.attributes;
+        let text = |key: &str| resource.get(key).and_then(|value| value.as_str().map(str::to_owned));
+        assert_eq!(text("service.name").as_deref(), Some("j"));
+        assert_eq!(text("service.instance.id"), Some(format!("127.0.0.1:{}", exporter.port)));
+        assert_eq!(text("server.port"), Some(exporter.port.to_string()));
+        assert_eq!(text("url.scheme").as_deref(), Some("http"));
+        assert_eq!(text("server.address"), None, "a loopback address tells nobody anything");
+        let attributes = &point.series.attributes;
+        assert_eq!(attributes.get("env").and_then(|value| value.as_str().map(str::to_owned)).as_deref(), Some("dev"));
+        assert!(attributes.get("job").is_none() && attributes.get("instance").is_none());
+    }
+    let interval = batches[1][0].time - batches[0][0].time;
+    assert!(interval.is_multiple_of(100_000_000) || interval > 100_000_000, "{interval}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_failure_is_down_and_ends_what_was_there() {
+    let table: [(Answer, &str); 7] = [
+        (|_, _| Response::builder().status(503).body(Full::default()).unwrap(), ""),
+        (|_, _| Response::new(Full::new("g 1\n".into())), ""),
+        (|_, _| text("g{ 1\n"), ""),
+        (|_, _| text("g 1\nh 1\ni 1\n"), "sample_limit: 2"),
+        (|_, _| text("g{a=\"1\",b=\"1\"} 1\n"), "label_limit: 5"),
+        (|_, _| text("x".repeat(2048)), "body_size_limit: 1KB"),
+        (|_, _| Response::builder().status(302).header("location", "/metrics").body(Full::default()).unwrap(), ""),
+    ];
+    for (bad, more) in table {
+        static BAD: Mutex<Option<Answer>> = Mutex::new(None);
+        *BAD.lock().unwrap() = Some(bad);
+        let exporter = Exporter::start(|count, request| match count {
+            0 => text("g 1\n"),
+            _ => BAD.lock().unwrap().expect("set")(count, request),
+        })
+        .await;
+        let sink = Sink::new();
+        let receiver = receiver(&sink, &job(exporter.port, more));
+        receiver.start().await.unwrap();
+        tokio::task::block_in_place(|| eventually("two scrapes", || sink.batches().len() >= 2));
+        stop(receiver).await;
+        let batches = points(&sink);
+        assert_eq!(value(&batches[0], "up"), Some(&Value::Double(1.0)), "{more}");
+        assert_eq!(value(&batches[1], "up"), Some(&Value::Double(0.0)), "{more}");
+        assert_eq!(value(&batches[1], "g"), Some(&Value::NoRecordedValue), "{more}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_refused_comes_again_and_is_not_overtaken() {
+    let exporter = Exporter::start(|count, _| text(format!("g {count}\n"))).await;
+    let sink = Sink::new();
+    sink.refuse(3);
+    let receiver = receiver(&sink, &job(exporter.port, "scrape_interval: 500ms"));
+    receiver.start().await.unwrap();
+    tokio::task::block_in_place(|| eventually("two scrapes", || sink.batches().len() >= 2));
+    stop(receiver).await;
+    let values: Vec<_> = points(&sink).iter().filter_map(|points| value(points, "g").cloned()).collect();
+    assert_eq!(values[..2], [Value::Double(0.0), Value::Double(1.0)]);
+    assert_eq!(sink.refusals_left(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_that_leaves_is_ended_after_a_while_and_one_that_returns_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("t.json");
+    let write = |text: String| {
+        let temporary = directory.path().join("tmp");
+        std::fs::write(&temporary, text).unwrap();
+        std::fs::rename(temporary, &file).unwrap();
+    };
+    let exporter = Exporter::start(|_, _| text("g 1\n")).await;
+    let there = format!("[{{\"targets\": [\"127.0.0.1:{}\"]}}]", exporter.port);
+    write(there.clone());
+    let sink = Sink::new();
+    let yaml = format!(
+        "config: {{scrape_configs: [{{job_name: j, scrape_interval: 200ms, scrape_timeout: 200ms, file_sd_configs: [{{files: ['{}']}}]}}]}}",
+        file.display()
+    );
+    let receiver = receiver(&sink, &yaml);
+    receiver.start().await.unwrap();
+    let ended = || points(&sink).iter().any(|points| value(points, "up") == Some(&Value::NoRecordedValue));
+    tokio::task::block_in_place(|| {
+        eventually("a scrape", || !sink.batches().is_empty());
+        write("[]".to_owned());
+        eventually("the end", ended);
+    });
+    let last = points(&sink).pop().unwrap();
+    assert_eq!(value(&last, "g"), Some(&Value::NoRecordedValue));
+    assert!(last.iter().all(|point| point.value == Value::NoRecordedValue));
+    let before = exporter.asked.load(SeqCst);
+    write(there);
+    tokio::task::block_in_place(|| eventually("it is scraped again", || exporter.asked.load(SeqCst) > before + 1));
+    stop(receiver).await;
+    // When the gateway stops nothing is ended: it may be back at once.
+    let last = points(&sink).pop().unwrap();
+    assert_eq!(value(&last, "g"), Some(&Value::Double(1.0)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn too_many_targets_fail_all_of_them() {
+    let exporter = Exporter::start(|_, _| text("g 1\n")).await;
+    let sink = Sink::new();
+    let more = format!("static_configs: [{{targets: ['127.0.0.1:{0}', 'localhost:{0}']}}], target_limit: 1", exporter.port);
+    let yaml = format!("config: {{global: {{scrape_interval: 100ms}}, scrape_configs: [{{job_name: j, {more}}}]}}");
+    let receiver = receiver(&sink, &yaml);
+    receiver.start().await.unwrap();
+    tokio::task::block_in_place(|| eventually("scrapes", || sink.batches().len() >= 2));
+    stop(receiver).await;
+    for points in points(&sink) {
+        assert_eq!(value(&points, "up"), Some(&Value::Double(0.0)));
+    }
+    assert_eq!(exporter.asked.load(SeqCst), 0);
+}

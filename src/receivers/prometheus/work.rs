@@ -1,0 +1,219 @@
+//! From a page to the pipelines: unpack, read, report, push. It takes time, so it runs where it keeps nobody waiting.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tidegate_engine::{Point, Resource, Scope, UnixNanos};
+use tidegate_exposition::{NativeHistograms, Options};
+
+use super::client::FetchError;
+use super::identity::{self, Identity};
+use super::job::Job;
+use super::report::{Report, Scraped};
+use super::scrape::{Page, Workshop};
+use super::target::{INSTANCE, JOB, Target};
+use crate::batch::{Batch, Points};
+use crate::component::Refused;
+use crate::prom::intake::{self, Counts, Failed, Intake, Settings};
+
+/// The scope of series that don't name theirs.
+const SCOPE: &str = "tidegate/receiver/prometheus";
+
+/// Why a scrape gave nothing.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    /// It was not made.
+    #[error("{0}")]
+    Forced(Arc<str>),
+    /// No page came.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    /// Nobody says what the page is.
+    #[error("the answer's content type {0:?} says no format")]
+    ContentType(String),
+    /// The page can't be taken.
+    #[error(transparent)]
+    Page(#[from] Failed),
+}
+
+impl Failure {
+    /// The `reason` of a counter.
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Forced(_) => "target_limit",
+            Self::Fetch(error) => error.reason(),
+            Self::ContentType(_) => "content_type",
+            Self::Page(failed) => match failed.failure {
+                intake::Failure::SampleLimit(_) => "sample_limit",
+                intake::Failure::LabelLimit(_)
+                | intake::Failure::LabelNameLength(_)
+                | intake::Failure::LabelValueLength(_) => "label_limit",
+                intake::Failure::BucketLimit(_) => "bucket_limit",
+                _ => "page",
+            },
+        }
+    }
+}
+
+/// What came of a scrape.
+pub(super) struct Done {
+    /// The reason and the words, where it gave nothing.
+    pub(super) failure: Option<(&'static str, String)>,
+    /// What no pipeline took.
+    pub(super) pending: Option<Pending>,
+}
+
+/// What no pipeline took.
+pub(super) struct Pending {
+    pub(super) batch: Batch,
+    pub(super) refused: Refused,
+}
+
+/// What is kept of a target from scrape to scrape.
+pub(super) struct Work {
+    workshop: Arc<Workshop>,
+    intake: Intake,
+    report: Report,
+    /// How many points the last page had.
+    expected: usize,
+}
+
+impl Work {
+    pub(super) fn new(workshop: Arc<Workshop>, target: Target) -> Self {
+        let scope = Arc::new(Scope {
+            name: SCOPE.into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            ..Scope::default()
+        });
+        let (job, instance) = (target.labels.get(JOB), target.labels.get(INSTANCE));
+        let resource = Arc::new(Resource {
+            attributes: identity::resource(job, instance, &target),
+            schema_url: Arc::default(),
+        });
+        let report = Report::new(&workshop.job, &target, &resource, &scope);
+        let identity = Identity::new(workshop.clone(), target);
+        Self {
+            intake: Intake::new(settings(&workshop.job, scope), Box::new(identity)),
+            report,
+            workshop,
+            expected: 0,
+        }
+    }
+
+    /// Takes a page; one that did not come ends what the target had.
+    pub(super) fn page(&mut self, fetched: Result<Page, Failure>, time: UnixNanos, started: Instant) -> Done {
+        let mut points = Vec::with_capacity(self.expected);
+        let mut scraped = Scraped {
+            body_bytes: Some(0),
+            ..Scraped::default()
+        };
+        let read = fetched.and_then(|page| self.read(page, time, &mut points, &mut scraped));
+        let counts = match &read {
+            Ok(counts) => *counts,
+            Err(failure) => {
+                points.clear();
+                self.intake.end(time, &mut points);
+                match failure {
+                    Failure::Page(failed) => failed.counts,
+                    _ => Counts::default(),
+                }
+            }
+        };
+        let failure = read.as_ref().err().map(|failure| (failure.reason(), failure.to_string()));
+        if let Err(Failure::Fetch(FetchError::TooLarge(_))) = read {
+            scraped.body_bytes = None;
+        }
+        if failure.is_none() {
+            self.note(&counts);
+            self.expected = points.len() + 8;
+        }
+        scraped.up = failure.is_none();
+        (scraped.samples, scraped.kept) = (counts.samples, counts.kept);
+        scraped.added = counts.series_added;
+        scraped.duration = started.elapsed();
+        points.extend(self.report.points(&scraped, time));
+        Done {
+            failure,
+            ..self.push(batch(points))
+        }
+    }
+
+    /// Ends everything: the target is gone.
+    pub(super) fn end(&mut self, time: UnixNanos) -> Done {
+        let mut points = Vec::new();
+        self.intake.end(time, &mut points);
+        points.extend(self.report.end(time));
+        self.push(batch(points))
+    }
+
+    /// Offers points to the pipelines.
+    pub(super) fn push(&mut self, batch: Batch) -> Done {
+        let pushed = self.workshop.books.entry().push(batch.clone());
+        Done {
+            failure: None,
+            pending: pushed.err().map(|refused| Pending { batch, refused }),
+        }
+    }
+
+    fn read(
+        &mut self,
+        page: Page,
+        time: UnixNanos,
+        points: &mut Vec<Point>,
+        scraped: &mut Scraped,
+    ) -> Result<Counts, Failure> {
+        let format = self.workshop.format(page.content_type.as_deref());
+        let said = page.content_type.clone().unwrap_or_default();
+        let page = page.unpack(self.workshop.job.limits.body_bytes)?;
+        scraped.body_bytes = Some(page.bytes.len());
+        // A page of nothing is a sound one, whatever it says that it is.
+        let format = match format {
+            None if page.bytes.is_empty() => tidegate_exposition::Format::Text,
+            None => return Err(Failure::ContentType(said)),
+            Some(format) => format,
+        };
+        Ok(self.intake.page(format, &page.bytes, time, points)?)
+    }
+
+    /// Samples of a page that are left out while the rest of it is taken.
+    fn note(&self, counts: &Counts) {
+        let left_out = [
+            ("duplicate", counts.duplicates),
+            ("out_of_order", counts.out_of_order),
+            ("out_of_bounds", counts.out_of_bounds),
+            ("unusable", counts.unusable),
+        ];
+        for (reason, samples) in left_out {
+            self.workshop.books.left_out(samples, reason);
+        }
+    }
+}
+
+fn batch(points: Vec<Point>) -> Batch {
+    Batch::new(Points {
+        points: points.into(),
+        table: None,
+    })
+}
+
+fn settings(job: &Job, scope: Arc<Scope>) -> Settings {
+    let native = match (job.native_histograms, job.classic_histograms_too) {
+        (false, _) => NativeHistograms::Classic,
+        (true, false) => NativeHistograms::Native,
+        (true, true) => NativeHistograms::Both,
+    };
+    let limits = job.limits;
+    Settings {
+        parser: Options {
+            native_histograms: native,
+        },
+        honor_timestamps: job.honor_timestamps,
+        track_timestamps_staleness: job.track_timestamps_staleness,
+        sample_limit: limits.samples.unwrap_or(0),
+        label_limit: limits.labels.unwrap_or(0),
+        label_name_length_limit: limits.label_name_bytes.unwrap_or(0),
+        label_value_length_limit: limits.label_value_bytes.unwrap_or(0),
+        native_histogram_bucket_limit: limits.native_buckets.unwrap_or(0),
+        scope,
+    }
+}
