@@ -114,7 +114,11 @@ pub async fn decompress(coding: Coding, body: Bytes, limit_bytes: usize) -> Resu
 }
 
 /// The same here and now.
-pub(crate) fn decompress_now(coding: Coding, body: Bytes, limit_bytes: usize) -> Result<Bytes, DecompressError> {
+pub(crate) fn decompress_now(
+    coding: Coding,
+    body: Bytes,
+    limit_bytes: usize,
+) -> Result<Bytes, DecompressError> {
     match coding {
         Coding::Identity if body.len() > limit_bytes => Err(DecompressError::TooLarge { limit_bytes }),
         Coding::Identity => Ok(body),

@@ -9,5 +9,10 @@ pub mod uds;
 use crate::component::ReceiverFactory;
 
 /// Every receiver type. Adding one touches its folder and this list.
-pub static FACTORIES: &[&ReceiverFactory] =
-    &[&nixl::FACTORY, &nixl_mp::FACTORY, &otlp::FACTORY, &prometheus::FACTORY, &uds::FACTORY];
+pub static FACTORIES: &[&ReceiverFactory] = &[
+    &nixl::FACTORY,
+    &nixl_mp::FACTORY,
+    &otlp::FACTORY,
+    &prometheus::FACTORY,
+    &uds::FACTORY,
+];

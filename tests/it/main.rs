@@ -17,6 +17,7 @@ mod peers;
 mod promql;
 mod query;
 mod scraped;
+mod scrape;
 mod smoke;
 mod state;
 mod telemetry;

@@ -22,7 +22,11 @@ pub(super) enum State {
     Down,
 }
 
-const STATES: [(State, &str); 3] = [(State::Unknown, "unknown"), (State::Up, "up"), (State::Down, "down")];
+const STATES: [(State, &str); 3] = [
+    (State::Unknown, "unknown"),
+    (State::Up, "up"),
+    (State::Down, "down"),
+];
 
 /// The books of a job.
 pub(super) struct Books {
@@ -71,12 +75,20 @@ impl Books {
 
     /// How many targets the rules dropped.
     pub(super) fn targets_dropped(&self, targets: usize) {
-        self.gauge("tidegate_scrape_targets", "dropped", i64::try_from(targets).unwrap_or(i64::MAX));
+        self.gauge(
+            "tidegate_scrape_targets",
+            "dropped",
+            i64::try_from(targets).unwrap_or(i64::MAX),
+        );
     }
 
     /// How many targets could not be made of what was found.
     pub(super) fn targets_invalid(&self, targets: usize) {
-        self.gauge("tidegate_scrape_targets", "invalid", i64::try_from(targets).unwrap_or(i64::MAX));
+        self.gauge(
+            "tidegate_scrape_targets",
+            "invalid",
+            i64::try_from(targets).unwrap_or(i64::MAX),
+        );
     }
 
     /// A scrape has begun.
@@ -101,7 +113,14 @@ impl Books {
         self.count("tidegate_scrape_dropped_points_total", reason, points as u64);
         self.complain(reason, |suppressed| {
             let (receiver, job) = (&*self.receiver, &*self.job);
-            tracing::warn!(receiver, job, points, reason, suppressed, "scraped points dropped: {why}");
+            tracing::warn!(
+                receiver,
+                job,
+                points,
+                reason,
+                suppressed,
+                "scraped points dropped: {why}"
+            );
         });
     }
 
@@ -163,13 +182,28 @@ impl Books {
 /// What can be done about a failure, where it is one of configuration.
 fn remedy(reason: &str) -> &'static str {
     const REMEDIES: &[(&str, &str)] = &[
-        ("body_size_limit", "; raise `body_size_limit` if the page is meant to be that large"),
+        (
+            "body_size_limit",
+            "; raise `body_size_limit` if the page is meant to be that large",
+        ),
         ("content_type", "; say what it is by `fallback_scrape_protocol`"),
         ("no_room", "; raise `max_buffered_size`"),
-        ("sample_limit", "; raise `sample_limit`, or drop series by `metric_relabel_configs`"),
-        ("label_limit", "; raise the limit, or drop labels by `metric_relabel_configs`"),
-        ("target_limit", "; raise `target_limit`, or drop targets by `relabel_configs`"),
-        ("timeout", "; raise `scrape_timeout` if the target needs that long"),
+        (
+            "sample_limit",
+            "; raise `sample_limit`, or drop series by `metric_relabel_configs`",
+        ),
+        (
+            "label_limit",
+            "; raise the limit, or drop labels by `metric_relabel_configs`",
+        ),
+        (
+            "target_limit",
+            "; raise `target_limit`, or drop targets by `relabel_configs`",
+        ),
+        (
+            "timeout",
+            "; raise `scrape_timeout` if the target needs that long",
+        ),
     ];
     let found = REMEDIES.iter().find(|(known, _)| *known == reason);
     found.map_or("", |(_, remedy)| remedy)

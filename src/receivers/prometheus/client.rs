@@ -112,8 +112,14 @@ impl Value {
 }
 
 enum Credentials {
-    Basic { user: Option<Value>, password: Option<Value> },
-    Word { word: String, credentials: Option<Value> },
+    Basic {
+        user: Option<Value>,
+        password: Option<Value>,
+    },
+    Word {
+        word: String,
+        credentials: Option<Value>,
+    },
 }
 
 impl Credentials {
@@ -166,7 +172,11 @@ fn header_value(text: &str) -> Result<HeaderValue, FetchError> {
 impl Client {
     /// A client with these options.
     pub(super) fn new(options: &HttpOptions) -> Result<Self, TlsError> {
-        let alpn = if options.enable_http2 { ALPN_HTTP } else { &[b"http/1.1".as_slice()] };
+        let alpn = if options.enable_http2 {
+            ALPN_HTTP
+        } else {
+            &[b"http/1.1".as_slice()]
+        };
         let connector = Connector::new(None, UseTls::ByScheme, &options.tls.client(), alpn)?;
         let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
@@ -179,10 +189,18 @@ impl Client {
             let Ok(name) = HeaderName::try_from(name) else {
                 continue;
             };
-            let plain = values.values.iter().map(|text| Value::Fixed(Secret::new(text.as_str())));
+            let plain = values
+                .values
+                .iter()
+                .map(|text| Value::Fixed(Secret::new(text.as_str())));
             let secret = values.secrets.iter().map(|text| Value::Fixed(text.clone()));
             let files = values.files.iter().map(|path| Value::file(path));
-            headers.extend(plain.chain(secret).chain(files).map(|value| (name.clone(), value)));
+            headers.extend(
+                plain
+                    .chain(secret)
+                    .chain(files)
+                    .map(|value| (name.clone(), value)),
+            );
         }
         Ok(Self {
             http,
@@ -229,7 +247,9 @@ impl Client {
             return Ok(None);
         }
         let location = response.headers().get(LOCATION);
-        let location = location.and_then(|location| location.to_str().ok()).unwrap_or_default();
+        let location = location
+            .and_then(|location| location.to_str().ok())
+            .unwrap_or_default();
         let next = resolve(at, location);
         next.map(Some)
             .ok_or_else(|| FetchError::Redirect(format!("to {location:?}, which is no URL")))
@@ -242,7 +262,10 @@ fn same_origin(one: &Uri, other: &Uri) -> bool {
 
 /// Where a reference in an answer points (RFC 3986, 5.2, without dot segments, which servers understand).
 fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
-    let reference = reference.split('#').next().filter(|reference| !reference.is_empty())?;
+    let reference = reference
+        .split('#')
+        .next()
+        .filter(|reference| !reference.is_empty())?;
     let scheme = base.scheme_str()?;
     let authority = base.authority()?;
     let text = if reference.starts_with("http://") || reference.starts_with("https://") {
@@ -254,11 +277,15 @@ fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
     } else if reference.starts_with('?') {
         format!("{scheme}://{authority}{}{reference}", base.path())
     } else {
-        let directory = base.path().rsplit_once('/').map_or("", |(directory, _)| directory);
+        let directory = base
+            .path()
+            .rsplit_once('/')
+            .map_or("", |(directory, _)| directory);
         format!("{scheme}://{authority}{directory}/{reference}")
     };
     let uri: Uri = text.parse().ok()?;
-    let usable = matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some_and(|host| !host.is_empty());
+    let usable =
+        matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some_and(|host| !host.is_empty());
     usable.then_some(uri)
 }
 

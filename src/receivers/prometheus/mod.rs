@@ -105,7 +105,10 @@ impl Lifecycle for Prometheus {
     async fn stop(&self, deadline: Instant) {
         self.stopping.cancel();
         self.tasks.close();
-        if tokio::time::timeout_at(deadline.into(), self.tasks.wait()).await.is_err() {
+        if tokio::time::timeout_at(deadline.into(), self.tasks.wait())
+            .await
+            .is_err()
+        {
             tracing::warn!(receiver = &*self.base.id, "scrapes did not end in time");
         }
     }

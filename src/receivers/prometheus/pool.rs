@@ -38,7 +38,10 @@ struct Running {
 
 impl Pool {
     pub(super) fn new(workshop: Arc<Workshop>, discoveries: Discoveries) -> Self {
-        Self { workshop, discoveries }
+        Self {
+            workshop,
+            discoveries,
+        }
     }
 
     /// Runs until `stopping`, and until the last loop has ended.
@@ -88,12 +91,22 @@ impl Running {
     async fn sync(&mut self) {
         let (found, workshop) = (self.found.clone(), self.workshop.clone());
         let made = tokio::task::spawn_blocking(move || Targets::of(&found, &workshop)).await;
-        let Ok(Targets { targets, dropped, invalid }) = made else {
+        let Ok(Targets {
+            targets,
+            dropped,
+            invalid,
+        }) = made
+        else {
             return; // The gateway stops.
         };
         self.workshop.books.targets_dropped(dropped);
         self.workshop.books.targets_invalid(invalid);
-        let too_many = self.workshop.job.limits.targets.filter(|limit| targets.len() > *limit);
+        let too_many = self
+            .workshop
+            .job
+            .limits
+            .targets
+            .filter(|limit| targets.len() > *limit);
         let forced: Option<Arc<str>> = too_many.map(|limit| {
             let targets = targets.len();
             format!("target_limit exceeded (number of targets: {targets}, limit: {limit})").into()
@@ -105,7 +118,9 @@ impl Running {
                 continue;
             }
             // Whoever has its labels now goes on with its series: they are not at their end.
-            let replaced = targets.values().any(|target| target.labels == handle.target.labels);
+            let replaced = targets
+                .values()
+                .any(|target| target.labels == handle.target.labels);
             handle.tell(Order::Leave { replaced });
         }
         for (hash, target) in targets {

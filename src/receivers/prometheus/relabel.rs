@@ -251,8 +251,9 @@ impl Rule {
             Replace | HashMod | Lowercase | Uppercase | KeepEqual | DropEqual
         );
         if needs_target && self.target_label.0.is_empty() {
-            cx.at(at.child("target_label"))
-                .error(format!("relabel configuration for {action} action requires `target_label`"));
+            cx.at(at.child("target_label")).error(format!(
+                "relabel configuration for {action} action requires `target_label`"
+            ));
         }
         let mut unused: Vec<(&str, bool)> = Vec::new();
         if matches!(self.action, Lowercase | Uppercase | KeepEqual | DropEqual) {
@@ -286,13 +287,15 @@ impl Rule {
             _ => true,
         };
         if !target_is_valid && !target.is_empty() {
-            cx.at(at.child("target_label"))
-                .error(format!("{target:?} is invalid `target_label` for {action} action"));
+            cx.at(at.child("target_label")).error(format!(
+                "{target:?} is invalid `target_label` for {action} action"
+            ));
         }
         let replacement = self.replacement.0.as_str();
         if self.action == LabelMap && !is_name_template(validation, replacement) {
-            cx.at(at.child("replacement"))
-                .error(format!("{replacement:?} is invalid `replacement` for {action} action"));
+            cx.at(at.child("replacement")).error(format!(
+                "{replacement:?} is invalid `replacement` for {action} action"
+            ));
         }
     }
 }
@@ -406,7 +409,11 @@ fn expand<'a>(template: &str, out: &mut String, group: impl Fn(&str) -> &'a str)
         };
         let end = body.find(|c: char| c != '_' && !c.is_alphanumeric());
         let (name, after) = body.split_at(end.unwrap_or(body.len()));
-        let after = if braced { after.strip_prefix('}') } else { Some(after) };
+        let after = if braced {
+            after.strip_prefix('}')
+        } else {
+            Some(after)
+        };
         match after.filter(|_| !name.is_empty()) {
             Some(after) => {
                 out.push_str(group(name));

@@ -30,14 +30,34 @@ const ALWAYS: [(&str, &str, &str); 5] = [
     ("up", "", "Whether the last scrape of the target gave something"),
     ("scrape_duration_seconds", "s", "How long the last scrape took"),
     ("scrape_samples_scraped", "", "Samples on the last page"),
-    ("scrape_samples_post_metric_relabeling", "", "Samples of the last page that relabelling left"),
-    ("scrape_series_added", "", "Series that the last page brought and those before had not"),
+    (
+        "scrape_samples_post_metric_relabeling",
+        "",
+        "Samples of the last page that relabelling left",
+    ),
+    (
+        "scrape_series_added",
+        "",
+        "Series that the last page brought and those before had not",
+    ),
 ];
 
 const EXTRA: [(&str, &str, &str); 3] = [
-    ("scrape_timeout_seconds", "s", "How long an answer of the target may take"),
-    ("scrape_sample_limit", "", "Samples that a page of the target may have, 0 where there is no limit"),
-    ("scrape_body_size_bytes", "By", "Size of the last page unpacked, -1 where it was too large"),
+    (
+        "scrape_timeout_seconds",
+        "s",
+        "How long an answer of the target may take",
+    ),
+    (
+        "scrape_sample_limit",
+        "",
+        "Samples that a page of the target may have, 0 where there is no limit",
+    ),
+    (
+        "scrape_body_size_bytes",
+        "By",
+        "Size of the last page unpacked, -1 where it was too large",
+    ),
 ];
 
 /// The series of one target's scrapes.
@@ -89,7 +109,10 @@ impl Report {
             scraped.body_bytes.map_or(-1.0, |bytes| bytes as f64),
         ];
         let values = values.map(Value::Double);
-        self.series.iter().zip(values).map(move |(series, value)| point(series, value, time))
+        self.series
+            .iter()
+            .zip(values)
+            .map(move |(series, value)| point(series, value, time))
     }
 
     /// The end of these series.
@@ -102,7 +125,9 @@ impl Report {
 
 /// Labels of `global` that the target has not.
 fn external<'a>(job: &'a Job, target: &'a Target) -> impl Iterator<Item = (&'a str, &'a str)> {
-    job.external_labels.iter().filter(|(name, _)| !target.labels.has(name))
+    job.external_labels
+        .iter()
+        .filter(|(name, _)| !target.labels.has(name))
 }
 
 fn point(series: &Arc<Series>, value: Value, time: UnixNanos) -> Point {

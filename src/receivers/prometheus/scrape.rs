@@ -113,7 +113,8 @@ impl Scraper {
                         Order::Leave { .. } => continue,
                     };
                     let time = self.time();
-                    self.scrape(time, forced, tick + self.target.interval, &stopping).await;
+                    self.scrape(time, forced, tick + self.target.interval, &stopping)
+                        .await;
                 }
             }
         }
@@ -181,14 +182,21 @@ impl Scraper {
             return;
         };
         if gate.shared.memory.over_limit() {
-            books.scrape_failed("memory", &self.target.url, &"the memory limiter says that there is no room");
+            books.scrape_failed(
+                "memory",
+                &self.target.url,
+                &"the memory limiter says that there is no room",
+            );
             return;
         }
         books.scrape();
         let started = Instant::now();
         let fetched = match forced {
             Some(why) => Err(Failure::Forced(why)),
-            None => match stopping.run_until_cancelled(fetch(&workshop, &self.target, &self.headers)).await {
+            None => match stopping
+                .run_until_cancelled(fetch(&workshop, &self.target, &self.headers))
+                .await
+            {
                 Some(fetched) => fetched.map_err(Failure::Fetch),
                 None => return,
             },
@@ -247,7 +255,9 @@ impl Scraper {
                 return;
             };
             let until = (now + delay).min(next);
-            stopping.run_until_cancelled(tokio::time::sleep_until(until)).await;
+            stopping
+                .run_until_cancelled(tokio::time::sleep_until(until))
+                .await;
             let again = self.work(move |work| work.push(batch)).await;
             match again {
                 Some(done) => pending = done.pending,
@@ -286,7 +296,9 @@ async fn fetch(workshop: &Workshop, target: &Target, headers: &HeaderMap) -> Res
             return Err(FetchError::Status(response.status()));
         }
         let content_type = response.headers().get(CONTENT_TYPE);
-        let content_type = content_type.and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let content_type = content_type
+            .and_then(|value| value.to_str().ok())
+            .map(str::to_owned);
         let mut room = Room::new(workshop.gate.clone());
         let limit = workshop.job.limits.body_bytes;
         let packed = client::read(response, limit, timeout, |bytes| room.grow(bytes)).await?;
@@ -302,16 +314,25 @@ async fn fetch(workshop: &Workshop, target: &Target, headers: &HeaderMap) -> Res
 /// The headers of every request to a target.
 fn headers(job: &Job, target: &Target) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    let coding = if job.enable_compression { "gzip, zstd" } else { "identity" };
+    let coding = if job.enable_compression {
+        "gzip, zstd"
+    } else {
+        "identity"
+    };
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(coding));
     headers.insert(USER_AGENT, HeaderValue::from_static(OUR_NAME));
     let seconds = target.timeout.as_secs_f64().to_string();
     let texts = [
         (ACCEPT, job.accept()),
-        (HeaderName::from_static("x-prometheus-scrape-timeout-seconds"), seconds),
+        (
+            HeaderName::from_static("x-prometheus-scrape-timeout-seconds"),
+            seconds,
+        ),
     ];
     // Both are of characters that headers may have.
-    let values = texts.into_iter().filter_map(|(name, text)| Some((name, HeaderValue::try_from(text).ok()?)));
+    let values = texts
+        .into_iter()
+        .filter_map(|(name, text)| Some((name, HeaderValue::try_from(text).ok()?)));
     headers.extend(values);
     headers
 }
@@ -328,10 +349,13 @@ impl Page {
         let mut room = self.room;
         let packed_bytes = self.packed.bytes.len();
         let left = room.left().saturating_add(packed_bytes).saturating_add(1);
-        let bytes = self.packed.unpack(limit_bytes.min(left)).map_err(|error| match error {
-            FetchError::TooLarge(_) if left < limit_bytes => FetchError::NoRoom,
-            error => error,
-        })?;
+        let bytes = self
+            .packed
+            .unpack(limit_bytes.min(left))
+            .map_err(|error| match error {
+                FetchError::TooLarge(_) if left < limit_bytes => FetchError::NoRoom,
+                error => error,
+            })?;
         room.grow(bytes.len().saturating_sub(packed_bytes))?;
         Ok(Unpacked { bytes, _room: room })
     }

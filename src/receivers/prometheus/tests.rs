@@ -35,7 +35,8 @@ impl Exporter {
                     let answer = answer(count.fetch_add(1, SeqCst), &request);
                     async move { Ok::<_, Infallible>(answer) }
                 });
-                let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+                let connection = hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(stream), service);
                 tokio::spawn(connection);
             }
         });
@@ -83,13 +84,21 @@ async fn stop(receiver: Prometheus) {
 async fn a_page_becomes_one_batch_with_what_it_says_about_itself() {
     let exporter = Exporter::start(|_, request| {
         let headers = request.headers();
-        assert!(headers["accept"].to_str().unwrap().starts_with("application/openmetrics-text"));
+        assert!(
+            headers["accept"]
+                .to_str()
+                .unwrap()
+                .starts_with("application/openmetrics-text")
+        );
         assert_eq!(headers["x-prometheus-scrape-timeout-seconds"], "0.1");
         text("# TYPE c counter\nc_total{a=\"b\"} 3\ng 1.5\n")
     })
     .await;
     let sink = Sink::new();
-    let receiver = receiver(&sink, &job(exporter.port, "extra_scrape_metrics: true, sample_limit: 7"));
+    let receiver = receiver(
+        &sink,
+        &job(exporter.port, "extra_scrape_metrics: true, sample_limit: 7"),
+    );
     receiver.start().await.unwrap();
     tokio::task::block_in_place(|| eventually("two scrapes", || sink.batches().len() >= 2));
     stop(receiver).await;
@@ -110,33 +119,68 @@ async fn a_page_becomes_one_batch_with_what_it_says_about_itself() {
         assert_eq!(value(first, name), Some(&Value::Double(expected)), "{name}");
     }
     assert_eq!(first.len(), expected.len() + 1, "and the duration");
-    assert_eq!(value(&batches[1], "scrape_series_added"), Some(&Value::Double(0.0)));
+    assert_eq!(
+        value(&batches[1], "scrape_series_added"),
+        Some(&Value::Double(0.0))
+    );
     for point in first {
         let resource = &point.series.resource.attributes;
-        let text = |key: &str| resource.get(key).and_then(|value| value.as_str().map(str::to_owned));
+        let text = |key: &str| {
+            resource
+                .get(key)
+                .and_then(|value| value.as_str().map(str::to_owned))
+        };
         assert_eq!(text("service.name").as_deref(), Some("j"));
-        assert_eq!(text("service.instance.id"), Some(format!("127.0.0.1:{}", exporter.port)));
+        assert_eq!(
+            text("service.instance.id"),
+            Some(format!("127.0.0.1:{}", exporter.port))
+        );
         assert_eq!(text("server.port"), Some(exporter.port.to_string()));
         assert_eq!(text("url.scheme").as_deref(), Some("http"));
-        assert_eq!(text("server.address"), None, "a loopback address tells nobody anything");
+        assert_eq!(
+            text("server.address"),
+            None,
+            "a loopback address tells nobody anything"
+        );
         let attributes = &point.series.attributes;
-        assert_eq!(attributes.get("env").and_then(|value| value.as_str().map(str::to_owned)).as_deref(), Some("dev"));
+        assert_eq!(
+            attributes
+                .get("env")
+                .and_then(|value| value.as_str().map(str::to_owned))
+                .as_deref(),
+            Some("dev")
+        );
         assert!(attributes.get("job").is_none() && attributes.get("instance").is_none());
     }
     let interval = batches[1][0].time - batches[0][0].time;
-    assert!(interval.is_multiple_of(100_000_000) || interval > 100_000_000, "{interval}");
+    assert!(
+        interval.is_multiple_of(100_000_000) || interval > 100_000_000,
+        "{interval}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_failure_is_down_and_ends_what_was_there() {
     let table: [(Answer, &str); 7] = [
-        (|_, _| Response::builder().status(503).body(Full::default()).unwrap(), ""),
+        (
+            |_, _| Response::builder().status(503).body(Full::default()).unwrap(),
+            "",
+        ),
         (|_, _| Response::new(Full::new("g 1\n".into())), ""),
         (|_, _| text("g{ 1\n"), ""),
         (|_, _| text("g 1\nh 1\ni 1\n"), "sample_limit: 2"),
         (|_, _| text("g{a=\"1\",b=\"1\"} 1\n"), "label_limit: 5"),
         (|_, _| text("x".repeat(2048)), "body_size_limit: 1KB"),
-        (|_, _| Response::builder().status(302).header("location", "/metrics").body(Full::default()).unwrap(), ""),
+        (
+            |_, _| {
+                Response::builder()
+                    .status(302)
+                    .header("location", "/metrics")
+                    .body(Full::default())
+                    .unwrap()
+            },
+            "",
+        ),
     ];
     for (bad, more) in table {
         static BAD: Mutex<Option<Answer>> = Mutex::new(None);
@@ -167,7 +211,10 @@ async fn what_is_refused_comes_again_and_is_not_overtaken() {
     receiver.start().await.unwrap();
     tokio::task::block_in_place(|| eventually("two scrapes", || sink.batches().len() >= 2));
     stop(receiver).await;
-    let values: Vec<_> = points(&sink).iter().filter_map(|points| value(points, "g").cloned()).collect();
+    let values: Vec<_> = points(&sink)
+        .iter()
+        .filter_map(|points| value(points, "g").cloned())
+        .collect();
     assert_eq!(values[..2], [Value::Double(0.0), Value::Double(1.0)]);
     assert_eq!(sink.refusals_left(), 0);
 }
@@ -191,7 +238,11 @@ async fn a_target_that_leaves_is_ended_after_a_while_and_one_that_returns_goes_o
     );
     let receiver = receiver(&sink, &yaml);
     receiver.start().await.unwrap();
-    let ended = || points(&sink).iter().any(|points| value(points, "up") == Some(&Value::NoRecordedValue));
+    let ended = || {
+        points(&sink)
+            .iter()
+            .any(|points| value(points, "up") == Some(&Value::NoRecordedValue))
+    };
     tokio::task::block_in_place(|| {
         eventually("a scrape", || !sink.batches().is_empty());
         write("[]".to_owned());
@@ -202,7 +253,9 @@ async fn a_target_that_leaves_is_ended_after_a_while_and_one_that_returns_goes_o
     assert!(last.iter().all(|point| point.value == Value::NoRecordedValue));
     let before = exporter.asked.load(SeqCst);
     write(there);
-    tokio::task::block_in_place(|| eventually("it is scraped again", || exporter.asked.load(SeqCst) > before + 1));
+    tokio::task::block_in_place(|| {
+        eventually("it is scraped again", || exporter.asked.load(SeqCst) > before + 1)
+    });
     stop(receiver).await;
     // When the gateway stops nothing is ended: it may be back at once.
     let last = points(&sink).pop().unwrap();
@@ -213,8 +266,12 @@ async fn a_target_that_leaves_is_ended_after_a_while_and_one_that_returns_goes_o
 async fn too_many_targets_fail_all_of_them() {
     let exporter = Exporter::start(|_, _| text("g 1\n")).await;
     let sink = Sink::new();
-    let more = format!("static_configs: [{{targets: ['127.0.0.1:{0}', 'localhost:{0}']}}], target_limit: 1", exporter.port);
-    let yaml = format!("config: {{global: {{scrape_interval: 100ms}}, scrape_configs: [{{job_name: j, {more}}}]}}");
+    let more = format!(
+        "static_configs: [{{targets: ['127.0.0.1:{0}', 'localhost:{0}']}}], target_limit: 1",
+        exporter.port
+    );
+    let yaml =
+        format!("config: {{global: {{scrape_interval: 100ms}}, scrape_configs: [{{job_name: j, {more}}}]}}");
     let receiver = receiver(&sink, &yaml);
     receiver.start().await.unwrap();
     tokio::task::block_in_place(|| eventually("scrapes", || sink.batches().len() >= 2));

@@ -119,7 +119,10 @@ impl Work {
                 }
             }
         };
-        let failure = read.as_ref().err().map(|failure| (failure.reason(), failure.to_string()));
+        let failure = read
+            .as_ref()
+            .err()
+            .map(|failure| (failure.reason(), failure.to_string()));
         if let Err(Failure::Fetch(FetchError::TooLarge(_))) = read {
             scraped.body_bytes = None;
         }

@@ -19,6 +19,7 @@ pub(crate) mod prometheus;
 pub(crate) mod proxy;
 pub(crate) mod query_api;
 pub(crate) mod script;
+pub(crate) mod target;
 mod tests;
 pub(crate) mod victoria_metrics;
 
@@ -27,6 +28,7 @@ pub(crate) use gateway::Gateway;
 pub(crate) use otlp_sink::{OtlpSink, Trouble};
 pub(crate) use prometheus::{Prometheus, Release, promtool_check, promtool_reads};
 pub(crate) use script::Script;
+pub(crate) use target::{Answer, Target};
 pub(crate) use victoria_metrics::VictoriaMetrics;
 
 use std::collections::HashSet;

@@ -98,7 +98,9 @@ impl FileSdConfig {
             let stars = name.matches('*').count();
             if directory.contains('*') || stars > 1 || !ENDINGS.iter().any(|end| lower.ends_with(end)) {
                 cx.at(node)
-                    .help("only the last part of the path may hold a `*`, one; it ends in .json, .yml or .yaml")
+                    .help(
+                        "only the last part of the path may hold a `*`, one; it ends in .json, .yml or .yaml",
+                    )
                     .error(format!("path name {file:?} is not valid for file discovery"));
             }
         }
@@ -111,7 +113,8 @@ impl HttpSdConfig {
         self.check_http(at, cx);
         let uri = self.url.parse::<::http::Uri>().ok();
         let usable = uri.is_some_and(|uri| {
-            matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some_and(|host| !host.is_empty())
+            matches!(uri.scheme_str(), Some("http" | "https"))
+                && uri.host().is_some_and(|host| !host.is_empty())
         });
         if !usable {
             cx.at(at.child("url"))
@@ -134,7 +137,8 @@ impl DnsSdConfig {
         let nodes = at.child("servers").as_list().unwrap_or_default();
         for (server, node) in self.servers.iter().zip(nodes) {
             if server.parse::<std::net::SocketAddr>().is_err() {
-                cx.at(node).error("expected an address with a port, such as 10.0.0.2:53");
+                cx.at(node)
+                    .error("expected an address with a port, such as 10.0.0.2:53");
             }
         }
     }

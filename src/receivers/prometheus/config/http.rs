@@ -99,8 +99,14 @@ crate::options! {
 
 /// HTTP client options that we don't take.
 pub(super) const REFUSED: &[(&str, &str)] = &[
-    ("oauth2", "use `authorization` with `credentials_file` and something that keeps the file fresh"),
-    ("proxy_url", "proxies are not supported: scrape from where the targets can be reached"),
+    (
+        "oauth2",
+        "use `authorization` with `credentials_file` and something that keeps the file fresh",
+    ),
+    (
+        "proxy_url",
+        "proxies are not supported: scrape from where the targets can be reached",
+    ),
     ("no_proxy", "proxies are not supported"),
     ("proxy_from_environment", "proxies are not supported"),
     ("proxy_connect_header", "proxies are not supported"),

@@ -18,19 +18,40 @@ pub(super) const RECEIVER: &[(&str, &str)] = &[
         "trim_metric_suffixes",
         "names stay as the targets have them; the exporters know unit and type and add no suffix twice",
     ),
-    ("api_server", "what is scraped is shown by our own metrics, `tidegate_scrape_targets` and others"),
-    ("enable_prometheus_ui_server", "there is no such page; see `tidegate_scrape_targets`"),
+    (
+        "api_server",
+        "what is scraped is shown by our own metrics, `tidegate_scrape_targets` and others",
+    ),
+    (
+        "enable_prometheus_ui_server",
+        "there is no such page; see `tidegate_scrape_targets`",
+    ),
 ];
 
 /// Beside `scrape_configs`.
 pub(super) const PROMETHEUS: &[(&str, &str)] = &[
     ("alerting", "alerts are for Prometheus: send it the metrics"),
-    ("remote_read", "queries over what the gateway holds are answered by the `admin` extension"),
-    ("remote_write", "name a `prometheusremotewrite` exporter in the pipeline"),
-    ("rule_files", "rules are for Prometheus; `aggregate` and `composite` processors compute here"),
+    (
+        "remote_read",
+        "queries over what the gateway holds are answered by the `admin` extension",
+    ),
+    (
+        "remote_write",
+        "name a `prometheusremotewrite` exporter in the pipeline",
+    ),
+    (
+        "rule_files",
+        "rules are for Prometheus; `aggregate` and `composite` processors compute here",
+    ),
     ("runtime", "there is no such runtime here"),
-    ("scrape_config_files", "list the jobs in `scrape_configs`, or give tidegate several `--config` files"),
-    ("storage", "nothing is stored; see `history` of the `admin` extension"),
+    (
+        "scrape_config_files",
+        "list the jobs in `scrape_configs`, or give tidegate several `--config` files",
+    ),
+    (
+        "storage",
+        "nothing is stored; see `history` of the `admin` extension",
+    ),
     ("tracing", "see `service::telemetry::traces`"),
     ("otlp", "name an `otlp` receiver in the pipeline"),
 ];
@@ -38,21 +59,31 @@ pub(super) const PROMETHEUS: &[(&str, &str)] = &[
 /// In `global`.
 pub(super) const GLOBAL: &[(&str, &str)] = &[
     ("query_log_file", "nothing is queried here"),
-    ("scrape_failure_log_file", "failures are logged and counted by `tidegate_scrape_failures_total`"),
+    (
+        "scrape_failure_log_file",
+        "failures are logged and counted by `tidegate_scrape_failures_total`",
+    ),
 ];
 
-const NO_SUCH_DISCOVERY: &str = "use `file_sd_configs` or `http_sd_configs` with something that writes or serves the targets";
+const NO_SUCH_DISCOVERY: &str =
+    "use `file_sd_configs` or `http_sd_configs` with something that writes or serves the targets";
 
 /// In a job.
 pub(super) const JOB: &[(&str, &str)] = &[
-    ("scrape_failure_log_file", "failures are logged and counted by `tidegate_scrape_failures_total`"),
+    (
+        "scrape_failure_log_file",
+        "failures are logged and counted by `tidegate_scrape_failures_total`",
+    ),
     (
         "kubernetes_sd_configs",
         "discovery of Kubernetes is not there yet; use `dns_sd_configs` with headless services, or `file_sd_configs`",
     ),
     ("aws_sd_configs", NO_SUCH_DISCOVERY),
     ("azure_sd_configs", NO_SUCH_DISCOVERY),
-    ("consul_sd_configs", "ask Consul's DNS by `dns_sd_configs`, or use `http_sd_configs`"),
+    (
+        "consul_sd_configs",
+        "ask Consul's DNS by `dns_sd_configs`, or use `http_sd_configs`",
+    ),
     ("digitalocean_sd_configs", NO_SUCH_DISCOVERY),
     ("docker_sd_configs", NO_SUCH_DISCOVERY),
     ("dockerswarm_sd_configs", NO_SUCH_DISCOVERY),

@@ -217,7 +217,10 @@ impl ScrapeConfig {
         let groups = at.child("static_configs").as_list().unwrap_or_default();
         for group in groups {
             let targets = group.child("targets").as_list().unwrap_or_default();
-            for target in targets.iter().filter(|target| target.as_text().is_some_and(|text| text.contains('/'))) {
+            for target in targets
+                .iter()
+                .filter(|target| target.as_text().is_some_and(|text| text.contains('/')))
+            {
                 let shown = target.shown();
                 cx.at(target)
                     .help("write host:port; the path goes to `metrics_path`, https to `scheme`")
@@ -280,7 +283,10 @@ impl ScrapeConfig {
             Validation::Legacy => Escaping::Underscores,
             Validation::Utf8 => Escaping::AllowUtf8,
         };
-        match (self.metric_name_escaping_scheme, self.metric_name_validation_scheme) {
+        match (
+            self.metric_name_escaping_scheme,
+            self.metric_name_validation_scheme,
+        ) {
             (Some(escaping), _) => escaping,
             (None, Some(validation)) => fitting(validation),
             (None, None) => global
@@ -297,7 +303,10 @@ impl ScrapeConfig {
             Protocol::Text100,
             Protocol::Text004,
         ];
-        let said = self.scrape_protocols.as_ref().or(global.scrape_protocols.as_ref());
+        let said = self
+            .scrape_protocols
+            .as_ref()
+            .or(global.scrape_protocols.as_ref());
         said.cloned().unwrap_or_else(|| {
             let proto = self.native_histograms(global).then_some(Protocol::Proto);
             proto.into_iter().chain(TEXT).collect()

@@ -15,7 +15,12 @@ fn problems(yaml: &str) -> String {
 
 fn jobs(yaml: &str) -> Vec<Job> {
     let config = settings::<Config>(yaml).get::<Config>();
-    config.config.scrape_configs.iter().map(|job| Job::new(job, &config)).collect()
+    config
+        .config
+        .scrape_configs
+        .iter()
+        .map(|job| Job::new(job, &config))
+        .collect()
 }
 
 fn times(job: &Job) -> (Duration, Duration) {
@@ -24,7 +29,8 @@ fn times(job: &Job) -> (Duration, Duration) {
 
 #[test]
 fn jobs_inherit_from_global() {
-    let jobs = jobs("
+    let jobs = jobs(
+        "
 config:
   global:
     scrape_interval: 30s
@@ -44,12 +50,20 @@ config:
       scrape_classic_histograms: true
       metric_name_validation_scheme: legacy
       honor_timestamps: false
-");
-    let [inherits, own] = jobs.as_slice() else { panic!("two jobs") };
-    assert_eq!(times(inherits), (Duration::from_secs(30), Duration::from_secs(10)));
+",
+    );
+    let [inherits, own] = jobs.as_slice() else {
+        panic!("two jobs")
+    };
+    assert_eq!(
+        times(inherits),
+        (Duration::from_secs(30), Duration::from_secs(10))
+    );
     assert_eq!(times(own), (Duration::from_secs(5), Duration::from_secs(1)));
     let limits = |job: &Job| {
-        let Limits { body_bytes, samples, .. } = job.limits;
+        let Limits {
+            body_bytes, samples, ..
+        } = job.limits;
         (body_bytes, samples)
     };
     assert_eq!(limits(inherits), (1 << 20, Some(10)));
@@ -76,9 +90,17 @@ fn a_timeout_is_never_longer_than_the_interval() {
     let jobs = jobs("config: {scrape_configs: [{job_name: a, scrape_interval: 2s}]}");
     assert_eq!(times(&jobs[0]), (Duration::from_secs(2), Duration::from_secs(2)));
     let said = problems("config: {scrape_configs: [{job_name: a, scrape_interval: 2s, scrape_timeout: 3s}]}");
-    assert!(said.contains("scrape timeout greater than scrape interval"), "{said}");
-    let said = problems("config: {global: {scrape_interval: 2s, scrape_timeout: 3s}, scrape_configs: [{job_name: a}]}");
-    assert!(said.contains("global scrape timeout greater than scrape interval"), "{said}");
+    assert!(
+        said.contains("scrape timeout greater than scrape interval"),
+        "{said}"
+    );
+    let said = problems(
+        "config: {global: {scrape_interval: 2s, scrape_timeout: 3s}, scrape_configs: [{job_name: a}]}",
+    );
+    assert!(
+        said.contains("global scrape timeout greater than scrape interval"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -109,14 +131,26 @@ fn every_mistake_is_said_with_its_place() {
         ("config: {}", "`scrape_configs` must be specified"),
         ("config: {scrape_configs: []}", "must have at least one job"),
         ("config: {scrape_configs: [{}]}", "`job_name` must be specified"),
-        ("config: {scrape_configs: [{job_name: a}, {job_name: a}]}", "multiple scrape configs with job name \"a\""),
-        ("config: {scrape_configs: [{job_name: a, static_config: []}]}", "did you mean `static_configs`?"),
-        ("config: {scrape_configs: [{job_name: a, scrape_interval: 15}]}", "expected a duration such as 15s"),
+        (
+            "config: {scrape_configs: [{job_name: a}, {job_name: a}]}",
+            "multiple scrape configs with job name \"a\"",
+        ),
+        (
+            "config: {scrape_configs: [{job_name: a, static_config: []}]}",
+            "did you mean `static_configs`?",
+        ),
+        (
+            "config: {scrape_configs: [{job_name: a, scrape_interval: 15}]}",
+            "expected a duration such as 15s",
+        ),
         (
             "config: {scrape_configs: [{job_name: a, static_configs: [{targets: ['http://a:1']}]}]}",
             "\"http://a:1\" is not a valid hostname",
         ),
-        ("config: {scrape_configs: [{job_name: a, scrape_protocols: []}]}", "scrape_protocols cannot be empty"),
+        (
+            "config: {scrape_configs: [{job_name: a, scrape_protocols: []}]}",
+            "scrape_protocols cannot be empty",
+        ),
         (
             "config: {scrape_configs: [{job_name: a, scrape_protocols: [PrometheusProto, PrometheusProto]}]}",
             "duplicated protocol PrometheusProto",
@@ -125,27 +159,66 @@ fn every_mistake_is_said_with_its_place() {
             "config: {scrape_configs: [{job_name: a, fallback_scrape_protocol: PrometheusText0.4}]}",
             "did you mean `PrometheusText0.0.4`?",
         ),
-        ("config: {scrape_configs: [{job_name: a, body_size_limit: 10M}]}", "expected a size in bytes such as 10MB"),
+        (
+            "config: {scrape_configs: [{job_name: a, body_size_limit: 10M}]}",
+            "expected a size in bytes such as 10MB",
+        ),
         (
             "config: {scrape_configs: [{job_name: a, kubernetes_sd_configs: [{role: pod}]}]}",
             "`kubernetes_sd_configs` is not supported",
         ),
-        ("config: {scrape_configs: [{job_name: a, proxy_url: 'http://p'}]}", "`proxy_url` is not supported"),
-        ("config: {scrape_configs: [{job_name: a}], rule_files: [a]}", "`rule_files` is not supported"),
-        ("config: {scrape_configs: [{job_name: a}]}\nuse_start_time_metric: true", "`use_start_time_metric` is not supported"),
-        ("config: {scrape_configs: [{job_name: a}]}\ntarget_allocator: {endpoint: x}", "`target_allocator` is not supported"),
+        (
+            "config: {scrape_configs: [{job_name: a, proxy_url: 'http://p'}]}",
+            "`proxy_url` is not supported",
+        ),
+        (
+            "config: {scrape_configs: [{job_name: a}], rule_files: [a]}",
+            "`rule_files` is not supported",
+        ),
+        (
+            "config: {scrape_configs: [{job_name: a}]}\nuse_start_time_metric: true",
+            "`use_start_time_metric` is not supported",
+        ),
+        (
+            "config: {scrape_configs: [{job_name: a}]}\ntarget_allocator: {endpoint: x}",
+            "`target_allocator` is not supported",
+        ),
         (
             "config: {scrape_configs: [{job_name: a, bearer_token: x, basic_auth: {username: u}}]}",
             "at most one of basic_auth, authorization, bearer_token and bearer_token_file",
         ),
-        ("config: {scrape_configs: [{job_name: a, authorization: {type: Basic}}]}", "cannot be set to \"basic\""),
-        ("config: {scrape_configs: [{job_name: a, http_headers: {Authorization: {values: [x]}}}]}", "is not allowed"),
-        ("config: {scrape_configs: [{job_name: a, tls_config: {cert_file: x}}]}", "both certificate and key"),
-        ("config: {scrape_configs: [{job_name: a, tls_config: {min_version: TLS10}}]}", "expected one of TLS12, TLS13"),
-        ("config: {scrape_configs: [{job_name: a, file_sd_configs: [{files: [a.txt]}]}]}", "not valid for file discovery"),
-        ("config: {scrape_configs: [{job_name: a, file_sd_configs: [{files: ['/*/a.json']}]}]}", "not valid for file discovery"),
-        ("config: {scrape_configs: [{job_name: a, dns_sd_configs: [{names: [x], type: A}]}]}", "a port is required"),
-        ("config: {scrape_configs: [{job_name: a, http_sd_configs: [{url: 'sd.example'}]}]}", "expected a URL"),
+        (
+            "config: {scrape_configs: [{job_name: a, authorization: {type: Basic}}]}",
+            "cannot be set to \"basic\"",
+        ),
+        (
+            "config: {scrape_configs: [{job_name: a, http_headers: {Authorization: {values: [x]}}}]}",
+            "is not allowed",
+        ),
+        (
+            "config: {scrape_configs: [{job_name: a, tls_config: {cert_file: x}}]}",
+            "both certificate and key",
+        ),
+        (
+            "config: {scrape_configs: [{job_name: a, tls_config: {min_version: TLS10}}]}",
+            "expected one of TLS12, TLS13",
+        ),
+        (
+            "config: {scrape_configs: [{job_name: a, file_sd_configs: [{files: [a.txt]}]}]}",
+            "not valid for file discovery",
+        ),
+        (
+            "config: {scrape_configs: [{job_name: a, file_sd_configs: [{files: ['/*/a.json']}]}]}",
+            "not valid for file discovery",
+        ),
+        (
+            "config: {scrape_configs: [{job_name: a, dns_sd_configs: [{names: [x], type: A}]}]}",
+            "a port is required",
+        ),
+        (
+            "config: {scrape_configs: [{job_name: a, http_sd_configs: [{url: 'sd.example'}]}]}",
+            "expected a URL",
+        ),
         (
             "config: {scrape_configs: [{job_name: a, metric_name_validation_scheme: legacy, metric_name_escaping_scheme: allow-utf-8}]}",
             "utf8 metric names requested",
@@ -153,7 +226,13 @@ fn every_mistake_is_said_with_its_place() {
     ];
     for (yaml, expected) in table {
         let said = problems(yaml);
-        assert!(said.contains("error") && said.contains(expected), "{yaml}\n{said}");
-        assert!(said.contains("test.yaml:1:") || said.contains("test.yaml:2:"), "{said}");
+        assert!(
+            said.contains("error") && said.contains(expected),
+            "{yaml}\n{said}"
+        );
+        assert!(
+            said.contains("test.yaml:1:") || said.contains("test.yaml:2:"),
+            "{said}"
+        );
     }
 }

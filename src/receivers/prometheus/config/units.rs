@@ -98,7 +98,10 @@ const PREFIXES: &str = "KMGTPE";
 
 impl PromBytes {
     fn parse(text: &str) -> Option<Self> {
-        let number_bytes = text.bytes().take_while(|c| c.is_ascii_digit() || *c == b'.').count();
+        let number_bytes = text
+            .bytes()
+            .take_while(|c| c.is_ascii_digit() || *c == b'.')
+            .count();
         let (number, unit) = text.split_at(number_bytes);
         let number: f64 = number.parse().ok()?;
         let unit = unit.trim();

@@ -32,7 +32,12 @@ struct File {
 type Version = (u64, u64, i64, i64);
 
 fn version(metadata: &Metadata) -> Version {
-    (metadata.ino(), metadata.size(), metadata.mtime(), metadata.mtime_nsec())
+    (
+        metadata.ino(),
+        metadata.size(),
+        metadata.mtime(),
+        metadata.mtime_nsec(),
+    )
 }
 
 /// What a look found out.
@@ -92,7 +97,10 @@ impl FileDiscovery {
                         known.clone().unwrap_or_default()
                     });
                     changed |= known.as_ref() != Some(&targets);
-                    File { version: now, targets }
+                    File {
+                        version: now,
+                        targets,
+                    }
                 }
             };
             self.files.insert(path, file);
@@ -106,7 +114,10 @@ impl FileDiscovery {
     }
 
     fn list(&self) -> Vec<PathBuf> {
-        let found = self.patterns.iter().filter_map(|pattern| glob::glob(pattern).ok());
+        let found = self
+            .patterns
+            .iter()
+            .filter_map(|pattern| glob::glob(pattern).ok());
         let mut paths: Vec<_> = found.flatten().flatten().collect();
         paths.sort();
         paths.dedup();

@@ -30,7 +30,11 @@ pub(super) struct Group {
 impl Group {
     /// The labels of each target; `meta` says where they come from.
     pub(super) fn into_labels(self, meta: &[(&str, &str)]) -> Vec<Labels> {
-        let common: Labels = self.labels.iter().map(|(name, value)| (name, value.as_str())).collect();
+        let common: Labels = self
+            .labels
+            .iter()
+            .map(|(name, value)| (name, value.as_str()))
+            .collect();
         let of = |address: String| {
             let mut labels = common.clone();
             for (name, value) in meta {

@@ -6,8 +6,8 @@ use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 
 use super::{Group, META_URL, Reporter, group};
-use crate::net::TlsError;
 use crate::delivery::answer::USER_AGENT as OUR_NAME;
+use crate::net::TlsError;
 use crate::receivers::prometheus::client::{self, Client, FetchError};
 use crate::receivers::prometheus::config::discovery::HttpSdConfig;
 use crate::receivers::prometheus::labels::Labels;
@@ -70,10 +70,14 @@ impl HttpDiscovery {
             return Err(FetchError::Status(response.status()).to_string());
         }
         let content_type = response.headers().get(CONTENT_TYPE);
-        let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let content_type = content_type
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
         let essence = content_type.split(';').next().unwrap_or_default().trim();
         if !essence.eq_ignore_ascii_case("application/json") {
-            return Err(format!("unsupported content type {content_type:?}, expected application/json"));
+            return Err(format!(
+                "unsupported content type {content_type:?}, expected application/json"
+            ));
         }
         let packed = client::read(response, group::MAX_LIST_BYTES, timeout, |_| Ok(())).await;
         let packed = packed.map_err(said)?;

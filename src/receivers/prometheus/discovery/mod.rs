@@ -74,7 +74,11 @@ impl Discoveries {
         let services = config.http_sd_configs.iter().map(http::HttpDiscovery::new);
         Ok(Self {
             fixed: fixed.collect(),
-            files: config.file_sd_configs.iter().map(file::FileDiscovery::new).collect(),
+            files: config
+                .file_sd_configs
+                .iter()
+                .map(file::FileDiscovery::new)
+                .collect(),
             services: services.collect::<Result<_, _>>()?,
             names: config.dns_sd_configs.iter().map(dns::DnsDiscovery::new).collect(),
         })

@@ -47,7 +47,10 @@ impl Running {
 }
 
 fn shown(labels: &Labels) -> String {
-    let pairs: Vec<_> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let pairs: Vec<_> = labels
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
     pairs.join(",")
 }
 
@@ -70,9 +73,17 @@ fn lists_are_read_in_both_languages() {
 
 #[tokio::test]
 async fn fixed_targets_are_found_at_once() {
-    let mut running = Running::start("static_configs: [{targets: ['a:1', 'b:1'], labels: {env: dev}}, {targets: ['c:1']}]");
+    let mut running =
+        Running::start("static_configs: [{targets: ['a:1', 'b:1'], labels: {env: dev}}, {targets: ['c:1']}]");
     let found = running.next(0).await;
-    assert_eq!(found, ["__address__=a:1,env=dev", "__address__=b:1,env=dev", "__address__=c:1"]);
+    assert_eq!(
+        found,
+        [
+            "__address__=a:1,env=dev",
+            "__address__=b:1,env=dev",
+            "__address__=c:1"
+        ]
+    );
     running.stop().await;
 }
 
@@ -88,9 +99,15 @@ async fn files_are_read_again_when_they_change_and_kept_when_they_break() {
     let path = |name: &str| directory.path().join(name).display().to_string();
     write("one.json", r#"[{"targets": ["a:1"]}]"#);
     let pattern = path("*.json");
-    let mut running = Running::start(&format!("file_sd_configs: [{{files: ['{pattern}', '{}']}}]", path("t.yml")));
+    let mut running = Running::start(&format!(
+        "file_sd_configs: [{{files: ['{pattern}', '{}']}}]",
+        path("t.yml")
+    ));
     let (one, two, yaml) = (path("one.json"), path("two.json"), path("t.yml"));
-    assert_eq!(running.next(1).await, [format!("__address__=a:1,__meta_filepath={one}")]);
+    assert_eq!(
+        running.next(1).await,
+        [format!("__address__=a:1,__meta_filepath={one}")]
+    );
     write("two.json", r#"[{"targets": ["b:1"], "labels": {"x": "y"}}]"#);
     let both = [
         format!("__address__=a:1,__meta_filepath={one}"),
@@ -109,6 +126,9 @@ async fn files_are_read_again_when_they_change_and_kept_when_they_break() {
     assert_eq!(found, [both[0].clone(), both[1].clone(), third.clone()]);
     std::fs::remove_file(&two).unwrap();
     let found = running.next(1).await;
-    assert!(found.contains(&both[0]) && found.contains(&third) && found.len() == 2, "{found:?}");
+    assert!(
+        found.contains(&both[0]) && found.contains(&third) && found.len() == 2,
+        "{found:?}"
+    );
     running.stop().await;
 }

@@ -111,7 +111,9 @@ pub(super) fn answer(message: &[u8], id: u16, name: &str, wanted: RecordType) ->
     }
     let asked = reader.name()?;
     let (kind, _class) = (reader.u16()?, reader.u16()?);
-    let same_name = asked.trim_end_matches('.').eq_ignore_ascii_case(name.trim_end_matches('.'));
+    let same_name = asked
+        .trim_end_matches('.')
+        .eq_ignore_ascii_case(name.trim_end_matches('.'));
     if !same_name || kind != number(wanted) {
         return Err(Malformed::OtherQuestion);
     }

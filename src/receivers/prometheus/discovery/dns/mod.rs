@@ -50,7 +50,8 @@ impl DnsDiscovery {
                 match self.resolver.look_up(name, self.record_type).await {
                     Ok(records) => {
                         let of = |record| labels(name, self.port, record);
-                        self.found.insert(name.clone(), records.into_iter().map(of).collect());
+                        self.found
+                            .insert(name.clone(), records.into_iter().map(of).collect());
                     }
                     Err(error) => to.failed("dns", &error),
                 }

@@ -68,10 +68,14 @@ impl ResolvConf {
             let mut words = line.split_whitespace();
             match words.next() {
                 // A zone (fe80::1%eth0) is for sockets, which we don't bind to one.
-                Some("nameserver") => conf.servers.extend(words.next().and_then(|word| word.parse::<IpAddr>().ok())),
+                Some("nameserver") => conf
+                    .servers
+                    .extend(words.next().and_then(|word| word.parse::<IpAddr>().ok())),
                 Some("search" | "domain") => conf.search = words.map(str::to_owned).collect(),
                 Some("options") => {
-                    let ndots = words.rev().find_map(|word| word.strip_prefix("ndots:")?.parse().ok());
+                    let ndots = words
+                        .rev()
+                        .find_map(|word| word.strip_prefix("ndots:")?.parse().ok());
                     conf.ndots = ndots.unwrap_or(conf.ndots);
                 }
                 _ => {}
@@ -85,7 +89,10 @@ impl ResolvConf {
         if name.ends_with('.') {
             return vec![name.to_owned()];
         }
-        let with_domains = self.search.iter().map(|domain| format!("{name}.{}.", domain.trim_matches('.')));
+        let with_domains = self
+            .search
+            .iter()
+            .map(|domain| format!("{name}.{}.", domain.trim_matches('.')));
         let alone = format!("{name}.");
         match name.matches('.').count() >= self.ndots {
             true => [alone].into_iter().chain(with_domains).collect(),
@@ -101,7 +108,11 @@ impl Resolver {
     }
 
     /// The records of a name: none where the servers agree that there is no such name.
-    pub(super) async fn look_up(&self, name: &str, record_type: RecordType) -> Result<Vec<Record>, ResolveError> {
+    pub(super) async fn look_up(
+        &self,
+        name: &str,
+        record_type: RecordType,
+    ) -> Result<Vec<Record>, ResolveError> {
         let conf = match tokio::fs::read_to_string(&self.resolv_conf).await {
             Ok(text) => ResolvConf::parse(&text),
             Err(_) if !self.servers.is_empty() => ResolvConf::parse(""),
@@ -162,7 +173,9 @@ async fn ask(server: SocketAddr, name: &str, record_type: RecordType) -> std::io
     for _ in 0..MAX_STRAY_ANSWERS {
         let received = socket.recv(&mut buffer).await?;
         match read(buffer.get(..received).unwrap_or_default()) {
-            Ok(answer) if answer.truncated => return read(&over_tcp(server, &question).await?).map_err(invalid),
+            Ok(answer) if answer.truncated => {
+                return read(&over_tcp(server, &question).await?).map_err(invalid);
+            }
             Ok(answer) => return Ok(answer),
             Err(Malformed::OtherQuestion) => {}
             Err(error) => return Err(invalid(error)),
@@ -197,9 +210,15 @@ mod tests {
             "# comment\nnameserver 10.0.0.2\nnameserver fe80::1\nnameserver junk\nsearch a.example b.example.\n\
              options timeout:1 ndots:3\n",
         );
-        assert_eq!(conf.servers, ["10.0.0.2".parse::<IpAddr>().unwrap(), "fe80::1".parse().unwrap()]);
+        assert_eq!(
+            conf.servers,
+            ["10.0.0.2".parse::<IpAddr>().unwrap(), "fe80::1".parse().unwrap()]
+        );
         assert_eq!(conf.names("x.y"), ["x.y.a.example.", "x.y.b.example.", "x.y."]);
-        assert_eq!(conf.names("a.b.c.d"), ["a.b.c.d.", "a.b.c.d.a.example.", "a.b.c.d.b.example."]);
+        assert_eq!(
+            conf.names("a.b.c.d"),
+            ["a.b.c.d.", "a.b.c.d.a.example.", "a.b.c.d.b.example."]
+        );
         assert_eq!(conf.names("x."), ["x."]);
         assert_eq!(ResolvConf::parse("").ndots, 1);
     }

@@ -81,7 +81,10 @@ async fn serve(zone: Zone, cut: bool) -> SocketAddr {
             let mut question = vec![0; usize::from(length)];
             stream.read_exact(&mut question).await.unwrap();
             let response = respond(&question, zone, false);
-            stream.write_u16(u16::try_from(response.len()).unwrap()).await.unwrap();
+            stream
+                .write_u16(u16::try_from(response.len()).unwrap())
+                .await
+                .unwrap();
             stream.write_all(&response).await.unwrap();
         }
     });
@@ -91,7 +94,11 @@ async fn serve(zone: Zone, cut: bool) -> SocketAddr {
 fn zone(name: &str) -> Option<Vec<(u16, Vec<u8>)>> {
     match name {
         "_m._tcp.example." => Some(vec![srv(9100, "a.example."), srv(9200, "b.example.")]),
-        "hosts.example." => Some(vec![(5, wire_name("alias.example")), (1, vec![10, 0, 0, 1]), (1, vec![10, 0, 0, 2])]),
+        "hosts.example." => Some(vec![
+            (5, wire_name("alias.example")),
+            (1, vec![10, 0, 0, 1]),
+            (1, vec![10, 0, 0, 2]),
+        ]),
         "six.example." => Some(vec![(28, std::net::Ipv6Addr::LOCALHOST.octets().to_vec())]),
         "mail.example." => Some(vec![(15, [&[0, 5][..], &wire_name("mx.example")].concat())]),
         "zone.example." => Some(vec![(2, wire_name("ns.example"))]),
@@ -115,8 +122,16 @@ async fn resolver(zone: Zone, cut: bool, search: &str) -> (Resolver, tempfile::N
 async fn every_type_of_record_becomes_targets() {
     let (resolver, _conf) = resolver(zone, false, "example").await;
     let table = [
-        ("_m._tcp.example", RecordType::Srv, vec!["a.example:9100", "b.example:9200"]),
-        ("_m._tcp", RecordType::Srv, vec!["a.example:9100", "b.example:9200"]),
+        (
+            "_m._tcp.example",
+            RecordType::Srv,
+            vec!["a.example:9100", "b.example:9200"],
+        ),
+        (
+            "_m._tcp",
+            RecordType::Srv,
+            vec!["a.example:9100", "b.example:9200"],
+        ),
         ("hosts.example", RecordType::A, vec!["10.0.0.1:7", "10.0.0.2:7"]),
         ("hosts", RecordType::A, vec!["10.0.0.1:7", "10.0.0.2:7"]),
         ("six.example.", RecordType::Aaaa, vec!["[::1]:7"]),
@@ -133,7 +148,10 @@ async fn every_type_of_record_becomes_targets() {
             .collect();
         assert_eq!(addresses, expected, "{name}");
     }
-    let records = resolver.look_up("_m._tcp.example", RecordType::Srv).await.unwrap();
+    let records = resolver
+        .look_up("_m._tcp.example", RecordType::Srv)
+        .await
+        .unwrap();
     let labels = labels("_m._tcp.example", 0, records[0].clone());
     assert_eq!(labels.get(META_SRV_TARGET), "a.example.");
     assert_eq!(labels.get(META_SRV_PORT), "9100");
@@ -171,7 +189,10 @@ fn a_name_that_points_to_itself_ends() {
     let mut message = respond(&question(1, "hosts.example", RecordType::A).unwrap(), zone, false);
     let at = message.len() - 16;
     message[at..at + 2].copy_from_slice(&[0xc0, u8::try_from(at).unwrap()]);
-    assert_eq!(answer(&message, 1, "hosts.example", RecordType::A), Err(Malformed::Answer));
+    assert_eq!(
+        answer(&message, 1, "hosts.example", RecordType::A),
+        Err(Malformed::Answer)
+    );
 }
 
 proptest! {
