@@ -17,14 +17,12 @@ pub enum Format {
 }
 
 impl Format {
-    /// The content type of an answer.
-    pub fn content_type(self) -> &'static str {
+    /// Its name, for people.
+    pub fn name(self) -> &'static str {
         match self {
-            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
-            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            Self::Protobuf => {
-                "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
-            }
+            Self::Text => "text",
+            Self::OpenMetrics => "openmetrics",
+            Self::Protobuf => "protobuf",
         }
     }
 }

@@ -28,7 +28,7 @@ use bytes::Bytes;
 use foldhash::fast::RandomState;
 use tidegate_engine::{Number, Resource, Seen, Table, UnixNanos, Value};
 
-pub use self::conflict::Conflict;
+pub use self::conflict::{Conflict, Difference};
 use self::conflict::{Conflicts, Refused, Taken, Why};
 use self::family::{Families, Family};
 use self::line::Lines;
@@ -147,14 +147,14 @@ impl Renderer {
         {
             return last;
         }
-        self.learn(news);
+        self.learn(news, now);
         self.version += u64::from(has_changed);
         // What was kept makes room before the next one is written.
         self.kept = None;
         let page = Vec::with_capacity(self.size + self.size / 32 + LINE_ROOM);
         let body = match self.format {
-            Format::Protobuf => self.walk(|style| Messages::new(page, style)),
-            format => self.walk(|style| Lines::new(page, format, style)),
+            Format::Protobuf => self.walk(now, |style| Messages::new(page, style)),
+            format => self.walk(now, |style| Lines::new(page, format, style)),
         };
         self.size = body.len();
         let page = Arc::new(Page {
@@ -177,18 +177,30 @@ impl Renderer {
         let unsaid = unsaid.map(|(_, family)| Conflict {
             metric: family.metric.name.clone(),
             owner: family.owner.clone(),
+            rival: None,
             why: format!(
                 "{:?} has no {} of this value",
                 self.format,
                 family.of_type.word(self.format)
             ),
             series: family.unsaid.into(),
+            since: family.unsaid_since,
         });
         self.conflicts.now().into_iter().chain(unsaid).collect()
     }
 
+    /// Metrics that have been found to differ from others of their name since the last call.
+    pub fn take_differences(&mut self) -> Vec<Difference> {
+        self.families.take_differences()
+    }
+
+    /// Metrics that differ from others of their name now.
+    pub fn differences(&self) -> Vec<Difference> {
+        self.families.differences().cloned().collect()
+    }
+
     /// Takes up what is new, and what was left out and may have a place by now.
-    fn learn(&mut self, news: News) {
+    fn learn(&mut self, news: News, now: UnixNanos) {
         if !news.gone.is_empty() {
             self.forget_sources(&news.gone);
         }
@@ -203,11 +215,12 @@ impl Renderer {
             origins: &mut self.origins,
             conflicts: &mut self.conflicts,
             reader: Reader::new(&sources),
+            now,
             of_metric: HashMap::default(),
             of_resource: HashMap::default(),
         };
         again.into_iter().for_each(|refused| learning.retry(refused));
-        news.series.into_iter().for_each(|new| learning.take(new, true));
+        news.series.into_iter().for_each(|new| learning.take(new, None));
         learning.finish();
     }
 
@@ -243,7 +256,7 @@ impl Renderer {
     }
 
     /// Writes all series.
-    fn walk<'a, S: Sheet>(&'a mut self, sheet: impl FnOnce(&'a Style) -> S) -> Vec<u8> {
+    fn walk<'a, S: Sheet>(&'a mut self, now: UnixNanos, sheet: impl FnOnce(&'a Style) -> S) -> Vec<u8> {
         let Self {
             style,
             hasher,
@@ -262,6 +275,7 @@ impl Renderer {
             shot: Shot::default(),
             gone: Vec::new(),
             page: *walked,
+            now,
             has_ended: false,
         };
         families.in_order(|name, family| walk.family(&mut sheet, name, family, origins, hasher));
@@ -288,6 +302,7 @@ struct Walk<'a> {
     /// Series of the present family that have ended.
     gone: Vec<u32>,
     page: u64,
+    now: UnixNanos,
     has_ended: bool,
 }
 
@@ -348,6 +363,9 @@ impl Walk<'_> {
             0 => sheet.page().truncate(start),
             _ => sheet.end(family),
         }
+        if (family.unsaid == 0) != (unsaid == 0) {
+            family.unsaid_since = self.now;
+        }
         family.unsaid = unsaid;
         family.size = sheet.page().len() - start;
         if !self.gone.is_empty() {
@@ -381,6 +399,7 @@ struct Learning<'a> {
     origins: &'a mut Origins,
     conflicts: &'a mut Conflicts,
     reader: Reader<'a>,
+    now: UnixNanos,
     /// What has been found out of metrics, by source and address; who is asked about is alive.
     of_metric: HashMap<(u16, usize), Result<u32, Arc<Taken>>, RandomState>,
     /// Origins by resource in the same way. Each is joined once for being here.
@@ -401,12 +420,13 @@ impl Learning<'_> {
                     place: refused.place,
                     series: refused.series,
                 },
-                false,
+                Some(refused.since),
             ),
         }
     }
 
-    fn take(&mut self, new: New, is_new: bool) {
+    /// `since`: it was left out before, since then.
+    fn take(&mut self, new: New, since: Option<UnixNanos>) {
         if let Err(why) = self.place(&new) {
             let refused = Refused {
                 owner: self.sources.owner(new.source),
@@ -414,8 +434,9 @@ impl Learning<'_> {
                 place: new.place,
                 series: new.series,
                 why,
+                since: since.unwrap_or(self.now),
             };
-            self.conflicts.refuse(refused, is_new);
+            self.conflicts.refuse(refused, since.is_none());
         }
     }
 
@@ -472,7 +493,7 @@ impl Learning<'_> {
             return known.clone();
         }
         let owner = self.sources.owner(new.source);
-        let family = self.families.of(&owner, metric).map_err(Arc::new);
+        let family = self.families.of(&owner, metric, self.now).map_err(Arc::new);
         self.of_metric.insert(key, family.clone());
         family
     }

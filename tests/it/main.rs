@@ -11,6 +11,7 @@ mod exposition;
 mod hostile;
 mod kit;
 mod native_histograms;
+mod negotiation;
 mod nixl;
 mod otlp;
 mod peers;

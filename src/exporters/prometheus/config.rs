@@ -195,6 +195,7 @@ impl Config {
             series: count(self.max_series),
             series_per_metric: self.max_series_per_metric.map_or(usize::MAX, count),
             expiry: self.metric_expiration,
+            streams: Limits::default().streams.max(count(self.max_series)),
             ..Limits::default()
         }
     }

@@ -6,6 +6,7 @@
 //! the acknowledgement is here: what was absorbed is gone when the process is.
 
 pub mod config;
+mod debug;
 mod negotiate;
 mod page;
 mod rounds;
@@ -15,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use tidegate_engine::{Outcome, Point, Rule, Session, Table};
+use tidegate_engine::{Outcome, Overflow, Point, Rule, Session, Stats, Table};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -142,6 +143,19 @@ impl Prometheus {
     }
 }
 
+/// What the exporter's own table holds, as metrics of the gateway's own.
+fn tell(stats: &Stats, exporter: &Arc<str>) {
+    let label = || ("exporter", exporter.to_string());
+    let labels = [label()];
+    metrics::gauge!("tidegate_prometheus_series", &labels).set(stats.series as f64);
+    metrics::gauge!("tidegate_prometheus_bytes", &labels).set(stats.bytes as f64);
+    metrics::counter!("tidegate_prometheus_expired_series_total", &labels).absolute(stats.expired_series);
+    for (overflow, streams) in Overflow::ALL.iter().zip(stats.overflowed_streams) {
+        let labels = [label(), ("reason", overflow.name().to_owned())];
+        metrics::counter!("tidegate_prometheus_overflowed_streams_total", &labels).absolute(streams);
+    }
+}
+
 /// Reads the points of a request into the exporter's own table.
 struct Reading<'a> {
     exporter: &'a Prometheus,
@@ -174,7 +188,7 @@ impl Lifecycle for Prometheus {
         let pages = Arc::new(pages);
         let server = server::start(&self.config, &self.base, pages.clone()).await?;
         let (stop, mut stopped) = watch::channel(false);
-        let own = self.views.own.clone();
+        let (own, exporter) = (self.views.own.clone(), self.base.id.clone());
         let expiry = tokio::spawn(async move {
             while tokio::time::timeout(EXPIRY_CHECK, stopped.changed())
                 .await
@@ -182,6 +196,7 @@ impl Lifecycle for Prometheus {
             {
                 own.expire(unix_now());
                 pages.forget();
+                tell(&own.stats(), &exporter);
             }
         });
         *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(Tasks { server, expiry, stop });

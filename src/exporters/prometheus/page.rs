@@ -9,14 +9,18 @@ use tokio::sync::OnceCell;
 
 use super::Views;
 use super::config::Config;
+use super::debug::{self, Found};
 use super::rounds::Rounds;
 use crate::component::unix_now;
 use crate::net::{Coding, compress};
-use crate::prom::{Conflict, Escaping, Format, Page as Exposition, Renderer};
+use crate::prom::{Conflict, Difference, Escaping, Format, Page as Exposition, Renderer};
 use crate::telemetry::Every;
 
 /// A format that nobody has asked for as long as this is forgotten with all its text.
 const FORGET_AFTER: Duration = Duration::from_secs(15 * 60);
+
+/// Messages of one kind come at most so often.
+const COMPLAINT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Compressed answers, in our order of preference.
 pub(super) const CODINGS: [Coding; 2] = [Coding::Zstd, Coding::Gzip];
@@ -70,18 +74,25 @@ impl Page {
 struct Face {
     format: Format,
     escaping: Escaping,
+    press: Arc<Press>,
     pages: Arc<Rounds<Page>>,
     asked: Instant,
 }
 
 /// What is needed to render a page.
 struct Press {
+    /// The format and how names are escaped, for people.
+    name: String,
     views: Arc<Views>,
     exporter: Arc<str>,
     renderer: Mutex<Renderer>,
     last: Mutex<Option<Arc<Forms>>>,
     complaints: Arc<Every>,
+    remarks: Arc<Every>,
 }
+
+/// A press and its pages.
+type Pressed = (Arc<Press>, Arc<Rounds<Page>>);
 
 /// Renders scrapes, in every format that somebody asks for. Ingest waits for none of them.
 pub(super) struct Pages {
@@ -90,6 +101,7 @@ pub(super) struct Pages {
     config: Arc<Config>,
     faces: Mutex<Vec<Face>>,
     complaints: Arc<Every>,
+    remarks: Arc<Every>,
 }
 
 impl Pages {
@@ -99,17 +111,42 @@ impl Pages {
             exporter,
             config,
             faces: Mutex::default(),
-            complaints: Arc::new(Every::new(Duration::from_secs(10))),
+            complaints: Arc::new(Every::new(COMPLAINT_INTERVAL)),
+            remarks: Arc::new(Every::new(COMPLAINT_INTERVAL)),
         }
     }
 
     /// The exposition of this moment or a later one. `None`: rendering failed.
     pub(super) async fn page(&self, format: Format, escaping: Escaping) -> Option<Arc<Page>> {
-        let pages = self.pages(format, escaping);
+        let (_, pages) = self.face(format, escaping);
         pages.next().await
     }
 
-    fn pages(&self, format: Format, escaping: Escaping) -> Arc<Rounds<Page>> {
+    /// What is left out of every format that is asked for, and why, at this moment.
+    pub(super) async fn debug(&self) -> serde_json::Value {
+        let mut found = Vec::new();
+        for (press, pages) in self.presses() {
+            // Only a page that has been written says what is not on it.
+            pages.next().await;
+            let finding = tokio::task::spawn_blocking(move || press.found());
+            found.extend(finding.await);
+        }
+        debug::page(&self.exporter, found, &self.views.own.stats())
+    }
+
+    /// Those of the formats that somebody asks for; of text, if nobody has asked yet.
+    fn presses(&self) -> Vec<Pressed> {
+        let faces = self.faces.lock().unwrap_or_else(PoisonError::into_inner);
+        let pressed = faces.iter().map(|face| (face.press.clone(), face.pages.clone()));
+        let pressed: Vec<_> = pressed.collect();
+        drop(faces);
+        match pressed.is_empty() {
+            true => vec![self.face(Format::Text, Escaping::default())],
+            false => pressed,
+        }
+    }
+
+    fn face(&self, format: Format, escaping: Escaping) -> Pressed {
         // Names that every scraper takes look the same however they are escaped.
         let escaping = match self.config.strategy().escapes() {
             true => Escaping::default(),
@@ -121,23 +158,30 @@ impl Pages {
             .find(|face| (face.format, face.escaping) == (format, escaping));
         if let Some(face) = known {
             face.asked = Instant::now();
-            return face.pages.clone();
+            return (face.press.clone(), face.pages.clone());
         }
-        let press = Press {
+        let press = Arc::new(Press {
+            name: match escaping {
+                Escaping::Underscores => format.name().to_owned(),
+                escaping => format!("{}; escaping={}", format.name(), escaping.name()),
+            },
             views: self.views.clone(),
             exporter: self.exporter.clone(),
             renderer: Mutex::new(Renderer::new(format, self.config.style(escaping))),
             last: Mutex::default(),
             complaints: self.complaints.clone(),
-        };
-        let pages = Rounds::new(move || press.print());
+            remarks: self.remarks.clone(),
+        });
+        let prints = press.clone();
+        let pages = Rounds::new(move || prints.print());
         faces.push(Face {
             format,
             escaping,
+            press: press.clone(),
             pages: pages.clone(),
             asked: Instant::now(),
         });
-        pages
+        (press, pages)
     }
 
     /// Forgets the formats that nobody asks for any more.
@@ -160,9 +204,36 @@ impl Press {
         let mut renderer = self.renderer.lock().unwrap_or_else(PoisonError::into_inner);
         let exposition = renderer.render(&self.views.all(), unix_now());
         let (count, conflicts) = renderer.take_conflicts();
+        let differences = renderer.take_differences();
         drop(renderer);
         self.complain(count, &conflicts);
+        self.remark(&differences);
         exposition
+    }
+
+    fn found(&self) -> Found {
+        let renderer = self.renderer.lock().unwrap_or_else(PoisonError::into_inner);
+        Found {
+            format: self.name.clone(),
+            left_out: renderer.left_out(),
+            differences: renderer.differences(),
+        }
+    }
+
+    fn remark(&self, differences: &[Difference]) {
+        let Some(first) = differences.first() else { return };
+        if let Some(held_back) = self.remarks.ready() {
+            tracing::warn!(
+                exporter = %self.exporter,
+                metric = %first.family,
+                owner = %first.owner,
+                shown = %first.shown,
+                others = differences.len() - 1,
+                held_back,
+                "shown under another's {}",
+                first.what
+            );
+        }
     }
 
     fn complain(&self, count: u64, conflicts: &[Conflict]) {
@@ -174,6 +245,7 @@ impl Press {
                 exporter = %self.exporter,
                 metric = %first.metric,
                 owner = %first.owner,
+                rival = first.rival.as_deref().unwrap_or_default(),
                 others = count - 1,
                 held_back,
                 "left out of the exposition: {}",

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 
-use super::config::Config;
+use super::config::{Config, DEBUG_PATH};
 use super::negotiate::Agreed;
 use super::page::{CODINGS, Pages};
 use crate::component::{ComponentError, Context};
@@ -80,13 +80,22 @@ impl Counter {
 
     async fn admitted(&self, request: &Request<Incoming>) -> Answer {
         let path = request.uri().path();
-        if path != self.path {
-            return plain(StatusCode::NOT_FOUND, format!("metrics are at {}\n", self.path));
-        }
+        let is_scrape = path == self.path;
         match *request.method() {
-            Method::GET | Method::HEAD => self.scrape(request.headers()).await,
+            _ if !is_scrape && path != DEBUG_PATH => {
+                plain(StatusCode::NOT_FOUND, format!("metrics are at {}\n", self.path))
+            }
+            Method::GET | Method::HEAD if is_scrape => self.scrape(request.headers()).await,
+            Method::GET | Method::HEAD => self.debug().await,
             _ => not_allowed(),
         }
+    }
+
+    async fn debug(&self) -> Answer {
+        let mut answer = plain(StatusCode::OK, format!("{:#}\n", self.pages.debug().await));
+        let json = HeaderValue::from_static("application/json");
+        answer.headers_mut().insert(CONTENT_TYPE, json);
+        answer
     }
 
     async fn scrape(&self, headers: &HeaderMap) -> Answer {

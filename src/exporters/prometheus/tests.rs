@@ -344,19 +344,172 @@ async fn other_methods_and_paths_are_told_what_there_is() {
 }
 
 #[tokio::test]
-async fn series_beyond_the_cap_share_one_and_are_not_lost() {
-    let rig = Rig::start("max_series: 1").await;
-    let other = |user: &str| {
-        let mut other = point("hits", COUNTER, 5);
-        Arc::make_mut(&mut other.series).attributes = [("user", user)].into_iter().collect();
-        other
+async fn series_beyond_a_cap_share_one_and_are_counted() {
+    for (cap, why) in [
+        ("max_series: 1", Overflow::Series),
+        ("max_series_per_metric: 1", Overflow::Metric),
+    ] {
+        let rig = Rig::start(cap).await;
+        let other = |user: &str| {
+            let mut other = point("hits", COUNTER, 5);
+            Arc::make_mut(&mut other.series).attributes = [("user", user)].into_iter().collect();
+            other
+        };
+        rig.push(plain(&[point("hits", COUNTER, 3), other("b"), other("c")]));
+        let page = rig.scrape().await;
+        assert!(page.contains("hits_total{user=\"a\"} 3\n"), "{page}");
+        assert!(
+            page.contains("hits_total{otel_metric_overflow=\"true\"} 10\n"),
+            "{page}"
+        );
+        let balance = rig.ledger.balance();
+        assert_eq!((balance.entered, balance.absorbed), (3, 3), "nothing is lost");
+        let stats = rig.exporter.views.own.stats();
+        assert_eq!(stats.overflowed_streams[why as usize], 2, "{cap}");
+        rig.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn p8_a_series_that_says_it_has_ended_is_not_shown_any_more() {
+    let rig = Rig::start("").await;
+    let (hits, heat) = (point("hits", COUNTER, 3), point("heat", Data::Gauge, 40));
+    rig.push(plain(&[hits.clone(), heat.clone()]));
+    assert!(rig.scrape().await.contains("hits_total{user=\"a\"} 3\n"));
+    let ended = |point: Point| Point {
+        time: point.time + 1,
+        value: Value::NoRecordedValue,
+        ..point
     };
-    rig.push(plain(&[point("hits", COUNTER, 3), other("b"), other("c")]));
+    rig.push(plain(&[ended(hits.clone()), ended(heat)]));
+    assert_eq!(rig.scrape().await, "");
+    rig.push(plain(&[Point {
+        time: hits.time + 2,
+        start: hits.time + 2,
+        value: Value::Int(1),
+        ..hits
+    }]));
     let page = rig.scrape().await;
-    assert!(page.contains("hits_total{user=\"a\"} 3\n"), "{page}");
     assert!(
-        page.contains("hits_total{otel_metric_overflow=\"true\"} 10\n"),
+        page.contains("hits_total{user=\"a\"} 1\n"),
+        "it may come back: {page}"
+    );
+    rig.stop().await;
+}
+
+/// A table with one series of this metric.
+fn table_of(owner: &str, name: &str, data: Data, description: &str) -> Arc<Table> {
+    let table = Arc::new(Table::new(owner, vec![Rule::newest()], Limits::default()));
+    let mut point = point(name, data, 1);
+    let series = Arc::make_mut(&mut point.series);
+    Arc::make_mut(&mut series.metric).description = description.into();
+    series.attributes = [("owner", owner)].into_iter().collect();
+    table.observe(&point, unix_now());
+    table
+}
+
+async fn debug(rig: &Rig) -> serde_json::Value {
+    let (head, body) = rig.ask("GET /debug", "").await;
+    assert!(head.contains("content-type: application/json"), "{head}");
+    serde_json::from_slice(&body).unwrap()
+}
+
+#[tokio::test]
+async fn p13_a_clash_of_types_leaves_the_whole_later_metric_out_and_names_both_owners() {
+    let rig = Rig::start("enable_open_metrics: true").await;
+    let first = table_of("aggregate/a", "queue.depth", Data::Gauge, "");
+    let later = table_of("aggregate/b", "queue_depth", COUNTER, "");
+    let clash = table_of("aggregate/c", "queue_depth_total", Data::Gauge, "");
+    for table in [&first, &later, &clash] {
+        rig.push(announced(table));
+    }
+    let before = unix_now();
+    let found = debug(&rig).await;
+    let left_out = found["left_out"].as_array().unwrap();
+    assert_eq!(left_out.len(), 1, "{found:#}");
+    let one = &left_out[0];
+    assert_eq!(
+        (&one["metric"], &one["owner"], &one["rival"], &one["series"]),
+        (
+            &"queue_depth_total".into(),
+            &"aggregate/c".into(),
+            &"aggregate/b".into(),
+            &1.into()
+        )
+    );
+    assert_eq!(one["formats"], serde_json::json!(["text"]));
+    let since = humantime::parse_rfc3339(one["since"].as_str().unwrap()).unwrap();
+    let since = since.elapsed().unwrap().as_nanos() as u64;
+    assert!(since <= unix_now() - before + 10_000_000, "{found:#}");
+
+    let page = rig.scrape().await;
+    assert!(page.contains("queue_depth{owner=\"aggregate/a\"} 1\n"), "{page}");
+    assert!(
+        page.contains("queue_depth_total{owner=\"aggregate/b\"} 1\n"),
         "{page}"
     );
+    assert!(!page.contains("aggregate/c"), "{page}");
+
+    // In OpenMetrics the counter's family is `queue_depth`, which is the gauge's.
+    let accept = "accept: application/openmetrics-text;version=1.0.0\r\n";
+    rig.ask("GET /metrics", accept).await;
+    let found = debug(&rig).await;
+    let of_counter = |one: &&serde_json::Value| one["owner"] == "aggregate/b";
+    let one = found["left_out"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(of_counter)
+        .unwrap();
+    assert_eq!(
+        (&one["rival"], &one["formats"][0]),
+        (&"aggregate/a".into(), &"openmetrics".into())
+    );
+
+    drop((later, first));
+    rig.ask("GET /metrics", accept).await;
+    rig.scrape().await;
+    assert_eq!(
+        debug(&rig).await["left_out"],
+        serde_json::json!([]),
+        "the names are free"
+    );
+    assert!(
+        rig.scrape()
+            .await
+            .contains("queue_depth_total{owner=\"aggregate/c\"} 1\n")
+    );
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn p13_metrics_described_differently_share_a_family_and_one_comment() {
+    let rig = Rig::start("").await;
+    let tables = [
+        table_of("aggregate/a", "depth", Data::Gauge, "how deep"),
+        table_of("aggregate/b", "depth", Data::Gauge, "how very deep"),
+        table_of("aggregate/c", "depth", Data::Gauge, ""),
+    ];
+    for table in &tables {
+        rig.push(announced(table));
+    }
+    let page = rig.scrape().await;
+    assert_eq!(page.matches("# HELP depth how deep\n").count(), 1, "{page}");
+    assert_eq!(page.matches("# HELP").count(), 1, "{page}");
+    assert_eq!(page.matches("depth{owner=").count(), 3, "{page}");
+    let found = debug(&rig).await;
+    let differences = found["described_differently"].as_array().unwrap();
+    assert_eq!(differences.len(), 1, "{found:#}");
+    let one = &differences[0];
+    assert_eq!(
+        (&one["family"], &one["owner"], &one["shown"], &one["differs_in"]),
+        (
+            &"depth".into(),
+            &"aggregate/b".into(),
+            &"aggregate/a".into(),
+            &"description".into()
+        )
+    );
+    assert_eq!(found["left_out"], serde_json::json!([]));
     rig.stop().await;
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_engine::Series;
+use tidegate_engine::{Series, UnixNanos};
 
 /// Conflicts of which the details are kept until they have been told.
 const TOLD: usize = 16;
@@ -16,10 +16,29 @@ pub struct Conflict {
     pub metric: Arc<str>,
     /// Who sends it.
     pub owner: Arc<str>,
+    /// Who sends what it collides with; none where that is nobody, or the same.
+    pub rival: Option<Arc<str>>,
     /// Why, with the owner of what it collides with.
     pub why: String,
     /// How many of its series.
     pub series: u64,
+    /// Since when.
+    pub since: UnixNanos,
+}
+
+/// A metric that is shown under the words of another one of its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The family.
+    pub family: Box<str>,
+    /// Who sends what is described otherwise.
+    pub owner: Arc<str>,
+    /// Whose words are shown.
+    pub shown: Arc<str>,
+    /// In what they differ.
+    pub what: &'static str,
+    /// Since when.
+    pub since: UnixNanos,
 }
 
 /// Why a metric has no family.
@@ -47,6 +66,20 @@ pub(super) enum Why {
     Twin,
     /// Its family is full.
     Full,
+}
+
+impl Why {
+    /// Whose place it is.
+    fn rival(&self) -> Option<Arc<str>> {
+        match self {
+            Self::Rival(owner) => Some(owner.clone()),
+            Self::Family(taken) => match &**taken {
+                Taken::By { owner, .. } => Some(owner.clone()),
+                Taken::Nameless(_) => None,
+            },
+            Self::Twin | Self::Full => None,
+        }
+    }
 }
 
 impl fmt::Display for Why {
@@ -88,6 +121,7 @@ pub(super) struct Refused {
     pub(super) owner: Arc<str>,
     pub(super) series: Arc<Series>,
     pub(super) why: Why,
+    pub(super) since: UnixNanos,
 }
 
 /// All series that are left out now.
@@ -109,8 +143,10 @@ impl Conflicts {
                 self.fresh.push(Conflict {
                     metric: refused.series.metric.name.clone(),
                     owner: refused.owner.clone(),
+                    rival: refused.why.rival(),
                     why: refused.why.to_string(),
                     series: 1,
+                    since: refused.since,
                 });
             }
         }
@@ -124,23 +160,22 @@ impl Conflicts {
 
     /// What is left out now, by metric, owner and reason.
     pub(super) fn now(&self) -> Vec<Conflict> {
-        let mut all: BTreeMap<_, u64> = BTreeMap::new();
-        for Refused {
-            owner, series, why, ..
-        } in &self.refused
-        {
-            *all.entry((series.metric.name.clone(), owner.clone(), why))
-                .or_default() += 1;
+        let mut all: BTreeMap<_, (u64, UnixNanos)> = BTreeMap::new();
+        for refused in &self.refused {
+            let key = (&refused.series.metric.name, &refused.owner, &refused.why);
+            let (series, since) = all.entry(key).or_insert((0, refused.since));
+            *series += 1;
+            *since = refused.since.min(*since);
         }
-        let conflict = |((metric, owner, why), series): (_, u64)| {
-            let why: &Why = why;
-            Conflict {
-                metric,
-                owner,
+        let conflict =
+            |((metric, owner, why), (series, since)): ((&Arc<str>, &Arc<str>, &Why), _)| Conflict {
+                metric: metric.clone(),
+                owner: owner.clone(),
+                rival: why.rival(),
                 why: why.to_string(),
                 series,
-            }
-        };
+                since,
+            };
         all.into_iter().map(conflict).collect()
     }
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tidegate_engine::{Attributes, Data, Metric};
+use tidegate_engine::{Attributes, Data, Metric, UnixNanos};
 
 use super::arena::Arena;
-use super::conflict::Taken;
+use super::conflict::{Difference, Taken};
 use super::kind::Type;
 use crate::prom::escaping::is_legacy_metric_name;
 use crate::prom::format::{Format, OPENMETRICS_NAME};
@@ -28,6 +28,8 @@ pub(super) struct Family {
     pub(super) series: Arena,
     /// Series whose value this format could not say, on the last page.
     pub(super) unsaid: u32,
+    /// Since when there are such, or none.
+    pub(super) unsaid_since: UnixNanos,
     /// What it took on the last page.
     pub(super) size: usize,
 }
@@ -44,6 +46,7 @@ impl Family {
             metric,
             series: Arena::default(),
             unsaid: 0,
+            unsaid_since: 0,
             size: 0,
         }
     }
@@ -74,7 +77,13 @@ pub(super) struct Families {
     list: Vec<Option<Family>>,
     free: Vec<u32>,
     names: BTreeMap<Box<str>, u32>,
+    /// What is shown under other words than its own, by family and owner.
+    differences: BTreeMap<(Box<str>, Arc<str>), Difference>,
+    untold: Vec<Difference>,
 }
+
+/// Differences beyond are not noted: there are enough to see that something is wrong.
+const MAX_DIFFERENCES: usize = 1000;
 
 /// All suffixes of sample names.
 const SUFFIXES: [&str; 6] = ["_total", "_created", "_bucket", "_sum", "_count", "_info"];
@@ -87,6 +96,8 @@ impl Families {
             list: Vec::new(),
             free: Vec::new(),
             names: BTreeMap::new(),
+            differences: BTreeMap::new(),
+            untold: Vec::new(),
         }
     }
 
@@ -115,20 +126,61 @@ impl Families {
     }
 
     /// The family of a metric, made when it is new. `Err` where the name is taken by another type.
-    pub(super) fn of(&mut self, owner: &Arc<str>, metric: &Arc<Metric>) -> Result<u32, Taken> {
+    pub(super) fn of(
+        &mut self,
+        owner: &Arc<str>,
+        metric: &Arc<Metric>,
+        now: UnixNanos,
+    ) -> Result<u32, Taken> {
         let (name, of_type) = self.name(metric).map_err(Taken::Nameless)?;
-        if let Some(number) = self.names.get(name.as_str())
-            && let Some(family) = self.get(*number)
+        if let Some(number) = self.names.get(name.as_str()).copied()
+            && let Some(family) = self.get(number)
         {
-            return match family.of_type == of_type {
-                true => Ok(*number),
-                false => Err(self.taken(&name, family)),
-            };
+            if family.of_type != of_type {
+                return Err(self.taken(&name, family));
+            }
+            if let Some(what) = difference(&family.metric, metric) {
+                let shown = family.owner.clone();
+                self.note(name.into(), owner.clone(), shown, what, now);
+            }
+            return Ok(number);
         }
         if let Some(owner) = self.owner_of(&name, of_type) {
             return Err(owner);
         }
         Ok(self.open(owner, name, of_type, metric))
+    }
+
+    fn note(
+        &mut self,
+        family: Box<str>,
+        owner: Arc<str>,
+        shown: Arc<str>,
+        what: &'static str,
+        since: UnixNanos,
+    ) {
+        let key = (family.clone(), owner.clone());
+        if self.differences.len() < MAX_DIFFERENCES && !self.differences.contains_key(&key) {
+            let difference = Difference {
+                family,
+                owner,
+                shown,
+                what,
+                since,
+            };
+            self.untold.push(difference.clone());
+            self.differences.insert(key, difference);
+        }
+    }
+
+    /// What has been found to differ since the last call.
+    pub(super) fn take_differences(&mut self) -> Vec<Difference> {
+        std::mem::take(&mut self.untold)
+    }
+
+    /// What differs now.
+    pub(super) fn differences(&self) -> impl Iterator<Item = &Difference> {
+        self.differences.values()
     }
 
     /// What a family of this metric is called, and its type.
@@ -208,5 +260,20 @@ impl Families {
             free.extend(empty.is_some().then_some(*number));
             empty.is_none()
         });
+        let names = &self.names;
+        self.differences
+            .retain(|(family, _), _| names.contains_key(family));
+    }
+}
+
+/// In what a metric's words differ from those that are shown. Who says nothing contradicts nobody.
+fn difference(shown: &Metric, metric: &Metric) -> Option<&'static str> {
+    let differ = |a: &str, b: &str| !b.is_empty() && a != b;
+    let help = differ(&shown.description, &metric.description);
+    match (help, differ(&shown.unit, &metric.unit)) {
+        (true, true) => Some("description and unit"),
+        (true, false) => Some("description"),
+        (false, true) => Some("unit"),
+        (false, false) => None,
     }
 }

@@ -1,0 +1,76 @@
+//! `/debug`: what is left out of the exposition, why, whose place it is, since when; and what is shown under the words of
+//! somebody else.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use tidegate_engine::{Overflow, Stats, UnixNanos};
+
+use crate::prom::{Conflict, Difference};
+
+/// What one format leaves out.
+pub(super) struct Found {
+    /// Its name.
+    pub(super) format: String,
+    pub(super) left_out: Vec<Conflict>,
+    pub(super) differences: Vec<Difference>,
+}
+
+/// The page. What several formats say is said once.
+pub(super) fn page(exporter: &str, found: Vec<Found>, own: &Stats) -> Value {
+    let mut left_out: BTreeMap<_, (Conflict, Vec<String>)> = BTreeMap::new();
+    let mut differences: BTreeMap<(Box<str>, Arc<str>), Difference> = BTreeMap::new();
+    for found in found {
+        for conflict in found.left_out {
+            let key = (
+                conflict.metric.clone(),
+                conflict.owner.clone(),
+                conflict.why.clone(),
+            );
+            let (known, formats) = left_out.entry(key).or_insert((conflict.clone(), Vec::new()));
+            known.since = known.since.min(conflict.since);
+            known.series = known.series.max(conflict.series);
+            formats.push(found.format.clone());
+        }
+        for difference in found.differences {
+            let key = (difference.family.clone(), difference.owner.clone());
+            differences.entry(key).or_insert(difference);
+        }
+    }
+    let overflowed = Overflow::ALL.iter().zip(own.overflowed_streams);
+    json!({
+        "exporter": exporter,
+        "left_out": left_out.into_values().map(of_conflict).collect::<Value>(),
+        "described_differently": differences.into_values().map(of_difference).collect::<Value>(),
+        "overflowed_streams": overflowed.map(|(why, streams)| (why.name(), streams)).collect::<BTreeMap<_, _>>(),
+    })
+}
+
+fn of_conflict((conflict, formats): (Conflict, Vec<String>)) -> Value {
+    json!({
+        "metric": &*conflict.metric,
+        "owner": &*conflict.owner,
+        "rival": conflict.rival.as_deref(),
+        "why": conflict.why,
+        "series": conflict.series,
+        "since": time(conflict.since),
+        "formats": formats,
+    })
+}
+
+fn of_difference(difference: Difference) -> Value {
+    json!({
+        "family": &*difference.family,
+        "owner": &*difference.owner,
+        "shown": &*difference.shown,
+        "differs_in": difference.what,
+        "since": time(difference.since),
+    })
+}
+
+fn time(nanos: UnixNanos) -> String {
+    let time = UNIX_EPOCH + Duration::from_nanos(nanos);
+    humantime::format_rfc3339_millis(time).to_string()
+}
