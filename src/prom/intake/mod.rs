@@ -19,7 +19,9 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-use tidegate_engine::{AttributesBuilder, Point, UnixNanos};
+use std::sync::Arc;
+
+use tidegate_engine::{AttributesBuilder, Point, Resource, UnixNanos};
 use tidegate_exposition::{Event, Format, Histogram, Labels, Parser, Sample};
 
 use crate::prom::model;
@@ -78,6 +80,11 @@ impl Intake {
     /// How many lines are known.
     pub fn known_lines(&self) -> usize {
         self.lines.len()
+    }
+
+    /// The resource of a job and instance, with what `target_info` said of it, if a sound page had it.
+    pub fn resource(&self, job: &str, instance: &str) -> Option<Arc<Resource>> {
+        self.resources.known(job, instance)
     }
 
     /// Takes a page that was scraped at `time`. Its points, and those that end what is not on it any more, are appended

@@ -65,6 +65,13 @@ impl Resources {
         at
     }
 
+    /// The resource of a job and instance, if a page that has ended had it.
+    pub(super) fn known(&self, job: &str, instance: &str) -> Option<Arc<Resource>> {
+        let at = self.names.get(&(job.to_owned(), instance.to_owned()))?;
+        let entry = self.entries.get(*at as usize)?;
+        entry.info.is_some().then(|| entry.resource.clone())
+    }
+
     /// The resource at a place, as it was at the end of the last page.
     pub(super) fn get(&self, at: u32) -> Arc<Resource> {
         let entry = self.entries.get(at as usize);

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tidegate_engine::{Attributes, Scope};
 use tidegate_exposition::{Options, ParseError};
 
-use crate::prom::model::LabelSet;
+use crate::prom::escaping::{is_legacy_label_name, is_legacy_metric_name};
+use crate::prom::model::{LabelSet, NAME};
 
 /// What is taken of a target's pages. A limit of 0 is none.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub struct Settings {
     pub label_value_length_limit: usize,
     /// Buckets of a native histogram. It is made coarser as far as that helps.
     pub native_histogram_bucket_limit: usize,
+    /// Whether names may only have letters, digits and underscores, those of metrics colons as well.
+    pub legacy_names: bool,
     /// The scope of series that don't name theirs.
     pub scope: Arc<Scope>,
 }
@@ -41,6 +44,7 @@ impl Default for Settings {
             label_name_length_limit: 0,
             label_value_length_limit: 0,
             native_histogram_bucket_limit: 0,
+            legacy_names: false,
             scope: Arc::default(),
         }
     }
@@ -55,8 +59,20 @@ impl Settings {
         }
     }
 
+    fn invalid_name<'a>(&self, labels: &'a LabelSet) -> Option<&'a str> {
+        if !self.legacy_names {
+            return None;
+        }
+        let metric = Some(labels.get(NAME)).filter(|name| !is_legacy_metric_name(name));
+        let mut names = labels.iter().map(|(name, _)| name);
+        metric.or_else(|| names.find(|name| !is_legacy_label_name(name)))
+    }
+
     /// Whether a series may have these labels.
     pub(super) fn check_labels(&self, labels: &LabelSet) -> Result<(), Failure> {
+        if let Some(name) = self.invalid_name(labels) {
+            return Err(Failure::InvalidName(name.to_owned()));
+        }
         let exceeds = |limit: usize, len: usize| limit > 0 && len > limit;
         if exceeds(self.label_limit, labels.len()) {
             return Err(Failure::LabelLimit(self.label_limit));
@@ -126,6 +142,9 @@ pub enum Failure {
     /// Relabelling has taken the name away.
     #[error("a metric has no name after relabelling")]
     NoName,
+    /// A name that the scheme does not allow.
+    #[error("`{0}` is no valid name of a metric or label")]
+    InvalidName(String),
     /// More samples than allowed.
     #[error("the page has more than {0} samples")]
     SampleLimit(usize),

@@ -1,7 +1,7 @@
 //! A job at work: what discovery finds becomes targets, each with a loop of its own; loops of targets that are gone end
 //! by themselves.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
@@ -25,7 +25,6 @@ pub(super) struct Pool {
 struct Handle {
     target: Target,
     orders: watch::Sender<Order>,
-    task: Id,
 }
 
 struct Running {
@@ -33,7 +32,10 @@ struct Running {
     stopping: CancellationToken,
     found: Vec<Found>,
     loops: JoinSet<()>,
+    /// By the target's hash.
     handles: HashMap<u64, Handle>,
+    /// The hashes of the targets of running loops.
+    hashes: HashMap<Id, u64>,
 }
 
 impl Pool {
@@ -53,6 +55,7 @@ impl Pool {
             found: Vec::new(),
             loops: JoinSet::new(),
             handles: HashMap::new(),
+            hashes: HashMap::new(),
         };
         tasks.spawn(running.run(findings));
     }
@@ -112,15 +115,14 @@ impl Running {
             format!("target_limit exceeded (number of targets: {targets}, limit: {limit})").into()
         });
         let wanted = Order::Scrape { forced };
+        let labels: HashSet<&Labels> = targets.values().map(|target| &target.labels).collect();
         for (hash, handle) in &self.handles {
             if targets.contains_key(hash) {
                 handle.tell(wanted.clone());
                 continue;
             }
             // Whoever has its labels now goes on with its series: they are not at their end.
-            let replaced = targets
-                .values()
-                .any(|target| target.labels == handle.target.labels);
+            let replaced = labels.contains(&handle.target.labels);
             handle.tell(Order::Leave { replaced });
         }
         for (hash, target) in targets {
@@ -135,8 +137,8 @@ impl Running {
         let scraper = Scraper::new(self.workshop.clone(), target.clone());
         let stopping = self.stopping.clone();
         let task = self.loops.spawn(scraper.run(receiver, stopping)).id();
-        let handle = Handle { target, orders, task };
-        self.handles.insert(handle.target.hash, handle);
+        self.hashes.insert(task, target.hash);
+        self.handles.insert(target.hash, Handle { target, orders });
     }
 
     /// A loop has ended: its target is gone. Where the target came back at that very moment, or the loop broke, it is
@@ -149,11 +151,8 @@ impl Running {
                 error.id()
             }
         };
-        let found = self.handles.iter().find(|(_, handle)| handle.task == id);
-        let Some(hash) = found.map(|(hash, _)| *hash) else {
-            return;
-        };
-        if let Some(handle) = self.handles.remove(&hash) {
+        let hash = self.hashes.remove(&id);
+        if let Some(handle) = hash.and_then(|hash| self.handles.remove(&hash)) {
             let order = handle.orders.borrow().clone();
             if matches!(order, Order::Scrape { .. }) {
                 self.begin(handle.target, order);

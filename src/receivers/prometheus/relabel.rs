@@ -1,13 +1,13 @@
 //! Relabelling as Prometheus does it: rules that change or drop a label set, in order.
 
-use std::borrow::Cow;
-
-use regex::{Captures, Regex};
+mod pattern;
 
 use super::config::units::Text;
 use super::labels::Labels;
 use super::md5;
 use crate::config::{Decode, Node, Problems, TypeHelp, nearest, wrong_type};
+use crate::prom::escaping::is_legacy_label_name;
+use pattern::{Pattern, expand, expanded};
 
 crate::choices! {
     /// Which names metrics and labels may have.
@@ -24,23 +24,9 @@ impl Validation {
     pub fn label_name(self, name: &str) -> bool {
         match self {
             Self::Utf8 => !name.is_empty(),
-            Self::Legacy => is_legacy(name, false),
+            Self::Legacy => is_legacy_label_name(name),
         }
     }
-
-    /// Whether a metric may be called so.
-    pub fn metric_name(self, name: &str) -> bool {
-        match self {
-            Self::Utf8 => !name.is_empty(),
-            Self::Legacy => is_legacy(name, true),
-        }
-    }
-}
-
-fn is_legacy(name: &str, colons: bool) -> bool {
-    let letter = |c: u8| c.is_ascii_alphabetic() || c == b'_' || colons && c == b':';
-    let mut bytes = name.bytes();
-    bytes.next().is_some_and(letter) && bytes.all(|c| letter(c) || c.is_ascii_digit())
 }
 
 /// What a rule does.
@@ -118,98 +104,6 @@ impl Decode for Action {
 
     fn show(&self) -> String {
         self.as_str().to_owned()
-    }
-}
-
-/// An anchored regular expression with the text it was made of.
-#[derive(Clone, Debug)]
-pub struct Pattern {
-    text: String,
-    regex: Regex,
-}
-
-impl Pattern {
-    /// A pattern that must match the whole text; `.` matches line ends too.
-    ///
-    /// # Errors
-    /// It is no regular expression.
-    pub fn new(text: &str) -> Result<Self, regex::Error> {
-        let regex = Regex::new(&format!("^(?s:{})$", as_go_reads(text)))?;
-        let text = text.to_owned();
-        Ok(Self { text, regex })
-    }
-
-    fn is_default(&self) -> bool {
-        self.text == DEFAULT_REGEX
-    }
-}
-
-const DEFAULT_REGEX: &str = "(.*)";
-
-impl Default for Pattern {
-    fn default() -> Self {
-        Self::new(DEFAULT_REGEX).expect("it is a regular expression")
-    }
-}
-
-impl PartialEq for Pattern {
-    fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
-    }
-}
-
-/// Go's classes are those of ASCII where ours are those of Unicode.
-fn as_go_reads(text: &str) -> Cow<'_, str> {
-    const CLASSES: &[(char, &str)] = &[
-        ('d', "[0-9]"),
-        ('D', "[^0-9]"),
-        ('w', "[0-9A-Za-z_]"),
-        ('W', "[^0-9A-Za-z_]"),
-        ('s', r"[\t\n\f\r ]"),
-        ('S', r"[^\t\n\f\r ]"),
-        ('b', r"(?-u:\b)"),
-        ('B', r"(?-u:\B)"),
-    ];
-    if !text.contains('\\') {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len() + 16);
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        let escaped = (c == '\\').then(|| chars.next()).flatten();
-        let class = CLASSES.iter().find(|(letter, _)| Some(*letter) == escaped);
-        match (class, escaped) {
-            (Some((_, class)), _) => out.push_str(class),
-            (None, Some(escaped)) => out.extend([c, escaped]),
-            (None, None) => out.push(c),
-        }
-    }
-    Cow::Owned(out)
-}
-
-impl Decode for Pattern {
-    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
-        let Some(text) = node.as_text() else {
-            return wrong_type(node, cx);
-        };
-        match Self::new(text) {
-            Ok(pattern) => Some(pattern),
-            Err(error) => {
-                let said = error.to_string();
-                let last = said.lines().last().unwrap_or_default();
-                let last = last.trim_start_matches("error: ").to_owned();
-                cx.at(node).error(format!("not a regular expression: {last}"));
-                None
-            }
-        }
-    }
-
-    fn type_help() -> TypeHelp {
-        TypeHelp::plain("regular expression")
-    }
-
-    fn show(&self) -> String {
-        self.text.clone()
     }
 }
 
@@ -374,55 +268,6 @@ impl Rule {
             labels.set(&name, value);
         }
     }
-}
-
-fn expanded(template: &str, found: &Captures<'_>) -> String {
-    let mut out = String::new();
-    expand(template, &mut out, |group| {
-        let number = group.parse::<usize>().ok();
-        // A number with zeros in front is a name, and no group is called so.
-        let number = number.filter(|_| group == "0" || !group.starts_with('0'));
-        let matched = match number {
-            Some(number) => found.get(number),
-            None => found.name(group),
-        };
-        matched.map_or("", |matched| matched.as_str())
-    });
-    out
-}
-
-/// Expands a template as Go's `Regexp.Expand`: `$1`, `$name` as long as letters, digits and underscores go on,
-/// `${name}`, `$$`; a `$` before anything else stays.
-fn expand<'a>(template: &str, out: &mut String, group: impl Fn(&str) -> &'a str) {
-    let mut rest = template;
-    while let Some(at) = rest.find('$') {
-        out.push_str(&rest[..at]);
-        rest = &rest[at + 1..];
-        if let Some(after) = rest.strip_prefix('$') {
-            out.push('$');
-            rest = after;
-            continue;
-        }
-        let (braced, body) = match rest.strip_prefix('{') {
-            Some(body) => (true, body),
-            None => (false, rest),
-        };
-        let end = body.find(|c: char| c != '_' && !c.is_alphanumeric());
-        let (name, after) = body.split_at(end.unwrap_or(body.len()));
-        let after = if braced {
-            after.strip_prefix('}')
-        } else {
-            Some(after)
-        };
-        match after.filter(|_| !name.is_empty()) {
-            Some(after) => {
-                out.push_str(group(name));
-                rest = after;
-            }
-            None => out.push('$'),
-        }
-    }
-    out.push_str(rest);
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tidegate_engine::{Attributes, Data, Metric, Point, Resource, Scope, Series, UnixNanos, Value};
 
+use super::identity;
 use super::job::Job;
 use super::target::{INSTANCE, JOB, Target};
 
@@ -62,17 +63,26 @@ const EXTRA: [(&str, &str, &str); 3] = [
 
 /// The series of one target's scrapes.
 pub(super) struct Report {
+    job: String,
+    instance: String,
     series: Vec<Arc<Series>>,
+    /// Whether there is anything to end.
+    is_begun: bool,
     timeout: Duration,
     sample_limit: usize,
 }
 
 impl Report {
-    pub(super) fn new(job: &Job, target: &Target, resource: &Arc<Resource>, scope: &Arc<Scope>) -> Self {
+    pub(super) fn new(job: &Job, target: &Target, scope: Arc<Scope>) -> Self {
         let labels = target.labels.iter().chain(external(job, target));
         let attributes: Attributes = labels
             .filter(|(name, _)| ![JOB, INSTANCE].contains(name))
             .collect();
+        let (name, instance) = (target.labels.get(JOB), target.labels.get(INSTANCE));
+        let resource = Arc::new(Resource {
+            attributes: identity::resource(name, instance, target),
+            schema_url: Arc::default(),
+        });
         let extra = if job.extra_metrics { EXTRA.as_slice() } else { &[] };
         let series = ALWAYS.iter().chain(extra).map(|(name, unit, description)| {
             Arc::new(Series {
@@ -89,15 +99,46 @@ impl Report {
             })
         });
         Self {
+            job: name.to_owned(),
+            instance: instance.to_owned(),
             series: series.collect(),
+            is_begun: false,
             timeout: target.timeout,
             sample_limit: job.limits.samples.unwrap_or(0),
         }
     }
 
+    /// The label `job` of the target.
+    pub(super) fn job(&self) -> &str {
+        &self.job
+    }
+
+    /// The label `instance` of the target.
+    pub(super) fn instance(&self) -> &str {
+        &self.instance
+    }
+
+    /// Stays with the resource of the page's series, which `target_info` may change: the series of the one before end.
+    pub(super) fn follow(&mut self, resource: &Arc<Resource>, time: UnixNanos, points: &mut Vec<Point>) {
+        let is_other = |series: &Arc<Series>| series.resource != *resource;
+        if !self.series.first().is_some_and(is_other) {
+            return;
+        }
+        if self.is_begun {
+            points.extend(self.end(time));
+        }
+        for series in &mut self.series {
+            *series = Arc::new(Series {
+                resource: resource.clone(),
+                ..Series::clone(series)
+            });
+        }
+    }
+
     /// What a scrape said about itself.
     #[expect(clippy::cast_precision_loss, reason = "no page has 2^52 samples")]
-    pub(super) fn points(&self, scraped: &Scraped, time: UnixNanos) -> impl Iterator<Item = Point> {
+    pub(super) fn points(&mut self, scraped: &Scraped, time: UnixNanos) -> impl Iterator<Item = Point> {
+        self.is_begun = true;
         let values = [
             f64::from(u8::from(scraped.up)),
             scraped.duration.as_secs_f64(),

@@ -153,20 +153,11 @@ impl Scraper {
         true
     }
 
-    /// The time that the points of this scrape have: the time it was due, if it is not late.
+    /// The time that the points of this scrape have.
     fn time(&mut self) -> u64 {
-        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let interval = nanos(self.target.interval).max(1);
-        let now = now();
-        let mut due = self.aligned.unwrap_or(now);
-        let late = now.saturating_sub(due);
-        due += late / interval * interval;
+        let (due, time) = aligned(self.aligned, now(), self.target.interval);
         self.aligned = Some(due);
-        let tolerance = TOLERANCE.min(self.target.interval / 100);
-        match now.saturating_sub(due) <= nanos(tolerance) {
-            true => due,
-            false => now,
-        }
+        time
     }
 
     async fn scrape(
@@ -267,6 +258,22 @@ impl Scraper {
     }
 }
 
+/// When a scrape is due that is made now, one of them having been due at `last`, and the time that its points get: when
+/// it was due, if it is not late. A clock that was put back counts from where it is.
+fn aligned(last: Option<u64>, now: u64, interval: Duration) -> (u64, u64) {
+    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let tolerance = nanos(TOLERANCE.min(interval / 100));
+    let interval = nanos(interval).max(1);
+    let last = last
+        .filter(|last| *last <= now.saturating_add(tolerance))
+        .unwrap_or(now);
+    let due = last + now.saturating_sub(last) / interval * interval;
+    match now.saturating_sub(due) <= tolerance {
+        true => (due, due),
+        false => (due, now),
+    }
+}
+
 /// Now, in whole milliseconds, which is what Prometheus counts in.
 fn now() -> u64 {
     const MILLISECOND: u64 = 1_000_000;
@@ -358,5 +365,33 @@ impl Page {
             })?;
         room.grow(bytes.len().saturating_sub(packed_bytes))?;
         Ok(Unpacked { bytes, _room: room })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_evenly_spaced_unless_a_scrape_is_late() {
+        const MS: u64 = 1_000_000;
+        let table = [
+            (None, 5_000, (5_000, 5_000)),
+            (Some(5_000), 6_001, (6_000, 6_000)),
+            (Some(5_000), 6_002, (6_000, 6_000)),
+            (Some(5_000), 6_003, (6_000, 6_003)),
+            // A tick was left out.
+            (Some(5_000), 7_001, (7_000, 7_000)),
+            // The tick came a little early.
+            (Some(6_000), 5_999, (6_000, 6_000)),
+            // The clock was put back.
+            (Some(6_000), 3_000, (3_000, 3_000)),
+        ];
+        for (last, now, (due, time)) in table {
+            let found = aligned(last.map(|last| last * MS), now * MS, Duration::from_secs(1));
+            assert_eq!(found, (due * MS, time * MS), "{last:?} {now}");
+        }
+        let early = aligned(Some(100 * MS), 101 * MS, Duration::from_millis(10));
+        assert_eq!(early, (100 * MS, 101 * MS), "a hundredth of the interval is less");
     }
 }

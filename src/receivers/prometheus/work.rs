@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use tidegate_engine::{Point, Resource, Scope, UnixNanos};
+use tidegate_engine::{Point, Scope, UnixNanos};
 use tidegate_exposition::{NativeHistograms, Options};
 
 use super::client::FetchError;
-use super::identity::{self, Identity};
+use super::identity::Identity;
 use super::job::Job;
+use super::relabel::Validation;
 use super::report::{Report, Scraped};
 use super::scrape::{Page, Workshop};
-use super::target::{INSTANCE, JOB, Target};
+use super::target::Target;
 use crate::batch::{Batch, Points};
 use crate::component::Refused;
 use crate::prom::intake::{self, Counts, Failed, Intake, Settings};
@@ -85,12 +86,7 @@ impl Work {
             version: env!("CARGO_PKG_VERSION").into(),
             ..Scope::default()
         });
-        let (job, instance) = (target.labels.get(JOB), target.labels.get(INSTANCE));
-        let resource = Arc::new(Resource {
-            attributes: identity::resource(job, instance, &target),
-            schema_url: Arc::default(),
-        });
-        let report = Report::new(&workshop.job, &target, &resource, &scope);
+        let report = Report::new(&workshop.job, &target, scope.clone());
         let identity = Identity::new(workshop.clone(), target);
         Self {
             intake: Intake::new(settings(&workshop.job, scope), Box::new(identity)),
@@ -134,6 +130,10 @@ impl Work {
         (scraped.samples, scraped.kept) = (counts.samples, counts.kept);
         scraped.added = counts.series_added;
         scraped.duration = started.elapsed();
+        let resource = self.intake.resource(self.report.job(), self.report.instance());
+        if let Some(resource) = resource {
+            self.report.follow(&resource, time, &mut points);
+        }
         points.extend(self.report.points(&scraped, time));
         Done {
             failure,
@@ -217,6 +217,7 @@ fn settings(job: &Job, scope: Arc<Scope>) -> Settings {
         label_name_length_limit: limits.label_name_bytes.unwrap_or(0),
         label_value_length_limit: limits.label_value_bytes.unwrap_or(0),
         native_histogram_bucket_limit: limits.native_buckets.unwrap_or(0),
+        legacy_names: job.validation == Validation::Legacy,
         scope,
     }
 }

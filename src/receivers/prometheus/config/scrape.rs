@@ -207,6 +207,9 @@ impl ScrapeConfig {
         if self.job_name.is_empty() {
             cx.at(at.child("job_name")).error("job_name is empty");
         }
+        if !matches!(self.scheme.as_str(), "http" | "https") {
+            cx.at(at.child("scheme")).error("expected http or https");
+        }
         if self.relabel_configs.is_empty() {
             self.check_static_targets(at, cx);
         }

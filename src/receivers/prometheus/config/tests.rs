@@ -168,6 +168,10 @@ fn every_mistake_is_said_with_its_place() {
             "`kubernetes_sd_configs` is not supported",
         ),
         (
+            "config: {scrape_configs: [{job_name: a, scheme: htps}]}",
+            "expected http or https",
+        ),
+        (
             "config: {scrape_configs: [{job_name: a, proxy_url: 'http://p'}]}",
             "`proxy_url` is not supported",
         ),
