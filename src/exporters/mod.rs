@@ -6,6 +6,7 @@ pub mod loadbalancing;
 pub mod otlp;
 pub mod otlphttp;
 pub mod prometheus;
+pub mod prometheusremotewrite;
 #[cfg(test)]
 mod testing;
 pub mod vendor;
@@ -20,4 +21,5 @@ pub static FACTORIES: &[&ExporterFactory] = &[
     &otlp::FACTORY,
     &otlphttp::FACTORY,
     &prometheus::FACTORY,
+    &prometheusremotewrite::FACTORY,
 ];

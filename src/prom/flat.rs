@@ -43,7 +43,8 @@ pub fn values<'a>(
     });
 }
 
-fn numbers(value: &Value, each: Each<'_>) {
+/// The same for numbers alone.
+pub(crate) fn numbers(value: &Value, each: Each<'_>) {
     match value {
         Value::Int(number) => each("", None, *number as f64),
         Value::Double(number) => each("", None, *number),
@@ -58,7 +59,7 @@ fn numbers(value: &Value, each: Each<'_>) {
     }
 }
 
-type Each<'a> = &'a mut dyn FnMut(&'static str, Option<(&'static str, f64)>, f64);
+pub(crate) type Each<'a> = &'a mut dyn FnMut(&'static str, Option<(&'static str, f64)>, f64);
 
 fn explicit(histogram: &Histogram, each: Each<'_>) {
     let buckets = histogram

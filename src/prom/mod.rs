@@ -11,6 +11,7 @@ pub mod labels;
 pub mod model;
 pub mod name;
 pub mod number;
+pub(crate) mod remote;
 pub mod render;
 pub mod text;
 mod unit;

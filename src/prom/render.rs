@@ -11,7 +11,7 @@
 
 mod arena;
 mod conflict;
-mod exemplar;
+pub(in crate::prom) mod exemplar;
 mod family;
 pub(in crate::prom) mod histogram;
 pub(in crate::prom) mod kind;

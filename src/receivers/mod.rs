@@ -4,6 +4,7 @@ pub mod nixl;
 pub mod nixl_mp;
 pub mod otlp;
 pub mod prometheus;
+pub mod prometheusremotewrite;
 pub mod uds;
 
 use crate::component::ReceiverFactory;
@@ -14,5 +15,6 @@ pub static FACTORIES: &[&ReceiverFactory] = &[
     &nixl_mp::FACTORY,
     &otlp::FACTORY,
     &prometheus::FACTORY,
+    &prometheusremotewrite::FACTORY,
     &uds::FACTORY,
 ];

@@ -57,6 +57,7 @@ fn every_example_runs() {
                 .env("COMPOSITE_PAGE", rings.path().join("page"))
                 .env("DATADOG_ENDPOINT", vendor.endpoint())
                 .env("GRAFANA_ENDPOINT", vendor.endpoint())
+                .env("REMOTE_WRITE_ENDPOINT", vendor.endpoint())
                 .env("VENDOR_ENDPOINT", vendor.endpoint());
             command
                 .env("VENDOR_GRPC_ENDPOINT", format!("127.0.0.1:{}", vendor.port()))
@@ -66,6 +67,7 @@ fn every_example_runs() {
                 "OTLP_GRPC_ENDPOINT",
                 "OTLP_HTTP_ENDPOINT",
                 "ADMIN_ENDPOINT",
+                "REMOTE_WRITE_LISTEN",
             ] {
                 command.env(port, format!("127.0.0.1:{}", free_port()));
             }

@@ -6,24 +6,17 @@ mod config;
 mod tests;
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, USER_AGENT as USER_AGENT_HEADER};
-use http::{HeaderMap, Request, Response, StatusCode, Uri};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use http::{HeaderMap, StatusCode, Uri};
 
-use crate::batch::{ClientMetadata, Signal};
-use crate::component::auth::Credentials;
+use crate::batch::Signal;
 use crate::component::{ComponentError, ConfigType, Context, ExporterFactory, Factory, Stability};
-use crate::delivery::answer::{MAX_ANSWER_BYTES, USER_AGENT, of_http};
+use crate::delivery::answer::{USER_AGENT, of_http};
+use crate::delivery::http::{HttpAnswer, HttpClient, HttpOptions};
 use crate::delivery::{Attempt, Destination, Outcome, Parcel};
-use crate::net::client::{Connector, UseTls};
-use crate::net::tls::ALPN_HTTP;
-use crate::net::{headers, retry_after};
+use crate::net::headers;
 use body::{Compression, Encoding};
 use config::Config;
 
@@ -52,76 +45,47 @@ pub static FACTORY: ExporterFactory = Factory {
     },
 };
 
-/// Between two HTTP/2 pings while requests are under way, and how long an answer may take.
-const PING: std::time::Duration = std::time::Duration::from_secs(10);
-
-type Http = hyper_util::client::legacy::Client<Connector, Full<Bytes>>;
-
 struct Client {
-    http: Http,
+    http: HttpClient,
     urls: [Option<Uri>; 3],
     headers: HeaderMap,
-    credentials: Option<Arc<dyn Credentials>>,
     encoding: Encoding,
     compression: Compression,
 }
 
 impl Client {
     fn new(config: &Config, cx: &Context) -> Result<Self, ComponentError> {
-        let connector = Connector::new(config.unix_path(), UseTls::ByScheme, &config.tls, ALPN_HTTP);
-        let connector = connector.map_err(|error| cx.error(error.to_string()))?;
+        let options = HttpOptions {
+            endpoint: config.endpoint.as_ref(),
+            tls: &config.tls,
+            auth: config.auth.as_ref(),
+            max_idle_conns: config.max_idle_conns,
+            idle_conn_timeout: config.idle_conn_timeout,
+        };
         Ok(Self {
-            http: hyper_util::client::legacy::Client::builder(TokioExecutor::new())
-                .pool_idle_timeout(config.idle_conn_timeout)
-                .pool_max_idle_per_host(config.max_idle_conns)
-                // A peer that is gone without a word is found out, where requests share a connection.
-                .timer(TokioTimer::new())
-                .pool_timer(TokioTimer::new())
-                .http2_keep_alive_interval(PING)
-                .http2_keep_alive_timeout(PING)
-                .build(connector),
+            http: HttpClient::new(options, cx)?,
             urls: Signal::ALL.map(|signal| config.url(signal)),
             headers: request_headers(config),
-            credentials: config
-                .auth
-                .as_ref()
-                .map(|auth| auth.credentials(cx))
-                .transpose()?,
             encoding: config.encoding,
             compression: config.compression(),
         })
     }
 
-    /// An error says why we can't prove now who we are.
-    fn request(
-        &self,
-        url: &Uri,
-        body: Bytes,
-        client: Option<&ClientMetadata>,
-    ) -> Result<Request<Full<Bytes>>, String> {
-        let mut headers = self.headers.clone();
-        if let Some(credentials) = &self.credentials {
-            credentials.apply(&mut headers, client)?;
-            credentials.sign("POST", url, &mut headers, &body)?;
-        }
-        let mut request = Request::new(Full::new(body));
-        *request.method_mut() = http::Method::POST;
-        *request.uri_mut() = url.clone();
-        *request.headers_mut() = headers;
-        Ok(request)
-    }
-
-    async fn outcome(&self, response: Response<Incoming>) -> Outcome {
-        let (head, body) = response.into_parts();
-        let after = retry_after::parse(&head.headers, SystemTime::now());
-        let answer = match Limited::new(body, MAX_ANSWER_BYTES).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(error) => return unreadable(head.status, after, &*error),
+    fn outcome(&self, answer: HttpAnswer) -> Outcome {
+        let HttpAnswer {
+            status,
+            headers,
+            after,
+            body,
+        } = answer;
+        let body = match body {
+            Ok(body) => body,
+            Err(error) => return unreadable(status, after, &*error),
         };
-        let encoding = Encoding::of_answer(&head.headers).unwrap_or(self.encoding);
-        match head.status.is_success() {
-            true => encoding.outcome(&answer),
-            false => of_http(head.status, after, &body::error_message(&answer, &head.headers)),
+        let encoding = Encoding::of_answer(&headers).unwrap_or(self.encoding);
+        match status.is_success() {
+            true => encoding.outcome(&body),
+            false => of_http(status, after, &body::error_message(&body, &headers)),
         }
     }
 }
@@ -170,19 +134,10 @@ impl Attempt for Client {
             Ok(body) => body,
             Err(why) => return Outcome::Permanent { why },
         };
-        let request = match self.request(url, body, parcel.client()) {
-            Ok(request) => request,
-            Err(why) => return Outcome::retry(why),
-        };
-        match self.http.request(request).await {
-            Ok(response) => self.outcome(response).await,
-            Err(error) => Outcome::retry(error_chain(&error)),
+        let headers = self.headers.clone();
+        match self.http.post(url, headers, body, parcel.client()).await {
+            Ok(answer) => self.outcome(answer),
+            Err(outcome) => outcome,
         }
     }
-}
-
-/// An error with its causes: hyper's own text is only "client error".
-fn error_chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

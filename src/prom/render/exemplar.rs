@@ -3,13 +3,13 @@
 use tidegate_engine::{AttributeValue, Exemplar};
 
 use crate::prom::labels::Labels;
-use crate::prom::render::Style;
+use crate::prom::name::Naming;
 
 /// OpenMetrics 1.0: names and values of an exemplar's labels have at most so many characters together.
 const ROOM: usize = 128;
 
 /// What it was; `None`: it says nothing.
-pub(super) fn value(exemplar: &Exemplar) -> Option<f64> {
+pub(in crate::prom) fn value(exemplar: &Exemplar) -> Option<f64> {
     match exemplar.value {
         AttributeValue::Int(number) => Some(number as f64),
         AttributeValue::Double(number) => Some(number),
@@ -33,11 +33,11 @@ pub(super) fn within(exemplars: &[Exemplar], below: f64, bound: f64) -> Option<&
 }
 
 /// Its labels: trace and span first, attributes while there is room.
-pub(super) fn labels(exemplar: &Exemplar, style: &Style, is_text: bool) -> Vec<(String, String)> {
+pub(in crate::prom) fn labels(exemplar: &Exemplar, naming: &Naming, is_text: bool) -> Vec<(String, String)> {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let ids = [("trace_id", &exemplar.trace_id), ("span_id", &exemplar.span_id)];
     let ids = ids.iter().filter(|(_, id)| !id.is_empty());
-    let mut all = Labels::new(&style.naming);
+    let mut all = Labels::new(naming);
     all.extend(&exemplar.filtered_attributes);
     ids.clone().for_each(|(name, id)| all.set(name, hex(id)));
     let is_id = |name: &str| ids.clone().any(|(id, _)| *id == name);

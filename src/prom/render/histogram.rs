@@ -97,27 +97,27 @@ pub(in crate::prom) fn classic(histogram: &ExponentialHistogram) -> Vec<(f64, u6
 
 /// A native histogram of whole numbers.
 #[derive(Debug, PartialEq)]
-pub(super) struct Native {
-    pub(super) schema: i32,
-    pub(super) count: u64,
-    pub(super) sum: f64,
-    pub(super) zero_threshold: f64,
-    pub(super) zero_count: u64,
-    pub(super) negative: Side,
-    pub(super) positive: Side,
+pub(in crate::prom) struct Native {
+    pub(in crate::prom) schema: i32,
+    pub(in crate::prom) count: u64,
+    pub(in crate::prom) sum: f64,
+    pub(in crate::prom) zero_threshold: f64,
+    pub(in crate::prom) zero_count: u64,
+    pub(in crate::prom) negative: Side,
+    pub(in crate::prom) positive: Side,
 }
 
 /// Buckets of one side.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Side {
+pub(in crate::prom) struct Side {
     /// (buckets since the end of the last span, buckets of this one).
-    pub(super) spans: Vec<(i32, u32)>,
+    pub(in crate::prom) spans: Vec<(i32, u32)>,
     /// Observations of each bucket against the bucket before.
-    pub(super) deltas: Vec<i64>,
+    pub(in crate::prom) deltas: Vec<i64>,
 }
 
 /// The native form; `None`: it has none (resolution too low, no sum, numbers too large).
-pub(super) fn native(histogram: &ExponentialHistogram) -> Option<Native> {
+pub(in crate::prom) fn native(histogram: &ExponentialHistogram) -> Option<Native> {
     let (lowest, highest) = (*SCALES.start(), *SCALES.end());
     if histogram.scale < lowest {
         return None;
@@ -140,7 +140,7 @@ pub(super) fn native(histogram: &ExponentialHistogram) -> Option<Native> {
 }
 
 /// The populated buckets of a side whose resolution is lowered `shift` times.
-fn side(buckets: &Buckets, shift: u32) -> Option<Side> {
+pub(in crate::prom) fn side(buckets: &Buckets, shift: u32) -> Option<Side> {
     let mut side = Side::default();
     let (mut end, mut last) = (0i64, 0i64);
     let mut populated = buckets.counts.iter().zip(i64::from(buckets.offset)..).peekable();

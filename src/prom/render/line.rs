@@ -85,7 +85,7 @@ impl<'a> Lines<'a> {
             return;
         };
         self.page.put(" # {");
-        let labels = exemplar::labels(exemplar, self.style, true);
+        let labels = exemplar::labels(exemplar, &self.style.naming, true);
         self.page.put(&render(&labels));
         self.page.put("} ");
         push_f64(&mut self.page, value);

@@ -224,7 +224,7 @@ fn push_exemplar(page: &mut Vec<u8>, field: u8, exemplar: Option<&Exemplar>, sty
         return;
     };
     push_message(page, field, |page| {
-        push_labels(page, &exemplar::labels(exemplar, style, false));
+        push_labels(page, &exemplar::labels(exemplar, &style.naming, false));
         push_double(page, 2, value);
         push_time(page, 3, exemplar.time);
     });

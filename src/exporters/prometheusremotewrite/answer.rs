@@ -1,0 +1,98 @@
+//! What receivers answer, and what that means for the request (Remote-Write 2.0, "Response").
+
+use std::time::Duration;
+
+use http::HeaderMap;
+
+use super::Dialect;
+use super::progress::Chunk;
+use crate::component::Reason;
+use crate::delivery::http::HttpAnswer;
+use crate::prom::remote::{Version, WRITTEN_HEADERS};
+
+/// What becomes of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The receiver has it.
+    Taken,
+    /// The receiver will never have so many of its points; the others it has.
+    Lost {
+        items: usize,
+        reason: Reason,
+        why: String,
+    },
+    /// A part of it may pass; `searches`: for what is wrong with it, not because it is too large.
+    Halve { why: String, searches: bool },
+    /// Not now.
+    Again { after: Option<Duration>, why: String },
+    /// The receiver does not know this message.
+    Strange { why: String },
+}
+
+/// What was sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sent {
+    pub(super) points: usize,
+    /// Samples and native histograms, which may be several a point.
+    pub(super) samples: usize,
+}
+
+impl Sent {
+    pub(super) fn of(chunk: &Chunk) -> Self {
+        let samples = chunk
+            .series()
+            .map(|series| series.samples.len() + series.histograms.len());
+        Self {
+            points: chunk.points(),
+            samples: samples.sum(),
+        }
+    }
+}
+
+/// Samples and histograms that a receiver says it wrote; `None`: it says nothing.
+fn written(headers: &HeaderMap) -> Option<usize> {
+    let said = WRITTEN_HEADERS.map(|name| headers.get(name)?.to_str().ok()?.trim().parse::<usize>().ok());
+    if said.iter().all(Option::is_none) {
+        return None;
+    }
+    let [samples, histograms, _] = said;
+    Some(samples.unwrap_or(0).saturating_add(histograms.unwrap_or(0)))
+}
+
+pub(super) fn verdict(answer: &HttpAnswer, version: Version, dialect: Dialect, sent: &Sent) -> Verdict {
+    let why = answer.text();
+    let written = written(&answer.headers).filter(|_| version == Version::Two);
+    let partly = |written: usize| {
+        // Each sample that is missing may be of another point: at most so many are incomplete.
+        let missing = sent.samples.saturating_sub(written).min(sent.points);
+        Verdict::Lost {
+            items: missing,
+            reason: Reason::Rejected,
+            why: format!("{written} of {} samples were written: {why}", sent.samples),
+        }
+    };
+    match (answer.status.as_u16(), version, written) {
+        (200..300, Version::One, _) => Verdict::Taken,
+        (200..300, Version::Two, Some(written)) if written >= sent.samples => Verdict::Taken,
+        (200..300, Version::Two, Some(written)) => partly(written),
+        // "Senders SHOULD assume 415": it decoded nothing and noticed nothing.
+        (200..300, Version::Two, None) => Verdict::Strange {
+            why: format!("{why}, without a word of what was written"),
+        },
+        (415, Version::Two, _) => Verdict::Strange { why },
+        // Older receivers say it like that.
+        (400, Version::Two, None) if dialect == Dialect::Two => Verdict::Strange { why },
+        (400 | 422, Version::Two, Some(written @ 1..)) => partly(written),
+        (400 | 422, _, _) => Verdict::Halve { why, searches: true },
+        (413, _, _) => Verdict::Halve { why, searches: false },
+        (429 | 500.., _, _) => Verdict::Again {
+            after: answer.after,
+            why,
+        },
+        _ => Verdict::Lost {
+            items: sent.points,
+            reason: Reason::Rejected,
+            why,
+        },
+    }
+}

@@ -1,0 +1,278 @@
+//! Options of the `prometheusremotewrite` exporter, in the Collector's names.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use tidegate_engine::Pattern;
+
+use crate::config::{ByteSize, Node, Ordered, Problems};
+use crate::delivery::{Delivery, QueueConfig, RetryConfig, Shape, StorageMode, TemporalityChoice, Together};
+use crate::net::TlsClientConfig;
+use crate::net::auth::AuthConfig;
+use crate::net::headers::{self, Headers};
+use crate::net::url::Url;
+use crate::prom::remote::Version;
+use crate::prom::remote::translate::Settings;
+use crate::prom::{Escaping, LabelSources, Naming, ResourceLabels, Strategy};
+
+crate::choices! {
+    /// Which message is sent.
+    pub(super) enum Protocol {
+        /// Remote write 1.0.
+        One = "prometheus.WriteRequest",
+        /// Remote write 2.0.
+        Two = "io.prometheus.write.v2.Request",
+        /// 2.0 until the receiver shows that it does not know it, then 1.0.
+        Auto = "auto",
+    }
+}
+
+crate::options! {
+    /// Options of `prometheusremotewrite`.
+    pub(super) struct Config {
+        /// Where to write to: the whole URL, as `https://mimir.example.com/api/v1/push`. Also `unix:/path`.
+        pub endpoint: Url = required,
+        /// TLS, for an `https` URL.
+        pub tls: TlsClientConfig = TlsClientConfig::default(),
+        /// Request headers; their values are secrets.
+        pub headers: Headers = Headers::new(),
+        /// Who we are, by an extension.
+        pub auth: Option<AuthConfig> = None,
+        /// How long one request may take; 0 = as long as it does.
+        pub timeout: Duration = Duration::from_secs(5),
+        /// Unused connections to keep.
+        pub max_idle_conns: usize = 100,
+        /// How long an unused connection is kept.
+        pub idle_conn_timeout: Duration = Duration::from_secs(90),
+        /// Which message is sent.
+        pub protobuf_message: Protocol = Protocol::One,
+        /// Put before every metric name.
+        pub namespace: String = String::new(),
+        /// Labels of every series that has none of that name. Their own names are kept as they are.
+        pub external_labels: Ordered<String> = Ordered::default(),
+        /// What becomes of names: `UnderscoreEscapingWithSuffixes` unless set.
+        pub translation_strategy: Option<Strategy> = None,
+        /// The old way to say `UnderscoreEscapingWithSuffixes` (true) or `UnderscoreEscapingWithoutSuffixes` (false).
+        pub add_metric_suffixes: Option<bool> = None,
+        /// All resource attributes as labels.
+        pub resource_to_telemetry_conversion: ResourceConversion = ResourceConversion::default(),
+        /// Whether resources are told.
+        pub target_info: TargetInfo = TargetInfo::default(),
+        /// Leave the `otel_scope_*` labels out.
+        pub disable_scope_info: bool = false,
+        /// Send type, help and unit of every metric with 1.0 too; 2.0 always has them.
+        pub send_metadata: bool = false,
+        /// Send histograms as native ones with custom buckets; 2.0 only.
+        pub convert_histograms_to_nhcb: bool = false,
+        /// What points of sums and histograms are to cover. Prometheus knows totals only: with `preserve`, deltas are
+        /// dropped.
+        pub temporality: TemporalityChoice = TemporalityChoice::Cumulative,
+        /// Largest request, before compression.
+        pub max_batch_size_bytes: ByteSize = ByteSize(3_000_000),
+        /// Requests at a time; those of one series are never among them together. Without: the queue's `num_consumers`.
+        pub max_batch_request_parallelism: Option<NonZeroUsize> = None,
+        /// Retries.
+        pub retry_on_failure: RetryConfig = RetryConfig::default(),
+        /// The queue. Without: `num_consumers: 5`.
+        pub sending_queue: Option<QueueConfig> = None,
+        /// The old way to say something of the queue.
+        pub remote_write_queue: Option<RemoteWriteQueue> = None,
+    }
+    check = Config::check
+}
+
+crate::options! {
+    /// All resource attributes as labels.
+    pub(super) struct ResourceConversion {
+        /// Copy every resource attribute to a label of every series.
+        pub enabled: bool = false,
+        /// But not `service.name`, `service.namespace` and `service.instance.id`, which are `job` and `instance`.
+        pub exclude_service_attributes: bool = false,
+    }
+}
+
+crate::options! {
+    /// `target_info`.
+    pub(super) struct TargetInfo {
+        /// Send a series with the attributes of every resource.
+        pub enabled: bool = true,
+    }
+}
+
+crate::options! {
+    /// What contrib's exporter has instead of `sending_queue`.
+    pub(super) struct RemoteWriteQueue {
+        /// Whether batches may wait behind the one that is being sent.
+        pub enabled: bool = true,
+        /// Batches that may be held.
+        pub queue_size: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999),
+        /// Requests at a time.
+        pub num_consumers: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4),
+    }
+}
+
+/// Points that go together when several batches are ready: a few requests for every shard.
+const TOGETHER: Together = Together {
+    items: 20_000,
+    bytes: 8 << 20,
+};
+
+/// More requests at a time help nobody.
+const MAX_SHARDS: usize = 256;
+
+/// What `job` and `instance` are made of.
+const SERVICE: [&str; 3] = ["service.name", "service.namespace", "service.instance.id"];
+
+/// Headers that the protocol sets.
+const RESERVED: [&str; 4] = [
+    "content-encoding",
+    "content-type",
+    "x-prometheus-remote-write-version",
+    "user-agent",
+];
+
+impl Config {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        headers::check(&self.headers, at.child("headers"), cx);
+        for name in self.headers.keys() {
+            if RESERVED
+                .iter()
+                .any(|reserved| name.eq_ignore_ascii_case(reserved))
+            {
+                cx.at(at.child("headers").child(name))
+                    .error("the protocol sets this header itself");
+            }
+        }
+        for (name, value) in self.external_labels.iter() {
+            let label = at.child("external_labels").child(name);
+            if name == "__name__" || !crate::prom::escaping::is_legacy_label_name(name) {
+                cx.at(label).error(format!("{name:?} is no name of a label"));
+            } else if value.is_empty() {
+                cx.at(label).error("a label without a value is none");
+            }
+        }
+        if let (Some(strategy), Some(suffixes)) = (self.translation_strategy, self.add_metric_suffixes)
+            && strategy.adds_suffixes() != suffixes
+        {
+            cx.at(at.child("add_metric_suffixes"))
+                .error("`translation_strategy` says otherwise");
+        }
+        if self.convert_histograms_to_nhcb && self.protobuf_message != Protocol::Two {
+            cx.at(at.child("convert_histograms_to_nhcb"))
+                .help("set `protobuf_message: io.prometheus.write.v2.Request`")
+                .error("receivers of 1.0 know no custom buckets");
+        }
+        if self.max_batch_size_bytes.as_usize() == 0 {
+            cx.at(at.child("max_batch_size_bytes"))
+                .error("must be greater than 0");
+        }
+        self.check_queue(at, cx);
+    }
+
+    fn check_queue(&self, at: &Node, cx: &mut Problems) {
+        let Some(queue) = &self.sending_queue else { return };
+        if self.remote_write_queue.is_some() {
+            cx.at(at.child("remote_write_queue"))
+                .error("can't be combined with `sending_queue`, which says the same");
+        }
+        if queue.storage.is_some() && queue.storage_mode == StorageMode::Spill {
+            cx.at(at.child("sending_queue").child("storage_mode"))
+                .help("leave it at `always`")
+                .error("`spill` does not keep the order of samples across a restart");
+        }
+    }
+
+    fn strategy(&self) -> Strategy {
+        self.translation_strategy
+            .unwrap_or(match self.add_metric_suffixes {
+                Some(false) => Strategy::Underscores,
+                _ => Strategy::UnderscoresAndSuffixes,
+            })
+    }
+
+    /// How points are translated.
+    pub(super) fn settings(&self) -> Settings {
+        let conversion = &self.resource_to_telemetry_conversion;
+        let glob = |text: &str| Pattern::Glob(text.into());
+        let resource = match (conversion.enabled, conversion.exclude_service_attributes) {
+            (false, _) => ResourceLabels::default(),
+            (true, excludes) => ResourceLabels {
+                included: vec![glob("*")],
+                excluded: if excludes {
+                    SERVICE.map(glob).into()
+                } else {
+                    Vec::new()
+                },
+            },
+        };
+        Settings {
+            naming: Naming {
+                namespace: self.namespace.clone(),
+                strategy: self.strategy(),
+                // What the strategy leaves is meant to stay.
+                escaping: Escaping::AllowUtf8,
+            },
+            sources: LabelSources {
+                constant: Vec::new(),
+                resource,
+                without_scope: self.disable_scope_info,
+            },
+            external: self
+                .external_labels
+                .iter()
+                .map(|(name, value)| (name.to_owned(), value.clone()))
+                .collect(),
+            target_info: self.target_info.enabled,
+            custom_buckets: self.convert_histograms_to_nhcb,
+        }
+    }
+
+    /// The message to begin with, and whether the other one may be tried.
+    pub(super) fn version(&self) -> (Version, bool) {
+        match self.protobuf_message {
+            Protocol::One => (Version::One, false),
+            Protocol::Two => (Version::Two, false),
+            Protocol::Auto => (Version::Two, true),
+        }
+    }
+
+    fn queue(&self) -> QueueConfig {
+        if let Some(queue) = &self.sending_queue {
+            return queue.clone();
+        }
+        let old = self.remote_write_queue.clone();
+        let consumers = old.as_ref().map(|old| old.num_consumers);
+        let own = QueueConfig::default();
+        QueueConfig {
+            enabled: old.as_ref().is_none_or(|old| old.enabled),
+            queue_size: old.as_ref().map_or(own.queue_size, |old| old.queue_size),
+            num_consumers: consumers.unwrap_or(RemoteWriteQueue::default().num_consumers),
+            ..own
+        }
+    }
+
+    /// Requests at a time.
+    pub(super) fn shards(&self) -> usize {
+        let shards = self
+            .max_batch_request_parallelism
+            .unwrap_or(self.queue().num_consumers);
+        shards.get().min(MAX_SHARDS)
+    }
+
+    /// Whether a request that is refused is searched for what is wrong.
+    pub(super) fn isolates(&self) -> bool {
+        self.queue().isolate_refused
+    }
+
+    pub(super) fn delivery(&self) -> Delivery {
+        Delivery {
+            queue: self.queue(),
+            retry: self.retry_on_failure.clone(),
+            // Each request of an attempt has its own time.
+            timeout: None,
+            temporality: self.temporality,
+            shape: Shape::NONE,
+            in_order: Some(TOGETHER),
+        }
+    }
+}

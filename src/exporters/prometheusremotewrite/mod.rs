@@ -1,0 +1,279 @@
+//! `prometheusremotewrite`: writes metrics to Prometheus and whoever takes its remote write, 1.0 and 2.0.
+//!
+//! Requests go in parallel and the samples of a series in order all the same: the queue hands out one batch at a time,
+//! and its series are dealt out to shards that share none (`docs/decisions/0015-in-order-per-series.md`).
+
+mod answer;
+mod config;
+mod progress;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, USER_AGENT as USER_AGENT_HEADER};
+use http::{HeaderMap, Uri};
+use tokio::task::JoinSet;
+
+use crate::batch::{ClientMetadata, Signal};
+use crate::component::{ComponentError, ConfigType, Context, ExporterFactory, Factory, Reason, Stability};
+use crate::delivery::answer::USER_AGENT;
+use crate::delivery::http::{HttpClient, HttpOptions};
+use crate::delivery::machine::Load;
+use crate::delivery::{Attempt, Destination, Left, Outcome, Parcel, Parts};
+use crate::net::headers;
+use crate::prom::remote::translate::Translator;
+use crate::prom::remote::{VERSION_HEADER, Version, write};
+use answer::{Sent, Verdict};
+use config::Config;
+use progress::{Chunk, Progress};
+
+/// The factory of `prometheusremotewrite`.
+pub static FACTORY: ExporterFactory = Factory {
+    kind: "prometheusremotewrite",
+    aliases: &["prometheus_remote_write"],
+    signals: &[(Signal::Metrics, Stability::Beta)],
+    help: "writes metrics by Prometheus remote write, 1.0 and 2.0",
+    config: ConfigType::of::<Config>(),
+    build: |settings, cx| {
+        let config = settings.get::<Config>();
+        let writer = Writer(Arc::new(Inner::new(&config, &cx.base)?));
+        Ok(Arc::new(Destination::new(cx, &config.delivery(), writer)))
+    },
+};
+
+/// Points up to so many are translated on the spot; more would keep a runtime thread from its other work.
+const INLINE_ITEMS: usize = 1_000;
+/// Requests up to so many bytes are written on the spot.
+const INLINE_BYTES: usize = 64 << 10;
+
+struct Writer(Arc<Inner>);
+
+struct Inner {
+    http: HttpClient,
+    url: Uri,
+    /// By message.
+    headers: [HeaderMap; 2],
+    translator: Translator,
+    timeout: Option<Duration>,
+    shards: usize,
+    max_bytes: usize,
+    metadata: bool,
+    isolates: bool,
+    falls_back: bool,
+    dialect: AtomicU8,
+}
+
+/// What is known of the receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Dialect {
+    /// It is spoken to in 1.0.
+    One,
+    /// It is spoken to in 2.0, and has not shown yet that it understands.
+    Two,
+    /// It understands 2.0, or nothing else may be sent.
+    Proven,
+}
+
+impl Inner {
+    fn new(config: &Config, cx: &Context) -> Result<Self, ComponentError> {
+        let options = HttpOptions {
+            endpoint: Some(&config.endpoint),
+            tls: &config.tls,
+            auth: config.auth.as_ref(),
+            max_idle_conns: config.max_idle_conns,
+            idle_conn_timeout: config.idle_conn_timeout,
+        };
+        let (version, falls_back) = config.version();
+        let dialect = match version {
+            Version::One => Dialect::One,
+            Version::Two if falls_back => Dialect::Two,
+            Version::Two => Dialect::Proven,
+        };
+        Ok(Self {
+            http: HttpClient::new(options, cx)?,
+            url: config.endpoint.exact(),
+            headers: [Version::One, Version::Two].map(|version| request_headers(config, version)),
+            translator: Translator::new(config.settings()),
+            timeout: Some(config.timeout).filter(|timeout| !timeout.is_zero()),
+            shards: config.shards(),
+            max_bytes: config.max_batch_size_bytes.as_usize(),
+            metadata: config.send_metadata,
+            isolates: config.isolates(),
+            falls_back,
+            dialect: AtomicU8::new(dialect as u8),
+        })
+    }
+
+    fn dialect(&self) -> Dialect {
+        match self.dialect.load(Relaxed) {
+            0 => Dialect::One,
+            1 => Dialect::Two,
+            _ => Dialect::Proven,
+        }
+    }
+
+    /// Writes the chunks of a shard one after another. An error: what is left of them is to come again.
+    async fn write_shard(
+        self: Arc<Self>,
+        progress: Arc<Progress>,
+        shard: usize,
+        client: Option<Arc<ClientMetadata>>,
+    ) -> Result<(), Left> {
+        while let Some(chunk) = progress.next(shard) {
+            let verdict = self.write(&chunk, client.as_deref()).await;
+            match verdict {
+                Verdict::Taken => progress.taken(shard),
+                Verdict::Lost { items, reason, why } => progress.lost(shard, items, reason, why),
+                Verdict::Halve { why, searches } => {
+                    progress.halve(shard, searches, self.isolates || !searches, why);
+                }
+                Verdict::Again { after, why } => return Err(Left { items: 0, after, why }),
+                // It is spoken to otherwise from now on.
+                Verdict::Strange { why } if self.falls_back => {
+                    if self.dialect.swap(Dialect::One as u8, Relaxed) != Dialect::One as u8 {
+                        tracing::info!(answer = %why, "the receiver does not know remote write 2.0: 1.0 is sent");
+                    }
+                }
+                Verdict::Strange { why } => {
+                    progress.lost(shard, chunk.points(), Reason::Rejected, why);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn write(&self, chunk: &Arc<Chunk>, client: Option<&ClientMetadata>) -> Verdict {
+        let dialect = self.dialect();
+        let version = match dialect {
+            Dialect::One => Version::One,
+            Dialect::Two | Dialect::Proven => Version::Two,
+        };
+        let body = match self.body(version, chunk).await {
+            Ok(body) => body,
+            Err(why) => {
+                return Verdict::Lost {
+                    items: chunk.points(),
+                    reason: Reason::Limit,
+                    why,
+                };
+            }
+        };
+        let headers = self.headers[version as usize].clone();
+        let posting = self.http.post(&self.url, headers, body, client);
+        let answer = match self.timeout {
+            None => posting.await,
+            Some(timeout) => match tokio::time::timeout(timeout, posting).await {
+                Ok(answer) => answer,
+                Err(_) => Err(Outcome::retry(format!("no answer within {timeout:?}"))),
+            },
+        };
+        let verdict = match answer {
+            Ok(answer) => answer::verdict(&answer, version, dialect, &Sent::of(chunk)),
+            Err(Outcome::Retry { after, why }) => Verdict::Again { after, why },
+            Err(other) => Verdict::Lost {
+                items: chunk.points(),
+                reason: Reason::Rejected,
+                why: other.error().unwrap_or_default().to_owned(),
+            },
+        };
+        if version == Version::Two && matches!(verdict, Verdict::Taken) {
+            let (from, to) = (Dialect::Two as u8, Dialect::Proven as u8);
+            // Whoever has found out otherwise in between is right.
+            let _ = self.dialect.compare_exchange(from, to, Relaxed, Relaxed);
+        }
+        verdict
+    }
+
+    async fn body(&self, version: Version, chunk: &Arc<Chunk>) -> Result<Bytes, String> {
+        let metadata = self.metadata;
+        let make = move |chunk: &Chunk| {
+            let request = write::encode(version, chunk.series(), metadata);
+            write::compress(&request).map_err(|error| format!("compressing: {error}"))
+        };
+        if chunk.bytes() <= INLINE_BYTES {
+            return make(chunk).map(Bytes::from);
+        }
+        let chunk = chunk.clone();
+        let made = tokio::task::spawn_blocking(move || make(&chunk)).await;
+        made.map_err(|error| error.to_string())?.map(Bytes::from)
+    }
+}
+
+fn request_headers(config: &Config, version: Version) -> HeaderMap {
+    let mut all = headers::build(&config.headers);
+    all.insert(USER_AGENT_HEADER, HeaderValue::from_static(USER_AGENT));
+    all.insert(CONTENT_TYPE, HeaderValue::from_static(version.content_type()));
+    all.insert(CONTENT_ENCODING, HeaderValue::from_static("snappy"));
+    all.insert(VERSION_HEADER, HeaderValue::from_static(version.header()));
+    all
+}
+
+impl Writer {
+    /// What an earlier attempt left of the parcel, or all of it.
+    async fn progress(&self, parcel: &Parcel) -> Result<Arc<Progress>, String> {
+        if let Some(progress) = parcel.memo().get::<Progress>() {
+            return Ok(progress);
+        }
+        let inner = self.0.clone();
+        let batches = parcel.batches().to_vec();
+        let translate = move || {
+            let translation = inner.translator.translate(&batches);
+            Progress::new(translation, inner.shards, inner.max_bytes)
+        };
+        let progress = match parcel.items() <= INLINE_ITEMS {
+            true => translate(),
+            false => {
+                let made = tokio::task::spawn_blocking(translate).await;
+                made.map_err(|error| error.to_string())?
+            }
+        };
+        let progress = Arc::new(progress);
+        parcel.memo().set(progress.clone());
+        Ok(progress)
+    }
+}
+
+#[async_trait]
+impl Attempt for Writer {
+    async fn send(&self, parcel: Parcel) -> Outcome {
+        let progress = match self.progress(&parcel).await {
+            Ok(progress) => progress,
+            Err(why) => return Outcome::Permanent { why },
+        };
+        let client = parcel.batches().first().and_then(|batch| batch.client.clone());
+        let mut shards = JoinSet::new();
+        for shard in progress.open() {
+            shards.spawn(
+                self.0
+                    .clone()
+                    .write_shard(progress.clone(), shard, client.clone()),
+            );
+        }
+        let mut left: Option<Left> = None;
+        while let Some(ended) = shards.join_next().await {
+            match ended {
+                Ok(Ok(())) => {}
+                Ok(Err(failed)) => {
+                    let after = left
+                        .as_ref()
+                        .map_or(failed.after, |left| left.after.max(failed.after));
+                    left = Some(Left { after, ..failed });
+                }
+                Err(_) => return Outcome::permanent("the attempt was broken off (a bug)"),
+            }
+        }
+        Outcome::Parts(Parts {
+            losses: progress.take_losses(),
+            left: left.map(|left| Left {
+                items: progress.points_left(),
+                ..left
+            }),
+        })
+    }
+}

@@ -1,0 +1,175 @@
+//! How far the writing of a batch has come: its chunks by shard, and what was lost on the way. Whoever writes a chunk
+//! takes it out only when its fate is known, so an attempt may end anywhere and the next one goes on there.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::component::Reason;
+use crate::delivery::Loss;
+use crate::prom::remote::series::{Group, Series};
+use crate::prom::remote::translate::Translation;
+
+/// Requests that the search for what is refused in one may cost: one bad series of 8,192 takes 26, and a receiver that
+/// refuses everything is not asked for every single one.
+const MAX_SEARCH: u32 = 64;
+
+/// What goes into one request.
+pub(super) struct Chunk {
+    groups: Vec<Arc<Group>>,
+    bytes: usize,
+    /// Requests left to the search that this is a part of.
+    search: Option<Arc<AtomicU32>>,
+}
+
+impl Chunk {
+    fn new(groups: Vec<Arc<Group>>) -> Self {
+        Self {
+            bytes: groups.iter().map(|group| group.bytes()).sum(),
+            groups,
+            search: None,
+        }
+    }
+
+    pub(super) fn series(&self) -> impl Iterator<Item = &Series> {
+        self.groups.iter().flat_map(|group| &group.series)
+    }
+
+    pub(super) fn points(&self) -> usize {
+        self.groups.iter().map(|group| group.points).sum()
+    }
+
+    /// About.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What its first series is called, for people.
+    fn name(&self) -> &str {
+        self.series().next().map_or("", |series| series.identity.name())
+    }
+}
+
+/// A batch on its way.
+pub(super) struct Progress {
+    shards: Vec<Mutex<VecDeque<Arc<Chunk>>>>,
+    losses: Mutex<Vec<Loss>>,
+}
+
+impl Progress {
+    /// Everything is still to be written. Groups stay in the order they are in within their shard.
+    pub(super) fn new(translation: Translation, shards: usize, max_bytes: usize) -> Self {
+        let mut dealt: Vec<Vec<Vec<Arc<Group>>>> = vec![Vec::new(); shards.max(1)];
+        let mut sizes = vec![0; shards.max(1)];
+        for group in translation.groups {
+            let shard = usize::try_from(group.hash % dealt.len() as u64).unwrap_or(0);
+            let bytes = group.bytes();
+            let (Some(chunks), Some(size)) = (dealt.get_mut(shard), sizes.get_mut(shard)) else {
+                continue;
+            };
+            match chunks.last_mut() {
+                Some(open) if *size + bytes <= max_bytes => open.push(Arc::new(group)),
+                _ => {
+                    chunks.push(vec![Arc::new(group)]);
+                    *size = 0;
+                }
+            }
+            *size += bytes;
+        }
+        let chunked = |chunks: Vec<Vec<Arc<Group>>>| {
+            let chunks = chunks.into_iter().map(|groups| Arc::new(Chunk::new(groups)));
+            Mutex::new(chunks.collect())
+        };
+        let losses = translation.dropped.into_iter();
+        Self {
+            shards: dealt.into_iter().map(chunked).collect(),
+            losses: Mutex::new(
+                losses
+                    .map(|(reason, items, why)| Loss { items, reason, why })
+                    .collect(),
+            ),
+        }
+    }
+
+    /// Shards that have something left.
+    pub(super) fn open(&self) -> Vec<usize> {
+        (0..self.shards.len())
+            .filter(|shard| self.next(*shard).is_some())
+            .collect()
+    }
+
+    /// What is to be written next.
+    pub(super) fn next(&self, shard: usize) -> Option<Arc<Chunk>> {
+        self.shard(shard)?.front().cloned()
+    }
+
+    /// The receiver has it.
+    pub(super) fn taken(&self, shard: usize) {
+        if let Some(mut chunks) = self.shard(shard) {
+            chunks.pop_front();
+        }
+    }
+
+    /// The receiver will never have so many of its points.
+    pub(super) fn lost(&self, shard: usize, items: usize, reason: Reason, why: String) {
+        self.taken(shard);
+        let mut losses = self.losses();
+        match losses.iter_mut().find(|loss| loss.reason == reason) {
+            Some(loss) => loss.items += items,
+            None if items > 0 => losses.push(Loss { items, reason, why }),
+            None => {}
+        }
+    }
+
+    /// Refused as a whole: each half may pass, until what is refused stands alone or the search has cost enough.
+    pub(super) fn halve(&self, shard: usize, searches: bool, may: bool, why: String) {
+        let Some(chunk) = self.next(shard) else { return };
+        let search = chunk
+            .search
+            .clone()
+            .unwrap_or_else(|| Arc::new(MAX_SEARCH.into()));
+        let goes_on = || {
+            let left = search.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(2));
+            !searches || left.is_ok()
+        };
+        if chunk.groups.len() <= 1 {
+            let why = format!("`{}`: {why}", chunk.name());
+            return self.lost(shard, chunk.points(), Reason::Rejected, why);
+        }
+        if !may || !goes_on() {
+            return self.lost(shard, chunk.points(), Reason::Rejected, why);
+        }
+        let (left, right) = chunk.groups.split_at(chunk.groups.len() / 2);
+        if let Some(mut chunks) = self.shard(shard) {
+            chunks.pop_front();
+            for half in [right, left] {
+                chunks.push_front(Arc::new(Chunk {
+                    search: searches.then(|| search.clone()).or_else(|| chunk.search.clone()),
+                    ..Chunk::new(half.to_vec())
+                }));
+            }
+        }
+    }
+
+    /// What was lost since it was asked last.
+    pub(super) fn take_losses(&self) -> Vec<Loss> {
+        std::mem::take(&mut *self.losses())
+    }
+
+    /// Points that are still to be written.
+    pub(super) fn points_left(&self) -> usize {
+        let shards = (0..self.shards.len()).filter_map(|shard| self.shard(shard));
+        shards
+            .map(|chunks| chunks.iter().map(|chunk| chunk.points()).sum::<usize>())
+            .sum()
+    }
+
+    fn shard(&self, shard: usize) -> Option<MutexGuard<'_, VecDeque<Arc<Chunk>>>> {
+        let shard = self.shards.get(shard)?;
+        Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn losses(&self) -> MutexGuard<'_, Vec<Loss>> {
+        self.losses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

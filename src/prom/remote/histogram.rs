@@ -1,0 +1,216 @@
+//! Native histograms as both versions write them, and what they are in OTLP: exponential histograms, and those with
+//! custom buckets (schema -53) histograms with explicit bounds.
+
+use prost::Message;
+use tidegate_engine::{Buckets, Data, ExponentialHistogram, Histogram, Value};
+use tidegate_exposition::{BadHistogram, Counts, NativeHistogram, Side, Span as Run};
+
+use super::stale;
+use crate::prom::model;
+use crate::prom::render::histogram as native;
+
+/// `Histogram` of both messages.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Native {
+    #[prost(oneof = "Count", tags = "1, 2")]
+    pub(crate) count: Option<Count>,
+    #[prost(double, tag = "3")]
+    pub(crate) sum: f64,
+    #[prost(sint32, tag = "4")]
+    pub(crate) schema: i32,
+    #[prost(double, tag = "5")]
+    pub(crate) zero_threshold: f64,
+    #[prost(oneof = "ZeroCount", tags = "6, 7")]
+    pub(crate) zero_count: Option<ZeroCount>,
+    #[prost(message, repeated, tag = "8")]
+    pub(crate) negative_spans: Vec<Span>,
+    #[prost(sint64, repeated, tag = "9")]
+    pub(crate) negative_deltas: Vec<i64>,
+    #[prost(message, repeated, tag = "11")]
+    pub(crate) positive_spans: Vec<Span>,
+    #[prost(sint64, repeated, tag = "12")]
+    pub(crate) positive_deltas: Vec<i64>,
+    #[prost(int32, tag = "14")]
+    pub(crate) reset_hint: i32,
+    #[prost(int64, tag = "15")]
+    pub(crate) timestamp: i64,
+    #[prost(double, repeated, tag = "16")]
+    pub(crate) custom_values: Vec<f64>,
+    /// 2.0 only, from its release candidate 4 on.
+    #[prost(int64, tag = "17")]
+    pub(crate) start_timestamp: i64,
+}
+
+#[derive(Clone, Copy, PartialEq, prost::Oneof)]
+pub(crate) enum Count {
+    #[prost(uint64, tag = "1")]
+    Int(u64),
+    #[prost(double, tag = "2")]
+    Float(f64),
+}
+
+#[derive(Clone, Copy, PartialEq, prost::Oneof)]
+pub(crate) enum ZeroCount {
+    #[prost(uint64, tag = "6")]
+    Int(u64),
+    #[prost(double, tag = "7")]
+    Float(f64),
+}
+
+/// A run of buckets: how many are skipped before it (the first: where it begins), and its length.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct Span {
+    #[prost(sint32, tag = "1")]
+    pub(crate) offset: i32,
+    #[prost(uint32, tag = "2")]
+    pub(crate) length: u32,
+}
+
+/// Reset hint of histograms whose buckets may fall.
+const HINT_GAUGE: i32 = 3;
+
+/// Why a histogram is no point of ours, or no native histogram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unfit {
+    /// Counts that are no whole numbers.
+    #[error("a histogram of floats")]
+    Float,
+    /// Buckets that may fall.
+    #[error("a gauge histogram")]
+    Gauge,
+    /// No native histogram can say it: its scale is below -4, or it has no sum.
+    #[error("a histogram without a sum, or with a scale below -4")]
+    Unsayable,
+    /// Counts or bounds that contradict each other.
+    #[error("a histogram that contradicts itself")]
+    Broken,
+    /// The same, of one that was read.
+    #[error("a native histogram: {0}")]
+    Bad(#[from] BadHistogram),
+    /// No schema is coarse enough.
+    #[error("a histogram of too many buckets")]
+    TooMany,
+}
+
+impl Unfit {
+    /// Whether it is wrong, as opposed to nothing that can be told.
+    pub(crate) fn is_broken(self) -> bool {
+        matches!(self, Self::Broken | Self::Bad(_))
+    }
+}
+
+impl Native {
+    /// The mark of a series that has ended.
+    pub(crate) fn stale(custom: bool) -> Self {
+        Self {
+            count: Some(Count::Int(0)),
+            sum: stale(),
+            schema: if custom { NativeHistogram::CUSTOM } else { 0 },
+            ..Self::default()
+        }
+    }
+
+    /// An exponential histogram; scales above 8 are made coarser.
+    pub(crate) fn of_exponential(histogram: &ExponentialHistogram) -> Result<Self, Unfit> {
+        if !histogram.is_sound() {
+            return Err(Unfit::Broken);
+        }
+        let made = native::native(histogram).ok_or(Unfit::Unsayable)?;
+        Ok(Self {
+            count: Some(Count::Int(made.count)),
+            sum: made.sum,
+            schema: made.schema,
+            zero_threshold: made.zero_threshold,
+            zero_count: Some(ZeroCount::Int(made.zero_count)),
+            negative_spans: spans(&made.negative),
+            negative_deltas: made.negative.deltas,
+            positive_spans: spans(&made.positive),
+            positive_deltas: made.positive.deltas,
+            ..Self::default()
+        })
+    }
+
+    /// A histogram with explicit bounds, with its bounds as custom buckets.
+    pub(crate) fn of_explicit(histogram: &Histogram) -> Result<Self, Unfit> {
+        if !histogram.is_sound() || histogram.bounds.iter().any(|bound| bound.is_infinite()) {
+            return Err(Unfit::Broken);
+        }
+        let buckets = Buckets {
+            // The first is number 0 there.
+            offset: -1,
+            counts: match histogram.counts.is_empty() {
+                true => vec![histogram.count],
+                false => histogram.counts.clone(),
+            },
+        };
+        let side = native::side(&buckets, 0).ok_or(Unfit::Broken)?;
+        Ok(Self {
+            count: Some(Count::Int(histogram.count)),
+            sum: histogram.sum.ok_or(Unfit::Unsayable)?,
+            schema: NativeHistogram::CUSTOM,
+            positive_spans: spans(&side),
+            positive_deltas: side.deltas,
+            custom_values: histogram.bounds.to_vec(),
+            ..Self::default()
+        })
+    }
+
+    /// What it is in OTLP; it keeps nothing of its buckets.
+    pub(crate) fn read(&mut self) -> Result<(Value, Data), Unfit> {
+        if matches!(self.count, Some(Count::Float(_))) || matches!(self.zero_count, Some(ZeroCount::Float(_)))
+        {
+            return Err(Unfit::Float);
+        }
+        if self.reset_hint == HINT_GAUGE {
+            return Err(Unfit::Gauge);
+        }
+        let side = |spans: &[Span], deltas: &mut Vec<i64>| Side {
+            spans: spans
+                .iter()
+                .map(|span| Run {
+                    offset: span.offset,
+                    length: span.length,
+                })
+                .collect(),
+            deltas: std::mem::take(deltas),
+            floats: Vec::new(),
+        };
+        let histogram = NativeHistogram {
+            schema: self.schema,
+            counts: Counts::Integer,
+            count: match self.count {
+                Some(Count::Int(count)) => count,
+                _ => 0,
+            },
+            sum: self.sum,
+            zero_threshold: self.zero_threshold,
+            zero_count: match self.zero_count {
+                Some(ZeroCount::Int(count)) => count,
+                _ => 0,
+            },
+            positive: side(&self.positive_spans, &mut self.positive_deltas),
+            negative: side(&self.negative_spans, &mut self.negative_deltas),
+            custom_values: std::mem::take(&mut self.custom_values),
+            ..NativeHistogram::default()
+        };
+        // What only says that the series has ended need not add up.
+        if !model::is_stale(self.sum) {
+            histogram.check()?;
+        }
+        match model::native(&histogram, 0) {
+            Ok(Some(read)) => Ok(read),
+            Ok(None) => Err(Unfit::Gauge),
+            Err(_) => Err(Unfit::TooMany),
+        }
+    }
+}
+
+fn spans(side: &native::Side) -> Vec<Span> {
+    let spans = side.spans.iter();
+    spans
+        .map(|(offset, length)| Span {
+            offset: *offset,
+            length: *length,
+        })
+        .collect()
+}

@@ -1,0 +1,333 @@
+//! Requests to points. What a series is in OTLP is found out once and kept by the bytes of its labels.
+//!
+//! | series | OTLP |
+//! | --- | --- |
+//! | counter | cumulative monotonic sum |
+//! | gauge, unknown | gauge |
+//! | info, state set | cumulative sum that may fall |
+//! | `_bucket`, `_sum`, `_count` of histograms and summaries | cumulative monotonic sums, named as they are |
+//! | quantiles, other parts of those | gauges, named as they are |
+//! | native histogram | exponential histogram; with custom buckets a histogram with explicit bounds |
+//! | the mark of the end | no recorded value |
+//! | `target_info` | attributes of the resource |
+//!
+//! Parts of classic histograms come in whatever requests the sender deals them out to, so they are never joined: what
+//! they become would depend on the sender's shards. The metric's `prometheus.type` says what they are parts of.
+
+mod family;
+mod resolve;
+mod resource;
+
+use std::hash::Hasher;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidegate_engine::{AttributesBuilder, Exemplar, Key, KeyHasher, Point, Series as Stream, Value};
+
+use super::Version;
+use super::generations::Generations;
+use super::read::{Metadata, ReadError, SeriesIn, Visitor, read};
+use super::series::Kind;
+use crate::component::Reason;
+use crate::prom::model::{NAME, exemplar, nanos, number};
+use family::Families;
+use resolve::Shape;
+use resource::{Place, Resources};
+
+/// Series that a generation of a shard of the cache holds; a series takes half a kilobyte.
+const GENERATION: usize = 16_000;
+/// Parts of the cache, so that requests side by side do not wait for each other.
+const SHARDS: usize = 16;
+/// Points that one request may become.
+const MAX_POINTS: usize = 1_000_000;
+
+/// What is kept of series between requests.
+pub(crate) struct Intake {
+    known: [Mutex<Generations<Known>>; SHARDS],
+    families: Families,
+    resources: Resources,
+}
+
+/// What a series is in OTLP.
+#[derive(Clone, Debug)]
+enum Known {
+    /// Points of this stream, as long as its resource has not changed.
+    Stream {
+        stream: Arc<Stream>,
+        place: Arc<Place>,
+        version: u64,
+    },
+    /// It describes a resource.
+    Info,
+    /// It can't be told.
+    Refused(Reason, &'static str),
+}
+
+/// What became of a request.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    pub(crate) points: Vec<Point>,
+    /// Samples, native histograms and exemplars that are in the points, or told of a resource.
+    pub(crate) samples: usize,
+    pub(crate) histograms: usize,
+    pub(crate) exemplars: usize,
+    /// Samples and native histograms that are not: why, how many, and more about the first.
+    pub(crate) dropped: Vec<(Reason, usize, String)>,
+    /// Exemplars that are not.
+    pub(crate) lost_exemplars: usize,
+}
+
+impl Default for Intake {
+    fn default() -> Self {
+        Self {
+            known: std::array::from_fn(|_| Mutex::new(Generations::new(GENERATION))),
+            families: Families::default(),
+            resources: Resources::default(),
+        }
+    }
+}
+
+impl Intake {
+    /// The points of a request. An error: nothing of it is taken.
+    pub(crate) fn take(&self, version: Version, request: &[u8]) -> Result<Taken, ReadError> {
+        let mut taking = Taking {
+            intake: self,
+            version,
+            builder: AttributesBuilder::default(),
+            keys: Vec::new(),
+            orphans: Vec::new(),
+            taken: Taken::default(),
+        };
+        read(version, request, &mut taking)?;
+        taking.adopt();
+        Ok(taking.taken)
+    }
+
+    fn shard(&self, key: Key) -> &Mutex<Generations<Known>> {
+        let mut hasher = KeyHasher::default();
+        std::hash::Hash::hash(&key, &mut hasher);
+        &self.known[hasher.finish() as usize % SHARDS]
+    }
+}
+
+/// A request that is being read.
+struct Taking<'a> {
+    intake: &'a Intake,
+    version: Version,
+    builder: AttributesBuilder,
+    /// Of the labels of every point.
+    keys: Vec<Key>,
+    /// Exemplars that came without a sample, and the key of their series' labels.
+    orphans: Vec<(Key, Exemplar)>,
+    taken: Taken,
+}
+
+impl<'r> Visitor<'r> for Taking<'_> {
+    fn metadata(&mut self, metadata: Metadata<'r>) {
+        self.intake.families.learn(&metadata);
+    }
+
+    fn series(&mut self, series: &mut SeriesIn<'r>) {
+        let labels = labels_key(&series.labels);
+        let before = self.taken.points.len();
+        if !series.samples.is_empty() {
+            self.numbers(series, &labels);
+        }
+        if !series.histograms.is_empty() {
+            self.histograms(series, &labels);
+        }
+        if series.exemplars.is_empty() {
+            return;
+        }
+        let exemplars = series.each_exemplar().filter_map(|(found, labels)| {
+            let time = nanos(found.time)?;
+            Some(exemplar(
+                labels.iter().copied(),
+                found.value,
+                time,
+                &mut self.builder,
+            ))
+        });
+        let exemplars: Vec<Exemplar> = exemplars.collect();
+        self.taken.lost_exemplars += series.exemplars.len() - exemplars.len();
+        match self.taken.points.get_mut(before..).and_then(<[Point]>::last_mut) {
+            Some(point) => {
+                self.taken.exemplars += exemplars.len();
+                point.exemplars = exemplars;
+            }
+            None => {
+                let key = labels.key();
+                self.orphans
+                    .extend(exemplars.into_iter().map(|exemplar| (key, exemplar)));
+            }
+        }
+    }
+}
+
+/// Shows the labels to a hasher.
+fn labels_key(labels: &[(&str, &str)]) -> KeyHasher {
+    let mut hasher = KeyHasher::default();
+    for (name, value) in labels {
+        hasher.write(name.as_bytes());
+        hasher.write_u8(0xff);
+        hasher.write(value.as_bytes());
+        hasher.write_u8(0xff);
+    }
+    hasher
+}
+
+impl Taking<'_> {
+    fn numbers(&mut self, series: &SeriesIn<'_>, labels: &KeyHasher) {
+        let known = self.known(series, labels, Shape::Number);
+        for sample in &series.samples {
+            let times = (sample.time, sample.start);
+            let is_taken = self.push(&known, series, labels, times, number(sample.value));
+            self.taken.samples += usize::from(is_taken);
+        }
+    }
+
+    fn histograms(&mut self, series: &mut SeriesIn<'_>, labels: &KeyHasher) {
+        for mut native in std::mem::take(&mut series.histograms) {
+            let times = (native.timestamp, native.start_timestamp);
+            match native.read() {
+                Ok((value, data)) => {
+                    let known = self.known(series, labels, Shape::of(data));
+                    let is_taken = self.push(&known, series, labels, times, value);
+                    self.taken.histograms += usize::from(is_taken);
+                }
+                Err(unfit) => {
+                    let reason = if unfit.is_broken() {
+                        Reason::Invalid
+                    } else {
+                        Reason::Unsupported
+                    };
+                    self.drop_samples(reason, 1, || format!("`{}`: {unfit}", name(series)));
+                }
+            }
+        }
+    }
+
+    /// Makes a point; false: it is dropped.
+    fn push(
+        &mut self,
+        known: &Known,
+        series: &SeriesIn<'_>,
+        labels: &KeyHasher,
+        (time, start): (i64, i64),
+        value: Value,
+    ) -> bool {
+        let stream = match known {
+            Known::Stream { stream, .. } => stream,
+            Known::Info => return true,
+            Known::Refused(reason, why) => {
+                self.drop_samples(*reason, 1, || format!("`{}`: {why}", name(series)));
+                return false;
+            }
+        };
+        let Some(time) = nanos(time) else {
+            self.drop_samples(Reason::Invalid, 1, || {
+                format!("`{}`: a time before 1970", name(series))
+            });
+            return false;
+        };
+        if self.taken.points.len() >= MAX_POINTS {
+            self.drop_samples(Reason::Limit, 1, || {
+                format!("a request has at most {MAX_POINTS} samples")
+            });
+            return false;
+        }
+        self.keys.push(labels.key());
+        self.taken.points.push(Point {
+            series: stream.clone(),
+            start: nanos(start).filter(|start| *start <= time).unwrap_or(0),
+            time,
+            value,
+            exemplars: Vec::new(),
+        });
+        true
+    }
+
+    /// What the series is in OTLP.
+    fn known(&mut self, series: &SeriesIn<'_>, labels: &KeyHasher, shape: Shape) -> Known {
+        let intake = self.intake;
+        let mut hasher = labels.clone();
+        hasher.write_u8(shape as u8);
+        match &series.metadata {
+            Some(said) => {
+                hasher.write_u8(said.kind as u8);
+                hasher.write(said.unit.as_bytes());
+                hasher.write_u8(0xff);
+                hasher.write(said.help.as_bytes());
+            }
+            None => hasher.write_u64(intake.families.version()),
+        }
+        let key = hasher.key();
+        let mut shard = intake.shard(key).lock().unwrap_or_else(PoisonError::into_inner);
+        let make = || {
+            let said = match self.version {
+                Version::Two => series.metadata.map(family::Said::of).unwrap_or_default(),
+                Version::One => intake.families.said(name(series)),
+            };
+            Some(resolve::resolve(
+                &series.labels,
+                &said,
+                shape,
+                &intake.resources,
+                &mut self.builder,
+            ))
+        };
+        let mut found = shard.get(key, |_| 1, make);
+        if let Some(known) = &mut found
+            && let Known::Stream {
+                stream,
+                place,
+                version,
+            } = known
+            && *version != place.version.load(Relaxed)
+        {
+            let (resource, now) = place.resource();
+            *version = now;
+            *stream = Arc::new(Stream {
+                resource,
+                ..(**stream).clone()
+            });
+        }
+        // `make` always makes something.
+        found.map_or(Known::Refused(Reason::Invalid, "unknown"), |known| known.clone())
+    }
+
+    fn drop_samples(&mut self, reason: Reason, samples: usize, why: impl FnOnce() -> String) {
+        match self
+            .taken
+            .dropped
+            .iter_mut()
+            .find(|(known, _, _)| *known == reason)
+        {
+            Some((_, all, _)) => *all += samples,
+            None => self.taken.dropped.push((reason, samples, why())),
+        }
+    }
+
+    /// Gives exemplars that came by themselves to the last point of their series in this request.
+    fn adopt(&mut self) {
+        if self.orphans.is_empty() {
+            return;
+        }
+        let points: std::collections::HashMap<Key, usize> = self.keys.iter().copied().zip(0..).collect();
+        for (key, exemplar) in self.orphans.drain(..) {
+            match points.get(&key).and_then(|at| self.taken.points.get_mut(*at)) {
+                Some(point) => {
+                    point.exemplars.push(exemplar);
+                    self.taken.exemplars += 1;
+                }
+                None => self.taken.lost_exemplars += 1,
+            }
+        }
+    }
+}
+
+/// The name of the metric.
+fn name<'r>(series: &SeriesIn<'r>) -> &'r str {
+    let found = series.labels.iter().find(|(name, _)| *name == NAME);
+    found.map_or("", |(_, value)| value)
+}

@@ -1,0 +1,80 @@
+//! What 1.0 says of metrics, apart from their series.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::{Kind, Metadata};
+
+/// Bytes of names and texts that are kept; beyond, all is forgotten and learnt anew.
+const MAX_BYTES: usize = 16 << 20;
+
+/// What is said of a metric.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Said {
+    pub(super) kind: Kind,
+    pub(super) help: String,
+    pub(super) unit: String,
+}
+
+impl Said {
+    pub(super) fn of(metadata: Metadata<'_>) -> Self {
+        Self {
+            kind: metadata.kind,
+            help: metadata.help.to_owned(),
+            unit: metadata.unit.to_owned(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.help.len() + self.unit.len()
+    }
+}
+
+/// Metrics by their names.
+#[derive(Default)]
+pub(super) struct Families {
+    known: Mutex<Known>,
+    /// Changes when something else is said.
+    version: AtomicU64,
+}
+
+#[derive(Default)]
+struct Known {
+    families: HashMap<String, Said>,
+    bytes: usize,
+}
+
+impl Families {
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Relaxed)
+    }
+
+    /// Notes what is said of a metric.
+    pub(super) fn learn(&self, metadata: &Metadata<'_>) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = Said::of(*metadata);
+        if metadata.family.is_empty() || known.families.get(metadata.family) == Some(&said) {
+            return;
+        }
+        if known.bytes > MAX_BYTES {
+            *known = Known::default();
+        }
+        known.bytes += metadata.family.len() + said.bytes();
+        known.families.insert(metadata.family.to_owned(), said);
+        self.version.fetch_add(1, Relaxed);
+    }
+
+    /// What was said of the metric that a series of this name is of.
+    pub(super) fn said(&self, series: &str) -> Said {
+        /// What a series' name may have behind that of its metric.
+        const SUFFIXES: [&str; 6] = ["_bucket", "_sum", "_count", "_total", "_created", "_info"];
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let stems = SUFFIXES.iter().filter_map(|suffix| series.strip_suffix(suffix));
+        let mut names = [series].into_iter().chain(stems);
+        names
+            .find_map(|name| known.families.get(name).cloned())
+            .unwrap_or_default()
+    }
+}

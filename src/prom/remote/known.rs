@@ -1,0 +1,166 @@
+//! What a stream of OTLP is called in Prometheus, made once and kept as long as the stream is in use.
+
+use std::sync::Arc;
+
+use tidegate_engine::{Data, Key, Series as Stream, Temporality};
+
+use super::generations::Generations;
+use super::series::{Family, Identity, Kind, Label, NAME};
+use super::translate::Target;
+use crate::component::Reason;
+
+/// Series that a generation of the cache holds; a series takes half a kilobyte.
+const GENERATION: usize = 200_000;
+
+/// Streams by the key of what identifies them.
+#[derive(Debug)]
+pub(super) struct Cache(Generations<Known>);
+
+impl Default for Cache {
+    fn default() -> Self {
+        Self(Generations::new(GENERATION))
+    }
+}
+
+impl Cache {
+    /// The stream of this key; `make` says what it is called when nobody remembers.
+    pub(super) fn get(&mut self, key: Key, make: impl FnOnce() -> Option<Known>) -> Option<&mut Known> {
+        self.0.get(key, |known| 1 + known.parts.len(), make)
+    }
+}
+
+/// What a stream is called.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) data: Data,
+    /// It can't be told in Prometheus's model.
+    pub(super) refused: Option<(Reason, String)>,
+    pub(super) family: Arc<Family>,
+    /// The same for every series that could ever have one of its names and labels.
+    pub(super) group: u64,
+    /// How its resource is told.
+    pub(super) target: Option<Arc<Target>>,
+    base: Box<[Label]>,
+    /// Its series as they were last sent.
+    parts: Vec<Part>,
+}
+
+/// One series of a stream.
+#[derive(Debug)]
+struct Part {
+    suffix: &'static str,
+    /// One more label, the value by its bits.
+    more: Option<(&'static str, u64)>,
+    identity: Arc<Identity>,
+}
+
+impl Known {
+    /// A stream that has this name and these labels.
+    pub(super) fn new(data: Data, family: Family, labels: Vec<Label>, target: Option<Arc<Target>>) -> Self {
+        let group = group(&family.name, &labels);
+        Self {
+            data,
+            refused: None,
+            family: Arc::new(family),
+            group,
+            target,
+            base: labels.into(),
+            parts: Vec::new(),
+        }
+    }
+
+    /// A stream that can't be told.
+    pub(super) fn refused(stream: &Stream, reason: Reason, why: impl Into<String>) -> Self {
+        let family = Family {
+            name: stream.metric.name.clone(),
+            kind: Kind::Unknown,
+            help: "".into(),
+            unit: "".into(),
+        };
+        Self {
+            refused: Some((reason, why.into())),
+            ..Self::new(stream.metric.data, family, Vec::new(), None)
+        }
+    }
+
+    /// The series at `at` of the stream's series, with this suffix and one more label.
+    pub(super) fn part(
+        &mut self,
+        at: usize,
+        suffix: &'static str,
+        more: Option<(&'static str, f64)>,
+    ) -> Arc<Identity> {
+        let bits = more.map(|(name, value)| (name, value.to_bits()));
+        if let Some(part) = self.parts.get(at)
+            && part.suffix == suffix
+            && part.more == bits
+        {
+            return part.identity.clone();
+        }
+        let name: Arc<str> = format!("{}{suffix}", self.family.name).into();
+        let more = more.map(|(label, value)| (label.into(), number(value).into()));
+        let own = [(NAME.into(), name)].into_iter().chain(more);
+        let identity = Arc::new(Identity::new(own.chain(self.base.iter().cloned())));
+        self.parts.truncate(at);
+        self.parts.push(Part {
+            suffix,
+            more: bits,
+            identity: identity.clone(),
+        });
+        identity
+    }
+
+    /// Forgets series beyond so many.
+    pub(super) fn truncate(&mut self, parts: usize) {
+        self.parts.truncate(parts);
+    }
+
+    /// All its series.
+    pub(super) fn all(&self) -> Vec<Arc<Identity>> {
+        self.parts.iter().map(|part| part.identity.clone()).collect()
+    }
+}
+
+/// Whether points of this kind are totals, as Prometheus has them.
+pub(super) fn check(data: Data) -> Result<(), (Reason, &'static str)> {
+    match data {
+        Data::Gauge | Data::Summary => Ok(()),
+        data => match data.temporality() {
+            Temporality::Cumulative => Ok(()),
+            Temporality::Delta => Err((Reason::Unsupported, "a delta: set `temporality: cumulative`")),
+            Temporality::Unspecified => Err((Reason::Invalid, "its temporality is unspecified")),
+        },
+    }
+}
+
+/// What can stand behind a metric's name in that of a series of it.
+const SUFFIXES: [&str; 3] = ["_bucket", "_sum", "_count"];
+
+/// Labels that tell the series of a point apart.
+const OWN: [&str; 2] = ["le", "quantile"];
+
+/// A hash of what all series of a point have in common, made so that it is a function of each series alone: whatever
+/// other point makes a series of the same name and labels gets the same.
+pub(super) fn group(family: &str, labels: &[Label]) -> u64 {
+    let mut stem = family;
+    while let Some(shorter) = SUFFIXES.iter().find_map(|suffix| stem.strip_suffix(suffix)) {
+        stem = shorter;
+    }
+    let mut labels: Vec<_> = labels
+        .iter()
+        .filter(|(name, _)| !OWN.contains(&&**name))
+        .collect();
+    labels.sort_unstable();
+    let mut hasher = tidegate_engine::KeyHasher::default();
+    std::hash::Hash::hash(&(stem, labels), &mut hasher);
+    std::hash::Hasher::finish(&hasher)
+}
+
+/// A bound as Prometheus's own writers spell it: no exponent, no needless point.
+fn number(value: f64) -> String {
+    match value {
+        f64::INFINITY => "+Inf".to_owned(),
+        f64::NEG_INFINITY => "-Inf".to_owned(),
+        value => value.to_string(),
+    }
+}

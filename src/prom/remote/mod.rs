@@ -1,0 +1,84 @@
+//! Prometheus remote write, 1.0 (`prometheus.WriteRequest`) and 2.0 (`io.prometheus.write.v2.Request`): points to
+//! requests and back. Who sends and who serves are components; this is what both know of the protocol.
+
+mod generations;
+pub(crate) mod histogram;
+pub(crate) mod intake;
+mod known;
+pub(crate) mod read;
+pub(crate) mod series;
+pub(crate) mod translate;
+pub(crate) mod write;
+
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+
+/// Which message a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Version {
+    /// `prometheus.WriteRequest`.
+    One,
+    /// `io.prometheus.write.v2.Request`.
+    Two,
+}
+
+impl Version {
+    /// Its name, as the parameter `proto` of a content type has it.
+    pub(crate) const fn message(self) -> &'static str {
+        match self {
+            Self::One => "prometheus.WriteRequest",
+            Self::Two => "io.prometheus.write.v2.Request",
+        }
+    }
+
+    /// How a sender says it. To receivers of the 1.0 the parameter may be a stranger.
+    pub(crate) const fn content_type(self) -> &'static str {
+        match self {
+            Self::One => MEDIA_TYPE,
+            Self::Two => "application/x-protobuf;proto=io.prometheus.write.v2.Request",
+        }
+    }
+
+    /// The value of [`VERSION_HEADER`].
+    pub(crate) const fn header(self) -> &'static str {
+        match self {
+            Self::One => "0.1.0",
+            Self::Two => "2.0.0",
+        }
+    }
+
+    /// What a content type says; `None`: none of the two. Without a parameter it is 1.0.
+    pub(crate) fn of_content_type(content_type: &str) -> Option<Self> {
+        let mut parts = content_type.split(';').map(str::trim);
+        if !parts.next()?.eq_ignore_ascii_case(MEDIA_TYPE) {
+            return None;
+        }
+        let parameters = parts.filter_map(|part| part.split_once('='));
+        let mut named = parameters.filter(|(name, _)| name.trim().eq_ignore_ascii_case("proto"));
+        let Some((_, message)) = named.next() else {
+            return Some(Self::One);
+        };
+        let message = message.trim().trim_matches('"');
+        [Self::One, Self::Two]
+            .into_iter()
+            .find(|version| version.message() == message)
+    }
+}
+
+/// Of requests of both versions.
+pub(crate) const MEDIA_TYPE: &str = "application/x-protobuf";
+/// The header that names the version of the protocol.
+pub(crate) const VERSION_HEADER: &str = "x-prometheus-remote-write-version";
+/// Headers by which a receiver of 2.0 says how much it wrote: samples, native histograms, exemplars.
+pub(crate) const WRITTEN_HEADERS: [&str; 3] = [
+    "x-prometheus-remote-write-samples-written",
+    "x-prometheus-remote-write-histograms-written",
+    "x-prometheus-remote-write-exemplars-written",
+];
+
+/// The mark of a series that has ended.
+pub(crate) fn stale() -> f64 {
+    f64::from_bits(crate::prom::model::STALE_NAN)
+}

@@ -1,0 +1,211 @@
+//! A series on its way out: labels that are made once, samples in the order of their time.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tidegate_engine::Key;
+
+use super::histogram::Native;
+
+/// A label: name and value.
+pub(crate) type Label = (Arc<str>, Arc<str>);
+
+pub(crate) use crate::prom::model::NAME;
+
+/// What tells a series from all others.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    /// In the order of their names, `__name__` among them; neither names nor values are empty.
+    labels: Box<[Label]>,
+    key: Key,
+}
+
+impl Identity {
+    /// From labels in any order, no name twice, no value empty.
+    pub(crate) fn new(labels: impl IntoIterator<Item = Label>) -> Self {
+        let mut labels: Box<[Label]> = labels.into_iter().collect();
+        labels.sort_by(|a, b| a.0.cmp(&b.0));
+        Self {
+            key: Key::of_value(&labels),
+            labels,
+        }
+    }
+
+    pub(crate) fn labels(&self) -> &[Label] {
+        &self.labels
+    }
+
+    /// The name of the metric.
+    pub(crate) fn name(&self) -> &str {
+        let found = self.labels.iter().find(|(name, _)| &**name == NAME);
+        found.map_or("", |(_, value)| value)
+    }
+}
+
+impl PartialEq for Identity {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key && (std::ptr::eq(self, other) || self.labels == other.labels)
+    }
+}
+
+impl Eq for Identity {}
+
+impl Hash for Identity {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key.hash(state);
+    }
+}
+
+/// What a metric is, in the numbers of both messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    #[default]
+    Unknown = 0,
+    Counter = 1,
+    Gauge = 2,
+    Histogram = 3,
+    GaugeHistogram = 4,
+    Summary = 5,
+    Info = 6,
+    StateSet = 7,
+}
+
+impl Kind {
+    const ALL: [Self; 8] = [
+        Self::Unknown,
+        Self::Counter,
+        Self::Gauge,
+        Self::Histogram,
+        Self::GaugeHistogram,
+        Self::Summary,
+        Self::Info,
+        Self::StateSet,
+    ];
+
+    /// By its number; strangers are unknown.
+    pub(crate) fn of(number: u64) -> Self {
+        let at = usize::try_from(number).unwrap_or(usize::MAX);
+        Self::ALL.get(at).copied().unwrap_or_default()
+    }
+
+    /// As Prometheus spells it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+            Self::GaugeHistogram => "gaugehistogram",
+            Self::Summary => "summary",
+            Self::Info => "info",
+            Self::StateSet => "stateset",
+        }
+    }
+
+    /// By that name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// What is said of a metric rather than of a series.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Family {
+    pub(crate) name: Arc<str>,
+    pub(crate) kind: Kind,
+    pub(crate) help: Arc<str>,
+    pub(crate) unit: Arc<str>,
+}
+
+/// A value at a time, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Sample {
+    pub(crate) time: i64,
+    /// Since when a counter counts; 0 = not said.
+    pub(crate) start: i64,
+    pub(crate) value: f64,
+    /// Which point it is of, for the books.
+    pub(crate) point: u32,
+}
+
+/// An example of what a value is made of.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Exemplar {
+    pub(crate) time: i64,
+    pub(crate) value: f64,
+    /// In the order of their names.
+    pub(crate) labels: Vec<(String, String)>,
+}
+
+/// A series with what is to be said of it now.
+#[derive(Clone, Debug)]
+pub(crate) struct Series {
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) family: Arc<Family>,
+    pub(crate) samples: SmallVec<[Sample; 1]>,
+    /// Native histograms, with the point each is of.
+    pub(crate) histograms: Vec<(Native, u32)>,
+    pub(crate) exemplars: Vec<Exemplar>,
+}
+
+impl Series {
+    /// Nothing yet.
+    pub(crate) fn new(identity: Arc<Identity>, family: Arc<Family>) -> Self {
+        Self {
+            identity,
+            family,
+            samples: SmallVec::new(),
+            histograms: Vec::new(),
+            exemplars: Vec::new(),
+        }
+    }
+
+    /// How many bytes it takes in a request, about; at least what it does.
+    pub(crate) fn bytes(&self) -> usize {
+        /// Tags, lengths, references, metadata.
+        const FRAME: usize = 32;
+        const LABEL: usize = 16;
+        const SAMPLE: usize = 40;
+        const HISTOGRAM: usize = 96;
+        let labels = self.identity.labels().iter();
+        let labels: usize = labels.map(|(name, value)| name.len() + value.len() + LABEL).sum();
+        let histograms = self.histograms.iter().map(|(native, _)| {
+            let spans = native.positive_spans.len() + native.negative_spans.len();
+            let deltas = native.positive_deltas.len() + native.negative_deltas.len();
+            HISTOGRAM + spans * 13 + deltas * 10 + native.custom_values.len() * 8
+        });
+        let exemplars = self.exemplars.iter().map(|exemplar| {
+            let labels = exemplar.labels.iter();
+            SAMPLE
+                + labels
+                    .map(|(name, value)| name.len() + value.len() + LABEL)
+                    .sum::<usize>()
+        });
+        let family = self.family.help.len() + self.family.unit.len() + self.family.name.len();
+        FRAME
+            + labels
+            + family
+            + self.samples.len() * SAMPLE
+            + histograms.sum::<usize>()
+            + exemplars.sum::<usize>()
+    }
+}
+
+/// Series that belong together: all of the points that made any of them. They go into one request.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    /// The same for every series that could ever have one of these names and labels.
+    pub(crate) hash: u64,
+    /// Points that are in it.
+    pub(crate) points: usize,
+    pub(crate) series: SmallVec<[Series; 1]>,
+}
+
+impl Group {
+    /// How many bytes it takes in a request, about; at least what it does.
+    pub(crate) fn bytes(&self) -> usize {
+        self.series.iter().map(Series::bytes).sum()
+    }
+}

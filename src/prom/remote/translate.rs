@@ -1,0 +1,583 @@
+//! Points to series: names and labels as the exposition has them, values as the protocol wants them.
+//!
+//! | OTLP | series |
+//! | --- | --- |
+//! | gauge, sum | one |
+//! | histogram | `_bucket` by `le`, `_sum`, `_count`; or one native histogram with custom buckets |
+//! | exponential histogram | one native histogram |
+//! | summary | one by `quantile`, `_sum`, `_count` |
+//! | no recorded value | the mark of the end on every series that the stream had |
+//! | resource | `target_info`, once a job and instance |
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use smallvec::SmallVec;
+use tidegate_engine::{Data, Exemplar, Key, Sample, Series as Stream, UnixNanos, Value};
+
+use super::histogram::{Native, Unfit};
+use super::known::{Cache, Known, check, group};
+use super::series::{self, Family, Group, Identity, Kind, Label, NAME, Series};
+use super::stale;
+use crate::batch::wire::points::{PointVisitor, WirePoint};
+use crate::batch::{Batch, Encoded, Payload, convert, wire};
+use crate::component::Reason;
+use crate::prom::flat;
+use crate::prom::labels::{LabelSources, Labels, instance, job};
+use crate::prom::model::PROMETHEUS_TYPE;
+use crate::prom::name::{self, Naming, Strategy};
+use crate::prom::render::exemplar;
+use crate::prom::render::kind::kinds;
+use crate::prom::unit::unit_word;
+
+/// How points are translated.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings {
+    /// How names are made.
+    pub(crate) naming: Naming,
+    /// What becomes a label besides a point's own attributes.
+    pub(crate) sources: LabelSources,
+    /// Labels of every series that has none of that name.
+    pub(crate) external: Vec<(String, String)>,
+    /// Whether resources are told by `target_info`.
+    pub(crate) target_info: bool,
+    /// Histograms with explicit bounds become native ones with custom buckets.
+    pub(crate) custom_buckets: bool,
+}
+
+/// Translates batches, one after another.
+pub(crate) struct Translator {
+    settings: Settings,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    cache: Cache,
+    /// When a resource was last told, in milliseconds, by job and instance.
+    targets: HashMap<Key, (Arc<Identity>, i64)>,
+}
+
+/// What batches become.
+#[derive(Debug, Default)]
+pub(crate) struct Translation {
+    /// What goes out. All points of a group go together or not at all.
+    pub(crate) groups: Vec<Group>,
+    /// What does not: why, how many points, and more about the first.
+    pub(crate) dropped: Vec<(Reason, usize, String)>,
+}
+
+/// The name of the series that tells a resource, behind the namespace.
+const TARGET_INFO: &str = "target_info";
+/// What `job` and `instance` say.
+const SERVICE: [&str; 3] = ["service.name", "service.namespace", "service.instance.id"];
+/// A resource is told again after so long.
+const TARGET_INTERVAL_MS: i64 = 15_000;
+/// Who says so has a clock that was wrong.
+const TARGET_PATIENCE_MS: i64 = 600_000;
+/// Resources that are remembered as told; beyond, all are told again.
+const MAX_TARGETS: usize = 100_000;
+
+impl Translator {
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Series of batches, in the order of their arrival.
+    pub(crate) fn translate(&self, batches: &[Batch]) -> Translation {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut building = Building {
+            settings: &self.settings,
+            state: &mut state,
+            index: HashMap::default(),
+            targets: Vec::new(),
+            points: 0,
+            parts: Vec::new(),
+            out: Translation::default(),
+        };
+        for batch in batches {
+            building.batch(&batch.payload);
+        }
+        building.finish()
+    }
+}
+
+/// What a series is given by a point.
+enum Said {
+    Number(f64),
+    Native(Box<Native>),
+}
+
+/// Batches under translation.
+struct Building<'a> {
+    settings: &'a Settings,
+    state: &'a mut State,
+    /// Where a group stands, by its hash.
+    index: HashMap<u64, usize, foldhash::fast::RandomState>,
+    /// Resources to be told, and when they were last seen.
+    targets: Vec<(Arc<Target>, i64)>,
+    points: u32,
+    /// Of the current point: the series, what it is given, and the bound below which its exemplars are.
+    parts: Vec<(Arc<Identity>, Said, f64)>,
+    out: Translation,
+}
+
+/// How a resource is told.
+#[derive(Debug)]
+pub(super) struct Target {
+    /// Of job and instance.
+    key: Key,
+    group: u64,
+    identity: Arc<Identity>,
+    family: Arc<Family>,
+}
+
+impl Building<'_> {
+    fn batch(&mut self, payload: &Payload) {
+        match payload {
+            Payload::Encoded(encoded) => self.encoded(encoded),
+            Payload::Points(points) => points.points.iter().for_each(|point| self.own(point)),
+            Payload::Events(events) => {
+                convert::events_to_points(events)
+                    .iter()
+                    .for_each(|point| self.own(point));
+            }
+        }
+    }
+
+    fn encoded(&mut self, encoded: &Encoded) {
+        let before = self.seen();
+        // What can't be read ends the walk.
+        let _ = wire::points::visit(encoded, self);
+        let unread = encoded.items().saturating_sub(self.seen() - before);
+        self.drop_points(Reason::Invalid, unread, || "it can't be read".to_owned());
+    }
+
+    /// Points so far, translated or not.
+    fn seen(&self) -> usize {
+        let dropped = self.out.dropped.iter().map(|(_, items, _)| items);
+        self.points as usize + dropped.sum::<usize>()
+    }
+
+    fn own(&mut self, point: &tidegate_engine::Point) {
+        let sample = Sample {
+            start: point.start,
+            time: point.time,
+            value: &point.value,
+            exemplars: &point.exemplars,
+        };
+        let series = || Some(point.series.clone());
+        self.take(Key::of(&point.series), sample, &point.series.metric.name, &series);
+    }
+
+    fn take(&mut self, key: Key, sample: Sample<'_>, name: &str, stream: &dyn Fn() -> Option<Arc<Stream>>) {
+        let settings = self.settings;
+        let make = || stream().map(|stream| settings.know(&stream));
+        let Some(known) = self.state.cache.get(key, make) else {
+            return self.drop_points(Reason::Invalid, 1, || format!("`{name}` can't be read"));
+        };
+        let (group, family, target) = (known.group, known.family.clone(), known.target.clone());
+        let refusal = match &known.refused {
+            Some(refused) => Err(refused.clone()),
+            None => settings.say(known, &sample, &mut self.parts),
+        };
+        if let Err((reason, why)) = refusal {
+            self.parts.clear();
+            return self.drop_points(reason, 1, || format!("`{name}`: {why}"));
+        }
+        let data = known.data;
+        let time = millis(sample.time);
+        if let Some(target) = target {
+            self.tell(target, time);
+        }
+        self.add(group, &family, data, &sample);
+    }
+
+    /// Puts what the point says into its group.
+    fn add(&mut self, group: u64, family: &Arc<Family>, data: Data, sample: &Sample<'_>) {
+        let (time, point) = (millis(sample.time), self.points);
+        let start = match counts(data) {
+            true if sample.start <= sample.time => millis(sample.start),
+            _ => 0,
+        };
+        self.points += 1;
+        let group = group_of(&mut self.index, &mut self.out.groups, group);
+        group.points += 1;
+        let mut below = f64::NEG_INFINITY;
+        for (at, (identity, said, bound)) in self.parts.drain(..).enumerate() {
+            let series = series_of(group, at, identity, family);
+            match said {
+                Said::Number(value) => series.samples.push(series::Sample {
+                    time,
+                    start,
+                    value,
+                    point,
+                }),
+                Said::Native(mut native) => {
+                    (native.timestamp, native.start_timestamp) = (time, start);
+                    series.histograms.push((*native, point));
+                }
+            }
+            if bound > below {
+                let within = |exemplar: &&Exemplar| {
+                    exemplar::value(exemplar).is_some_and(|value| value > below && value <= bound)
+                };
+                let exemplars = sample.exemplars.iter().filter(within);
+                series
+                    .exemplars
+                    .extend(exemplars.filter_map(|exemplar| told(exemplar, time, &self.settings.naming)));
+                below = bound;
+            }
+        }
+    }
+
+    /// Notes that a resource was seen.
+    fn tell(&mut self, target: Arc<Target>, time: i64) {
+        // Points of a resource follow one another.
+        let mut known = self.targets.iter_mut().rev();
+        match known.find(|(known, _)| known.key == target.key) {
+            Some((_, last)) => *last = time.max(*last),
+            None => self.targets.push((target, time)),
+        }
+    }
+
+    fn drop_points(&mut self, reason: Reason, points: usize, why: impl FnOnce() -> String) {
+        if points == 0 {
+            return;
+        }
+        match self.out.dropped.iter_mut().find(|(known, _, _)| *known == reason) {
+            Some((_, all, _)) => *all += points,
+            None => self.out.dropped.push((reason, points, why())),
+        }
+    }
+
+    fn finish(mut self) -> Translation {
+        self.finish_targets();
+        let mut lost = 0;
+        for group in &mut self.out.groups {
+            lost += order(group);
+        }
+        self.drop_points(Reason::Conflict, lost, || {
+            "another point of the same series and time came later".to_owned()
+        });
+        self.out.groups.retain(|group| !group.series.is_empty());
+        self.out
+    }
+
+    /// Tells the resources whose turn it is, later each time.
+    fn finish_targets(&mut self) {
+        if self.state.targets.len() > MAX_TARGETS {
+            self.state.targets.clear();
+        }
+        let mut told = Vec::new();
+        for (target, time) in std::mem::take(&mut self.targets) {
+            if let Some((identity, last)) = self.state.targets.get(&target.key) {
+                // A resource that was ahead of its time is not silent until then.
+                let waits = last.saturating_sub(TARGET_PATIENCE_MS)..last.saturating_add(TARGET_INTERVAL_MS);
+                if *identity == target.identity && waits.contains(&time) {
+                    continue;
+                }
+            }
+            self.state
+                .targets
+                .insert(target.key, (target.identity.clone(), time));
+            let mut series = Series::new(target.identity.clone(), target.family.clone());
+            series.samples.push(series::Sample {
+                time,
+                start: 0,
+                value: 1.0,
+                point: u32::MAX,
+            });
+            told.push(Group {
+                hash: target.group,
+                points: 0,
+                series: SmallVec::from_buf([series]),
+            });
+        }
+        // Whoever reads the request knows the resource before the first series.
+        self.out.groups.splice(0..0, told);
+    }
+}
+
+impl PointVisitor for Building<'_> {
+    fn wants(&mut self, _: &str) -> bool {
+        true
+    }
+
+    fn point(&mut self, point: &WirePoint<'_>) -> bool {
+        self.take(point.key, point.sample, point.name, point.series);
+        true
+    }
+}
+
+fn group_of<'g>(
+    index: &mut HashMap<u64, usize, foldhash::fast::RandomState>,
+    groups: &'g mut Vec<Group>,
+    hash: u64,
+) -> &'g mut Group {
+    let at = *index.entry(hash).or_insert_with(|| {
+        groups.push(Group {
+            hash,
+            points: 0,
+            series: SmallVec::new(),
+        });
+        groups.len() - 1
+    });
+    &mut groups[at]
+}
+
+/// The series in a group; that of the last point stands most likely at the same place.
+fn series_of<'g>(
+    group: &'g mut Group,
+    at: usize,
+    identity: Arc<Identity>,
+    family: &Arc<Family>,
+) -> &'g mut Series {
+    let is_it = |series: &Series| Arc::ptr_eq(&series.identity, &identity) || series.identity == identity;
+    let found = match group.series.get(at) {
+        Some(series) if is_it(series) => Some(at),
+        _ => group.series.iter().position(is_it),
+    };
+    let at = found.unwrap_or_else(|| {
+        group.series.push(Series::new(identity.clone(), family.clone()));
+        group.series.len() - 1
+    });
+    &mut group.series[at]
+}
+
+/// Puts the samples of every series in the order of their time. Of two at one time the later one stays, and the point
+/// that the other is of goes as a whole. How many points went.
+fn order(group: &mut Group) -> usize {
+    let mut lost: Vec<u32> = Vec::new();
+    for series in &mut group.series {
+        series.exemplars.sort_by_key(|exemplar| exemplar.time);
+        series.samples.sort_by_key(|sample| sample.time);
+        series.histograms.sort_by_key(|(native, _)| native.timestamp);
+        let samples = series.samples.windows(2);
+        lost.extend(
+            samples
+                .filter(|pair| pair[0].time == pair[1].time)
+                .map(|pair| pair[0].point),
+        );
+        let natives = series.histograms.windows(2);
+        lost.extend(
+            natives
+                .filter(|pair| pair[0].0.timestamp == pair[1].0.timestamp)
+                .map(|pair| pair[0].1),
+        );
+    }
+    if lost.is_empty() {
+        return 0;
+    }
+    lost.sort_unstable();
+    lost.dedup();
+    let stays = |point: u32| lost.binary_search(&point).is_err();
+    for series in &mut group.series {
+        series.samples.retain(|sample| stays(sample.point));
+        series.histograms.retain(|(_, point)| stays(*point));
+    }
+    group
+        .series
+        .retain(|series| !series.samples.is_empty() || !series.histograms.is_empty());
+    group.points -= lost.len();
+    lost.len()
+}
+
+impl Settings {
+    /// What a stream is called.
+    fn know(&self, stream: &Stream) -> Known {
+        let metric = &stream.metric;
+        if let Err((reason, why)) = check(metric.data) {
+            return Known::refused(stream, reason, why);
+        }
+        let Ok((kind, _)) = kinds(metric.data) else {
+            return Known::refused(stream, Reason::Invalid, "its temporality is unspecified");
+        };
+        let said = metric.metadata.get(PROMETHEUS_TYPE).and_then(|said| match said {
+            tidegate_engine::AttributeRef::Str(name) => Kind::named(name),
+            _ => None,
+        });
+        // A part of a histogram or summary that came by itself has its suffix already.
+        let is_part = matches!(said, Some(Kind::Histogram | Kind::Summary | Kind::GaugeHistogram))
+            && matches!(metric.data, Data::Gauge | Data::Sum { .. });
+        let as_it_is = Naming {
+            strategy: match self.naming.strategy.escapes() {
+                true => Strategy::Underscores,
+                false => Strategy::Nothing,
+            },
+            ..self.naming.clone()
+        };
+        let naming = if is_part { &as_it_is } else { &self.naming };
+        let Some(name) = naming.metric(&metric.name, &metric.unit, kind) else {
+            return Known::refused(stream, Reason::Invalid, "nothing of its name is left");
+        };
+        let family = Family {
+            name: name.into(),
+            kind: said.unwrap_or(match (kind, metric.data) {
+                (name::Kind::Counter, _) => Kind::Counter,
+                (_, Data::Summary) => Kind::Summary,
+                (name::Kind::Distribution, _) => Kind::Histogram,
+                _ => Kind::Gauge,
+            }),
+            help: metric.description.clone(),
+            unit: unit_word(&metric.unit).into(),
+        };
+        let labels = self.labels(Labels::of(stream, &self.naming, &self.sources));
+        let target = self.target_info.then(|| self.target(stream)).flatten();
+        Known::new(metric.data, family, labels, target.map(Arc::new))
+    }
+
+    /// With those of every series.
+    fn labels(&self, labels: Labels) -> Vec<Label> {
+        let mut labels: Vec<Label> = labels
+            .into_pairs()
+            .into_iter()
+            // A label without a value is none.
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect();
+        for (name, value) in &self.external {
+            if !labels.iter().any(|(known, _)| **known == **name) {
+                labels.push((name.as_str().into(), value.as_str().into()));
+            }
+        }
+        labels
+    }
+
+    fn target(&self, stream: &Stream) -> Option<Target> {
+        let job = job(&stream.resource)?;
+        let mut others = stream
+            .resource
+            .attributes
+            .iter()
+            .filter(|(key, _)| !SERVICE.contains(key))
+            .peekable();
+        others.peek()?;
+        let mut labels = Labels::new(&self.naming);
+        others.for_each(|(key, value)| labels.add(key, value));
+        labels.identify(&stream.resource);
+        let name: Arc<str> = self.naming.own(TARGET_INFO).into();
+        let labels = self.labels(labels);
+        Some(Target {
+            key: Key::of_value(&(job, instance(&stream.resource))),
+            group: group(&name, &labels),
+            identity: Arc::new(Identity::new(
+                labels.into_iter().chain([(NAME.into(), name.clone())]),
+            )),
+            family: Arc::new(Family {
+                name,
+                kind: Kind::Gauge,
+                help: "Target metadata".into(),
+                unit: "".into(),
+            }),
+        })
+    }
+
+    /// What a point gives to which series.
+    fn say(
+        &self,
+        known: &mut Known,
+        sample: &Sample<'_>,
+        parts: &mut Vec<(Arc<Identity>, Said, f64)>,
+    ) -> Result<(), (Reason, String)> {
+        if sample.time == 0 {
+            return Err((Reason::Invalid, "it has no time".to_owned()));
+        }
+        let unfit = |unfit: Unfit| {
+            let reason = if unfit.is_broken() {
+                Reason::Invalid
+            } else {
+                Reason::Unsupported
+            };
+            (reason, unfit.to_string())
+        };
+        let mut native = |known: &mut Known, native: Native| {
+            let said = Said::Native(Box::new(native));
+            parts.push((known.part(0, "", None), said, f64::INFINITY));
+        };
+        match sample.value {
+            Value::NoRecordedValue => match known.data {
+                Data::ExponentialHistogram { .. } => native(known, Native::stale(false)),
+                Data::Histogram { .. } if self.custom_buckets => native(known, Native::stale(true)),
+                _ => end(known, parts),
+            },
+            Value::ExponentialHistogram(histogram) => {
+                native(known, Native::of_exponential(histogram).map_err(unfit)?);
+            }
+            Value::Histogram(histogram) if self.custom_buckets => {
+                native(known, Native::of_explicit(histogram).map_err(unfit)?);
+            }
+            Value::Histogram(histogram) if !histogram.is_sound() => return Err(unfit(Unfit::Broken)),
+            value => {
+                let mut at = 0;
+                let examples = counts(known.data);
+                flat::numbers(value, &mut |suffix, more, number| {
+                    let bound = match more {
+                        Some(("le", bound)) => bound,
+                        None if suffix.is_empty() && examples => f64::INFINITY,
+                        _ => f64::NEG_INFINITY,
+                    };
+                    parts.push((known.part(at, suffix, more), Said::Number(number), bound));
+                    at += 1;
+                });
+                known.truncate(at);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The end of every series that the stream had; what it never had is ended as far as it has to be there.
+fn end(known: &mut Known, parts: &mut Vec<(Arc<Identity>, Said, f64)>) {
+    let mut all = known.all();
+    if all.is_empty() {
+        let of_kind: &[(&'static str, Option<(&'static str, f64)>)] = match known.data {
+            Data::Histogram { .. } => &[
+                ("_bucket", Some(("le", f64::INFINITY))),
+                ("_sum", None),
+                ("_count", None),
+            ],
+            Data::Summary => &[("_sum", None), ("_count", None)],
+            _ => &[("", None)],
+        };
+        let made = of_kind.iter().enumerate();
+        all = made
+            .map(|(at, (suffix, more))| known.part(at, suffix, *more))
+            .collect();
+    }
+    let ends = all
+        .into_iter()
+        .map(|identity| (identity, Said::Number(stale()), f64::NEG_INFINITY));
+    parts.extend(ends);
+}
+
+/// Whether points of this kind count since a start.
+fn counts(data: Data) -> bool {
+    match data {
+        Data::Sum { monotonic, .. } => monotonic,
+        Data::Gauge => false,
+        Data::Histogram { .. } | Data::ExponentialHistogram { .. } | Data::Summary => true,
+    }
+}
+
+fn told(exemplar: &Exemplar, time: i64, naming: &Naming) -> Option<series::Exemplar> {
+    let mut labels = exemplar::labels(exemplar, naming, false);
+    labels.retain(|(_, value)| !value.is_empty());
+    labels.sort_unstable();
+    Some(series::Exemplar {
+        time: if exemplar.time > 0 {
+            millis(exemplar.time)
+        } else {
+            time
+        },
+        value: exemplar::value(exemplar)?,
+        labels,
+    })
+}
+
+fn millis(nanos: UnixNanos) -> i64 {
+    i64::try_from(nanos / 1_000_000).unwrap_or(i64::MAX)
+}

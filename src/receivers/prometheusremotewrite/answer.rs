@@ -1,0 +1,159 @@
+//! What senders are told (Remote-Write 2.0, "Response").
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{Response, StatusCode};
+use http_body_util::Full;
+
+use crate::component::Refused;
+use crate::net::auth::NotAdmitted;
+use crate::net::{BodyError, DecompressError};
+use crate::prom::remote::{Version, WRITTEN_HEADERS};
+
+/// Longest message that goes back.
+const MAX_MESSAGE_BYTES: usize = 1024;
+
+/// A request of which nothing is taken.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    status: StatusCode,
+    message: String,
+    retry_after: Option<Duration>,
+    challenge: Option<HeaderValue>,
+}
+
+impl Refusal {
+    pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            message: message.into(),
+            retry_after: None,
+            challenge: None,
+        }
+    }
+
+    pub(super) fn unsupported(message: String) -> Self {
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message)
+    }
+
+    /// Not now.
+    pub(super) fn busy(message: impl Into<String>, retry_after: Duration) -> Self {
+        Self {
+            retry_after: Some(retry_after),
+            ..Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
+        }
+    }
+
+    pub(super) fn answer(self) -> Response<Full<Bytes>> {
+        let mut answer = text(self.status, self.message);
+        let headers = answer.headers_mut();
+        if let Some(delay) = self.retry_after {
+            // Whole seconds; 0 would mean at once.
+            let seconds = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);
+            headers.insert(RETRY_AFTER, seconds.max(1).into());
+        }
+        if let Some(challenge) = self.challenge {
+            headers.insert(WWW_AUTHENTICATE, challenge);
+        }
+        if self.status == StatusCode::METHOD_NOT_ALLOWED {
+            headers.insert(ALLOW, HeaderValue::from_static("POST"));
+        }
+        answer
+    }
+}
+
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Self {
+        match refused.retry_after {
+            Some(delay) => Self::busy(refused.reason, delay),
+            None => Self::new(StatusCode::BAD_REQUEST, refused.reason),
+        }
+    }
+}
+
+/// We don't know who sends.
+impl From<NotAdmitted> for Refusal {
+    fn from(refused: NotAdmitted) -> Self {
+        Self {
+            challenge: Some(refused.challenge),
+            ..Self::new(StatusCode::UNAUTHORIZED, refused.why.to_string())
+        }
+    }
+}
+
+impl From<BodyError> for Refusal {
+    fn from(error: BodyError) -> Self {
+        let status = match error {
+            BodyError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            BodyError::TimedOut => StatusCode::REQUEST_TIMEOUT,
+            BodyError::Broken(_) => StatusCode::BAD_REQUEST,
+        };
+        Self::new(status, error.to_string())
+    }
+}
+
+impl From<DecompressError> for Refusal {
+    fn from(error: DecompressError) -> Self {
+        let status = match error {
+            DecompressError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            DecompressError::Corrupt(_) => StatusCode::BAD_REQUEST,
+        };
+        Self::new(status, error.to_string())
+    }
+}
+
+/// What is written of a request.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Written {
+    pub(super) samples: usize,
+    pub(super) histograms: usize,
+    pub(super) exemplars: usize,
+    /// Samples that are not, and why the first of them is not.
+    pub(super) missing: Vec<(usize, String)>,
+}
+
+impl Written {
+    /// The pipelines did not take so many of them.
+    pub(super) fn reject(&mut self, items: usize, why: String) {
+        let of_samples = items.min(self.samples);
+        self.samples -= of_samples;
+        self.histograms = self.histograms.saturating_sub(items - of_samples);
+        self.missing.push((items, why));
+    }
+
+    /// 204 for all of it; else 400: sending it again would give the same answer.
+    pub(super) fn answer(self, version: Version) -> Response<Full<Bytes>> {
+        let mut answer = match self.missing.is_empty() {
+            true => {
+                let mut answer = Response::new(Full::default());
+                *answer.status_mut() = StatusCode::NO_CONTENT;
+                answer
+            }
+            false => {
+                let missing = self
+                    .missing
+                    .iter()
+                    .map(|(samples, why)| format!("{samples} not written: {why}"));
+                text(StatusCode::BAD_REQUEST, missing.collect::<Vec<_>>().join("; "))
+            }
+        };
+        if version == Version::Two {
+            let counts = [self.samples, self.histograms, self.exemplars];
+            for (name, count) in WRITTEN_HEADERS.into_iter().zip(counts) {
+                answer.headers_mut().insert(name, count.into());
+            }
+        }
+        answer
+    }
+}
+
+fn text(status: StatusCode, mut message: String) -> Response<Full<Bytes>> {
+    message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
+    let mut answer = Response::new(Full::new(message.into()));
+    *answer.status_mut() = status;
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    answer.headers_mut().insert(CONTENT_TYPE, plain);
+    answer
+}

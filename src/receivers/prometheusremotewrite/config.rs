@@ -1,0 +1,64 @@
+//! Options of the `prometheusremotewrite` receiver, those of the Collector's HTTP servers.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use crate::config::{ByteSize, Node, Problems};
+use crate::net::auth::AuthConfig;
+use crate::net::headers::{self, Headers};
+use crate::net::http::HttpConfig;
+use crate::net::metadata::IncludeMetadata;
+use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig, Transport};
+
+/// Every shard of every sender keeps one open.
+const MAX_CONNECTIONS: NonZeroUsize = NonZeroUsize::new(8192).expect("not zero");
+
+crate::options! {
+    /// Options of the `prometheusremotewrite` receiver.
+    pub struct Config {
+        /// Where to listen: host:port, or unix:/path.
+        pub endpoint: Endpoint = required,
+        /// `tcp` or `unix`; the endpoint says it already.
+        pub transport: Option<Transport> = None,
+        /// Mode and owner of the socket file, where the endpoint is one.
+        pub socket: SocketFileConfig = SocketFileConfig::default(),
+        /// Path that senders write to.
+        pub path: String = "/api/v1/write".to_owned(),
+        /// Largest body, before and after decompression.
+        pub max_request_body_size: ByteSize = ByteSize::mib(32),
+        /// Connections at a time; further ones wait.
+        pub max_connections: NonZeroUsize = MAX_CONNECTIONS,
+        /// Time for the headers of a request, which includes waiting for the next one on a connection.
+        pub read_header_timeout: Duration = Duration::from_secs(60),
+        /// A connection without a request for so long is asked to go; unset: never.
+        pub idle_timeout: Option<Duration> = None,
+        /// TLS; unset: none.
+        pub tls: Option<TlsServerConfig> = None,
+        /// Headers of every answer; their values are secrets.
+        pub response_headers: Headers = Headers::new(),
+        /// Which headers of a request stay with its data, for `headers_setter`: `true`, or a list of names.
+        pub include_metadata: IncludeMetadata = IncludeMetadata::None,
+        /// Who may send; unset: everybody who can connect.
+        pub auth: Option<AuthConfig> = None,
+    }
+    check = Config::check
+}
+
+impl Config {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        headers::check(&self.response_headers, at.child("response_headers"), cx);
+        self.endpoint.check_transport(self.transport, at, cx);
+        if !self.path.starts_with('/') {
+            cx.at(at.child("path")).error("a path begins with `/`");
+        }
+    }
+
+    /// How connections are served.
+    pub(super) fn serving(&self) -> HttpConfig {
+        HttpConfig {
+            header_timeout: self.read_header_timeout,
+            max_idle: self.idle_timeout,
+            ..HttpConfig::default()
+        }
+    }
+}

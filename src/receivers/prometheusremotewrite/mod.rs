@@ -1,0 +1,239 @@
+//! `prometheusremotewrite`: takes Prometheus remote write, 1.0 and 2.0, told apart by the content type.
+
+mod answer;
+pub mod config;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+
+use crate::batch::{Batch, ClientMetadata, Points, Signal};
+use crate::component::{
+    ComponentError, ConfigType, Context, Entry, Factory, Lifecycle, Reason, Receiver, ReceiverFactory,
+    Stability,
+};
+use crate::net::auth::Door;
+use crate::net::{
+    self, BodyLimits, Coding, ConnectionLimits, Held, Listener, Server, decompress, headers, read_body, tls,
+};
+use crate::prom::remote::Version;
+use crate::prom::remote::intake::{Intake, Taken};
+use answer::{Refusal, Written};
+use config::Config;
+
+/// The factory of `prometheusremotewrite`.
+pub static FACTORY: ReceiverFactory = Factory {
+    kind: "prometheusremotewrite",
+    aliases: &["prometheus_remote_write"],
+    signals: &[(Signal::Metrics, Stability::Beta)],
+    help: "takes Prometheus remote write, 1.0 and 2.0",
+    config: ConfigType::of::<Config>(),
+    build: |settings, cx| {
+        let config = settings.get::<Config>();
+        let entry = cx.entries[Signal::Metrics as usize].clone();
+        let entry = entry.ok_or_else(|| cx.base.error("only metrics pipelines can use it"))?;
+        let door = Door::of(config.auth.as_ref(), &cx.base)?;
+        let taker = Taker {
+            limits: BodyLimits::of(config.max_request_body_size.as_usize()),
+            response_headers: headers::build(&config.response_headers),
+            intake: Arc::default(),
+            config,
+            base: cx.base,
+            entry,
+            door,
+        };
+        Ok(Arc::new(RemoteWrite {
+            taker: Arc::new(taker),
+            server: Mutex::default(),
+        }))
+    },
+};
+
+/// When to come back if the memory limiter is what refuses: it looks once a second by default.
+const MEMORY_RETRY: Duration = Duration::from_secs(1);
+
+/// Requests up to this size are read on the spot; larger ones would keep a runtime thread from its other work.
+const INLINE_MAX_BYTES: usize = 64 << 10;
+
+/// What a point takes until the pipelines have it.
+const POINT_BYTES: usize = 160;
+
+struct RemoteWrite {
+    taker: Arc<Taker>,
+    server: Mutex<Option<Server>>,
+}
+
+/// Takes requests.
+struct Taker {
+    config: Arc<Config>,
+    base: Context,
+    entry: Entry,
+    door: Door,
+    limits: BodyLimits,
+    response_headers: HeaderMap,
+    intake: Arc<Intake>,
+}
+
+impl Receiver for RemoteWrite {}
+
+#[async_trait]
+impl Lifecycle for RemoteWrite {
+    async fn start(&self) -> Result<(), ComponentError> {
+        let taker = self.taker.clone();
+        let (config, base) = (&taker.config, &taker.base);
+        let listener = Listener::bind(&config.endpoint, &config.socket).await;
+        let listener = listener.map_err(|error| base.error(error.to_string()))?;
+        let tls = config
+            .tls
+            .as_ref()
+            .map(|config| config.build(tls::ALPN_HTTP))
+            .transpose();
+        let limits = ConnectionLimits {
+            max_connections: config.max_connections.get(),
+            tls: tls.map_err(|error| base.error(error.to_string()))?,
+        };
+        let answering = taker.clone();
+        let answer = move |request| answering.clone().answer(request);
+        let server = net::http::start(listener, limits, config.serving(), answer);
+        tracing::info!(receiver = %base.id, endpoint = %server.local(), "listening for remote writes");
+        *self.server.lock().unwrap_or_else(PoisonError::into_inner) = Some(server);
+        Ok(())
+    }
+
+    async fn stop(&self, deadline: Instant) {
+        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(server) = server {
+            server.stop(deadline).await;
+        }
+    }
+}
+
+impl Taker {
+    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let mut answer = match self.take(request).await {
+            Ok((version, written)) => written.answer(version),
+            Err(refusal) => refusal.answer(),
+        };
+        answer.headers_mut().extend(self.response_headers.clone());
+        answer
+    }
+
+    async fn take(&self, request: Request<Incoming>) -> Result<(Version, Written), Refusal> {
+        if request.uri().path() != self.config.path {
+            return Err(Refusal::new(StatusCode::NOT_FOUND, "nothing is written here"));
+        }
+        if request.method() != Method::POST {
+            return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "a write is a POST"));
+        }
+        let version = version(request.headers())?;
+        let mut held = self.admit(request.headers()).await?;
+        let client = self.config.include_metadata.of(request.headers());
+        let body = read_body(request.into_body(), self.limits, &mut held).await?;
+        let body = decompress(Coding::Snappy, body, self.limits.max_bytes).await?;
+        held.grow_to(body.len());
+        let taken = self.read(version, body).await?;
+        held.grow(taken.points.len() * POINT_BYTES);
+        Ok((version, self.push(taken, client).await?))
+    }
+
+    /// The account of a request that may come in; refused before its body is read when we don't know its sender, or
+    /// when memory is short.
+    async fn admit(&self, headers: &HeaderMap) -> Result<Held, Refusal> {
+        self.door.admit(headers).await?;
+        if self.base.shared.memory.over_limit() {
+            return Err(Refusal::busy(
+                "the gateway is over its memory limit",
+                MEMORY_RETRY,
+            ));
+        }
+        Ok(Held::new(self.base.shared.clone()))
+    }
+
+    async fn read(&self, version: Version, body: Bytes) -> Result<Taken, Refusal> {
+        let intake = self.intake.clone();
+        let read = match body.len() <= INLINE_MAX_BYTES {
+            true => intake.take(version, &body),
+            false => {
+                let reading = tokio::task::spawn_blocking(move || intake.take(version, &body)).await;
+                reading.map_err(|_| Refusal::busy("the gateway is stopping", MEMORY_RETRY))?
+            }
+        };
+        read.map_err(|error| {
+            self.entry.fail(1);
+            Refusal::new(StatusCode::BAD_REQUEST, error.to_string())
+        })
+    }
+
+    /// Hands the points on and says what is written. What could not be told is in the books, not in the pipelines.
+    async fn push(&self, taken: Taken, client: Option<Arc<ClientMetadata>>) -> Result<Written, Refusal> {
+        let mut written = Written {
+            samples: taken.samples,
+            histograms: taken.histograms,
+            exemplars: taken.exemplars,
+            missing: Vec::new(),
+        };
+        if !taken.points.is_empty() {
+            let batch = Batch {
+                client,
+                ..Batch::new(Points {
+                    points: taken.points.into(),
+                    table: None,
+                })
+            };
+            let verdict = self.entry.send(batch).await?;
+            if verdict.rejected_items > 0 {
+                written.reject(verdict.rejected_items, verdict.message);
+            }
+        }
+        for (reason, samples, why) in taken.dropped {
+            self.entry.fail(samples);
+            self.count(reason, samples);
+            written.missing.push((samples, why));
+        }
+        if taken.lost_exemplars > 0 {
+            metrics::counter!("tidegate_remote_write_dropped_exemplars_total", "receiver" => self.base.id.clone())
+                .increment(taken.lost_exemplars as u64);
+        }
+        Ok(written)
+    }
+
+    fn count(&self, reason: Reason, samples: usize) {
+        let labels = [
+            ("receiver", self.base.id.to_string()),
+            ("reason", reason.name().to_owned()),
+        ];
+        metrics::counter!("tidegate_remote_write_dropped_samples_total", &labels).increment(samples as u64);
+    }
+}
+
+/// Which message it is, and that it is compressed as the protocol has it.
+fn version(headers: &HeaderMap) -> Result<Version, Refusal> {
+    let get = |name| {
+        headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+    };
+    let version = Version::of_content_type(get(CONTENT_TYPE)).ok_or_else(|| {
+        let known = [Version::One, Version::Two].map(Version::message).join(" or ");
+        Refusal::unsupported(format!(
+            "the Content-Type must be application/x-protobuf, with proto {known}"
+        ))
+    })?;
+    // Some senders of 1.0 don't say it; there is no other.
+    match get(CONTENT_ENCODING).trim() {
+        coding if coding.eq_ignore_ascii_case("snappy") => Ok(version),
+        "" if !headers.contains_key(CONTENT_ENCODING) => Ok(version),
+        _ => Err(Refusal::unsupported(
+            "the Content-Encoding must be snappy".to_owned(),
+        )),
+    }
+}

@@ -1,0 +1,233 @@
+//! Requests against a real socket, into a sink that refuses when told to.
+
+use std::sync::Arc;
+
+use http::header::{HeaderName, RETRY_AFTER};
+use tidegate_engine::Value;
+
+use super::*;
+use crate::batch::Payload;
+use crate::component::testing::{Sink, context, settings};
+use crate::delivery::http::{HttpAnswer, HttpClient, HttpOptions};
+use crate::net::TlsClientConfig;
+use crate::prom::remote::series::{Family, Identity, Kind, Sample, Series};
+use crate::prom::remote::{WRITTEN_HEADERS, write};
+
+struct Gateway {
+    sink: Arc<Sink>,
+    receiver: Arc<dyn Receiver>,
+    port: u16,
+    client: HttpClient,
+}
+
+impl Gateway {
+    async fn start(more: &str) -> Self {
+        let sink = Sink::new();
+        let port = free_port();
+        let yaml = format!("{{endpoint: \"127.0.0.1:{port}\"{more}}}");
+        let receiver = (FACTORY.build)(
+            &settings::<Config>(&yaml),
+            sink.receiver_context("prometheusremotewrite"),
+        )
+        .unwrap();
+        receiver.start().await.unwrap();
+        let options = HttpOptions {
+            endpoint: None,
+            tls: &TlsClientConfig::default(),
+            auth: None,
+            max_idle_conns: 1,
+            idle_conn_timeout: Duration::from_secs(9),
+        };
+        let client = HttpClient::new(options, &context("exporters", "test")).unwrap();
+        Self {
+            sink,
+            receiver,
+            port,
+            client,
+        }
+    }
+
+    async fn post(&self, path: &str, headers: &[(HeaderName, &str)], body: impl Into<Bytes>) -> HttpAnswer {
+        let url = format!("http://127.0.0.1:{}{path}", self.port).parse().unwrap();
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (name.clone(), value.parse().unwrap()));
+        let posting = self.client.post(&url, headers.collect(), body.into(), None);
+        posting.await.map_err(|outcome| format!("{outcome:?}")).unwrap()
+    }
+
+    async fn write(&self, version: Version, series: &[Series]) -> HttpAnswer {
+        let body = write::compress(&write::encode(version, series.iter(), true)).unwrap();
+        let headers = [
+            (CONTENT_TYPE, version.content_type()),
+            (CONTENT_ENCODING, "snappy"),
+        ];
+        self.post("/api/v1/write", &headers, body).await
+    }
+
+    /// Name, time in milliseconds and value of every point so far.
+    fn points(&self) -> Vec<(String, u64, f64)> {
+        let mut all = Vec::new();
+        for batch in self.sink.batches() {
+            let Payload::Points(points) = batch.payload else {
+                panic!("points")
+            };
+            all.extend(points.points.iter().map(|point| {
+                let Value::Double(value) = point.value else {
+                    panic!("a number")
+                };
+                (
+                    point.series.metric.name.to_string(),
+                    point.time / 1_000_000,
+                    value,
+                )
+            }));
+        }
+        all
+    }
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+fn gauge(name: &str, samples: &[(i64, f64)]) -> Series {
+    let identity = Identity::new([("__name__".into(), name.into())]);
+    let family = Family {
+        name: name.into(),
+        kind: Kind::Gauge,
+        help: "".into(),
+        unit: "".into(),
+    };
+    let mut series = Series::new(Arc::new(identity), Arc::new(family));
+    let samples = samples.iter().map(|(time, value)| Sample {
+        time: *time,
+        start: 0,
+        value: *value,
+        point: 0,
+    });
+    series.samples = samples.collect();
+    series
+}
+
+/// What 2.0 says was written.
+fn written(answer: &HttpAnswer) -> [Option<String>; 3] {
+    WRITTEN_HEADERS.map(|name| Some(answer.headers.get(name)?.to_str().unwrap().to_owned()))
+}
+
+fn count(count: &str) -> Option<String> {
+    Some(count.to_owned())
+}
+
+#[tokio::test]
+async fn both_versions_are_taken_and_2_0_is_told_what_was_written() {
+    let gateway = Gateway::start("").await;
+    let one = gateway
+        .write(Version::One, &[gauge("a", &[(1, 0.5), (2, 1.5)])])
+        .await;
+    assert_eq!(
+        (one.status, written(&one)),
+        (StatusCode::NO_CONTENT, [None, None, None])
+    );
+    let two = gateway
+        .write(Version::Two, &[gauge("b", &[(3, 2.5)]), gauge("a", &[(4, 3.5)])])
+        .await;
+    assert_eq!(
+        (two.status, written(&two)),
+        (StatusCode::NO_CONTENT, [count("2"), count("0"), count("0")])
+    );
+    let expected = [("a", 1, 0.5), ("a", 2, 1.5), ("b", 3, 2.5), ("a", 4, 3.5)];
+    assert_eq!(
+        gateway.points(),
+        expected.map(|(name, time, value)| (name.to_owned(), time, value))
+    );
+    gateway.receiver.stop(Instant::now()).await;
+}
+
+#[tokio::test]
+async fn a_request_that_can_not_be_read_is_refused_as_a_whole() {
+    let gateway = Gateway::start(", max_request_body_size: 1KiB").await;
+    let good = [
+        (CONTENT_TYPE, Version::Two.content_type()),
+        (CONTENT_ENCODING, "snappy"),
+    ];
+    let body = |bytes: &[u8]| Bytes::from(write::compress(bytes).unwrap());
+    let with = |content_type, coding| [(CONTENT_TYPE, content_type), (CONTENT_ENCODING, coding)];
+    let path = "/api/v1/write";
+    let table = [
+        (gateway.post("/other", &good, body(b"")).await, 404),
+        (
+            gateway
+                .post(path, &with("application/json", "snappy"), body(b""))
+                .await,
+            415,
+        ),
+        (
+            gateway
+                .post(
+                    path,
+                    &with("application/x-protobuf;proto=x.Y", "snappy"),
+                    body(b""),
+                )
+                .await,
+            415,
+        ),
+        (
+            gateway
+                .post(path, &with("application/x-protobuf", "zstd"), body(b""))
+                .await,
+            415,
+        ),
+        (gateway.post(path, &good, "no snappy").await, 400),
+        (gateway.post(path, &good, body(b"no protobuf")).await, 400),
+        (gateway.post(path, &good, vec![0u8; 2000]).await, 413),
+        // A few bytes that unpack to more than the limit.
+        (gateway.post(path, &good, body(&[0; 4000])).await, 413),
+    ];
+    for (answer, expected) in table {
+        assert_eq!(answer.status.as_u16(), expected, "{}", answer.text());
+        assert!(!answer.body.unwrap().is_empty(), "it says why");
+    }
+    assert_eq!(gateway.sink.items(), 0);
+    gateway.receiver.stop(Instant::now()).await;
+}
+
+#[tokio::test]
+async fn who_finds_no_room_is_told_when_to_come_back() {
+    let gateway = Gateway::start("").await;
+    gateway.sink.refuse(1);
+    let busy = gateway.write(Version::Two, &[gauge("a", &[(1, 0.5)])]).await;
+    assert_eq!(busy.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(busy.headers.get(RETRY_AFTER).unwrap(), "1");
+    let again = gateway.write(Version::Two, &[gauge("a", &[(1, 0.5)])]).await;
+    assert_eq!(
+        (again.status, gateway.points().len()),
+        (StatusCode::NO_CONTENT, 1)
+    );
+    gateway.receiver.stop(Instant::now()).await;
+}
+
+#[tokio::test]
+async fn what_is_invalid_is_said_and_the_rest_is_written() {
+    let gateway = Gateway::start("").await;
+    let bad = Series::new(
+        Arc::new(Identity::new([("a".into(), "b".into())])),
+        gauge("x", &[]).family,
+    );
+    let bad = Series {
+        samples: gauge("x", &[(1, 1.0)]).samples,
+        ..bad
+    };
+    let answer = gateway.write(Version::Two, &[gauge("a", &[(1, 0.5)]), bad]).await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+    assert_eq!(written(&answer), [count("1"), count("0"), count("0")]);
+    assert!(
+        answer.text().contains("a series without a name"),
+        "{}",
+        answer.text()
+    );
+    assert_eq!(gateway.points().len(), 1);
+    gateway.receiver.stop(Instant::now()).await;
+}
