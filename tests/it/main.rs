@@ -3,11 +3,11 @@
 //! One binary for all of them, so that they link once. `kit` holds what they share; the other
 //! modules are the tests, one module per subject.
 
+mod accepted;
 mod auth;
 mod composites;
 mod conservation;
 mod examples;
-mod exposition;
 mod hostile;
 mod kit;
 mod native_histograms;
@@ -17,6 +17,7 @@ mod otlp;
 mod peers;
 mod promql;
 mod query;
+mod round_trip;
 mod scrape;
 mod scraped;
 mod smoke;

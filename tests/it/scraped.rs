@@ -1,9 +1,7 @@
 //! What a real Prometheus has after it scraped us is what we were sent: values, types, exemplars, in every format.
 
-mod fixture;
-
+use super::kit::fixture::{TRACE, every_kind};
 use super::kit::{Gateway, Prometheus, Release, SOON, free_port, http, wait_for};
-use fixture::{TRACE, every_kind};
 use prost::Message;
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -222,6 +222,26 @@ impl Families {
         })
     }
 
+    /// A native histogram of this name: it is called as its family is.
+    pub(super) fn named_native(&self, name: &str) -> Named {
+        let family = self.names.get(name).map(|at| (*at, &self.families[*at as usize]));
+        Named {
+            family: match family {
+                Some((family, Family { version, .. })) => FamilyRef {
+                    family,
+                    version: *version,
+                },
+                None => FamilyRef {
+                    family: NONE,
+                    version: self.added,
+                },
+            },
+            kind: MetricType::Histogram,
+            part: Part::Number,
+            suffix: 0,
+        }
+    }
+
     fn part(&self, at: u32, name: &str) -> Option<Named> {
         let family = self.families.get(at as usize)?;
         let suffix = name.strip_prefix(&*family.name)?;

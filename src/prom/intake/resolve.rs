@@ -1,7 +1,7 @@
 //! A line that is not known: its labels, whether it is kept, and what it is for.
 
 use tidegate_engine::{Data, Series};
-use tidegate_exposition::{self as exposition, MetricType, parse_float};
+use tidegate_exposition::{self as exposition, parse_float};
 
 use super::Intake;
 use super::family::{FamilyRef, Named, Part};
@@ -59,23 +59,22 @@ impl Intake {
 
     fn part(&mut self, labels: &LabelSet, native: Option<Option<Data>>) -> (FamilyRef, What) {
         let name = labels.get(NAME);
-        let named = self.families.named(name);
+        let named = match native {
+            Some(_) => self.families.named_native(name),
+            None => self.families.named(name),
+        };
         let what = match native {
-            Some(Some(data)) => self.native(labels, named, data),
+            Some(Some(data)) => Some(self.native(labels, named, data)),
             Some(None) => None,
             None => self.line(labels, named),
         };
         (named.family, what.unwrap_or(What::Unusable))
     }
 
-    fn native(&mut self, labels: &LabelSet, named: Named, data: Data) -> Option<What> {
-        let named = Named {
-            kind: MetricType::Histogram,
-            ..named
-        };
+    fn native(&mut self, labels: &LabelSet, named: Named, data: Data) -> What {
         let slot = self.slot(labels, labels.get(NAME), named, Shape::Native(data), "");
         let role = Role::Native;
-        Some(What::Part { slot, role })
+        What::Part { slot, role }
     }
 
     fn line(&mut self, labels: &LabelSet, named: Named) -> Option<What> {

@@ -17,7 +17,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 /// Becomes bytes that are no UTF-8 in [`bytes_of`].
-const BROKEN: &str = "\u{e000}";
+const BROKEN: &str = "\u{e000}\u{e001}";
 
 const NAMES: &[&str] = &[
     "a",
@@ -74,8 +74,8 @@ const NAMES: &[&str] = &[
     "🦀",
     "U__a",
     "",
-    "a\u{e000}",
-    "\u{e000}",
+    "a\u{e000}\u{e001}",
+    "\u{e000}\u{e001}",
 ];
 
 const KEYS: &[&str] = &[
@@ -125,7 +125,7 @@ const KEYS: &[&str] = &[
     "\u{0}",
     "🦀",
     "",
-    "a\u{e000}",
+    "a\u{e000}\u{e001}",
 ];
 
 const UNITS: &[&str] = &[
@@ -160,7 +160,7 @@ const UNITS: &[&str] = &[
     "\\",
     "a b",
     "🦀",
-    "\u{e000}",
+    "\u{e000}\u{e001}",
 ];
 
 const TEXTS: &[&str] = &[
@@ -196,8 +196,8 @@ const TEXTS: &[&str] = &[
     "🦀",
     "a\u{301}",
     "NaN",
-    "\u{e000}",
-    "a\u{e000}b",
+    "\u{e000}\u{e001}",
+    "a\u{e000}\u{e001}b",
 ];
 
 /// A request with up to three resources.
@@ -213,7 +213,7 @@ pub(crate) fn bytes_of(request: &ExportMetricsServiceRequest) -> Vec<u8> {
     let mut at = 0;
     while let Some(found) = bytes[at..].windows(broken.len()).position(|part| part == broken) {
         at += found;
-        bytes[at..at + broken.len()].copy_from_slice(&[0xff, 0xc3, 0x28]);
+        bytes[at..at + broken.len()].copy_from_slice(&[0xff, 0xc3, 0x28, 0xe2, 0x82, 0x80]);
         at += broken.len();
     }
     bytes

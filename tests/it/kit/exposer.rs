@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tidegate::batch::{Batch, Signal, wire};
+use tidegate::batch::{Batch, Points, Signal, wire};
 use tidegate::component::{Context, Exporter, ExporterContext, Ledger, Shared};
 use tidegate::config::{Problems, parse_text};
 use tidegate::exporters::prometheus::FACTORY;
+use tidegate_engine::Point;
 use tokio::runtime::Runtime;
 
 const STOP_DEADLINE: Duration = Duration::from_secs(10);
@@ -81,11 +82,21 @@ impl Exposer<'_> {
     /// Gives it an OTLP request, and expects that every point of it is accounted for.
     pub(crate) fn push(&self, request: Vec<u8>) {
         let encoded = wire::check(Signal::Metrics, request.into()).expect("a request that can be read");
-        self.ledger.enter(encoded.items());
+        self.take(Batch::new(encoded));
+    }
+
+    /// Gives it points, as a receiver that decodes does.
+    pub(crate) fn push_points(&self, points: &[Point]) {
+        self.take(Batch::new(Points {
+            points: points.into(),
+            table: None,
+        }));
+    }
+
+    fn take(&self, batch: Batch) {
+        self.ledger.enter(batch.items());
         let _guard = self.exposers.runtime.enter();
-        self.exporter
-            .push(Batch::new(encoded))
-            .expect("it always has room");
+        self.exporter.push(batch).expect("it always has room");
         let balance = self.ledger.balance();
         let settled = balance.absorbed + balance.dropped_total();
         assert_eq!(

@@ -88,15 +88,17 @@ fn any_integer() -> impl Strategy<Value = i64> {
     prop_oneof![4 => -2..10i64, 1 => select(&[i64::MIN, i64::MAX][..]), 1 => any::<i64>()]
 }
 
-/// Start and time: none, sensible, the end of time.
+/// Start and time: none, sensible, the end of time. Whole milliseconds, which is all that Prometheus knows.
 fn times() -> impl Strategy<Value = (u64, u64)> {
+    const NANOS_PER_MILLI: u64 = 1_000_000;
     let time = || {
-        prop_oneof![
+        let millis = prop_oneof![
             1 => Just(0),
-            8 => 1_700_000_000_000_000_000..1_800_000_000_000_000_000u64,
-            1 => Just(u64::MAX),
+            8 => 1_700_000_000_000..1_800_000_000_000u64,
+            1 => Just(u64::MAX / NANOS_PER_MILLI),
             1 => Just(1),
-        ]
+        ];
+        millis.prop_map(|millis| millis * NANOS_PER_MILLI)
     };
     (time(), time())
 }

@@ -1,6 +1,6 @@
 //! One metric of every kind, with exemplars and a start, as a service would send them.
 
-use crate::kit::any_metrics::{pair, text};
+use super::any_metrics::{pair, text};
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::Buckets;
