@@ -177,7 +177,12 @@ impl Intake {
         counts: &mut Counts,
     ) -> Result<(), Failure> {
         let limit = self.settings.native_histogram_bucket_limit;
-        let converted = model::native(histogram.value, limit).map_err(|_| Failure::BucketLimit(limit))?;
+        let resolution = model::Resolution {
+            buckets: limit,
+            schema: self.settings.native_histogram_max_schema,
+        };
+        let converted = model::native_within(histogram.value, resolution);
+        let converted = converted.map_err(|_| Failure::BucketLimit(limit))?;
         let data = converted.as_ref().map(|(_, data)| *data);
         let native = Some(data);
         let placed = self.place(&histogram.series, native, histogram.timestamp, time, counts)?;

@@ -6,7 +6,7 @@ use tidegate_engine::{Attributes, Scope};
 use tidegate_exposition::{Options, ParseError};
 
 use crate::prom::escaping::{is_legacy_label_name, is_legacy_metric_name};
-use crate::prom::model::{LabelSet, NAME};
+use crate::prom::model::{LabelSet, NAME, Resolution};
 
 /// What is taken of a target's pages. A limit of 0 is none.
 #[derive(Clone, Debug)]
@@ -27,6 +27,8 @@ pub struct Settings {
     pub label_value_length_limit: usize,
     /// Buckets of a native histogram. It is made coarser as far as that helps.
     pub native_histogram_bucket_limit: usize,
+    /// The finest schema of native histograms; finer ones are made coarser.
+    pub native_histogram_max_schema: i32,
     /// Whether names may only have letters, digits and underscores, those of metrics colons as well.
     pub legacy_names: bool,
     /// The scope of series that don't name theirs.
@@ -44,6 +46,7 @@ impl Default for Settings {
             label_name_length_limit: 0,
             label_value_length_limit: 0,
             native_histogram_bucket_limit: 0,
+            native_histogram_max_schema: Resolution::MAX_SCHEMA,
             legacy_names: false,
             scope: Arc::default(),
         }
@@ -160,4 +163,29 @@ pub enum Failure {
     /// More buckets than allowed, however wide they are made.
     #[error("a native histogram has more than {0} buckets")]
     BucketLimit(usize),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_held_to_the_old_rules_where_that_is_wanted() {
+        let labels = |pairs: &[(&str, &str)]| pairs.iter().copied().collect::<LabelSet>();
+        let table = [
+            (labels(&[(NAME, "a:b"), ("c", "1")]), Ok(())),
+            (labels(&[(NAME, "a.b")]), Err("a.b")),
+            (labels(&[(NAME, "a"), ("b.c", "1")]), Err("b.c")),
+            (labels(&[(NAME, "a"), ("b:c", "1")]), Err("b:c")),
+        ];
+        let old = Settings {
+            legacy_names: true,
+            ..Settings::default()
+        };
+        for (labels, expected) in table {
+            let expected = expected.map_err(|name: &str| Failure::InvalidName(name.to_owned()));
+            assert_eq!(old.check_labels(&labels), expected);
+            assert_eq!(Settings::default().check_labels(&labels), Ok(()));
+        }
+    }
 }

@@ -15,10 +15,56 @@ const MAX_BUCKETS: i64 = 1 << 14;
 /// The widest buckets that native histograms have.
 const MIN_SCALE: i32 = -4;
 
-/// The value of a native histogram that has been checked, and its kind of data; nothing for one that may fall or that
-/// has fractions of observations, which OpenTelemetry does not have. With `limit` above 0, buckets are made wider until
-/// at most so many hold something.
+/// How fine a native histogram may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resolution {
+    /// Buckets that may hold something; 0: any number of them.
+    pub buckets: usize,
+    /// The highest schema: how many times the buckets of a power of two are halved.
+    pub schema: i32,
+}
+
+impl Resolution {
+    /// The narrowest buckets that native histograms have.
+    pub const MAX_SCHEMA: i32 = 8;
+
+    /// The finest that there is.
+    pub const FINEST: Self = Self {
+        buckets: 0,
+        schema: Self::MAX_SCHEMA,
+    };
+
+    /// The highest schema whose buckets grow by this factor at least; one of 1 or less, or none at all, is no bound.
+    pub fn schema_of_factor(factor: f64) -> i32 {
+        if factor.is_nan() || factor <= 1.0 {
+            return Self::MAX_SCHEMA;
+        }
+        let schema = -factor.log2().log2();
+        let within = schema
+            .floor()
+            .clamp(f64::from(MIN_SCALE), f64::from(Self::MAX_SCHEMA));
+        #[expect(clippy::cast_possible_truncation, reason = "it is a small whole number")]
+        {
+            within as i32
+        }
+    }
+}
+
+/// As [`native_within`], with `limit` the number of buckets.
 pub fn native(histogram: &NativeHistogram, limit: usize) -> Result<Option<(Value, Data)>, BucketLimit> {
+    let resolution = Resolution {
+        buckets: limit,
+        ..Resolution::FINEST
+    };
+    native_within(histogram, resolution)
+}
+
+/// The value of a native histogram that has been checked, and its kind of data; nothing for one that may fall or that
+/// has fractions of observations, which OpenTelemetry does not have. Buckets are made wider as the resolution demands.
+pub fn native_within(
+    histogram: &NativeHistogram,
+    resolution: Resolution,
+) -> Result<Option<(Value, Data)>, BucketLimit> {
     let temporality = Temporality::Cumulative;
     if histogram.is_gauge || histogram.counts == Counts::Float {
         return Ok(None);
@@ -32,8 +78,8 @@ pub fn native(histogram: &NativeHistogram, limit: usize) -> Result<Option<(Value
         return Ok(Some((Value::NoRecordedValue, data)));
     }
     let value = match is_custom {
-        true => Value::Histogram(Box::new(custom(histogram, limit)?)),
-        false => Value::ExponentialHistogram(Box::new(exponential(histogram, limit)?)),
+        true => Value::Histogram(Box::new(custom(histogram, resolution.buckets)?)),
+        false => Value::ExponentialHistogram(Box::new(exponential(histogram, resolution)?)),
     };
     Ok(Some((value, data)))
 }
@@ -74,8 +120,12 @@ fn custom(histogram: &NativeHistogram, limit: usize) -> Result<Histogram, Bucket
     })
 }
 
-fn exponential(histogram: &NativeHistogram, limit: usize) -> Result<ExponentialHistogram, BucketLimit> {
-    let mut shift = 0;
+fn exponential(
+    histogram: &NativeHistogram,
+    resolution: Resolution,
+) -> Result<ExponentialHistogram, BucketLimit> {
+    let limit = resolution.buckets;
+    let mut shift = (histogram.schema - resolution.schema).max(0);
     while !fits(histogram, shift, limit) {
         shift += 1;
         if limit > 0 && histogram.schema - shift < MIN_SCALE {

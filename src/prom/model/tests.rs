@@ -129,6 +129,32 @@ fn too_many_buckets_are_made_wider_as_far_as_that_helps() {
 }
 
 #[test]
+fn buckets_grow_by_the_factor_that_is_asked_for() {
+    let table = [
+        (0.0, 8),
+        (f64::NAN, 8),
+        (1.0, 8),
+        (1.002, 8),
+        (1.1, 2),
+        (1.4, 1),
+        (2.0, 0),
+        (2.1, -1),
+        (4.0, -1),
+        (1e300, -4),
+    ];
+    for (factor, expected) in table {
+        assert_eq!(Resolution::schema_of_factor(factor), expected, "{factor}");
+    }
+    for schema in [8, 0, -1, -4] {
+        let resolution = Resolution { buckets: 0, schema };
+        let Ok(Some((Value::ExponentialHistogram(value), _))) = native_within(&sample(), resolution) else {
+            panic!("{schema}");
+        };
+        assert_eq!((value.scale, value.count), (schema.min(0), 6));
+    }
+}
+
+#[test]
 fn buckets_far_apart_are_made_wider() {
     let histogram = NativeHistogram {
         schema: 8,

@@ -8,6 +8,7 @@ use super::config::scrape::{Escaping, GlobalConfig, Protocol, ScrapeConfig};
 use super::config::units::PromDuration;
 use super::labels::Labels;
 use super::relabel::{Rule, Validation};
+use crate::prom::model::Resolution;
 
 /// Where nobody says how large a page may be: a hundred times what large exporters answer with, and a bound.
 const BODY_SIZE_LIMIT_BYTES: u64 = 256 << 20;
@@ -49,7 +50,8 @@ pub(super) struct Limits {
     pub(super) label_name_bytes: Option<usize>,
     pub(super) label_value_bytes: Option<usize>,
     pub(super) native_buckets: Option<usize>,
-    pub(super) native_bucket_factor: Option<f64>,
+    /// The finest schema of native histograms.
+    pub(super) native_schema: i32,
 }
 
 /// What the job says, else what `global` says; 0 is nothing said.
@@ -72,7 +74,7 @@ impl Limits {
             label_name_bytes: limit(job.label_name_length_limit, global.label_name_length_limit),
             label_value_bytes: limit(job.label_value_length_limit, global.label_value_length_limit),
             native_buckets: limit(job.native_histogram_bucket_limit, 0),
-            native_bucket_factor: Some(factor).filter(|factor| *factor > 1.0),
+            native_schema: Resolution::schema_of_factor(factor),
         }
     }
 }

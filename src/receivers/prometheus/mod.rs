@@ -8,6 +8,7 @@
 mod books;
 mod client;
 pub mod config;
+mod credentials;
 mod discovery;
 mod gate;
 mod identity;

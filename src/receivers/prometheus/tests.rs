@@ -281,3 +281,75 @@ async fn too_many_targets_fail_all_of_them() {
     }
     assert_eq!(exporter.asked.load(SeqCst), 0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_scrape_says_about_itself_stays_with_the_targets_resource() {
+    let exporter = Exporter::start(|count, _| match count {
+        0 => text("g 1\n"),
+        _ => text("# TYPE target_info gauge\ntarget_info{version=\"2\"} 1\ng 1\n"),
+    })
+    .await;
+    let sink = Sink::new();
+    let receiver = receiver(&sink, &job(exporter.port, ""));
+    receiver.start().await.unwrap();
+    tokio::task::block_in_place(|| eventually("three scrapes", || sink.batches().len() >= 3));
+    stop(receiver).await;
+    let batches = points(&sink);
+    let up = |points: &[Point]| {
+        let of = points.iter().filter(|point| &*point.series.metric.name == "up");
+        of.map(|point| {
+            (
+                point.value.clone(),
+                point.series.resource.attributes.get("version").is_some(),
+            )
+        })
+        .collect::<Vec<_>>()
+    };
+    assert_eq!(up(&batches[0]), [(Value::Double(1.0), false)]);
+    assert_eq!(
+        up(&batches[1]),
+        [(Value::NoRecordedValue, false), (Value::Double(1.0), true)]
+    );
+    assert_eq!(up(&batches[2]), [(Value::Double(1.0), true)]);
+    let resources = |points: &[Point]| {
+        let first = points[0].series.resource.clone();
+        points.iter().all(|point| point.series.resource == first)
+    };
+    assert!(resources(&batches[0]) && resources(&batches[2]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_for_which_there_is_no_room_fails_and_gives_its_room_back() {
+    let exporter = Exporter::start(|count, _| match count {
+        0 => text("x 1\n".repeat(1024)),
+        _ => text("x 1\n"),
+    })
+    .await;
+    let sink = Sink::new();
+    let yaml = format!("{}\nmax_buffered_size: 1KiB", job(exporter.port, ""));
+    let receiver = receiver(&sink, &yaml);
+    receiver.start().await.unwrap();
+    tokio::task::block_in_place(|| eventually("two scrapes", || sink.batches().len() >= 2));
+    stop(receiver).await;
+    let up: Vec<_> = points(&sink)
+        .iter()
+        .filter_map(|points| value(points, "up").cloned())
+        .collect();
+    assert_eq!(up[..2], [Value::Double(0.0), Value::Double(1.0)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_that_never_answers_keeps_nobody_from_stopping() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let sink = Sink::new();
+    let more = "scrape_interval: 1h, scrape_timeout: 1h, relabel_configs: [{target_label: __scrape_interval__, replacement: 100ms}, {target_label: __scrape_timeout__, replacement: 100ms}]";
+    let slow = receiver(&sink, &job(port, more));
+    slow.start().await.unwrap();
+    let _held = listener.accept().await.unwrap();
+    tokio::task::block_in_place(|| eventually("a failure", || !sink.batches().is_empty()));
+    assert_eq!(value(&points(&sink)[0], "up"), Some(&Value::Double(0.0)));
+    let asked = Instant::now();
+    stop(slow).await;
+    assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
+}

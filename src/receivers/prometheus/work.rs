@@ -217,6 +217,7 @@ fn settings(job: &Job, scope: Arc<Scope>) -> Settings {
         label_name_length_limit: limits.label_name_bytes.unwrap_or(0),
         label_value_length_limit: limits.label_value_bytes.unwrap_or(0),
         native_histogram_bucket_limit: limits.native_buckets.unwrap_or(0),
+        native_histogram_max_schema: limits.native_schema,
         legacy_names: job.validation == Validation::Legacy,
         scope,
     }
