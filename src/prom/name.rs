@@ -102,10 +102,7 @@ impl Naming {
 
     /// What a UNIT line of this family says. It must be the end of the family's name (OpenMetrics, "UNIT").
     pub fn unit(&self, unit: &str, family: &str) -> Option<String> {
-        let word = match unit {
-            "1" => "ratio".to_owned(),
-            unit => unit_word(unit),
-        };
+        let word = unit_word(unit);
         let before = family.strip_suffix(&word)?.strip_suffix('_')?;
         (!word.is_empty() && !before.is_empty()).then_some(word)
     }

@@ -243,6 +243,8 @@ fn sayable(request: &ExportMetricsServiceRequest) -> ExportMetricsServiceRequest
         metric.description = metric.description.trim_start_matches([' ', '\t']).to_owned();
         limit_counts(metric);
         metric.name = metric.name.replace("target", "t");
+        // This word is read as the unit 1, which has no word.
+        metric.unit = metric.unit.replace("ratio", "r");
         for exemplar in exemplars(metric) {
             exemplar.time_unix_nano = exemplar.time_unix_nano.max(1_000_000);
             keep_valid(&mut exemplar.trace_id, 16);
