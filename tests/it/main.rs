@@ -20,6 +20,7 @@ mod query;
 mod round_trip;
 mod scrape;
 mod scraped;
+mod scraped_pages;
 mod smoke;
 mod state;
 mod telemetry;

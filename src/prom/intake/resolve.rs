@@ -20,8 +20,7 @@ impl Intake {
         counts: &mut Counts,
     ) -> Result<u32, Failure> {
         series.labels(&mut self.labels)?;
-        let mut labels: LabelSet = self.labels.iter().collect();
-        let duplicate = self.duplicate();
+        let (mut labels, duplicate) = self.label_set();
         if !self.target.relabel(&mut labels) || labels.is_empty() {
             return Ok(self.lines.put(series.raw(), FamilyRef::ANY, What::Dropped));
         }
@@ -40,13 +39,22 @@ impl Intake {
         Ok(self.lines.put(series.raw(), family, what))
     }
 
-    /// A label that the line has twice.
-    fn duplicate(&self) -> Option<String> {
-        let names = self.labels.iter().filter(|(_, value)| !value.is_empty());
-        let mut names: Vec<&str> = names.map(|(name, _)| name).collect();
-        names.sort_unstable();
-        let twice = names.windows(2).find(|pair| pair[0] == pair[1])?;
-        twice.first().map(|name| (*name).to_owned())
+    /// The labels of the line, and one that it has twice. One that is empty once is no label, whatever it is another
+    /// time.
+    fn label_set(&self) -> (LabelSet, Option<String>) {
+        let mut pairs: Vec<(&str, &str)> = self.labels.iter().collect();
+        pairs.sort_unstable();
+        let mut twice = None;
+        let named = pairs.chunk_by(|a, b| a.0 == b.0);
+        let kept = named.filter_map(|pairs| {
+            // The empty one is the first.
+            let (name, value) = *pairs.first()?;
+            if pairs.len() > 1 && !value.is_empty() {
+                twice = Some(name.to_owned());
+            }
+            Some((name, value))
+        });
+        (kept.collect(), twice)
     }
 
     fn info(&mut self, labels: &LabelSet) -> What {

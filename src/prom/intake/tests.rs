@@ -305,6 +305,12 @@ fn the_first_of_two_counts_unless_they_have_times() {
 }
 
 #[test]
+fn a_label_that_is_empty_once_is_none() {
+    let points = text(&mut intake(), "a{b=\"\",c=\"d\",b=\"e\"} 1\n", 0);
+    assert_eq!(show(&points), ["a{c=d} 1"]);
+}
+
+#[test]
 fn times_may_be_ignored() {
     let settings = Settings {
         honor_timestamps: false,

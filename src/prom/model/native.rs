@@ -12,8 +12,8 @@ pub struct BucketLimit;
 /// Buckets a side that are kept; what is wider apart is made coarser. The doubles of schema 3 fit.
 const MAX_BUCKETS: i64 = 1 << 14;
 
-/// The widest buckets that native histograms have.
-const MIN_SCALE: i32 = -4;
+/// Schemas of exponential buckets, the widest first.
+const SCHEMAS: std::ops::RangeInclusive<i32> = -4..=8;
 
 /// How fine a native histogram may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Resolution {
         let schema = -factor.log2().log2();
         let within = schema
             .floor()
-            .clamp(f64::from(MIN_SCALE), f64::from(Self::MAX_SCHEMA));
+            .clamp(f64::from(*SCHEMAS.start()), f64::from(Self::MAX_SCHEMA));
         #[expect(clippy::cast_possible_truncation, reason = "it is a small whole number")]
         {
             within as i32
@@ -59,17 +59,19 @@ pub fn native(histogram: &NativeHistogram, limit: usize) -> Result<Option<(Value
     native_within(histogram, resolution)
 }
 
-/// The value of a native histogram that has been checked, and its kind of data; nothing for one that may fall or that
-/// has fractions of observations, which OpenTelemetry does not have. Buckets are made wider as the resolution demands.
+/// The value of a native histogram that has been checked, and its kind of data; nothing for one that may fall, that has
+/// fractions of observations or a schema that is unknown: OpenTelemetry does not have these. Buckets are made wider as
+/// the resolution demands.
 pub fn native_within(
     histogram: &NativeHistogram,
     resolution: Resolution,
 ) -> Result<Option<(Value, Data)>, BucketLimit> {
     let temporality = Temporality::Cumulative;
-    if histogram.is_gauge || histogram.counts == Counts::Float {
+    let is_custom = histogram.schema == NativeHistogram::CUSTOM;
+    let is_known = is_custom || SCHEMAS.contains(&histogram.schema);
+    if histogram.is_gauge || histogram.counts == Counts::Float || !is_known {
         return Ok(None);
     }
-    let is_custom = histogram.schema == NativeHistogram::CUSTOM;
     let data = match is_custom {
         true => Data::Histogram { temporality },
         false => Data::ExponentialHistogram { temporality },
@@ -128,7 +130,7 @@ fn exponential(
     let mut shift = (histogram.schema - resolution.schema).max(0);
     while !fits(histogram, shift, limit) {
         shift += 1;
-        if limit > 0 && histogram.schema - shift < MIN_SCALE {
+        if limit > 0 && histogram.schema - shift < *SCHEMAS.start() {
             return Err(BucketLimit);
         }
     }
