@@ -14,11 +14,14 @@ use tidegate::commands::load;
 use tidegate::component::Shared;
 use tidegate::config::Loader;
 use tidegate::net::{Coding, decompress};
+use tidegate::prom::intake::{Intake, Settings, Target};
+use tidegate::prom::model::LabelSet;
 use tidegate::service::{Graph, Plan};
 use tidegate::storage::record::{self, Head, Kind};
 use tidegate::storage::{Fsync, Log, Purpose, Quota, Rules};
 use tidegate_engine::query::{FloatHistogram, HistogramSample, NAME, Query, QuerySeries, Sample};
-use tidegate_engine::{Buckets, ExponentialHistogram, Limits, Rule, StreamId, Table};
+use tidegate_engine::{Attributes, Buckets, ExponentialHistogram, Limits, Rule, StreamId, Table, Value};
+use tidegate_exposition::{Format, NativeHistograms, Options};
 use tidegate_ring::{Batch, MpStore, Options, Reader};
 
 /// Names as `cargo xtask fuzz` gives them.
@@ -34,6 +37,7 @@ pub(crate) const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("log", log),
     ("query", query),
     ("state", state),
+    ("exposition", exposition),
 ];
 
 fn signal(choice: u8) -> Signal {
@@ -86,6 +90,52 @@ fn query(data: &[u8]) {
     store.extend([histograms("a", "x", 2), histograms("b", "y", 1)]);
     let _ = query.instant(&store, 150_000);
     let _ = query.range(&store, 0, 150_000, 70_000);
+}
+
+/// A page counts or does not, whatever was expected of it; what was known of it makes no difference.
+fn exposition(data: &[u8]) {
+    let Some((how, page)) = data.split_first() else {
+        return;
+    };
+    let format = [Format::Text, Format::OpenMetrics, Format::Protobuf][usize::from(how % 3)];
+    let native = [NativeHistograms::Native, NativeHistograms::Classic, NativeHistograms::Both];
+    let settings = Settings {
+        parser: Options {
+            native_histograms: native[usize::from(how / 3 % 3)],
+        },
+        honor_timestamps: how & 64 == 0,
+        ..Settings::default()
+    };
+    let mut intake = Intake::new(settings, Box::new(Anything));
+    let mut points = Vec::new();
+    let first = intake.page(format, page, 1_700_000_000_000_000_000, &mut points);
+    let second = intake.page(format, page, 1_700_000_001_000_000_000, &mut points);
+    match (first, second) {
+        (Ok(first), Ok(second)) => assert_eq!((first.samples, 0), (second.samples, second.series_added)),
+        (Err(first), Err(second)) => assert_eq!(first.failure, second.failure),
+        (first, second) => panic!("{first:?}, then {second:?}"),
+    }
+    intake.end(1_700_000_002_000_000_000, &mut points);
+    for point in points {
+        match &point.value {
+            Value::Histogram(histogram) => assert!(histogram.is_sound(), "{histogram:?}"),
+            Value::ExponentialHistogram(histogram) => assert!(histogram.is_sound(), "{histogram:?}"),
+            _ => {}
+        }
+    }
+}
+
+/// A target without labels of its own.
+struct Anything;
+
+impl Target for Anything {
+    fn relabel(&mut self, _: &mut LabelSet) -> bool {
+        true
+    }
+
+    fn resource(&self, _: &str, _: &str) -> Attributes {
+        Attributes::default()
+    }
 }
 
 /// A saved state is restored, or is none.

@@ -116,8 +116,11 @@ fn ours(case: &Case) -> Option<Said> {
                 if !sample.timestamp.is_none_or(is_stored) {
                     continue;
                 }
-                // Of two samples of one time the first counts.
-                if values.iter().all(|(time, _)| *time != sample.timestamp) {
+                // Of two samples of one time the first counts, and none counts that is before another one. One without
+                // a time is of the time of the scrape.
+                let order = |time: Option<i64>| time.unwrap_or(i64::MAX);
+                let last = values.last().map(|(time, _)| order(*time));
+                if last.is_none_or(|last| last < order(sample.timestamp)) {
                     values.push((sample.timestamp, sample.value));
                 }
             }

@@ -18,6 +18,7 @@ const TARGETS: &[(&str, &str)] = &[
     ("log", "tests/data"),
     ("query", "tests/data/promql"),
     ("state", "tests/data"),
+    ("exposition", "tests/data/exposition"),
 ];
 /// How long each target runs unless told.
 const SECONDS: u32 = 60;

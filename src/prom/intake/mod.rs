@@ -273,10 +273,7 @@ impl Intake {
     fn emit(&mut self, time: UnixNanos, points: &mut Vec<Point>, counts: &mut Counts) {
         self.resources.update(&*self.target);
         self.slots.end_missing(self.page, time, points);
-        if self.resources.has_changed() {
-            self.slots.end_moved(&self.resources, time, points);
-        }
-        self.slots.emit(points, counts);
+        self.slots.emit(&self.resources, time, points, counts);
     }
 
     /// Forgets what has not been seen for a while, once that is much.

@@ -126,7 +126,7 @@ impl Intake {
         let resource = self.resources.of(identity.job, identity.instance);
         let (resources, scope) = (&self.resources, &self.settings.scope);
         self.slots.of(&key, resource, shape, || Series {
-            resource: resources.get(resource),
+            resource: resources.get(resource).0.clone(),
             scope: identity.scope.map_or_else(|| scope.clone(), Into::into),
             metric,
             attributes: identity.attributes,

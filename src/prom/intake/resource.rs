@@ -9,8 +9,9 @@ use super::settings::Target;
 
 #[derive(Debug)]
 struct Entry {
-    /// Nothing before the end of the first page.
     resource: Arc<Resource>,
+    /// Changes with the resource. 0 before the end of the first page, when there is none.
+    version: u32,
     /// What `target_info` said when the resource was made.
     info: Option<Attributes>,
 }
@@ -36,8 +37,10 @@ pub(super) struct Resources {
     last: Vec<u32>,
     /// Whether there are resources that have not been made.
     has_new: bool,
-    /// Whether some resource is another than it was.
-    has_changed: bool,
+    /// The version that was given last.
+    version: u32,
+    /// The resource of no place.
+    nobody: Arc<Resource>,
 }
 
 /// No resource.
@@ -57,6 +60,7 @@ impl Resources {
         }
         let entry = Entry {
             resource: Arc::default(),
+            version: 0,
             info: None,
         };
         let at = put(&mut self.entries, &mut self.free, entry);
@@ -72,21 +76,11 @@ impl Resources {
         entry.info.is_some().then(|| entry.resource.clone())
     }
 
-    /// The resource at a place, as it was at the end of the last page.
-    pub(super) fn get(&self, at: u32) -> Arc<Resource> {
+    /// The resource at a place, as it was at the end of the last page, and its version.
+    #[inline]
+    pub(super) fn get(&self, at: u32) -> (&Arc<Resource>, u32) {
         let entry = self.entries.get(at as usize);
-        entry.map_or_else(Arc::default, |entry| entry.resource.clone())
-    }
-
-    /// Whether a series has the resource that it should have.
-    pub(super) fn is_same(&self, at: u32, resource: &Arc<Resource>) -> bool {
-        let entry = self.entries.get(at as usize);
-        entry.is_some_and(|entry| Arc::ptr_eq(&entry.resource, resource))
-    }
-
-    /// Whether the last page changed some resource.
-    pub(super) fn has_changed(&self) -> bool {
-        self.has_changed
+        entry.map_or((&self.nobody, 0), |entry| (&entry.resource, entry.version))
     }
 
     /// Adds a line of `target_info`.
@@ -102,7 +96,6 @@ impl Resources {
 
     /// Makes the resources of a page that has ended.
     pub(super) fn update(&mut self, target: &dyn Target) {
-        self.has_changed = false;
         if self.seen == self.last && !self.has_new {
             return;
         }
@@ -125,7 +118,8 @@ impl Resources {
                 schema_url: "".into(),
             });
             entry.info = Some(info);
-            self.has_changed = true;
+            self.version = self.version.wrapping_add(1);
+            entry.version = self.version;
         }
     }
 

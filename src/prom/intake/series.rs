@@ -70,11 +70,14 @@ enum State {
 #[derive(Debug)]
 struct Slot {
     series: Arc<Series>,
-    /// The place of its resource.
+    /// The place of its resource, and which one of those that were there it has.
     resource: u32,
+    version: u32,
     state: State,
     /// The page that wrote to it last.
     page: u32,
+    /// Whether that page has a sample of it, taken or not.
+    has_sample: bool,
     /// Whether something is to be emitted, and its times.
     is_pending: bool,
     time: UnixNanos,
@@ -127,6 +130,7 @@ impl Slots {
         let slot = Slot {
             series: Arc::new(make()),
             resource,
+            version: 0,
             state: match shape {
                 Shape::Lines(Data::Gauge | Data::Sum { .. }) => State::Number(0.0),
                 Shape::Lines(Data::Summary) => State::Summary(Box::default()),
@@ -134,6 +138,7 @@ impl Slots {
                 Shape::Native(_) => State::Native(None),
             },
             page: 0,
+            has_sample: false,
             is_pending: false,
             time: 0,
             start: 0,
@@ -231,7 +236,7 @@ impl Slots {
         let slot = self.slots.get_mut(at as usize)?.as_mut()?;
         if slot.page != page {
             slot.page = page;
-            (slot.is_pending, slot.start) = (false, 0);
+            (slot.has_sample, slot.is_pending, slot.start) = (false, false, 0);
             slot.exemplars.clear();
             slot.state.clear();
             self.written.push(at);
@@ -244,6 +249,7 @@ impl Slots {
     fn ready(&mut self, at: u32, stamp: Stamp, counts: &mut Counts) -> Option<(&mut Slot, bool)> {
         self.touch(at, stamp.page)?;
         let slot = self.slots.get_mut(at as usize)?.as_mut()?;
+        slot.has_sample = true;
         if slot.is_pending && slot.time == stamp.time {
             return Some((slot, false));
         }
@@ -293,47 +299,42 @@ impl Slots {
         }
     }
 
-    /// Gives series the resource that they have now; what they were under the old one ends.
-    pub(super) fn end_moved(&mut self, resources: &Resources, time: UnixNanos, points: &mut Vec<Point>) {
-        for at in &self.written {
-            let slot = self.slots.get_mut(*at as usize).and_then(Option::as_mut);
-            let Some(slot) = slot.filter(|slot| !resources.is_same(slot.resource, &slot.series.resource))
-            else {
-                continue;
-            };
-            if slot.is_alive {
-                slot.is_tracked = true;
-                slot.end(time, points);
-            }
-            slot.series = Arc::new(Series {
-                resource: resources.get(slot.resource),
-                ..Series::clone(&slot.series)
-            });
-        }
-    }
-
-    /// Appends the points of this page.
-    pub(super) fn emit(&mut self, points: &mut Vec<Point>, counts: &mut Counts) {
+    /// Appends the points of this page. A series of which there are only parts that make no value ends.
+    pub(super) fn emit(
+        &mut self,
+        resources: &Resources,
+        time: UnixNanos,
+        points: &mut Vec<Point>,
+        counts: &mut Counts,
+    ) {
         points.reserve(self.written.len() + self.earlier.len());
         for (at, mut point) in self.earlier.drain(..) {
-            if let Some(Some(slot)) = self.slots.get(at as usize) {
+            if let Some(Some(slot)) = self.slots.get_mut(at as usize) {
+                slot.settle(resources, time, points);
                 point.series = slot.series.clone();
                 points.push(point);
             }
         }
         for at in &self.written {
             let slot = self.slots.get_mut(*at as usize).and_then(Option::as_mut);
-            let Some(slot) = slot.filter(|slot| slot.is_pending) else {
-                continue;
+            let Some(slot) = slot else { continue };
+            slot.settle(resources, time, points);
+            let point = match std::mem::take(&mut slot.is_pending) {
+                true => slot.take(),
+                // What has a time that it had before is still there.
+                false if slot.has_sample => continue,
+                false => None,
             };
-            slot.is_pending = false;
-            match slot.take() {
+            match point {
                 Some(point) => {
                     slot.is_alive = point.value != Value::NoRecordedValue;
                     slot.last = point.time;
                     points.push(point);
                 }
-                None => counts.unusable += 1,
+                None => {
+                    counts.unusable += usize::from(slot.has_sample);
+                    slot.end(time, points);
+                }
             }
         }
         std::mem::swap(&mut self.last, &mut self.written);
@@ -390,6 +391,22 @@ impl Slot {
             value,
             exemplars: std::mem::take(&mut self.exemplars),
         })
+    }
+
+    /// Gives the series the resource that it has now; what it was under the old one ends.
+    #[inline]
+    fn settle(&mut self, resources: &Resources, time: UnixNanos, points: &mut Vec<Point>) {
+        let (resource, version) = resources.get(self.resource);
+        if self.version == version {
+            return;
+        }
+        self.version = version;
+        self.is_tracked |= self.is_alive;
+        self.end(time, points);
+        self.series = Arc::new(Series {
+            resource: resource.clone(),
+            ..Series::clone(&self.series)
+        });
     }
 
     fn end(&mut self, time: UnixNanos, points: &mut Vec<Point>) {
