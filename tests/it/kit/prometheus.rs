@@ -6,7 +6,7 @@ use super::{SOON, free_port, http, testenv, wait_for};
 use std::fs;
 use std::io::Write;
 use std::ops::Deref;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use tempfile::TempDir;
@@ -70,7 +70,9 @@ impl Release {
 pub(crate) struct Prometheus {
     /// Held for its end: the server is killed when this is dropped.
     process: Process,
-    _directory: TempDir,
+    directory: TempDir,
+    release: Release,
+    flags: Vec<String>,
     api: QueryApi,
 }
 
@@ -138,27 +140,25 @@ scrape_configs:
         let port = free_port();
         let file = directory.path().join("prometheus.yml");
         fs::write(&file, config).expect("a file in a fresh directory");
-        let mut process = Process::start(
-            "prometheus",
-            Command::new(release.program("prometheus"))
-                .arg(format!("--config.file={}", file.display()))
-                .arg(format!("--storage.tsdb.path={}", directory.path().display()))
-                .arg(format!("--web.listen-address=127.0.0.1:{port}"))
-                .arg("--web.enable-remote-write-receiver")
-                .arg("--enable-feature=exemplar-storage")
-                .arg("--storage.tsdb.retention.time=100y")
-                .arg("--log.level=warn")
-                .args(release.flags())
-                .args(flags),
-        );
-        process.wait_until("it is ready", || {
-            http::get(port, "/-/ready").is_ok_and(|response| response.status == 200)
-        });
+        let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
         Self {
-            process,
-            _directory: directory,
+            process: launch(release, directory.path(), port, &flags),
+            directory,
+            release,
+            flags,
             api: QueryApi::at(port),
         }
+    }
+
+    /// Kills it without a word.
+    pub(crate) fn kill(&mut self) {
+        self.process.signal(rustix::process::Signal::KILL);
+        self.process.wait(SOON);
+    }
+
+    /// Starts it again after [`Self::kill`], with what it had, where it was.
+    pub(crate) fn start_again(&mut self) {
+        self.process = launch(self.release, self.directory.path(), self.api.port(), &self.flags);
     }
 
     /// What it logs: warnings and errors.
@@ -210,4 +210,28 @@ fn promtool(release: Release, body: &str) -> (Option<i32>, String) {
     let output = promtool.wait_with_output().expect("promtool ends");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     (output.status.code(), said)
+}
+
+/// A server on the data and the configuration in `directory`, as soon as it's ready.
+fn launch(release: Release, directory: &Path, port: u16, flags: &[String]) -> Process {
+    let mut process = Process::start(
+        "prometheus",
+        Command::new(release.program("prometheus"))
+            .arg(format!(
+                "--config.file={}",
+                directory.join("prometheus.yml").display()
+            ))
+            .arg(format!("--storage.tsdb.path={}", directory.display()))
+            .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+            .arg("--web.enable-remote-write-receiver")
+            .arg("--enable-feature=exemplar-storage")
+            .arg("--storage.tsdb.retention.time=100y")
+            .arg("--log.level=warn")
+            .args(release.flags())
+            .args(flags),
+    );
+    process.wait_until("it is ready", || {
+        http::get(port, "/-/ready").is_ok_and(|response| response.status == 200)
+    });
+    process
 }
