@@ -25,6 +25,9 @@ use crate::delivery::answer::USER_AGENT as OUR_NAME;
 /// hundredth of the interval.
 const TOLERANCE: Duration = Duration::from_millis(2);
 
+/// Nanoseconds.
+const MILLISECOND: u64 = 1_000_000;
+
 /// What loops of a job have in common.
 pub(super) struct Workshop {
     pub(super) job: Job,
@@ -112,7 +115,7 @@ impl Scraper {
                         Order::Scrape { forced } => forced.clone(),
                         Order::Leave { .. } => continue,
                     };
-                    let time = self.time();
+                    let time = self.time(tick.elapsed());
                     self.scrape(time, forced, tick + self.target.interval, &stopping)
                         .await;
                 }
@@ -153,9 +156,12 @@ impl Scraper {
         true
     }
 
-    /// The time that the points of this scrape have.
-    fn time(&mut self) -> u64 {
-        let (due, time) = aligned(self.aligned, now(), self.target.interval);
+    /// The time that the points of a scrape have that is so late.
+    fn time(&mut self, late: Duration) -> u64 {
+        let now = now();
+        let first = || now.saturating_sub(nanos(late) / MILLISECOND * MILLISECOND);
+        let last = self.aligned.unwrap_or_else(first);
+        let (due, time) = aligned(last, now, self.target.interval);
         self.aligned = Some(due);
         time
     }
@@ -260,13 +266,14 @@ impl Scraper {
 
 /// When a scrape is due that is made now, one of them having been due at `last`, and the time that its points get: when
 /// it was due, if it is not late. A clock that was put back counts from where it is.
-fn aligned(last: Option<u64>, now: u64, interval: Duration) -> (u64, u64) {
-    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+fn aligned(last: u64, now: u64, interval: Duration) -> (u64, u64) {
     let tolerance = nanos(TOLERANCE.min(interval / 100));
     let interval = nanos(interval).max(1);
-    let last = last
-        .filter(|last| *last <= now.saturating_add(tolerance))
-        .unwrap_or(now);
+    let last = if last <= now.saturating_add(tolerance) {
+        last
+    } else {
+        now
+    };
     let due = last + now.saturating_sub(last) / interval * interval;
     match now.saturating_sub(due) <= tolerance {
         true => (due, due),
@@ -274,9 +281,12 @@ fn aligned(last: Option<u64>, now: u64, interval: Duration) -> (u64, u64) {
     }
 }
 
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// Now, in whole milliseconds, which is what Prometheus counts in.
 fn now() -> u64 {
-    const MILLISECOND: u64 = 1_000_000;
     unix_now() / MILLISECOND * MILLISECOND
 }
 
@@ -374,24 +384,24 @@ mod tests {
 
     #[test]
     fn times_are_evenly_spaced_unless_a_scrape_is_late() {
-        const MS: u64 = 1_000_000;
+        const MS: u64 = MILLISECOND;
         let table = [
-            (None, 5_000, (5_000, 5_000)),
-            (Some(5_000), 6_001, (6_000, 6_000)),
-            (Some(5_000), 6_002, (6_000, 6_000)),
-            (Some(5_000), 6_003, (6_000, 6_003)),
+            (5_000, 5_000, (5_000, 5_000)),
+            (5_000, 6_001, (6_000, 6_000)),
+            (5_000, 6_002, (6_000, 6_000)),
+            (5_000, 6_003, (6_000, 6_003)),
             // A tick was left out.
-            (Some(5_000), 7_001, (7_000, 7_000)),
+            (5_000, 7_001, (7_000, 7_000)),
             // The tick came a little early.
-            (Some(6_000), 5_999, (6_000, 6_000)),
+            (6_000, 5_999, (6_000, 6_000)),
             // The clock was put back.
-            (Some(6_000), 3_000, (3_000, 3_000)),
+            (6_000, 3_000, (3_000, 3_000)),
         ];
         for (last, now, (due, time)) in table {
-            let found = aligned(last.map(|last| last * MS), now * MS, Duration::from_secs(1));
+            let found = aligned(last * MS, now * MS, Duration::from_secs(1));
             assert_eq!(found, (due * MS, time * MS), "{last:?} {now}");
         }
-        let early = aligned(Some(100 * MS), 101 * MS, Duration::from_millis(10));
+        let early = aligned(100 * MS, 101 * MS, Duration::from_millis(10));
         assert_eq!(early, (100 * MS, 101 * MS), "a hundredth of the interval is less");
     }
 }
