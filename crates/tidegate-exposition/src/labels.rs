@@ -231,13 +231,7 @@ impl Cursor<'_> {
             (false, Syntax::OpenMetrics) => memchr::memchr(b'\n', inner),
             (false, Syntax::Text) => None,
         };
-        let broken = inner.windows(2).position(|pair| pair == b"\\\n");
-        // An escaped backslash before a line feed is no broken escape.
-        let broken = broken.filter(|at| {
-            let before = inner.get(..*at).unwrap_or_default();
-            before.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 0
-        });
-        if let Some(at) = forbidden.or(broken) {
+        if let Some(at) = forbidden.or_else(|| scan::broken_escape(inner)) {
             return Err(Fault::new(start + at, problem));
         }
         self.at = end + 1;

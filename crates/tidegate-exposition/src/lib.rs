@@ -18,8 +18,8 @@
 //! ```
 //!
 //! What a page is worth is what Prometheus makes of it: it is accepted and refused by the same rules, oddities
-//! included, and an error anywhere means that nothing of the page counts. `docs/prometheus-differences.md` of the
-//! gateway lists where we differ.
+//! included, and an error anywhere means that nothing of the page counts. `docs/scraping.md` of the gateway lists
+//! where we differ.
 //!
 //! A line costs little when its series has been seen before. The bytes of its name and labels ([`Series::raw`]) are its
 //! identity; nothing of them is parsed until somebody asks for the labels, which is also when they are checked. So a

@@ -75,6 +75,18 @@ pub(crate) fn closing_quote(bytes: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
+/// The place of a backslash that has a line feed behind it, which it can't escape.
+pub(crate) fn broken_escape(quoted: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        let found = at + memchr(b'\\', quoted.get(at..)?)?;
+        if quoted.get(found + 1) == Some(&b'\n') {
+            return Some(found);
+        }
+        at = found + 2;
+    }
+}
+
 /// The place of the brace that closes the labels, `at` being behind the one that opens them. What stands between is
 /// not looked at, except for quotes.
 #[inline]

@@ -198,16 +198,11 @@ pub(crate) fn family(page: &[u8], at: usize) -> Result<(Text<'_>, usize), Fault>
     }
     let end = scan::closing_quote(page, at + 1).ok_or_else(fault)?;
     let raw = page.get(at + 1..end).unwrap_or_default();
-    match memchr::memchr(0, raw) {
-        Some(_) => Err(fault()),
-        None => Ok((
-            Text {
-                raw,
-                escapes: Escapes::Quoted,
-            },
-            end + 1,
-        )),
+    if memchr::memchr(0, raw).is_some() || scan::broken_escape(raw).is_some() {
+        return Err(fault());
     }
+    let escapes = Escapes::Quoted;
+    Ok((Text { raw, escapes }, end + 1))
 }
 
 /// A HELP line whose text ends at `end`.
