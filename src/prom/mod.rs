@@ -14,6 +14,8 @@ pub mod number;
 pub(crate) mod remote;
 pub mod render;
 pub mod text;
+#[cfg(test)]
+mod translator_tests;
 mod unit;
 
 pub use escaping::Escaping;
