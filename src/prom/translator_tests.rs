@@ -53,7 +53,10 @@ fn metrics_are_called_what_the_translator_calls_them() {
             }
         }
     }
-    assert!(differences > 0, "the cases have none of the deliberate differences");
+    assert!(
+        differences > 0,
+        "the cases have none of the deliberate differences"
+    );
 }
 
 /// Where we mean to differ.
