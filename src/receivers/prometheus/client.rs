@@ -171,7 +171,7 @@ fn same_origin(one: &Uri, other: &Uri) -> bool {
     one.scheme() == other.scheme() && one.authority() == other.authority()
 }
 
-/// Where a reference in an answer points (RFC 3986, 5.2, without dot segments, which servers understand).
+/// Where a reference in an answer points (RFC 3986, 5.2).
 fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
     let reference = reference
         .split('#')
@@ -194,10 +194,36 @@ fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
             .map_or("", |(directory, _)| directory);
         format!("{scheme}://{authority}{directory}/{reference}")
     };
-    let uri: Uri = text.parse().ok()?;
+    let uri = without_dot_segments(text.parse().ok()?)?;
     let usable =
         matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some_and(|host| !host.is_empty());
     usable.then_some(uri)
+}
+
+/// RFC 3986, 5.2.4.
+fn without_dot_segments(uri: Uri) -> Option<Uri> {
+    if !uri.path().split('/').any(|segment| matches!(segment, "." | "..")) {
+        return Some(uri);
+    }
+    let mut kept: Vec<&str> = Vec::new();
+    for segment in uri.path().split('/').skip(1) {
+        match segment {
+            "." => {}
+            ".." => drop(kept.pop()),
+            segment => kept.push(segment),
+        }
+    }
+    let ends_in_directory = uri.path().ends_with("/.") || uri.path().ends_with("/..");
+    let last = if ends_in_directory && !kept.is_empty() {
+        "/"
+    } else {
+        ""
+    };
+    let query = uri.query().map_or_else(String::new, |query| format!("?{query}"));
+    let path = format!("/{}{last}{query}", kept.join("/"));
+    let mut parts = uri.into_parts();
+    parts.path_and_query = path.parse().ok();
+    Uri::from_parts(parts).ok()
 }
 
 /// What an error says, with what caused it.
@@ -272,6 +298,9 @@ mod tests {
             ("/x?y=1", Some("https://a:1/x?y=1")),
             ("x", Some("https://a:1/p/x")),
             ("?y=1", Some("https://a:1/p/q?y=1")),
+            ("../x?y=..", Some("https://a:1/x?y=..")),
+            ("./a/../../../x/..", Some("https://a:1/")),
+            ("/x/y/.", Some("https://a:1/x/y/")),
             ("/x#part", Some("https://a:1/x")),
             ("", None),
             ("ftp://b/", Some("https://a:1/p/ftp://b/")),

@@ -175,6 +175,7 @@ impl Scraper {
     ) {
         let workshop = self.workshop.clone();
         let (gate, books) = (&workshop.gate, &workshop.books);
+        // Held until the pipelines have taken the points: while they refuse, no more pages are fetched than have places.
         let Some(Ok(_place)) = stopping.run_until_cancelled(gate.scrapes.acquire()).await else {
             return;
         };

@@ -43,6 +43,9 @@ pub(super) enum BadTarget {
     /// No `__address__`.
     #[error("no address")]
     NoAddress,
+    /// Credentials where an address belongs; they are not repeated.
+    #[error("an address with credentials in it; use `basic_auth`")]
+    Credentials,
     /// A URL where an address belongs.
     #[error("{0:?} is not a valid hostname")]
     Address(String),
@@ -98,6 +101,9 @@ impl Target {
         let address = labels.get(ADDRESS).to_owned();
         if address.is_empty() {
             return Err(BadTarget::NoAddress);
+        }
+        if address.contains('@') {
+            return Err(BadTarget::Credentials);
         }
         if address.contains('/') {
             return Err(BadTarget::Address(address));

@@ -116,11 +116,23 @@ impl HttpSdConfig {
             matches!(uri.scheme_str(), Some("http" | "https"))
                 && uri.host().is_some_and(|host| !host.is_empty())
         });
+        // With credentials in it the URL would be a secret, and it becomes a label.
+        let has_credentials = uri_authority(&self.url).contains('@');
         if !usable {
             cx.at(at.child("url"))
                 .error("expected a URL that begins with http:// or https://");
+        } else if has_credentials {
+            cx.at(at.child("url"))
+                .help("use `basic_auth`")
+                .error("a URL with credentials in it is not supported");
         }
     }
+}
+
+/// What stands between the scheme and the path.
+fn uri_authority(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.split(['/', '?', '#']).next().unwrap_or_default()
 }
 
 impl DnsSdConfig {

@@ -168,6 +168,10 @@ fn every_mistake_is_said_with_its_place() {
             "`kubernetes_sd_configs` is not supported",
         ),
         (
+            "config: {scrape_configs: [{job_name: a, http_sd_configs: [{url: 'http://u:p@a/'}]}]}",
+            "a URL with credentials in it is not supported",
+        ),
+        (
             "config: {scrape_configs: [{job_name: a, scheme: htps}]}",
             "expected http or https",
         ),

@@ -87,6 +87,7 @@ fn what_can_not_be_scraped_is_said() {
             "",
             BadTarget::Address("http://a".to_owned()),
         ),
+        (vec![("__address__", "user:word@a")], "", BadTarget::Credentials),
         (
             vec![("__address__", "a b")],
             "",
