@@ -1,5 +1,7 @@
 //! Serving HTTP on an accepted connection: HTTP/1.1 and HTTP/2 on one port, or HTTP/2 only for gRPC.
 
+mod answers;
+
 use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
@@ -12,6 +14,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::sync::watch;
 
+use self::answers::Answers;
 use super::listener::Listener;
 use super::server::{Connection, ConnectionLimits, Server};
 
@@ -47,6 +50,8 @@ pub struct HttpConfig {
     pub max_age: Option<Duration>,
     /// Time that running requests get after that.
     pub max_age_grace: Option<Duration>,
+    /// A connection whose peer takes nothing of an answer for so long is cut. Answers that may be large need it.
+    pub max_stall: Option<Duration>,
 }
 
 impl Default for HttpConfig {
@@ -60,6 +65,7 @@ impl Default for HttpConfig {
             max_idle: None,
             max_age: None,
             max_age_grace: None,
+            max_stall: None,
         }
     }
 }
@@ -95,11 +101,14 @@ where
     } = connection;
     let activity = Arc::new(Activity::new());
     let requests = activity.clone();
+    let answers = config.max_stall.map(|_| Arc::<Answers>::default());
+    let sending = answers.clone();
     let service = hyper::service::service_fn(move |request| {
-        let (answer, requests) = (service(request), requests.clone());
+        let (answer, requests, sending) = (service(request), requests.clone(), sending.clone());
         async move {
             let _busy = requests.begin();
-            Ok::<_, Infallible>(answer.await)
+            let answer = answer.await;
+            Ok::<_, Infallible>(answer.map(|body| answers::watched(body, sending)))
         }
     });
     let builder = builder(config);
@@ -111,6 +120,10 @@ where
         () = stopping.cancelled() => None,
         () = sleep(config.max_age) => None,
         () = activity.idle(config.header_timeout, config.max_idle) => None,
+        () = answers::stalled(answers.as_deref(), config.max_stall) => {
+            tracing::debug!(?peer, "takes nothing of its answer: the connection is cut");
+            return;
+        }
     };
     if outcome.is_none() && activity.has_begun() {
         serving.as_mut().graceful_shutdown();

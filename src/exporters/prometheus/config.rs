@@ -53,6 +53,8 @@ crate::options! {
         pub read_header_timeout: Duration = Duration::from_secs(60),
         /// A connection without a request for so long is asked to go; unset: never.
         pub idle_timeout: Option<Duration> = None,
+        /// A scraper that takes nothing of its answer for so long is cut off; 0: never.
+        pub write_timeout: Duration = Duration::from_secs(30),
         /// TLS.
         pub tls: Option<TlsServerConfig> = None,
         /// Who may scrape; unset: everybody who can connect.
@@ -205,6 +207,7 @@ impl Config {
         HttpConfig {
             header_timeout: self.read_header_timeout,
             max_idle: self.idle_timeout,
+            max_stall: Some(self.write_timeout).filter(|time| !time.is_zero()),
             ..HttpConfig::default()
         }
     }
