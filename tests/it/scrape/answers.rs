@@ -1,7 +1,7 @@
 //! What targets may answer: formats, codings, redirects, and every way to fail.
 
-use super::{into_sink, job};
-use crate::kit::{Answer, OtlpSink, SOON, Target, wait_until};
+use super::{config, into_sink, job};
+use crate::kit::{Answer, Gateway, OtlpSink, SOON, Target, Trouble, wait_until};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::io::Write;
@@ -156,4 +156,34 @@ fn formats_codings_and_redirects_are_understood() {
         }
     }
     gateway.stop();
+}
+
+#[test]
+fn what_nobody_takes_in_time_is_counted_and_nothing_is_overtaken() {
+    let (target, sink) = (Target::start(), OtlpSink::start());
+    target.answer("/metrics", Answer::text("x 1\n"));
+    sink.trouble(std::iter::repeat_n(Trouble::UNAVAILABLE, 20));
+    let exporter = format!(
+        "otlphttp:
+    endpoint: \"{}\"
+    sending_queue: {{sizer: items, queue_size: 6, num_consumers: 1}}
+    retry_on_failure: {{initial_interval: 50ms, max_interval: 100ms}}",
+        sink.endpoint()
+    );
+    let jobs = job("app", &format!("'{}'", target.address()), "");
+    let gateway = Gateway::start(&config(&jobs, &exporter, "otlphttp"));
+    let dropped = || gateway.own_metric("tidegate_scrape_dropped_points_total", &["reason=\"refused\""]);
+    wait_until(SOON, "points are dropped, and said to be", || dropped() >= 6.0);
+    wait_until(SOON, "scrapes arrive again", || sink.points_of("up").len() >= 5);
+    let times: Vec<_> = sink.points_of("up").iter().map(|point| point.time_ns).collect();
+    assert!(times.is_sorted_by(|one, next| one < next), "{times:?}");
+    let accepted = || gateway.own_metric("otelcol_receiver_accepted_metric_points", &[]);
+    let failed = || gateway.own_metric("otelcol_receiver_failed_metric_points", &[]);
+    // A scrape may end between two looks.
+    wait_until(SOON, "every point was taken or given up", || {
+        let scrapes = gateway.own_metric("tidegate_scrapes_total", &[]);
+        failed() == dropped() && accepted() + failed() == 6.0 * scrapes
+    });
+    let said = gateway.stop();
+    assert!(said.contains("scraped points dropped"), "{said}");
 }
