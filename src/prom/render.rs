@@ -9,33 +9,38 @@
 //! page took to be written (50 ms a million). Tables are read 32 series at a time, so whoever writes to them waits for
 //! no page.
 
-mod arena;
+mod column;
 mod conflict;
 pub(in crate::prom) mod exemplar;
 mod family;
 pub(in crate::prom) mod histogram;
 pub(in crate::prom) mod kind;
+mod learn;
 mod line;
 mod message;
 mod origin;
+mod records;
 mod sheet;
 mod source;
+mod texts;
+mod walk;
 
-use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
-use foldhash::fast::RandomState;
-use tidegate_engine::{Number, Resource, Seen, Table, UnixNanos, Value};
+use tidegate_engine::{Number, Resource, Table, UnixNanos};
 
 pub use self::conflict::{Conflict, Difference};
-use self::conflict::{Conflicts, Refused, Taken, Why};
+use self::conflict::{Conflicts, Refused};
 use self::family::{Families, Family};
+use self::learn::{Learning, Notes};
 use self::line::Lines;
 use self::message::Messages;
 use self::origin::Origins;
 use self::sheet::{Sheet, Shot, Times};
-use self::source::{New, News, Reader, Sources};
+use self::source::{News, Reader, Sources};
+use self::texts::Texts;
+use self::walk::Walk;
 use super::format::Format;
 use super::labels::{LabelSources, Labels};
 use super::name::Naming;
@@ -49,9 +54,6 @@ const KEPT_BYTES: usize = 1 << 20;
 
 /// The family of what resources say beyond who they are, behind the namespace.
 const TARGET_INFO: &str = "target_info";
-
-/// Room that is there before a series is read, so that no lock is held while the page grows. Labels come on top.
-const LINE_ROOM: usize = 512;
 
 /// What is the same for every series.
 #[derive(Clone, Debug)]
@@ -104,9 +106,9 @@ pub struct Page {
 pub struct Renderer {
     format: Format,
     style: Style,
-    hasher: RandomState,
     sources: Sources,
     families: Families,
+    texts: Texts,
     origins: Origins,
     conflicts: Conflicts,
     /// Of the content of the last page.
@@ -124,9 +126,9 @@ impl Renderer {
     pub fn new(format: Format, style: Style) -> Self {
         Self {
             format,
-            hasher: RandomState::default(),
             sources: Sources::default(),
             families: Families::new(format, style.naming.clone()),
+            texts: Texts::default(),
             origins: Origins::default(),
             conflicts: Conflicts::default(),
             style,
@@ -151,11 +153,14 @@ impl Renderer {
         self.version += u64::from(has_changed);
         // What was kept makes room before the next one is written.
         self.kept = None;
-        let page = Vec::with_capacity(self.size + self.size / 32 + LINE_ROOM);
-        let body = match self.format {
+        let page = Vec::with_capacity(self.size + self.size / 32);
+        let (body, has_ended) = match self.format {
             Format::Protobuf => self.walk(now, |style| Messages::new(page, style)),
             format => self.walk(now, |style| Lines::new(page, format, style)),
         };
+        if has_ended {
+            self.tidy();
+        }
         self.size = body.len();
         let page = Arc::new(Page {
             body: body.into(),
@@ -209,15 +214,14 @@ impl Renderer {
         let mut learning = Learning {
             format: self.format,
             style: &self.style,
-            hasher: &self.hasher,
             sources: &self.sources,
             families: &mut self.families,
+            texts: &mut self.texts,
             origins: &mut self.origins,
             conflicts: &mut self.conflicts,
             reader: Reader::new(&sources),
             now,
-            of_metric: HashMap::default(),
-            of_resource: HashMap::default(),
+            notes: Notes::default(),
         };
         again.into_iter().for_each(|refused| learning.retry(refused));
         news.series.into_iter().for_each(|new| learning.take(new, None));
@@ -225,23 +229,30 @@ impl Renderer {
     }
 
     fn forget_sources(&mut self, gone: &[u16]) {
-        let (origins, hasher) = (&mut self.origins, &self.hasher);
-        let is_gone =
-            |origins: &Origins, origin| origins.source(origin).is_none_or(|source| gone.contains(&source));
+        let (origins, texts) = (&mut self.origins, &mut self.texts);
         self.families.in_order(|_, family| {
-            let records = family.series.records();
-            let ended: Vec<_> = records
-                .filter(|record| record.place.is_some() && is_gone(origins, record.origin))
-                .map(|record| (record.at, record.origin))
-                .collect();
-            ended.iter().for_each(|(_, origin)| origins.leave(*origin));
-            let ended: Vec<_> = ended.into_iter().map(|(at, _)| at).collect();
-            family.series.bury(hasher, &ended);
+            family.series.retain(|record| {
+                let source = origins.source(record.origin);
+                let is_gone = source.is_none_or(|source| gone.contains(&source));
+                if is_gone {
+                    origins.leave(record.origin);
+                    texts.leave(record.text);
+                }
+                !is_gone
+            });
         });
+        let refused = &mut self.conflicts.refused;
+        refused.retain(|refused| !gone.contains(&refused.source));
+        self.tidy();
+    }
+
+    /// After series have ended: names and room are given up, and what was left out is tried again.
+    fn tidy(&mut self) {
         self.families.close_empty();
-        self.conflicts
-            .refused
-            .retain(|refused| !gone.contains(&refused.source));
+        if let Some(moved) = self.texts.sweep() {
+            self.families
+                .in_order(|_, family| family.series.renumber(|text| moved.to(text)));
+        }
         self.conflicts.to_try = self.conflicts.refused.len();
     }
 
@@ -256,34 +267,44 @@ impl Renderer {
     }
 
     /// Writes all series.
-    fn walk<'a, S: Sheet>(&'a mut self, now: UnixNanos, sheet: impl FnOnce(&'a Style) -> S) -> Vec<u8> {
+    fn walk<'a, S: Sheet>(
+        &'a mut self,
+        now: UnixNanos,
+        sheet: impl FnOnce(&'a Style) -> S,
+    ) -> (Vec<u8>, bool) {
         let Self {
+            format,
             style,
-            hasher,
             sources,
             families,
+            texts,
             origins,
-            conflicts,
             walked,
             ..
         } = self;
         *walked += 1;
         let mut sheet = sheet(style);
         let open = sources.open();
+        let has_created = match format {
+            Format::Text => false,
+            Format::OpenMetrics => style.created,
+            Format::Protobuf => true,
+        };
+        let (with_times, with_exemplars) = (has_created || style.timestamps, *format != Format::Text);
+        let columns = open
+            .iter()
+            .map(|source| source.column(with_times, with_exemplars));
         let mut walk = Walk {
+            columns: columns.collect(),
             reader: Reader::new(&open),
             shot: Shot::default(),
-            gone: Vec::new(),
             page: *walked,
             now,
+            gone: Vec::new(),
             has_ended: false,
         };
-        families.in_order(|name, family| walk.family(&mut sheet, name, family, origins, hasher));
-        if walk.has_ended {
-            families.close_empty();
-            conflicts.to_try = conflicts.refused.len();
-        }
-        let (name, info) = Family::of_targets(style.naming.own(TARGET_INFO), self.format);
+        families.in_order(|name, family| walk.family(&mut sheet, name, family, origins, texts));
+        let (name, info) = Family::of_targets(style.naming.own(TARGET_INFO), *format);
         let mut targets = origins.shown(*walked).peekable();
         if targets.peek().is_some() && families.owner_of(&name, info.of_type).is_none() {
             sheet.begin(&name, &info);
@@ -291,228 +312,7 @@ impl Renderer {
             sheet.end(&info);
         }
         sheet.finish();
-        std::mem::take(sheet.page())
-    }
-}
-
-/// One walk over all series.
-struct Walk<'a> {
-    reader: Reader<'a>,
-    shot: Shot,
-    /// Series of the present family that have ended.
-    gone: Vec<u32>,
-    page: u64,
-    now: UnixNanos,
-    has_ended: bool,
-}
-
-impl Walk<'_> {
-    fn family<S: Sheet>(
-        &mut self,
-        sheet: &mut S,
-        name: &str,
-        family: &mut Family,
-        origins: &mut Origins,
-        hasher: &RandomState,
-    ) {
-        let start = sheet.page().len();
-        sheet.begin(name, family);
-        let (mut shown, mut unsaid) = (0, 0);
-        for record in family.series.records() {
-            let Some(place) = record.place else { continue };
-            let Some(source) = origins.source(record.origin) else {
-                continue;
-            };
-            self.make_room(sheet.page(), family.name.len() + record.text.len() + LINE_ROOM);
-            let reading = match self.reader.at(source, place) {
-                Seen::Shown(reading) => reading,
-                Seen::Hidden => continue,
-                Seen::Gone => {
-                    self.gone.push(record.at);
-                    continue;
-                }
-            };
-            let exemplars = match S::HAS_EXEMPLARS && family.of_type.has_exemplars() {
-                true => reading.exemplars,
-                false => &[],
-            };
-            let number = match reading.value {
-                Value::Int(number) => Some(Number::Int(*number)),
-                Value::Double(number) => Some(Number::Double(*number)),
-                Value::NoRecordedValue => continue,
-                _ => None,
-            };
-            let is_said = match number {
-                Some(number) if exemplars.is_empty() => {
-                    sheet.number(family, record.text, number, (&reading).into())
-                }
-                _ => {
-                    self.shot.take(&reading, exemplars);
-                    self.reader.release();
-                    sheet.sample(family, record.text, &self.shot)
-                }
-            };
-            if is_said {
-                shown += 1;
-                origins.show(record.origin, self.page);
-            } else {
-                unsaid += 1;
-            }
-        }
-        match shown {
-            0 => sheet.page().truncate(start),
-            _ => sheet.end(family),
-        }
-        if (family.unsaid == 0) != (unsaid == 0) {
-            family.unsaid_since = self.now;
-        }
-        family.unsaid = unsaid;
-        family.size = sheet.page().len() - start;
-        if !self.gone.is_empty() {
-            self.has_ended = true;
-            for at in &self.gone {
-                let record = family.series.record(*at);
-                record.into_iter().for_each(|record| origins.leave(record.origin));
-            }
-            family.series.bury(hasher, &self.gone);
-            self.gone.clear();
-        }
-    }
-
-    /// A page that has to grow is copied: not under a lock.
-    #[inline]
-    fn make_room(&mut self, page: &mut Vec<u8>, room: usize) {
-        if page.capacity() - page.len() < room {
-            self.reader.release();
-            page.reserve(room.max(page.len() / 8));
-        }
-    }
-}
-
-/// Takes up series.
-struct Learning<'a> {
-    format: Format,
-    style: &'a Style,
-    hasher: &'a RandomState,
-    sources: &'a Sources,
-    families: &'a mut Families,
-    origins: &'a mut Origins,
-    conflicts: &'a mut Conflicts,
-    reader: Reader<'a>,
-    now: UnixNanos,
-    /// What has been found out of metrics, by source and address; who is asked about is alive.
-    of_metric: HashMap<(u16, usize), Result<u32, Arc<Taken>>, RandomState>,
-    /// Origins by resource in the same way. Each is joined once for being here.
-    of_resource: HashMap<(u16, usize), u32, RandomState>,
-}
-
-impl Learning<'_> {
-    /// Looks again at a series that was left out.
-    fn retry(&mut self, (refused, may_fit): (Refused, bool)) {
-        let is_there = !matches!(self.reader.at(refused.source, refused.place), Seen::Gone);
-        self.reader.release();
-        match (is_there, may_fit) {
-            (false, _) => {}
-            (true, false) => self.conflicts.refuse(refused, false),
-            (true, true) => self.take(
-                New {
-                    source: refused.source,
-                    place: refused.place,
-                    series: refused.series,
-                },
-                Some(refused.since),
-            ),
-        }
-    }
-
-    /// `since`: it was left out before, since then.
-    fn take(&mut self, new: New, since: Option<UnixNanos>) {
-        if let Err(why) = self.place(&new) {
-            let refused = Refused {
-                owner: self.sources.owner(new.source),
-                source: new.source,
-                place: new.place,
-                series: new.series,
-                why,
-                since: since.unwrap_or(self.now),
-            };
-            self.conflicts.refuse(refused, since.is_none());
-        }
-    }
-
-    fn place(&mut self, new: &New) -> Result<(), Why> {
-        let number = self.family(new).map_err(Why::Family)?;
-        let text = encode(
-            Labels::of(&new.series, &self.style.naming, &self.style.labels),
-            self.format,
-        );
-        let Some(family) = self.families.get_mut(number) else {
-            return Ok(());
-        };
-        if let Some(other) = family.series.find(self.hasher, &text)
-            && let Some(place) = other.place
-        {
-            let source = self.origins.source(other.origin).unwrap_or(u16::MAX);
-            if (source, place) == (new.source, new.place) {
-                return Ok(());
-            }
-            let is_there = !matches!(self.reader.at(source, place), Seen::Gone);
-            self.reader.release();
-            if is_there {
-                return Err(match source == new.source {
-                    true => Why::Twin,
-                    false => Why::Rival(self.sources.owner(source)),
-                });
-            }
-            let (at, origin) = (other.at, other.origin);
-            self.origins.leave(origin);
-            family.series.bury(self.hasher, &[at]);
-        }
-        let resource = &new.series.resource;
-        let (style, format) = (self.style, self.format);
-        let text_of_target = |resource: &Resource| {
-            let labels = style.labels_of_target(resource);
-            labels.map(|labels| encode(labels, format)).unwrap_or_default()
-        };
-        let key = (new.source, Arc::as_ptr(resource).addr());
-        let origins = &mut *self.origins;
-        let origin = *(self.of_resource.entry(key))
-            .or_insert_with(|| origins.join(new.source, resource, text_of_target));
-        origins.join_again(origin);
-        let pushed = family.series.push(self.hasher, new.place, origin, &text);
-        pushed.map_err(|_| {
-            self.origins.leave(origin);
-            Why::Full
-        })
-    }
-
-    fn family(&mut self, new: &New) -> Result<u32, Arc<Taken>> {
-        let metric = &new.series.metric;
-        let key = (new.source, Arc::as_ptr(metric).addr());
-        if let Some(known) = self.of_metric.get(&key) {
-            return known.clone();
-        }
-        let owner = self.sources.owner(new.source);
-        let family = self.families.of(&owner, metric, self.now).map_err(Arc::new);
-        self.of_metric.insert(key, family.clone());
-        family
-    }
-
-    /// Gives back room that was taken in advance, and names that nobody got.
-    fn finish(self) {
-        let mut is_one_empty = false;
-        for number in self.of_metric.into_values().flatten() {
-            if let Some(family) = self.families.get_mut(number) {
-                family.series.fit();
-                is_one_empty |= family.series.live() == 0;
-            }
-        }
-        if is_one_empty {
-            self.families.close_empty();
-        }
-        for origin in self.of_resource.into_values() {
-            self.origins.leave(origin);
-        }
+        (std::mem::take(sheet.page()), walk.has_ended)
     }
 }
 

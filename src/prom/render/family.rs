@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use tidegate_engine::{Attributes, Data, Metric, UnixNanos};
 
-use super::arena::Arena;
 use super::conflict::{Difference, Taken};
 use super::kind::Type;
+use super::records::Records;
 use crate::prom::escaping::is_legacy_metric_name;
 use crate::prom::format::{Format, OPENMETRICS_NAME};
 use crate::prom::labels::escape;
@@ -25,7 +25,7 @@ pub(super) struct Family {
     pub(super) owner: Arc<str>,
     /// Of the first series: HELP and UNIT.
     pub(super) metric: Arc<Metric>,
-    pub(super) series: Arena,
+    pub(super) series: Records,
     /// Series whose value this format could not say, on the last page.
     pub(super) unsaid: u32,
     /// Since when there are such, or none.
@@ -44,7 +44,7 @@ impl Family {
             of_type,
             owner,
             metric,
-            series: Arena::default(),
+            series: Records::default(),
             unsaid: 0,
             unsaid_since: 0,
             size: 0,
@@ -256,7 +256,7 @@ impl Families {
         let (list, free) = (&mut self.list, &mut self.free);
         self.names.retain(|_, number| {
             let place = list.get_mut(*number as usize);
-            let empty = place.and_then(|place| place.take_if(|family| family.series.live() == 0));
+            let empty = place.and_then(|place| place.take_if(|family| family.series.is_empty()));
             free.extend(empty.is_some().then_some(*number));
             empty.is_none()
         });

@@ -208,8 +208,6 @@ impl<'a> Lines<'a> {
 }
 
 impl Sheet for Lines<'_> {
-    const HAS_EXEMPLARS: bool = true;
-
     fn page(&mut self) -> &mut Vec<u8> {
         &mut self.page
     }

@@ -161,8 +161,6 @@ impl<'a> Messages<'a> {
 }
 
 impl Sheet for Messages<'_> {
-    const HAS_EXEMPLARS: bool = true;
-
     fn page(&mut self) -> &mut Vec<u8> {
         &mut self.page
     }

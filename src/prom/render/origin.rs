@@ -55,17 +55,7 @@ impl Origins {
         encode: impl FnOnce(&Resource) -> Vec<u8>,
     ) -> u32 {
         let target = self.target(resource, encode);
-        let known = self.by_source_and_target.get(&(source, target)).copied();
-        let number = known.unwrap_or_else(|| {
-            let origin = Origin {
-                source,
-                target,
-                live: 0,
-            };
-            let number = put(&mut self.list, &mut self.free, origin);
-            self.by_source_and_target.insert((source, target), number);
-            number
-        });
+        let number = self.number(source, target);
         self.join_again(number);
         number
     }
@@ -124,6 +114,32 @@ impl Origins {
         }
     }
 
+    /// One series goes over to another source. Gives its origin there.
+    pub(super) fn moved(&mut self, origin: u32, source: u16) -> u32 {
+        let target = self
+            .list
+            .get(origin as usize)
+            .map_or(NO_TARGET, |origin| origin.target);
+        let number = self.number(source, target);
+        self.join_again(number);
+        self.leave(origin);
+        number
+    }
+
+    fn number(&mut self, source: u16, target: u32) -> u32 {
+        if let Some(known) = self.by_source_and_target.get(&(source, target)) {
+            return *known;
+        }
+        let origin = Origin {
+            source,
+            target,
+            live: 0,
+        };
+        let number = put(&mut self.list, &mut self.free, origin);
+        self.by_source_and_target.insert((source, target), number);
+        number
+    }
+
     /// One series less.
     pub(super) fn leave(&mut self, number: u32) {
         let Some(origin) = self.list.get_mut(number as usize) else {
@@ -163,4 +179,11 @@ fn put<T>(list: &mut Vec<T>, free: &mut Vec<u32>, item: T) -> u32 {
         None => list.push(item),
     }
     number
+}
+
+#[cfg(test)]
+impl Origins {
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_source_and_target.is_empty() && self.by_identity.is_empty()
+    }
 }

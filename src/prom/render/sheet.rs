@@ -6,9 +6,6 @@ use super::family::Family;
 
 /// The page of one format.
 pub(super) trait Sheet {
-    /// Whether it can have exemplars.
-    const HAS_EXEMPLARS: bool;
-
     /// What has been written.
     fn page(&mut self) -> &mut Vec<u8>;
 

@@ -6,6 +6,8 @@ use std::sync::{Arc, Weak};
 use foldhash::fast::RandomState;
 use tidegate_engine::{Composite, Looker, Place, Reading, Seen, Series, Table, UnixNanos, Value};
 
+use super::column::Column;
+
 /// Tables and composites by number; a number that is free is given to the next one.
 #[derive(Default)]
 pub(super) struct Sources(Vec<Option<Source>>);
@@ -206,6 +208,16 @@ impl<'a> Open<'a> {
             Some(Source::Table { table, .. }) => table.upgrade().map_or(Self::Gone, Self::Table),
             Some(Source::Composite { answers, .. }) => Self::Composite(answers),
             None => Self::Gone,
+        }
+    }
+}
+
+impl Open<'_> {
+    /// The numbers of a table.
+    pub(super) fn column(&self, with_times: bool, with_exemplars: bool) -> Option<Column> {
+        match self {
+            Self::Table(table) => Some(Column::read(table, with_times, with_exemplars)),
+            Self::Composite(_) | Self::Gone => None,
         }
     }
 }

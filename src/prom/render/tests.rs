@@ -1,5 +1,6 @@
 //! Expositions of readings, and a checker that knows what an exposition may look like.
 
+mod history;
 mod messages;
 mod rows;
 

@@ -1,15 +1,23 @@
 //! Prometheus's formats by themselves: what a scrape costs a series, first and later, and what an exposed series takes.
 
+mod peers;
+
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
+
+use tidegate::prom::intake::{Intake, Settings, Target};
+use tidegate::prom::model::LabelSet;
 use tidegate::prom::{Format, Page, Renderer, Style};
 use tidegate_engine::{
     Attributes, Events, Grouping, Instrument, Kind, Lease, Limits, Pattern, Rule, Schema, Source, SourceId,
     Table, Values,
 };
+
+use tidegate_exposition as exposition;
 
 use super::engine::{NOW, resident_bytes};
 use crate::Error;
@@ -19,22 +27,31 @@ use crate::stats::Samples;
 /// Counters of one agent.
 const KINDS: usize = 100;
 const SIZES: [usize; 3] = [1_000, 100_000, 1_000_000];
-const FORMATS: [(&str, Format, Option<f64>); 3] = [
-    ("text", Format::Text, Some(50.0)),
-    ("OpenMetrics", Format::OpenMetrics, None),
-    ("protobuf", Format::Protobuf, None),
+/// Formats, as who reads them calls them, and the budgets of a scrape of a million series, in ns; not of all there is
+/// one.
+const FORMATS: [(&str, Format, exposition::Format, Option<f64>); 3] = [
+    ("text", Format::Text, exposition::Format::Text, Some(50.0)),
+    (
+        "OpenMetrics",
+        Format::OpenMetrics,
+        exposition::Format::OpenMetrics,
+        None,
+    ),
+    ("protobuf", Format::Protobuf, exposition::Format::Protobuf, None),
 ];
+const READ_BUDGET_NS: f64 = 150.0;
+const READ_RUNS: usize = 7;
 const RUNS: usize = 21;
 const COLD_RUNS: usize = 5;
 const BYTES_A_SERIES: f64 = 350.0;
 /// Series that are exposed where memory is looked at.
 const EXPOSED: &str = "1000000";
 
-pub(super) fn run(_: &Path) -> Result<Vec<Row>, Error> {
+pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();
     for series in SIZES {
         let mut agents = Agents::new(series);
-        for (name, format, budget) in FORMATS {
+        for (name, format, read_as, budget) in FORMATS {
             let named = |what: &str| format!("scrape, {name}, {series} series: {what}");
             let first = (0..COLD_RUNS).map(|_| agents.scrape(&mut Renderer::new(format, Style::default())).0);
             rows.push(Row::median(named("the first"), Samples::new(first), "ns"));
@@ -42,18 +59,19 @@ pub(super) fn run(_: &Path) -> Result<Vec<Row>, Error> {
             let mut renderer = Renderer::new(format, Style::default());
             let (_, page) = agents.scrape(&mut renderer);
             let bytes = page.body.len() as f64 / series as f64;
+            let (first_read, known) = read(&page.body, read_as)?;
             drop(page);
             // Many short rounds of few series, so that a round is long enough to be timed.
             let rounds = 100_000usize.div_ceil(series);
             let changed = (0..RUNS).map(|_| {
                 let times = (0..rounds).map(|_| {
                     agents.count();
-                    let begun = Instant::now();
+                    let begun = cpu();
                     // The page's end belongs to it.
                     drop(agents.scrape(&mut renderer));
-                    begun.elapsed().as_secs_f64()
+                    cpu() - begun
                 });
-                times.sum::<f64>() * 1e9 / (rounds * series) as f64
+                times.sum::<f64>() / (rounds * series) as f64
             });
             let row = Row::median(named("all values changed"), Samples::new(changed), "ns");
             rows.push(match budget.filter(|_| series == 1_000_000) {
@@ -65,6 +83,10 @@ pub(super) fn run(_: &Path) -> Result<Vec<Row>, Error> {
             rows.push(Row::median(named("nothing changed"), Samples::new(same), "ns"));
             drop(page);
             rows.push(Row::value(named("page"), bytes, "B"));
+            let named = |what: &str| format!("read, {name}, {series} series: a sample, {what}");
+            rows.push(Row::value(named("the first time"), first_read, "ns"));
+            let row = Row::median(named("known"), known, "ns");
+            rows.push(row.budget(Budget::AtMost(READ_BUDGET_NS)));
         }
     }
     for (name, ..) in FORMATS {
@@ -75,6 +97,7 @@ pub(super) fn run(_: &Path) -> Result<Vec<Row>, Error> {
         );
         rows.push(row.budget(Budget::AtMost(BYTES_A_SERIES)));
     }
+    rows.extend(peers::rows(binary)?);
     Ok(rows)
 }
 
@@ -92,18 +115,60 @@ pub(crate) fn print_bytes(format: &str, series: usize) {
     let before = resident_bytes();
     let mut agents = Agents::new(series);
     let format = FORMATS.iter().find(|(name, ..)| *name == format);
-    if let Some((_, format, _)) = format {
+    if let Some((_, format, ..)) = format {
         let mut renderer = Renderer::new(*format, Style::default());
         for _ in 0..2 {
             agents.count();
             agents.scrape(&mut renderer);
         }
-        // The page is gone by now; what it took is given back soon after.
-        std::thread::sleep(Duration::from_millis(500));
-        agents.scrape_nothing();
+        settle();
         println!("{}", (resident_bytes() - before) / series as f64);
         drop(renderer);
     }
+}
+
+/// Processor time of this thread, in ns: others that want the core are no part of what a scrape costs.
+fn cpu() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+}
+
+/// The last page is gone, and what it took is given back when the allocator has something to do for a while.
+fn settle() {
+    for _ in 0..100 {
+        std::thread::sleep(Duration::from_millis(10));
+        drop((0..64).map(|size| vec![0u8; size * 4096]).collect::<Vec<_>>());
+    }
+}
+
+/// What a gateway that scrapes knows of a target whose labels stay as they are.
+struct Plain;
+
+impl Target for Plain {
+    fn relabel(&mut self, _: &mut LabelSet) -> bool {
+        true
+    }
+
+    fn resource(&self, _: &str, _: &str) -> Attributes {
+        Attributes::default()
+    }
+}
+
+/// What a sample of a page costs that reads it, the first time and when its lines are known, in ns.
+fn read(page: &[u8], format: exposition::Format) -> Result<(f64, Samples), Error> {
+    let mut intake = Intake::new(Settings::default(), Box::new(Plain));
+    let mut points = Vec::new();
+    let mut time = NOW;
+    let mut once = || {
+        time += 1_000_000_000;
+        points.clear();
+        let begun = cpu();
+        let counts = intake.page(format, page, time, &mut points)?;
+        Ok::<_, Error>((cpu() - begun) / counts.samples as f64)
+    };
+    let first = once()?;
+    let known: Vec<f64> = (0..READ_RUNS).map(|_| once()).collect::<Result<_, _>>()?;
+    Ok((first, Samples::new(known)))
 }
 
 /// Agents that count, and the table that keeps what they do.
@@ -185,13 +250,8 @@ impl Agents {
 
     /// A scrape, and what it took a series, in ns.
     fn scrape(&mut self, renderer: &mut Renderer) -> (f64, Arc<Page>) {
-        let begun = Instant::now();
+        let begun = cpu();
         let page = renderer.render(&self.tables, self.now);
-        (begun.elapsed().as_secs_f64() * 1e9 / self.series as f64, page)
-    }
-
-    /// Small allocations, so that the allocator looks what it can give back.
-    fn scrape_nothing(&self) {
-        drop((0..64).map(|size| vec![0u8; size * 1024]).collect::<Vec<_>>());
+        ((cpu() - begun) / self.series as f64, page)
     }
 }

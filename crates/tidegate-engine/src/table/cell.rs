@@ -252,10 +252,10 @@ impl Cells {
     }
 
     /// Shows every cell to `each` with its place, a chunk at a time.
-    pub(crate) fn each_at(&self, mut each: impl FnMut(CellRef, &Cell)) {
+    pub(crate) fn each_at(&self, mut each: impl FnMut(CellRef, &mut Cell)) {
         self.chunks.each(|index, slot| {
             let generation = slot.generation;
-            if let Some(cell) = &slot.cell {
+            if let Some(cell) = &mut slot.cell {
                 each(CellRef { index, generation }, cell);
             }
         });

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::Table;
-use super::cell::{CellRef, Cursor};
+use super::cell::{Cell, CellRef, Cursor};
 use crate::{Composite, Reading, Series};
 
 /// Arrivals that are remembered; who looks more seldom than so many come walks the table.
@@ -53,21 +53,25 @@ impl Looker<'_> {
 
     /// What is at this place now.
     pub fn at(&mut self, place: Place) -> Seen<'_> {
-        let Some(cell) = self.0.get(place.0) else {
-            return Seen::Gone;
-        };
-        cell.state.settle();
-        if !cell.state.is_shown() {
-            return Seen::Hidden;
+        match self.0.get(place.0).map(reading) {
+            Some(Some(reading)) => Seen::Shown(reading),
+            Some(None) => Seen::Hidden,
+            None => Seen::Gone,
         }
-        Seen::Shown(Reading {
-            series: &cell.series,
-            start: cell.state.start,
-            time: cell.state.time,
-            value: &cell.state.value,
-            exemplars: cell.state.exemplars(),
-        })
     }
+}
+
+/// What a cell shows now.
+#[inline]
+pub(super) fn reading(cell: &mut Cell) -> Option<Reading<'_>> {
+    cell.state.settle();
+    cell.state.is_shown().then(|| Reading {
+        series: &cell.series,
+        start: cell.state.start,
+        time: cell.state.time,
+        value: &cell.state.value,
+        exemplars: cell.state.exemplars(),
+    })
 }
 
 impl Table {
@@ -88,6 +92,12 @@ impl Table {
             None => self.cells.each_at(|at, cell| each(Place(at), &cell.series)),
         }
         made
+    }
+
+    /// Shows what is at every place where a series is, in the order of their numbers; `None`: it has no value now. What
+    /// was absorbed before the last call of [`Table::arrivals`] is seen. `each` must not call this table.
+    pub fn each_place(&self, mut each: impl FnMut(Place, Option<Reading<'_>>)) {
+        self.cells.each_at(|at, cell| each(Place(at), reading(cell)));
     }
 
     /// Access to single series by their place. What was absorbed before the last call of [`Table::arrivals`] is seen.
@@ -187,7 +197,14 @@ mod tests {
                         table.read(now, &mut |reading| all.push((reading.series.metric.name.clone(), reading.value.clone())));
                         mine.sort_by(|a, b| a.0.cmp(&b.0));
                         all.sort_by(|a, b| a.0.cmp(&b.0));
-                        prop_assert_eq!(mine, all);
+                        prop_assert_eq!(&mine, &all);
+                        let mut by_place = Vec::new();
+                        table.each_place(|place, reading| {
+                            assert_eq!(known[&place.number()].0, place);
+                            by_place.extend(reading.map(|reading| (reading.series.metric.name.clone(), reading.value.clone())));
+                        });
+                        by_place.sort_by(|a, b| a.0.cmp(&b.0));
+                        prop_assert_eq!(by_place, all);
                     }
                 }
             }

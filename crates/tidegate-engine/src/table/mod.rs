@@ -135,18 +135,8 @@ impl Table {
     /// run of series; `each` must not call this table.
     pub fn read(&self, now: UnixNanos, each: &mut dyn FnMut(Reading<'_>)) {
         self.flush();
-        self.cells.each(|cell| {
-            cell.state.settle();
-            if cell.state.is_shown() {
-                each(Reading {
-                    series: &cell.series,
-                    start: cell.state.start,
-                    time: cell.state.time,
-                    value: &cell.state.value,
-                    exemplars: cell.state.exemplars(),
-                });
-            }
-        });
+        self.cells
+            .each(|cell| look::reading(cell).into_iter().for_each(&mut *each));
         for composite in self.composites().iter() {
             composite.show(now, each);
         }
