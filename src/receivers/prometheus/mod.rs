@@ -20,6 +20,7 @@ pub mod relabel;
 mod report;
 mod scrape;
 mod target;
+mod ticks;
 mod work;
 
 use std::sync::{Arc, Mutex, PoisonError};

@@ -17,16 +17,10 @@ use super::config::scrape::Protocol;
 use super::gate::{Gate, Room};
 use super::job::Job;
 use super::target::Target;
+use super::ticks::{MILLISECOND, aligned, nanos, now};
 use super::work::{Done, Failure, Pending, Work};
 use crate::component::unix_now;
 use crate::delivery::answer::USER_AGENT as OUR_NAME;
-
-/// A scrape this little after its time counts as made on time, so that times are evenly spaced; never more than a
-/// hundredth of the interval.
-const TOLERANCE: Duration = Duration::from_millis(2);
-
-/// Nanoseconds.
-const MILLISECOND: u64 = 1_000_000;
 
 /// What loops of a job have in common.
 pub(super) struct Workshop {
@@ -265,32 +259,6 @@ impl Scraper {
     }
 }
 
-/// When a scrape is due that is made now, one of them having been due at `last`, and the time that its points get: when
-/// it was due, if it is not late. A clock that was put back counts from where it is.
-fn aligned(last: u64, now: u64, interval: Duration) -> (u64, u64) {
-    let tolerance = nanos(TOLERANCE.min(interval / 100));
-    let interval = nanos(interval).max(1);
-    let last = if last <= now.saturating_add(tolerance) {
-        last
-    } else {
-        now
-    };
-    let due = last + now.saturating_sub(last) / interval * interval;
-    match now.saturating_sub(due) <= tolerance {
-        true => (due, due),
-        false => (due, now),
-    }
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// Now, in whole milliseconds, which is what Prometheus counts in.
-fn now() -> u64 {
-    unix_now() / MILLISECOND * MILLISECOND
-}
-
 impl Workshop {
     /// The format of an answer, or nothing where it does not say and nobody else does.
     pub(super) fn format(&self, content_type: Option<&str>) -> Option<Format> {
@@ -376,33 +344,5 @@ impl Page {
             })?;
         room.grow(bytes.len().saturating_sub(packed_bytes))?;
         Ok(Unpacked { bytes, _room: room })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_evenly_spaced_unless_a_scrape_is_late() {
-        const MS: u64 = MILLISECOND;
-        let table = [
-            (5_000, 5_000, (5_000, 5_000)),
-            (5_000, 6_001, (6_000, 6_000)),
-            (5_000, 6_002, (6_000, 6_000)),
-            (5_000, 6_003, (6_000, 6_003)),
-            // A tick was left out.
-            (5_000, 7_001, (7_000, 7_000)),
-            // The tick came a little early.
-            (6_000, 5_999, (6_000, 6_000)),
-            // The clock was put back.
-            (6_000, 3_000, (3_000, 3_000)),
-        ];
-        for (last, now, (due, time)) in table {
-            let found = aligned(last * MS, now * MS, Duration::from_secs(1));
-            assert_eq!(found, (due * MS, time * MS), "{last:?} {now}");
-        }
-        let early = aligned(100 * MS, 101 * MS, Duration::from_millis(10));
-        assert_eq!(early, (100 * MS, 101 * MS), "a hundredth of the interval is less");
     }
 }

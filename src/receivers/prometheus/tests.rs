@@ -349,3 +349,19 @@ async fn a_target_that_never_answers_keeps_nobody_from_stopping() {
     stop(slow).await;
     assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_scraped_while_there_is_no_memory() {
+    let exporter = Exporter::start(|_, _| text("g 1\n")).await;
+    let sink = Sink::new();
+    let receiver = receiver(&sink, &job(exporter.port, ""));
+    let memory = &receiver.base.shared.memory;
+    memory.set_over_limit(true);
+    receiver.start().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!((exporter.asked.load(SeqCst), sink.items()), (0, 0));
+    memory.set_over_limit(false);
+    tokio::task::block_in_place(|| eventually("a scrape", || !sink.batches().is_empty()));
+    stop(receiver).await;
+    assert_eq!(value(&points(&sink)[0], "up"), Some(&Value::Double(1.0)));
+}

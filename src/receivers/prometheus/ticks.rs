@@ -1,0 +1,67 @@
+//! The times that scrapes are due and that their points have.
+
+use std::time::Duration;
+
+use crate::component::unix_now;
+
+/// A scrape this little after its time counts as made on time, so that times are evenly spaced; never more than a
+/// hundredth of the interval.
+const TOLERANCE: Duration = Duration::from_millis(2);
+
+/// Of these, in nanoseconds, all times are multiples.
+pub(super) const MILLISECOND: u64 = 1_000_000;
+
+/// When a scrape is due that is made now, one of them having been due at `last`, and the time that its points get: when
+/// it was due, if it is not late. A clock that was put back counts from where it is.
+pub(super) fn aligned(last: u64, now: u64, interval: Duration) -> (u64, u64) {
+    let tolerance = nanos(TOLERANCE.min(interval / 100));
+    let interval = nanos(interval).max(1);
+    let last = if last <= now.saturating_add(tolerance) {
+        last
+    } else {
+        now
+    };
+    let due = last + now.saturating_sub(last) / interval * interval;
+    match now.saturating_sub(due) <= tolerance {
+        true => (due, due),
+        false => (due, now),
+    }
+}
+
+/// The same in nanoseconds.
+pub(super) fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Now, in whole milliseconds, which is what Prometheus counts in.
+pub(super) fn now() -> u64 {
+    unix_now() / MILLISECOND * MILLISECOND
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_evenly_spaced_unless_a_scrape_is_late() {
+        const MS: u64 = MILLISECOND;
+        let table = [
+            (5_000, 5_000, (5_000, 5_000)),
+            (5_000, 6_001, (6_000, 6_000)),
+            (5_000, 6_002, (6_000, 6_000)),
+            (5_000, 6_003, (6_000, 6_003)),
+            // A tick was left out.
+            (5_000, 7_001, (7_000, 7_000)),
+            // The tick came a little early.
+            (6_000, 5_999, (6_000, 6_000)),
+            // The clock was put back.
+            (6_000, 3_000, (3_000, 3_000)),
+        ];
+        for (last, now, (due, time)) in table {
+            let found = aligned(last * MS, now * MS, Duration::from_secs(1));
+            assert_eq!(found, (due * MS, time * MS), "{last:?} {now}");
+        }
+        let early = aligned(100 * MS, 101 * MS, Duration::from_millis(10));
+        assert_eq!(early, (100 * MS, 101 * MS), "a hundredth of the interval is less");
+    }
+}
