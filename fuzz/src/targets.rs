@@ -38,6 +38,7 @@ pub(crate) const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("query", query),
     ("state", state),
     ("exposition", exposition),
+    ("remote_write", tidegate::receivers::prometheusremotewrite::fuzz::requests),
 ];
 
 fn signal(choice: u8) -> Signal {

@@ -19,6 +19,7 @@ const TARGETS: &[(&str, &str)] = &[
     ("query", "tests/data/promql"),
     ("state", "tests/data"),
     ("exposition", "tests/data/exposition"),
+    ("remote_write", "tests/data"),
 ];
 /// How long each target runs unless told.
 const SECONDS: u32 = 60;

@@ -2,6 +2,7 @@
 //! takes it out only when its fate is known, so an attempt may end anywhere and the next one goes on there.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,40 +15,58 @@ use crate::prom::remote::translate::Translation;
 /// refuses everything is not asked for every single one.
 const MAX_SEARCH: u32 = 64;
 
-/// What goes into one request.
+/// What goes into one request: a run of the groups of its shard.
 pub(super) struct Chunk {
-    groups: Vec<Arc<Group>>,
-    bytes: usize,
+    all: Arc<Vec<Group>>,
+    run: Range<usize>,
     /// Requests left to the search that this is a part of.
     search: Option<Arc<AtomicU32>>,
 }
 
 impl Chunk {
-    fn new(groups: Vec<Arc<Group>>) -> Self {
-        Self {
-            bytes: groups.iter().map(|group| group.bytes()).sum(),
-            groups,
-            search: None,
-        }
+    fn groups(&self) -> &[Group] {
+        self.all.get(self.run.clone()).unwrap_or_default()
     }
 
     pub(super) fn series(&self) -> impl Iterator<Item = &Series> {
-        self.groups.iter().flat_map(|group| &group.series)
+        self.groups().iter().flat_map(|group| &group.series)
     }
 
     pub(super) fn points(&self) -> usize {
-        self.groups.iter().map(|group| group.points).sum()
+        self.groups().iter().map(|group| group.points).sum()
     }
 
     /// About.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes
+        self.groups().iter().map(Group::bytes).sum()
     }
 
     /// What its first series is called, for people.
     fn name(&self) -> &str {
         self.series().next().map_or("", |series| series.identity.name())
     }
+}
+
+/// The groups of a shard in runs of at most so many bytes, as far as that is possible.
+fn cut(groups: Vec<Group>, max_bytes: usize) -> VecDeque<Arc<Chunk>> {
+    let (mut chunks, mut start, mut size) = (VecDeque::new(), 0, 0);
+    let all = Arc::new(groups);
+    let mut push = |run: Range<usize>| {
+        if !run.is_empty() {
+            let (all, search) = (all.clone(), None);
+            chunks.push_back(Arc::new(Chunk { all, run, search }));
+        }
+    };
+    for (at, group) in all.iter().enumerate() {
+        let bytes = group.bytes();
+        if size + bytes > max_bytes {
+            push(start..at);
+            (start, size) = (at, 0);
+        }
+        size += bytes;
+    }
+    push(start..all.len());
+    chunks
 }
 
 /// A batch on its way.
@@ -59,27 +78,15 @@ pub(super) struct Progress {
 impl Progress {
     /// Everything is still to be written. Groups stay in the order they are in within their shard.
     pub(super) fn new(translation: Translation, shards: usize, max_bytes: usize) -> Self {
-        let mut dealt: Vec<Vec<Vec<Arc<Group>>>> = vec![Vec::new(); shards.max(1)];
-        let mut sizes = vec![0; shards.max(1)];
+        let mut dealt: Vec<Vec<Group>> = vec![Vec::new(); shards.max(1)];
+        let shards = dealt.len() as u64;
         for group in translation.groups {
-            let shard = usize::try_from(group.hash % dealt.len() as u64).unwrap_or(0);
-            let bytes = group.bytes();
-            let (Some(chunks), Some(size)) = (dealt.get_mut(shard), sizes.get_mut(shard)) else {
-                continue;
-            };
-            match chunks.last_mut() {
-                Some(open) if *size + bytes <= max_bytes => open.push(Arc::new(group)),
-                _ => {
-                    chunks.push(vec![Arc::new(group)]);
-                    *size = 0;
-                }
+            let shard = usize::try_from(group.hash % shards).unwrap_or(0);
+            if let Some(dealt) = dealt.get_mut(shard) {
+                dealt.push(group);
             }
-            *size += bytes;
         }
-        let chunked = |chunks: Vec<Vec<Arc<Group>>>| {
-            let chunks = chunks.into_iter().map(|groups| Arc::new(Chunk::new(groups)));
-            Mutex::new(chunks.collect())
-        };
+        let chunked = |groups| Mutex::new(cut(groups, max_bytes));
         let losses = translation.dropped.into_iter();
         Self {
             shards: dealt.into_iter().map(chunked).collect(),
@@ -132,21 +139,20 @@ impl Progress {
             let left = search.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(2));
             !searches || left.is_ok()
         };
-        if chunk.groups.len() <= 1 {
+        if chunk.run.len() <= 1 {
             let why = format!("`{}`: {why}", chunk.name());
             return self.lost(shard, chunk.points(), Reason::Rejected, why);
         }
         if !may || !goes_on() {
             return self.lost(shard, chunk.points(), Reason::Rejected, why);
         }
-        let (left, right) = chunk.groups.split_at(chunk.groups.len() / 2);
+        let middle = chunk.run.start + chunk.run.len() / 2;
+        let search = searches.then_some(search).or_else(|| chunk.search.clone());
         if let Some(mut chunks) = self.shard(shard) {
             chunks.pop_front();
-            for half in [right, left] {
-                chunks.push_front(Arc::new(Chunk {
-                    search: searches.then(|| search.clone()).or_else(|| chunk.search.clone()),
-                    ..Chunk::new(half.to_vec())
-                }));
+            for run in [middle..chunk.run.end, chunk.run.start..middle] {
+                let (all, search) = (chunk.all.clone(), search.clone());
+                chunks.push_front(Arc::new(Chunk { all, run, search }));
             }
         }
     }

@@ -2,6 +2,8 @@
 
 mod answer;
 pub mod config;
+#[cfg(any(fuzzing, test))]
+pub mod fuzz;
 #[cfg(test)]
 mod tests;
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::header::{HeaderName, RETRY_AFTER};
+use proptest::prelude::*;
 use tidegate_engine::Value;
 
 use super::*;
@@ -230,4 +231,42 @@ async fn what_is_invalid_is_said_and_the_rest_is_written() {
     );
     assert_eq!(gateway.points().len(), 1);
     gateway.receiver.stop(Instant::now()).await;
+}
+
+/// Bytes of requests with damage: cut, changed, repeated.
+fn damaged() -> impl Strategy<Value = Vec<u8>> {
+    let series = prop::collection::vec((0..4usize, 0..9i64, any::<f64>()), 1..6);
+    let damage = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..4u8), 0..4);
+    (any::<u8>(), series, damage).prop_map(|(choice, series, damage)| {
+        let version = if choice & 1 == 0 {
+            Version::One
+        } else {
+            Version::Two
+        };
+        let names = ["a", "b_bucket", "c_total", "target_info"];
+        let series: Vec<_> = series
+            .iter()
+            .map(|(name, time, value)| gauge(names[*name], &[(*time, *value)]))
+            .collect();
+        let mut bytes = vec![choice];
+        bytes.extend(write::encode(version, series.iter(), true));
+        for (at, byte, how) in damage {
+            let at = at.index(bytes.len());
+            match how {
+                0 => bytes.truncate(at + 1),
+                1 => bytes[at] = byte,
+                2 => bytes.insert(at, byte),
+                _ => bytes.extend_from_within(at..),
+            }
+        }
+        bytes
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #[test]
+    fn a_damaged_request_is_refused_or_sound(bytes in damaged()) {
+        fuzz::requests(&bytes);
+    }
 }

@@ -1,0 +1,61 @@
+//! Requests of both versions, for fuzz targets and for tests that damage requests.
+
+use std::sync::LazyLock;
+
+use crate::batch::{Batch, Points, Signal, convert};
+use crate::prom::remote::intake::Intake;
+use crate::prom::remote::translate::{Settings, Translator};
+use crate::prom::remote::{Version, write};
+
+/// The first byte says which version. What is taken is sound OTLP; written again, it is taken again.
+pub fn requests(data: &[u8]) {
+    static INTAKE: LazyLock<Intake> = LazyLock::new(Intake::default);
+    let Some((choice, request)) = data.split_first() else {
+        return;
+    };
+    let version = if choice & 1 == 0 {
+        Version::One
+    } else {
+        Version::Two
+    };
+    let Ok(taken) = INTAKE.take(version, request) else {
+        return;
+    };
+    assert!(taken.points.len() <= taken.samples + taken.histograms);
+    assert!(
+        taken
+            .points
+            .iter()
+            .all(|point| point.time > 0 && point.start <= point.time)
+    );
+    let encoded = convert::encode_points(&taken.points);
+    assert_eq!(encoded.signal, Signal::Metrics);
+    assert_eq!(
+        convert::points(&encoded).expect("our own").len(),
+        taken.points.len()
+    );
+    let count = taken.points.len();
+    let translator = Translator::new(Settings {
+        custom_buckets: choice & 2 != 0,
+        target_info: true,
+        ..Settings::default()
+    });
+    let batch = Batch::new(Points {
+        points: taken.points.into(),
+        table: None,
+    });
+    let translation = translator.translate(&[batch]);
+    let dropped: usize = translation.dropped.iter().map(|(_, points, _)| points).sum();
+    let sent: usize = translation.groups.iter().map(|group| group.points).sum();
+    assert_eq!(sent + dropped, count, "every point is in the books");
+    for version in [Version::One, Version::Two] {
+        let series = || translation.groups.iter().flat_map(|group| &group.series);
+        let samples: usize = series()
+            .map(|series| series.samples.len() + series.histograms.len())
+            .sum();
+        let again = INTAKE.take(version, &write::encode(version, series(), true));
+        let again = again.expect("what we write can be read");
+        assert_eq!(again.dropped, [], "what we write is sound");
+        assert_eq!(again.samples + again.histograms, samples);
+    }
+}
