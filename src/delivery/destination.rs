@@ -289,7 +289,7 @@ impl<A: Attempt> Inner<A> {
             reservation.answer_to(answer);
             flow.wait_for(result);
         }
-        self.queue(batch, reservation);
+        self.queue(Parcel::new(batch), reservation);
     }
 
     /// The sender is told when the batch is written, or, where that was promised, that it could not be.

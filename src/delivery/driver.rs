@@ -126,15 +126,18 @@ impl<A: Attempt> Inner<A> {
             self.lose(Instant::now(), &Lane::plain(signal), &loss);
         }
         let draining = self.machine().deadline().is_some();
-        for (batch, ticket) in std::mem::take(&mut post.batches) {
+        for (parcel, ticket) in std::mem::take(&mut post.parcels) {
             match ticket {
                 Some(ticket) if draining => ticket.keep(),
                 ticket => {
-                    let mut reservation = self.room.force(&batch);
+                    let Some(batch) = parcel.batches().first() else {
+                        continue;
+                    };
+                    let mut reservation = self.room.force(batch);
                     ticket
                         .into_iter()
                         .for_each(|ticket| reservation.set_ticket(ticket));
-                    self.queue(batch, reservation);
+                    self.queue(parcel, reservation);
                 }
             }
         }
@@ -170,9 +173,9 @@ impl<A: Attempt> Inner<A> {
     }
 
     /// Puts a batch into the machine, with the room that it has.
-    pub(super) fn queue(&self, batch: Batch, reservation: Reservation) {
+    pub(super) fn queue(&self, parcel: Parcel, reservation: Reservation) {
         let charge = [Arc::new(reservation)].into_iter().collect();
-        self.machine().enqueue(Instant::now(), Parcel::new(batch), charge);
+        self.machine().enqueue(Instant::now(), parcel, charge);
         match self.ended.load(SeqCst) {
             true => self.give_up(),
             false => self.wake.notify_one(),
@@ -186,10 +189,13 @@ impl<A: Attempt> Inner<A> {
         let _ = tokio::task::spawn_blocking(move || {
             let Some(spill) = inner.spill.get() else { return };
             spill.close();
-            for (batch, ticket) in spill.collect().batches {
-                match ticket {
-                    Some(ticket) => ticket.keep(),
-                    None => inner.lose_batch(&batch, Reason::Shutdown, "it could not be stored"),
+            for (parcel, ticket) in spill.collect().parcels {
+                match (ticket, parcel.batches().first()) {
+                    (Some(ticket), _) => ticket.keep(),
+                    (None, Some(batch)) => {
+                        inner.lose_batch(batch, Reason::Shutdown, "it could not be stored")
+                    }
+                    (None, None) => {}
                 }
             }
         })

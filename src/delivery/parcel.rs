@@ -18,6 +18,7 @@ pub struct Parcel {
     /// Items that no attempt has settled yet, where one settled some.
     left: Option<usize>,
     memo: Memo,
+    is_alone: bool,
 }
 
 /// What an attempt leaves for the next attempt of the same parcel: what it made of it, and how far it came.
@@ -80,6 +81,15 @@ impl Parcel {
             batches: SmallVec::from_buf([batch]),
             left: None,
             memo: Memo::default(),
+            is_alone: false,
+        }
+    }
+
+    /// A parcel of one batch that a former run may have sent.
+    pub fn again(batch: Batch) -> Self {
+        Self {
+            is_alone: true,
+            ..Self::new(batch)
         }
     }
 
@@ -140,6 +150,10 @@ impl Load for Parcel {
     fn size(&self, sizer: Sizer) -> usize {
         let whole = || self.batches.iter().map(|batch| size_of(sizer, batch)).sum();
         self.left.filter(|_| sizer == Sizer::Items).unwrap_or_else(whole)
+    }
+
+    fn is_alone(&self) -> bool {
+        self.is_alone
     }
 
     fn shrink(&mut self, items: usize) {

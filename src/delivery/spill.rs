@@ -10,6 +10,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use super::config::StorageMode;
+use super::parcel::Parcel;
 use super::room::{NoRoom, Reservation, Room};
 use super::stored;
 use super::temporality::Conversion;
@@ -22,6 +23,8 @@ use crate::storage::{Append, Done, Outbox, Purpose, Recovered, Share, State, Sto
 pub(super) struct Spill {
     store: Arc<Store>,
     mode: StorageMode,
+    /// What has a smaller number is of a former run.
+    first_seq: u64,
     /// Where the conversion's places are kept at the stop, when they are not with every batch.
     at_stop: Option<(PathBuf, Arc<Conversion>)>,
 }
@@ -87,7 +90,13 @@ impl Spill {
         let (store, recovered) =
             opened.map_err(|error| context.error(format!("sending_queue::storage: `{shown}`: {error}")))?;
         let store = Arc::new(store);
-        Ok((Self { store, mode, at_stop }, recovered))
+        let spill = Self {
+            first_seq: store.next_seq(),
+            store,
+            mode,
+            at_stop,
+        };
+        Ok((spill, recovered))
     }
 
     /// Finds a way for a batch.
@@ -157,7 +166,13 @@ impl Spill {
         for stored in read.stored {
             let (seq, tag, items) = (stored.seq, stored.tag, stored.items);
             match stored::from_bytes(stored) {
-                Some(batch) => post.batches.push((batch, Some(self.ticket(seq, false)))),
+                Some(batch) => {
+                    let parcel = match seq < self.first_seq {
+                        true => Parcel::again(batch),
+                        false => Parcel::new(batch),
+                    };
+                    post.parcels.push((parcel, Some(self.ticket(seq, false))));
+                }
                 None => {
                     self.store.settle(seq);
                     if let Some(lost) = post.lost.get_mut(usize::from(tag)) {
@@ -175,7 +190,8 @@ impl Spill {
                 payload,
             })
         });
-        post.batches.extend(failed.map(|batch| (batch, None)));
+        post.parcels
+            .extend(failed.map(|batch| (Parcel::new(batch), None)));
         post
     }
 
@@ -199,7 +215,7 @@ impl Spill {
 #[derive(Default)]
 pub(super) struct Post {
     /// Batches that memory is to hold, with their tickets where they are on disk too.
-    pub(super) batches: Vec<(Batch, Option<Ticket>)>,
+    pub(super) parcels: Vec<(Parcel, Option<Ticket>)>,
     /// Items of data that is damaged, by signal.
     pub(super) lost: [u64; Signal::ALL.len()],
     /// How many items all of this is.

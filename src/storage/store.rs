@@ -206,6 +206,11 @@ impl Store {
         }
     }
 
+    /// The number of what is appended next.
+    pub fn next_seq(&self) -> u64 {
+        self.inner.post().next_seq
+    }
+
     /// Items on disk (or on their way) that nobody has in memory.
     pub fn backlog(&self) -> u64 {
         self.inner.backlog.load(Relaxed)

@@ -48,6 +48,11 @@ pub trait Load: Clone {
     /// An attempt settled all but so many of its items; which they are is between the load and its next attempt.
     fn shrink(&mut self, items: usize);
 
+    /// Whether a former run may have sent it: in order, it goes again as it went, not joined with anything.
+    fn is_alone(&self) -> bool {
+        false
+    }
+
     /// How many items.
     fn items(&self) -> usize {
         self.size(Sizer::Items)
@@ -189,7 +194,9 @@ impl<L: Load> Machine<L> {
     /// Takes a load, with the room that was set aside for it.
     pub fn enqueue(&mut self, now: Instant, load: L, charge: Charge) {
         match load.batching() {
-            Some(batching) if self.deadline.is_none() => self.gather(now, batching, load, charge),
+            Some(batching) if self.deadline.is_none() && !self.goes_alone(&load) => {
+                self.gather(now, batching, load, charge);
+            }
             _ => self.ready.push_back(Request::new(load, charge)),
         }
     }

@@ -40,6 +40,12 @@ impl<L: Load> Machine<L> {
         }
     }
 
+    /// What a former run may have sent is not mixed with what it has not: a peer that has one sample of a request
+    /// already may refuse all of it.
+    pub(super) fn goes_alone(&self, load: &L) -> bool {
+        self.rules.in_order.is_some() && load.is_alone()
+    }
+
     /// Joins what is ready behind a request that was never sent.
     pub(super) fn join_following(&mut self, request: &mut Request<L>) {
         let Some(together) = self.rules.in_order else {
@@ -49,7 +55,8 @@ impl<L: Load> Machine<L> {
         let max_bytes = together.bytes.min(self.rules.max_bytes);
         let lane = request.load.lane();
         while let Some(next) = self.ready.front() {
-            let is_fresh = |request: &Request<L>| request.attempts == 0 && !request.is_piece;
+            let is_fresh =
+                |request: &Request<L>| request.attempts == 0 && !request.is_piece && !request.load.is_alone();
             let fits = request.load.items() + next.load.items() <= max_items
                 && request.load.size(Sizer::Bytes) + next.load.size(Sizer::Bytes) <= max_bytes;
             if !fits || !is_fresh(request) || !is_fresh(next) || next.load.lane() != lane {

@@ -151,7 +151,8 @@ pub(super) fn group(family: &str, labels: &[Label]) -> u64 {
         .filter(|(name, _)| !OWN.contains(&&**name))
         .collect();
     labels.sort_unstable();
-    let mut hasher = tidegate_engine::KeyHasher::default();
+    // Without keys of this process: the next one deals the same series out to the same shards.
+    let mut hasher = std::hash::DefaultHasher::new();
     std::hash::Hash::hash(&(stem, labels), &mut hasher);
     std::hash::Hasher::finish(&hasher)
 }

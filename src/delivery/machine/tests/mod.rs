@@ -29,6 +29,8 @@ struct Run {
     left: Left,
     /// How many the machine was told are left.
     count: Option<usize>,
+    /// Whether a former run may have sent it.
+    alone: bool,
 }
 
 /// Shared by a load and its attempts, as the notes of a real one are.
@@ -63,6 +65,10 @@ impl Load for Run {
         format!("item {}", self.items[0])
     }
 
+    fn is_alone(&self) -> bool {
+        self.alone
+    }
+
     fn shrink(&mut self, items: usize) {
         assert_eq!(self.rest().len(), items, "what is left is what the attempt noted");
         self.count = Some(items);
@@ -93,6 +99,7 @@ fn run(items: std::ops::Range<u32>) -> Run {
         pushes: 1,
         left: Left::default(),
         count: None,
+        alone: false,
     }
 }
 

@@ -201,3 +201,18 @@ fn lanes_are_not_joined() {
     bench.finish(first, Outcome::Done);
     assert_eq!(bench.send().1, [1]);
 }
+
+#[test]
+fn what_a_former_run_may_have_sent_goes_as_it_went() {
+    let alone = |load: Run| Run { alone: true, ..load };
+    let mut bench = in_order(None);
+    bench.push(alone(run(0..1)));
+    bench.push(alone(batched(1..2, 10, 0)));
+    bench.push(run(2..3));
+    bench.push(run(3..4));
+    for expected in [vec![0], vec![1], vec![2, 3]] {
+        let (id, items) = bench.send();
+        assert_eq!(items, expected);
+        bench.finish(id, Outcome::Done);
+    }
+}
