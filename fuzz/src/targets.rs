@@ -21,7 +21,7 @@ use tidegate::storage::record::{self, Head, Kind};
 use tidegate::storage::{Fsync, Log, Purpose, Quota, Rules};
 use tidegate_engine::query::{FloatHistogram, HistogramSample, NAME, Query, QuerySeries, Sample};
 use tidegate_engine::{Attributes, Buckets, ExponentialHistogram, Limits, Rule, StreamId, Table, Value};
-use tidegate_exposition::{Format, NativeHistograms, Options};
+use tidegate_exposition::{Format, NativeHistograms};
 use tidegate_ring::{Batch, MpStore, Options, Reader};
 
 /// Names as `cargo xtask fuzz` gives them.
@@ -99,9 +99,13 @@ fn exposition(data: &[u8]) {
         return;
     };
     let format = [Format::Text, Format::OpenMetrics, Format::Protobuf][usize::from(how % 3)];
-    let native = [NativeHistograms::Native, NativeHistograms::Classic, NativeHistograms::Both];
+    let native = [
+        NativeHistograms::Native,
+        NativeHistograms::Classic,
+        NativeHistograms::Both,
+    ];
     let settings = Settings {
-        parser: Options {
+        parser: tidegate_exposition::Options {
             native_histograms: native[usize::from(how / 3 % 3)],
         },
         honor_timestamps: how & 64 == 0,

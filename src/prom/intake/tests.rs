@@ -558,3 +558,42 @@ proptest! {
         }
     }
 }
+
+/// Bytes that the formats give a meaning to, and others.
+fn hostile() -> impl Strategy<Value = Vec<u8>> {
+    let token = prop_oneof![
+        6 => prop::sample::select(vec![
+            "a", "a_total", "a_bucket", "_sum", "_count", "_created", "{", "}", "{le=\"1\"}", "{quantile=\"0.5\"}", " ",
+            "\n", "# TYPE a ", "# HELP a ", "# UNIT a_total total\n", "# EOF", " # {x=\"y\"} 1", "counter\n",
+            "histogram\n", "summary\n", "1", "-1", "NaN", "1e30", " 1700000000000", "target_info{", "x=\"y\"", ",",
+        ]).prop_map(|token| token.as_bytes().to_vec()),
+        1 => prop::collection::vec(any::<u8>(), 0..4),
+    ];
+    prop::collection::vec(token, 0..32).prop_map(|tokens| tokens.concat())
+}
+
+proptest! {
+    /// A page counts or does not, and what is known of it makes no difference to that.
+    #[test]
+    fn a_page_that_is_known_counts_as_it_did_before(page in hostile(), format in prop::sample::select(vec![
+        Format::Text, Format::OpenMetrics, Format::Protobuf,
+    ])) {
+        let mut intake = Intake::new(settings(), Box::new(Honest));
+        let mut points = Vec::new();
+        let first = intake.page(format, &page, at(0), &mut points);
+        let second = intake.page(format, &page, at(1), &mut points);
+        match (first, second) {
+            (Ok(first), Ok(second)) => prop_assert_eq!((first.samples, 0), (second.samples, second.series_added)),
+            (Err(first), Err(second)) => prop_assert_eq!(first.failure, second.failure),
+            (first, second) => prop_assert!(false, "{:?}, then {:?}", first, second),
+        }
+        intake.end(at(2), &mut points);
+        for point in &points {
+            match &point.value {
+                Value::Histogram(histogram) => prop_assert!(histogram.is_sound()),
+                Value::ExponentialHistogram(histogram) => prop_assert!(histogram.is_sound()),
+                _ => {}
+            }
+        }
+    }
+}
