@@ -298,6 +298,7 @@ impl Renderer {
             columns: columns.collect(),
             reader: Reader::new(&open),
             shot: Shot::default(),
+            with_exemplars,
             page: *walked,
             now,
             gone: Vec::new(),

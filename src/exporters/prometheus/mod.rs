@@ -195,7 +195,11 @@ impl Lifecycle for Prometheus {
                 .is_err()
             {
                 own.expire(unix_now());
-                pages.forget();
+                let forgotten = pages.forget();
+                if !forgotten.is_empty() {
+                    // Nobody waits until all their text is given back.
+                    tokio::task::spawn_blocking(move || drop(forgotten));
+                }
                 tell(&own.stats(), &exporter);
             }
         });

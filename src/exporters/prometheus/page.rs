@@ -71,7 +71,7 @@ impl Page {
 }
 
 /// One format and escaping: its renderer, and who waits for it.
-struct Face {
+pub(super) struct Face {
     format: Format,
     escaping: Escaping,
     press: Arc<Press>,
@@ -184,10 +184,11 @@ impl Pages {
         (press, pages)
     }
 
-    /// Forgets the formats that nobody asks for any more.
-    pub(super) fn forget(&self) {
+    /// Forgets the formats that nobody asks for any more. To drop what it gives can take long.
+    pub(super) fn forget(&self) -> Vec<Face> {
         let mut faces = self.faces.lock().unwrap_or_else(PoisonError::into_inner);
-        faces.retain(|face| face.asked.elapsed() < FORGET_AFTER);
+        let is_old = |face: &mut Face| face.asked.elapsed() >= FORGET_AFTER;
+        faces.extract_if(.., is_old).collect()
     }
 }
 
@@ -257,7 +258,10 @@ impl Press {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_engine::{Limits, Rule, Table};
+
     use super::*;
+    use crate::component::testing::settings;
 
     #[tokio::test]
     async fn an_unchanged_page_is_compressed_once() {
@@ -275,5 +279,31 @@ mod tests {
 
         let other = Page::new(exposition(b"a 2\n", 2), Some(&same.forms));
         assert_ne!(other.coded(Coding::Gzip).await.unwrap(), packed);
+    }
+
+    #[tokio::test]
+    async fn a_format_that_nobody_asks_for_is_given_to_who_drops_it() {
+        let own = Table::new("test", vec![Rule::newest()], Limits::default());
+        let views = Views {
+            own: Arc::new(own),
+            live: Mutex::default(),
+        };
+        let config = settings::<Config>("{endpoint: '127.0.0.1:0'}").get();
+        let pages = Pages::new(config, Arc::new(views), "prometheus".into());
+        for format in [Format::Text, Format::Protobuf] {
+            pages.page(format, Escaping::default()).await.unwrap();
+        }
+        assert_eq!(pages.forget().len(), 0, "both have just been asked for");
+        let before = Instant::now().checked_sub(FORGET_AFTER).unwrap();
+        pages.faces.lock().unwrap()[0].asked = before;
+        let forgotten = pages.forget();
+        assert_eq!(forgotten.len(), 1);
+        assert_eq!(forgotten[0].format, Format::Text);
+        assert_eq!(
+            Arc::strong_count(&forgotten[0].press),
+            2,
+            "its text is still there, and with nobody else"
+        );
+        assert_eq!(pages.faces.lock().unwrap().len(), 1);
     }
 }

@@ -101,6 +101,7 @@ impl Sources {
                 source.look(number, now, &mut news);
             }
         }
+        news.has_changed |= !news.series.is_empty();
         news
     }
 

@@ -3,6 +3,7 @@
 mod history;
 mod messages;
 mod rows;
+mod walk;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -14,8 +14,8 @@ use super::texts::Texts;
 /// once.
 const BLOCK: usize = 64;
 
-/// Room that a page has when a block is begun.
-const BLOCK_ROOM: usize = 16 << 10;
+/// Room that a page has when a series is begun, for all its lines but its labels.
+const SERIES_ROOM: usize = 16 << 10;
 
 /// One walk over all series.
 pub(super) struct Walk<'a> {
@@ -24,6 +24,8 @@ pub(super) struct Walk<'a> {
     /// For what is no number.
     pub(super) reader: Reader<'a>,
     pub(super) shot: Shot,
+    /// Whether the format has exemplars.
+    pub(super) with_exemplars: bool,
     /// The number of this page.
     pub(super) page: u64,
     pub(super) now: UnixNanos,
@@ -46,13 +48,13 @@ impl Walk<'_> {
         sheet.begin(name, family);
         let (mut shown, mut unsaid) = (0, 0);
         for (block, records) in family.series.all().chunks(BLOCK).enumerate() {
-            make_room(sheet.page());
             let mut cells = [Cell::Gone; BLOCK];
             for (cell, record) in cells.iter_mut().zip(records) {
                 *cell = self.look(record, origins);
             }
             for (at, (cell, record)) in cells.iter().zip(records).enumerate() {
                 let labels = texts.get(record.text);
+                make_room(sheet.page(), labels);
                 let is_said = match *cell {
                     Cell::Number(number, times) => Some(sheet.number(family, labels, number, times)),
                     Cell::Complex => self.complex(sheet, family, labels, record, origins),
@@ -110,19 +112,17 @@ impl Walk<'_> {
     ) -> Option<bool> {
         let source = origins.source(record.origin)?;
         // It may have ended since it was looked up: then it is found gone the next time.
-        let Seen::Shown(reading) = self.reader.at(source, record.place) else {
-            return None;
+        let is_there = match self.reader.at(source, record.place) {
+            Seen::Shown(reading) if !matches!(reading.value, Value::NoRecordedValue) => {
+                let has_exemplars = self.with_exemplars && family.of_type.has_exemplars();
+                let exemplars = if has_exemplars { reading.exemplars } else { &[] };
+                self.shot.take(&reading, exemplars);
+                true
+            }
+            _ => false,
         };
-        if matches!(reading.value, Value::NoRecordedValue) {
-            return None;
-        }
-        let exemplars = match family.of_type.has_exemplars() {
-            true => reading.exemplars,
-            false => &[],
-        };
-        self.shot.take(&reading, exemplars);
         self.reader.release();
-        Some(sheet.sample(family, labels, &self.shot))
+        is_there.then(|| sheet.sample(family, labels, &self.shot))
     }
 
     fn bury(&mut self, family: &mut Family, origins: &mut Origins, texts: &mut Texts) {
@@ -144,8 +144,11 @@ impl Walk<'_> {
 }
 
 /// A page that has to grow grows by a part of itself.
-fn make_room(page: &mut Vec<u8>) {
-    if page.capacity() - page.len() < BLOCK_ROOM {
-        page.reserve_exact((page.len() / 4).max(BLOCK_ROOM));
+#[inline]
+fn make_room(page: &mut Vec<u8>, labels: &[u8]) {
+    // A number has two lines at most.
+    let room = SERIES_ROOM + 2 * labels.len();
+    if page.capacity() - page.len() < room {
+        page.reserve_exact((page.len() / 4).max(room));
     }
 }
