@@ -14,7 +14,6 @@ mod gate;
 mod identity;
 mod job;
 mod labels;
-mod md5;
 mod pool;
 pub mod relabel;
 mod report;

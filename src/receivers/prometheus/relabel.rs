@@ -2,9 +2,10 @@
 
 mod pattern;
 
+use md5::{Digest, Md5};
+
 use super::config::units::Text;
 use super::labels::Labels;
-use super::md5;
 use crate::config::{Decode, Node, Problems, TypeHelp, nearest, wrong_type};
 use crate::prom::escaping::is_legacy_label_name;
 use pattern::{Pattern, expand, expanded};
@@ -236,7 +237,7 @@ impl Rule {
                 labels.set(target, upper);
             }
             Action::HashMod => {
-                let hash = md5::last_word(source().as_bytes());
+                let hash = last_word(source().as_bytes());
                 labels.set(target, (hash % self.modulus.max(1)).to_string());
             }
             Action::LabelMap => self.map(labels),
@@ -268,6 +269,13 @@ impl Rule {
             labels.set(&name, value);
         }
     }
+}
+
+/// What Prometheus takes for the hash: the last eight bytes of the MD5 digest, the highest first.
+fn last_word(message: &[u8]) -> u64 {
+    let digest: [u8; 16] = Md5::digest(message).into();
+    let [.., a, b, c, d, e, f, g, h] = digest;
+    u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
 #[cfg(test)]
