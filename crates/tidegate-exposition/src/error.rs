@@ -105,6 +105,9 @@ pub enum Problem {
     /// Cut off, or no protobuf at all.
     #[error("expected a message of protobuf")]
     ExpectedMessage,
+    /// Buckets, quantiles or exemplars beyond measure: an empty one takes two bytes of a page and much more in memory.
+    #[error("expected fewer buckets, quantiles or exemplars in a metric")]
+    TooMany,
     /// Buckets that contradict each other.
     #[error("expected a sound native histogram: {0}")]
     Histogram(#[from] BadHistogram),

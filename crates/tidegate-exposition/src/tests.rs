@@ -172,6 +172,54 @@ fn what_is_wrong_is_named() {
     ));
 }
 
+/// A length as protobuf writes it.
+fn varint(mut number: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+    bytes
+}
+
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    [&[number << 3 | 2][..], &varint(bytes.len()), bytes].concat()
+}
+
+/// A page of one metric: of this type, with this message in this field.
+fn metric(kind: u8, at: u8, message: &[u8]) -> Vec<u8> {
+    let family = [field(1, b"m"), vec![3 << 3, kind], field(4, &field(at, message))].concat();
+    [varint(family.len()), family].concat()
+}
+
+#[test]
+fn a_metric_has_no_more_parts_than_anybody_needs() {
+    let empty = |number: u8, count: usize| field(number, b"").repeat(count);
+    // Help, type, count and sum, the last bucket.
+    let sound = read(Format::Protobuf, &metric(4, 7, &empty(3, 90_000))).unwrap();
+    assert_eq!(sound.len(), 90_005);
+    assert_eq!(
+        sound[2..5],
+        [
+            "__name__=m_count 0",
+            "__name__=m_sum 0",
+            "__name__=m_bucket,le=0.0 0"
+        ]
+    );
+    assert_eq!(sound[90_004], "__name__=m_bucket,le=+Inf 0");
+    // An exemplar's number has two bytes.
+    let exemplars = [0x82, 1, 0].repeat(100_001);
+    for page in [
+        metric(4, 7, &empty(3, 100_001)),
+        metric(2, 4, &empty(3, 100_001)),
+        metric(4, 7, &exemplars),
+    ] {
+        let error = read(Format::Protobuf, &page).unwrap_err();
+        assert_eq!(*error.problem(), Problem::TooMany);
+    }
+}
+
 /// Bytes that the formats give a meaning to, and others.
 fn hostile() -> impl Strategy<Value = Vec<u8>> {
     let token = prop_oneof![

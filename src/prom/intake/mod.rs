@@ -97,7 +97,8 @@ impl Intake {
         points: &mut Vec<Point>,
     ) -> Result<Counts, Failed> {
         self.page = self.page.wrapping_add(1);
-        if self.format.replace(format) != Some(format) {
+        let is_other = self.format.replace(format) != Some(format);
+        if is_other {
             // What is a sound line in one format may be none in another.
             self.lines = Lines::default();
         }
@@ -119,7 +120,9 @@ impl Intake {
             }
             Err(failure) => Err(Failed { failure, counts }),
         };
-        self.sweep();
+        if is_other || self.lines.is_crowded() {
+            self.sweep();
+        }
         result
     }
 
@@ -217,6 +220,9 @@ impl Intake {
         time: UnixNanos,
         counts: &mut Counts,
     ) -> Result<Option<(u32, Role, Stamp)>, Failure> {
+        if self.settings.check(counts).is_err() {
+            return self.count(series, counts).map(|()| None);
+        }
         let at = match self.lines.find(series.raw()) {
             Some(at) if self.families.is_current(self.lines.family(at)) => at,
             _ => self.resolve(series, native, counts)?,
@@ -251,6 +257,22 @@ impl Intake {
         }
     }
 
+    /// Counts a sample of a page that has too many: nothing of it is kept.
+    #[cold]
+    fn count(
+        &mut self,
+        series: &tidegate_exposition::Series<'_>,
+        counts: &mut Counts,
+    ) -> Result<(), Failure> {
+        let is_kept = match self.lines.find(series.raw()) {
+            Some(at) => self.lines.what(at) != What::Dropped,
+            None => self.labelled(series)?.is_some(),
+        };
+        counts.samples += 1;
+        counts.kept += usize::from(is_kept);
+        Ok(())
+    }
+
     #[inline]
     fn stamp(&self, timestamp: Option<i64>, time: UnixNanos) -> Option<Stamp> {
         let Some(millis) = timestamp else {
@@ -276,11 +298,8 @@ impl Intake {
         self.slots.emit(&self.resources, time, points, counts);
     }
 
-    /// Forgets what has not been seen for a while, once that is much.
+    /// Forgets what has not been seen for a while.
     fn sweep(&mut self) {
-        if !self.lines.is_crowded() {
-            return;
-        }
         self.lines.sweep(self.page, |slot| self.slots.is_crowded(slot));
         self.slots.sweep(self.lines.slots());
         self.resources.sweep(self.lines.infos(), self.slots.resources());

@@ -19,10 +19,23 @@ impl Intake {
         native: Option<Option<Data>>,
         counts: &mut Counts,
     ) -> Result<u32, Failure> {
+        let Some(labels) = self.labelled(series)? else {
+            return Ok(self.lines.put(series.raw(), FamilyRef::ANY, What::Dropped));
+        };
+        counts.series_added += usize::from(self.lines.find(series.raw()).is_none());
+        let (family, what) = match labels.get(NAME) {
+            TARGET_INFO => (FamilyRef::ANY, self.info(&labels)),
+            _ => self.part(&labels, native),
+        };
+        Ok(self.lines.put(series.raw(), family, what))
+    }
+
+    /// The labels of a line as it is kept; nothing where it is not.
+    pub(super) fn labelled(&mut self, series: &exposition::Series<'_>) -> Result<Option<LabelSet>, Failure> {
         series.labels(&mut self.labels)?;
         let (mut labels, duplicate) = self.label_set();
         if !self.target.relabel(&mut labels) || labels.is_empty() {
-            return Ok(self.lines.put(series.raw(), FamilyRef::ANY, What::Dropped));
+            return Ok(None);
         }
         if let Some(name) = duplicate {
             return Err(Failure::DuplicateLabel(name));
@@ -31,12 +44,7 @@ impl Intake {
             return Err(Failure::NoName);
         }
         self.settings.check_labels(&labels)?;
-        counts.series_added += usize::from(self.lines.find(series.raw()).is_none());
-        let (family, what) = match labels.get(NAME) {
-            TARGET_INFO => (FamilyRef::ANY, self.info(&labels)),
-            _ => self.part(&labels, native),
-        };
-        Ok(self.lines.put(series.raw(), family, what))
+        Ok(Some(labels))
     }
 
     /// The labels of the line, and one that it has twice. One that is empty once is no label, whatever it is another

@@ -47,6 +47,12 @@ pub(super) struct Resources {
 const NONE: u32 = u32::MAX;
 
 impl Resources {
+    /// How many lines of `target_info` are known.
+    #[cfg(test)]
+    pub(super) fn infos(&self) -> usize {
+        self.infos.len() - self.free_infos.len()
+    }
+
     /// A page begins.
     pub(super) fn begin(&mut self) {
         self.seen.clear();
@@ -101,14 +107,13 @@ impl Resources {
         }
         self.has_new = false;
         std::mem::swap(&mut self.seen, &mut self.last);
-        let mut infos: HashMap<u32, Attributes> = HashMap::new();
+        let mut infos: HashMap<u32, &Attributes> = HashMap::new();
         for info in self.last.iter().filter_map(|at| self.infos.get(*at as usize)) {
-            let merged = infos.entry(info.resource).or_default();
             // Of two lines for one resource the first counts.
-            *merged = info.attributes.merge(merged);
+            infos.entry(info.resource).or_insert(&info.attributes);
         }
         for ((job, instance), at) in &self.names {
-            let info = infos.remove(at).unwrap_or_default();
+            let info = infos.remove(at).cloned().unwrap_or_default();
             let entry = self.entries.get_mut(*at as usize);
             let Some(entry) = entry.filter(|entry| entry.info.as_ref() != Some(&info)) else {
                 continue;

@@ -55,6 +55,7 @@ impl Default for Settings {
 
 impl Settings {
     /// Whether a page with these counts is kept.
+    #[inline]
     pub(super) fn check(&self, counts: &Counts) -> Result<(), Failure> {
         match self.sample_limit {
             limit if limit > 0 && counts.stored > limit => Err(Failure::SampleLimit(limit)),

@@ -420,6 +420,59 @@ fn what_stays_away_is_forgotten() {
     assert!(intake.slots.len() <= 5000);
 }
 
+#[test]
+fn what_was_in_another_format_is_forgotten() {
+    let mut intake = intake();
+    for scrape in 0..50 {
+        let lines: String = (0..20)
+            .map(|series| format!("a{{b=\"{scrape} {series}\"}} 1\n"))
+            .collect();
+        let page = format!("{lines}target_info{{version=\"{scrape}\"}} 1\n# EOF\n");
+        let format = [Format::Text, Format::OpenMetrics][scrape as usize % 2];
+        let (points, _) = take(&mut intake, format, &page, scrape);
+        assert_eq!(points.len(), if scrape == 0 { 20 } else { 40 });
+        assert!(intake.slots.len() <= 40, "{}", intake.slots.len());
+        assert!(intake.resources.infos() <= 2, "{}", intake.resources.infos());
+    }
+}
+
+#[test]
+fn a_page_with_too_many_samples_is_counted_and_not_kept() {
+    let settings = Settings {
+        sample_limit: 10,
+        ..settings()
+    };
+    let mut intake = Intake::new(settings, Box::new(Plain));
+    let page = |scrape| -> String {
+        let series = (0..3000).map(|series| format!("a{{b=\"{scrape} {series}\"}} 1 {}\n", START + series));
+        let again = (0..3000).map(|time| format!("a{{b=\"{scrape} 0\"}} 1 {}\n", START + time));
+        series.chain(again).chain(["dropped 1\n".to_owned()]).collect()
+    };
+    for scrape in 0..3 {
+        let mut points = Vec::new();
+        let failed = intake.page(Format::Text, page(scrape).as_bytes(), at(scrape), &mut points);
+        let Failed { failure, counts } = failed.unwrap_err();
+        assert_eq!(failure, Failure::SampleLimit(10));
+        assert_eq!((counts.samples, counts.kept), (6001, 6000));
+        let known = (scrape as usize + 1) * 11;
+        assert_eq!((intake.known_lines(), intake.slots.len()), (known, known));
+    }
+    assert_eq!(show(&text(&mut intake, "a 1\n", 3)), ["a{} 1"]);
+}
+
+#[test]
+fn of_many_lines_for_one_resource_the_first_counts() {
+    let mut intake = intake();
+    let lines: String = (0..1000)
+        .map(|line| format!("target_info{{l{line}=\"v\"}} 1\n"))
+        .collect();
+    let points = text(&mut intake, &format!("{lines}a 1\n"), 0);
+    assert_eq!(
+        points[0].series.resource.attributes.to_string(),
+        "l0=v,service.instance.id=i,service.name=j"
+    );
+}
+
 /// Bytes of a length-delimited field.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     let mut field = vec![number << 3 | 2, u8::try_from(bytes.len()).expect("short")];

@@ -9,8 +9,11 @@ use super::sample::is_stale;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketLimit;
 
-/// Buckets a side that are kept; what is wider apart is made coarser. The doubles of schema 3 fit.
-const MAX_BUCKETS: i64 = 1 << 14;
+/// How many buckets a side may span, so that a few that are far apart take no more memory than they are worth. What is
+/// wider is made coarser. At the widest schema all doubles fit.
+fn max_span(filled: i64) -> i64 {
+    256 + 16 * filled
+}
 
 /// Schemas of exponential buckets, the widest first.
 const SCHEMAS: std::ops::RangeInclusive<i32> = -4..=8;
@@ -167,20 +170,20 @@ fn fits(histogram: &NativeHistogram, shift: i32, limit: usize) -> bool {
     let mut all = 0;
     for side in [&histogram.positive, &histogram.negative] {
         let (mut first, mut last) = (None, None);
+        let mut filled = 0;
         for (index, _) in doubles(histogram, side) {
             let index = index >> shift;
-            all += usize::from(last != Some(index));
+            filled += i64::from(last != Some(index));
             first = first.or(Some(index));
             last = Some(index);
         }
-        if last
-            .zip(first)
-            .is_some_and(|(last, first)| last - first >= MAX_BUCKETS)
-        {
+        let span = last.zip(first).map_or(0, |(last, first)| last - first + 1);
+        if span > max_span(filled) {
             return false;
         }
+        all += filled;
     }
-    limit == 0 || all <= limit
+    limit == 0 || usize::try_from(all).is_ok_and(|all| all <= limit)
 }
 
 fn buckets(histogram: &NativeHistogram, side: &Side, shift: i32) -> Buckets {

@@ -166,8 +166,23 @@ fn buckets_far_apart_are_made_wider() {
     let Value::ExponentialHistogram(value) = value else {
         panic!("{value:?}");
     };
-    assert!(value.positive.counts.len() <= 1 << 14 && value.is_sound());
-    assert_eq!(value.scale, 4);
+    assert!(value.positive.counts.len() <= 256 + 2 * 16 && value.is_sound());
+    assert_eq!((value.scale, value.count), (-2, 2));
+}
+
+#[test]
+fn what_measures_nanoseconds_to_minutes_keeps_its_buckets() {
+    let histogram = NativeHistogram {
+        schema: 3,
+        count: 4,
+        positive: side(&[(-240, 1), (99, 2), (217, 1)], &[1, 0, 0, 0]),
+        ..NativeHistogram::default()
+    };
+    let value = native(&histogram, 0).expect("no limit").expect("a counter").0;
+    let Value::ExponentialHistogram(value) = value else {
+        panic!("{value:?}");
+    };
+    assert_eq!((value.scale, value.positive.counts.len()), (3, 320));
 }
 
 #[test]

@@ -49,6 +49,9 @@ pub(super) struct Part<'a> {
     pub(super) exemplar: Option<Exemplar<'a>>,
 }
 
+/// Parts and exemplars that a metric may have.
+const MAX_PARTS: usize = 100_000;
+
 /// What a `Metric` message says. It keeps its room for the next one.
 #[derive(Debug, Default)]
 pub(super) struct Metric<'a> {
@@ -101,13 +104,28 @@ impl<'a> Metric<'a> {
         }
     }
 
-    fn part(&mut self, role: Role, bound: f64, value: f64, exemplar: Option<Exemplar<'a>>) {
+    fn part(
+        &mut self,
+        role: Role,
+        bound: f64,
+        value: f64,
+        exemplar: Option<Exemplar<'a>>,
+    ) -> Result<(), Problem> {
+        self.check_room()?;
         self.parts.push(Part {
             role,
             bound,
             value,
             exemplar,
         });
+        Ok(())
+    }
+
+    fn check_room(&self) -> Result<(), Problem> {
+        match self.parts.len() + self.exemplars.len() < MAX_PARTS {
+            true => Ok(()),
+            false => Err(Problem::TooMany),
+        }
     }
 
     /// Counter, Gauge or Untyped; only the first has more than field 1.
@@ -122,13 +140,12 @@ impl<'a> Metric<'a> {
             }
             Ok(())
         })?;
-        self.part(Role::Number, 0.0, value, example);
-        Ok(())
+        self.part(Role::Number, 0.0, value, example)
     }
 
     fn summary(&mut self, message: &'a [u8]) -> Result<(), Problem> {
-        self.part(Role::Count, 0.0, 0.0, None);
-        self.part(Role::Sum, 0.0, 0.0, None);
+        self.part(Role::Count, 0.0, 0.0, None)?;
+        self.part(Role::Sum, 0.0, 0.0, None)?;
         fields(message, |number, field| {
             match number {
                 1 => self.parts[0].value = field.number() as f64,
@@ -143,7 +160,7 @@ impl<'a> Metric<'a> {
                         }
                         Ok(())
                     })?;
-                    self.part(Role::Quantile, quantile, value, None);
+                    self.part(Role::Quantile, quantile, value, None)?;
                 }
                 4 => self.created = timestamp(field.bytes())?,
                 _ => {}
@@ -167,43 +184,49 @@ impl<'a> Metric<'a> {
             0.0 => native.count as f64,
             float => float,
         };
-        let buckets = std::mem::take(&mut self.parts);
-        if is_native && which != NativeHistograms::Classic {
+        let sum = native.sum;
+        let has_native = is_native && which != NativeHistograms::Classic;
+        if has_native {
             native.check()?;
-            self.native_exemplars(&buckets);
-            self.part(Role::Native, 0.0, 0.0, None);
+            self.native_exemplars();
         }
-        let has_classic = !buckets.is_empty() && which == NativeHistograms::Both;
-        if !is_native || which == NativeHistograms::Classic || has_classic {
-            self.part(Role::Count, 0.0, count, None);
-            self.part(Role::Sum, 0.0, self.native.sum, None);
-            self.classic(&buckets, count);
+        // So far all parts are buckets.
+        let has_classic = !has_native || (which == NativeHistograms::Both && !self.parts.is_empty());
+        match has_classic {
+            true => self.complete(count),
+            false => self.parts.clear(),
         }
-        // The room of the longer list is kept.
-        let mut buckets = buckets;
-        if buckets.capacity() > self.parts.capacity() {
-            buckets.clear();
-            buckets.append(&mut self.parts);
-            self.parts = buckets;
-        }
+        let part = |role, value| Part {
+            role,
+            bound: 0.0,
+            value,
+            exemplar: None,
+        };
+        let native = has_native.then(|| part(Role::Native, 0.0));
+        let totals = has_classic.then(|| [part(Role::Count, count), part(Role::Sum, sum)]);
+        self.parts
+            .splice(0..0, native.into_iter().chain(totals.into_iter().flatten()));
         Ok(())
     }
 
-    /// Buckets up to the one that holds everything, which is added where it is missing.
-    fn classic(&mut self, buckets: &[Part<'a>], count: f64) {
-        for bucket in buckets {
-            self.parts.push(bucket.clone());
-            if bucket.bound == f64::INFINITY {
-                return;
-            }
+    /// The bucket that holds everything is the last one, added where it is missing.
+    fn complete(&mut self, count: f64) {
+        let is_last = |bucket: &Part<'_>| bucket.bound == f64::INFINITY;
+        match self.parts.iter().position(is_last) {
+            Some(at) => self.parts.truncate(at + 1),
+            None => self.parts.push(Part {
+                role: Role::Bucket,
+                bound: f64::INFINITY,
+                value: count,
+                exemplar: None,
+            }),
         }
-        self.part(Role::Bucket, f64::INFINITY, count, None);
     }
 
     /// The native histogram's own, or else those of its classic buckets; only such as have a time.
-    fn native_exemplars(&mut self, buckets: &[Part<'a>]) {
+    fn native_exemplars(&mut self) {
         if self.exemplars.is_empty() {
-            let examples = buckets.iter().filter_map(|bucket| bucket.exemplar.clone());
+            let examples = self.parts.iter().filter_map(|bucket| bucket.exemplar.clone());
             self.exemplars.extend(examples);
         }
         self.exemplars.retain(|exemplar| exemplar.timestamp.is_some());
@@ -223,7 +246,10 @@ impl<'a> Metric<'a> {
             9..=11 => side(&mut native.negative, number - 9, field)?,
             12..=14 => side(&mut native.positive, number - 12, field)?,
             15 => self.created = timestamp(field.bytes())?,
-            16 => self.exemplars.push(exemplar(field.bytes())?),
+            16 => {
+                self.check_room()?;
+                self.exemplars.push(exemplar(field.bytes())?);
+            }
             _ => {}
         }
         Ok(())
@@ -242,8 +268,7 @@ impl<'a> Metric<'a> {
             Ok(())
         })?;
         let value = if float == 0.0 { count as f64 } else { float };
-        self.part(Role::Bucket, bound, value, example);
-        Ok(())
+        self.part(Role::Bucket, bound, value, example)
     }
 }
 
