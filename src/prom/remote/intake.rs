@@ -22,14 +22,16 @@ use std::hash::Hasher;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tidegate_engine::{AttributesBuilder, Exemplar, Key, KeyHasher, Point, Series as Stream, Value};
+use tidegate_engine::{
+    AttributesBuilder, Exemplar, Key, KeyHasher, Point, Resource, Series as Stream, Value,
+};
 
 use super::Version;
 use super::generations::Generations;
 use super::read::{Metadata, ReadError, SeriesIn, Visitor, read};
 use super::series::Kind;
 use crate::component::Reason;
-use crate::prom::model::{NAME, exemplar, nanos, number};
+use crate::prom::model::{NAME, exemplar, is_stale, nanos, number};
 use family::Families;
 use resolve::Shape;
 use resource::{Place, Resources};
@@ -57,8 +59,8 @@ enum Known {
         place: Arc<Place>,
         version: u64,
     },
-    /// It describes a resource.
-    Info,
+    /// It says that a resource is this one.
+    Info { place: Arc<Place>, told: Arc<Resource> },
     /// It can't be told.
     Refused(Reason, &'static str),
 }
@@ -179,6 +181,12 @@ fn labels_key(labels: &[(&str, &str)]) -> KeyHasher {
 impl Taking<'_> {
     fn numbers(&mut self, series: &SeriesIn<'_>, labels: &KeyHasher) {
         let known = self.known(series, labels, Shape::Number);
+        // That it was another one until now says nothing of what it is.
+        if let Known::Info { place, told } = &known
+            && series.samples.last().is_some_and(|last| !is_stale(last.value))
+        {
+            place.tell(told);
+        }
         for sample in &series.samples {
             let times = (sample.time, sample.start);
             let is_taken = self.push(&known, series, labels, times, number(sample.value));
@@ -218,7 +226,7 @@ impl Taking<'_> {
     ) -> bool {
         let stream = match known {
             Known::Stream { stream, .. } => stream,
-            Known::Info => return true,
+            Known::Info { .. } => return true,
             Known::Refused(reason, why) => {
                 self.drop_samples(*reason, 1, || format!("`{}`: {why}", name(series)));
                 return false;

@@ -9,26 +9,24 @@
 //! | no recorded value | the mark of the end on every series that the stream had |
 //! | resource | `target_info`, once a job and instance |
 
+mod say;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use smallvec::SmallVec;
-use tidegate_engine::{Data, Exemplar, Key, Sample, Series as Stream, UnixNanos, Value};
+use tidegate_engine::{Data, Exemplar, Key, Sample, Series as Stream, UnixNanos};
 
-use super::histogram::{Native, Unfit};
-use super::known::{Cache, Known, check, group};
-use super::series::{self, Family, Group, Identity, Kind, Label, NAME, Series};
-use super::stale;
+use super::histogram::Native;
+use super::known::Cache;
+use super::series::{self, Family, Group, Identity, Series};
 use crate::batch::wire::points::{PointVisitor, WirePoint};
 use crate::batch::{Batch, Encoded, Payload, convert, wire};
 use crate::component::Reason;
-use crate::prom::flat;
-use crate::prom::labels::{LabelSources, Labels, instance, job};
-use crate::prom::model::PROMETHEUS_TYPE;
-use crate::prom::name::{self, Naming, Strategy};
+use crate::prom::labels::LabelSources;
+use crate::prom::name::Naming;
 use crate::prom::render::exemplar;
-use crate::prom::render::kind::kinds;
-use crate::prom::unit::unit_word;
+use say::{counts, told};
 
 /// How points are translated.
 #[derive(Clone, Debug, Default)]
@@ -67,10 +65,6 @@ pub(crate) struct Translation {
     pub(crate) dropped: Vec<(Reason, usize, String)>,
 }
 
-/// The name of the series that tells a resource, behind the namespace.
-const TARGET_INFO: &str = "target_info";
-/// What `job` and `instance` say.
-const SERVICE: [&str; 3] = ["service.name", "service.namespace", "service.instance.id"];
 /// A resource is told again after so long.
 const TARGET_INTERVAL_MS: i64 = 15_000;
 /// Who says so has a clock that was wrong.
@@ -94,6 +88,7 @@ impl Translator {
             state: &mut state,
             index: HashMap::default(),
             targets: Vec::new(),
+            target_index: HashMap::default(),
             points: 0,
             parts: Vec::new(),
             out: Translation::default(),
@@ -117,8 +112,9 @@ struct Building<'a> {
     state: &'a mut State,
     /// Where a group stands, by its hash.
     index: HashMap<u64, usize, foldhash::fast::RandomState>,
-    /// Resources to be told, and when they were last seen.
+    /// Resources to be told and when they were last seen, and where they stand by job and instance.
     targets: Vec<(Arc<Target>, i64)>,
+    target_index: HashMap<Key, usize, foldhash::fast::RandomState>,
     points: u32,
     /// Of the current point: the series, what it is given, and the bound below which its exemplars are.
     parts: Vec<(Arc<Identity>, Said, f64)>,
@@ -236,9 +232,9 @@ impl Building<'_> {
 
     /// Notes that a resource was seen.
     fn tell(&mut self, target: Arc<Target>, time: i64) {
-        // Points of a resource follow one another.
-        let mut known = self.targets.iter_mut().rev();
-        match known.find(|(known, _)| known.key == target.key) {
+        let new = self.targets.len();
+        let at = *self.target_index.entry(target.key).or_insert(new);
+        match self.targets.get_mut(at) {
             Some((_, last)) => *last = time.max(*last),
             None => self.targets.push((target, time)),
         }
@@ -384,198 +380,6 @@ fn order(group: &mut Group) -> usize {
         .retain(|series| !series.samples.is_empty() || !series.histograms.is_empty());
     group.points -= lost.len();
     lost.len()
-}
-
-impl Settings {
-    /// What a stream is called.
-    fn know(&self, stream: &Stream) -> Known {
-        let metric = &stream.metric;
-        if let Err((reason, why)) = check(metric.data) {
-            return Known::refused(stream, reason, why);
-        }
-        let Ok((kind, _)) = kinds(metric.data) else {
-            return Known::refused(stream, Reason::Invalid, "its temporality is unspecified");
-        };
-        let said = metric.metadata.get(PROMETHEUS_TYPE).and_then(|said| match said {
-            tidegate_engine::AttributeRef::Str(name) => Kind::named(name),
-            _ => None,
-        });
-        // A part of a histogram or summary that came by itself has its suffix already.
-        let is_part = matches!(said, Some(Kind::Histogram | Kind::Summary | Kind::GaugeHistogram))
-            && matches!(metric.data, Data::Gauge | Data::Sum { .. });
-        let as_it_is = Naming {
-            strategy: match self.naming.strategy.escapes() {
-                true => Strategy::Underscores,
-                false => Strategy::Nothing,
-            },
-            ..self.naming.clone()
-        };
-        let naming = if is_part { &as_it_is } else { &self.naming };
-        let Some(name) = naming.metric(&metric.name, &metric.unit, kind) else {
-            return Known::refused(stream, Reason::Invalid, "nothing of its name is left");
-        };
-        let family = Family {
-            name: name.into(),
-            kind: said.unwrap_or(match (kind, metric.data) {
-                (name::Kind::Counter, _) => Kind::Counter,
-                (_, Data::Summary) => Kind::Summary,
-                (name::Kind::Distribution, _) => Kind::Histogram,
-                _ => Kind::Gauge,
-            }),
-            help: metric.description.clone(),
-            unit: unit_word(&metric.unit).into(),
-        };
-        let labels = self.labels(Labels::of(stream, &self.naming, &self.sources));
-        let target = self.target_info.then(|| self.target(stream)).flatten();
-        Known::new(metric.data, family, labels, target.map(Arc::new))
-    }
-
-    /// With those of every series.
-    fn labels(&self, labels: Labels) -> Vec<Label> {
-        let mut labels: Vec<Label> = labels
-            .into_pairs()
-            .into_iter()
-            // A label without a value is none.
-            .filter(|(_, value)| !value.is_empty())
-            .map(|(name, value)| (name.into(), value.into()))
-            .collect();
-        for (name, value) in &self.external {
-            if !labels.iter().any(|(known, _)| **known == **name) {
-                labels.push((name.as_str().into(), value.as_str().into()));
-            }
-        }
-        labels
-    }
-
-    fn target(&self, stream: &Stream) -> Option<Target> {
-        let job = job(&stream.resource)?;
-        let mut others = stream
-            .resource
-            .attributes
-            .iter()
-            .filter(|(key, _)| !SERVICE.contains(key))
-            .peekable();
-        others.peek()?;
-        let mut labels = Labels::new(&self.naming);
-        others.for_each(|(key, value)| labels.add(key, value));
-        labels.identify(&stream.resource);
-        let name: Arc<str> = self.naming.own(TARGET_INFO).into();
-        let labels = self.labels(labels);
-        Some(Target {
-            key: Key::of_value(&(job, instance(&stream.resource))),
-            group: group(&name, &labels),
-            identity: Arc::new(Identity::new(
-                labels.into_iter().chain([(NAME.into(), name.clone())]),
-            )),
-            family: Arc::new(Family {
-                name,
-                kind: Kind::Gauge,
-                help: "Target metadata".into(),
-                unit: "".into(),
-            }),
-        })
-    }
-
-    /// What a point gives to which series.
-    fn say(
-        &self,
-        known: &mut Known,
-        sample: &Sample<'_>,
-        parts: &mut Vec<(Arc<Identity>, Said, f64)>,
-    ) -> Result<(), (Reason, String)> {
-        if sample.time == 0 {
-            return Err((Reason::Invalid, "it has no time".to_owned()));
-        }
-        let unfit = |unfit: Unfit| {
-            let reason = if unfit.is_broken() {
-                Reason::Invalid
-            } else {
-                Reason::Unsupported
-            };
-            (reason, unfit.to_string())
-        };
-        let mut native = |known: &mut Known, native: Native| {
-            let said = Said::Native(Box::new(native));
-            parts.push((known.part(0, "", None), said, f64::INFINITY));
-        };
-        match sample.value {
-            Value::NoRecordedValue => match known.data {
-                Data::ExponentialHistogram { .. } => native(known, Native::stale(false)),
-                Data::Histogram { .. } if self.custom_buckets => native(known, Native::stale(true)),
-                _ => end(known, parts),
-            },
-            Value::ExponentialHistogram(histogram) => {
-                native(known, Native::of_exponential(histogram).map_err(unfit)?);
-            }
-            Value::Histogram(histogram) if self.custom_buckets => {
-                native(known, Native::of_explicit(histogram).map_err(unfit)?);
-            }
-            Value::Histogram(histogram) if !histogram.is_sound() => return Err(unfit(Unfit::Broken)),
-            value => {
-                let mut at = 0;
-                let examples = counts(known.data);
-                flat::numbers(value, &mut |suffix, more, number| {
-                    let bound = match more {
-                        Some(("le", bound)) => bound,
-                        None if suffix.is_empty() && examples => f64::INFINITY,
-                        _ => f64::NEG_INFINITY,
-                    };
-                    parts.push((known.part(at, suffix, more), Said::Number(number), bound));
-                    at += 1;
-                });
-                known.truncate(at);
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The end of every series that the stream had; what it never had is ended as far as it has to be there.
-fn end(known: &mut Known, parts: &mut Vec<(Arc<Identity>, Said, f64)>) {
-    let mut all = known.all();
-    if all.is_empty() {
-        let of_kind: &[(&'static str, Option<(&'static str, f64)>)] = match known.data {
-            Data::Histogram { .. } => &[
-                ("_bucket", Some(("le", f64::INFINITY))),
-                ("_sum", None),
-                ("_count", None),
-            ],
-            Data::Summary => &[("_sum", None), ("_count", None)],
-            _ => &[("", None)],
-        };
-        let made = of_kind.iter().enumerate();
-        all = made
-            .map(|(at, (suffix, more))| known.part(at, suffix, *more))
-            .collect();
-    }
-    let ends = all
-        .into_iter()
-        .map(|identity| (identity, Said::Number(stale()), f64::NEG_INFINITY));
-    parts.extend(ends);
-}
-
-/// Whether points of this kind count since a start.
-fn counts(data: Data) -> bool {
-    match data {
-        Data::Sum { monotonic, .. } => monotonic,
-        Data::Gauge => false,
-        Data::Histogram { .. } | Data::ExponentialHistogram { .. } | Data::Summary => true,
-    }
-}
-
-fn told(exemplar: &Exemplar, time: i64, naming: &Naming) -> Option<series::Exemplar> {
-    let mut labels = exemplar::labels(exemplar, naming, false);
-    labels.retain(|(_, value)| !value.is_empty());
-    labels.sort_unstable();
-    Some(series::Exemplar {
-        time: if exemplar.time > 0 {
-            millis(exemplar.time)
-        } else {
-            time
-        },
-        value: exemplar::value(exemplar)?,
-        labels,
-    })
 }
 
 fn millis(nanos: UnixNanos) -> i64 {

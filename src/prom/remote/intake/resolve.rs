@@ -49,8 +49,8 @@ pub(super) fn resolve(
     let place = resources.of(&job, &instance, builder);
     let name = labels.get(NAME);
     if name == TARGET_INFO && shape == Shape::Number {
-        place.tell(&attributes);
-        return Known::Info;
+        let told = place.with(&attributes);
+        return Known::Info { place, told };
     }
     let (resource, version) = place.resource();
     let metric = Metric {

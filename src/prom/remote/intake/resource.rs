@@ -1,14 +1,13 @@
 //! Resources: one for each job and instance, with what `target_info` says of it.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tidegate_engine::{AttributeRef, Attributes, AttributesBuilder, Key, Resource};
 
-use super::Generations;
-
-/// Resources that a generation of the cache holds.
-const GENERATION: usize = 10_000;
+/// Places that are kept without asking who needs them.
+const SPARE: usize = 1024;
 
 /// The place of a resource, which may come to be told otherwise.
 #[derive(Debug)]
@@ -26,43 +25,51 @@ impl Place {
         (resource.clone(), self.version.load(Relaxed))
     }
 
-    /// It has these attributes besides those that job and instance are.
-    pub(super) fn tell(&self, info: &Attributes) {
-        let told = Resource {
+    /// The resource that has these attributes besides those that job and instance are.
+    pub(super) fn with(&self, info: &Attributes) -> Arc<Resource> {
+        Arc::new(Resource {
             attributes: self.identity.merge(info),
             schema_url: "".into(),
-        };
+        })
+    }
+
+    /// From now on it is this one.
+    pub(super) fn tell(&self, told: &Arc<Resource>) {
         let mut resource = self.resource.lock().unwrap_or_else(PoisonError::into_inner);
-        if **resource != told {
-            *resource = Arc::new(told);
+        if !Arc::ptr_eq(&resource, told) && **resource != **told {
+            *resource = told.clone();
             self.version.fetch_add(1, Relaxed);
         }
     }
 }
 
-/// All of them.
-pub(super) struct Resources(Mutex<Generations<Arc<Place>>>);
+/// All of them, by job and instance. A place stays as long as a series that is known has it: two for one resource would
+/// not hear of each other.
+#[derive(Default)]
+pub(super) struct Resources(Mutex<Places>);
 
-impl Default for Resources {
-    fn default() -> Self {
-        Self(Mutex::new(Generations::new(GENERATION)))
-    }
+#[derive(Default)]
+struct Places {
+    places: HashMap<Key, Weak<Place>>,
+    /// How many there were in use when they were counted.
+    used: usize,
 }
 
 impl Resources {
     /// The place of the resource of this job and instance.
     pub(super) fn of(&self, job: &str, instance: &str, builder: &mut AttributesBuilder) -> Arc<Place> {
-        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut made = None;
-        let make = || {
-            made = Some(Arc::new(place(job, instance, builder)));
-            made.clone()
-        };
-        let found = places
-            .get(Key::of_value(&(job, instance)), |_| 1, make)
-            .map(|place| place.clone());
-        // `make` always makes one.
-        found.unwrap_or_else(|| Arc::new(place("", "", &mut AttributesBuilder::default())))
+        let key = Key::of_value(&(job, instance));
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = all.places.get(&key).and_then(Weak::upgrade) {
+            return place;
+        }
+        if all.places.len() > 2 * all.used + SPARE {
+            all.places.retain(|_, place| place.strong_count() > 0);
+            all.used = all.places.len();
+        }
+        let place = Arc::new(place(job, instance, builder));
+        all.places.insert(key, Arc::downgrade(&place));
+        place
     }
 }
 
@@ -88,5 +95,23 @@ fn place(job: &str, instance: &str, builder: &mut AttributesBuilder) -> Place {
             schema_url: "".into(),
         })),
         identity,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_that_nobody_has_are_forgotten() {
+        let resources = Resources::default();
+        let mut builder = AttributesBuilder::default();
+        let kept = resources.of("j", "kept", &mut builder);
+        for instance in 0..10_000 {
+            resources.of("j", &instance.to_string(), &mut builder);
+        }
+        assert!(Arc::ptr_eq(&kept, &resources.of("j", "kept", &mut builder)));
+        let places = resources.0.lock().unwrap().places.len();
+        assert!(places <= SPARE + 3, "{places}");
     }
 }

@@ -141,6 +141,61 @@ fn i6_i9_ends_scopes_and_resources() {
     assert!(others.points[0].series.resource.attributes.is_empty());
 }
 
+/// A series of this name, job, instance and version.
+fn of(name: &str, instance: &str, version: &str, value: f64) -> Series {
+    let labels = [
+        ("__name__", name),
+        ("job", "j"),
+        ("instance", instance),
+        ("version", version),
+    ];
+    let told = labels.iter().filter(|(_, value)| !value.is_empty());
+    series(&told.copied().collect::<Vec<_>>(), Kind::Gauge, &[(9, value)])
+}
+
+/// Which version the resource of this series has.
+fn version_of(intake: &Intake, name: &str, instance: &str) -> Option<String> {
+    let taken = taken(intake, TWO, &[of(name, instance, "", 1.0)]);
+    let version = taken.points[0].series.resource.attributes.get("version")?;
+    version.as_str().map(str::to_owned)
+}
+
+#[test]
+fn a_resource_is_what_was_said_last() {
+    let intake = Intake::default();
+    assert_eq!(version_of(&intake, "g", "i"), None);
+    for version in ["1", "2", "1"] {
+        taken(&intake, TWO, &[of("target_info", "i", version, 1.0)]);
+        assert_eq!(version_of(&intake, "g", "i").as_deref(), Some(version));
+    }
+    let ended = [
+        of("target_info", "i", "2", 1.0),
+        of("target_info", "i", "1", stale()),
+    ];
+    taken(&intake, TWO, &ended);
+    assert_eq!(
+        version_of(&intake, "g", "i").as_deref(),
+        Some("2"),
+        "the old one has ended"
+    );
+}
+
+#[test]
+fn a_resource_is_remembered_as_long_as_its_series_are() {
+    let intake = Intake::default();
+    taken(&intake, TWO, &[of("target_info", "i", "1", 1.0)]);
+    assert_eq!(version_of(&intake, "old", "i").as_deref(), Some("1"));
+    let others: Vec<_> = (0..21_000)
+        .map(|other| of("g", &other.to_string(), "", 1.0))
+        .collect();
+    taken(&intake, TWO, &others);
+    assert_eq!(version_of(&intake, "new", "i").as_deref(), Some("1"));
+    taken(&intake, TWO, &[of("target_info", "i", "2", 1.0)]);
+    for name in ["old", "new"] {
+        assert_eq!(version_of(&intake, name, "i").as_deref(), Some("2"), "{name}");
+    }
+}
+
 #[test]
 fn what_1_0_says_of_metrics_is_remembered() {
     let intake = Intake::default();

@@ -256,6 +256,38 @@ fn r1_r2_resources_are_told_once_in_a_while_and_at_once_when_they_change() {
 }
 
 #[test]
+fn many_resources_side_by_side_are_told_once_each() {
+    let all: Vec<_> = (0..500)
+        .map(|instance| {
+            let instance = format!("{instance:03}");
+            let attributes = [
+                ("service.name", "a"),
+                ("service.instance.id", &instance),
+                ("version", "1"),
+            ];
+            Stream {
+                resource: Arc::new(Resource {
+                    attributes: attributes.into_iter().collect(),
+                    schema_url: "".into(),
+                }),
+                ..stream("g", Data::Gauge, &[])
+            }
+        })
+        .collect();
+    // The one seen last comes first the second time.
+    let first = all.iter().map(|stream| point(stream, 1000, Value::Int(1)));
+    let again = all.iter().rev().map(|stream| point(stream, 2000, Value::Int(1)));
+    let request = sent(&translator(), first.chain(again).collect());
+    let told: Vec<_> = request
+        .series
+        .iter()
+        .filter(|series| series.name.starts_with("target_info"))
+        .map(|series| (series.samples.len(), series.samples[0].0))
+        .collect();
+    assert_eq!(told, vec![(1, 2000); 500]);
+}
+
+#[test]
 fn samples_are_in_order_and_of_two_at_one_time_the_later_one_stays() {
     let stream = stream("h", HISTOGRAM, &[]);
     let points = vec![
