@@ -14,7 +14,8 @@ pub fn identity(series: &Series, naming: &Naming) -> Option<(String, Vec<(String
     let (kind, _) = kinds(metric.data).ok()?;
     let name = naming.metric(&metric.name, &metric.unit, kind)?;
     let labels = Labels::of(series, naming, &LabelSources::default());
-    Some((name, labels.into_pairs()))
+    let pairs = labels.into_pairs().into_iter();
+    Some((name, pairs.filter(|(_, value)| !value.is_empty()).collect()))
 }
 
 /// A value of a series.

@@ -48,7 +48,12 @@ pub struct Labels {
     /// The label that belongs to the series' type.
     reserved: Option<&'static str>,
     labels: BTreeMap<String, Vec<(String, String)>>,
+    /// They are those of a series or of its target.
+    is_identified: bool,
 }
+
+const JOB: &str = "job";
+const INSTANCE: &str = "instance";
 
 /// Labels of the scope itself; attributes of the scope don't take these names.
 const OF_SCOPE: [&str; 3] = ["otel_scope_name", "otel_scope_version", "otel_scope_schema_url"];
@@ -114,17 +119,13 @@ impl Labels {
         }
     }
 
-    /// `job` and `instance` of a resource that says who it is. A job without an instance has an empty one, which is as
-    /// good as none.
+    /// `job` and `instance` of a resource that says who it is.
     pub fn identify(&mut self, resource: &Resource) {
-        let job = job(resource);
-        let instance = instance(resource);
-        if job.is_some() || !instance.is_empty() {
-            self.join("instance", instance);
+        self.join(INSTANCE, instance(resource));
+        if let Some(job) = job(resource) {
+            self.join(JOB, job);
         }
-        if let Some(job) = job {
-            self.join("job", job);
-        }
+        self.is_identified = true;
     }
 
     /// `otel_scope_name` and its siblings, as far as the scope has them.
@@ -154,7 +155,7 @@ impl Labels {
     }
 
     /// Names and values. An empty label is no label to Prometheus, so a series that has one is the same as a series
-    /// that has not.
+    /// that has not. But a job without an instance says so: a scraper that honours labels gives it none of its own.
     pub fn into_pairs(self) -> Vec<(String, String)> {
         let joined = |(name, mut values): (String, Vec<(String, String)>)| {
             values.sort();
@@ -162,7 +163,16 @@ impl Labels {
             (name, values.join(";"))
         };
         let pairs = self.labels.into_iter().map(joined);
-        pairs.filter(|(_, value)| !value.is_empty()).collect()
+        let mut pairs: Vec<_> = pairs.filter(|(_, value)| !value.is_empty()).collect();
+        let find =
+            |pairs: &[(String, String)], name| pairs.binary_search_by(|(known, _)| known.as_str().cmp(name));
+        if self.is_identified
+            && find(&pairs, JOB).is_ok()
+            && let Err(at) = find(&pairs, INSTANCE)
+        {
+            pairs.insert(at, (INSTANCE.to_owned(), String::new()));
+        }
+        pairs
     }
 
     /// `a="1","b.c"="2"`, without braces.

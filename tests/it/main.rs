@@ -17,6 +17,7 @@ mod otlp;
 mod peers;
 mod promql;
 mod query;
+mod real_exporters;
 mod remote_write;
 mod round_trip;
 mod scrape;

@@ -34,7 +34,9 @@ impl Intake {
     pub(super) fn labelled(&mut self, series: &exposition::Series<'_>) -> Result<Option<LabelSet>, Failure> {
         series.labels(&mut self.labels)?;
         let (mut labels, duplicate) = self.label_set();
-        if !self.target.relabel(&mut labels) || labels.is_empty() {
+        let is_kept = self.target.relabel(&mut labels);
+        labels.end_empty();
+        if !is_kept || labels.is_empty() {
             return Ok(None);
         }
         if let Some(name) = duplicate {
@@ -62,7 +64,8 @@ impl Intake {
             }
             Some((name, value))
         });
-        (kept.collect(), twice)
+        let labels = LabelSet::of_page(kept);
+        (labels, twice)
     }
 
     fn info(&mut self, labels: &LabelSet) -> What {

@@ -192,7 +192,7 @@ fn r1_a_resource_that_says_who_it_is_gives_job_and_instance() {
         ("service.instance.id", "i"),
     ];
     assert_eq!(shown(&full), r#"instance="i",job="n/a""#);
-    assert_eq!(shown(&full[..1]), r#"job="a""#);
+    assert_eq!(shown(&full[..1]), r#"instance="",job="a""#);
     assert_eq!(shown(&full[2..]), r#"instance="i""#);
     assert_eq!(shown(&full[1..2]), "", "a namespace alone is nobody");
 }
@@ -215,15 +215,21 @@ fn r3_resource_attributes_are_labels_only_where_configured() {
             },
         )
     };
-    assert_eq!(shown(&[], &[]), r#"job="a",zone="point""#);
+    assert_eq!(shown(&[], &[]), r#"instance="",job="a",zone="point""#);
     assert_eq!(
         shown(&["*"], &[]),
-        r#"host_name="h",job="a",service_name="a",zone="z""#,
+        r#"host_name="h",instance="",job="a",service_name="a",zone="z""#,
         "the resource's value wins where both have the key"
     );
-    assert_eq!(shown(&["host.*"], &[]), r#"host_name="h",job="a",zone="point""#);
-    assert_eq!(shown(&[], &["service.name"]), r#"host_name="h",job="a",zone="z""#);
-    assert_eq!(shown(&["*"], &["*"]), r#"job="a",zone="point""#);
+    assert_eq!(
+        shown(&["host.*"], &[]),
+        r#"host_name="h",instance="",job="a",zone="point""#
+    );
+    assert_eq!(
+        shown(&[], &["service.name"]),
+        r#"host_name="h",instance="",job="a",zone="z""#
+    );
+    assert_eq!(shown(&["*"], &["*"]), r#"instance="",job="a",zone="point""#);
 }
 
 #[test]
@@ -272,7 +278,10 @@ fn constant_labels_win_and_have_names_that_are_labels() {
         &[("service.name", "a")],
         Scope::default(),
     );
-    assert_eq!(shown(&series, &sources), r#"another_label="c",job="mine""#);
+    assert_eq!(
+        shown(&series, &sources),
+        r#"another_label="c",instance="",job="mine""#
+    );
 }
 
 proptest! {

@@ -14,6 +14,18 @@ pub const INSTANCE: &str = "instance";
 pub struct LabelSet(Vec<(String, String)>);
 
 impl LabelSet {
+    /// Those of a line of a page. There a label without a value says that the target's own does not count, where labels
+    /// of the page are honoured; [`Self::end_empty`] takes such ones away.
+    pub fn of_page<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+        let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Self(ordered(pairs.collect()))
+    }
+
+    /// Takes labels without a value away.
+    pub fn end_empty(&mut self) {
+        self.0.retain(|(_, value)| !value.is_empty());
+    }
+
     /// The value of a label, empty where there is none.
     pub fn get(&self, name: &str) -> &str {
         match self.find(name) {
@@ -74,16 +86,21 @@ impl LabelSet {
 impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for LabelSet {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
         let pairs = pairs.into_iter().map(|(name, value)| (name.into(), value.into()));
-        let mut labels: Vec<(String, String)> = pairs.collect();
-        labels.sort_by(|a, b| a.0.cmp(&b.0));
-        labels.dedup_by(|next, before| {
-            let is_same = next.0 == before.0;
-            if is_same {
-                std::mem::swap(next, before);
-            }
-            is_same
-        });
-        labels.retain(|(_, value)| !value.is_empty());
-        Self(labels)
+        let mut labels = Self(ordered(pairs.collect()));
+        labels.end_empty();
+        labels
     }
+}
+
+/// In the order of the names, each of which has the last of its values.
+fn ordered(mut labels: Vec<(String, String)>) -> Vec<(String, String)> {
+    labels.sort_by(|a, b| a.0.cmp(&b.0));
+    labels.dedup_by(|next, before| {
+        let is_same = next.0 == before.0;
+        if is_same {
+            std::mem::swap(next, before);
+        }
+        is_same
+    });
+    labels
 }

@@ -236,3 +236,14 @@ fn totals_of_a_producer_that_counts_on_are_made_to_rise() {
     assert_eq!(value.counts, [3, 0, 2, 0]);
     assert!(value.is_sound() && classic.take().is_none());
 }
+
+#[test]
+fn a_label_that_a_page_leaves_empty_keeps_that_of_the_target_away() {
+    let page = [("instance", ""), ("a", "1"), ("b", "")];
+    let mut labels = LabelSet::of_page(page.into_iter());
+    labels.set_default("instance", "target");
+    labels.set_default("job", "target");
+    labels.end_empty();
+    let left: Vec<_> = labels.iter().collect();
+    assert_eq!(left, [("a", "1"), ("job", "target")]);
+}

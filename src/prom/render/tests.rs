@@ -213,7 +213,7 @@ fn resources_that_differ_only_in_what_is_not_exposed_do_not_make_duplicates() {
         &[(one.clone(), Value::Int(1)), (two.clone(), Value::Int(2))],
     );
     assert!(
-        text.contains("x{job=\"s\"} 1\n") && !text.contains("} 2\n"),
+        text.contains("x{instance=\"\",job=\"s\"} 1\n") && !text.contains("} 2\n"),
         "{text}"
     );
     assert_eq!(text.matches("\ntarget_info{").count(), 1, "{text}");

@@ -62,6 +62,17 @@ impl Script {
             .env("NIXL_TELEMETRY_PROMETHEUS_PORT", "0")
     }
 
+    /// Two agents of the newest wheel, the first of which serves its totals at this port of 127.0.0.1 until the driver
+    /// is released.
+    pub(crate) fn nixl_exporter(port: u16) -> Self {
+        Self::nixl("nixl_transfer.py", "1.5.1")
+            .args(["--hold"])
+            .env("NIXL_TELEMETRY_ENABLE", "y")
+            .env("NIXL_TELEMETRY_EXPORTER", "prometheus")
+            .env("NIXL_TELEMETRY_PROMETHEUS_LOCAL", "y")
+            .env("NIXL_TELEMETRY_PROMETHEUS_PORT", port.to_string())
+    }
+
     /// A driver with a NIXL wheel at hand.
     pub(crate) fn nixl(name: &str, wheel: &str) -> Self {
         let mut path = testenv(&format!("nixl-{wheel}")).into_os_string();

@@ -209,7 +209,7 @@ fn e2_numbers_have_type_unit_labels_exemplar_and_beginning() {
         point("io", "By", COUNTER, Value::Int(7)),
         point("heat", "", Data::Gauge, Value::Double(-0.5)),
     ]);
-    let labels = pairs(&[("a_b", "c\n"), ("job", "j")]);
+    let labels = pairs(&[("a_b", "c\n"), ("instance", ""), ("job", "j")]);
     let [heat, io, target] = &all[..] else {
         panic!("{all:?}")
     };
@@ -236,7 +236,10 @@ fn e2_numbers_have_type_unit_labels_exemplar_and_beginning() {
         (-0.5, &None, &None)
     );
     assert_eq!((&*target.name, target.of_type), ("target_info", 1));
-    assert_eq!(target.metric[0].label, pairs(&[("job", "j"), ("z", "1")]));
+    assert_eq!(
+        target.metric[0].label,
+        pairs(&[("instance", ""), ("job", "j"), ("z", "1")])
+    );
 }
 
 #[test]
