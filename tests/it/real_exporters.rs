@@ -101,7 +101,7 @@ impl Recorded {
             .filter(|(_, honors)| self.instances.iter().any(|(_, honored)| honored == honors));
         let jobs: String = used.map(|(name, honors)| job(name, *honors)).collect();
         format!(
-            "global: {{{global}scrape_interval: 500ms, scrape_timeout: 500ms}}\nscrape_configs:\n{jobs}{further_jobs}"
+            "global: {{{global}scrape_interval: 2s, scrape_timeout: 2s}}\nscrape_configs:\n{jobs}{further_jobs}"
         )
     }
 }
@@ -166,10 +166,25 @@ service:
                 differences.len(),
                 direct.len(),
                 differences[..differences.len().min(20)].join("\n"),
-                self.prometheus.log()
+                self.failures()
             );
             std::thread::sleep(std::time::Duration::from_millis(100));
         }
+    }
+
+    /// Why targets are down, and what else the server says.
+    fn failures(&self) -> String {
+        let targets = self.prometheus.targets();
+        let errors = targets
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|target| &target["lastError"]);
+        let errors: Vec<String> = errors
+            .filter(|error| *error != "")
+            .map(Value::to_string)
+            .collect();
+        format!("{}\n{}", errors.join("\n"), self.prometheus.log())
     }
 
     /// Values by labels, of what the target itself exposes and what is said of its scrape.

@@ -21,6 +21,11 @@ pub(super) struct Messages<'a> {
     style: &'a Style,
     /// Where the present family begins, and how many bytes are set aside there for its length.
     family: (usize, usize),
+    /// Where the series of the present family begin.
+    series: usize,
+    /// Native histograms of the present family. Prometheus takes all histograms of a message for what its first one is,
+    /// so they stand in a message of their own where the family has classic ones too.
+    natives: Vec<u8>,
     /// What is behind the labels of the present series.
     value: Vec<u8>,
 }
@@ -31,6 +36,8 @@ impl<'a> Messages<'a> {
             page,
             style,
             family: (0, 0),
+            series: 0,
+            natives: Vec::new(),
             value: Vec::new(),
         }
     }
@@ -62,14 +69,28 @@ impl<'a> Messages<'a> {
     /// A series: its labels, then what `self.value` holds.
     #[inline]
     fn metric(&mut self, labels: &[u8], time: UnixNanos) {
+        self.stamp(time);
+        push_series(&mut self.page, labels, &self.value);
+        self.value.clear();
+    }
+
+    #[inline]
+    fn stamp(&mut self, time: UnixNanos) {
         if self.style.timestamps {
             push_number(&mut self.value, 6, time / 1_000_000);
         }
-        self.page.push(4 << 3 | BYTES);
-        push_varint(&mut self.page, (labels.len() + self.value.len()) as u64);
-        self.page.extend_from_slice(labels);
-        self.page.extend_from_slice(&self.value);
-        self.value.clear();
+    }
+
+    /// Writes the native histograms of the family, which has classic ones before them or not.
+    fn end_natives(&mut self) {
+        if self.page.len() > self.series {
+            let (start, room) = self.family;
+            let head = self.page[start + room..self.series].to_vec();
+            self.close();
+            self.open(head.len() + self.natives.len());
+            self.page.extend_from_slice(&head);
+        }
+        self.page.append(&mut self.natives);
     }
 
     fn scalar(
@@ -141,7 +162,9 @@ impl<'a> Messages<'a> {
             let timed = shot.exemplars.iter().filter(|exemplar| exemplar.time > 0);
             timed.for_each(|exemplar| push_exemplar(value, 16, Some(exemplar), style));
         });
-        self.metric(labels, shot.times.time);
+        self.stamp(shot.times.time);
+        push_series(&mut self.natives, labels, &self.value);
+        self.value.clear();
     }
 
     fn summary(&mut self, labels: &[u8], summary: &Summary, times: Times) {
@@ -173,6 +196,7 @@ impl Sheet for Messages<'_> {
             .filter(|_| family.of_type == Type::Counter);
         let unit = self.style.naming.unit(&metric.unit, plain.unwrap_or(name));
         self.head(name, &metric.description, family.of_type, unit.as_deref());
+        self.series = self.page.len();
     }
 
     #[inline]
@@ -196,8 +220,19 @@ impl Sheet for Messages<'_> {
     }
 
     fn end(&mut self, _: &Family) {
+        if !self.natives.is_empty() {
+            self.end_natives();
+        }
         self.close();
     }
+}
+
+#[inline]
+fn push_series(page: &mut Vec<u8>, labels: &[u8], value: &[u8]) {
+    page.push(4 << 3 | BYTES);
+    push_varint(page, (labels.len() + value.len()) as u64);
+    page.extend_from_slice(labels);
+    page.extend_from_slice(value);
 }
 
 /// Labels as a series carries them.

@@ -85,15 +85,17 @@ impl Deref for Prometheus {
 }
 
 impl Prometheus {
-    /// Starts a server that scrapes `/metrics` of these ports of 127.0.0.1.
+    /// Starts a server that scrapes `/metrics` of these ports of 127.0.0.1. It asks for text, where bounds are written as
+    /// they are.
     pub(crate) fn scraping(ports: &[u16]) -> Self {
         let targets: Vec<String> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
-        Self::start(&format!(
+        let config = format!(
             "global: {{scrape_interval: {SCRAPE_INTERVAL}, scrape_timeout: {SCRAPE_INTERVAL}}}
 scrape_configs:
   - {{job_name: tidegate, static_configs: [{{targets: {targets:?}}}]}}
 "
-        ))
+        );
+        Self::start_plain(Release::Stable, &config)
     }
 
     /// Starts a server with this configuration and waits until it's ready. It takes remote writes

@@ -280,6 +280,24 @@ fn p7_an_exponential_histogram_is_a_native_one() {
             ..PbHistogram::default()
         })
     );
+    let mut other = point("d", "s", data, value(-5, Some(9.5)));
+    other.series = Arc::new(Series {
+        attributes: [("other", "1")].into_iter().collect(),
+        ..(*other.series).clone()
+    });
+    let both = families(&[point("d", "s", data, value(2, Some(9.5))), other]);
+    let is_native = |family: &MetricFamily| {
+        let histograms = family
+            .metric
+            .iter()
+            .map(|metric| metric.histogram.as_ref().unwrap());
+        histograms
+            .map(|histogram| histogram.zero_threshold > 0.0)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!((&*both[0].name, is_native(&both[0])), ("d_seconds", vec![false]));
+    assert_eq!((&*both[1].name, is_native(&both[1])), ("d_seconds", vec![true]));
+    assert_eq!(both[0].unit, both[1].unit);
     for classic in [value(-5, Some(9.5)), value(2, None)] {
         let all = families(&[point("d", "", data, classic)]);
         let histogram = all[0].metric[0].histogram.as_ref().unwrap();
