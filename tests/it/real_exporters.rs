@@ -191,10 +191,7 @@ service:
     fn series(&self, via: &str, instances: &str) -> BTreeMap<String, String> {
         let query = format!("{{via=\"{via}\",instance=~\"{instances}\"}}");
         let series = self.prometheus.query_json(&query);
-        series
-            .iter()
-            .filter_map(|series| as_labels_and_value(series))
-            .collect()
+        series.iter().filter_map(as_labels_and_value).collect()
     }
 }
 
