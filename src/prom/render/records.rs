@@ -63,11 +63,11 @@ impl Records {
         self.0.iter_mut().for_each(|record| record.text = to(record.text));
     }
 
-    /// Gives back most of the room that growing has taken in advance.
+    /// Gives back the room that growing has taken in advance: it would be more than all that is saved elsewhere.
     pub(super) fn fit(&mut self) {
         let used = self.0.len();
-        if self.0.capacity() > used + used / 4 {
-            self.0.shrink_to(used + used / 16);
+        if self.0.capacity() > used + used / 16 {
+            self.0.shrink_to(used + used / 64);
         }
     }
 }
