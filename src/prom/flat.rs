@@ -5,7 +5,7 @@ use tidegate_engine::{ExponentialHistogram, Histogram, Reading, Series, Summary,
 
 use super::labels::{LabelSources, Labels};
 use super::name::Naming;
-use super::render::histogram::{classic, total};
+use super::render::histogram::{classic, quantiles, running};
 use super::render::kind::kinds;
 
 /// Name and labels of a series; `None`: it can't be told in this data model.
@@ -50,12 +50,8 @@ pub(crate) fn numbers(value: &Value, each: Each<'_>) {
         Value::Int(number) => each("", None, *number as f64),
         Value::Double(number) => each("", None, *number),
         Value::Histogram(histogram) => explicit(histogram, each),
-        Value::ExponentialHistogram(histogram) => {
-            let buckets = classic(histogram);
-            let count = total(histogram.count, buckets.iter().map(|(_, count)| count));
-            cumulative(buckets.into_iter(), count, histogram.sum, each);
-        }
-        Value::Summary(summary) => quantiles(summary, each),
+        Value::ExponentialHistogram(histogram) => explicit(&classic(histogram), each),
+        Value::Summary(value) => summary(value, each),
         Value::NoRecordedValue => {}
     }
 }
@@ -63,39 +59,18 @@ pub(crate) fn numbers(value: &Value, each: Each<'_>) {
 pub(crate) type Each<'a> = &'a mut dyn FnMut(&'static str, Option<(&'static str, f64)>, f64);
 
 fn explicit(histogram: &Histogram, each: Each<'_>) {
-    let buckets = histogram
-        .bounds
-        .iter()
-        .copied()
-        .zip(histogram.counts.iter().copied());
-    cumulative(
-        buckets,
-        total(histogram.count, histogram.counts.iter()),
-        histogram.sum,
-        each,
-    );
-}
-
-fn cumulative(buckets: impl Iterator<Item = (f64, u64)>, count: u64, sum: Option<f64>, each: Each<'_>) {
-    let (mut running, mut below) = (0u64, f64::NEG_INFINITY);
-    for (bound, count) in buckets {
-        running = running.saturating_add(count);
-        // Bounds must rise and +Inf comes by itself.
-        if bound > below && bound < f64::INFINITY {
-            each("_bucket", Some(("le", bound)), running as f64);
-            below = bound;
-        }
-    }
-    each("_bucket", Some(("le", f64::INFINITY)), count as f64);
-    if let Some(sum) = sum {
+    let mut bucket = |bound: f64, count: u64| each("_bucket", Some(("le", bound)), count as f64);
+    let count = running(histogram, |_, bound, count| bucket(bound, count));
+    bucket(f64::INFINITY, count);
+    if let Some(sum) = histogram.sum {
         each("_sum", None, sum);
     }
     each("_count", None, count as f64);
 }
 
-fn quantiles(summary: &Summary, each: Each<'_>) {
-    for quantile in &summary.quantiles {
-        each("", Some(("quantile", quantile.quantile)), quantile.value);
+fn summary(summary: &Summary, each: Each<'_>) {
+    for (quantile, value) in quantiles(summary) {
+        each("", Some(("quantile", quantile)), value);
     }
     each("_sum", None, summary.sum);
     each("_count", None, summary.count as f64);

@@ -91,6 +91,12 @@ impl Style {
         labels.identify(resource);
         Some(labels)
     }
+
+    /// Their text.
+    fn text_of_target(&self, resource: &Resource, format: Format) -> Vec<u8> {
+        let labels = self.labels_of_target(resource);
+        labels.map(|labels| encode(labels, format)).unwrap_or_default()
+    }
 }
 
 /// An exposition.
@@ -280,6 +286,7 @@ impl Renderer {
             texts,
             origins,
             walked,
+            conflicts,
             ..
         } = self;
         *walked += 1;
@@ -305,15 +312,33 @@ impl Renderer {
             has_ended: false,
         };
         families.in_order(|name, family| walk.family(&mut sheet, name, family, origins, texts));
-        let (name, info) = Family::of_targets(style.naming.own(TARGET_INFO), *format);
-        let mut targets = origins.shown(*walked).peekable();
-        if targets.peek().is_some() && families.owner_of(&name, info.of_type).is_none() {
-            sheet.begin(&name, &info);
-            targets.for_each(|labels| _ = sheet.number(&info, labels, Number::Int(1), Times::default()));
-            sheet.end(&info);
+        origins.refresh(|resource| style.text_of_target(resource, *format));
+        let own = style.naming.own(TARGET_INFO);
+        let (name, info) = Family::of_targets(own.clone(), *format);
+        let targets = origins.shown(*walked);
+        match families.owner_of(&name, info.of_type) {
+            None => {
+                write_targets(&mut sheet, &name, &info, targets);
+                conflicts.show_targets();
+            }
+            Some(taken) => conflicts.hide_targets(own, taken, targets.count() as u64, now),
         }
         sheet.finish();
         (std::mem::take(sheet.page()), walk.has_ended)
+    }
+}
+
+fn write_targets<'a>(
+    sheet: &mut impl Sheet,
+    name: &str,
+    info: &Family,
+    targets: impl Iterator<Item = &'a [u8]>,
+) {
+    let mut targets = targets.peekable();
+    if targets.peek().is_some() {
+        sheet.begin(name, info);
+        targets.for_each(|labels| _ = sheet.number(info, labels, Number::Int(1), Times::default()));
+        sheet.end(info);
     }
 }
 

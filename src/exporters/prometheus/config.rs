@@ -256,6 +256,14 @@ mod tests {
     }
 
     #[test]
+    fn e9_there_is_no_default_endpoint() {
+        let mut cx = Problems::default();
+        let node = parse_text("a.yaml", "{path: /x}", &mut cx).unwrap();
+        assert!(Config::decode(&node, &mut cx).is_none());
+        assert!(cx.to_string().contains("`endpoint`"), "{cx}");
+    }
+
+    #[test]
     fn contradictions_are_told() {
         let both =
             "resource_constant_labels: {included: [a]}, resource_to_telemetry_conversion: {enabled: true}";

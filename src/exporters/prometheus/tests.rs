@@ -513,3 +513,44 @@ async fn p13_metrics_described_differently_share_a_family_and_one_comment() {
     assert_eq!(found["left_out"], serde_json::json!([]));
     rig.stop().await;
 }
+
+#[tokio::test]
+async fn namespace_constant_labels_and_times_come_out_as_configured() {
+    let mut hit = point("hits", COUNTER, 3);
+    hit.time = 1_700_000_000_123_456_789;
+    let series = Arc::make_mut(&mut hit.series);
+    series.attributes = [("user", "a"), ("cluster", "theirs")].into_iter().collect();
+    series.resource = Arc::new(Resource {
+        attributes: [("service.name", "s"), ("service.instance.id", "i"), ("pod", "p")]
+            .into_iter()
+            .collect(),
+        schema_url: "".into(),
+    });
+    let written = |page: String| -> Vec<String> {
+        let lines = page.lines().filter(|line| !line.starts_with("# HELP "));
+        lines.map(str::to_owned).collect()
+    };
+    let rig =
+        Rig::start("namespace: my.site, const_labels: {cluster: \"a\\\"b\"}, send_timestamps: true").await;
+    rig.push(plain(std::slice::from_ref(&hit)));
+    assert_eq!(
+        written(rig.scrape().await),
+        [
+            "# TYPE my_site_hits_total counter",
+            "my_site_hits_total{cluster=\"a\\\"b\",instance=\"i\",job=\"s\",user=\"a\"} 3 1700000000123",
+            "# TYPE my_site_target_info gauge",
+            "my_site_target_info{instance=\"i\",job=\"s\",pod=\"p\"} 1",
+        ]
+    );
+    rig.stop().await;
+    let rig = Rig::start("").await;
+    rig.push(plain(&[hit]));
+    assert_eq!(
+        written(rig.scrape().await)[..2],
+        [
+            "# TYPE hits_total counter",
+            "hits_total{cluster=\"theirs\",instance=\"i\",job=\"s\",user=\"a\"} 3",
+        ]
+    );
+    rig.stop().await;
+}

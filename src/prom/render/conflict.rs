@@ -113,6 +113,9 @@ impl fmt::Display for Why {
     }
 }
 
+/// Who sends what the gateway says by itself.
+const OWN: &str = "the exporter itself";
+
 /// A series that is left out.
 #[derive(Debug)]
 pub(super) struct Refused {
@@ -130,6 +133,8 @@ pub(super) struct Conflicts {
     pub(super) refused: VecDeque<Refused>,
     /// How many of them, from the front, are to be tried again because something has ended.
     pub(super) to_try: usize,
+    /// The targets, where a metric has the name of what is said of them.
+    targets: Option<Conflict>,
     fresh: Vec<Conflict>,
     untold: u64,
 }
@@ -138,19 +143,47 @@ impl Conflicts {
     /// Leaves a series out.
     pub(super) fn refuse(&mut self, refused: Refused, is_new: bool) {
         if is_new {
-            self.untold += 1;
-            if self.fresh.len() < TOLD {
-                self.fresh.push(Conflict {
-                    metric: refused.series.metric.name.clone(),
-                    owner: refused.owner.clone(),
-                    rival: refused.why.rival(),
-                    why: refused.why.to_string(),
-                    series: 1,
-                    since: refused.since,
-                });
-            }
+            self.tell(1, || Conflict {
+                metric: refused.series.metric.name.clone(),
+                owner: refused.owner.clone(),
+                rival: refused.why.rival(),
+                why: refused.why.to_string(),
+                series: 1,
+                since: refused.since,
+            });
         }
         self.refused.push_back(refused);
+    }
+
+    fn tell(&mut self, series: u64, conflict: impl FnOnce() -> Conflict) {
+        self.untold += series;
+        if self.fresh.len() < TOLD {
+            self.fresh.push(conflict());
+        }
+    }
+
+    /// All targets are said.
+    pub(super) fn show_targets(&mut self) {
+        self.targets = None;
+    }
+
+    /// So many targets are left out: another metric has the name.
+    pub(super) fn hide_targets(&mut self, name: String, taken: Taken, series: u64, now: UnixNanos) {
+        let before = self.targets.take();
+        let why = Why::Family(Arc::new(taken));
+        let conflict = Conflict {
+            metric: name.into(),
+            owner: OWN.into(),
+            rival: why.rival(),
+            why: why.to_string(),
+            series,
+            since: before.as_ref().map_or(now, |before| before.since),
+        };
+        let more = series.saturating_sub(before.map_or(0, |before| before.series));
+        if more > 0 {
+            self.tell(more, || conflict.clone());
+        }
+        self.targets = (series > 0).then_some(conflict);
     }
 
     /// How many were left out for the first time since the last call, and the first of them.
@@ -176,6 +209,9 @@ impl Conflicts {
                 series,
                 since,
             };
-        all.into_iter().map(conflict).collect()
+        all.into_iter()
+            .map(conflict)
+            .chain(self.targets.clone())
+            .collect()
     }
 }

@@ -118,8 +118,8 @@ impl Learning<'_> {
 
     /// Whether the family has this text already. What has ended makes room for it.
     fn known(&mut self, family: u32, text: u32, new: &New) -> Known {
-        let family = self.families.get_mut(family);
-        let Some(other) = family.and_then(|family| family.series.find(text)) else {
+        let known = self.families.get_mut(family);
+        let Some(other) = known.and_then(|known| known.series.find(text)).copied() else {
             return Known::No;
         };
         let source = self.origins.source(other.origin).unwrap_or(u16::MAX);
@@ -131,13 +131,12 @@ impl Learning<'_> {
         if is_there {
             return Known::Other(self.rivalry(source, new.source));
         }
-        let (place, origin) = (new.place, other.origin);
-        other.place = place;
-        if source != new.source {
-            // The same labels, so the same target; only who writes it is another.
-            let moved = self.origins.moved(origin, new.source);
-            other.origin = moved;
+        let origin = self.origin(new);
+        let known = self.families.get_mut(family);
+        if let Some(record) = known.and_then(|known| known.series.find(text)) {
+            (record.place, record.origin) = (new.place, origin);
         }
+        self.origins.leave(other.origin);
         Known::Same
     }
 
@@ -167,10 +166,7 @@ impl Learning<'_> {
     fn origin(&mut self, new: &New) -> u32 {
         let resource = &new.series.resource;
         let (style, format) = (self.style, self.format);
-        let text_of_target = |resource: &Resource| {
-            let labels = style.labels_of_target(resource);
-            labels.map(|labels| encode(labels, format)).unwrap_or_default()
-        };
+        let text_of_target = |resource: &Resource| style.text_of_target(resource, format);
         let key = (new.source, Arc::as_ptr(resource).addr());
         let origins = &mut *self.origins;
         let origin = *(self.notes.of_resource.entry(key))

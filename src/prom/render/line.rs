@@ -7,7 +7,7 @@ use tidegate_engine::{Exemplar, ExponentialHistogram, Histogram, Number, Summary
 use super::Style;
 use super::exemplar;
 use super::family::Family;
-use super::histogram::{fixed, running};
+use super::histogram::{classic, quantiles, running};
 use super::kind::Type;
 use super::sheet::{Sheet, Shot, Times};
 use crate::prom::format::Format;
@@ -264,7 +264,7 @@ impl Sheet for Lines<'_> {
 
 impl Lines<'_> {
     fn exponential(&mut self, family: &Family, labels: &[u8], histogram: &ExponentialHistogram, shot: &Shot) {
-        self.histogram(family, labels, &fixed(histogram), shot);
+        self.histogram(family, labels, &classic(histogram), shot);
     }
 }
 
@@ -315,20 +315,6 @@ fn has_label(labels: &[u8], name: &str) -> bool {
     });
     let mut parts = parts.into_iter();
     parts.any(|label| starts.iter().any(|start| label.starts_with(start.as_bytes())))
-}
-
-/// Quantiles that are some, ascending, none twice.
-pub(super) fn quantiles(summary: &Summary) -> impl Iterator<Item = (f64, f64)> {
-    let all = summary
-        .quantiles
-        .iter()
-        .map(|quantile| (quantile.quantile, quantile.value));
-    let mut all: Vec<_> = all
-        .filter(|(quantile, _)| (0.0..=1.0).contains(quantile))
-        .collect();
-    all.sort_by(|a, b| a.0.total_cmp(&b.0));
-    all.dedup_by(|a, b| a.0 == b.0);
-    all.into_iter()
 }
 
 fn push_help(page: &mut Vec<u8>, format: Format, help: &str) {

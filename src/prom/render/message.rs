@@ -5,9 +5,8 @@ use tidegate_engine::{Exemplar, ExponentialHistogram, Histogram, Number, Summary
 use super::Style;
 use super::exemplar;
 use super::family::Family;
-use super::histogram::{Native, Side, fixed, native, running};
+use super::histogram::{Native, Side, classic, native, quantiles, running};
 use super::kind::Type;
-use super::line::quantiles;
 use super::sheet::{Sheet, Shot, Times};
 
 /// Kinds of fields.
@@ -143,7 +142,7 @@ impl<'a> Messages<'a> {
     fn exponential(&mut self, labels: &[u8], histogram: &ExponentialHistogram, shot: &Shot) {
         match native(histogram) {
             Some(native) => self.native(labels, &native, shot),
-            None => self.histogram(labels, &fixed(histogram), shot),
+            None => self.histogram(labels, &classic(histogram), shot),
         }
     }
 

@@ -30,9 +30,40 @@ struct Target {
     text: Box<[u8]>,
     /// Whose attributes these are.
     resource: Weak<Resource>,
+    /// Other resources with this job and instance, in the order in which they came.
+    others: Vec<Weak<Resource>>,
     live: u32,
     /// The last page that showed a series of it.
     shown: u64,
+}
+
+/// Other resources of a target that are remembered.
+const MAX_OTHERS: usize = 8;
+
+impl Target {
+    /// Notes a resource of this job and instance.
+    fn meet(&mut self, resource: &Arc<Resource>) {
+        let is_known = |known: &Weak<Resource>| known.as_ptr() == Arc::as_ptr(resource);
+        if is_known(&self.resource) || self.others.iter().any(is_known) {
+            return;
+        }
+        self.others.retain(|other| other.strong_count() > 0);
+        if self.others.len() < MAX_OTHERS {
+            self.others.push(Arc::downgrade(resource));
+        }
+    }
+
+    /// Shows another resource where the one that is shown has gone.
+    fn refresh(&mut self, encode: impl FnOnce(&Resource) -> Vec<u8>) {
+        if self.others.is_empty() || self.resource.strong_count() > 0 {
+            return;
+        }
+        self.others.retain(|other| other.strong_count() > 0);
+        if let Some(resource) = self.others.first().and_then(Weak::upgrade) {
+            self.text = encode(&resource).into();
+            self.resource = self.others.remove(0);
+        }
+    }
 }
 
 /// Origins of living series.
@@ -67,11 +98,9 @@ impl Origins {
         let identity = (job, instance(resource));
         if let Some(number) = self.by_identity.get(&identity) {
             // Of several resources with one job and instance the first counts, as long as it is there.
-            if let Some(Some(target)) = self.targets.get_mut(*number as usize)
-                && target.resource.strong_count() == 0
-            {
-                target.resource = Arc::downgrade(resource);
-                target.text = encode(resource).into();
+            if let Some(Some(target)) = self.targets.get_mut(*number as usize) {
+                target.meet(resource);
+                target.refresh(encode);
             }
             return *number;
         }
@@ -80,6 +109,7 @@ impl Origins {
             identity: identity.clone(),
             text: encode(resource).into(),
             resource: Arc::downgrade(resource),
+            others: Vec::new(),
             live: 0,
             shown: 0,
         };
@@ -112,18 +142,6 @@ impl Origins {
                 target.live += 1;
             }
         }
-    }
-
-    /// One series goes over to another source. Gives its origin there.
-    pub(super) fn moved(&mut self, origin: u32, source: u16) -> u32 {
-        let target = self
-            .list
-            .get(origin as usize)
-            .map_or(NO_TARGET, |origin| origin.target);
-        let number = self.number(source, target);
-        self.join_again(number);
-        self.leave(origin);
-        number
     }
 
     fn number(&mut self, source: u16, target: u32) -> u32 {
@@ -161,6 +179,14 @@ impl Origins {
                 *slot = None;
             }
         }
+    }
+
+    /// Shows another resource of each target whose shown one has gone.
+    pub(super) fn refresh(&mut self, encode: impl Fn(&Resource) -> Vec<u8>) {
+        self.targets
+            .iter_mut()
+            .flatten()
+            .for_each(|target| target.refresh(&encode));
     }
 
     /// The `target_info` labels of all targets that this page shows a series of, by job and instance.

@@ -3,6 +3,7 @@
 mod history;
 mod messages;
 mod rows;
+mod targets;
 mod walk;
 
 use std::collections::{HashMap, HashSet};
@@ -204,7 +205,7 @@ fn a_name_of_another_type_is_refused_whole_and_named() {
 }
 
 #[test]
-fn resources_that_differ_only_in_what_is_not_exposed_do_not_make_duplicates() {
+fn r5_resources_that_differ_only_in_what_is_not_exposed_do_not_make_duplicates() {
     let one = series("x", "", Data::Gauge, &[("service.name", "s"), ("pod", "1")], &[]);
     let two = series("x", "", Data::Gauge, &[("service.name", "s"), ("pod", "2")], &[]);
     let mut plain = renderer(Format::Text);
@@ -305,8 +306,10 @@ fn a_page_is_the_same_until_something_changes() {
 /// Panics where a text exposition breaks a rule of the format.
 fn check(text: &str) {
     let mut types: HashMap<&str, &str> = HashMap::new();
-    let mut samples = HashSet::new();
+    let mut samples = HashMap::new();
     let mut current = None;
+    // Of the bucket before: what it has before its bound, the bound, and how many are below.
+    let mut last = (String::new(), 0.0, 0);
     for line in text.lines().filter(|line| *line != "# EOF") {
         if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (name, kind) = rest.split_once(' ').expect("a type");
@@ -320,7 +323,7 @@ fn check(text: &str) {
                 name.chars().all(good) && !name.starts_with(|c: char| c.is_ascii_digit()),
                 "{line}"
             );
-            let (family, _) = current.expect("a TYPE line comes first");
+            let (family, kind) = current.expect("a TYPE line comes first");
             assert!(name.starts_with(family), "{line} in family {family}");
             let (identity, value) = line.rsplit_once(' ').expect("a value");
             assert!(
@@ -328,51 +331,93 @@ fn check(text: &str) {
                 "{line}"
             );
             assert!(
-                samples.insert(identity.to_owned()),
+                samples.insert(identity.to_owned(), value).is_none(),
                 "the same sample twice: {line}"
             );
+            if kind == "histogram" && name[family.len()..] == *"_bucket" {
+                let (labels, bound) = identity[end..].rsplit_once("le=\"").expect("a bound");
+                let bound: f64 = bound.strip_suffix("\"}").unwrap().parse().unwrap();
+                let series = format!("{family}_count{}", labels.trim_end_matches([',', '{']));
+                let count: u64 = value.parse().unwrap();
+                if last.0 == series {
+                    assert!(last.1 < bound && last.2 <= count, "{last:?} before {line}");
+                }
+                last = (series, bound, count);
+            } else if kind == "histogram" && name[family.len()..] == *"_count" {
+                let series = identity.trim_end_matches('}');
+                let count: u64 = value.parse().unwrap();
+                assert_eq!(last, (series.to_owned(), f64::INFINITY, count), "{line}");
+            }
         }
     }
 }
 
+/// A value that a table takes.
 fn any_value() -> impl Strategy<Value = (Data, Value)> {
     let temporality = Temporality::Cumulative;
-    let counts = || prop::collection::vec(any::<u64>(), 0..5);
+    let count = || prop_oneof![0..3u64, 0..1u64 << 60];
+    let buckets = move || prop::collection::vec(count(), 0..6);
+    let offset = || prop_oneof![-10..10i32, -(1 << 30)..1 << 30];
+    let bound = prop_oneof![-9..9i64, any::<i64>(), Just(i64::MAX)].prop_map(|bound| match bound {
+        i64::MAX => f64::INFINITY,
+        bound => bound as f64 / 4.0,
+    });
+    let bounds = prop::collection::vec(bound, 0..5).prop_map(|mut bounds| {
+        bounds.sort_by(f64::total_cmp);
+        bounds.dedup();
+        bounds
+    });
     prop_oneof![
         any::<f64>().prop_map(|v| (Data::Gauge, Value::Double(v))),
-        any::<i64>().prop_map(|v| (COUNTER, Value::Int(v))),
-        (
-            any::<u64>(),
-            any::<Option<f64>>(),
-            prop::collection::vec(any::<f64>(), 0..5),
-            counts()
-        )
-            .prop_map(move |(count, sum, bounds, counts)| {
+        (0..i64::MAX).prop_map(|v| (COUNTER, Value::Int(v))),
+        (any::<Option<f64>>(), bounds, prop::collection::vec(count(), 6)).prop_map(
+            move |(sum, bounds, mut counts)| {
+                counts.truncate(bounds.len() + 1);
                 let histogram = Histogram {
-                    count,
+                    count: counts.iter().sum(),
                     sum,
                     min: None,
                     max: None,
                     bounds: bounds.into(),
                     counts,
                 };
+                assert!(histogram.is_sound());
                 (
                     Data::Histogram { temporality },
                     Value::Histogram(Box::new(histogram)),
                 )
+            }
+        ),
+        (
+            -10..=20i32,
+            any::<Option<f64>>(),
+            (count(), 0..3u8),
+            (offset(), buckets()),
+            (offset(), buckets())
+        )
+            .prop_map(move |(scale, sum, (zero_count, threshold), one, two)| {
+                let histogram = ExponentialHistogram {
+                    count: zero_count + one.1.iter().chain(&two.1).sum::<u64>(),
+                    sum,
+                    scale,
+                    zero_count,
+                    zero_threshold: f64::from(threshold),
+                    positive: Buckets {
+                        offset: one.0,
+                        counts: one.1,
+                    },
+                    negative: Buckets {
+                        offset: two.0,
+                        counts: two.1,
+                    },
+                    ..ExponentialHistogram::default()
+                };
+                assert!(histogram.is_sound());
+                (
+                    Data::ExponentialHistogram { temporality },
+                    Value::ExponentialHistogram(Box::new(histogram)),
+                )
             }),
-        (any::<i32>(), any::<i32>(), counts(), counts()).prop_map(move |(scale, offset, one, two)| {
-            let histogram = ExponentialHistogram {
-                scale,
-                positive: Buckets { offset, counts: one },
-                negative: Buckets { offset, counts: two },
-                ..ExponentialHistogram::default()
-            };
-            (
-                Data::ExponentialHistogram { temporality },
-                Value::ExponentialHistogram(Box::new(histogram)),
-            )
-        }),
         prop::collection::btree_set(0u8..100, 0..4).prop_map(|quantiles| {
             let quantile = |q: u8| Quantile {
                 quantile: f64::from(q) / 100.0,

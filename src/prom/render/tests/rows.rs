@@ -1,6 +1,6 @@
 //! The rules of the translation as they are numbered in the specification's checklist, one test a rule.
 
-use tidegate_engine::{AttributeValue, Exemplar};
+use tidegate_engine::{AttributeValue, Exemplar, Outcome};
 
 use super::*;
 use crate::prom::Naming;
@@ -144,6 +144,97 @@ fn p2_a_sum_that_may_fall_is_a_gauge() {
     assert_eq!(lines, ["# TYPE x gauge", "x{a=\"b\"} -1"]);
 }
 
+/// Intervals of a series one after the other; what the table drops says so.
+fn intervals(data: Data, values: [Value; 2]) -> [Vec<String>; 2] {
+    let mut points = values.map(|value| point("x", "", data, value));
+    for (at, point) in (1u64..).zip(&mut points) {
+        (point.start, point.time) = (NOW + at, NOW + at + 1);
+    }
+    let table = table("test");
+    for point in &points {
+        assert_eq!(table.observe(point, NOW), Outcome::Absorbed);
+    }
+    let again = table.observe(&points[0], NOW);
+    assert!(
+        matches!(again, Outcome::Rejected(_)),
+        "an interval that was there before: {again:?}"
+    );
+    let page = |format| {
+        text(
+            &mut Renderer::new(
+                format,
+                Style {
+                    created: false,
+                    ..Style::default()
+                },
+            ),
+            std::slice::from_ref(&table),
+        )
+    };
+    [Format::Text, Format::OpenMetrics].map(|format| {
+        let page = page(format);
+        let lines = page.lines().filter(|line| !line.starts_with("# "));
+        lines.map(str::to_owned).collect()
+    })
+}
+
+#[test]
+fn p3_a_delta_that_only_rises_is_added_up_to_a_counter() {
+    let delta = Data::Sum {
+        monotonic: true,
+        temporality: Temporality::Delta,
+    };
+    let expected = vec!["x_total{a=\"b\"} 7".to_owned()];
+    let shown = intervals(delta, [Value::Int(3), Value::Int(4)]);
+    assert_eq!(shown, [expected.clone(), expected]);
+}
+
+#[test]
+fn p5_deltas_of_histograms_are_added_up() {
+    let data = Data::Histogram {
+        temporality: Temporality::Delta,
+    };
+    let shown = intervals(
+        data,
+        [
+            histogram(&[1.0], &[1, 2], Some(4.0)),
+            histogram(&[1.0], &[0, 5], Some(9.0)),
+        ],
+    );
+    let text = [
+        "x_bucket{a=\"b\",le=\"1\"} 1",
+        "x_bucket{a=\"b\",le=\"+Inf\"} 8",
+        "x_sum{a=\"b\"} 13",
+        "x_count{a=\"b\"} 8",
+    ];
+    assert_eq!(shown[0], text);
+    assert_eq!(shown[1], text.map(|line| line.replace("\"1\"", "\"1.0\"")));
+
+    let exponential = |counts: [u64; 2], sum| {
+        Value::ExponentialHistogram(Box::new(ExponentialHistogram {
+            count: counts.iter().sum(),
+            sum: Some(sum),
+            positive: Buckets {
+                offset: 0,
+                counts: counts.into(),
+            },
+            ..ExponentialHistogram::default()
+        }))
+    };
+    let data = Data::ExponentialHistogram {
+        temporality: Temporality::Delta,
+    };
+    let [shown, _] = intervals(data, [exponential([1, 0], 2.0), exponential([2, 4], 15.0)]);
+    let text = [
+        "x_bucket{a=\"b\",le=\"2\"} 3",
+        "x_bucket{a=\"b\",le=\"4\"} 7",
+        "x_bucket{a=\"b\",le=\"+Inf\"} 7",
+        "x_sum{a=\"b\"} 17",
+        "x_count{a=\"b\"} 7",
+    ];
+    assert_eq!(shown, text);
+}
+
 #[test]
 fn p4_minimum_and_maximum_are_not_told() {
     let mut value = histogram(&[1.0], &[1, 2], Some(5.0));
@@ -181,10 +272,11 @@ fn p7_an_exponential_histogram_is_a_classic_one_in_text() {
     };
     let lines = shown(Format::OpenMetrics, &[point("d", "", data, value)]);
     assert_eq!(
-        lines[1..6],
+        lines[1..7],
         [
             "d_bucket{a=\"b\",le=\"0.0\"} 1",
             "d_bucket{a=\"b\",le=\"2.0\"} 3",
+            "d_bucket{a=\"b\",le=\"4.0\"} 3",
             "d_bucket{a=\"b\",le=\"8.0\"} 6",
             "d_bucket{a=\"b\",le=\"+Inf\"} 6",
             "d_sum{a=\"b\"} 9",
