@@ -1,6 +1,6 @@
 //! OTLP to an exposition, scraped back to OTLP: nothing changes on the way any more once it has been an exposition.
 
-use super::kit::any_metrics::{any_request, bytes_of};
+use super::kit::any_metrics::{UNITS, any_request, bytes_of};
 use super::kit::cases::for_cases;
 use super::kit::exposer::Exposers;
 use super::kit::fixture::every_kind;
@@ -243,8 +243,10 @@ fn sayable(request: &ExportMetricsServiceRequest) -> ExportMetricsServiceRequest
         metric.description = metric.description.trim_start_matches([' ', '\t']).to_owned();
         limit_counts(metric);
         metric.name = metric.name.replace("target", "t");
-        // This word is read as the unit 1, which has no word.
-        metric.unit = metric.unit.replace("ratio", "r");
+        // The word of a unit that nobody knows may be read as another one, as "ratio" is as 1, which has no word.
+        if metric.unit == "ratio" || !UNITS.contains(&metric.unit.as_str()) {
+            metric.unit.clear();
+        }
         for exemplar in exemplars(metric) {
             exemplar.time_unix_nano = exemplar.time_unix_nano.max(1_000_000);
             keep_valid(&mut exemplar.trace_id, 16);

@@ -128,7 +128,7 @@ const KEYS: &[&str] = &[
     "a\u{e000}\u{e001}",
 ];
 
-const UNITS: &[&str] = &[
+pub(crate) const UNITS: &[&str] = &[
     "",
     "",
     "1",
