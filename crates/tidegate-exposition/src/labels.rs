@@ -182,6 +182,10 @@ impl Cursor<'_> {
                 self.take(b',');
                 continue;
             }
+            // Prometheus looks at the names of an exemplar's labels less closely.
+            if name.is_empty() && metric.is_some() {
+                return Err(Fault::new(name.start, Problem::EmptyName));
+            }
             self.pair(name, is_quoted, into)?;
         }
     }
@@ -201,9 +205,6 @@ impl Cursor<'_> {
 
     /// `="value"` and the comma.
     fn pair(&mut self, name: Range<usize>, is_quoted: bool, into: &mut Labels) -> Result<(), Fault> {
-        if name.is_empty() {
-            return Err(Fault::new(name.start, Problem::EmptyName));
-        }
         let name = self.text(name, is_quoted, into)?;
         if !self.take(b'=') {
             return Err(self.fault(Problem::ExpectedEqual));
