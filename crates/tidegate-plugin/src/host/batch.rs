@@ -1,0 +1,85 @@
+//! What is exported, as the gateway owns it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::plugin::{Instrument, Signal};
+
+/// What one call exports: OTLP, events of some sources, or both.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Batch {
+    /// Which telemetry it is.
+    pub signal: Signal,
+    /// How many items, in OTLP and events.
+    pub items: u64,
+    /// An OTLP export request, or nothing.
+    pub otlp: Bytes,
+    /// Events by source.
+    pub events: Vec<Events>,
+}
+
+/// Events of one source. All columns have the same length.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Events {
+    /// Who measured.
+    pub source: Arc<str>,
+    /// Attributes of every event.
+    pub attributes: Vec<(Arc<str>, Arc<str>)>,
+    /// What was measured.
+    pub kinds: Vec<Kind>,
+    /// Index into `kinds`.
+    pub kind: Vec<u16>,
+    /// The values.
+    pub values: Values,
+    /// Nanoseconds since 1970.
+    pub times_ns: Vec<u64>,
+    /// How many measurements each stands for, where not one.
+    pub weights: Option<Vec<f64>>,
+}
+
+/// What an event measures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kind {
+    /// Metric name.
+    pub name: Arc<str>,
+    /// The attribute `category`, or empty.
+    pub category: Arc<str>,
+    /// UCUM unit.
+    pub unit: Arc<str>,
+    /// Free text.
+    pub description: Arc<str>,
+    /// How values combine.
+    pub instrument: Instrument,
+    /// All attributes.
+    pub attributes: Vec<(Arc<str>, Arc<str>)>,
+}
+
+/// The column of values.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values {
+    /// Whole numbers.
+    U64(Vec<u64>),
+    /// Doubles.
+    F64(Vec<f64>),
+}
+
+impl Values {
+    fn len(&self) -> usize {
+        match self {
+            Self::U64(values) => values.len(),
+            Self::F64(values) => values.len(),
+        }
+    }
+}
+
+impl Events {
+    /// Whether columns are of one length and kinds within: what a plugin may rely on.
+    pub fn is_sound(&self) -> bool {
+        let count = self.kind.len();
+        let lengths = [self.values.len(), self.times_ns.len()];
+        lengths.iter().all(|length| *length == count)
+            && self.weights.as_ref().is_none_or(|weights| weights.len() == count)
+            && self.kind.iter().all(|kind| usize::from(*kind) < self.kinds.len())
+    }
+}

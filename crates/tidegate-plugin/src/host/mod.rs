@@ -1,0 +1,122 @@
+//! The gateway's side: finding, checking, loading and calling plugins.
+//!
+//! [`Wanted::find`] and [`Wanted::inspect`] run no code of the plugin. [`Library::open`] does (a shared object has
+//! constructors), [`Instance`] is called; both on the thread of a [`Worker`], which bounds every call. [`Process`] is
+//! the same by way of a Unix socket and [`serve`], which runs in a process of its own.
+
+mod batch;
+mod frame;
+mod inspect;
+#[allow(unsafe_code)]
+mod instance;
+#[allow(unsafe_code)]
+mod library;
+mod process;
+mod search;
+mod serve;
+mod view;
+mod worker;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use batch::{Batch, Events, Kind, Values};
+pub use instance::Instance;
+pub use library::Library;
+pub use process::Process;
+pub use search::{Wanted, file_name};
+pub use serve::{serve, serve_stdin};
+pub use worker::{Backend, Call, Note, Notes, Reply, Trouble, Worker};
+
+use crate::plugin::Takes;
+
+/// What a plugin says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// What it takes.
+    pub takes: Takes,
+}
+
+/// What an instance is created with.
+#[derive(Clone)]
+pub struct Setup {
+    /// The exporter as configured.
+    pub id: String,
+    /// Its configuration; may hold secrets.
+    pub config: String,
+}
+
+/// Why a plugin can't be used, for people: names the file, what was expected and what was found.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// No directory has it.
+    #[error("there is no plugin `{name}`: looked for {}", tried.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "))]
+    NotFound {
+        /// What was looked for.
+        name: String,
+        /// Where.
+        tried: Vec<PathBuf>,
+    },
+    /// The file can't be read.
+    #[error("{}: {error}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// It is something else than was expected.
+    #[error("{}: expected {expected}, found {found}", path.display())]
+    Unfit {
+        /// The file.
+        path: PathBuf,
+        /// What it should be or have.
+        expected: String,
+        /// What it is or has.
+        found: String,
+    },
+    /// The dynamic loader refused it.
+    #[error("{}: can't be loaded: {why}", path.display())]
+    NotLoaded {
+        /// The file.
+        path: PathBuf,
+        /// What the loader said.
+        why: String,
+    },
+    /// It does not want to be created with this configuration.
+    #[error("the plugin `{name}` {version} refuses its configuration: {why}")]
+    Create {
+        /// Its name.
+        name: String,
+        /// Its version.
+        version: String,
+        /// What it said.
+        why: String,
+    },
+    /// Loading or creating took too long.
+    #[error("the plugin was not created within {within:?}")]
+    Slow {
+        /// The limit.
+        within: Duration,
+    },
+    /// A process for it can't be started, or ended before the plugin was created.
+    #[error("the plugin's process {0}")]
+    Process(String),
+    /// What the plugin's process said.
+    #[error("{0}")]
+    Told(String),
+}
+
+impl Refusal {
+    fn unfit(path: &std::path::Path, expected: impl Into<String>, found: impl Into<String>) -> Self {
+        Self::Unfit {
+            path: path.to_owned(),
+            expected: expected.into(),
+            found: found.into(),
+        }
+    }
+}

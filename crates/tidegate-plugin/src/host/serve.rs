@@ -1,0 +1,67 @@
+//! The plugin's process: the same loader and the same calls, asked over a Unix socket.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::net::UnixStream;
+
+use rustix::process::{Signal, set_parent_process_death_signal};
+
+use super::frame::{self, MAX_REQUEST_BYTES, Request, Told};
+use super::{Instance, Library, Refusal, Setup, Wanted};
+use crate::answer::Answer;
+
+/// Serves the gateway at the other end of standard input until it closes. The plugin finds nothing there.
+///
+/// # Errors
+/// Standard input is no socket, or what comes is not the gateway's.
+pub fn serve_stdin() -> io::Result<()> {
+    // A plugin that hangs would outlive a gateway that was killed: it would never see its socket end.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    let socket = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 3)?;
+    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+    serve(UnixStream::from(socket))
+}
+
+/// Serves the gateway at the other end until it closes.
+///
+/// # Errors
+/// The socket fails, or what comes is not the gateway's.
+pub fn serve(mut socket: UnixStream) -> io::Result<()> {
+    let mut instance: Option<Instance> = None;
+    while let Some(body) = frame::read(&mut socket, MAX_REQUEST_BYTES)? {
+        let told = match Request::decode(body)? {
+            Request::Create(wanted, setup) => match create(&wanted, &setup) {
+                Ok((made, told)) => {
+                    instance = Some(made);
+                    told
+                }
+                Err(refusal) => Told::Refused(refusal.to_string()),
+            },
+            Request::Export(batch) => answered(&mut instance, |instance| instance.export(&batch)),
+            Request::Flush => answered(&mut instance, Instance::flush),
+            Request::Close => {
+                drop(instance.take());
+                Told::Answered(Answer::Ok)
+            }
+        };
+        frame::write(&mut socket, &told.encode())?;
+    }
+    // The gateway has gone without a word; what is held still has a way out.
+    instance.as_mut().map(Instance::flush);
+    Ok(())
+}
+
+fn create(wanted: &Wanted, setup: &Setup) -> Result<(Instance, Told), Refusal> {
+    let library = Library::open(wanted)?;
+    let instance = Instance::create(&library, setup)?;
+    Ok((instance, Told::Created(library.description().clone())))
+}
+
+fn answered(instance: &mut Option<Instance>, call: impl FnOnce(&mut Instance) -> Answer) -> Told {
+    Told::Answered(match instance {
+        Some(instance) => call(instance),
+        None => Answer::Refused {
+            why: "there is no instance".to_owned(),
+        },
+    })
+}

@@ -1,0 +1,43 @@
+//! Exporter plugins of tidegate: a versioned C ABI, a helper to write plugins in Rust, and the host that loads them.
+//!
+//! - `include/tidegate_plugin.h` is the contract, [`abi`] the same in Rust.
+//! - [`Exporter`] and [`exporter_plugin!`] make a plugin of a Rust type. No dependency comes with them.
+//! - [`host`] (feature `host`) finds, checks, loads and calls plugins, in the process or in one of their own.
+//!
+//! ```
+//! use tidegate_plugin::{Answer, Batch, Exporter, Setup, Takes};
+//!
+//! struct Counting(u64);
+//!
+//! impl Exporter for Counting {
+//!     const NAME: &std::ffi::CStr = c"counting";
+//!     const VERSION: &std::ffi::CStr = c"1.0.0";
+//!     const TAKES: Takes = Takes::METRICS.and(Takes::EVENTS);
+//!
+//!     fn create(_: &Setup<'_>) -> Result<Self, String> {
+//!         Ok(Self(0))
+//!     }
+//!
+//!     fn export(&mut self, batch: &Batch<'_>) -> Answer {
+//!         self.0 += batch.items();
+//!         Answer::Ok
+//!     }
+//! }
+//!
+//! tidegate_plugin::exporter_plugin!(Counting);
+//! # fn main() {}
+//! ```
+//!
+//! `unsafe` is in [`plugin`] (what a plugin gets is read through pointers), in `host::library` (loading) and in
+//! `host::instance` (calling); nowhere else.
+#![deny(missing_docs, unsafe_code)]
+
+#[allow(unsafe_code)]
+pub mod abi;
+mod answer;
+#[cfg(feature = "host")]
+pub mod host;
+pub mod plugin;
+
+pub use answer::Answer;
+pub use plugin::{Batch, Event, Events, Exporter, Instrument, Kind, Setup, Signal, Takes, Value};

@@ -1,0 +1,58 @@
+//! What the tests of this crate share: a plugin that does as it is told, built by the C compiler.
+
+#![allow(dead_code, reason = "no test uses all of it")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+use tidegate_plugin::Signal;
+use tidegate_plugin::host::{Batch, Wanted};
+
+/// Builds `tests/odd.c` with these defines.
+pub(crate) fn odd(directory: &TempDir, file: &str, defines: &[&str]) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let path = directory.path().join(file);
+    let output = Command::new("cc")
+        .args([
+            "-std=gnu11",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-Wno-unused-function",
+            "-shared",
+            "-fPIC",
+        ])
+        .args(defines)
+        .arg("-I")
+        .arg(root.join("include"))
+        .arg(root.join("tests/odd.c"))
+        .arg("-o")
+        .arg(&path)
+        .output()
+        .expect("a C compiler");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    path
+}
+
+pub(crate) fn wanted(path: &Path) -> Wanted {
+    Wanted {
+        path: path.to_owned(),
+        name: None,
+        version: None,
+    }
+}
+
+/// OTLP that nobody looks into.
+pub(crate) fn opaque(items: u64) -> Batch {
+    Batch {
+        signal: Signal::Metrics,
+        items,
+        otlp: b"opaque".as_slice().into(),
+        events: Vec::new(),
+    }
+}
