@@ -1,0 +1,343 @@
+//! Cells: handles that record. A cell is a pointer to the words of its value and one to the word that says that
+//! they are this process'; recording never blocks and never allocates.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::Error;
+use crate::exponential;
+use crate::family::{Series, SeriesInner};
+use crate::file::now_ns;
+use crate::layout::header;
+use crate::map::Slot;
+use crate::spec::Kind;
+use crate::store::StoreInner;
+use crate::value::Value;
+
+/// What all cells are made of.
+#[derive(Clone, Debug)]
+struct Cell {
+    value: Slot,
+    guard: Slot,
+    store: Arc<StoreInner>,
+    series: Arc<SeriesInner>,
+}
+
+impl Cell {
+    fn new(series: &Series) -> Self {
+        Cell {
+            value: series.inner.slot.clone(),
+            guard: series.store.guard.clone(),
+            store: series.store.clone(),
+            series: series.inner.clone(),
+        }
+    }
+
+    /// The words, once they are this process'.
+    #[inline]
+    fn words(&self) -> Option<&[AtomicU64]> {
+        let ready = match self.guard.words() {
+            [guard, ..] => guard.load(Ordering::Relaxed) != 0 || self.store.ready(),
+            [] => false,
+        };
+        ready.then(|| self.value.words())
+    }
+
+    #[cold]
+    fn invalid(&self) {
+        if self.store.ready() {
+            self.store.count(header::INVALID);
+        }
+    }
+}
+
+#[inline]
+fn add_float(word: &AtomicU64, by: f64) {
+    let mut current = word.load(Ordering::Relaxed);
+    loop {
+        let sum = (f64::from_bits(current) + by).to_bits();
+        match word.compare_exchange_weak(current, sum, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(now) => current = now,
+        }
+    }
+}
+
+fn word(words: Option<&[AtomicU64]>, at: usize) -> u64 {
+    words
+        .and_then(|words| words.get(at))
+        .map_or(0, |word| word.load(Ordering::Relaxed))
+}
+
+/// Counts: one atomic addition.
+#[derive(Clone, Debug)]
+pub struct CounterCell(Cell);
+
+impl CounterCell {
+    /// Adds.
+    #[inline]
+    pub fn add(&self, by: u64) {
+        if let Some([value, ..]) = self.0.words() {
+            value.fetch_add(by, Ordering::Relaxed);
+        }
+    }
+
+    /// Its value.
+    pub fn get(&self) -> u64 {
+        word(self.0.words(), 0)
+    }
+}
+
+/// Counts up and down.
+#[derive(Clone, Debug)]
+pub struct UpDownCell(Cell);
+
+impl UpDownCell {
+    /// Adds.
+    #[inline]
+    pub fn add(&self, by: i64) {
+        if let Some([value, ..]) = self.0.words() {
+            value.fetch_add(by as u64, Ordering::Relaxed); // two's complement
+        }
+    }
+
+    /// Its value.
+    pub fn get(&self) -> i64 {
+        word(self.0.words(), 0) as i64
+    }
+}
+
+/// A gauge, or a counter of fractions.
+#[derive(Clone, Debug)]
+pub struct FloatCell {
+    cell: Cell,
+    counts: bool,
+}
+
+impl FloatCell {
+    /// Adds. To a counter, less than zero and what is no number is not added but counted as invalid.
+    #[inline]
+    pub fn add(&self, by: f64) {
+        if self.counts && !(0.0..f64::INFINITY).contains(&by) {
+            return self.cell.invalid();
+        }
+        match self.cell.words() {
+            Some([value]) => add_float(value, by),
+            Some([value, time, ..]) => {
+                add_float(value, by);
+                time.store(now_ns(), Ordering::Relaxed);
+            }
+            _ => {}
+        }
+    }
+
+    /// Sets a gauge. Of a counter it is invalid.
+    #[inline]
+    pub fn set(&self, to: f64) {
+        if self.counts {
+            return self.cell.invalid();
+        }
+        match self.cell.words() {
+            Some([value]) => value.store(to.to_bits(), Ordering::Relaxed),
+            Some([value, time, ..]) => {
+                value.store(to.to_bits(), Ordering::Relaxed);
+                time.store(now_ns(), Ordering::Relaxed);
+            }
+            _ => {}
+        }
+    }
+
+    /// Its value.
+    pub fn get(&self) -> f64 {
+        f64::from_bits(word(self.cell.words(), 0))
+    }
+}
+
+/// More bounds than that are searched by halving.
+const LINEAR_BOUNDS: usize = 32;
+
+/// A histogram: one atomic addition to a bucket, one to the sum.
+#[derive(Clone, Debug)]
+pub struct HistogramCell {
+    cell: Cell,
+    bounds: Arc<[f64]>,
+}
+
+impl HistogramCell {
+    /// Counts a value. What is no number is not, but counted as invalid.
+    #[inline]
+    pub fn observe(&self, value: f64) {
+        if value.is_nan() {
+            return self.cell.invalid();
+        }
+        // Comparing with all is quicker than halving as long as there are few, and has no branches to foresee.
+        let bucket = if self.bounds.len() <= LINEAR_BOUNDS {
+            self.bounds.iter().map(|bound| usize::from(value > *bound)).sum()
+        } else {
+            self.bounds.partition_point(|bound| value > *bound)
+        };
+        if let Some([sum, buckets @ ..]) = self.cell.words()
+            && let Some(count) = buckets.get(bucket)
+        {
+            count.fetch_add(1, Ordering::Relaxed);
+            add_float(sum, value);
+        }
+    }
+
+    /// Upper bounds, without +Inf.
+    pub fn bounds(&self) -> &[f64] {
+        &self.bounds
+    }
+
+    /// Its value.
+    pub fn snapshot(&self) -> Value {
+        let words = self.cell.words();
+        Value::Histogram {
+            buckets: (0..=self.bounds.len())
+                .map(|bucket| word(words, bucket + 1))
+                .collect(),
+            sum: f64::from_bits(word(words, 0)),
+        }
+    }
+}
+
+/// An exponential histogram. Threads that count in the same series at the same time wait for each other, some ten
+/// nanoseconds each, and a microsecond when the scale falls.
+#[derive(Clone, Debug)]
+pub struct ExponentialCell {
+    cell: Cell,
+    kind: Kind,
+}
+
+impl ExponentialCell {
+    /// Counts a value. What is not finite is not, but counted as invalid.
+    #[inline]
+    pub fn observe(&self, value: f64) {
+        if !value.is_finite() {
+            return self.cell.invalid();
+        }
+        if let Some(words) = self.cell.words() {
+            self.cell.series.locked(|| exponential::observe(words, value));
+        }
+    }
+
+    /// Its value.
+    pub fn snapshot(&self) -> Value {
+        self.cell.words();
+        self.cell.series.read(&self.kind)
+    }
+}
+
+/// A count and a sum.
+#[derive(Clone, Debug)]
+pub struct SummaryCell(Cell);
+
+impl SummaryCell {
+    /// Counts a value. What is no number is not, but counted as invalid.
+    #[inline]
+    pub fn observe(&self, value: f64) {
+        if value.is_nan() {
+            return self.0.invalid();
+        }
+        if let Some([count, sum, ..]) = self.0.words() {
+            count.fetch_add(1, Ordering::Relaxed);
+            add_float(sum, value);
+        }
+    }
+
+    /// Its value.
+    pub fn snapshot(&self) -> Value {
+        let words = self.0.words();
+        Value::Summary {
+            count: word(words, 0),
+            sum: f64::from_bits(word(words, 1)),
+        }
+    }
+}
+
+impl Series {
+    fn wrong(&self) -> Error {
+        Error::Instrument {
+            actual: self.spec().kind.name(),
+        }
+    }
+
+    /// The cell of a counter.
+    ///
+    /// # Errors
+    /// [`Error::Instrument`].
+    pub fn counter(&self) -> Result<CounterCell, Error> {
+        match self.spec().kind {
+            Kind::Counter => Ok(CounterCell(Cell::new(self))),
+            _ => Err(self.wrong()),
+        }
+    }
+
+    /// The cell of an up-down counter.
+    ///
+    /// # Errors
+    /// [`Error::Instrument`].
+    pub fn up_down(&self) -> Result<UpDownCell, Error> {
+        match self.spec().kind {
+            Kind::UpDownCounter => Ok(UpDownCell(Cell::new(self))),
+            _ => Err(self.wrong()),
+        }
+    }
+
+    /// The cell of a gauge or a float counter.
+    ///
+    /// # Errors
+    /// [`Error::Instrument`].
+    pub fn float(&self) -> Result<FloatCell, Error> {
+        let counts = match self.spec().kind {
+            Kind::FloatCounter => true,
+            Kind::Gauge(_) => false,
+            _ => return Err(self.wrong()),
+        };
+        let mut cell = Cell::new(self);
+        if self.is_overflow() {
+            // Its last word counts look-ups.
+            cell.value = cell.value.clone().first(self.spec().kind.words());
+        }
+        Ok(FloatCell { cell, counts })
+    }
+
+    /// The cell of a histogram.
+    ///
+    /// # Errors
+    /// [`Error::Instrument`].
+    pub fn histogram(&self) -> Result<HistogramCell, Error> {
+        match &self.spec().kind {
+            Kind::Histogram { bounds } => Ok(HistogramCell {
+                cell: Cell::new(self),
+                bounds: bounds.clone(),
+            }),
+            _ => Err(self.wrong()),
+        }
+    }
+
+    /// The cell of an exponential histogram.
+    ///
+    /// # Errors
+    /// [`Error::Instrument`].
+    pub fn exponential(&self) -> Result<ExponentialCell, Error> {
+        match &self.spec().kind {
+            kind @ Kind::ExponentialHistogram { .. } => Ok(ExponentialCell {
+                cell: Cell::new(self),
+                kind: kind.clone(),
+            }),
+            _ => Err(self.wrong()),
+        }
+    }
+
+    /// The cell of a summary.
+    ///
+    /// # Errors
+    /// [`Error::Instrument`].
+    pub fn summary(&self) -> Result<SummaryCell, Error> {
+        match self.spec().kind {
+            Kind::Summary => Ok(SummaryCell(Cell::new(self))),
+            _ => Err(self.wrong()),
+        }
+    }
+}

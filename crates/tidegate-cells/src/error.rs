@@ -1,0 +1,84 @@
+//! What can go wrong.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a store or a family was not made, or a directory not read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The system refused.
+    #[error("cannot {operation} {path}: {source}")]
+    Io {
+        /// What was tried.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// No memory or disk is left for the file, or it is as large as it may get.
+    #[error("no room for `{name}`: {why}")]
+    NoRoom {
+        /// The family.
+        name: String,
+        /// What is exhausted.
+        why: String,
+    },
+    /// The family's specification can't be stored.
+    #[error("`{name}`: {why}")]
+    Spec {
+        /// The family.
+        name: String,
+        /// What is wrong with it.
+        why: SpecError,
+    },
+    /// A family of this name is there with another instrument, unit or other labels.
+    #[error("`{name}` exists already, as {existing} with labels {labels:?}")]
+    Conflict {
+        /// The family.
+        name: String,
+        /// The instrument it has.
+        existing: &'static str,
+        /// The labels it has.
+        labels: Vec<String>,
+    },
+    /// A handle of one instrument was asked of a series of another.
+    #[error("the series is of a {actual}")]
+    Instrument {
+        /// What it is.
+        actual: &'static str,
+    },
+    /// The resource attributes are too many or too long.
+    #[error("the resource attributes do not fit")]
+    Resource,
+}
+
+impl Error {
+    pub(crate) fn io(operation: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
+        Error::Io {
+            operation,
+            path: path.to_owned(),
+            source: source.into(),
+        }
+    }
+}
+
+/// What is wrong with a specification.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum SpecError {
+    /// The name is empty or too long.
+    #[error("the name is empty or longer than 1,024 bytes")]
+    Name,
+    /// The help or unit is too long.
+    #[error("the help is longer than 8,192 bytes, or the unit than 1,024")]
+    Text,
+    /// Too many labels, or a label without a name, or with one that is too long or there twice.
+    #[error("more than 64 labels, or one without a name, with a name that is too long, or there twice")]
+    Labels,
+    /// The bounds are not ascending finite numbers, or too many.
+    #[error("the bounds are not finite and ascending, or more than 1,024")]
+    Bounds,
+    /// A scale that exponential histograms do not have.
+    #[error("scale {0} is not within -10 and 20")]
+    Scale(i8),
+}

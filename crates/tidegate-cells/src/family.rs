@@ -1,0 +1,263 @@
+//! Families and series: finding the series of label values.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+use crate::arena::Place;
+use crate::layout::{MAX_LABEL_VALUE, header};
+use crate::map::Slot;
+use crate::record::{Record, SeriesRole};
+use crate::spec::{FamilySpec, Kind};
+use crate::store::{self, StoreInner};
+use crate::table::Table;
+use crate::value::{Labels, OVERFLOW_LABEL, SeriesValue, Value};
+
+/// A family of a store. Cloning it is cheap.
+#[derive(Clone, Debug)]
+pub struct Family {
+    store: Arc<StoreInner>,
+    inner: Arc<FamilyInner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct FamilyInner {
+    pub(crate) spec: Arc<FamilySpec>,
+    pub(crate) number: usize,
+    pub(crate) table: Table,
+    pub(crate) overflow: Arc<SeriesInner>,
+    /// Series there are.
+    pub(crate) live: AtomicUsize,
+    max_series: usize,
+    label_names: Box<[Arc<str>]>,
+}
+
+#[derive(Debug)]
+pub(crate) struct SeriesInner {
+    pub(crate) hash: u64,
+    pub(crate) labels: Box<[Box<str>]>,
+    /// Where its value is in the file, in words.
+    pub(crate) word: u64,
+    pub(crate) slot: Slot,
+    pub(crate) ended: AtomicBool,
+    /// Held while an exponential histogram counts.
+    lock: AtomicU32,
+}
+
+/// A series of a family; ask it for the cell of its instrument. Cloning it is cheap.
+#[derive(Clone, Debug)]
+pub struct Series {
+    pub(crate) store: Arc<StoreInner>,
+    pub(crate) family: Arc<FamilyInner>,
+    pub(crate) inner: Arc<SeriesInner>,
+}
+
+impl Family {
+    pub(crate) fn new(store: Arc<StoreInner>, inner: Arc<FamilyInner>) -> Self {
+        Family { store, inner }
+    }
+
+    /// What it is.
+    pub fn spec(&self) -> &FamilySpec {
+        &self.inner.spec
+    }
+
+    /// The series of these label values, one a label of the family. One that is there is found without a lock or
+    /// an allocation. If there can be no more, it is the overflow series, and counted.
+    pub fn with(&self, values: &[&str]) -> Series {
+        self.store.ready();
+        let hash = self.inner.table.hash(values);
+        let fits = values.len() == self.inner.spec.labels.len();
+        let found = if fits {
+            self.inner.table.find(hash, values)
+        } else {
+            None
+        };
+        let inner = found.unwrap_or_else(|| self.register(hash, values));
+        Series {
+            store: self.store.clone(),
+            family: self.inner.clone(),
+            inner,
+        }
+    }
+
+    /// Ends the series of these label values: it is no longer read, what it counted is gone. False if there is
+    /// none. Cells that are still held count where nobody looks.
+    pub fn remove(&self, values: &[&str]) -> bool {
+        let fits = values.len() == self.inner.spec.labels.len();
+        fits && {
+            let hash = self.inner.table.hash(values);
+            self.store.end_series(&self.inner, hash, values)
+        }
+    }
+
+    /// Number of its series, without the overflow series.
+    pub fn len(&self) -> usize {
+        self.inner.live.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has no series.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    #[cold]
+    fn register(&self, hash: u64, values: &[&str]) -> Arc<SeriesInner> {
+        let too_long = |value: &&str| value.len() > MAX_LABEL_VALUE;
+        if values.len() != self.inner.spec.labels.len() || values.iter().any(too_long) {
+            return self.overflow(header::INVALID);
+        }
+        if self.len() >= self.inner.max_series {
+            return self.overflow(header::REFUSED_SERIES);
+        }
+        let mut locked = self.store.lock();
+        self.store.attach(&mut locked);
+        if let Some(found) = self.inner.table.find(hash, values) {
+            return found;
+        }
+        if self.len() >= self.inner.max_series {
+            return self.overflow(header::REFUSED_SERIES);
+        }
+        match self.store.make_series(&mut locked, &self.inner, hash, values) {
+            Ok(series) => {
+                self.inner.live.fetch_add(1, Ordering::Relaxed);
+                series
+            }
+            Err(_) => self.overflow(header::REFUSED_ROOM),
+        }
+    }
+
+    fn overflow(&self, why: usize) -> Arc<SeriesInner> {
+        self.store.count(why);
+        if let Some(uses) = self.inner.overflow.slot.words().last() {
+            uses.fetch_add(1, Ordering::Relaxed);
+        }
+        self.inner.overflow.clone()
+    }
+}
+
+impl FamilyInner {
+    pub(crate) fn new(spec: Arc<FamilySpec>, number: usize, max_series: usize, overflow: Place) -> Self {
+        let overflow = SeriesInner::new(0, &[], overflow.word, overflow.slot);
+        overflow.init(&spec.kind);
+        FamilyInner {
+            label_names: spec.labels.iter().map(|name| Arc::from(name.as_str())).collect(),
+            spec,
+            number,
+            table: Table::new(),
+            overflow: Arc::new(overflow),
+            live: AtomicUsize::new(0),
+            max_series,
+        }
+    }
+
+    /// Makes values of zero words empty ones.
+    pub(crate) fn init_all(&self, series: &[Arc<SeriesInner>]) {
+        series
+            .iter()
+            .chain([&self.overflow])
+            .for_each(|series| series.init(&self.spec.kind));
+    }
+
+    pub(crate) fn value_of(&self, series: &SeriesInner) -> SeriesValue {
+        let labels = self.label_names.iter().zip(&series.labels);
+        SeriesValue {
+            labels: labels
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
+            value: series.read(&self.spec.kind),
+            overflowed: 0,
+        }
+    }
+
+    /// The overflow series, once it was used.
+    pub(crate) fn overflow_value(&self) -> Option<SeriesValue> {
+        let uses = self.overflow.slot.words().last()?.load(Ordering::Relaxed);
+        (uses > 0).then(|| SeriesValue {
+            labels: overflow_labels(),
+            value: self.overflow.read(&self.spec.kind),
+            overflowed: uses,
+        })
+    }
+}
+
+pub(crate) fn overflow_labels() -> Labels {
+    let (name, value) = OVERFLOW_LABEL;
+    Arc::from([(Arc::from(name), Box::from(value))])
+}
+
+impl SeriesInner {
+    pub(crate) fn new(hash: u64, values: &[&str], word: u64, slot: Slot) -> Self {
+        SeriesInner {
+            hash,
+            labels: values.iter().map(|value| Box::from(*value)).collect(),
+            word,
+            slot,
+            ended: AtomicBool::new(false),
+            lock: AtomicU32::new(0),
+        }
+    }
+
+    pub(crate) fn init(&self, kind: &Kind) {
+        store::init(kind, &self.slot);
+    }
+
+    pub(crate) fn record(&self, family: u32, role: SeriesRole) -> Record {
+        Record::Series {
+            family,
+            slot: self.word,
+            role,
+            values: self.labels.to_vec(),
+        }
+    }
+
+    pub(crate) fn read(&self, kind: &Kind) -> Value {
+        let words = self.slot.words();
+        let decode = || Value::decode(kind, |word| words[word].load(Ordering::Relaxed));
+        match kind {
+            Kind::ExponentialHistogram { .. } => self.locked(decode),
+            _ => decode(),
+        }
+    }
+
+    /// Runs alone. Held for some ten nanoseconds, so others spin, and let go of the processor if that is not enough.
+    pub(crate) fn locked<T>(&self, run: impl FnOnce() -> T) -> T {
+        let mut spins = 0_u32;
+        while self
+            .lock
+            .compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
+            spins += 1;
+            if spins.is_multiple_of(64) {
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+        let result = run();
+        self.unlock();
+        result
+    }
+
+    pub(crate) fn unlock(&self) {
+        self.lock.store(0, Ordering::Release);
+    }
+}
+
+impl Series {
+    /// What its family is.
+    pub fn spec(&self) -> &FamilySpec {
+        &self.family.spec
+    }
+
+    /// Whether this is the overflow series.
+    pub fn is_overflow(&self) -> bool {
+        Arc::ptr_eq(&self.inner, &self.family.overflow)
+    }
+
+    /// Its value as of now.
+    pub fn value(&self) -> Value {
+        self.store.ready();
+        self.inner.read(&self.family.spec.kind)
+    }
+}

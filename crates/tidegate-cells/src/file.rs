@@ -1,0 +1,159 @@
+//! The making of files: identity, names, reservation of every byte before it is used.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{FallocateFlags, FlockOperation, MemfdFlags, OFlags};
+use rustix::io::Errno;
+use rustix::process::Resource;
+
+use crate::error::Error;
+use crate::layout::{Header, Identity, Role};
+
+/// How names of files of processes end.
+pub(crate) const SUFFIX: &str = ".cells";
+/// How names of files that are being made end; they begin with a dot.
+pub(crate) const UNFINISHED: &str = ".new";
+/// How often a file may vanish before it has its name: somebody who tidies up may take it for a dead one's.
+const ATTEMPTS: usize = 8;
+
+/// Nanoseconds since 1970.
+pub(crate) fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The header of a new file of this process.
+pub(crate) fn header(role: Role) -> Header {
+    static DRAWN: AtomicU64 = AtomicU64::new(0);
+    // The keys of the standard library's hashes are drawn from the system once a thread and counted up then; a
+    // child of fork goes on with the same, so the process and the time are in it too.
+    let pid = std::process::id();
+    let drawn = (pid, now_ns(), DRAWN.fetch_add(1, Ordering::Relaxed));
+    let epoch = RandomState::new().hash_one(drawn).max(1);
+    Header {
+        role,
+        identity: Identity {
+            pid,
+            start: start_time(),
+            epoch,
+        },
+        boot: boot(),
+        created_ns: now_ns(),
+    }
+}
+
+/// Field 22 of `/proc/self/stat`; 0 without `/proc`, where the epoch still tells processes apart.
+fn start_time() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The second field, the name, is in parentheses and may contain anything.
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let field = after_name.split_ascii_whitespace().nth(22 - 3);
+    field.and_then(|field| field.parse().ok()).unwrap_or(0)
+}
+
+fn boot() -> u64 {
+    let id = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    // FNV-1a: the same in every process, whatever its libraries.
+    id.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// Reserves `len` bytes from `offset` on: what is not there is an error now, and not SIGBUS later.
+pub(crate) fn reserve(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    let limit = rustix::process::getrlimit(Resource::Fsize).current;
+    if limit.is_some_and(|limit| offset + len > limit) {
+        return Err(Errno::FBIG.into()); // asking would raise SIGXFSZ
+    }
+    loop {
+        match rustix::fs::fallocate(file, FallocateFlags::empty(), offset, len) {
+            Err(Errno::INTR) => {}
+            Err(Errno::OPNOTSUPP) => return zeros(file, offset, len),
+            done => return Ok(done?),
+        }
+    }
+}
+
+/// For file systems that can't reserve.
+fn zeros(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    let zeros = vec![0; usize::try_from(len).map_err(io::Error::other)?];
+    file.write_all_at(&zeros, offset)
+}
+
+/// A file as it is before anybody sees it.
+pub(crate) struct Content<'a> {
+    /// Length, all of it reserved.
+    pub(crate) size: u64,
+    /// Bytes by their offset.
+    pub(crate) parts: &'a [(u64, &'a [u8])],
+    pub(crate) mode: u32,
+}
+
+/// Makes a file under another name, locked, whole, and renames it.
+pub(crate) fn create(path: &Path, content: &Content<'_>) -> Result<File, Error> {
+    for _ in 0..ATTEMPTS {
+        if let Some(file) = try_create(path, content)? {
+            return Ok(file);
+        }
+    }
+    Err(Error::io("create", path, ErrorKind::NotFound))
+}
+
+fn try_create(path: &Path, content: &Content<'_>) -> Result<Option<File>, Error> {
+    let unfinished = unfinished(path);
+    let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true).mode(content.mode);
+    options.custom_flags(flags.bits() as i32); // defined as int in C
+    let file = options
+        .open(&unfinished)
+        .map_err(|e| Error::io("create", &unfinished, e))?;
+    let made = fill(&file, content).map_err(|e| Error::io("write", &unfinished, e));
+    let made = made.and_then(|()| match std::fs::rename(&unfinished, path) {
+        Ok(()) => Ok(Some(file)),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(Error::io("rename to", path, e)),
+    });
+    if made.is_err() {
+        let _ = std::fs::remove_file(&unfinished); // the first error is the one to tell
+    }
+    made
+}
+
+fn fill(file: &File, content: &Content<'_>) -> io::Result<()> {
+    rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)?;
+    reserve(file, 0, content.size)?;
+    content
+        .parts
+        .iter()
+        .try_for_each(|(offset, bytes)| file.write_all_at(bytes, *offset))
+}
+
+/// Where a file is until it is whole.
+pub(crate) fn unfinished(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}{UNFINISHED}"))
+}
+
+/// Memory that is no file, but can be put somewhere else.
+pub(crate) fn memory(content: &Content<'_>) -> io::Result<File> {
+    let file = File::from(rustix::fs::memfd_create("tidegate-cells", MemfdFlags::CLOEXEC)?);
+    reserve(&file, 0, content.size)?;
+    content
+        .parts
+        .iter()
+        .try_for_each(|(offset, bytes)| file.write_all_at(bytes, *offset))?;
+    Ok(file)
+}
+
+/// Makes the directory and those above it.
+pub(crate) fn create_directory(directory: &Path) -> Result<(), Error> {
+    let made = DirBuilder::new().recursive(true).mode(0o755).create(directory);
+    made.map_err(|e| Error::io("create", directory, e))
+}

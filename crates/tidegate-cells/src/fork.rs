@@ -1,0 +1,85 @@
+//! What happens around `fork`. One lock of the process guards every change of what stores consist of, and is held
+//! while the process forks: a child never inherits a change half-made, nor a lock that nobody will release.
+//! Recording and looking up known series take no lock.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+
+use crate::map;
+
+/// The files of this process' stores, each with the lock that says that the process lives.
+#[derive(Debug, Default)]
+pub(crate) struct Files {
+    files: Vec<Option<File>>,
+}
+
+/// A place in [`Files`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileId(usize);
+
+static FILES: Mutex<Files> = Mutex::new(Files { files: Vec::new() });
+
+thread_local! {
+    /// The lock, in a thread that is inside `fork`.
+    static HELD: Cell<Option<MutexGuard<'static, Files>>> = const { Cell::new(None) };
+}
+
+/// The lock under which stores change.
+pub(crate) fn lock() -> MutexGuard<'static, Files> {
+    FILES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Has `fork` call us, from the first store on.
+pub(crate) fn install() -> io::Result<()> {
+    static INSTALLED: OnceLock<Option<i32>> = OnceLock::new();
+    let refused = INSTALLED.get_or_init(|| {
+        let installed = map::at_fork(prepare, parent, child);
+        installed.err().and_then(|error| error.raw_os_error())
+    });
+    refused.map_or(Ok(()), |code| Err(io::Error::from_raw_os_error(code)))
+}
+
+impl Files {
+    /// A place without a file.
+    pub(crate) fn reserve(&mut self) -> FileId {
+        self.files.push(None);
+        FileId(self.files.len() - 1)
+    }
+
+    pub(crate) fn get(&self, id: FileId) -> Option<&File> {
+        self.files.get(id.0)?.as_ref()
+    }
+
+    /// Puts another file in its place; the one before is closed, and its lock given up.
+    pub(crate) fn set(&mut self, id: FileId, file: Option<File>) {
+        if let Some(place) = self.files.get_mut(id.0) {
+            *place = file;
+        }
+    }
+}
+
+extern "C" fn prepare() {
+    let guard = lock();
+    // A thread that is ending has no place for it any more, and forks without the lock.
+    let _ = HELD.try_with(|held| held.set(Some(guard)));
+}
+
+extern "C" fn parent() {
+    let _ = HELD.try_with(Cell::take);
+}
+
+/// The files are the parent's: were they open here, the parent would seem alive as long as this process is.
+/// Closing them is a system call each, all that a child of several threads may do.
+extern "C" fn child() {
+    let held = HELD.try_with(Cell::take).ok().flatten();
+    let held = held.or_else(|| match FILES.try_lock() {
+        Ok(files) => Some(files),
+        Err(TryLockError::Poisoned(files)) => Some(files.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    });
+    if let Some(mut files) = held {
+        files.files.iter_mut().for_each(|file| drop(file.take()));
+    }
+}

@@ -1,0 +1,269 @@
+//! The bytes of a file: the header page, the table of segments, and the limits of what a record may hold.
+//! `docs/cells.md` has the same as tables.
+
+use std::fmt;
+
+/// First bytes of every file.
+pub const MAGIC: [u8; 8] = *b"TIDECELL";
+/// Changes when an offset below changes.
+pub const VERSION: u32 = 1;
+/// Bytes before the first segment.
+pub const HEADER_SIZE: usize = 4096;
+/// Segments are at least that long, and multiples of it.
+pub const SEGMENT_SIZE: u64 = 64 * 1024;
+/// Longest segment.
+pub const MAX_SEGMENT_SIZE: u64 = 16 * 1024 * 1024;
+/// How many segments the header can list.
+pub const MAX_SEGMENTS: usize = (HEADER_SIZE - header::TABLE) / 8;
+/// Bytes before the payload of a record: length, checksum, kind.
+pub const RECORD_HEAD: usize = 9;
+
+/// Longest name of a family or a label, in bytes.
+pub const MAX_NAME: usize = 1024;
+/// Longest help text, in bytes.
+pub const MAX_HELP: usize = 8 * 1024;
+/// Longest value of a label, in bytes.
+pub const MAX_LABEL_VALUE: usize = 4 * 1024;
+/// Most labels of a family.
+pub const MAX_LABELS: usize = 64;
+/// Most bounds of a histogram.
+pub const MAX_BOUNDS: usize = 1024;
+/// Most resource attributes.
+pub const MAX_ATTRIBUTES: usize = 256;
+/// Longest payload of a record: what the largest of the above can take.
+pub const MAX_PAYLOAD: usize = 2 * 1024 * 1024;
+
+/// Byte offsets in the header.
+pub mod header {
+    /// `u32`, [`VERSION`](super::VERSION).
+    pub const VERSION: usize = 8;
+    /// `u32`, [`HEADER_SIZE`](super::HEADER_SIZE).
+    pub const SIZE: usize = 12;
+    /// `u32`, 0: of a process, 1: what is retained of dead ones.
+    pub const ROLE: usize = 16;
+    /// `u32`.
+    pub const PID: usize = 20;
+    /// `u64`, when the process started, in clock ticks since boot (field 22 of `/proc/PID/stat`).
+    pub const START: usize = 24;
+    /// `u64`, drawn at random, never 0.
+    pub const EPOCH: usize = 32;
+    /// `u64`, a hash of the boot's id.
+    pub const BOOT: usize = 40;
+    /// `u64`, when the file was made, in nanoseconds since 1970.
+    pub const CREATED_NS: usize = 48;
+    /// `u32`, CRC-32 of all bytes before.
+    pub const CRC: usize = 56;
+    /// `u64`, segments that are there.
+    pub const SEGMENTS: usize = 64;
+    /// `u64`, bytes of records that are whole.
+    pub const DESCRIPTORS: usize = 72;
+    /// `u64`, look-ups that got the overflow series because their family has as many as it may.
+    pub const REFUSED_SERIES: usize = 128;
+    /// `u64`, look-ups that got the overflow series, and families that were not made, for want of room.
+    pub const REFUSED_ROOM: usize = 136;
+    /// `u64`, uses that made no sense: a counter that falls, a value that is no number, wrong labels.
+    pub const INVALID: usize = 144;
+    /// `u64`s, one a segment: its length, with its kind in the highest byte.
+    pub const TABLE: usize = 512;
+}
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Role {
+    Process,
+    Retained,
+}
+
+/// What a segment holds.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum SegmentKind {
+    Descriptors,
+    Values,
+}
+
+impl SegmentKind {
+    const SHIFT: u32 = 56;
+
+    /// An entry of the table of segments.
+    pub(crate) fn entry(self, len: u64) -> u64 {
+        len | (self as u64 + 1) << Self::SHIFT
+    }
+
+    /// Kind and length of an entry, if it is one.
+    pub(crate) fn of_entry(entry: u64) -> Option<(Self, u64)> {
+        let len = entry & ((1 << Self::SHIFT) - 1);
+        let kind = match entry >> Self::SHIFT {
+            1 => SegmentKind::Descriptors,
+            2 => SegmentKind::Values,
+            _ => return None,
+        };
+        let possible = (SEGMENT_SIZE..=MAX_SEGMENT_SIZE).contains(&len) && len.is_multiple_of(SEGMENT_SIZE);
+        possible.then_some((kind, len))
+    }
+}
+
+/// Which process of which start wrote a file. Two files never have the same.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Identity {
+    /// Process id, as the process sees itself.
+    pub pid: u32,
+    /// When it started, in clock ticks since boot.
+    pub start: u64,
+    /// Drawn at random for each file, never 0.
+    pub epoch: u64,
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}-{:016x}", self.pid, self.start, self.epoch)
+    }
+}
+
+/// The part of the header that never changes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Header {
+    pub(crate) role: Role,
+    pub(crate) identity: Identity,
+    pub(crate) boot: u64,
+    pub(crate) created_ns: u64,
+}
+
+/// The words of the header that change, and the table, as read.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Changing {
+    /// Kind, offset and length.
+    pub(crate) segments: Vec<(SegmentKind, u64, u64)>,
+    pub(crate) descriptors: u64,
+    pub(crate) refused_series: u64,
+    pub(crate) refused_room: u64,
+    pub(crate) invalid: u64,
+}
+
+/// Why a file is not read.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Reject {
+    /// A directory, device, socket, pipe or symbolic link.
+    #[error("not a regular file")]
+    NotRegular,
+    /// Shorter than the header.
+    #[error("too short for a header")]
+    TooSmall,
+    /// It does not begin with [`MAGIC`].
+    #[error("the magic bytes are missing")]
+    BadMagic,
+    /// Another version.
+    #[error("unknown version {0}; version 1 is known")]
+    UnknownVersion(u32),
+    /// The fixed part of the header has another checksum, or fields that no writer writes.
+    #[error("the header is damaged")]
+    BadHeader,
+    /// Its name says other than its header: a copy, or renamed.
+    #[error("the name is not that of the file's process")]
+    OtherName,
+    /// The table of segments is not one, or says more than the file has.
+    #[error("the segments do not fit the file")]
+    BadSegments,
+    /// A record that is not one. The offset is in the stream of records.
+    #[error("damaged record at {0}")]
+    BadRecord(u64),
+    /// More than the reader's limits allow.
+    #[error("more {0} than the limit")]
+    Limit(&'static str),
+    /// Counts of records that went back: not written by a writer of this version.
+    #[error("records have vanished")]
+    Shrunk,
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let found = bytes.get(at..).and_then(<[u8]>::first_chunk);
+    u32::from_le_bytes(found.copied().unwrap_or_default())
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let found = bytes.get(at..).and_then(<[u8]>::first_chunk);
+    u64::from_le_bytes(found.copied().unwrap_or_default())
+}
+
+impl Header {
+    /// The header page with nothing committed.
+    pub(crate) fn bytes(&self) -> [u8; HEADER_SIZE] {
+        let mut page = [0; HEADER_SIZE];
+        let mut put = |at: usize, bytes: &[u8]| page[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, &MAGIC);
+        put(header::VERSION, &VERSION.to_le_bytes());
+        put(header::SIZE, &(HEADER_SIZE as u32).to_le_bytes());
+        put(header::ROLE, &(self.role as u32).to_le_bytes());
+        put(header::PID, &self.identity.pid.to_le_bytes());
+        put(header::START, &self.identity.start.to_le_bytes());
+        put(header::EPOCH, &self.identity.epoch.to_le_bytes());
+        put(header::BOOT, &self.boot.to_le_bytes());
+        put(header::CREATED_NS, &self.created_ns.to_le_bytes());
+        let crc = crc32fast::hash(&page[..header::CRC]);
+        page[header::CRC..header::CRC + 4].copy_from_slice(&crc.to_le_bytes());
+        page
+    }
+
+    /// The fixed part, checked. `page` is a whole header page.
+    pub(crate) fn parse(page: &[u8; HEADER_SIZE]) -> Result<Self, Reject> {
+        if page[..8] != MAGIC {
+            return Err(Reject::BadMagic);
+        }
+        let version = u32_at(page, header::VERSION);
+        if version != VERSION {
+            return Err(Reject::UnknownVersion(version));
+        }
+        let role = match u32_at(page, header::ROLE) {
+            0 => Role::Process,
+            1 => Role::Retained,
+            _ => return Err(Reject::BadHeader),
+        };
+        let identity = Identity {
+            pid: u32_at(page, header::PID),
+            start: u64_at(page, header::START),
+            epoch: u64_at(page, header::EPOCH),
+        };
+        let sound = crc32fast::hash(&page[..header::CRC]) == u32_at(page, header::CRC)
+            && u32_at(page, header::SIZE) as usize == HEADER_SIZE
+            && identity.epoch != 0;
+        if !sound {
+            return Err(Reject::BadHeader);
+        }
+        Ok(Header {
+            role,
+            identity,
+            boot: u64_at(page, header::BOOT),
+            created_ns: u64_at(page, header::CREATED_NS),
+        })
+    }
+}
+
+impl Changing {
+    /// The changing words of a header page, checked against the size of the file.
+    pub(crate) fn parse(page: &[u8; HEADER_SIZE], file_size: u64) -> Result<Self, Reject> {
+        let count = u64_at(page, header::SEGMENTS);
+        let count = usize::try_from(count).ok().filter(|count| *count <= MAX_SEGMENTS);
+        let count = count.ok_or(Reject::BadSegments)?;
+        let mut segments = Vec::with_capacity(count);
+        let (mut offset, mut room) = (HEADER_SIZE as u64, 0);
+        for at in 0..count {
+            let entry = u64_at(page, header::TABLE + at * 8);
+            let (kind, len) = SegmentKind::of_entry(entry).ok_or(Reject::BadSegments)?;
+            segments.push((kind, offset, len));
+            offset += len; // at most 448 of 16 MiB
+            if kind == SegmentKind::Descriptors {
+                room += len;
+            }
+        }
+        let descriptors = u64_at(page, header::DESCRIPTORS);
+        if offset > file_size || descriptors > room {
+            return Err(Reject::BadSegments);
+        }
+        Ok(Changing {
+            segments,
+            descriptors,
+            refused_series: u64_at(page, header::REFUSED_SERIES),
+            refused_room: u64_at(page, header::REFUSED_ROOM),
+            invalid: u64_at(page, header::INVALID),
+        })
+    }
+}

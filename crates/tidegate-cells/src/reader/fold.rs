@@ -1,0 +1,315 @@
+//! What dead processes counted, in one file: `retained.cells`.
+//!
+//! It lists the processes that it contains, and readers leave their files out. So the one rename that puts it in
+//! place moves their counts from there to here, and a crash before or after it, or between it and the removal of
+//! a file, counts nothing twice. A process leaves the list only when its file is gone.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, OFlags};
+use rustix::io::Errno;
+
+use super::process::{Source, is_locked};
+use super::{Directory, Files, Problem, RETAINED};
+use crate::error::Error;
+use crate::file::{self, Content, UNFINISHED, now_ns};
+use crate::layout::{
+    HEADER_SIZE, Identity, MAX_SEGMENT_SIZE, MAX_SEGMENTS, Role, SEGMENT_SIZE, SegmentKind, header,
+};
+use crate::record::{self, Record, SeriesRole};
+use crate::spec::{FamilySpec, GaugeMode, Kind};
+use crate::value::Value;
+
+const LOCK: &str = ".lock";
+
+/// What a [`Directory::fold`] did.
+#[derive(Debug, Default)]
+pub struct Folded {
+    /// Another process was at it; nothing was done.
+    pub busy: bool,
+    /// Processes whose counts were taken over.
+    pub processes: Vec<Identity>,
+    /// Files that were removed.
+    pub removed: usize,
+    /// Files that could not be read or removed, and why.
+    pub problems: Vec<Problem>,
+}
+
+/// The content of the next retained file.
+#[derive(Default)]
+struct Retained {
+    folded: Vec<(Identity, u64)>,
+    families: Vec<Arc<FamilySpec>>,
+    series: Vec<RetainedSeries>,
+    by_series: HashMap<(usize, SeriesRole, Vec<Box<str>>), usize>,
+}
+
+struct RetainedSeries {
+    family: usize,
+    role: SeriesRole,
+    labels: Vec<Box<str>>,
+    value: Value,
+    uses: u64,
+}
+
+impl Directory {
+    /// Takes over what processes counted that are dead now, and removes the files of those that were taken over
+    /// at least `grace` ago. Any reader may do this; one does at a time.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the lock can't be taken or the new file not be made; nothing has changed then.
+    pub fn fold(&mut self, grace: Duration) -> Result<Folded, Error> {
+        let mut done = Folded::default();
+        let Some(_lock) = lock(&self.path)? else {
+            done.busy = true;
+            return Ok(done);
+        };
+        let mut files = self.read(&mut done.problems);
+        if let Some((path, why)) = files.unreadable_retained.take() {
+            // Its counts would be lost.
+            return Err(Error::io("fold into", &path, io::Error::other(why)));
+        }
+        tidy(&self.path);
+        let now = now_ns();
+        let dead = self.dead(&files);
+        let old = files
+            .retained
+            .as_ref()
+            .map_or(&[][..], |retained| &retained.folded);
+        let gone = |(identity, _): &&(Identity, u64)| !files.folded_files.contains(identity);
+        if !dead.is_empty() || old.iter().any(|folded| gone(&folded)) {
+            let mut next = Retained {
+                folded: old.iter().filter(|folded| !gone(folded)).copied().collect(),
+                ..Retained::default()
+            };
+            if let Some(retained) = &files.retained {
+                next.add(retained);
+            }
+            for identity in &dead {
+                if let Some(source) = self.sources.get(identity) {
+                    next.add(source);
+                    next.folded.push((*identity, now));
+                }
+            }
+            next.write(&self.path.join(RETAINED))?;
+            done.processes = dead;
+            self.remove(&next.folded, now, grace, &mut done);
+        } else {
+            let old = old.to_vec();
+            self.remove(&old, now, grace, &mut done);
+        }
+        Ok(done)
+    }
+
+    /// Dead processes that are not in the retained file yet.
+    fn dead(&self, files: &Files) -> Vec<Identity> {
+        let dead = self.sources.iter().filter(|(_, source)| !source.alive);
+        let mut dead: Vec<_> = dead.map(|(identity, _)| *identity).collect();
+        dead.retain(|identity| !files.folded_files.contains(identity));
+        dead.sort_unstable_by_key(|identity| {
+            self.sources.get(identity).map(|source| source.header.created_ns)
+        });
+        dead
+    }
+
+    fn remove(&mut self, folded: &[(Identity, u64)], now: u64, grace: Duration, done: &mut Folded) {
+        for (identity, at_ns) in folded {
+            if u128::from(now.saturating_sub(*at_ns)) < grace.as_nanos() {
+                continue;
+            }
+            let path = self.path.join(format!("{identity}{}", file::SUFFIX));
+            match std::fs::remove_file(&path) {
+                Ok(()) => done.removed += 1,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => done.problems.push(Problem {
+                    path,
+                    why: e.to_string(),
+                }),
+            }
+        }
+    }
+}
+
+/// The right to fold; `None` if another one has it.
+fn lock(directory: &Path) -> Result<Option<File>, Error> {
+    let path = directory.join(LOCK);
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .append(true)
+        .create(true)
+        .mode(0o644)
+        .custom_flags(flags.bits() as i32);
+    let file = options.open(&path).map_err(|e| Error::io("open", &path, e))?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(e) => Err(Error::io("lock", &path, e)),
+    }
+}
+
+/// Removes files that somebody was making when killed. Their makers hold them locked.
+fn tidy(directory: &Path) {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    for entry in entries {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let unfinished = name.starts_with('.') && name.ends_with(&format!("{}{UNFINISHED}", file::SUFFIX));
+        if unfinished
+            && File::open(entry.path()).is_ok_and(|file| is_locked(&file).is_ok_and(|locked| !locked))
+        {
+            let _ = std::fs::remove_file(entry.path()); // tried again next time
+        }
+    }
+}
+
+impl Retained {
+    fn add(&mut self, source: &Source) {
+        let families: Vec<_> = source.families.iter().map(|spec| self.family(spec)).collect();
+        for series in source.series.values() {
+            let Some(family) = families.get(series.family as usize).copied() else {
+                continue; // never: checked when it was read
+            };
+            let kind = &self.families[family].kind;
+            let mode = match kind {
+                Kind::Gauge(mode) => Some(*mode),
+                _ => None,
+            };
+            if mode.is_some_and(GaugeMode::is_live) {
+                continue;
+            }
+            let per_process = mode.is_some_and(GaugeMode::is_per_process);
+            let role = match series.role {
+                SeriesRole::Normal if per_process => SeriesRole::Of(source.header.identity),
+                role => role,
+            };
+            if let Some((value, uses)) = source.value(series, kind) {
+                self.merge(family, role, series.labels.clone(), value, uses);
+            }
+        }
+    }
+
+    fn family(&mut self, spec: &Arc<FamilySpec>) -> usize {
+        let found = self.families.iter().position(|other| other.same_as(spec));
+        found.unwrap_or_else(|| {
+            self.families.push(spec.clone());
+            self.families.len() - 1
+        })
+    }
+
+    fn merge(&mut self, family: usize, role: SeriesRole, labels: Vec<Box<str>>, value: Value, uses: u64) {
+        let next = self.series.len();
+        let at = *self
+            .by_series
+            .entry((family, role, labels.clone()))
+            .or_insert(next);
+        match self.series.get_mut(at) {
+            Some(existing) => {
+                existing.value.merge(&value, &self.families[family].kind);
+                existing.uses = existing.uses.wrapping_add(uses);
+            }
+            None => self.series.push(RetainedSeries {
+                family,
+                role,
+                labels,
+                value,
+                uses,
+            }),
+        }
+    }
+
+    /// Values first, so that where they are does not depend on how long the records are.
+    fn write(&self, path: &Path) -> Result<(), Error> {
+        let mut records = Vec::new();
+        for (identity, at_ns) in &self.folded {
+            record::put(
+                &mut records,
+                &Record::Folded {
+                    identity: *identity,
+                    at_ns: *at_ns,
+                },
+            );
+        }
+        for spec in &self.families {
+            record::put(&mut records, &Record::Family(FamilySpec::clone(spec)));
+        }
+        let mut values: Vec<u64> = Vec::new();
+        for series in &self.series {
+            let kind = &self.families[series.family].kind;
+            let overflow = usize::from(series.role == SeriesRole::Overflow);
+            let start = room(&mut values, kind.words() + overflow);
+            series
+                .value
+                .encode(kind, |word, value| values[start + word] = value);
+            if overflow == 1 {
+                values[start + kind.words()] = series.uses;
+            }
+            record::put(
+                &mut records,
+                &Record::Series {
+                    family: series.family as u32, // limited by the size of the file
+                    slot: (HEADER_SIZE / 8 + start) as u64,
+                    role: series.role,
+                    values: series.labels.clone(),
+                },
+            );
+        }
+        self.write_parts(path, &values, &records)
+    }
+
+    fn write_parts(&self, path: &Path, values: &[u64], records: &[u8]) -> Result<(), Error> {
+        let values: Vec<u8> = values.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mut page = file::header(Role::Retained).bytes();
+        let value_segments = segments(values.len());
+        let record_segments = segments(records.len());
+        let kinds = value_segments.iter().map(|len| (SegmentKind::Values, *len));
+        let kinds = kinds.chain(record_segments.iter().map(|len| (SegmentKind::Descriptors, *len)));
+        let entries: Vec<_> = kinds.map(|(kind, len)| kind.entry(len)).collect();
+        if entries.len() > MAX_SEGMENTS {
+            return Err(Error::io("write", path, io::ErrorKind::StorageFull));
+        }
+        let mut put = |at: usize, word: u64| page[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        put(header::SEGMENTS, entries.len() as u64);
+        put(header::DESCRIPTORS, records.len() as u64);
+        entries
+            .iter()
+            .enumerate()
+            .for_each(|(at, entry)| put(header::TABLE + at * 8, *entry));
+        let first_record = HEADER_SIZE as u64 + value_segments.iter().sum::<u64>();
+        let content = Content {
+            size: first_record + record_segments.iter().sum::<u64>(),
+            parts: &[(0, &page), (HEADER_SIZE as u64, &values), (first_record, records)],
+            mode: 0o644,
+        };
+        file::create(path, &content).map(drop)
+    }
+}
+
+/// Adds room for a value, which does not go over the end of a segment.
+fn room(values: &mut Vec<u64>, words: usize) -> usize {
+    let segment = MAX_SEGMENT_SIZE as usize / 8;
+    if values.len() / segment != (values.len() + words - 1) / segment {
+        values.resize(values.len().next_multiple_of(segment), 0);
+    }
+    let start = values.len();
+    values.resize(start + words, 0);
+    start
+}
+
+/// Lengths of the segments for so many bytes.
+fn segments(bytes: usize) -> Vec<u64> {
+    let mut left = (bytes as u64).next_multiple_of(SEGMENT_SIZE);
+    let mut lengths = Vec::new();
+    while left > 0 {
+        lengths.push(left.min(MAX_SEGMENT_SIZE));
+        left -= left.min(MAX_SEGMENT_SIZE);
+    }
+    lengths
+}

@@ -1,0 +1,217 @@
+//! The values of many processes as one.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use super::process::{Source, SourceSeries};
+use crate::family::overflow_labels;
+use crate::layout::{Identity, Role};
+use crate::record::SeriesRole;
+use crate::spec::{FamilySpec, GaugeMode, Kind};
+use crate::value::{FamilyValues, Labels, SeriesValue, Snapshot, Value, rebucket};
+
+/// The label of gauges that every process keeps for itself.
+const PID: &str = "pid";
+
+/// What two processes must agree upon for their series to be added up; histograms of different bounds can.
+type Key = (String, &'static str, Option<GaugeMode>);
+
+#[derive(Debug, Default)]
+pub(crate) struct Merger {
+    families: Vec<Merged>,
+    by_key: HashMap<Key, usize, foldhash::fast::RandomState>,
+    /// By process id, the youngest that has it: it has the label for itself.
+    youngest: HashMap<u32, (u64, Identity)>,
+}
+
+#[derive(Debug)]
+struct Merged {
+    spec: Arc<FamilySpec>,
+    series: Vec<MergedSeries>,
+    by_labels: HashMap<Labels, usize, foldhash::fast::RandomState>,
+}
+
+#[derive(Debug)]
+struct MergedSeries {
+    labels: Labels,
+    overflowed: u64,
+    /// One each for different bounds, with the first of them.
+    values: Vec<(Kind, Value)>,
+}
+
+impl Merger {
+    /// Says which processes there are, before their values are added.
+    pub(crate) fn announce(&mut self, identity: Identity, created_ns: u64) {
+        let youngest = self
+            .youngest
+            .entry(identity.pid)
+            .or_insert((created_ns, identity));
+        *youngest = (*youngest).max((created_ns, identity));
+    }
+
+    /// Takes in a file.
+    pub(crate) fn add(&mut self, source: &Source) {
+        let families: Vec<_> = source.families.iter().map(|spec| self.family(spec)).collect();
+        for series in source.series.values() {
+            let spec = source.families.get(series.family as usize);
+            let merged = families
+                .get(series.family as usize)
+                .and_then(|at| self.families.get_mut(*at));
+            let (Some(spec), Some(merged)) = (spec, merged) else {
+                continue; // never: checked when it was read
+            };
+            let forgotten = matches!(spec.kind, Kind::Gauge(mode) if mode.is_live() && !source.alive);
+            if let Some((value, uses)) = source.value(series, &spec.kind).filter(|_| !forgotten) {
+                let labels = labels(source, series, spec, &self.youngest);
+                merged.add(labels, &spec.kind, value, uses);
+            }
+        }
+    }
+
+    fn family(&mut self, spec: &Arc<FamilySpec>) -> usize {
+        let mode = match spec.kind {
+            Kind::Gauge(mode) => Some(mode),
+            _ => None,
+        };
+        let next = self.families.len();
+        match self.by_key.entry((spec.name.clone(), spec.kind.name(), mode)) {
+            Entry::Occupied(found) => *found.get(),
+            Entry::Vacant(place) => {
+                self.families.push(Merged {
+                    spec: spec.clone(),
+                    series: Vec::new(),
+                    by_labels: HashMap::default(),
+                });
+                *place.insert(next)
+            }
+        }
+    }
+
+    pub(crate) fn finish(self) -> Snapshot {
+        let families = self.families.into_iter().map(Merged::finish);
+        Snapshot {
+            families: families.collect(),
+        }
+    }
+}
+
+fn labels(
+    source: &Source,
+    series: &SourceSeries,
+    spec: &FamilySpec,
+    youngest: &HashMap<u32, (u64, Identity)>,
+) -> Labels {
+    let mut labels: Vec<(Arc<str>, Box<str>)> = match series.role {
+        SeriesRole::Overflow => overflow_labels().to_vec(),
+        _ => {
+            let names = spec.labels.iter().map(|name| Arc::from(name.as_str()));
+            names.zip(series.labels.iter().cloned()).collect()
+        }
+    };
+    // Processes may have the labels in different orders.
+    labels.sort_unstable();
+    let identity = match series.role {
+        SeriesRole::Of(identity) => Some(identity),
+        _ if source.header.role == Role::Process => Some(source.header.identity),
+        _ => None,
+    };
+    let per_process = matches!(spec.kind, Kind::Gauge(mode) if mode.is_per_process());
+    if let Some(identity) = identity.filter(|_| per_process) {
+        let has_it = youngest
+            .get(&identity.pid)
+            .is_none_or(|(_, other)| *other == identity);
+        let pid = match has_it {
+            true => identity.pid.to_string(),
+            false => identity.to_string(),
+        };
+        labels.push((Arc::from(PID), Box::from(pid)));
+    }
+    labels.into()
+}
+
+impl Merged {
+    fn add(&mut self, labels: Labels, kind: &Kind, value: Value, uses: u64) {
+        let next = self.series.len();
+        let at = *self.by_labels.entry(labels.clone()).or_insert(next);
+        if at == next {
+            self.series.push(MergedSeries {
+                labels,
+                overflowed: 0,
+                values: Vec::new(),
+            });
+        }
+        let Some(series) = self.series.get_mut(at) else {
+            return; // never: it is there or was just pushed
+        };
+        series.overflowed = series.overflowed.wrapping_add(uses);
+        let addable = |other: &Kind| match (other, kind) {
+            (Kind::Histogram { bounds: a }, Kind::Histogram { bounds: b }) => a == b,
+            _ => true,
+        };
+        match series.values.iter_mut().find(|(other, _)| addable(other)) {
+            Some((_, existing)) => existing.merge(&value, kind),
+            None => series.values.push((kind.clone(), value)),
+        }
+    }
+
+    fn finish(self) -> FamilyValues {
+        let kinds = self
+            .series
+            .iter()
+            .flat_map(|series| &series.values)
+            .map(|(kind, _)| kind);
+        let common = common_bounds(kinds);
+        let spec = match &common {
+            Some(bounds) => Arc::new(FamilySpec {
+                kind: Kind::Histogram {
+                    bounds: bounds.clone(),
+                },
+                ..FamilySpec::clone(&self.spec)
+            }),
+            None => self.spec,
+        };
+        let series = self.series.into_iter().filter_map(|series| {
+            let mut values = series.values.into_iter().map(|(kind, value)| match &common {
+                Some(bounds) => narrowed(value, &kind, bounds),
+                None => value,
+            });
+            let mut value = values.next()?;
+            values.for_each(|other| value.merge(&other, &spec.kind));
+            Some(SeriesValue {
+                labels: series.labels,
+                value,
+                overflowed: series.overflowed,
+            })
+        });
+        let series = series.collect();
+        FamilyValues { spec, series }
+    }
+}
+
+/// The bounds that all have, if they are histograms and differ.
+fn common_bounds<'k>(mut kinds: impl Iterator<Item = &'k Kind>) -> Option<Arc<[f64]>> {
+    let Some(Kind::Histogram { bounds: first }) = kinds.next() else {
+        return None;
+    };
+    let mut common: Option<Vec<f64>> = None;
+    for kind in kinds {
+        if let Kind::Histogram { bounds } = kind
+            && bounds != first
+        {
+            let common = common.get_or_insert_with(|| first.to_vec());
+            common.retain(|bound| bounds.contains(bound));
+        }
+    }
+    common.map(Into::into)
+}
+
+fn narrowed(value: Value, kind: &Kind, to: &[f64]) -> Value {
+    match (value, kind) {
+        (Value::Histogram { buckets, sum }, Kind::Histogram { bounds }) => Value::Histogram {
+            buckets: rebucket(&buckets, bounds, to),
+            sum,
+        },
+        (value, _) => value,
+    }
+}

@@ -1,0 +1,277 @@
+//! The reader: all files of a directory, merged.
+
+mod fold;
+mod merge;
+mod process;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+use crate::file::SUFFIX;
+use crate::layout::{Identity, Reject, Role};
+use crate::store::Refused;
+use crate::value::Snapshot;
+
+pub use fold::Folded;
+use merge::Merger;
+use process::{ReadError, Source};
+
+/// What dead processes counted.
+pub(crate) const RETAINED: &str = "retained.cells";
+/// How often everything is read again because somebody folded meanwhile.
+const ATTEMPTS: usize = 5;
+
+/// How much a reader takes. What is beyond is left out and told as a problem.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Limits {
+    /// Files. Default 4,096.
+    pub max_files: usize,
+    /// Bytes of a file. Default 256 MiB.
+    pub max_file_bytes: u64,
+    /// Families of a file. Default 10,000.
+    pub max_families: usize,
+    /// Series of a file. Default 200,000.
+    pub max_series: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            max_files: 4096,
+            max_file_bytes: 256 * 1024 * 1024,
+            max_families: 10_000,
+            max_series: 200_000,
+        }
+    }
+}
+
+/// A directory of files of cells. It keeps the files open and what it has read of them, so that the next scan
+/// reads values only.
+#[derive(Debug)]
+pub struct Directory {
+    path: PathBuf,
+    limits: Limits,
+    sources: BTreeMap<Identity, Source>,
+}
+
+/// What was read at one time.
+#[derive(Debug, Default)]
+pub struct Scan {
+    /// The processes whose files are there, in the order in which they were made.
+    pub processes: Vec<Process>,
+    /// Their values and those of dead processes before them.
+    pub merged: Snapshot,
+    /// Files that were not read, and why.
+    pub problems: Vec<Problem>,
+}
+
+/// A process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Process {
+    /// Who it is.
+    pub identity: Identity,
+    /// Whether it lives: it holds the lock of its file.
+    pub alive: bool,
+    /// Attributes of its resource.
+    pub resource: Vec<(String, String)>,
+    /// When its file was made, in nanoseconds since 1970.
+    pub created_ns: u64,
+    /// What it did not take.
+    pub refused: Refused,
+    /// Number of its series.
+    pub series: usize,
+}
+
+/// A file that was left out.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Problem {
+    /// The file.
+    pub path: PathBuf,
+    /// Why.
+    pub why: String,
+}
+
+/// What [`Directory::read`] found besides the processes.
+#[derive(Debug, Default)]
+struct Files {
+    retained: Option<Source>,
+    unreadable_retained: Option<(PathBuf, String)>,
+    /// Files that are there but whose processes the retained file contains.
+    folded_files: HashSet<Identity>,
+}
+
+impl Directory {
+    /// Remembers where to look. The directory need not be there yet.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it is there but is no directory.
+    pub fn open(path: impl AsRef<Path>, limits: Limits) -> Result<Self, Error> {
+        let path = path.as_ref();
+        match std::fs::metadata(path) {
+            Ok(metadata) if !metadata.is_dir() => Err(Error::io("read", path, io::ErrorKind::NotADirectory)),
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("read", path, e)),
+            _ => Ok(Directory {
+                path: path.to_owned(),
+                limits,
+                sources: BTreeMap::new(),
+            }),
+        }
+    }
+
+    /// Reads what has changed and merges it all.
+    pub fn scan(&mut self) -> Scan {
+        let mut problems = Vec::new();
+        let files = self.read(&mut problems);
+        let mut merger = Merger::default();
+        let mut sources: Vec<_> = self.sources.values().collect();
+        sources.sort_unstable_by_key(|source| (source.header.created_ns, source.header.identity));
+        let counted: Vec<_> = sources
+            .iter()
+            .filter(|source| !files.folded_files.contains(&source.header.identity))
+            .collect();
+        counted
+            .iter()
+            .for_each(|source| merger.announce(source.header.identity, source.header.created_ns));
+        files.retained.iter().for_each(|retained| merger.add(retained));
+        counted.iter().for_each(|source| merger.add(source));
+        let processes = sources.iter().map(|source| Process {
+            identity: source.header.identity,
+            alive: source.alive,
+            resource: source.resource.clone(),
+            created_ns: source.header.created_ns,
+            refused: source.refused(),
+            series: source.series.len(),
+        });
+        Scan {
+            processes: processes.collect(),
+            merged: merger.finish(),
+            problems,
+        }
+    }
+
+    /// The values of one process as of the last scan, unmerged.
+    pub fn process(&self, identity: &Identity) -> Option<Snapshot> {
+        let mut merger = Merger::default();
+        merger.add(self.sources.get(identity)?);
+        Some(merger.finish())
+    }
+
+    /// Where it looks.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads files until the retained file is the same before and after: then no counts moved meanwhile from a
+    /// file that was not read yet to one that was read already.
+    fn read(&mut self, problems: &mut Vec<Problem>) -> Files {
+        let mut files = Files::default();
+        for _ in 0..ATTEMPTS {
+            problems.clear();
+            files = self.read_once(problems);
+            let inode = std::fs::symlink_metadata(self.path.join(RETAINED))
+                .ok()
+                .map(|found| found.ino());
+            if inode == files.retained.as_ref().map(|retained| retained.inode)
+                || files.unreadable_retained.is_some()
+            {
+                break;
+            }
+        }
+        files
+    }
+
+    fn read_once(&mut self, problems: &mut Vec<Problem>) -> Files {
+        let mut files = Files::default();
+        let path = self.path.join(RETAINED);
+        match self.retained(&path) {
+            Ok(retained) => files.retained = Some(retained),
+            Err(ReadError::Io(e)) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                let why = error.to_string();
+                problems.push(Problem {
+                    path: path.clone(),
+                    why: why.clone(),
+                });
+                files.unreadable_retained = Some((path, why));
+            }
+        }
+        let folded = files.retained.iter().flat_map(|retained| &retained.folded);
+        let folded: HashSet<_> = folded.map(|(identity, _)| *identity).collect();
+        let mut known = std::mem::take(&mut self.sources);
+        let by_path: HashMap<PathBuf, Identity> = known
+            .iter()
+            .map(|(identity, source)| (source.path.clone(), *identity))
+            .collect();
+        for path in self.list(problems) {
+            let before = by_path.get(&path).and_then(|identity| known.remove(identity));
+            match self.process_file(&path, before) {
+                Ok(source) => {
+                    if folded.contains(&source.header.identity) {
+                        files.folded_files.insert(source.header.identity);
+                    }
+                    self.sources.insert(source.header.identity, source);
+                }
+                Err(ReadError::Io(e)) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => problems.push(Problem {
+                    path,
+                    why: error.to_string(),
+                }),
+            }
+        }
+        files
+    }
+
+    fn list(&self, problems: &mut Vec<Problem>) -> Vec<PathBuf> {
+        let entries = match std::fs::read_dir(&self.path) {
+            Ok(entries) => entries,
+            Err(e) => {
+                if e.kind() != io::ErrorKind::NotFound {
+                    problems.push(Problem {
+                        path: self.path.clone(),
+                        why: e.to_string(),
+                    });
+                }
+                return Vec::new();
+            }
+        };
+        let named = entries.flatten().filter(|entry| {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            name.ends_with(SUFFIX) && !name.starts_with('.') && name != RETAINED
+        });
+        let mut paths: Vec<_> = named.map(|entry| entry.path()).collect();
+        paths.sort_unstable();
+        for path in paths.drain(self.limits.max_files.min(paths.len())..) {
+            problems.push(Problem {
+                path,
+                why: Reject::Limit("files").to_string(),
+            });
+        }
+        paths
+    }
+
+    fn process_file(&self, path: &Path, known: Option<Source>) -> Result<Source, ReadError> {
+        let mut source = match known {
+            Some(source) => source,
+            None => Source::open(path)?,
+        };
+        let name = format!("{}{SUFFIX}", source.header.identity);
+        if source.header.role != Role::Process || path.file_name() != Some(name.as_ref()) {
+            return Err(Reject::OtherName.into());
+        }
+        source.update(&self.limits)?;
+        Ok(source)
+    }
+
+    fn retained(&self, path: &Path) -> Result<Source, ReadError> {
+        let mut source = Source::open(path)?;
+        if source.header.role != Role::Retained {
+            return Err(Reject::OtherName.into());
+        }
+        source.update(&self.limits)?;
+        Ok(source)
+    }
+}

@@ -1,0 +1,342 @@
+//! One file, as it is read: records once, values again and again. All of it is outside data.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FileType, FlockOperation, OFlags};
+use rustix::io::Errno;
+
+use super::Limits;
+use crate::layout::{Changing, HEADER_SIZE, Header, Identity, Reject, Role, SegmentKind};
+use crate::record::{self, Record, SeriesRole};
+use crate::spec::{FamilySpec, Kind};
+use crate::store::Refused;
+use crate::value::Value;
+
+/// How often a header is read again that was changing while it was read.
+const ATTEMPTS: usize = 3;
+
+/// Why a file was not read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReadError {
+    #[error(transparent)]
+    Rejected(#[from] Reject),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// A file and what was read of it so far.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) path: PathBuf,
+    file: File,
+    pub(crate) inode: u64,
+    pub(crate) header: Header,
+    changing: Changing,
+    /// Bytes of records that are parsed.
+    parsed: u64,
+    pub(crate) resource: Vec<(String, String)>,
+    pub(crate) families: Vec<Arc<FamilySpec>>,
+    /// By the word at which their value is; none overlaps another.
+    pub(crate) series: BTreeMap<u64, SourceSeries>,
+    pub(crate) folded: Vec<(Identity, u64)>,
+    values: Vec<u8>,
+    pub(crate) alive: bool,
+    /// Read after its process died: nothing changes any more.
+    finished: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct SourceSeries {
+    pub(crate) family: u32,
+    pub(crate) role: SeriesRole,
+    pub(crate) labels: Vec<Box<str>>,
+    words: usize,
+    /// Where its value is in `values`.
+    position: usize,
+}
+
+impl Source {
+    /// Opens a file and checks what it is. Nothing of what it says is read yet.
+    pub(crate) fn open(path: &Path) -> Result<Self, ReadError> {
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(flags.bits() as i32); // defined as int in C
+        let file = options.open(path).map_err(not_regular)?;
+        let stat = rustix::fs::fstat(&file).map_err(io::Error::from)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(Reject::NotRegular.into());
+        }
+        let header = Header::parse(&page(&file)?)?;
+        Ok(Source {
+            path: path.to_owned(),
+            file,
+            inode: stat.st_ino,
+            header,
+            changing: Changing::default(),
+            parsed: 0,
+            resource: Vec::new(),
+            families: Vec::new(),
+            series: BTreeMap::new(),
+            folded: Vec::new(),
+            values: Vec::new(),
+            alive: true,
+            finished: false,
+        })
+    }
+
+    /// What the process did not take.
+    pub(crate) fn refused(&self) -> Refused {
+        Refused {
+            series: self.changing.refused_series,
+            room: self.changing.refused_room,
+            invalid: self.changing.invalid,
+        }
+    }
+
+    /// Reads what may have changed. True if there are other series or families than before.
+    pub(crate) fn update(&mut self, limits: &Limits) -> Result<bool, ReadError> {
+        if self.finished {
+            return Ok(false);
+        }
+        // Before the values: those of a process that is dead now are its last.
+        self.alive = self.header.role == Role::Process && is_locked(&self.file)?;
+        self.changing = self.read_header(limits)?;
+        let changed = self.read_records(limits)?;
+        self.read_values()?;
+        self.finished = !self.alive;
+        Ok(changed)
+    }
+
+    fn read_header(&self, limits: &Limits) -> Result<Changing, ReadError> {
+        let mut result = Err(Reject::BadSegments);
+        for _ in 0..ATTEMPTS {
+            let page = page(&self.file)?;
+            if Header::parse(&page)? != self.header {
+                return Err(Reject::BadHeader.into());
+            }
+            let size = self.file.metadata()?.size();
+            if size > limits.max_file_bytes {
+                return Err(Reject::Limit("bytes").into());
+            }
+            // Its words may be of different moments.
+            result = Changing::parse(&page, size);
+            if result.is_ok() {
+                break;
+            }
+        }
+        let changing = result?;
+        let same = self
+            .changing
+            .segments
+            .iter()
+            .zip(&changing.segments)
+            .all(|(a, b)| a == b);
+        if changing.descriptors < self.parsed
+            || changing.segments.len() < self.changing.segments.len()
+            || !same
+        {
+            return Err(Reject::Shrunk.into());
+        }
+        Ok(changing)
+    }
+
+    fn read_records(&mut self, limits: &Limits) -> Result<bool, ReadError> {
+        let bytes = self.stream(self.parsed, self.changing.descriptors)?;
+        let mut rest = bytes.as_slice();
+        while !rest.is_empty() {
+            let bad = Reject::BadRecord(self.parsed);
+            let (record, len) = record::take(rest).ok_or_else(|| bad.clone())?;
+            self.take(record, limits, bad)?;
+            rest = rest.get(len..).unwrap_or_default();
+            self.parsed += len as u64;
+        }
+        Ok(!bytes.is_empty())
+    }
+
+    /// Bytes of the stream of records.
+    fn stream(&self, start: u64, end: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let mut segment_start = 0;
+        let of_records = self
+            .changing
+            .segments
+            .iter()
+            .filter(|(kind, ..)| *kind == SegmentKind::Descriptors);
+        for (_, offset, len) in of_records {
+            let (from, to) = (start.max(segment_start), end.min(segment_start + len));
+            if from < to {
+                let at = bytes.len();
+                bytes.resize(at + (to - from) as usize, 0); // at most the limit of a file
+                self.file
+                    .read_exact_at(&mut bytes[at..], offset + (from - segment_start))?;
+            }
+            segment_start += len;
+        }
+        Ok(bytes)
+    }
+
+    fn take(&mut self, record: Record, limits: &Limits, bad: Reject) -> Result<(), Reject> {
+        match record {
+            Record::Resource(resource) => self.resource = resource,
+            Record::Family(_) if self.families.len() >= limits.max_families => {
+                return Err(Reject::Limit("families"));
+            }
+            Record::Family(spec) => self.families.push(Arc::new(spec)),
+            Record::Series { .. } if self.series.len() >= limits.max_series => {
+                return Err(Reject::Limit("series"));
+            }
+            Record::Series {
+                family,
+                slot,
+                role,
+                values,
+            } => {
+                let series = self.place(family, slot, role, values).ok_or(bad)?;
+                self.series.insert(slot, series);
+            }
+            Record::End { slot } => {
+                self.series.remove(&slot).ok_or(bad)?;
+            }
+            Record::Folded { .. } if self.header.role != Role::Retained => return Err(bad),
+            Record::Folded { .. } if self.folded.len() >= limits.max_files => {
+                return Err(Reject::Limit("dead processes"));
+            }
+            Record::Folded { identity, at_ns } => self.folded.push((identity, at_ns)),
+        }
+        Ok(())
+    }
+
+    /// A series, if its value lies in a segment of values and where no other one is.
+    fn place(&self, family: u32, slot: u64, role: SeriesRole, labels: Vec<Box<str>>) -> Option<SourceSeries> {
+        let spec = self.families.get(family as usize)?;
+        let of_retained = matches!(role, SeriesRole::Of(_));
+        let overflow = role == SeriesRole::Overflow;
+        let expected = if overflow { 0 } else { spec.labels.len() };
+        if labels.len() != expected || of_retained && self.header.role != Role::Retained {
+            return None;
+        }
+        let words = spec.kind.words() + usize::from(overflow);
+        let (start, end) = (
+            slot.checked_mul(8)?,
+            slot.checked_add(words as u64)?.checked_mul(8)?,
+        );
+        let before = self.series.range(..=slot).next_back();
+        let after = self.series.range(slot..).next();
+        let overlaps = before.is_some_and(|(at, series)| at + series.words as u64 > slot)
+            || after.is_some_and(|(at, _)| at * 8 < end);
+        let mut position = 0;
+        for (kind, offset, len) in &self.changing.segments {
+            if *kind == SegmentKind::Values {
+                if (*offset..offset + len).contains(&start) && end <= offset + len && !overlaps {
+                    let position = usize::try_from(position + (start - offset)).ok()?;
+                    return Some(SourceSeries {
+                        family,
+                        role,
+                        labels,
+                        words,
+                        position,
+                    });
+                }
+                position += len;
+            }
+        }
+        None
+    }
+
+    fn read_values(&mut self) -> io::Result<()> {
+        let last = self.series.last_key_value();
+        let end = last.map_or(0, |(_, series)| series.position + series.words * 8);
+        self.values.resize(end, 0);
+        let mut rest = self.values.as_mut_slice();
+        let of_values = self
+            .changing
+            .segments
+            .iter()
+            .filter(|(kind, ..)| *kind == SegmentKind::Values);
+        for (_, offset, len) in of_values {
+            let len = usize::try_from(*len).unwrap_or(usize::MAX).min(rest.len());
+            let (part, after) = rest.split_at_mut(len);
+            self.file.read_exact_at(part, *offset)?;
+            rest = after;
+        }
+        self.read_exponentials()
+    }
+
+    /// Reads again those of which the buffers were switched meanwhile.
+    fn read_exponentials(&mut self) -> io::Result<()> {
+        for (slot, series) in &self.series {
+            let spec = self.families.get(series.family as usize);
+            if !spec.is_some_and(|spec| matches!(spec.kind, Kind::ExponentialHistogram { .. })) {
+                continue;
+            }
+            for _ in 0..ATTEMPTS {
+                let mut control = [0; 8];
+                self.file.read_exact_at(&mut control, slot * 8)?;
+                let Some(value) = self
+                    .values
+                    .get_mut(series.position..series.position + series.words * 8)
+                else {
+                    break;
+                };
+                if value.starts_with(&control) {
+                    break;
+                }
+                self.file.read_exact_at(value, slot * 8)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A word of a series' value.
+    fn word(&self, series: &SourceSeries, word: usize) -> u64 {
+        let bytes = self.values.get(series.position + word * 8..);
+        let bytes = bytes.and_then(<[u8]>::first_chunk);
+        u64::from_le_bytes(bytes.copied().unwrap_or_default())
+    }
+
+    /// The value of a series, and how many look-ups it took if it is the overflow series. `None` of an overflow
+    /// series that was never used.
+    pub(crate) fn value(&self, series: &SourceSeries, kind: &Kind) -> Option<(Value, u64)> {
+        let uses = match series.role {
+            SeriesRole::Overflow => self.word(series, series.words - 1),
+            _ => 0,
+        };
+        let unused = series.role == SeriesRole::Overflow && uses == 0;
+        (!unused).then(|| (Value::decode(kind, |word| self.word(series, word)), uses))
+    }
+}
+
+fn not_regular(error: io::Error) -> ReadError {
+    // What open says of a symbolic link and a socket.
+    let links = [Errno::LOOP, Errno::NXIO].map(|errno| Some(errno.raw_os_error()));
+    if links.contains(&error.raw_os_error()) {
+        return Reject::NotRegular.into();
+    }
+    error.into()
+}
+
+fn page(file: &File) -> Result<[u8; HEADER_SIZE], ReadError> {
+    let mut page = [0; HEADER_SIZE];
+    match file.read_exact_at(&mut page, 0) {
+        Err(e) if e.kind() == ErrorKind::UnexpectedEof => Err(Reject::TooSmall.into()),
+        Err(e) => Err(e.into()),
+        Ok(()) => Ok(page),
+    }
+}
+
+/// Whether somebody else holds the lock of a file. Readers take it as shared, so they do not see each other.
+pub(crate) fn is_locked(file: &File) -> io::Result<bool> {
+    match rustix::fs::flock(file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => {
+            rustix::fs::flock(file, FlockOperation::Unlock)?;
+            Ok(false)
+        }
+        Err(Errno::WOULDBLOCK) => Ok(true),
+        Err(e) => Err(e.into()),
+    }
+}

@@ -1,0 +1,334 @@
+//! Values, and how those of several processes become one.
+
+use std::sync::Arc;
+
+use crate::exponential::{self, BUCKETS, MIN_SCALE};
+use crate::spec::{FamilySpec, GaugeMode, Kind};
+
+/// What was read at one time: families in the order in which they were first seen.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// The families.
+    pub families: Vec<FamilyValues>,
+}
+
+impl Snapshot {
+    /// The first family of that name.
+    pub fn family(&self, name: &str) -> Option<&FamilyValues> {
+        self.families.iter().find(|family| family.spec.name == name)
+    }
+
+    /// The value of the series of that family with exactly these labels, in any order.
+    pub fn value(&self, name: &str, labels: &[(&str, &str)]) -> Option<&Value> {
+        let family = self.family(name)?;
+        let has = |series: &&SeriesValue| {
+            let all = |(key, value): &(&str, &str)| series.label(key) == Some(value);
+            series.labels.len() == labels.len() && labels.iter().all(all)
+        };
+        family.series.iter().find(has).map(|series| &series.value)
+    }
+}
+
+/// A family and its series.
+#[derive(Clone, Debug)]
+pub struct FamilyValues {
+    /// What it is. Of a merged family, the first one seen; the bounds of a histogram are those of the values here.
+    pub spec: Arc<FamilySpec>,
+    /// The series, in the order in which they were first seen.
+    pub series: Vec<SeriesValue>,
+}
+
+/// A series.
+#[derive(Clone, Debug)]
+pub struct SeriesValue {
+    /// Names and values of its labels. The overflow series has `otel_metric_overflow="true"` only, per-process
+    /// gauges have `pid` last.
+    pub labels: Labels,
+    /// Its value.
+    pub value: Value,
+    /// Unless it is the overflow series 0: how many look-ups it took.
+    pub overflowed: u64,
+}
+
+impl SeriesValue {
+    /// The value of a label.
+    pub fn label(&self, name: &str) -> Option<&str> {
+        let found = self.labels.iter().find(|(key, _)| **key == *name);
+        found.map(|(_, value)| &**value)
+    }
+}
+
+/// Names and values of labels.
+pub type Labels = Arc<[(Arc<str>, Box<str>)]>;
+
+/// The label of the series that takes what has no room.
+pub const OVERFLOW_LABEL: (&str, &str) = ("otel_metric_overflow", "true");
+
+/// A value; which one is of the family's [`Kind`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// [`Kind::Counter`].
+    Counter(u64),
+    /// [`Kind::FloatCounter`].
+    FloatCounter(f64),
+    /// [`Kind::UpDownCounter`].
+    UpDownCounter(i64),
+    /// [`Kind::Gauge`].
+    Gauge {
+        /// Its value.
+        value: f64,
+        /// When it was set last, in nanoseconds since 1970, of the modes of the most recent; else 0.
+        set_ns: u64,
+    },
+    /// [`Kind::Histogram`].
+    Histogram {
+        /// Counts by bucket, not cumulative; one more than the bounds.
+        buckets: Vec<u64>,
+        /// Sum of the values.
+        sum: f64,
+    },
+    /// [`Kind::ExponentialHistogram`].
+    Exponential(ExponentialValue),
+    /// [`Kind::Summary`].
+    Summary {
+        /// Number of values.
+        count: u64,
+        /// Sum of the values.
+        sum: f64,
+    },
+}
+
+/// An exponential histogram.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExponentialValue {
+    /// Buckets grow by 2^(2^-scale).
+    pub scale: i32,
+    /// Values that are zero.
+    pub zero: u64,
+    /// Sum of the values.
+    pub sum: f64,
+    /// Values above zero.
+    pub positive: Buckets,
+    /// Values below zero, by their absolute value.
+    pub negative: Buckets,
+}
+
+/// Counts of consecutive buckets.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Buckets {
+    /// Number of the first: it holds values above `2^(first * 2^-scale)`.
+    pub first: i32,
+    /// Counts, at most 160, without zeros at the ends.
+    pub counts: Vec<u64>,
+}
+
+impl Buckets {
+    /// Without zeros at the ends.
+    pub(crate) fn new(first: i32, mut counts: Vec<u64>) -> Self {
+        let end = counts
+            .iter()
+            .rposition(|count| *count != 0)
+            .map_or(0, |last| last + 1);
+        counts.truncate(end);
+        let start = counts.iter().position(|count| *count != 0).unwrap_or(0);
+        counts.drain(..start);
+        let first = if counts.is_empty() {
+            0
+        } else {
+            first.saturating_add(start as i32)
+        };
+        Buckets { first, counts }
+    }
+
+    fn range(&self) -> Option<(i64, i64)> {
+        let first = i64::from(self.first);
+        (!self.counts.is_empty()).then(|| (first, first + self.counts.len() as i64 - 1))
+    }
+
+    /// Number of values.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().fold(0, |sum, count| sum.wrapping_add(*count))
+    }
+}
+
+impl ExponentialValue {
+    /// Number of values.
+    pub fn count(&self) -> u64 {
+        let sides = self.positive.count().wrapping_add(self.negative.count());
+        sides.wrapping_add(self.zero)
+    }
+
+    fn merge(&mut self, other: &ExponentialValue) {
+        let common = self.scale.min(other.scale);
+        let sides = [
+            (&self.positive, &other.positive),
+            (&self.negative, &other.negative),
+        ];
+        let fits = |scale: &i32| {
+            let fits = |(a, b): &(&Buckets, &Buckets)| {
+                width(a, self.scale, b, other.scale, *scale) <= BUCKETS as i64
+            };
+            sides.iter().all(fits)
+        };
+        let scale = (MIN_SCALE..=common).rev().find(fits).unwrap_or(MIN_SCALE);
+        let [positive, negative] = sides.map(|(a, b)| join(a, self.scale, b, other.scale, scale));
+        *self = ExponentialValue {
+            scale,
+            zero: self.zero.wrapping_add(other.zero),
+            sum: self.sum + other.sum,
+            positive,
+            negative,
+        };
+    }
+}
+
+fn joint(a: &Buckets, a_scale: i32, b: &Buckets, b_scale: i32, scale: i32) -> Option<(i64, i64)> {
+    let down = |buckets: &Buckets, from: i32| {
+        let range = buckets.range();
+        range.map(|(low, high)| (low >> (from - scale), high >> (from - scale)))
+    };
+    match (down(a, a_scale), down(b, b_scale)) {
+        (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+        (a, b) => a.or(b),
+    }
+}
+
+fn width(a: &Buckets, a_scale: i32, b: &Buckets, b_scale: i32, scale: i32) -> i64 {
+    joint(a, a_scale, b, b_scale, scale).map_or(0, |(low, high)| high - low + 1)
+}
+
+fn join(a: &Buckets, a_scale: i32, b: &Buckets, b_scale: i32, scale: i32) -> Buckets {
+    let Some((low, high)) = joint(a, a_scale, b, b_scale, scale) else {
+        return Buckets::default();
+    };
+    // Numbers that no writer makes may lie further apart than that; they end up in the last bucket.
+    let width = (high - low + 1).min(BUCKETS as i64);
+    let mut counts = vec![0_u64; width as usize];
+    for (buckets, from) in [(a, a_scale), (b, b_scale)] {
+        for (at, count) in buckets.counts.iter().enumerate() {
+            let bucket = (i64::from(buckets.first) + at as i64) >> (from - scale);
+            let place = (bucket - low).clamp(0, width - 1) as usize;
+            counts[place] = counts[place].wrapping_add(*count);
+        }
+    }
+    Buckets::new(i32::try_from(low).unwrap_or(0), counts)
+}
+
+impl Value {
+    /// The value of words; `read` gives the word of that number.
+    pub(crate) fn decode(kind: &Kind, read: impl Fn(usize) -> u64) -> Value {
+        let float = |word: usize| f64::from_bits(read(word));
+        match kind {
+            Kind::Counter => Value::Counter(read(0)),
+            Kind::FloatCounter => Value::FloatCounter(float(0)),
+            Kind::UpDownCounter => Value::UpDownCounter(read(0) as i64),
+            Kind::Gauge(mode) => Value::Gauge {
+                value: float(0),
+                set_ns: if mode.is_most_recent() { read(1) } else { 0 },
+            },
+            Kind::Histogram { bounds } => Value::Histogram {
+                buckets: (0..=bounds.len()).map(|bucket| read(bucket + 1)).collect(),
+                sum: float(0),
+            },
+            Kind::ExponentialHistogram { .. } => Value::Exponential(exponential::decode(read)),
+            Kind::Summary => Value::Summary {
+                count: read(0),
+                sum: float(1),
+            },
+        }
+    }
+
+    /// The words of a value, of which all are zero before; what [`Value::decode`] reads again.
+    pub(crate) fn encode(&self, kind: &Kind, mut write: impl FnMut(usize, u64)) {
+        match self {
+            Value::Counter(count) => write(0, *count),
+            Value::UpDownCounter(sum) => write(0, *sum as u64),
+            Value::FloatCounter(value) => write(0, value.to_bits()),
+            Value::Gauge { value, set_ns } => {
+                write(0, value.to_bits());
+                if kind.words() > 1 {
+                    write(1, *set_ns);
+                }
+            }
+            Value::Histogram { buckets, sum } => {
+                write(0, sum.to_bits());
+                buckets
+                    .iter()
+                    .enumerate()
+                    .for_each(|(at, count)| write(at + 1, *count));
+            }
+            Value::Exponential(value) => exponential::encode(value, &mut write),
+            Value::Summary { count, sum } => {
+                write(0, *count);
+                write(1, sum.to_bits());
+            }
+        }
+    }
+
+    /// Takes in the value of the same series of another process. Both are of the same kind, histograms of the
+    /// same bounds; else nothing changes.
+    pub(crate) fn merge(&mut self, other: &Value, kind: &Kind) {
+        match (self, other) {
+            (Value::Counter(a), Value::Counter(b)) => *a = a.wrapping_add(*b),
+            (Value::UpDownCounter(a), Value::UpDownCounter(b)) => *a = a.wrapping_add(*b),
+            (Value::FloatCounter(a), Value::FloatCounter(b)) => *a += b,
+            (
+                Value::Gauge { value, set_ns },
+                Value::Gauge {
+                    value: b,
+                    set_ns: b_ns,
+                },
+            ) => {
+                if let Kind::Gauge(mode) = kind {
+                    (*value, *set_ns) = gauge(*mode, (*value, *set_ns), (*b, *b_ns));
+                }
+            }
+            (
+                Value::Histogram { buckets, sum },
+                Value::Histogram {
+                    buckets: b,
+                    sum: b_sum,
+                },
+            ) => {
+                buckets
+                    .iter_mut()
+                    .zip(b)
+                    .for_each(|(a, b)| *a = a.wrapping_add(*b));
+                *sum += b_sum;
+            }
+            (Value::Exponential(a), Value::Exponential(b)) => a.merge(b),
+            (Value::Summary { count, sum }, Value::Summary { count: b, sum: b_sum }) => {
+                *count = count.wrapping_add(*b);
+                *sum += b_sum;
+            }
+            _ => {}
+        }
+    }
+}
+
+fn gauge(mode: GaugeMode, a: (f64, u64), b: (f64, u64)) -> (f64, u64) {
+    use GaugeMode as M;
+    match mode {
+        M::Sum | M::LiveSum => (a.0 + b.0, 0),
+        M::Max | M::LiveMax => (a.0.max(b.0), 0),
+        M::Min | M::LiveMin => (a.0.min(b.0), 0),
+        M::MostRecent | M::LiveMostRecent if b.1 < a.1 => a,
+        // Two that are the same series of the same process: one of them.
+        M::MostRecent | M::LiveMostRecent | M::All | M::LiveAll => b,
+    }
+}
+
+/// A histogram's buckets over fewer bounds, all of which it has.
+pub(crate) fn rebucket(buckets: &[u64], bounds: &[f64], to: &[f64]) -> Vec<u64> {
+    let mut result = vec![0_u64; to.len() + 1];
+    let mut at = 0;
+    for (bucket, count) in buckets.iter().enumerate() {
+        if let Some(count_at) = result.get_mut(at) {
+            *count_at = count_at.wrapping_add(*count);
+        }
+        if bounds.get(bucket).is_some() && bounds.get(bucket) == to.get(at) {
+            at += 1;
+        }
+    }
+    result
+}
