@@ -4,6 +4,8 @@
 //! What the gateway has is scraped from its exporter by that same Prometheus, so that one query API tells both. Pages
 //! are recorded once: values that move between two scrapes would tell nothing.
 
+mod native;
+
 use super::kit::pages::{Page, Pages};
 use super::kit::{Exporter, Gateway, Prometheus, Release, SOON, Script, free_port, http};
 use serde_json::Value;

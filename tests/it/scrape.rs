@@ -3,6 +3,7 @@
 
 mod answers;
 mod discovery;
+mod dns;
 mod security;
 
 use super::kit::query_api::Sample;
