@@ -1,4 +1,4 @@
-//! A scraper: GETs of one path over one kept connection.
+//! A client: requests for one path over one kept connection.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -30,6 +30,21 @@ impl Scraper {
     /// The body of the next answer; an error unless its status is 200.
     pub(crate) fn get(&mut self) -> Result<&str, Error> {
         self.stream.get_mut().write_all(&self.request)?;
+        self.answer()
+    }
+
+    /// The answer to this body, sent to `path` instead.
+    pub(crate) fn post(&mut self, path: &str, content_type: &str, body: &[u8]) -> Result<&str, Error> {
+        let length = body.len();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: {content_type}\r\ncontent-length: {length}\r\n\r\n"
+        );
+        self.stream.get_mut().write_all(head.as_bytes())?;
+        self.stream.get_mut().write_all(body)?;
+        self.answer()
+    }
+
+    fn answer(&mut self) -> Result<&str, Error> {
         let mut status = String::new();
         self.stream.read_line(&mut status)?;
         let mut length = None;
@@ -44,12 +59,34 @@ impl Scraper {
                 length = Some(value.trim().parse()?);
             }
         }
-        self.body.resize(length.ok_or("an answer without a length")?, 0);
-        self.stream.read_exact(&mut self.body)?;
+        self.body.clear();
+        match length {
+            Some(length) => self.read(length)?,
+            // Who does not know how long its page will be sends it in chunks.
+            None => while self.chunk()? {},
+        }
         match status.contains(" 200 ") {
             true => Ok(std::str::from_utf8(&self.body)?),
             false => Err(format!("{}: {}", status.trim(), String::from_utf8_lossy(&self.body)).into()),
         }
+    }
+
+    /// So many bytes more of the body.
+    fn read(&mut self, length: usize) -> Result<(), Error> {
+        let read = self.body.len();
+        self.body.resize(read + length, 0);
+        Ok(self.stream.read_exact(&mut self.body[read..])?)
+    }
+
+    /// A chunk more of the body, and whether others follow.
+    fn chunk(&mut self) -> Result<bool, Error> {
+        let mut line = String::new();
+        self.stream.read_line(&mut line)?;
+        let length = usize::from_str_radix(line.trim_end().split(';').next().unwrap_or_default(), 16)?;
+        self.read(length)?;
+        line.clear();
+        self.stream.read_line(&mut line)?;
+        Ok(length > 0)
     }
 
     /// The sum of the samples whose name is `name` in the next answer.
@@ -77,5 +114,25 @@ mod tests {
         let text = "# TYPE a counter\na 1\na{x=\"y z\"} 2.5\nab 4\n";
         assert_eq!(sum(text, "a"), 3.5);
         assert_eq!(sum(text, "b"), 0.0);
+    }
+
+    #[test]
+    fn a_page_in_chunks_is_one_page() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            for answer in [
+                "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\na 1\n\r\nC;x=y\r\nb 2\nb{c=\"\"} \r\n2\r\n3\n\r\n0\r\n\r\n",
+                "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nb 7\n",
+            ] {
+                let _ = stream.read(&mut [0; 256]).unwrap();
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        let mut scraper = Scraper::connect(port, "/").unwrap();
+        assert_eq!(scraper.sum("b").unwrap(), 5.0);
+        assert_eq!(scraper.sum("b").unwrap(), 7.0);
+        server.join().unwrap();
     }
 }

@@ -1,5 +1,8 @@
 //! A process under measurement, on a core of its own, and what the system says of it.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::OsString;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -14,6 +17,8 @@ const GRACE: Duration = Duration::from_secs(12);
 /// A child and its directory; asked to end when dropped.
 pub(crate) struct Process {
     child: Child,
+    /// Nanoseconds that each thread had when it was last looked at.
+    threads: RefCell<HashMap<OsString, u64>>,
     _directory: TempDir,
 }
 
@@ -26,6 +31,7 @@ impl Process {
         let child = machine::on_a_core_of_its_own(|| command.spawn())??;
         Ok(Self {
             child,
+            threads: RefCell::default(),
             _directory: directory,
         })
     }
@@ -53,16 +59,19 @@ impl Process {
         Ok((mib("VmRSS:")?, mib("VmHWM:")?))
     }
 
-    /// Processor time of all of its threads so far, user and system.
+    /// Processor time of all of its threads so far, user and system. Of one that has ended only what it had when this
+    /// was asked last.
     pub(crate) fn cpu(&self) -> Result<Duration, Error> {
-        let mut nanos = 0;
+        let mut threads = self.threads.borrow_mut();
         for task in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
-            // Nanoseconds on a processor come first; a thread that ended between is no loss here.
-            let schedstat = std::fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
-            let on_cpu = schedstat.split(' ').next().and_then(|field| field.parse().ok());
-            nanos += on_cpu.unwrap_or(0_u64);
+            let task = task?;
+            // Nanoseconds on a processor come first; the thread may have ended since.
+            let schedstat = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+            if let Some(nanos) = schedstat.split(' ').next().and_then(|field| field.parse().ok()) {
+                threads.insert(task.file_name(), nanos);
+            }
         }
-        Ok(Duration::from_nanos(nanos))
+        Ok(Duration::from_nanos(threads.values().sum()))
     }
 }
 

@@ -11,7 +11,8 @@ use prost::Message;
 
 const POINTS_PER_METRIC: usize = 10;
 
-fn attribute(key: &str, value: String) -> KeyValue {
+/// A string.
+pub(crate) fn attribute(key: &str, value: String) -> KeyValue {
     KeyValue {
         key: key.to_owned(),
         value: Some(AnyValue {

@@ -1,12 +1,13 @@
-//! Who scrapes a target and shows what it has found to somebody else: tidegate, and its peers as far as they are on
-//! PATH. Processor time a series for both, each once a second.
+//! Who is fed series by a target or over OTLP and shows them to somebody else: tidegate, and its peers as far as they
+//! are on PATH. Every series counts between two feeds, of which there is one a second; processor time by itself and
+//! with one scrape a second beside.
 
-use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+mod feed;
+mod subjects;
+
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -17,221 +18,150 @@ use crate::http::Scraper;
 use crate::process::Process;
 use crate::report::Row;
 use crate::stats::Samples;
+use feed::{Pusher, SERIES, Target};
+use subjects::{Fed, OURSELVES, PEERS, Ports, Subject, on_path};
 
-/// Series of the target.
-const SERIES: usize = 50_000;
-const WINDOW: Duration = Duration::from_secs(5);
+const SECOND: Duration = Duration::from_secs(1);
+/// Seconds of a window, and windows without and with scrapes.
+const WINDOW: u32 = 8;
 const WINDOWS: usize = 3;
 /// How long a peer may take until it shows everything.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A program that scrapes and shows.
-struct Subject {
-    name: &'static str,
-    /// Name and text of its configuration, in which `TARGET` and `PORT` stand for ports.
-    config: (&'static str, &'static str),
-    /// Arguments, in which `CONFIG`, `PORT` and `DIR` stand for what they say.
-    arguments: &'static str,
-    /// Where it shows what it has found.
-    path: &'static str,
-}
-
-const COLLECTOR: (&str, &str) = (
-    "config.yaml",
-    "receivers:
-  prometheus: {config: {scrape_configs: [{job_name: bench, scrape_interval: 1s, static_configs: [{targets: ['127.0.0.1:TARGET']}]}]}}
-exporters: {prometheus: {endpoint: '127.0.0.1:PORT'}}
-service:
-  telemetry: {metrics: {level: none}}
-  pipelines: {metrics: {receivers: [prometheus], exporters: [prometheus]}}
-",
-);
-
-const OURSELVES: Subject = Subject {
-    name: "tidegate",
-    config: COLLECTOR,
-    arguments: "run --config CONFIG",
-    path: "/metrics",
-};
-
-const PEERS: [Subject; 5] = [
-    Subject {
-        name: "otelcol",
-        config: COLLECTOR,
-        arguments: "--config CONFIG",
-        path: "/metrics",
-    },
-    Subject {
-        name: "otelcol-contrib",
-        config: COLLECTOR,
-        arguments: "--config CONFIG",
-        path: "/metrics",
-    },
-    Subject {
-        name: "prometheus",
-        config: (
-            "prometheus.yml",
-            "scrape_configs: [{job_name: bench, scrape_interval: 1s, static_configs: [{targets: ['127.0.0.1:TARGET']}]}]\n",
-        ),
-        arguments: "--config.file=CONFIG --storage.tsdb.path=DIR/data --web.listen-address=127.0.0.1:PORT",
-        path: "/federate?match[]=%7B__name__=~%22bench_.*%22%7D",
-    },
-    Subject {
-        name: "telegraf",
-        config: (
-            "telegraf.conf",
-            "[agent]\n  interval = \"1s\"\n  flush_interval = \"1s\"\n  metric_batch_size = 100000\n  metric_buffer_limit = 200000\n\
-             [[inputs.prometheus]]\n  urls = [\"http://127.0.0.1:TARGET/metrics\"]\n\
-             [[outputs.prometheus_client]]\n  listen = \"127.0.0.1:PORT\"\n",
-        ),
-        arguments: "--config CONFIG",
-        path: "/metrics",
-    },
-    Subject {
-        name: "vector",
-        config: (
-            "vector.yaml",
-            "sources: {in: {type: prometheus_scrape, endpoints: ['http://127.0.0.1:TARGET/metrics'], scrape_interval_secs: 1}}\n\
-             sinks: {out: {type: prometheus_exporter, inputs: [in], address: '127.0.0.1:PORT'}}\n",
-        ),
-        arguments: "--config CONFIG",
-        path: "/metrics",
-    },
-];
-
-/// Known by name only: it shows nothing of what it scrapes.
-const ONLY_SENDS: &str = "vmagent";
-
 pub(super) fn rows(tidegate: &Path) -> Result<Vec<Row>, Error> {
-    let target = serve_a_target()?;
-    let mut rows = measure(&OURSELVES, tidegate, target)?;
-    let found = PEERS.iter().filter_map(|peer| Some((peer, on_path(peer.name)?)));
-    let found: Vec<_> = found.collect();
-    if found.is_empty() {
-        let names = PEERS.map(|peer| peer.name).join(", ");
-        println!("  no peer on PATH: none of {names}");
+    let mut rows = Vec::new();
+    for subject in &OURSELVES {
+        rows.extend(measure(subject, tidegate)?);
     }
-    for (peer, binary) in found {
-        match measure(peer, &binary, target) {
+    let mut missing = Vec::new();
+    for peer in &PEERS {
+        let Some(binary) = on_path(peer.name) else {
+            missing.push(peer.name);
+            continue;
+        };
+        match measure(peer, &binary) {
             Ok(measured) => rows.extend(measured),
             Err(error) => println!("  left out, {}: {error}", peer.name),
         }
     }
-    if on_path(ONLY_SENDS).is_some() {
-        println!("  {ONLY_SENDS} is on PATH, and is not measured: it does not show what it scrapes");
+    missing.dedup();
+    if !missing.is_empty() {
+        println!("  not on PATH, left out: {}", missing.join(", "));
     }
     Ok(rows)
 }
 
-fn on_path(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|directory| directory.join(name))
-        .find(|binary| binary.is_file())
-}
-
-fn measure(subject: &Subject, binary: &Path, target: u16) -> Result<Vec<Row>, Error> {
-    let directory = TempDir::new()?;
-    let port = free_port()?;
-    let (name, text) = subject.config;
-    let config = directory.path().join(name);
-    let with_ports = |text: &str| {
-        text.replace("TARGET", &target.to_string())
-            .replace("PORT", &port.to_string())
+fn measure(subject: &Subject, binary: &Path) -> Result<Vec<Row>, Error> {
+    let (target, target_port) = Target::serve()?;
+    let ports = Ports {
+        target: target_port,
+        otlp: free_port()?,
+        shown: free_port()?,
     };
-    std::fs::write(&config, with_ports(text))?;
-    let mut command = Command::new(binary);
-    for argument in subject.arguments.split(' ') {
-        let argument = argument.replace("CONFIG", &config.to_string_lossy());
-        let argument = argument.replace("DIR", &directory.path().to_string_lossy());
-        command.arg(with_ports(&argument));
-    }
-    command.env("GOMAXPROCS", "1");
-    let process = Process::start(command, directory)?;
-    let mut scraper = wait_for_all(port, subject.path)?;
-    let mut costs = Vec::new();
-    for _ in 0..WINDOWS {
-        let (cpu, begun) = (process.cpu()?, Instant::now());
-        let mut scrapes = 0;
-        while begun.elapsed() < WINDOW {
-            scraper.get()?;
-            scrapes += 1;
-            std::thread::sleep(
-                Duration::from_secs(1).saturating_sub(begun.elapsed() - Duration::from_secs(scrapes - 1)),
-            );
+    let directory = TempDir::new()?;
+    let command = subject.command(binary, directory.path(), ports)?;
+    let mut process = Process::start(command, directory)?;
+    let mut scraper = wait_for(&mut process, || {
+        let mut scraper = Scraper::connect(ports.shown, subject.path)?;
+        scraper.get()?;
+        Ok(scraper)
+    })?;
+    let pusher = match subject.fed {
+        Fed::Scraping => None,
+        Fed::Otlp => Some(wait_for(&mut process, || Pusher::connect(ports.otlp))?),
+    };
+    let mut feed = Feed { target, pusher };
+    let empty = process.memory_mib()?.0;
+    feed.target.is_open.store(true, Relaxed);
+    wait_for(&mut process, || {
+        feed.push()?;
+        let page = scraper.get()?;
+        let shown = page.lines().filter(|line| line.starts_with("bench_")).count();
+        match shown {
+            SERIES => Ok(()),
+            other => Err(format!("it shows {other} of {SERIES} series").into()),
         }
-        let cpu = process.cpu()? - cpu;
-        costs.push(cpu.as_secs_f64() * 1e9 / (scrapes as f64 * SERIES as f64));
+    })?;
+    let (mut taken, mut shown) = (Vec::new(), Vec::new());
+    for _ in 0..WINDOWS {
+        let (cpu, samples) = window(&process, &mut feed, None)?;
+        let a_sample = cpu / samples;
+        let (cpu, samples) = window(&process, &mut feed, Some(&mut scraper))?;
+        taken.push(a_sample);
+        shown.push((cpu - a_sample * samples) / f64::from(WINDOW) / SERIES as f64);
     }
-    let named = |what: &str| format!("{}, scrapes {SERIES} series and shows them: {what}", subject.name);
+    let how = match subject.fed {
+        Fed::Scraping => "scrapes",
+        Fed::Otlp => "takes over OTLP",
+    };
+    let named = |what: &str| format!("{}, {how} {SERIES} series: {what}", subject.name);
+    let memory = process.memory_mib()?.0;
+    let of_a_series = (memory - empty) * f64::from(1 << 20) / SERIES as f64;
     Ok(vec![
-        Row::median(named("processor time a series"), Samples::new(costs), "ns"),
-        Row::value(named("memory"), process.memory_mib()?.0, "MiB"),
+        Row::median(named("processor time a sample"), Samples::new(taken), "ns"),
+        Row::median(named("processor time a series shown"), Samples::new(shown), "ns"),
+        Row::value(named("memory"), memory, "MiB"),
+        Row::value(named("memory a series"), of_a_series, "B"),
     ])
 }
 
-/// Waits until all series are shown.
-fn wait_for_all(port: u16, path: &str) -> Result<Scraper, Error> {
+/// Where the series of a program come from.
+struct Feed {
+    target: Arc<Target>,
+    pusher: Option<Pusher>,
+}
+
+impl Feed {
+    /// Pushes, unless the program scrapes by itself.
+    fn push(&mut self) -> Result<(), Error> {
+        self.pusher.as_mut().map_or(Ok(()), Pusher::push)
+    }
+
+    /// How often all series were fed.
+    fn feeds(&self) -> u64 {
+        match &self.pusher {
+            Some(pusher) => pusher.feeds,
+            None => self.target.asked.load(Relaxed),
+        }
+    }
+}
+
+/// Processor time in ns, and samples that were fed meanwhile; with a scraper, one scrape a second beside.
+fn window(
+    process: &Process,
+    feed: &mut Feed,
+    mut scraper: Option<&mut Scraper>,
+) -> Result<(f64, f64), Error> {
+    let (cpu, feeds, begun) = (process.cpu()?, feed.feeds(), Instant::now());
+    for second in 1..=WINDOW {
+        feed.push()?;
+        if let Some(scraper) = &mut scraper {
+            scraper.get()?;
+        }
+        // Looked at often, so that threads which end are not forgotten.
+        process.cpu()?;
+        std::thread::sleep((SECOND * second).saturating_sub(begun.elapsed()));
+    }
+    let fed = feed.feeds() - feeds;
+    if fed == 0 {
+        return Err("it does not scrape any more".into());
+    }
+    let cpu = process.cpu()? - cpu;
+    Ok((cpu.as_nanos() as f64, fed as f64 * SERIES as f64))
+}
+
+/// What an attempt gives at last.
+fn wait_for<T>(process: &mut Process, mut attempt: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
     let begun = Instant::now();
     loop {
-        if let Ok(mut scraper) = Scraper::connect(port, path)
-            && let Ok(page) = scraper.get()
-            && page.lines().filter(|line| line.starts_with("bench_")).count() >= SERIES
-        {
-            return Ok(scraper);
+        match attempt() {
+            Err(error) if begun.elapsed() > PATIENCE => return Err(error),
+            Err(_) => {}
+            done => return done,
         }
-        if begun.elapsed() > PATIENCE {
-            return Err("it does not show what it was to scrape".into());
+        if let Some(status) = process.status()? {
+            return Err(format!("it ended: {status}").into());
         }
         std::thread::sleep(Duration::from_millis(200));
-    }
-}
-
-/// Answers every request with one page. The thread ends with the process.
-fn serve_a_target() -> Result<u16, Error> {
-    let mut page = String::new();
-    for metric in 0..SERIES / 500 {
-        let _ = writeln!(page, "# TYPE bench_things_{metric}_total counter");
-        for agent in 0..500 {
-            let node = agent / 8;
-            let _ = writeln!(
-                page,
-                "bench_things_{metric}_total{{agent_name=\"agent_{agent}\",hostname=\"node-{node}\"}} {}",
-                metric * agent
-            );
-        }
-    }
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let port = listener.local_addr()?.port();
-    let page: Arc<str> = page.into();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let page = page.clone();
-            std::thread::spawn(move || answer(&stream, &page));
-        }
-    });
-    Ok(port)
-}
-
-/// Answers until the other side has enough.
-fn answer(stream: &TcpStream, page: &str) -> std::io::Result<()> {
-    let mut requests = BufReader::new(stream);
-    let mut writer = stream;
-    loop {
-        let mut line = String::new();
-        loop {
-            line.clear();
-            if requests.read_line(&mut line)? == 0 {
-                return Ok(());
-            }
-            if line == "\r\n" {
-                break;
-            }
-        }
-        let length = page.len();
-        write!(
-            writer,
-            "HTTP/1.1 200 OK\r\ncontent-type: text/plain; version=0.0.4\r\ncontent-length: {length}\r\n\r\n{page}"
-        )?;
     }
 }

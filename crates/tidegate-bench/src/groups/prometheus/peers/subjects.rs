@@ -1,0 +1,149 @@
+//! Who is measured, and how each is told to do the same.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A program that is fed series and shows them.
+pub(super) struct Subject {
+    pub(super) name: &'static str,
+    pub(super) fed: Fed,
+    /// Name and text of its configuration, in which `TARGET`, `OTLP` and `PORT` stand for ports.
+    config: (&'static str, &'static str),
+    /// Arguments, in which `CONFIG` and `DIR` stand for paths as well.
+    arguments: &'static str,
+    /// Where it shows what it has.
+    pub(super) path: &'static str,
+}
+
+/// How series come to a program.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fed {
+    /// It scrapes them.
+    Scraping,
+    /// OTLP over HTTP is pushed to it.
+    Otlp,
+}
+
+/// The ports that a program is told.
+#[derive(Clone, Copy)]
+pub(super) struct Ports {
+    /// Of the target.
+    pub(super) target: u16,
+    /// Where it takes OTLP.
+    pub(super) otlp: u16,
+    /// Where it shows what it has.
+    pub(super) shown: u16,
+}
+
+const SCRAPES: (&str, &str) = (
+    "config.yaml",
+    "receivers:
+  prometheus: {config: {scrape_configs: [{job_name: bench, scrape_interval: 1s, static_configs: [{targets: ['127.0.0.1:TARGET']}]}]}}
+exporters: {prometheus: {endpoint: '127.0.0.1:PORT'}}
+service:
+  telemetry: {metrics: {level: none}}
+  pipelines: {metrics: {receivers: [prometheus], exporters: [prometheus]}}
+",
+);
+
+const TAKES_OTLP: (&str, &str) = (
+    "config.yaml",
+    "receivers: {otlp: {protocols: {http: {endpoint: '127.0.0.1:OTLP'}}}}
+exporters: {prometheus: {endpoint: '127.0.0.1:PORT'}}
+service:
+  telemetry: {metrics: {level: none}}
+  pipelines: {metrics: {receivers: [otlp], exporters: [prometheus]}}
+",
+);
+
+/// As both servers read it.
+const SERVER: (&str, &str) = (
+    "prometheus.yml",
+    "scrape_configs: [{job_name: bench, scrape_interval: 1s, static_configs: [{targets: ['127.0.0.1:TARGET']}]}]\n",
+);
+
+const FEDERATE: &str = "/federate?match[]=%7B__name__=~%22bench_.*%22%7D";
+
+const TELEGRAF: (&str, &str) = (
+    "telegraf.conf",
+    "[agent]\n  interval = \"1s\"\n  flush_interval = \"1s\"\n  metric_batch_size = 100000\n  metric_buffer_limit = 200000\n\
+     [[inputs.prometheus]]\n  urls = [\"http://127.0.0.1:TARGET/metrics\"]\n  metric_version = 2\n\
+     [[outputs.prometheus_client]]\n  listen = \"127.0.0.1:PORT\"\n  metric_version = 2\n",
+);
+
+/// One that is told as the collector is.
+const fn collector(name: &'static str, fed: Fed, arguments: &'static str) -> Subject {
+    Subject {
+        name,
+        fed,
+        config: match fed {
+            Fed::Scraping => SCRAPES,
+            Fed::Otlp => TAKES_OTLP,
+        },
+        arguments,
+        path: "/metrics",
+    }
+}
+
+pub(super) const OURSELVES: [Subject; 2] = [
+    collector("tidegate", Fed::Scraping, "run --config CONFIG"),
+    collector("tidegate", Fed::Otlp, "run --config CONFIG"),
+];
+
+pub(super) const PEERS: [Subject; 7] = [
+    collector("otelcol", Fed::Scraping, "--config CONFIG"),
+    collector("otelcol", Fed::Otlp, "--config CONFIG"),
+    collector("otelcol-contrib", Fed::Scraping, "--config CONFIG"),
+    collector("otelcol-contrib", Fed::Otlp, "--config CONFIG"),
+    Subject {
+        name: "prometheus",
+        fed: Fed::Scraping,
+        config: SERVER,
+        arguments: "--config.file=CONFIG --storage.tsdb.path=DIR/data --web.listen-address=127.0.0.1:PORT",
+        path: FEDERATE,
+    },
+    Subject {
+        name: "victoria-metrics",
+        fed: Fed::Scraping,
+        config: SERVER,
+        arguments: "-promscrape.config=CONFIG -storageDataPath=DIR/data -httpListenAddr=127.0.0.1:PORT",
+        path: FEDERATE,
+    },
+    Subject {
+        name: "telegraf",
+        fed: Fed::Scraping,
+        config: TELEGRAF,
+        arguments: "--config CONFIG",
+        path: "/metrics",
+    },
+];
+
+impl Subject {
+    /// How it is started, with its files in this directory.
+    pub(super) fn command(&self, binary: &Path, directory: &Path, ports: Ports) -> std::io::Result<Command> {
+        let with_ports = |text: &str| {
+            text.replace("TARGET", &ports.target.to_string())
+                .replace("OTLP", &ports.otlp.to_string())
+                .replace("PORT", &ports.shown.to_string())
+        };
+        let (name, text) = self.config;
+        let config = directory.join(name);
+        std::fs::write(&config, with_ports(text))?;
+        let mut command = Command::new(binary);
+        for argument in self.arguments.split(' ') {
+            let argument = with_ports(argument).replace("CONFIG", &config.to_string_lossy());
+            command.arg(argument.replace("DIR", &directory.to_string_lossy()));
+        }
+        // There is one core for it.
+        command.env("GOMAXPROCS", "1");
+        Ok(command)
+    }
+}
+
+/// The program of this name, if it is on PATH.
+pub(super) fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(name))
+        .find(|binary| binary.is_file())
+}
