@@ -3,7 +3,7 @@
 //! Version 3 to 5 slots carry four bytes of stack garbage after the type, so the type is read as
 //! 32 bits, never as 64. Any content decodes to something; nothing here can fail.
 
-use crate::kind::{Names, OVERFLOW, UNKNOWN};
+use crate::kind::{Kind, Names, OVERFLOW, UNKNOWN};
 use crate::layout::{Layout, NAME_SIZE};
 
 /// Columns of events, reused from drain to drain by the caller. All columns have the same length,
@@ -104,6 +104,33 @@ impl Batch {
     }
 }
 
+impl Layout {
+    /// Kind and value of one event, for who is handed them one at a time; none if `slot` is too short. Names that
+    /// are not in the table are of the kind `UNKNOWN`.
+    pub fn event(self, slot: &[u8]) -> Option<(u16, u64)> {
+        let slot = slot.get(..self.event_size())?;
+        let kind = match self {
+            Layout::V1 => named(slot, 12),
+            Layout::V2a => named(slot, 4),
+            Layout::V2b => typed(slot, 4),
+            Layout::V3 | Layout::V4 | Layout::V5 => typed(slot, 0),
+        }?;
+        let (_, value) = slot.split_last_chunk()?;
+        Some((kind, u64::from_le_bytes(*value)))
+    }
+}
+
+fn typed(slot: &[u8], at: usize) -> Option<u16> {
+    let kind = u32::from_le_bytes(*slot.get(at..)?.first_chunk()?);
+    Some(kind.min(u32::from(UNKNOWN)) as u16) // <= UNKNOWN
+}
+
+fn named(slot: &[u8], at: usize) -> Option<u16> {
+    let name = slot.get(at..at + NAME_SIZE)?.split(|byte| *byte == 0).next()?;
+    let kind = std::str::from_utf8(name).ok().and_then(Kind::by_name);
+    Some(kind.map_or(UNKNOWN, |kind| kind.id))
+}
+
 /// `N` bytes of a slot; offsets are constants of the layout table and lie inside the slot.
 #[inline(always)]
 fn take<const SIZE: usize, const N: usize>(slot: &[u8; SIZE], offset: usize) -> [u8; N] {
@@ -112,4 +139,41 @@ fn take<const SIZE: usize, const N: usize>(slot: &[u8; SIZE], offset: usize) -> 
 
 fn count(kinds: &[u16], wanted: u16) -> u64 {
     kinds.iter().filter(|kind| **kind == wanted).count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    proptest::proptest! {
+        /// One at a time is the same as all at once.
+        #[test]
+        fn an_event_alone_is_what_it_is_in_a_batch(
+            layout in proptest::sample::select(Layout::ALL.to_vec()),
+            known in proptest::option::of(0..crate::KINDS.len()),
+            mut slot in proptest::collection::vec(proptest::prelude::any::<u8>(), 56),
+        ) {
+            if let Some(known) = known {
+                write_kind(layout, &mut slot, &crate::KINDS[known]);
+            }
+            let slot = &slot[..layout.event_size()];
+            let (mut batch, mut names) = (Batch::default(), Names::default());
+            batch.raw(slot.len()).copy_from_slice(slot);
+            batch.decode(layout, slot.len(), &mut names);
+            // A ring gives names of its own kinds of their own.
+            let kind = if usize::from(batch.kinds[0]) < crate::KINDS.len() { batch.kinds[0] } else { UNKNOWN };
+            proptest::prop_assert_eq!(layout.event(slot), Some((kind, batch.values[0])));
+            proptest::prop_assert_eq!(layout.event(&slot[1..]), None);
+        }
+    }
+
+    fn write_kind(layout: Layout, slot: &mut [u8], kind: &Kind) {
+        let name = crate::kind::slot_name(kind.string_name().as_bytes());
+        match layout {
+            Layout::V1 => slot[12..44].copy_from_slice(&name),
+            Layout::V2a => slot[4..36].copy_from_slice(&name),
+            Layout::V2b => slot[4..8].copy_from_slice(&u32::from(kind.id).to_le_bytes()),
+            _ => slot[..4].copy_from_slice(&u32::from(kind.id).to_le_bytes()),
+        }
+    }
 }

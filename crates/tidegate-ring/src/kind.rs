@@ -9,6 +9,10 @@ use std::fmt;
 
 use crate::layout::NAME_SIZE;
 
+mod table;
+
+pub use table::KINDS;
+
 /// Number of event types that NIXL defines (version 4).
 pub const KNOWN_KINDS: usize = 21;
 
@@ -106,10 +110,22 @@ pub struct Kind {
     pub category: Category,
     /// For errors, the value of the label `status` of NIXL's own exporter.
     pub status: Option<&'static str>,
-    /// NIXL's exporter also keeps the last value as a gauge.
-    pub last_value: bool,
-    /// NIXL's exporter also keeps a histogram.
-    pub histogram: bool,
+    /// The counter that NIXL's own Prometheus exporter (1.5) keeps of the values, or for errors of all of them by
+    /// `status`. It is exposed with `_total`.
+    pub total: Metric,
+    /// The gauge that the exporter keeps of the last value.
+    pub last: Option<Metric>,
+    /// The histogram that the exporter keeps of the values.
+    pub histogram: Option<Metric>,
+}
+
+/// A metric of NIXL's own Prometheus exporter.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Metric {
+    /// The name, without `_total`.
+    pub name: &'static str,
+    /// What it counts or shows.
+    pub help: &'static str,
 }
 
 impl Kind {
@@ -129,6 +145,14 @@ impl Kind {
         }
     }
 
+    /// The name of [`last`](Self::last) where a gauge can't be named like a counter, as in OpenMetrics.
+    pub fn unambiguous_last(&self) -> Option<String> {
+        self.last.map(|last| match last.name == self.total.name {
+            true => format!("{}_last", last.name),
+            false => last.name.to_owned(),
+        })
+    }
+
     /// The name as versions 1 and 2a write it: `NIXL_ERR_*` for errors, else the event name.
     pub fn string_name(&self) -> String {
         match self.status {
@@ -136,67 +160,7 @@ impl Kind {
             None => self.name.to_owned(),
         }
     }
-
-    const fn amount(id: u16, name: &'static str, unit: &'static str, category: Category) -> Kind {
-        Kind {
-            id,
-            name,
-            unit,
-            category,
-            status: None,
-            last_value: true,
-            histogram: false,
-        }
-    }
-
-    const fn count(id: u16, name: &'static str, category: Category) -> Kind {
-        Kind {
-            last_value: false,
-            ..Kind::amount(id, name, "1", category)
-        }
-    }
-
-    const fn time(id: u16, name: &'static str) -> Kind {
-        Kind {
-            histogram: true,
-            ..Kind::amount(id, name, "us", Category::Performance)
-        }
-    }
-
-    const fn error(id: u16, name: &'static str, status: &'static str) -> Kind {
-        Kind {
-            status: Some(status),
-            ..Kind::count(id, name, Category::Error)
-        }
-    }
 }
-
-/// NIXL's event types by number, then [`UNKNOWN`] and [`OVERFLOW`].
-pub const KINDS: [Kind; FIRST_OWN as usize] = [
-    Kind::amount(0, "agent_tx_bytes", "By", Category::Transfer),
-    Kind::amount(1, "agent_rx_bytes", "By", Category::Transfer),
-    Kind::count(2, "agent_tx_requests_num", Category::Transfer),
-    Kind::count(3, "agent_rx_requests_num", Category::Transfer),
-    Kind::amount(4, "agent_memory_registered", "By", Category::Memory),
-    Kind::amount(5, "agent_memory_deregistered", "By", Category::Memory),
-    Kind::time(6, "agent_xfer_time"),
-    Kind::time(7, "agent_xfer_post_time"),
-    Kind::error(8, "agent_err_not_posted", "not_posted"),
-    Kind::error(9, "agent_err_invalid_param", "invalid_param"),
-    Kind::error(10, "agent_err_backend", "backend"),
-    Kind::error(11, "agent_err_not_found", "not_found"),
-    Kind::error(12, "agent_err_mismatch", "mismatch"),
-    Kind::error(13, "agent_err_not_allowed", "not_allowed"),
-    Kind::error(14, "agent_err_repost_active", "repost_active"),
-    Kind::error(15, "agent_err_unknown", "unknown"),
-    Kind::error(16, "agent_err_not_supported", "not_supported"),
-    Kind::error(17, "agent_err_remote_disconnect", "remote_disconnect"),
-    Kind::error(18, "agent_err_canceled", "canceled"),
-    Kind::error(19, "agent_err_no_telemetry", "no_telemetry"),
-    Kind::count(20, "agent_telemetry_events_dropped", Category::System),
-    Kind::count(UNKNOWN, "unknown_event", Category::Custom),
-    Kind::count(OVERFLOW, "other_event", Category::Custom),
-];
 
 /// An event name as it stands in a slot: cut at the first NUL and zero from there on.
 pub(crate) type NameKey = [u8; NAME_SIZE];

@@ -80,7 +80,7 @@ pub struct Snapshot {
     pub last_update_ns: u64,
     /// Totals by kind.
     pub counters: [u64; KNOWN_KINDS],
-    /// Last values by kind (those with [`Kind::last_value`](crate::Kind)).
+    /// Last values by kind (those with [`Kind::last`](crate::Kind)).
     pub gauges: [u64; KNOWN_KINDS],
     bound_count: usize,
     bounds: [f64; MAX_BOUNDS],

@@ -110,12 +110,12 @@ fn show_store(path: &Path) -> Result<(), Failure> {
         let (Some(total), Some(last)) = (totals.counters.get(at), totals.gauges.get(at)) else {
             continue;
         };
-        let last = if kind.last_value {
+        let last = if kind.last.is_some() {
             format!(", last {last}")
         } else {
             String::new()
         };
-        let count = totals.histogram(index).filter(|_| kind.histogram);
+        let count = totals.histogram(index).filter(|_| kind.histogram.is_some());
         let count = count
             .map(|histogram| format!(", {} observations", histogram.count()))
             .unwrap_or_default();

@@ -44,54 +44,31 @@ fn of_kind(kind: &Kind, common: &Attributes) -> KindSeries {
         .chain(kind.status.map(|s| ("status", s)))
         .collect();
     let attributes = common.merge(&own);
-    let series = |name: String, unit: &str, data| {
+    let series = |name: &str, data| {
         Arc::new(Series {
             resource: Arc::new(Resource::default()),
             scope: Arc::new(Scope::default()),
             metric: Arc::new(Metric {
                 name: name.into(),
                 description: "".into(),
-                unit: unit.into(),
+                unit: kind.unit.into(),
                 data,
                 metadata: Attributes::default(),
             }),
             attributes: attributes.clone(),
         })
     };
-    let total = if kind.status.is_some() {
-        "agent_errors"
-    } else {
-        kind.name
-    };
     let temporality = Temporality::Cumulative;
+    let counter = Data::Sum {
+        monotonic: true,
+        temporality,
+    };
     KindSeries {
-        total: series(
-            total.to_owned(),
-            kind.unit,
-            Data::Sum {
-                monotonic: true,
-                temporality,
-            },
-        ),
-        last: kind
-            .last_value
-            .then(|| series(last_name(kind), kind.unit, Data::Gauge)),
-        distribution: kind.histogram.then(|| {
-            series(
-                format!("{}_us", kind.name),
-                kind.unit,
-                Data::Histogram { temporality },
-            )
-        }),
-    }
-}
-
-/// `agent_tx_last_bytes`, `agent_memory_registered_last_bytes`, `agent_xfer_time`: the gauges of NIXL 1.5.
-fn last_name(kind: &Kind) -> String {
-    match (kind.unit, kind.name.strip_suffix("_bytes")) {
-        ("By", Some(stem)) => format!("{stem}_last_bytes"),
-        ("By", None) => format!("{}_last_bytes", kind.name),
-        _ => kind.name.to_owned(),
+        total: series(kind.total.name, counter),
+        last: kind.last.map(|last| series(last.name, Data::Gauge)),
+        distribution: kind
+            .histogram
+            .map(|histogram| series(histogram.name, Data::Histogram { temporality })),
     }
 }
 

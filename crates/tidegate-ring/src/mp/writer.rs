@@ -65,10 +65,10 @@ impl MpStoreWriter {
             return;
         };
         self.add(word::COUNTERS + index, value);
-        if row.last_value {
+        if row.last.is_some() {
             self.set(word::GAUGES + index, value);
         }
-        if row.histogram {
+        if row.histogram.is_some() {
             let bucket = self.bounds.partition_point(|bound| *bound < value as f64);
             self.add(word::BUCKETS + index * MAX_BUCKETS + bucket, 1);
             self.add(word::SUMS + index, value);

@@ -194,6 +194,17 @@ fn the_nixl_rules_show_what_nixls_own_exporter_does() {
 
 #[test]
 fn multi_process_stores_give_the_series_that_rings_give() {
+    stores_like_rings("");
+}
+
+/// They have no gauge of a counter's name.
+#[test]
+fn cells_of_the_nixl_plugin_give_the_series_that_rings_give() {
+    stores_like_rings("_last");
+}
+
+/// Totals give what the events give; the gauges of the last times have this suffix.
+fn stores_like_rings(last_time: &str) {
     let (rings, stores) = (rig("rules: nixl"), rig("rules: nixl"));
     rings.push(events("agent_a", nixl_kinds(), &CAPTURE));
     let temporality = Temporality::Cumulative;
@@ -226,7 +237,7 @@ fn multi_process_stores_give_the_series_that_rings_give() {
         let gauge = match (number, kind.name.strip_suffix("_bytes")) {
             (0 | 1, Some(stem)) => Some(format!("{stem}_last_bytes")),
             (4 | 5, _) => Some(format!("{}_last_bytes", kind.name)),
-            (6 | 7, _) => Some(kind.name.to_string()),
+            (6 | 7, _) => Some(format!("{}{last_time}", kind.name)),
             _ => None,
         };
         points.extend(gauge.map(|name| point(&name, Data::Gauge, &labels, last)));
