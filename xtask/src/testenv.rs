@@ -36,9 +36,10 @@ enum Source {
     Unstable(&'static [&'static str]),
 }
 
-/// The Python parts are pinned. One NIXL wheel per layout of its ring.
+/// The Python parts are pinned. One NIXL wheel per layout of its ring, and per interface of its exporters.
 const PARTS: &[Part] = &[
     nixl("nixl-1.5.1", "nixl-cu12==1.5.1"),
+    nixl("nixl-1.4.1", "nixl-cu12==1.4.1"),
     nixl("nixl-1.3.2", "nixl-cu12==1.3.2"),
     nixl("nixl-1.2.0", "nixl-cu12==1.2.0"),
     nixl("nixl-1.1.0", "nixl-cu12==1.1.0"),
