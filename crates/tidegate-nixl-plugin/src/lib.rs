@@ -1,0 +1,42 @@
+//! A telemetry exporter for NIXL (`NIXL_TELEMETRY_EXPORTER=tidegate`): each event becomes additions to cells in shared
+//! memory, which outlive the agent and which tidegate reads.
+//!
+//! Compared with NIXL's ring there is nothing to overflow and nobody who must read in time: the memory holds totals.
+//! What NIXL drops before it calls us comes as an event of its own (type 20, from NIXL 1.4 on) and is a counter too.
+//!
+//! - `abi` is what NIXL's C++ sees: the plugin, exporters, events. Nothing unwinds out of it.
+//! - `host` tells which NIXL that is, as events differ.
+//! - `agent` forwards the events of one agent, and counts them where that can't be.
+//! - `families` are the metrics, by the table that the gateway's receivers share.
+//! - `process` is the file that all agents of a process have in common.
+//!
+//! An event costs a few atomic additions in the agent's export thread, no system call and no allocation. A file that
+//! can't be made is no reason for an agent to fail: events are counted, the reason is printed once, and every
+//! [`RETRY`](agent::RETRY) it is tried again.
+
+#![deny(missing_docs, unsafe_code)]
+
+mod abi;
+mod agent;
+mod families;
+mod host;
+mod process;
+
+use abi::{Plugin, Shared};
+use agent::Agent;
+
+static PLUGIN: Shared = Shared::new::<Agent>(&PLUGIN);
+
+// SAFETY (of both names): they are NIXL's for its exporters, and it looks for them in one library at a time.
+
+/// NIXL calls this when it has loaded the library.
+#[allow(unsafe_code, reason = "an exported name")]
+#[unsafe(no_mangle)]
+pub extern "C" fn nixl_telemetry_plugin_init() -> *mut Plugin {
+    PLUGIN.plugin()
+}
+
+/// NIXL calls this when it no longer needs the library (which stays loaded).
+#[allow(unsafe_code, reason = "an exported name")]
+#[unsafe(no_mangle)]
+pub extern "C" fn nixl_telemetry_plugin_fini() {}

@@ -1,0 +1,137 @@
+//! The store that all agents of this process share, made when the first agent is.
+
+use std::fmt;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tidegate_cells::{Options, Store};
+
+/// The variable that names the directory.
+const DIRECTORY: &str = "TIDEGATE_CELLS_DIR";
+
+/// The default directory is in here if the user has no runtime directory.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// Series of a family: errors have twelve for each agent, so there is room for 600 agents. Further ones share a series.
+const MAX_SERIES: usize = 8_192;
+
+/// Bytes that a pipe takes whole.
+const PIPE_BUF: usize = 4096;
+
+/// How long we wait for another agent that is being made. Longer only if that one is no more: it was in another thread
+/// when this process was forked.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+static STORE: Mutex<Option<Store>> = Mutex::new(None);
+
+/// Why there is no store, or no room in it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoCells {
+    /// Another thread is making it, or was when the process was forked.
+    #[error("the file of this process is being made by another thread")]
+    Busy,
+    /// The default directory is somebody else's, who could read and remove what we write.
+    #[error("{0} belongs to another user; {DIRECTORY} says where else to write")]
+    Foreign(PathBuf),
+    /// It can't be made.
+    #[error("{0} ({DIRECTORY})")]
+    Failed(#[from] tidegate_cells::Error),
+}
+
+/// The process's store.
+///
+/// # Errors
+/// [`NoCells`]; it can be tried again.
+pub(crate) fn store() -> Result<Store, NoCells> {
+    let mut store = lock().ok_or(NoCells::Busy)?;
+    if let Some(store) = &*store {
+        return Ok(store.clone());
+    }
+    let options = Options {
+        max_series: MAX_SERIES,
+        ..Options::default()
+    };
+    let made = Store::create(&directory()?, options)?;
+    Ok(store.insert(made).clone())
+}
+
+/// Where the file goes: where [`DIRECTORY`] says, else where only this user writes.
+fn directory() -> Result<PathBuf, NoCells> {
+    let told = |name| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    match told(DIRECTORY) {
+        Some(directory) => Ok(directory),
+        None => own_directory(told("XDG_RUNTIME_DIR")),
+    }
+}
+
+fn own_directory(runtime: Option<PathBuf>) -> Result<PathBuf, NoCells> {
+    let user = rustix::process::geteuid().as_raw();
+    let base = match runtime {
+        Some(runtime) => runtime.join("tidegate"),
+        None => PathBuf::from(format!("{SHARED_MEMORY}/tidegate-{user}")),
+    };
+    // Everybody may make something in shared memory, also of our name.
+    match std::fs::symlink_metadata(&base) {
+        Ok(found) if !found.is_dir() || found.uid() != user => Err(NoCells::Foreign(base)),
+        _ => Ok(base.join("cells")),
+    }
+}
+
+fn lock() -> Option<MutexGuard<'static, Option<Store>>> {
+    let started = Instant::now();
+    loop {
+        match STORE.try_lock() {
+            Ok(store) => return Some(store),
+            Err(TryLockError::Poisoned(store)) => return Some(PoisonError::into_inner(store)),
+            Err(TryLockError::WouldBlock) if started.elapsed() > PATIENCE => return None,
+            Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+/// Prints a line for who operates the agent, unless its standard error is full or closed. Not by the standard library,
+/// whose lock may be one that a fork left behind.
+pub(crate) fn say(line: fmt::Arguments<'_>) {
+    let line = format!("tidegate's NIXL exporter: {line}\n");
+    let stderr = rustix::stdio::stderr();
+    let mut polled = [PollFd::from_borrowed_fd(stderr, PollFlags::OUT)];
+    // A pipe that takes anything takes a page.
+    let at_once = Timespec::default();
+    if poll(&mut polled, Some(&at_once)).is_ok() && polled[0].revents().contains(PollFlags::OUT) {
+        let _ = rustix::io::write(stderr, &line.as_bytes()[..line.len().min(PIPE_BUF)]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_is_the_users_own() {
+        let runtime = tempfile::tempdir().unwrap();
+        let directory = own_directory(Some(runtime.path().to_owned()));
+        assert_eq!(directory.unwrap(), runtime.path().join("tidegate/cells"));
+        std::os::unix::fs::symlink("/", runtime.path().join("tidegate")).unwrap();
+        let foreign = own_directory(Some(runtime.path().to_owned())).unwrap_err();
+        assert!(foreign.to_string().contains("another user"), "{foreign}");
+        let user = rustix::process::geteuid().as_raw();
+        let shared = format!("/dev/shm/tidegate-{user}/cells");
+        assert_eq!(own_directory(None).unwrap(), PathBuf::from(shared));
+    }
+
+    /// As in a child of a process that forked while another of its threads made the store.
+    #[test]
+    fn a_lock_that_nobody_will_free_is_not_waited_for() {
+        let held = STORE.lock().unwrap();
+        assert!(matches!(store(), Err(NoCells::Busy)));
+        drop(held);
+    }
+}

@@ -1,0 +1,5 @@
+//! The plugin in unmodified NIXL processes: the wheels of the test environment (`cargo xtask setup`).
+
+mod agents;
+mod kit;
+mod overload;
