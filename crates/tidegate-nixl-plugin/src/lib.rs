@@ -11,8 +11,8 @@
 //! - `process` is the file that all agents of a process have in common.
 //!
 //! An event costs a few atomic additions in the agent's export thread, no system call and no allocation. A file that
-//! can't be made is no reason for an agent to fail: events are counted, the reason is printed once, and every
-//! [`RETRY`](agent::RETRY) it is tried again.
+//! can't be made is no reason for an agent to fail: events are counted, the reason is printed once, and every five
+//! seconds it is tried again.
 
 #![deny(missing_docs, unsafe_code)]
 
