@@ -5,6 +5,7 @@
 //!   same without a file.
 //! - [`Directory`] is the reader: [`Directory::scan`] gives the values of all processes, merged as
 //!   `prometheus_client` merges them; [`Directory::fold`] puts what dead processes counted into one file.
+//!   [`Follower`] is for who looks a hundred times a second: it tells what has changed.
 //! - [`layout`] has the bytes; `docs/cells.md` has them as tables, and what holds when a process is killed, forks
 //!   or runs out of room.
 //!
@@ -48,7 +49,7 @@ pub use error::{Error, SpecError};
 pub use exponential::bucket_of;
 pub use family::{Family, Series};
 pub use layout::{Identity, Reject};
-pub use reader::{Directory, Folded, Limits, Problem, Process, Scan};
+pub use reader::{Changes, Directory, Folded, Follower, Limits, Problem, Process, Scan};
 pub use spec::{FamilySpec, GaugeMode, Kind};
 pub use store::{Options, Refused, Store};
 pub use value::{

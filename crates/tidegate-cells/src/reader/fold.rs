@@ -16,7 +16,7 @@ use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 
 use super::process::{Source, is_locked};
-use super::{Directory, Files, Problem, RETAINED};
+use super::{Directory, Files, Problem, RETAINED, common};
 use crate::error::Error;
 use crate::file::{self, Content, UNFINISHED, now_ns};
 use crate::layout::{
@@ -44,6 +44,8 @@ pub struct Folded {
 /// The content of the next retained file.
 #[derive(Default)]
 struct Retained {
+    /// What the processes had alike.
+    resource: Vec<(String, String)>,
     folded: Vec<(Identity, u64)>,
     families: Vec<Arc<FamilySpec>>,
     series: Vec<RetainedSeries>,
@@ -91,6 +93,8 @@ impl Directory {
             if let Some(retained) = &files.retained {
                 next.add(retained);
             }
+            let taken_over = dead.iter().filter_map(|identity| self.sources.get(identity));
+            next.resource = common(files.retained.as_deref(), taken_over);
             for identity in &dead {
                 if let Some(source) = self.sources.get(identity) {
                     next.add(source);
@@ -228,6 +232,7 @@ impl Retained {
     /// Values first, so that where they are does not depend on how long the records are.
     fn write(&self, path: &Path) -> Result<(), Error> {
         let mut records = Vec::new();
+        record::put(&mut records, &Record::Resource(self.resource.clone()));
         for (identity, at_ns) in &self.folded {
             record::put(
                 &mut records,

@@ -23,6 +23,21 @@ pub(crate) struct Merger {
     by_key: HashMap<Key, usize, foldhash::fast::RandomState>,
     /// By process id, the youngest that has it: it has the label for itself.
     youngest: HashMap<u32, (u64, Identity)>,
+    /// What went where.
+    pub(crate) parts: Vec<Part>,
+}
+
+/// A value of one file, and the place it has in the whole.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    /// The file.
+    pub(crate) identity: Identity,
+    /// The series in it.
+    pub(crate) slot: u64,
+    /// Which family of the whole.
+    pub(crate) family: usize,
+    /// Which series of that family.
+    pub(crate) series: usize,
 }
 
 #[derive(Debug)]
@@ -53,18 +68,22 @@ impl Merger {
     /// Takes in a file.
     pub(crate) fn add(&mut self, source: &Source) {
         let families: Vec<_> = source.families.iter().map(|spec| self.family(spec)).collect();
-        for series in source.series.values() {
+        for (slot, series) in &source.series {
             let spec = source.families.get(series.family as usize);
-            let merged = families
-                .get(series.family as usize)
-                .and_then(|at| self.families.get_mut(*at));
-            let (Some(spec), Some(merged)) = (spec, merged) else {
+            let family = families.get(series.family as usize).copied();
+            let merged = family.and_then(|at| Some((at, self.families.get_mut(at)?)));
+            let (Some(spec), Some((family, merged))) = (spec, merged) else {
                 continue; // never: checked when it was read
             };
             let forgotten = matches!(spec.kind, Kind::Gauge(mode) if mode.is_live() && !source.alive);
             if let Some((value, uses)) = source.value(series, &spec.kind).filter(|_| !forgotten) {
                 let labels = labels(source, series, spec, &self.youngest);
-                merged.add(labels, &spec.kind, value, uses);
+                self.parts.push(Part {
+                    identity: source.header.identity,
+                    slot: *slot,
+                    family,
+                    series: merged.add(labels, &spec.kind, value, uses),
+                });
             }
         }
     }
@@ -88,6 +107,7 @@ impl Merger {
         }
     }
 
+    /// The whole; families and series are where the parts say.
     pub(crate) fn finish(self) -> Snapshot {
         let families = self.families.into_iter().map(Merged::finish);
         Snapshot {
@@ -131,7 +151,8 @@ fn labels(
 }
 
 impl Merged {
-    fn add(&mut self, labels: Labels, kind: &Kind, value: Value, uses: u64) {
+    /// Returns which series it is of.
+    fn add(&mut self, labels: Labels, kind: &Kind, value: Value, uses: u64) -> usize {
         let next = self.series.len();
         let at = *self.by_labels.entry(labels.clone()).or_insert(next);
         if at == next {
@@ -142,7 +163,7 @@ impl Merged {
             });
         }
         let Some(series) = self.series.get_mut(at) else {
-            return; // never: it is there or was just pushed
+            return at; // never: it is there or was just pushed
         };
         series.overflowed = series.overflowed.wrapping_add(uses);
         let addable = |other: &Kind| match (other, kind) {
@@ -153,6 +174,7 @@ impl Merged {
             Some((_, existing)) => existing.merge(&value, kind),
             None => series.values.push((kind.clone(), value)),
         }
+        at
     }
 
     fn finish(self) -> FamilyValues {
@@ -206,7 +228,8 @@ fn common_bounds<'k>(mut kinds: impl Iterator<Item = &'k Kind>) -> Option<Arc<[f
     common.map(Into::into)
 }
 
-fn narrowed(value: Value, kind: &Kind, to: &[f64]) -> Value {
+/// A histogram of these bounds as one of fewer.
+pub(crate) fn narrowed(value: Value, kind: &Kind, to: &[f64]) -> Value {
     match (value, kind) {
         (Value::Histogram { buckets, sum }, Kind::Histogram { bounds }) => Value::Histogram {
             buckets: rebucket(&buckets, bounds, to),

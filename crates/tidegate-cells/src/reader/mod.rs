@@ -1,6 +1,7 @@
 //! The reader: all files of a directory, merged.
 
 mod fold;
+mod follow;
 mod merge;
 mod process;
 
@@ -8,6 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::error::Error;
 use crate::file::SUFFIX;
@@ -16,6 +18,7 @@ use crate::store::Refused;
 use crate::value::Snapshot;
 
 pub use fold::Folded;
+pub use follow::{Changes, Follower};
 use merge::Merger;
 use process::{ReadError, Source};
 
@@ -55,6 +58,8 @@ pub struct Directory {
     path: PathBuf,
     limits: Limits,
     sources: BTreeMap<Identity, Source>,
+    /// The retained file as it was read last. It never changes, another one takes its place.
+    last_retained: Option<Arc<Source>>,
 }
 
 /// What was read at one time.
@@ -62,6 +67,8 @@ pub struct Directory {
 pub struct Scan {
     /// The processes whose files are there, in the order in which they were made.
     pub processes: Vec<Process>,
+    /// Attributes of the resource that all of them have alike.
+    pub resource: Vec<(String, String)>,
     /// Their values and those of dead processes before them.
     pub merged: Snapshot,
     /// Files that were not read, and why.
@@ -97,7 +104,7 @@ pub struct Problem {
 /// What [`Directory::read`] found besides the processes.
 #[derive(Debug, Default)]
 struct Files {
-    retained: Option<Source>,
+    retained: Option<Arc<Source>>,
     unreadable_retained: Option<(PathBuf, String)>,
     /// Files that are there but whose processes the retained file contains.
     folded_files: HashSet<Identity>,
@@ -117,6 +124,7 @@ impl Directory {
                 path: path.to_owned(),
                 limits,
                 sources: BTreeMap::new(),
+                last_retained: None,
             }),
         }
     }
@@ -125,31 +133,45 @@ impl Directory {
     pub fn scan(&mut self) -> Scan {
         let mut problems = Vec::new();
         let files = self.read(&mut problems);
+        Scan {
+            processes: self.processes(),
+            resource: common(files.retained.as_deref(), self.by_age()),
+            merged: self.merge(&files).finish(),
+            problems,
+        }
+    }
+
+    /// All that counts, as of the last look.
+    fn merge(&self, files: &Files) -> Merger {
         let mut merger = Merger::default();
-        let mut sources: Vec<_> = self.sources.values().collect();
-        sources.sort_unstable_by_key(|source| (source.header.created_ns, source.header.identity));
-        let counted: Vec<_> = sources
-            .iter()
-            .filter(|source| !files.folded_files.contains(&source.header.identity))
-            .collect();
+        let counted = self
+            .by_age()
+            .filter(|source| !files.folded_files.contains(&source.header.identity));
+        let counted: Vec<_> = counted.collect();
         counted
             .iter()
             .for_each(|source| merger.announce(source.header.identity, source.header.created_ns));
         files.retained.iter().for_each(|retained| merger.add(retained));
         counted.iter().for_each(|source| merger.add(source));
-        let processes = sources.iter().map(|source| Process {
+        merger
+    }
+
+    fn by_age(&self) -> impl Iterator<Item = &Source> {
+        let mut sources: Vec<_> = self.sources.values().collect();
+        sources.sort_unstable_by_key(|source| (source.header.created_ns, source.header.identity));
+        sources.into_iter()
+    }
+
+    fn processes(&self) -> Vec<Process> {
+        let process = |source: &Source| Process {
             identity: source.header.identity,
             alive: source.alive,
             resource: source.resource.clone(),
             created_ns: source.header.created_ns,
             refused: source.refused(),
             series: source.series.len(),
-        });
-        Scan {
-            processes: processes.collect(),
-            merged: merger.finish(),
-            problems,
-        }
+        };
+        self.by_age().map(process).collect()
     }
 
     /// The values of one process as of the last scan, unmerged.
@@ -266,12 +288,30 @@ impl Directory {
         Ok(source)
     }
 
-    fn retained(&self, path: &Path) -> Result<Source, ReadError> {
+    fn retained(&mut self, path: &Path) -> Result<Arc<Source>, ReadError> {
+        let inode = std::fs::symlink_metadata(path)?.ino();
+        // As long as it is open nobody else gets its number.
+        if let Some(last) = self.last_retained.as_ref().filter(|last| last.inode == inode) {
+            return Ok(last.clone());
+        }
         let mut source = Source::open(path)?;
         if source.header.role != Role::Retained {
             return Err(Reject::OtherName.into());
         }
         source.update(&self.limits)?;
+        let source = Arc::new(source);
+        self.last_retained = Some(source.clone());
         Ok(source)
     }
+}
+
+/// The attributes that all have alike: of what is made of their values.
+pub(super) fn common<'a>(
+    retained: Option<&'a Source>,
+    sources: impl IntoIterator<Item = &'a Source>,
+) -> Vec<(String, String)> {
+    let mut resources = retained.into_iter().chain(sources).map(|source| &source.resource);
+    let mut common = resources.next().cloned().unwrap_or_default();
+    resources.for_each(|other| common.retain(|attribute| other.contains(attribute)));
+    common
 }

@@ -45,6 +45,8 @@ pub(crate) struct Source {
     pub(crate) series: BTreeMap<u64, SourceSeries>,
     pub(crate) folded: Vec<(Identity, u64)>,
     values: Vec<u8>,
+    /// As of the last call of [`Source::changed`].
+    compared: Vec<u8>,
     pub(crate) alive: bool,
     /// Read after its process died: nothing changes any more.
     finished: bool,
@@ -84,6 +86,7 @@ impl Source {
             series: BTreeMap::new(),
             folded: Vec::new(),
             values: Vec::new(),
+            compared: Vec::new(),
             alive: true,
             finished: false,
         })
@@ -297,6 +300,25 @@ impl Source {
         let bytes = self.values.get(series.position + word * 8..);
         let bytes = bytes.and_then(<[u8]>::first_chunk);
         u64::from_le_bytes(bytes.copied().unwrap_or_default())
+    }
+
+    /// Bytes of records that were read: two looks with the same number saw the same series.
+    pub(crate) fn parsed(&self) -> u64 {
+        self.parsed
+    }
+
+    /// Shows the slots of the series that have another value than at the last call.
+    pub(crate) fn changed(&mut self, mut each: impl FnMut(u64)) {
+        if self.compared == self.values {
+            return;
+        }
+        for (slot, series) in &self.series {
+            let place = series.position..series.position + series.words * 8;
+            if self.values.get(place.clone()) != self.compared.get(place) {
+                each(*slot);
+            }
+        }
+        self.compared.clone_from(&self.values);
     }
 
     /// The value of a series, and how many look-ups it took if it is the overflow series. `None` of an overflow

@@ -1,0 +1,212 @@
+//! A directory that is looked at again and again: a look costs a few system calls a file and what has changed.
+
+use std::collections::{HashMap, HashSet};
+
+use super::merge::{Part, narrowed};
+use super::process::Source;
+use super::{Directory, Files, Folded, Process, common};
+use crate::error::Error;
+use crate::layout::Identity;
+use crate::reader::Problem;
+use crate::spec::Kind;
+use crate::value::{Snapshot, Value};
+
+/// Keeps the merged values of a directory up to date.
+#[derive(Debug)]
+pub struct Follower {
+    directory: Directory,
+    merged: Snapshot,
+    resource: Vec<(String, String)>,
+    /// What each series is made of: by family and series.
+    parts: Vec<Vec<Vec<Place>>>,
+    /// The series of each value of each file.
+    places: HashMap<Place, (usize, usize), foldhash::fast::RandomState>,
+    shape: Shape,
+}
+
+/// A value: which file, and where in it.
+type Place = (Identity, u64);
+
+/// What the whole is made of. While it stays, only values change.
+#[derive(Debug, Default, Eq, PartialEq)]
+struct Shape {
+    /// The retained file; each process with what was read of it, whether it lives, and whether it counts.
+    retained: Option<Identity>,
+    processes: Vec<(Identity, u64, bool, bool)>,
+}
+
+/// What a look found.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// Families and series are others than before: all numbers of [`Follower::merged`] have a new meaning, and
+    /// `series` is empty.
+    pub all: bool,
+    /// Which series have another value: number of the family, number of the series in it. None comes twice.
+    pub series: Vec<(usize, usize)>,
+    /// Files that were not read, and why.
+    pub problems: Vec<Problem>,
+}
+
+impl Follower {
+    /// Follows a directory. Nothing is read yet.
+    pub fn new(directory: Directory) -> Self {
+        Follower {
+            directory,
+            merged: Snapshot::default(),
+            resource: Vec::new(),
+            parts: Vec::new(),
+            places: HashMap::default(),
+            shape: Shape::default(),
+        }
+    }
+
+    /// Reads all files, and merges again what has changed in them.
+    pub fn look(&mut self) -> Changes {
+        let mut problems = Vec::new();
+        let files = self.directory.read(&mut problems);
+        let shape = self.directory.shape(&files);
+        if shape != self.shape {
+            self.shape = shape;
+            return self.rebuild(&files, problems);
+        }
+        let mut dirty = HashSet::<_, foldhash::fast::RandomState>::default();
+        let mut is_unknown = false;
+        let counted = |identity: &Identity| !files.folded_files.contains(identity);
+        for source in self.directory.sources.values_mut() {
+            let identity = source.header.identity;
+            if counted(&identity) {
+                source.changed(|slot| match self.places.get(&(identity, slot)) {
+                    Some(place) => _ = dirty.insert(*place),
+                    // An overflow series that is used for the first time.
+                    None => is_unknown = true,
+                });
+            }
+        }
+        if is_unknown {
+            return self.rebuild(&files, problems);
+        }
+        let mut series: Vec<_> = dirty.into_iter().collect();
+        series.sort_unstable();
+        series.retain(|(family, series)| self.merge_again(*family, *series, files.retained.as_deref()));
+        Changes {
+            all: false,
+            series,
+            problems,
+        }
+    }
+
+    /// The values as of the last look.
+    pub fn merged(&self) -> &Snapshot {
+        &self.merged
+    }
+
+    /// Attributes of the resource that all processes have alike, the dead ones too.
+    pub fn resource(&self) -> &[(String, String)] {
+        &self.resource
+    }
+
+    /// The processes whose files were there at the last look, in the order in which they were made.
+    pub fn processes(&self) -> Vec<Process> {
+        self.directory.processes()
+    }
+
+    /// As [`Directory::fold`]. What it did is seen by the next look.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn fold(&mut self, grace: std::time::Duration) -> Result<Folded, Error> {
+        self.directory.fold(grace)
+    }
+
+    fn rebuild(&mut self, files: &Files, problems: Vec<Problem>) -> Changes {
+        let mut merger = self.directory.merge(files);
+        let parts = std::mem::take(&mut merger.parts);
+        self.merged = merger.finish();
+        self.resource = common(files.retained.as_deref(), self.directory.by_age());
+        let families = self.merged.families.iter();
+        self.parts = families
+            .map(|family| vec![Vec::new(); family.series.len()])
+            .collect();
+        self.places.clear();
+        for Part {
+            identity,
+            slot,
+            family,
+            series,
+        } in parts
+        {
+            self.places.insert((identity, slot), (family, series));
+            let made_of = self
+                .parts
+                .get_mut(family)
+                .and_then(|family| family.get_mut(series));
+            made_of.into_iter().for_each(|parts| parts.push((identity, slot)));
+        }
+        self.directory
+            .sources
+            .values_mut()
+            .for_each(|source| source.changed(|_| ()));
+        Changes {
+            all: true,
+            series: Vec::new(),
+            problems,
+        }
+    }
+
+    /// Whether its value is another one now.
+    fn merge_again(&mut self, family: usize, series: usize, retained: Option<&Source>) -> bool {
+        let parts = self.parts.get(family).and_then(|family| family.get(series));
+        let merged = self.merged.families.get_mut(family);
+        let (Some(parts), Some(merged)) = (parts, merged) else {
+            return false; // never: both were made together
+        };
+        let (kind, mut result) = (&merged.spec.kind, None::<(Value, u64)>);
+        for (identity, slot) in parts {
+            let source = self.directory.sources.get(identity).or(retained);
+            let part = source.and_then(|source| part(source, *slot, kind));
+            let Some((value, uses)) = part else { continue };
+            match &mut result {
+                None => result = Some((value, uses)),
+                Some((sum, overflowed)) => {
+                    sum.merge(&value, kind);
+                    *overflowed = overflowed.wrapping_add(uses);
+                }
+            }
+        }
+        match (merged.series.get_mut(series), result) {
+            (Some(series), Some((value, overflowed))) => {
+                let differs = series.value != value || series.overflowed != overflowed;
+                (series.value, series.overflowed) = (value, overflowed);
+                differs
+            }
+            _ => false,
+        }
+    }
+}
+
+/// A part of a merged value, with the bounds of the whole.
+fn part(source: &Source, slot: u64, kind: &Kind) -> Option<(Value, u64)> {
+    let series = source.series.get(&slot)?;
+    let own = &source.families.get(series.family as usize)?.kind;
+    let (value, uses) = source.value(series, own)?;
+    match (own, kind) {
+        (Kind::Histogram { bounds }, Kind::Histogram { bounds: common }) if bounds != common => {
+            Some((narrowed(value, own, common), uses))
+        }
+        _ => Some((value, uses)),
+    }
+}
+
+impl Directory {
+    fn shape(&self, files: &Files) -> Shape {
+        let process = |source: &Source| {
+            let identity = source.header.identity;
+            let counts = !files.folded_files.contains(&identity);
+            (identity, source.parsed(), source.alive, counts)
+        };
+        Shape {
+            retained: files.retained.as_ref().map(|retained| retained.header.identity),
+            processes: self.by_age().map(process).collect(),
+        }
+    }
+}
