@@ -107,7 +107,10 @@ impl Texts {
     pub(super) fn fit(&mut self) {
         let used = self.bytes.len();
         if self.bytes.capacity() > used + used / 4 {
-            self.bytes.shrink_to(used + used / 16);
+            // A copy: what shrinks to more than half stays where it is.
+            let mut fitting = Vec::with_capacity(used + used / 16);
+            fitting.extend_from_slice(&self.bytes);
+            self.bytes = fitting;
         }
     }
 }

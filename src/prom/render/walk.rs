@@ -46,8 +46,8 @@ impl Walk<'_> {
     ) {
         let start = sheet.page().len();
         sheet.begin(name, family);
-        let (mut shown, mut unsaid) = (0, 0);
-        for (block, records) in family.series.all().chunks(BLOCK).enumerate() {
+        let (mut shown, mut unsaid, mut before) = (0, 0, 0);
+        for records in family.series.blocks(BLOCK) {
             let mut cells = [Cell::Gone; BLOCK];
             for (cell, record) in cells.iter_mut().zip(records) {
                 *cell = self.look(record, origins);
@@ -60,7 +60,7 @@ impl Walk<'_> {
                     Cell::Complex => self.complex(sheet, family, labels, record, origins),
                     Cell::Hidden => None,
                     Cell::Gone => {
-                        self.gone.push(block * BLOCK + at);
+                        self.gone.push(before + at);
                         None
                     }
                 };
@@ -73,6 +73,7 @@ impl Walk<'_> {
                     None => {}
                 }
             }
+            before += records.len();
         }
         match shown {
             0 => sheet.page().truncate(start),
