@@ -22,4 +22,4 @@ pub use escaping::Escaping;
 pub use format::{Format, OPENMETRICS_NAME};
 pub use labels::{LabelSources, ResourceLabels};
 pub use name::{Naming, Strategy};
-pub use render::{Conflict, Difference, Page, Renderer, Style};
+pub use render::{Conflict, Counts, Difference, LeftOut, Page, Renderer, Style};

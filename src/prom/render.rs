@@ -1,7 +1,7 @@
 //! From tables to an exposition that is never invalid: one family a name, one sample an identity.
 //!
 //! What a series looks like in a format (its family, the text of its labels) is worked out once, when the table says
-//! that it came, and stands in the family's arena in the order of the exposition. A page walks the arenas, copies that
+//! that it came, whether or not somebody asks for a page, and stands in the family's arena in the order of the exposition. A page walks the arenas, copies that
 //! text and formats the value, which it reads by its place: nothing is hashed, allocated or sorted. A series that would
 //! break the exposition is left out, counted, and named with the series whose place it wanted.
 //!
@@ -30,23 +30,25 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 use tidegate_engine::{Number, Resource, Table, UnixNanos};
 
-pub use self::conflict::{Conflict, Difference};
-use self::conflict::{Conflicts, Refused};
+use self::conflict::Conflicts;
+pub use self::conflict::{Conflict, Counts, Difference, LeftOut};
 use self::family::{Families, Family};
 use self::learn::{Learning, Notes};
 use self::line::Lines;
 use self::message::Messages;
 use self::origin::Origins;
+use self::records::Record;
 use self::sheet::{Sheet, Shot, Times};
-use self::source::{News, Reader, Sources};
+use self::source::{Look, News, Reader, Sources};
 use self::texts::Texts;
 use self::walk::Walk;
 use super::format::Format;
 use super::labels::{LabelSources, Labels};
 use super::name::Naming;
 
-/// Series that are left out and looked at again on one page, so that no page takes long for them.
-const RETRIES: usize = 4096;
+/// What can be found out only by going through all series, what has ended and what a format can't say, is looked for
+/// so often where nobody asks for a page.
+const LOOK_THROUGH_NS: u64 = 30_000_000_000;
 
 /// A page up to this size is kept for the next scrape, in case nothing changes; a larger one only as long as somebody
 /// else holds it.
@@ -108,6 +110,14 @@ pub struct Page {
     pub version: u64,
 }
 
+/// What becomes of what is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Keep,
+    /// Only what could not be written is of interest.
+    Drop,
+}
+
 /// Renders pages in one format.
 pub struct Renderer {
     format: Format,
@@ -117,10 +127,13 @@ pub struct Renderer {
     texts: Texts,
     origins: Origins,
     conflicts: Conflicts,
-    /// Of the content of the last page.
+    /// Of what is shown now.
     version: u64,
-    /// How many pages have been written.
-    walked: u64,
+    /// How often all series have been gone through.
+    walks: u64,
+    /// Of what was shown the last time.
+    walked_version: u64,
+    walked_at: Option<UnixNanos>,
     last: Weak<Page>,
     kept: Option<Arc<Page>>,
     /// How large the last page was.
@@ -139,7 +152,9 @@ impl Renderer {
             conflicts: Conflicts::default(),
             style,
             version: 0,
-            walked: 0,
+            walks: 0,
+            walked_version: 0,
+            walked_at: None,
             last: Weak::new(),
             kept: None,
             size: 0,
@@ -148,25 +163,16 @@ impl Renderer {
 
     /// The exposition of these tables as they are now. The same page as the last time where nothing has changed.
     pub fn render(&mut self, tables: &[Arc<Table>], now: UnixNanos) -> Arc<Page> {
-        let news = self.sources.look(tables, now);
-        let has_changed = news.has_changed || self.conflicts.to_try > 0 || self.walked == 0;
+        self.look(tables, now, Look::Values);
         if let Some(last) = self.last.upgrade()
-            && !has_changed
+            && last.version == self.version
         {
             return last;
         }
-        self.learn(news, now);
-        self.version += u64::from(has_changed);
         // What was kept makes room before the next one is written.
         self.kept = None;
         let page = Vec::with_capacity(self.size + self.size / 32);
-        let (body, has_ended) = match self.format {
-            Format::Protobuf => self.walk(now, |style| Messages::new(page, style)),
-            format => self.walk(now, |style| Lines::new(page, format, style)),
-        };
-        if has_ended {
-            self.tidy();
-        }
+        let body = self.write(page, now, Use::Keep);
         self.size = body.len();
         let page = Arc::new(Page {
             body: body.into(),
@@ -177,26 +183,47 @@ impl Renderer {
         page
     }
 
-    /// How many series were left out for the first time since the last call, and some of them.
-    pub fn take_conflicts(&mut self) -> (u64, Vec<Conflict>) {
-        self.conflicts.take_fresh()
+    /// Takes up what has come since the last call, or page, without writing one: to be called about once a second. Now
+    /// and then all series are gone through, unless there are pages for which they are anyway.
+    pub fn learn(&mut self, tables: &[Arc<Table>], now: UnixNanos) {
+        let walked_at = *self.walked_at.get_or_insert(now);
+        match now.saturating_sub(walked_at) < LOOK_THROUGH_NS {
+            true => self.look(tables, now, Look::News),
+            false => self.check(tables, now),
+        }
+    }
+
+    /// Finds out what would be on a page of this moment, and what not, without keeping one.
+    pub fn check(&mut self, tables: &[Arc<Table>], now: UnixNanos) {
+        self.walked_at = Some(now);
+        self.look(tables, now, Look::Values);
+        if self.walked_version != self.version {
+            self.write(Vec::new(), now, Use::Drop);
+            // What has ended makes room.
+            self.look(tables, now, Look::News);
+        }
+    }
+
+    /// What was left out for the first time since the last call, by metric, owner and reason. Of values that can't be
+    /// said as many count as there are at once.
+    pub fn take_conflicts(&mut self) -> Vec<Conflict> {
+        self.conflicts.take_untold()
+    }
+
+    /// How many series are left out now.
+    pub fn counts(&self) -> Counts {
+        let mut counts = self.conflicts.counts();
+        let unsaid = self.families.iter().map(|(_, family)| family.unsaid.series);
+        counts[LeftOut::UnsayableValue as usize] += unsaid.map(u64::from).sum::<u64>();
+        counts
     }
 
     /// What is left out now: what has no place, and what had a value on the last page that this format can't say.
     pub fn left_out(&self) -> Vec<Conflict> {
-        let unsaid = self.families.iter().filter(|(_, family)| family.unsaid > 0);
-        let unsaid = unsaid.map(|(_, family)| Conflict {
-            metric: family.metric.name.clone(),
-            owner: family.owner.clone(),
-            rival: None,
-            why: format!(
-                "{:?} has no {} of this value",
-                self.format,
-                family.of_type.word(self.format)
-            ),
-            series: family.unsaid.into(),
-            since: family.unsaid_since,
-        });
+        let families = self.families.iter().map(|(_, family)| family);
+        let unsaid = families
+            .filter(|family| family.unsaid.series > 0)
+            .map(|family| family.unsaid(self.format, self.sources.owner(family.unsaid.source)));
         self.conflicts.now().into_iter().chain(unsaid).collect()
     }
 
@@ -210,12 +237,18 @@ impl Renderer {
         self.families.differences().cloned().collect()
     }
 
+    fn look(&mut self, tables: &[Arc<Table>], now: UnixNanos, look: Look) {
+        let news = self.sources.look(tables, now, look);
+        self.version += u64::from(news.has_changed || self.conflicts.is_to_try());
+        self.take_up(news, now);
+    }
+
     /// Takes up what is new, and what was left out and may have a place by now.
-    fn learn(&mut self, news: News, now: UnixNanos) {
+    fn take_up(&mut self, news: News, now: UnixNanos) {
         if !news.gone.is_empty() {
             self.forget_sources(&news.gone);
         }
-        let again = self.take_some_refused();
+        let again = self.conflicts.take_some();
         let sources = self.sources.open();
         let mut learning = Learning {
             format: self.format,
@@ -247,35 +280,40 @@ impl Renderer {
                 !is_gone
             });
         });
-        let refused = &mut self.conflicts.refused;
-        refused.retain(|refused| !gone.contains(&refused.source));
+        self.conflicts.forget(gone);
         self.tidy();
     }
 
     /// After series have ended: names and room are given up, and what was left out is tried again.
     fn tidy(&mut self) {
         self.families.close_empty();
+        let (sources, origins) = (&self.sources, &self.origins);
+        let owner_of = |record: &Record| sources.owner(origins.source(record.origin).unwrap_or(u16::MAX));
+        self.families.in_order(|_, family| family.find_owner(owner_of));
         if let Some(moved) = self.texts.sweep() {
             self.families
                 .in_order(|_, family| family.series.renumber(|text| moved.to(text)));
         }
-        self.conflicts.to_try = self.conflicts.refused.len();
+        self.conflicts.try_all_again();
     }
 
-    /// Some of what was left out: what may have ended, or may have a place now.
-    fn take_some_refused(&mut self) -> Vec<(Refused, bool)> {
-        let all = &mut self.conflicts.refused;
-        let count = all.len().min(RETRIES);
-        let to_try = self.conflicts.to_try.min(count);
-        self.conflicts.to_try -= to_try;
-        let some = all.drain(..count).enumerate();
-        some.map(|(at, refused)| (refused, at < to_try)).collect()
+    /// Writes all series behind what is on `page`, and notes what has ended.
+    fn write(&mut self, page: Vec<u8>, now: UnixNanos, then: Use) -> Vec<u8> {
+        (self.walked_version, self.walked_at) = (self.version, Some(now));
+        let (body, has_ended) = match self.format {
+            Format::Protobuf => self.walk(now, then, |style| Messages::new(page, style)),
+            format => self.walk(now, then, |style| Lines::new(page, format, style)),
+        };
+        if has_ended {
+            self.tidy();
+        }
+        body
     }
 
-    /// Writes all series.
     fn walk<'a, S: Sheet>(
         &'a mut self,
         now: UnixNanos,
+        then: Use,
         sheet: impl FnOnce(&'a Style) -> S,
     ) -> (Vec<u8>, bool) {
         let Self {
@@ -285,11 +323,11 @@ impl Renderer {
             families,
             texts,
             origins,
-            walked,
+            walks,
             conflicts,
             ..
         } = self;
-        *walked += 1;
+        *walks += 1;
         let mut sheet = sheet(style);
         let open = sources.open();
         let has_created = match format {
@@ -306,16 +344,26 @@ impl Renderer {
             reader: Reader::new(&open),
             shot: Shot::default(),
             with_exemplars,
-            page: *walked,
+            page: *walks,
             now,
             gone: Vec::new(),
             has_ended: false,
         };
-        families.in_order(|name, family| walk.family(&mut sheet, name, family, origins, texts));
+        families.in_order(|name, family| {
+            walk.family(&mut sheet, name, family, origins, texts);
+            let more = family.unsaid.take_more();
+            if more > 0 {
+                let owner = sources.owner(family.unsaid.source);
+                conflicts.tell(&family.unsaid(*format, owner), more);
+            }
+            if then == Use::Drop {
+                sheet.page().clear();
+            }
+        });
         origins.refresh(|resource| style.text_of_target(resource, *format));
         let own = style.naming.own(TARGET_INFO);
         let (name, info) = Family::of_targets(own.clone(), *format);
-        let targets = origins.shown(*walked);
+        let targets = origins.shown(*walks);
         match families.owner_of(&name, info.of_type) {
             None => {
                 write_targets(&mut sheet, &name, &info, targets);

@@ -51,6 +51,7 @@ pub(super) fn page(exporter: &str, found: Vec<Found>, own: &Stats) -> Value {
 fn of_conflict((conflict, formats): (Conflict, Vec<String>)) -> Value {
     json!({
         "metric": &*conflict.metric,
+        "reason": conflict.reason.name(),
         "owner": &*conflict.owner,
         "rival": conflict.rival.as_deref(),
         "why": conflict.why,

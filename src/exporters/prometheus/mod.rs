@@ -12,27 +12,26 @@ mod page;
 mod rounds;
 mod server;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
-
-use async_trait::async_trait;
-use tidegate_engine::{Outcome, Overflow, Point, Rule, Session, Stats, Table};
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
 use crate::batch::wire::{
     self,
     points::{PointVisitor, WirePoint},
 };
 use crate::batch::{Batch, Encoded, Payload, Points, Signal};
+use crate::component::worker::{Pause, Worker};
 use crate::component::{
     ComponentError, ConfigType, Consumer, Context, Exporter, ExporterFactory, Factory, Flow, Ledger,
     Lifecycle, Reason, Refused, Stability, unix_now,
 };
 use crate::net::Server;
 use crate::net::auth::Door;
+use async_trait::async_trait;
 use config::Config;
 use page::Pages;
+use tidegate_engine::{Outcome, Overflow, Point, Rule, Session, Stats, Table};
 
 /// The factory of `prometheus`.
 pub static FACTORY: ExporterFactory = Factory {
@@ -51,8 +50,8 @@ pub static FACTORY: ExporterFactory = Factory {
     },
 };
 
-/// How often expired series are looked for.
-const EXPIRY_CHECK: Duration = Duration::from_secs(1);
+/// How often expired series are looked for, and new ones learnt.
+const TICK: Duration = Duration::from_secs(1);
 
 /// What scrapes read.
 struct Views {
@@ -86,13 +85,9 @@ struct Prometheus {
     base: Context,
     ledger: Arc<Ledger>,
     views: Arc<Views>,
-    running: Mutex<Option<Tasks>>,
-}
-
-struct Tasks {
-    server: Server,
-    expiry: JoinHandle<()>,
-    stop: watch::Sender<bool>,
+    /// What takes long and nobody waits for: the runtime's threads are for those who wait.
+    keeper: Worker,
+    running: Mutex<Option<Server>>,
 }
 
 impl Prometheus {
@@ -111,6 +106,7 @@ impl Prometheus {
             base,
             ledger,
             views,
+            keeper: Worker::new("tidegate-pages"),
             running: Mutex::default(),
         }
     }
@@ -141,6 +137,17 @@ impl Prometheus {
             self.ledger.drop_items(Reason::Unsupported, 1);
         }
     }
+}
+
+/// Lets series expire and learns new ones, until it is to stop.
+fn keep(own: &Table, pages: &Pages, exporter: &Arc<str>, pause: &Pause) {
+    while pause.wait(TICK) {
+        own.expire(unix_now());
+        // A panic has been printed; what expires must do so all the same.
+        let _ = catch_unwind(AssertUnwindSafe(|| pages.learn()));
+        tell(&own.stats(), exporter);
+    }
+    pages.close();
 }
 
 /// What the exporter's own table holds, as metrics of the gateway's own.
@@ -187,35 +194,21 @@ impl Lifecycle for Prometheus {
         let pages = Pages::new(self.config.clone(), self.views.clone(), self.base.id.clone());
         let pages = Arc::new(pages);
         let server = server::start(&self.config, &self.base, pages.clone()).await?;
-        let (stop, mut stopped) = watch::channel(false);
         let (own, exporter) = (self.views.own.clone(), self.base.id.clone());
-        let expiry = tokio::spawn(async move {
-            while tokio::time::timeout(EXPIRY_CHECK, stopped.changed())
-                .await
-                .is_err()
-            {
-                own.expire(unix_now());
-                let forgotten = pages.forget();
-                if !forgotten.is_empty() {
-                    // Nobody waits until all their text is given back.
-                    tokio::task::spawn_blocking(move || drop(forgotten));
-                }
-                tell(&own.stats(), &exporter);
-            }
-        });
-        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(Tasks { server, expiry, stop });
+        let keeping = self
+            .keeper
+            .start(move |pause| keep(&own, &pages, &exporter, pause));
+        keeping.map_err(|error| self.base.error(error.to_string()))?;
+        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(server);
         Ok(())
     }
 
     async fn stop(&self, deadline: Instant) {
-        let tasks = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(Tasks { server, expiry, stop }) = tasks else {
-            return;
-        };
-        stop.send_replace(true);
-        server.stop(deadline).await;
-        // It ends by the signal above; a panic in it has been printed already.
-        let _ = expiry.await;
+        let server = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(server) = server {
+            server.stop(deadline).await;
+        }
+        self.keeper.stop(deadline).await;
     }
 }
 

@@ -1,7 +1,7 @@
 //! What scrapes get: one snapshot of all tables in the format asked for, rendered and compressed once for all who ask
-//! at the same time.
+//! at the same time. What is new is learnt as it comes, so that what can't be shown is known before anybody asks.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use super::debug::{self, Found};
 use super::rounds::Rounds;
 use crate::component::unix_now;
 use crate::net::{Coding, compress};
-use crate::prom::{Conflict, Difference, Escaping, Format, Page as Exposition, Renderer};
+use crate::prom::{Conflict, Counts, Difference, Escaping, Format, LeftOut, Page as Exposition, Renderer};
 use crate::telemetry::Every;
 
 /// A format that nobody has asked for as long as this is forgotten with all its text.
@@ -71,12 +71,13 @@ impl Page {
 }
 
 /// One format and escaping: its renderer, and who waits for it.
-pub(super) struct Face {
+struct Face {
     format: Format,
     escaping: Escaping,
     press: Arc<Press>,
     pages: Arc<Rounds<Page>>,
-    asked: Instant,
+    /// When it was asked for; never: it stands in for those that nobody has asked for yet.
+    asked: Option<Instant>,
 }
 
 /// What is needed to render a page.
@@ -91,9 +92,6 @@ struct Press {
     remarks: Arc<Every>,
 }
 
-/// A press and its pages.
-type Pressed = (Arc<Press>, Arc<Rounds<Page>>);
-
 /// Renders scrapes, in every format that somebody asks for. Ingest waits for none of them.
 pub(super) struct Pages {
     views: Arc<Views>,
@@ -106,59 +104,63 @@ pub(super) struct Pages {
 
 impl Pages {
     pub(super) fn new(config: Arc<Config>, views: Arc<Views>, exporter: Arc<str>) -> Self {
-        Self {
+        let pages = Self {
             views,
             exporter,
             config,
             faces: Mutex::default(),
             complaints: Arc::new(Every::new(COMPLAINT_INTERVAL)),
             remarks: Arc::new(Every::new(COMPLAINT_INTERVAL)),
-        }
+        };
+        pages.face(Format::Text, Escaping::default(), None);
+        pages
     }
 
     /// The exposition of this moment or a later one. `None`: rendering failed.
     pub(super) async fn page(&self, format: Format, escaping: Escaping) -> Option<Arc<Page>> {
-        let (_, pages) = self.face(format, escaping);
+        let pages = self.face(format, escaping, Some(Instant::now()));
         pages.next().await
     }
 
-    /// What is left out of every format that is asked for, and why, at this moment.
-    pub(super) async fn debug(&self) -> serde_json::Value {
-        let mut found = Vec::new();
-        for (press, pages) in self.presses() {
-            // Only a page that has been written says what is not on it.
-            pages.next().await;
-            let finding = tokio::task::spawn_blocking(move || press.found());
-            found.extend(finding.await);
-        }
+    /// What is left out of every format that is asked for, and why, at this moment. Blocks.
+    pub(super) fn debug(&self) -> serde_json::Value {
+        let found = self.presses().iter().map(|press| press.found()).collect();
         debug::page(&self.exporter, found, &self.views.own.stats())
     }
 
-    /// Those of the formats that somebody asks for; of text, if nobody has asked yet.
-    fn presses(&self) -> Vec<Pressed> {
-        let faces = self.faces.lock().unwrap_or_else(PoisonError::into_inner);
-        let pressed = faces.iter().map(|face| (face.press.clone(), face.pages.clone()));
-        let pressed: Vec<_> = pressed.collect();
-        drop(faces);
-        match pressed.is_empty() {
-            true => vec![self.face(Format::Text, Escaping::default())],
-            false => pressed,
-        }
+    /// Takes up what has come, in every format that is asked for, and tells what of it can't be shown; forgets formats
+    /// that nobody asks for any more. Blocks.
+    pub(super) fn learn(&self) {
+        drop(self.forget());
+        self.presses().iter().for_each(|press| press.learn());
     }
 
-    fn face(&self, format: Format, escaping: Escaping) -> Pressed {
+    /// Forgets all there is, which can take long: for the end.
+    pub(super) fn close(&self) {
+        drop(std::mem::take(&mut *self.faces()));
+    }
+
+    fn faces(&self) -> MutexGuard<'_, Vec<Face>> {
+        self.faces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn presses(&self) -> Vec<Arc<Press>> {
+        self.faces().iter().map(|face| face.press.clone()).collect()
+    }
+
+    fn face(&self, format: Format, escaping: Escaping, asked: Option<Instant>) -> Arc<Rounds<Page>> {
         // Names that every scraper takes look the same however they are escaped.
         let escaping = match self.config.strategy().escapes() {
             true => Escaping::default(),
             false => escaping,
         };
-        let mut faces = self.faces.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut faces = self.faces();
         let known = faces
             .iter_mut()
             .find(|face| (face.format, face.escaping) == (format, escaping));
         if let Some(face) = known {
-            face.asked = Instant::now();
-            return (face.press.clone(), face.pages.clone());
+            face.asked = asked;
+            return face.pages.clone();
         }
         let press = Arc::new(Press {
             name: match escaping {
@@ -177,17 +179,21 @@ impl Pages {
         faces.push(Face {
             format,
             escaping,
-            press: press.clone(),
+            press,
             pages: pages.clone(),
-            asked: Instant::now(),
+            asked,
         });
-        (press, pages)
+        pages
     }
 
-    /// Forgets the formats that nobody asks for any more. To drop what it gives can take long.
-    pub(super) fn forget(&self) -> Vec<Face> {
-        let mut faces = self.faces.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_old = |face: &mut Face| face.asked.elapsed() >= FORGET_AFTER;
+    /// Forgets the formats that nobody asks for any more, or has never; but not the last one that was asked for, as
+    /// somebody must know what can't be shown. To drop what it gives can take long.
+    fn forget(&self) -> Vec<Face> {
+        let mut faces = self.faces();
+        let last = faces.iter().map(|face| face.asked).max().flatten();
+        let is_old = |face: &mut Face| {
+            face.asked != last && face.asked.is_none_or(|asked| asked.elapsed() >= FORGET_AFTER)
+        };
         faces.extract_if(.., is_old).collect()
     }
 }
@@ -202,23 +208,36 @@ impl Press {
     }
 
     fn render(&self) -> Arc<Exposition> {
-        let mut renderer = self.renderer.lock().unwrap_or_else(PoisonError::into_inner);
-        let exposition = renderer.render(&self.views.all(), unix_now());
-        let (count, conflicts) = renderer.take_conflicts();
-        let differences = renderer.take_differences();
-        drop(renderer);
-        self.complain(count, &conflicts);
-        self.remark(&differences);
-        exposition
+        self.with(|renderer| renderer.render(&self.views.all(), unix_now()))
+    }
+
+    fn learn(&self) {
+        self.with(|renderer| renderer.learn(&self.views.all(), unix_now()));
     }
 
     fn found(&self) -> Found {
-        let renderer = self.renderer.lock().unwrap_or_else(PoisonError::into_inner);
-        Found {
-            format: self.name.clone(),
-            left_out: renderer.left_out(),
-            differences: renderer.differences(),
-        }
+        self.with(|renderer| {
+            // Only what has been gone through says what can't be shown.
+            renderer.check(&self.views.all(), unix_now());
+            Found {
+                format: self.name.clone(),
+                left_out: renderer.left_out(),
+                differences: renderer.differences(),
+            }
+        })
+    }
+
+    /// Does something with the renderer, and tells what it has found out.
+    fn with<T>(&self, work: impl FnOnce(&mut Renderer) -> T) -> T {
+        let mut renderer = self.renderer.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = work(&mut renderer);
+        let (conflicts, differences) = (renderer.take_conflicts(), renderer.take_differences());
+        let counts = renderer.counts();
+        drop(renderer);
+        self.show(counts);
+        self.complain(&conflicts);
+        self.remark(&differences);
+        done
     }
 
     fn remark(&self, differences: &[Difference]) {
@@ -237,22 +256,49 @@ impl Press {
         }
     }
 
-    fn complain(&self, count: u64, conflicts: &[Conflict]) {
+    fn labels(&self, reason: LeftOut) -> [(&'static str, String); 3] {
+        [
+            ("exporter", self.exporter.to_string()),
+            ("format", self.name.clone()),
+            ("reason", reason.name().to_owned()),
+        ]
+    }
+
+    /// Shows how many series are left out now.
+    fn show(&self, counts: Counts) {
+        for (reason, series) in LeftOut::ALL.into_iter().zip(counts) {
+            metrics::gauge!("tidegate_prometheus_left_out_series", &self.labels(reason)).set(series as f64);
+        }
+    }
+
+    /// Counts what has been left out for the first time, and names the first of it.
+    fn complain(&self, conflicts: &[Conflict]) {
+        for conflict in conflicts {
+            let labels = self.labels(conflict.reason);
+            metrics::counter!("tidegate_prometheus_conflicting_series_total", &labels)
+                .increment(conflict.series);
+        }
         let Some(first) = conflicts.first() else { return };
-        metrics::counter!("tidegate_prometheus_conflicting_series_total", "exporter" => self.exporter.clone())
-            .increment(count);
         if let Some(held_back) = self.complaints.ready() {
             tracing::warn!(
                 exporter = %self.exporter,
+                format = %self.name,
                 metric = %first.metric,
                 owner = %first.owner,
                 rival = first.rival.as_deref().unwrap_or_default(),
-                others = count - 1,
+                series = first.series,
+                other_metrics = conflicts.len() - 1,
                 held_back,
                 "left out of the exposition: {}",
                 first.why
             );
         }
+    }
+}
+
+impl Drop for Press {
+    fn drop(&mut self) {
+        self.show(Counts::default());
     }
 }
 
@@ -281,21 +327,29 @@ mod tests {
         assert_ne!(other.coded(Coding::Gzip).await.unwrap(), packed);
     }
 
-    #[tokio::test]
-    async fn a_format_that_nobody_asks_for_is_given_to_who_drops_it() {
+    fn pages() -> Pages {
         let own = Table::new("test", vec![Rule::newest()], Limits::default());
         let views = Views {
             own: Arc::new(own),
             live: Mutex::default(),
         };
         let config = settings::<Config>("{endpoint: '127.0.0.1:0'}").get();
-        let pages = Pages::new(config, Arc::new(views), "prometheus".into());
+        Pages::new(config, Arc::new(views), "prometheus".into())
+    }
+
+    fn formats(pages: &Pages) -> Vec<Format> {
+        pages.faces().iter().map(|face| face.format).collect()
+    }
+
+    #[tokio::test]
+    async fn a_format_that_nobody_asks_for_is_given_to_who_drops_it() {
+        let pages = pages();
         for format in [Format::Text, Format::Protobuf] {
             pages.page(format, Escaping::default()).await.unwrap();
         }
         assert_eq!(pages.forget().len(), 0, "both have just been asked for");
         let before = Instant::now().checked_sub(FORGET_AFTER).unwrap();
-        pages.faces.lock().unwrap()[0].asked = before;
+        pages.faces()[0].asked = Some(before);
         let forgotten = pages.forget();
         assert_eq!(forgotten.len(), 1);
         assert_eq!(forgotten[0].format, Format::Text);
@@ -304,6 +358,23 @@ mod tests {
             2,
             "its text is still there, and with nobody else"
         );
-        assert_eq!(pages.faces.lock().unwrap().len(), 1);
+        pages.faces()[0].asked = Some(before);
+        assert_eq!(pages.forget().len(), 0, "somebody must know what can't be shown");
+        assert_eq!(formats(&pages), [Format::Protobuf]);
+    }
+
+    #[tokio::test]
+    async fn text_stands_in_until_somebody_asks_for_another_format() {
+        let pages = pages();
+        pages.learn();
+        assert_eq!(formats(&pages), [Format::Text]);
+        pages.page(Format::Protobuf, Escaping::default()).await.unwrap();
+        assert_eq!(
+            formats(&pages),
+            [Format::Text, Format::Protobuf],
+            "who asks drops nothing, which could take long"
+        );
+        pages.learn();
+        assert_eq!(formats(&pages), [Format::Protobuf]);
     }
 }

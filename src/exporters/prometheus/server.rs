@@ -92,7 +92,12 @@ impl Counter {
     }
 
     async fn debug(&self) -> Answer {
-        let mut answer = plain(StatusCode::OK, format!("{:#}\n", self.pages.debug().await));
+        let pages = self.pages.clone();
+        let Ok(found) = tokio::task::spawn_blocking(move || format!("{:#}\n", pages.debug())).await else {
+            let why = "what is left out could not be found out\n".to_owned();
+            return plain(StatusCode::INTERNAL_SERVER_ERROR, why);
+        };
+        let mut answer = plain(StatusCode::OK, found);
         let json = HeaderValue::from_static("application/json");
         answer.headers_mut().insert(CONTENT_TYPE, json);
         answer

@@ -1,17 +1,68 @@
 //! What is left out of an exposition, and why.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
 use tidegate_engine::{Series, UnixNanos};
 
-/// Conflicts of which the details are kept until they have been told.
-const TOLD: usize = 16;
+/// What keeps a series out of an exposition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LeftOut {
+    /// Its metric's name is another metric's, of another type.
+    TypeClash,
+    /// Another owner has a series of the same name and labels.
+    DuplicateIdentity,
+    /// The same owner has, of another resource or scope.
+    AmbiguousIdentity,
+    /// A series that the exporter says of a target, whose name is a metric's.
+    TargetInfo,
+    /// Nothing of its metric's name can be exposed.
+    Nameless,
+    /// Its metric is a sum of which nobody knows what it means.
+    NoTemporality,
+    /// There is no room for more labels.
+    LabelsFull,
+    /// The format has no word for its value.
+    UnsayableValue,
+}
+
+impl LeftOut {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 8] = [
+        Self::TypeClash,
+        Self::DuplicateIdentity,
+        Self::AmbiguousIdentity,
+        Self::TargetInfo,
+        Self::Nameless,
+        Self::NoTemporality,
+        Self::LabelsFull,
+        Self::UnsayableValue,
+    ];
+
+    /// As counters call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TypeClash => "type_clash",
+            Self::DuplicateIdentity => "duplicate_identity",
+            Self::AmbiguousIdentity => "ambiguous_identity",
+            Self::TargetInfo => "target_info",
+            Self::Nameless => "nameless",
+            Self::NoTemporality => "no_temporality",
+            Self::LabelsFull => "labels_full",
+            Self::UnsayableValue => "unsayable_value",
+        }
+    }
+}
+
+/// How many series are left out, by the number of the reason.
+pub type Counts = [u64; LeftOut::ALL.len()];
 
 /// Series that can't be exposed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
+    /// What kind of conflict it is.
+    pub reason: LeftOut,
     /// The metric that is left out.
     pub metric: Arc<str>,
     /// Who sends it.
@@ -44,8 +95,8 @@ pub struct Difference {
 /// Why a metric has no family.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Taken {
-    /// There is nothing it could be called.
-    Nameless(&'static str),
+    /// There is nothing it could be called, or it is nothing that could be.
+    Nameless(LeftOut, &'static str),
     /// Another one has one of its names.
     By {
         sample: Box<str>,
@@ -64,18 +115,30 @@ pub(super) enum Why {
     Rival(Arc<str>),
     /// The same owner has.
     Twin,
-    /// Its family is full.
+    /// There is no room for its labels.
     Full,
 }
 
 impl Why {
+    fn reason(&self) -> LeftOut {
+        match self {
+            Self::Rival(_) => LeftOut::DuplicateIdentity,
+            Self::Twin => LeftOut::AmbiguousIdentity,
+            Self::Full => LeftOut::LabelsFull,
+            Self::Family(taken) => match **taken {
+                Taken::By { .. } => LeftOut::TypeClash,
+                Taken::Nameless(reason, _) => reason,
+            },
+        }
+    }
+
     /// Whose place it is.
     fn rival(&self) -> Option<Arc<str>> {
         match self {
             Self::Rival(owner) => Some(owner.clone()),
             Self::Family(taken) => match &**taken {
                 Taken::By { owner, .. } => Some(owner.clone()),
-                Taken::Nameless(_) => None,
+                Taken::Nameless(..) => None,
             },
             Self::Twin | Self::Full => None,
         }
@@ -86,7 +149,7 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Family(taken) => match &**taken {
-                Taken::Nameless(why) => f.write_str(why),
+                Taken::Nameless(_, why) => f.write_str(why),
                 Taken::By {
                     sample,
                     family,
@@ -108,7 +171,7 @@ impl fmt::Display for Why {
                 "another resource or scope has a series of the same name and labels; \
                  add an attribute as a label to tell them apart",
             ),
-            Self::Full => f.write_str("its metric has 4 GiB of labels already"),
+            Self::Full => f.write_str("there are 16 GiB of labels already"),
         }
     }
 }
@@ -127,39 +190,89 @@ pub(super) struct Refused {
     pub(super) since: UnixNanos,
 }
 
+/// Series that are looked at again on one page, so that no page takes long for them.
+const RETRIES: usize = 4096;
+
 /// All series that are left out now.
 #[derive(Debug, Default)]
 pub(super) struct Conflicts {
-    pub(super) refused: VecDeque<Refused>,
+    refused: VecDeque<Refused>,
+    /// How many of them.
+    counts: Counts,
     /// How many of them, from the front, are to be tried again because something has ended.
-    pub(super) to_try: usize,
+    to_try: usize,
     /// The targets, where a metric has the name of what is said of them.
     targets: Option<Conflict>,
-    fresh: Vec<Conflict>,
-    untold: u64,
+    untold: Untold,
+}
+
+/// What has been left out for the first time, and nobody has been told yet: by metric, owner and reason.
+#[derive(Debug, Default)]
+struct Untold {
+    list: Vec<Conflict>,
+    places: HashMap<(Arc<str>, Arc<str>, LeftOut), usize>,
 }
 
 impl Conflicts {
     /// Leaves a series out.
     pub(super) fn refuse(&mut self, refused: Refused, is_new: bool) {
+        let reason = refused.why.reason();
         if is_new {
-            self.tell(1, || Conflict {
-                metric: refused.series.metric.name.clone(),
-                owner: refused.owner.clone(),
-                rival: refused.why.rival(),
-                why: refused.why.to_string(),
-                series: 1,
-                since: refused.since,
-            });
+            let (metric, owner) = (&refused.series.metric.name, &refused.owner);
+            self.untold
+                .add((metric.clone(), owner.clone(), reason), 1, || Conflict {
+                    reason,
+                    metric: metric.clone(),
+                    owner: owner.clone(),
+                    rival: refused.why.rival(),
+                    why: refused.why.to_string(),
+                    series: 0,
+                    since: refused.since,
+                });
         }
+        self.counts[reason as usize] += 1;
         self.refused.push_back(refused);
     }
 
-    fn tell(&mut self, series: u64, conflict: impl FnOnce() -> Conflict) {
-        self.untold += series;
-        if self.fresh.len() < TOLD {
-            self.fresh.push(conflict());
+    /// Notes that so many series of what is left out were not before.
+    pub(super) fn tell(&mut self, conflict: &Conflict, series: u64) {
+        let key = (conflict.metric.clone(), conflict.owner.clone(), conflict.reason);
+        self.untold.add(key, series, || Conflict {
+            series: 0,
+            ..conflict.clone()
+        });
+    }
+
+    /// Something has ended: what is left out may have a place now.
+    pub(super) fn try_all_again(&mut self) {
+        self.to_try = self.refused.len();
+    }
+
+    /// Whether some of it may have a place now.
+    pub(super) fn is_to_try(&self) -> bool {
+        self.to_try > 0
+    }
+
+    /// Some of what was left out: what may have ended, or (`true`) may have a place now.
+    pub(super) fn take_some(&mut self) -> Vec<(Refused, bool)> {
+        let count = self.refused.len().min(RETRIES);
+        let to_try = self.to_try.min(count);
+        self.to_try -= to_try;
+        let some: Vec<_> = self.refused.drain(..count).collect();
+        for refused in &some {
+            self.counts[refused.why.reason() as usize] -= 1;
         }
+        let some = some.into_iter().enumerate();
+        some.map(|(at, refused)| (refused, at < to_try)).collect()
+    }
+
+    /// Forgets the series of sources that are gone.
+    pub(super) fn forget(&mut self, gone: &[u16]) {
+        self.refused.retain(|refused| {
+            let is_gone = gone.contains(&refused.source);
+            self.counts[refused.why.reason() as usize] -= u64::from(is_gone);
+            !is_gone
+        });
     }
 
     /// All targets are said.
@@ -172,6 +285,7 @@ impl Conflicts {
         let before = self.targets.take();
         let why = Why::Family(Arc::new(taken));
         let conflict = Conflict {
+            reason: LeftOut::TargetInfo,
             metric: name.into(),
             owner: OWN.into(),
             rival: why.rival(),
@@ -181,14 +295,21 @@ impl Conflicts {
         };
         let more = series.saturating_sub(before.map_or(0, |before| before.series));
         if more > 0 {
-            self.tell(more, || conflict.clone());
+            self.tell(&conflict, more);
         }
         self.targets = (series > 0).then_some(conflict);
     }
 
-    /// How many were left out for the first time since the last call, and the first of them.
-    pub(super) fn take_fresh(&mut self) -> (u64, Vec<Conflict>) {
-        (std::mem::take(&mut self.untold), std::mem::take(&mut self.fresh))
+    /// What was left out for the first time since the last call, by metric, owner and reason.
+    pub(super) fn take_untold(&mut self) -> Vec<Conflict> {
+        std::mem::take(&mut self.untold).list
+    }
+
+    /// How many series are left out now.
+    pub(super) fn counts(&self) -> Counts {
+        let mut counts = self.counts;
+        counts[LeftOut::TargetInfo as usize] += self.targets.as_ref().map_or(0, |targets| targets.series);
+        counts
     }
 
     /// What is left out now, by metric, owner and reason.
@@ -202,6 +323,7 @@ impl Conflicts {
         }
         let conflict =
             |((metric, owner, why), (series, since)): ((&Arc<str>, &Arc<str>, &Why), _)| Conflict {
+                reason: why.reason(),
                 metric: metric.clone(),
                 owner: owner.clone(),
                 rival: why.rival(),
@@ -213,5 +335,18 @@ impl Conflicts {
             .map(conflict)
             .chain(self.targets.clone())
             .collect()
+    }
+}
+
+impl Untold {
+    fn add(&mut self, key: (Arc<str>, Arc<str>, LeftOut), series: u64, make: impl FnOnce() -> Conflict) {
+        let list = &mut self.list;
+        let at = *self.places.entry(key).or_insert_with(|| {
+            list.push(make());
+            list.len() - 1
+        });
+        if let Some(conflict) = list.get_mut(at) {
+            conflict.series += series;
+        }
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use tidegate_engine::{Attributes, Data, Metric, UnixNanos};
 
-use super::conflict::{Difference, Taken};
+use super::conflict::{Conflict, Difference, LeftOut, Taken};
 use super::kind::Type;
-use super::records::Records;
+use super::records::{Record, Records};
 use crate::prom::escaping::is_legacy_metric_name;
 use crate::prom::format::{Format, OPENMETRICS_NAME};
 use crate::prom::labels::escape;
@@ -21,17 +21,46 @@ pub(super) struct Family {
     /// Its name must stand in quotes, within the braces.
     pub(super) is_quoted: bool,
     pub(super) of_type: Type,
-    /// Who sent the first series.
+    /// Who sent the first series, or another one that is there where he has gone.
     pub(super) owner: Arc<str>,
     /// Of the first series: HELP and UNIT.
     pub(super) metric: Arc<Metric>,
     pub(super) series: Records,
-    /// Series whose value this format could not say, on the last page.
-    pub(super) unsaid: u32,
-    /// Since when there are such, or none.
-    pub(super) unsaid_since: UnixNanos,
+    pub(super) unsaid: Unsaid,
     /// What it took on the last page.
     pub(super) size: usize,
+}
+
+/// Series whose value a format can't say.
+#[derive(Debug, Default)]
+pub(super) struct Unsaid {
+    /// How many there were on the last page.
+    pub(super) series: u32,
+    /// How many more than on any page before.
+    more: u32,
+    most: u32,
+    /// Since when there are such, or none.
+    since: UnixNanos,
+    /// Where the last of them is from.
+    pub(super) source: u16,
+}
+
+impl Unsaid {
+    /// Notes how many there are on a page.
+    pub(super) fn note(&mut self, series: u32, now: UnixNanos) {
+        if (self.series == 0) != (series == 0) {
+            self.since = now;
+        }
+        self.series = series;
+        self.more = series.saturating_sub(self.most);
+        self.most += self.more;
+    }
+
+    /// How many were counted on the last page for the first time. A series has no number of its own here, so they are
+    /// taken for the same as long as they are not more.
+    pub(super) fn take_more(&mut self) -> u64 {
+        std::mem::take(&mut self.more).into()
+    }
 }
 
 impl Family {
@@ -45,9 +74,30 @@ impl Family {
             owner,
             metric,
             series: Records::default(),
-            unsaid: 0,
-            unsaid_since: 0,
+            unsaid: Unsaid::default(),
             size: 0,
+        }
+    }
+
+    /// Names somebody who has a series, if the one who is named has none any more.
+    pub(super) fn find_owner(&mut self, owner_of: impl Fn(&Record) -> Arc<str>) {
+        let mut owners = self.series.iter().map(owner_of);
+        let Some(first) = owners.next() else { return };
+        if first != self.owner && owners.all(|owner| owner != self.owner) {
+            self.owner = first;
+        }
+    }
+
+    /// What of it the format could not say on the last page, and whose that is.
+    pub(super) fn unsaid(&self, format: Format, owner: Arc<str>) -> Conflict {
+        Conflict {
+            reason: LeftOut::UnsayableValue,
+            metric: self.metric.name.clone(),
+            owner,
+            rival: None,
+            why: format!("{format:?} has no {} of this value", self.of_type.word(format)),
+            series: self.unsaid.series.into(),
+            since: self.unsaid.since,
         }
     }
 
@@ -132,7 +182,8 @@ impl Families {
         metric: &Arc<Metric>,
         now: UnixNanos,
     ) -> Result<u32, Taken> {
-        let (name, of_type) = self.name(metric).map_err(Taken::Nameless)?;
+        let named = self.name(metric);
+        let (name, of_type) = named.map_err(|(reason, why)| Taken::Nameless(reason, why))?;
         if let Some(number) = self.names.get(name.as_str()).copied()
             && let Some(family) = self.get(number)
         {
@@ -184,13 +235,14 @@ impl Families {
     }
 
     /// What a family of this metric is called, and its type.
-    fn name(&self, metric: &Metric) -> Result<(String, Type), &'static str> {
-        let (of_type, kind) = Type::of(metric, self.format)?;
+    fn name(&self, metric: &Metric) -> Result<(String, Type), (LeftOut, &'static str)> {
+        let kind = Type::of(metric, self.format);
+        let (of_type, kind) = kind.map_err(|why| (LeftOut::NoTemporality, why))?;
         let is_openmetrics = self.format == Format::OpenMetrics;
         let own_name = metric.metadata.get(OPENMETRICS_NAME).filter(|_| is_openmetrics);
         let raw = own_name.and_then(|name| name.as_str()).unwrap_or(&metric.name);
         let full = self.naming.metric(raw, &metric.unit, kind);
-        let full = full.ok_or("nothing of its name can be exposed")?;
+        let full = full.ok_or((LeftOut::Nameless, "nothing of its name can be exposed"))?;
         let without = |suffix: &str| {
             let base = full.strip_suffix(suffix).filter(|base| !base.is_empty());
             base.map(str::to_owned)

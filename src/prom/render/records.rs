@@ -34,9 +34,9 @@ impl Records {
         self.0.iter().flat_map(move |piece| piece.chunks(size))
     }
 
-    /// The first.
-    pub(super) fn first(&self) -> Option<&Record> {
-        self.0.first()?.first()
+    /// All of them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Record> {
+        self.0.iter().flatten()
     }
 
     fn last_text(&self) -> Option<u32> {
@@ -196,7 +196,7 @@ mod tests {
                 }
                 prop_assert_eq!(records.blocks(5).flatten().copied().collect::<Vec<_>>(), model.clone());
                 prop_assert_eq!(records.is_empty(), model.is_empty());
-                prop_assert_eq!(records.first(), model.first());
+                prop_assert!(records.iter().eq(&model));
                 for text in 0..model.last().map_or(3, |last| last.text + 3) {
                     let known = model.iter().find(|record| record.text == text).copied();
                     prop_assert_eq!(records.find(text).copied(), known);

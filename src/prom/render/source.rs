@@ -45,6 +45,15 @@ pub(super) struct New {
     pub(super) series: Arc<Series>,
 }
 
+/// How closely sources are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// What is new, and whether anything has changed.
+    News,
+    /// All values are wanted as they are now.
+    Values,
+}
+
 /// What a look at the sources has come to.
 #[derive(Default)]
 pub(super) struct News {
@@ -58,7 +67,7 @@ pub(super) struct News {
 
 impl Sources {
     /// Learns what these tables and their composites have by now.
-    pub(super) fn look(&mut self, tables: &[Arc<Table>], now: UnixNanos) -> News {
+    pub(super) fn look(&mut self, tables: &[Arc<Table>], now: UnixNanos, look: Look) -> News {
         let mut news = News::default();
         let of_table = |table: &'_ Arc<Table>| (table.clone(), table.attached());
         let attached: Vec<_> = tables.iter().map(of_table).collect();
@@ -98,7 +107,7 @@ impl Sources {
         }
         for (number, source) in (0u16..).zip(&mut self.0) {
             if let Some(source) = source {
-                source.look(number, now, &mut news);
+                source.look(number, now, look, &mut news);
             }
         }
         news.has_changed |= !news.series.is_empty();
@@ -133,7 +142,7 @@ impl Sources {
 }
 
 impl Source {
-    fn look(&mut self, number: u16, now: UnixNanos, news: &mut News) {
+    fn look(&mut self, number: u16, now: UnixNanos, look: Look, news: &mut News) {
         match self {
             Self::Table {
                 table,
@@ -144,13 +153,17 @@ impl Source {
                 let Some(table) = table.upgrade() else { return };
                 // Before the look: what comes during it is seen, or changes the version.
                 let latest = table.version();
-                let seen = table.arrivals(*arrivals, &mut |place, series| {
-                    news.series.push(New {
-                        source: number,
-                        place: place.to_bits(),
-                        series: series.clone(),
-                    });
-                });
+                // Nothing is asked of a table that has nothing new and of which no value is wanted.
+                let seen = match look == Look::Values || table.arrived() != *arrivals {
+                    false => *arrivals,
+                    true => table.arrivals(*arrivals, &mut |place, series| {
+                        news.series.push(New {
+                            source: number,
+                            place: place.to_bits(),
+                            series: series.clone(),
+                        });
+                    }),
+                };
                 news.has_changed |= latest != *version || seen != *arrivals;
                 (*arrivals, *version) = (seen, latest);
             }

@@ -1,6 +1,7 @@
 //! Expositions of readings, and a checker that knows what an exposition may look like.
 
 mod history;
+mod learning;
 mod messages;
 mod rows;
 mod targets;
@@ -122,7 +123,7 @@ agent_xfer_time_total{agent_name=\"a\",hostname=\"h\"} 30
     for _ in 0..2 {
         assert_eq!(text(&mut renderer, std::slice::from_ref(&table)), expected);
     }
-    assert_eq!(renderer.take_conflicts(), (0, vec![]));
+    assert_eq!(renderer.take_conflicts(), []);
 }
 
 #[test]
@@ -192,15 +193,16 @@ fn a_name_of_another_type_is_refused_whole_and_named() {
     let tables = [table];
     let page = text(&mut renderer, &tables);
     assert_eq!(page.matches("# TYPE").count(), 1, "{page}");
-    let (count, conflicts) = renderer.take_conflicts();
-    assert_eq!((count, conflicts.len()), (1, 1));
+    let conflicts = renderer.take_conflicts();
+    assert_eq!((conflicts.len(), conflicts[0].series), (1, 1));
+    assert_eq!(conflicts[0].reason, LeftOut::TypeClash);
     assert!(
         conflicts[0].why.contains("`x` is a gauge of test already"),
         "{conflicts:?}"
     );
     put(&tables[0], &all);
     text(&mut renderer, &tables);
-    assert_eq!(renderer.take_conflicts(), (0, vec![]), "told once");
+    assert_eq!(renderer.take_conflicts(), [], "told once");
     assert_eq!(renderer.left_out(), conflicts, "and shown as long as it is so");
 }
 
@@ -218,7 +220,9 @@ fn r5_resources_that_differ_only_in_what_is_not_exposed_do_not_make_duplicates()
         "{text}"
     );
     assert_eq!(text.matches("\ntarget_info{").count(), 1, "{text}");
-    assert_eq!(plain.take_conflicts().0, 1);
+    let told = plain.take_conflicts();
+    assert_eq!((told.len(), told[0].series), (1, 1));
+    assert_eq!(told[0].reason, LeftOut::AmbiguousIdentity);
 
     let style = Style {
         labels: LabelSources {
@@ -249,8 +253,9 @@ fn a_second_writer_of_a_series_is_refused_and_both_are_named() {
         page.contains("x_total{a=\"1\"} 1\n") && !page.contains("} 2\n"),
         "{page}"
     );
-    let (_, conflicts) = renderer.take_conflicts();
+    let conflicts = renderer.take_conflicts();
     assert_eq!(conflicts.len(), 1);
+    assert_eq!(conflicts[0].reason, LeftOut::DuplicateIdentity);
     assert_eq!(&*conflicts[0].owner, "aggregate@metrics/b");
     assert!(
         conflicts[0].why.starts_with("aggregate@metrics/a has a series"),

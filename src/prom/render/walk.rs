@@ -69,7 +69,10 @@ impl Walk<'_> {
                         shown += 1;
                         origins.show(record.origin, self.page);
                     }
-                    Some(false) => unsaid += 1,
+                    Some(false) => {
+                        unsaid += 1;
+                        family.unsaid.source = origins.source(record.origin).unwrap_or(u16::MAX);
+                    }
                     None => {}
                 }
             }
@@ -79,10 +82,7 @@ impl Walk<'_> {
             0 => sheet.page().truncate(start),
             _ => sheet.end(family),
         }
-        if (family.unsaid == 0) != (unsaid == 0) {
-            family.unsaid_since = self.now;
-        }
-        family.unsaid = unsaid;
+        family.unsaid.note(unsaid, self.now);
         family.size = sheet.page().len() - start;
         self.bury(family, origins, texts);
     }

@@ -206,6 +206,11 @@ impl Cells {
         CellRef { index, generation: 0 }
     }
 
+    /// How many were made in all.
+    pub(super) fn made(&self) -> u64 {
+        lock(&self.register).arrivals.made()
+    }
+
     /// See [`Arrivals::since`].
     pub(super) fn arrivals(&self, seen: u64) -> (u64, Option<Vec<CellRef>>) {
         lock(&self.register).arrivals.since(seen)

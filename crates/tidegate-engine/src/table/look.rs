@@ -94,6 +94,11 @@ impl Table {
         made
     }
 
+    /// What [`Table::arrivals`] would give now. While it stays the same, that would show nothing.
+    pub fn arrived(&self) -> u64 {
+        self.cells.made()
+    }
+
     /// Shows what is at every place where a series is, in the order of their numbers; `None`: it has no value now. What
     /// was absorbed before the last call of [`Table::arrivals`] is seen. `each` must not call this table.
     pub fn each_place(&self, mut each: impl FnMut(Place, Option<Reading<'_>>)) {
@@ -125,6 +130,10 @@ impl Arrivals {
             self.latest.pop_front();
         }
         self.latest.push_back(cell);
+    }
+
+    pub(super) fn made(&self) -> u64 {
+        self.made
     }
 
     /// How many were made in all, and those that were made after the first `seen`; `None`: they are not remembered.
@@ -178,9 +187,11 @@ mod tests {
                     0..3 => table.expire(now),
                     3..6 => {}
                     _ => {
+                        let arrived = table.arrived();
                         seen = table.arrivals(seen, &mut |place, series| {
                             known.insert(place.number(), (Place::from_bits(place.to_bits()), series.metric.name.clone()));
                         });
+                        prop_assert_eq!(seen, arrived);
                         let mut looker = table.looker();
                         let mut mine = Vec::new();
                         known.retain(|_, (place, name)| match looker.at(*place) {

@@ -45,6 +45,7 @@ enum Step {
     Expire,
     Leave { table: usize },
     Page,
+    Learn,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -53,6 +54,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Expire),
         1 => (0usize..2).prop_map(|table| Step::Leave { table }),
         3 => Just(Step::Page),
+        2 => Just(Step::Learn),
     ]
 }
 
@@ -80,6 +82,7 @@ proptest! {
                     tables.iter().for_each(|table| table.expire(now));
                 }
                 Step::Leave { table } => tables[table] = self::table(owners[table]),
+                Step::Learn => renderer.learn(&tables, now),
                 Step::Page => {
                     let fresh = said(&mut super::renderer(format), &tables, now);
                     prop_assert_eq!(said(&mut renderer, &tables, now), fresh);

@@ -91,7 +91,7 @@ fn walked(format: Format) -> usize {
         ends: Some(all[1].0.clone()),
         exemplars: exemplars.clone(),
     };
-    renderer.walk(NOW, |_| sheet);
+    renderer.walk(NOW, Use::Keep, |_| sheet);
     exemplars.load(std::sync::atomic::Ordering::Relaxed)
 }
 
@@ -117,7 +117,7 @@ fn a_page_that_grows_takes_little_more_than_it_needs() {
     let mut renderer = renderer(Format::Text);
     renderer.render(std::slice::from_ref(&table), NOW);
     let style = Style::default();
-    let (page, _) = renderer.walk(NOW, |_| Lines::new(Vec::new(), Format::Text, &style));
+    let (page, _) = renderer.walk(NOW, Use::Keep, |_| Lines::new(Vec::new(), Format::Text, &style));
     let (used, taken) = (page.len(), page.capacity());
     assert!(used > 8 << 20 && taken < used + used / 3, "{taken} for {used}");
 }

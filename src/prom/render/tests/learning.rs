@@ -1,0 +1,165 @@
+//! What a renderer knows that nobody asks for a page.
+
+use super::*;
+
+const SECOND: u64 = 1_000_000_000;
+/// When all series are gone through the next time.
+const LATER: u64 = NOW + 31 * SECOND;
+
+/// A gauge `x` of this owner.
+fn gauge(owner: &str) -> [(Arc<Series>, Value); 1] {
+    let series = series("x", "", Data::Gauge, &[], &[("owner", owner)]);
+    [(series, Value::Int(1))]
+}
+
+fn left_out(renderer: &Renderer, reason: LeftOut) -> u64 {
+    let counts = renderer.counts();
+    let others = LeftOut::ALL.into_iter().filter(|other| *other != reason);
+    assert!(
+        others.into_iter().all(|other| counts[other as usize] == 0),
+        "{counts:?}"
+    );
+    counts[reason as usize]
+}
+
+#[test]
+fn what_collides_is_known_and_told_once_without_a_page() {
+    let mut tables = vec![table("a"), table("b"), table("c")];
+    put(&tables[0], &gauge("same"));
+    put(&tables[1], &gauge("same"));
+    let clash = |user| {
+        (
+            series("x", "", Data::Summary, &[], &[("user", user)]),
+            Value::Summary(Box::default()),
+        )
+    };
+    let mut renderer = renderer(Format::Text);
+    renderer.learn(&tables, NOW);
+    assert_eq!(left_out(&renderer, LeftOut::DuplicateIdentity), 1);
+    let told = renderer.take_conflicts();
+    let named: Vec<_> = told
+        .iter()
+        .map(|one| (&*one.owner, one.rival.as_deref(), one.series))
+        .collect();
+    assert_eq!(named, [("b", Some("a"), 1)]);
+
+    put(&tables[2], &[clash("1"), clash("2")]);
+    renderer.learn(&tables, NOW + SECOND);
+    let told = renderer.take_conflicts();
+    let named: Vec<_> = told
+        .iter()
+        .map(|one| (&*one.owner, one.rival.as_deref(), one.series))
+        .collect();
+    assert_eq!(named, [("c", Some("a"), 2)], "both series of it in one");
+    let counts = renderer.counts();
+    assert_eq!(counts.iter().sum::<u64>(), 3);
+    assert_eq!(counts[LeftOut::TypeClash as usize], 2);
+
+    tables.pop();
+    renderer.learn(&tables, NOW + 2 * SECOND);
+    assert_eq!(
+        left_out(&renderer, LeftOut::DuplicateIdentity),
+        1,
+        "they went with their table"
+    );
+    tables.remove(0);
+    renderer.learn(&tables, NOW + 3 * SECOND);
+    assert_eq!(
+        (
+            left_out(&renderer, LeftOut::DuplicateIdentity),
+            renderer.left_out()
+        ),
+        (0, vec![])
+    );
+    assert_eq!(renderer.take_conflicts(), [], "none is new");
+    assert!(text(&mut renderer, &tables).contains("x{owner=\"same\"} 1\n"));
+}
+
+#[test]
+fn what_was_left_out_and_ends_is_no_longer_counted() {
+    let tables = [table("a"), table("b")];
+    put(&tables[0], &gauge("same"));
+    put(&tables[1], &gauge("same"));
+    let mut renderer = renderer(Format::Text);
+    renderer.learn(&tables, NOW);
+    let later = NOW + 3600 * SECOND;
+    (0..1000).for_each(|tick| tables[1].expire(later + tick * SECOND));
+    renderer.learn(&tables, NOW + SECOND);
+    assert_eq!(left_out(&renderer, LeftOut::DuplicateIdentity), 0);
+}
+
+#[test]
+fn values_without_a_word_are_found_without_a_page() {
+    let tables = [table("a")];
+    let counter = |value| [(series("x", "", COUNTER, &[], &[]), Value::Double(value))];
+    put(&tables[0], &counter(f64::NAN));
+    let mut renderer = renderer(Format::OpenMetrics);
+    renderer.learn(&tables, NOW);
+    renderer.learn(&tables, LATER);
+    assert_eq!(left_out(&renderer, LeftOut::UnsayableValue), 1);
+    let told = renderer.take_conflicts();
+    assert_eq!((told.len(), told[0].series, &*told[0].owner), (1, 1, "a"));
+    put_at(&tables[0], &counter(f64::NAN), LATER);
+    renderer.learn(&tables, LATER + 31 * SECOND);
+    assert_eq!(renderer.take_conflicts(), [], "told once");
+    put_at(&tables[0], &counter(2.0), LATER + 31 * SECOND);
+    renderer.learn(&tables, LATER + 62 * SECOND);
+    assert_eq!(left_out(&renderer, LeftOut::UnsayableValue), 0);
+}
+
+#[test]
+fn nothing_is_held_of_what_has_ended_though_nobody_asks() {
+    let tables = [table("a")];
+    put(&tables[0], &gauge("a"));
+    let mut renderer = renderer(Format::Text);
+    renderer.learn(&tables, NOW);
+    assert_eq!(renderer.families.iter().count(), 1);
+    let later = NOW + 3600 * SECOND;
+    (0..1000).for_each(|tick| tables[0].expire(later + tick * SECOND));
+    renderer.learn(&tables, later);
+    assert_eq!(renderer.families.iter().count(), 0);
+    assert!(renderer.texts.is_empty() && renderer.origins.is_empty());
+}
+
+#[test]
+fn what_was_learnt_between_two_pages_is_on_the_second() {
+    let tables = [table("a")];
+    put(&tables[0], &gauge("a"));
+    let mut renderer = renderer(Format::Text);
+    let first = renderer.render(&tables, NOW);
+    put_at(
+        &tables[0],
+        &[(gauge("a")[0].0.clone(), Value::Int(2))],
+        NOW + SECOND,
+    );
+    renderer.learn(&tables, NOW + SECOND);
+    let second = renderer.render(&tables, NOW + SECOND);
+    assert!(String::from_utf8_lossy(&second.body).contains("} 2\n") && second.version > first.version);
+    renderer.learn(&tables, NOW + 40 * SECOND);
+    let same = renderer.render(&tables, NOW + 41 * SECOND);
+    assert!(Arc::ptr_eq(&same, &second), "learning changes nothing");
+}
+
+#[test]
+fn the_owner_that_is_named_has_a_series_now() {
+    let mut tables = vec![table("a"), table("b"), table("c")];
+    put(&tables[0], &gauge("a"));
+    put(&tables[1], &gauge("b"));
+    let clash = (
+        series("x", "", Data::Summary, &[], &[]),
+        Value::Summary(Box::default()),
+    );
+    put(&tables[2], &[clash]);
+    let mut renderer = renderer(Format::Text);
+    let rival = |renderer: &mut Renderer, tables: &[Arc<Table>]| {
+        renderer.check(tables, NOW);
+        let left_out = renderer.left_out();
+        assert_eq!((left_out.len(), &*left_out[0].owner), (1, "c"));
+        left_out[0].rival.clone().unwrap()
+    };
+    assert_eq!(&*rival(&mut renderer, &tables), "a");
+    let first = tables.remove(0);
+    assert_eq!(&*rival(&mut renderer, &tables), "b");
+    tables.push(first);
+    assert_eq!(&*rival(&mut renderer, &tables), "b", "as long as it has one");
+}
