@@ -232,6 +232,14 @@ mod tests {
     }
 
     #[test]
+    fn who_takes_nothing_is_cut_off_after_the_write_timeout() {
+        let max_stall = |more| config(more).serving().max_stall;
+        assert_eq!(max_stall(""), Some(Duration::from_secs(30)));
+        assert_eq!(max_stall("write_timeout: 5s"), Some(Duration::from_secs(5)));
+        assert_eq!(max_stall("write_timeout: 0s"), None);
+    }
+
+    #[test]
     fn the_strategy_has_an_old_spelling() {
         assert_eq!(config("").strategy(), Strategy::UnderscoresAndSuffixes);
         assert_eq!(

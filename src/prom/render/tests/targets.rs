@@ -64,6 +64,27 @@ fn a_series_that_takes_the_place_of_its_like_brings_its_resource() {
 }
 
 #[test]
+fn a_series_that_comes_when_its_like_has_just_gone_takes_its_place_at_once() {
+    let (mut renderer, tables) = (renderer(Format::Text), [table("test"), table("other")]);
+    put(&tables[0], &[of("1", "x")]);
+    assert!(text(&mut renderer, &tables).contains("x{"));
+    let later = expire(&tables[0], 0);
+    put_at(&tables[1], &[of("2", "x")], later);
+    let page = text(&mut renderer, &tables);
+    assert!(page.contains("\nx{"), "{page}");
+    assert_eq!(
+        (renderer.left_out(), renderer.counts()),
+        (vec![], Counts::default())
+    );
+    expire(&tables[1], 0);
+    assert_eq!(text(&mut renderer, &tables), "");
+    assert!(
+        renderer.texts.is_empty() && renderer.origins.is_empty(),
+        "nothing is held of either"
+    );
+}
+
+#[test]
 fn a_metric_of_its_name_hides_it_and_is_named() {
     for (format, name, why) in [
         (
