@@ -91,18 +91,23 @@ fn what_was_left_out_and_ends_is_no_longer_counted() {
 #[test]
 fn values_without_a_word_are_found_without_a_page() {
     let tables = [table("a")];
-    let counter = |value| [(series("x", "", COUNTER, &[], &[]), Value::Double(value))];
-    put(&tables[0], &counter(f64::NAN));
+    let info = |value| {
+        let mut series = (*series("x_info", "", Data::Gauge, &[], &[("a", "b")])).clone();
+        let metadata = [("prometheus.type", "info")].into_iter().collect();
+        Arc::make_mut(&mut series.metric).metadata = metadata;
+        [(Arc::new(series), Value::Int(value))]
+    };
+    put(&tables[0], &info(5));
     let mut renderer = renderer(Format::OpenMetrics);
     renderer.learn(&tables, NOW);
     renderer.learn(&tables, LATER);
     assert_eq!(left_out(&renderer, LeftOut::UnsayableValue), 1);
     let told = renderer.take_conflicts();
     assert_eq!((told.len(), told[0].series, &*told[0].owner), (1, 1, "a"));
-    put_at(&tables[0], &counter(f64::NAN), LATER);
+    put_at(&tables[0], &info(6), LATER);
     renderer.learn(&tables, LATER + 31 * SECOND);
     assert_eq!(renderer.take_conflicts(), [], "told once");
-    put_at(&tables[0], &counter(2.0), LATER + 31 * SECOND);
+    put_at(&tables[0], &info(1), LATER + 31 * SECOND);
     renderer.learn(&tables, LATER + 62 * SECOND);
     assert_eq!(left_out(&renderer, LeftOut::UnsayableValue), 0);
 }
