@@ -1,0 +1,26 @@
+//! What the Python package `tidegate` is built on: the parts that must be fast or that exist in Rust already.
+//!
+//! The package (`tidegate/`) gives these their public shape; nothing here is meant to be imported by programs.
+//! Work that takes time runs detached from the interpreter. No class here relies on the interpreter's lock.
+
+mod directory;
+mod instruments;
+mod metric;
+mod number;
+mod ring;
+mod store;
+
+/// See the crate.
+#[pyo3::pymodule(gil_used = false)]
+mod _tidegate {
+    #[pymodule_export]
+    use crate::directory::{Directory, MergedFamily, Process};
+    #[pymodule_export]
+    use crate::instruments::{Counter, Gauge, Histogram, Summary};
+    #[pymodule_export]
+    use crate::metric::Metric;
+    #[pymodule_export]
+    use crate::ring::{RingInspection, RingPoll, RingReader, inspect_ring};
+    #[pymodule_export]
+    use crate::store::{Family, Store};
+}

@@ -1,0 +1,109 @@
+"""Processes that record metrics on command, with one client or the other."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Optional
+
+#: The original first: what holds for it is what the drop-in must do.
+REAL = "prometheus_client"
+DROP_IN = "tidegate.compat.prometheus_client"
+CLIENTS = (REAL, DROP_IN)
+
+_LOOP = """
+import importlib, os, sys, json
+sys.modules["client"] = importlib.import_module(sys.argv[1])
+names = {}
+exec("import os; from client import *; import client", names)
+for line in sys.stdin:
+    try:
+        exec(json.loads(line), names)
+        print("ok", flush=True)
+    except BaseException as error:
+        print(type(error).__name__ + ": " + str(error), flush=True)
+"""
+
+
+class Worker:
+    """A process that runs what it is sent, after ``from CLIENT import *``."""
+
+    def __init__(self, client: str, directory: Path, **environment: str) -> None:
+        settings = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(directory), **environment}
+        command = [sys.executable, "-c", _LOOP, client]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=settings
+        )
+        self.pid = self._process.pid
+
+    def run(self, code: str) -> str:
+        """Runs code; gives `ok` or the exception."""
+        import json
+
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.write(json.dumps(code) + "\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline().strip()
+
+    def do(self, code: str) -> Worker:
+        """Runs code that must not fail."""
+        answer = self.run(code)
+        assert answer == "ok", answer
+        return self
+
+    def stop(self) -> None:
+        """Ends the process in order."""
+        self._process.communicate()
+
+    def kill(self) -> None:
+        """Ends the process as a crash does."""
+        self._process.kill()
+        self._process.communicate()
+
+
+class Fleet:
+    """Workers that share a directory, and what is collected of them."""
+
+    def __init__(self, client: str, directory: Path) -> None:
+        self.client = client
+        self.module: ModuleType = importlib.import_module(client)
+        self.multiprocess: Any = importlib.import_module(client + ".multiprocess")
+        self.directory = directory
+        self.workers: list[Worker] = []
+
+    def worker(self, code: str = "pass", **environment: str) -> Worker:
+        """Starts one more, and has it run code."""
+        worker = Worker(self.client, self.directory, **environment)
+        self.workers.append(worker)
+        return worker.do(code)
+
+    def registry(self) -> Any:
+        """A registry with nothing but the collector of the directory."""
+        registry = self.module.CollectorRegistry()
+        self.multiprocess.MultiProcessCollector(registry, str(self.directory))
+        return registry
+
+    def value(self, name: str, **labels: str) -> Optional[float]:
+        """The merged value of one series."""
+        found: Optional[float] = self.registry().get_sample_value(name, labels)
+        return found
+
+    def mark_dead(self, worker: Worker) -> None:
+        """What a server's hook does when a worker has ended."""
+        self.multiprocess.mark_process_dead(worker.pid, str(self.directory))
+
+    def page(self) -> list[str]:
+        """The exposition: lines sorted, each pid as the number of its worker."""
+        text = self.module.generate_latest(self.registry()).decode()
+        for number, worker in enumerate(self.workers):
+            text = re.sub(rf'pid="{worker.pid}"', f'pid="worker {number}"', text)
+        return sorted(text.splitlines())
+
+    def close(self) -> None:
+        for worker in self.workers:
+            worker.kill()

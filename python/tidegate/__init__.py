@@ -1,0 +1,1 @@
+"""Metrics on shared memory: see `tidegate.compat.prometheus_client` and `tidegate.ring`."""

@@ -1,0 +1,1 @@
+"""The OpenMetrics text format."""

@@ -1,0 +1,81 @@
+"""Where values live: a file of this process when a directory is set in the environment, else memory."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from typing import Any, Callable, Optional, Sequence
+
+from tidegate._tidegate import Family, Store
+
+#: The directory of all processes' files; the first that is set counts.
+DIRECTORY_VARIABLES = ("PROMETHEUS_MULTIPROC_DIR", "prometheus_multiproc_dir", "TIDEGATE_CELLS_DIR")
+
+#: prometheus_client knows no bound: these only keep a mistake from taking the machine.
+_MAX_SERIES = 200_000
+_MAX_BYTES = 1 << 28
+
+_stores: dict[str, Store] = {}
+_lock = threading.Lock()
+# A thread that is making a store while another one forks would leave the lock taken in the child.
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+
+
+def directory() -> Optional[str]:
+    """Where the processes' files are; None: this process is on its own."""
+    return next((os.environ[name] for name in DIRECTORY_VARIABLES if os.environ.get(name)), None)
+
+
+def family(
+    name: str,
+    documentation: str,
+    unit: str,
+    kind: str,
+    labels: Sequence[str],
+    *,
+    mode: str = "all",
+    bounds: Sequence[float] = (),
+) -> Family:
+    """The family that an instrument's series belong to.
+
+    Instruments of one name share their values in a file. In memory each has its own, as each may be in another registry.
+    """
+
+    def make(store: Store) -> Family:
+        return store.family(name, documentation, unit, kind, list(labels), mode=mode, bounds=list(bounds))
+
+    place = directory()
+    if place is None:
+        return make(_memory())
+    try:
+        return make(_shared(place))
+    except ValueError as error:
+        warnings.warn(f"{error}: the values of this one stay in this process", RuntimeWarning, stacklevel=4)
+        return make(_memory())
+
+
+def _memory() -> Store:
+    return Store(None, max_series=_MAX_SERIES, max_bytes=_MAX_BYTES)
+
+
+def _shared(place: str) -> Store:
+    with _lock:
+        store = _stores.get(place)
+        if store is None:
+            store = _stores[place] = Store(place, max_series=_MAX_SERIES, max_bytes=_MAX_BYTES)
+        return store
+
+
+def MultiProcessValue(process_identifier: Callable[[], Any] = os.getpid) -> Any:
+    """Kept for programs that assign `ValueClass`: a process is known by its pid and the time it started,
+    so no identifier is needed and this changes nothing."""
+    return MultiProcessValue
+
+
+#: Kept for programs that assign it; see `MultiProcessValue`.
+ValueClass: Any = MultiProcessValue
+
+
+def close_all_multiprocess_files() -> None:
+    """Kept for programs that call it; files close with their process."""
