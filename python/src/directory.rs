@@ -91,7 +91,10 @@ impl Directory {
 }
 
 fn families(py: Python<'_>, snapshot: &Snapshot) -> PyResult<Vec<MergedFamily>> {
-    let filled = snapshot.families.iter().filter(|family| !family.series.is_empty());
+    let filled = snapshot
+        .families
+        .iter()
+        .filter(|family| !family.series.is_empty());
     filled.map(|family| merged(py, family)).collect()
 }
 
@@ -181,6 +184,7 @@ impl<'py> Samples<'py, '_> {
     }
 
     fn add(&self, suffix: &str, labels: &Bound<'py, PyDict>, value: f64) -> PyResult<()> {
-        self.list.append((format!("{}{suffix}", self.name), labels, value))
+        self.list
+            .append((format!("{}{suffix}", self.name), labels, value))
     }
 }

@@ -124,6 +124,10 @@ instrument! {
         fn _get(&self) -> f64 {
             self.cell.get().map_or(0.0, FloatCell::get)
         }
+
+        fn _reset(&self) {
+            self.cell.get().inspect(|cell| cell.reset());
+        }
     }
 }
 

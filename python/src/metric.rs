@@ -64,13 +64,17 @@ impl Metric {
     #[getter]
     fn _labelnames(&self, py: Python<'_>) -> Py<PyTuple> {
         let empty = || PyTuple::empty(py).unbind();
-        self.labels.get().map_or_else(empty, |labels| labels.names.clone_ref(py))
+        self.labels
+            .get()
+            .map_or_else(empty, |labels| labels.names.clone_ref(py))
     }
 
     #[getter]
     fn _labelvalues(&self, py: Python<'_>) -> Py<PyTuple> {
         let empty = || PyTuple::empty(py).unbind();
-        self.labels.get().map_or_else(empty, |labels| labels.values.clone_ref(py))
+        self.labels
+            .get()
+            .map_or_else(empty, |labels| labels.values.clone_ref(py))
     }
 
     /// The children by their label values.
@@ -112,10 +116,16 @@ impl Metric {
 
 /// Label values as `str`.
 fn texts(values: Bound<'_, PyTuple>) -> PyResult<Bound<'_, PyTuple>> {
-    if values.iter_borrowed().all(|value| value.is_exact_instance_of::<PyString>()) {
+    if values
+        .iter_borrowed()
+        .all(|value| value.is_exact_instance_of::<PyString>())
+    {
         return Ok(values);
     }
-    let texts: Vec<_> = values.iter_borrowed().map(|value| value.str()).collect::<PyResult<_>>()?;
+    let texts: Vec<_> = values
+        .iter_borrowed()
+        .map(|value| value.str())
+        .collect::<PyResult<_>>()?;
     PyTuple::new(values.py(), texts)
 }
 

@@ -3,10 +3,16 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::{Outcome, process, test::workspace};
+use crate::{Outcome, process, python, test::workspace};
+
+/// The group that measures the Python package, not the gateway: only when it is named.
+const SDK: &str = "sdk";
 
 /// Runs the groups named, or all; figures are printed and kept in `target/bench`.
 pub(crate) fn bench(groups: &[String]) -> Outcome {
+    if groups == [SDK] {
+        return python::bench();
+    }
     let release = build()?;
     let output = process::target().join("bench");
     let mut harness = Command::new(release.join("tidegate-bench"));

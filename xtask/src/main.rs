@@ -6,6 +6,7 @@ mod apt;
 mod bench;
 mod fuzz;
 mod process;
+mod python;
 mod test;
 mod testenv;
 
@@ -32,8 +33,13 @@ const COMMANDS: &[Command] = &[
         run: test::test,
     },
     Command {
+        name: "python",
+        about: "setup, then the Python package alone: wheel, types, tests; arguments go to pytest",
+        run: python::test_alone,
+    },
+    Command {
         name: "bench",
-        about: "measure the release binary; arguments choose groups: start, ring, age, loss",
+        about: "measure the release binary; arguments choose groups: start, ring, age, loss, sdk (of Python)",
         run: bench::bench,
     },
     Command {

@@ -1,5 +1,6 @@
 //! Child processes: run to the end, with their output in the error when they fail.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::thread;
@@ -70,14 +71,19 @@ pub(crate) fn retry(
 
 /// The same cargo that runs us, as if it was started by hand.
 pub(crate) fn cargo() -> Command {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    by_hand(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// A program as if it was started by hand, not below cargo.
+pub(crate) fn by_hand(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
         let name_text = name.to_string_lossy();
         if CARGO_RUN_VARIABLES.iter().any(|set| name_text.starts_with(set)) {
-            cargo.env_remove(&name);
+            command.env_remove(&name);
         }
     }
-    cargo
+    command
 }
 
 /// The target directory we were built in.

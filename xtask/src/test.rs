@@ -1,22 +1,27 @@
 //! `cargo xtask test`: every test, with everything they need.
 
-use crate::{Outcome, process, testenv};
+use crate::{Outcome, process, python, testenv};
 use std::path::Path;
 use std::process::Command;
 
-/// Installs what is missing and runs every test of the workspace, also after a failure.
+/// Installs what is missing and runs every test of the workspace, also after a failure; those in Python unless the
+/// arguments choose among cargo's.
 ///
-/// Examples in the documentation come first, so that the run ends with the closing lines of the
+/// Python and examples in the documentation come first, so that the run ends with the closing lines of the
 /// unit and whole-gateway tests.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
     testenv::setup(&[])?;
+    let python = match arguments {
+        [] => python::test(&[]),
+        _ => Ok(()),
+    };
     let examples = process::stream(cargo_test().arg("--doc"));
     let tests = process::stream(
         cargo_test()
             .args(["--lib", "--bins", "--tests", "--no-fail-fast"])
             .args(arguments),
     );
-    examples.and(tests)
+    python.and(examples).and(tests)
 }
 
 fn cargo_test() -> Command {

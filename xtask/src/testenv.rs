@@ -56,6 +56,16 @@ const PARTS: &[Part] = &[
         checks: &["import numpy, prometheus_client, opentelemetry.exporter.otlp.proto.grpc.exporter"],
     },
     Part {
+        name: "python-tools",
+        source: Source::Pip(&[
+            "gunicorn==27.0.1",
+            "maturin==1.16.0",
+            "mypy==2.4.1",
+            "pytest==9.2.0",
+        ]),
+        checks: &["import gunicorn, maturin, mypy, pytest"],
+    },
+    Part {
         name: "prometheus",
         source: Source::Debian(&["prometheus"]),
         checks: &["usr/bin/prometheus", "usr/bin/promtool"],

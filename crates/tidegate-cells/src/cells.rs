@@ -147,6 +147,13 @@ impl FloatCell {
         }
     }
 
+    /// Sets it to zero, a counter as well: for what starts again within its process.
+    pub fn reset(&self) {
+        if let Some([value, ..]) = self.cell.words() {
+            value.store(0, Ordering::Relaxed); // the bits of 0.0
+        }
+    }
+
     /// Its value.
     pub fn get(&self) -> f64 {
         f64::from_bits(word(self.cell.words(), 0))
