@@ -1,0 +1,117 @@
+"""What recording costs in Python: the drop-in next to prometheus_client, in one run.
+
+    cargo xtask bench sdk
+
+Prints nanoseconds a call: the median over rounds, in which the two take turns. With four threads it is the time until
+all are done, by the calls of all.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from typing import Any, Callable
+
+import prometheus_client as real
+
+import tidegate.compat.prometheus_client as ours
+
+#: The most that a counter may take of prometheus_client's time.
+BUDGET = 1 / 3
+
+ROUNDS = 7
+CALLS = 40_000
+
+Record = Callable[[int], None]
+
+
+def repeat(operation: str, names: dict[str, Any]) -> Record:
+    """A loop of the operation alone."""
+    program = f"def loop(times):\n    for _ in range(times):\n        {operation}\n"
+    exec(program, names)
+    loop: Record = names["loop"]
+    return loop
+
+
+def operations(client: Any) -> dict[str, Record]:
+    """What is measured, by its name."""
+    made = {
+        "c": client.Counter("c", "help", registry=None),
+        "cl": client.Counter("cl", "help", ["method", "status"], registry=None),
+        "g": client.Gauge("g", "help", registry=None),
+        "gl": client.Gauge("gl", "help", ["model"], registry=None),
+        "h": client.Histogram("h", "help", registry=None),
+        "hl": client.Histogram("hl", "help", ["model"], registry=None),
+    }
+    lines = {
+        "counter.inc()": "c.inc()",
+        "counter.inc(2.5)": "c.inc(2.5)",
+        "counter.labels(2).inc()": "cl.labels('GET', '200').inc()",
+        "counter.labels(2 by name).inc()": "cl.labels(method='GET', status='200').inc()",
+        "counter child.inc()": "child.inc()",
+        "gauge.set(3.5)": "g.set(3.5)",
+        "gauge.labels(1).set(3.5)": "gl.labels('llama').set(3.5)",
+        "histogram.observe(0.3)": "h.observe(0.3)",
+        "histogram.observe(7)": "h.observe(7)",
+        "histogram.labels(1).observe(0.3)": "hl.labels('llama').observe(0.3)",
+        "with histogram.time()": "with h.time(): pass",
+    }
+    names = {**made, "child": made["cl"].labels("GET", "500")}
+    return {name: repeat(line, dict(names)) for name, line in lines.items()}
+
+
+def measure(record: Record, threads: int) -> float:
+    """Nanoseconds a call."""
+    calls = CALLS // threads
+    if threads == 1:
+        start = time.perf_counter_ns()
+        record(calls)
+        return (time.perf_counter_ns() - start) / calls
+    workers = [threading.Thread(target=record, args=(calls,)) for _ in range(threads)]
+    start = time.perf_counter_ns()
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return (time.perf_counter_ns() - start) / (calls * threads)
+
+
+def compare(title: str) -> list[tuple[str, int, float]]:
+    """Prints a table; gives the operations with their shares of prometheus_client's time."""
+    print(f"\n{title}\n{'':36}{'prometheus_client':>18}{'tidegate':>12}{'share':>9}")
+    both = [operations(client) for client in (real, ours)]
+    shares = []
+    for name in both[0]:
+        for threads in (1, 4):
+            rounds = [[measure(client[name], threads) for client in both] for _ in range(ROUNDS)]
+            theirs, mine = (statistics.median(column) for column in zip(*rounds))
+            share = mine / theirs
+            shares.append((name, threads, share))
+            print(f"{name:32}{threads:>2} t{theirs:>14.0f} ns{mine:>9.0f} ns{share:>9.2f}")
+    return shares
+
+
+def main() -> int:
+    print(f"Python {sys.version.split()[0]}, {os.cpu_count()} processors, {CALLS} calls, median of {ROUNDS} rounds")
+    shares = compare("One process, values in memory")
+    with tempfile.TemporaryDirectory() as directory:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory
+        # It decides when it is imported; the drop-in when the first metric is made.
+        for name in [name for name in sys.modules if name.split(".")[0] == "prometheus_client"]:
+            del sys.modules[name]
+        globals()["real"] = importlib.import_module("prometheus_client")
+        shares += compare("Several processes, values in files")
+    missed = [row for row in shares if row[0].startswith("counter") and row[2] > BUDGET]
+    print(f"\nBudget: a counter takes {BUDGET:.2f} of prometheus_client's time or less: {'missed by' if missed else 'kept'}")
+    for name, threads, share in missed:
+        print(f"  {name}, {threads} threads: {share:.2f}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
