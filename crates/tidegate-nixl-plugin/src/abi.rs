@@ -193,11 +193,12 @@ impl<E: Exporter> Object<E> {
     }
 
     fn export(&self, event: &[u8]) {
-        let exported = self.exporter.as_ref().and_then(|exporter| {
+        let exported = caught(|| {
             let (kind, value) = self.layout.event(event)?;
-            caught(|| exporter.export(kind, value))
+            self.exporter.as_ref()?.export(kind, value);
+            Some(())
         });
-        if exported.is_none() {
+        if exported.flatten().is_none() {
             self.failed.fetch_add(1, Relaxed);
         }
     }
@@ -233,8 +234,8 @@ unsafe extern "C" fn create<E: Exporter>(
     params: *const InitParams,
 ) -> *mut *mut c_void {
     // SAFETY: of the caller; its string is a valid one.
-    let (agent, max_events) = unsafe { ((*params).agent_name.text(), (*params).max_events) };
-    let object = Box::into_raw(Object::<E>::new(agent, max_events));
+    let (agent, max_events) = unsafe { (caught(|| (*params).agent_name.text()), (*params).max_events) };
+    let object = Box::into_raw(Object::<E>::new(agent.unwrap_or_default(), max_events));
     // SAFETY: of the caller.
     unsafe { place.write(object.cast()) };
     place
@@ -280,7 +281,7 @@ unsafe extern "C" fn delete<E: Exporter>(object: *mut c_void) {
 /// `onBatchBegin` and `onBatchEnd`: every event is in its cells when `exportEvent` returns.
 unsafe extern "C" fn nothing(_object: *mut c_void) {}
 
-/// What `body` gives, or none if it panics; the panic hook has printed why.
+/// What `body` gives, or none if it panics; the panic hook has said why.
 fn caught<T>(body: impl FnOnce() -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(result) => Some(result),

@@ -22,8 +22,12 @@ mod families;
 mod host;
 mod process;
 
+use std::panic;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use abi::{Plugin, Shared};
 use agent::Agent;
+use process::say;
 
 static PLUGIN: Shared = Shared::new::<Agent>(&PLUGIN);
 
@@ -33,6 +37,15 @@ static PLUGIN: Shared = Shared::new::<Agent>(&PLUGIN);
 #[allow(unsafe_code, reason = "an exported name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn nixl_telemetry_plugin_init() -> *mut Plugin {
+    // Ours alone: the library has a standard library of its own. The default hook would print a line an event.
+    panic::set_hook(Box::new(|panic| {
+        static SAID: AtomicBool = AtomicBool::new(false);
+        if !SAID.swap(true, Relaxed) {
+            say(format_args!(
+                "a bug, please report it: {panic}; such events are counted as lost"
+            ));
+        }
+    }));
     PLUGIN.plugin()
 }
 
