@@ -107,23 +107,32 @@ impl Arena {
 
     /// Appends records and makes them count. Readers see all of them or none.
     pub(crate) fn append(&mut self, file: &File, records: &[u8]) -> io::Result<()> {
-        let room = |arena: &Arena| {
-            let of_records = arena
-                .segments
-                .iter()
-                .filter(|s| s.kind == SegmentKind::Descriptors);
-            of_records.map(|segment| segment.len).sum::<u64>()
-        };
         let end = self.descriptors + records.len() as u64;
-        while end > room(self) {
-            let missing = end - room(self);
-            self.grow(Some(file), SegmentKind::Descriptors, missing)?;
+        if end > self.room() {
+            self.grow(Some(file), SegmentKind::Descriptors, end - self.room())?;
         }
         for (offset, part) in self.spread(self.descriptors, records) {
             file.write_all_at(part, offset)?;
         }
         self.descriptors = end;
         self.word(header::DESCRIPTORS, end);
+        Ok(())
+    }
+
+    /// Bytes of records that there is room for.
+    fn room(&self) -> u64 {
+        let of_records = self
+            .segments
+            .iter()
+            .filter(|s| s.kind == SegmentKind::Descriptors);
+        of_records.map(|segment| segment.len).sum()
+    }
+
+    /// Makes room for so many bytes of records in a file that is yet to be made.
+    pub(crate) fn plan(&mut self, records: u64) -> io::Result<()> {
+        while records > self.room() {
+            self.grow(None, SegmentKind::Descriptors, SEGMENT_SIZE)?;
+        }
         Ok(())
     }
 
@@ -190,8 +199,11 @@ impl Arena {
             len,
             region,
         });
-        self.word(header::TABLE + at * 8, kind.entry(len));
-        self.word(header::SEGMENTS, at as u64 + 1);
+        // Of a file that is yet to be made, the header is not ours yet: a child of fork still sees its parent's.
+        if file.is_some() {
+            self.word(header::TABLE + at * 8, kind.entry(len));
+            self.word(header::SEGMENTS, at as u64 + 1);
+        }
         Ok(())
     }
 

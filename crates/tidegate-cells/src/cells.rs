@@ -63,6 +63,37 @@ fn add_float(word: &AtomicU64, by: f64) {
     }
 }
 
+/// Adds to a value what was counted elsewhere under the same series; `old` gives its words. A gauge that was set
+/// here since keeps its value.
+pub(crate) fn carry_over(kind: &Kind, words: &[AtomicU64], old: impl Fn(usize) -> u64) {
+    let add = |at: usize| {
+        words[at].fetch_add(old(at), Ordering::Relaxed);
+    };
+    let add_f = |at: usize| add_float(&words[at], f64::from_bits(old(at)));
+    match kind {
+        Kind::Counter | Kind::UpDownCounter => add(0),
+        Kind::FloatCounter => add_f(0),
+        Kind::Gauge(mode) => {
+            let unset = words[0].compare_exchange(0, old(0), Ordering::Relaxed, Ordering::Relaxed);
+            if mode.is_most_recent() && unset.is_ok() {
+                words[1].fetch_max(old(1), Ordering::Relaxed);
+            }
+        }
+        Kind::Histogram { bounds } => {
+            (1..bounds.len() + 2).for_each(add);
+            add_f(0);
+        }
+        Kind::ExponentialHistogram { .. } => exponential::add(words, &exponential::decode(&old)),
+        Kind::Summary => {
+            add(0);
+            add_f(1);
+        }
+    }
+    if words.len() > kind.words() {
+        add(kind.words()); // look-ups of the overflow series
+    }
+}
+
 fn word(words: Option<&[AtomicU64]>, at: usize) -> u64 {
     words
         .and_then(|words| words.get(at))

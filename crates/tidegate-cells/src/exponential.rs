@@ -78,13 +78,23 @@ impl Shape {
     }
 }
 
-/// Makes words that are all zero an empty histogram.
-pub(crate) fn init(words: &[AtomicU64], max_scale: i8) {
-    let shape = Shape {
-        scale: i32::from(max_scale),
-        first: [0; 2],
-    };
-    shape.store(buffer(words, 0));
+/// What makes words that are all zero an empty histogram: which word to set, and to what.
+pub(crate) fn empty(max_scale: i8) -> (usize, u64) {
+    (FIRST_BUFFER, u64::from(i32::from(max_scale) as u32))
+}
+
+/// Takes in what was counted elsewhere, as [`observe`] does.
+pub(crate) fn add(words: &[AtomicU64], other: &ExponentialValue) {
+    let mut value = decode(|word| words[word].load(Ordering::Relaxed));
+    value.merge(other);
+    let control = words[0].load(Ordering::Relaxed).wrapping_add(1);
+    buffer(words, control)
+        .iter()
+        .for_each(|word| word.store(0, Ordering::Relaxed));
+    encode(&value, control, &mut |word, value| {
+        words[word].store(value, Ordering::Relaxed)
+    });
+    words[0].store(control, Ordering::Release);
 }
 
 fn buffer(words: &[AtomicU64], which: u64) -> &[AtomicU64] {
@@ -195,11 +205,11 @@ pub(crate) fn decode(read: impl Fn(usize) -> u64) -> ExponentialValue {
     }
 }
 
-/// Puts a value in words that are all zero; what [`decode`] reads again.
-pub(crate) fn encode(value: &ExponentialValue, write: &mut impl FnMut(usize, u64)) {
+/// Puts a value in words of which the buffer is all zero; what [`decode`] reads again once `control` is there.
+pub(crate) fn encode(value: &ExponentialValue, control: u64, write: &mut impl FnMut(usize, u64)) {
     write(ZERO, value.zero);
     write(SUM, value.sum.to_bits());
-    let start = FIRST_BUFFER;
+    let start = FIRST_BUFFER + (control & 1) as usize * BUFFER;
     write(start, u64::from(value.scale as u32));
     let firsts = [&value.positive, &value.negative].map(|side| u64::from(side.first as u32));
     write(start + 1, firsts[0] | firsts[1] << 32);

@@ -128,7 +128,9 @@ impl Family {
 
     fn overflow(&self, why: usize) -> Arc<SeriesInner> {
         self.store.count(why);
-        if let Some(uses) = self.inner.overflow.slot.words().last() {
+        if self.store.ready()
+            && let Some(uses) = self.inner.overflow.slot.words().last()
+        {
             uses.fetch_add(1, Ordering::Relaxed);
         }
         self.inner.overflow.clone()
@@ -148,14 +150,6 @@ impl FamilyInner {
             live: AtomicUsize::new(0),
             max_series,
         }
-    }
-
-    /// Makes values of zero words empty ones.
-    pub(crate) fn init_all(&self, series: &[Arc<SeriesInner>]) {
-        series
-            .iter()
-            .chain([&self.overflow])
-            .for_each(|series| series.init(&self.spec.kind));
     }
 
     pub(crate) fn value_of(&self, series: &SeriesInner) -> SeriesValue {
@@ -219,24 +213,30 @@ impl SeriesInner {
         }
     }
 
-    /// Runs alone. Held for some ten nanoseconds, so others spin, and let go of the processor if that is not enough.
+    /// Runs alone.
     pub(crate) fn locked<T>(&self, run: impl FnOnce() -> T) -> T {
+        self.take_lock();
+        let result = run();
+        self.unlock();
+        result
+    }
+
+    /// Held for some ten nanoseconds, so others spin, and let go of the processor if that is not enough.
+    #[inline]
+    pub(crate) fn take_lock(&self) {
         let mut spins = 0_u32;
-        while self
-            .lock
-            .compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
-            spins += 1;
+        let take = || {
+            self.lock
+                .compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed)
+        };
+        while take().is_err() {
+            spins = spins.wrapping_add(1);
             if spins.is_multiple_of(64) {
                 std::thread::yield_now();
             } else {
                 std::hint::spin_loop();
             }
         }
-        let result = run();
-        self.unlock();
-        result
     }
 
     pub(crate) fn unlock(&self) {

@@ -95,8 +95,17 @@ pub(crate) struct Content<'a> {
     pub(crate) mode: u32,
 }
 
+/// A file of ours, or memory that is used like one.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(crate) file: File,
+    /// Opened once more for the lock that says that we live. A mapping holds what it was made from open, lock and
+    /// all, and children of fork inherit mappings.
+    pub(crate) _lock: Option<File>,
+}
+
 /// Makes a file under another name, locked, whole, and renames it.
-pub(crate) fn create(path: &Path, content: &Content<'_>) -> Result<File, Error> {
+pub(crate) fn create(path: &Path, content: &Content<'_>) -> Result<Open, Error> {
     for _ in 0..ATTEMPTS {
         if let Some(file) = try_create(path, content)? {
             return Ok(file);
@@ -105,34 +114,45 @@ pub(crate) fn create(path: &Path, content: &Content<'_>) -> Result<File, Error> 
     Err(Error::io("create", path, ErrorKind::NotFound))
 }
 
-fn try_create(path: &Path, content: &Content<'_>) -> Result<Option<File>, Error> {
+/// `None`: it vanished before it had its name.
+fn try_create(path: &Path, content: &Content<'_>) -> Result<Option<Open>, Error> {
     let unfinished = unfinished(path);
-    let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32; // defined as int in C
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true).mode(content.mode);
-    options.custom_flags(flags.bits() as i32); // defined as int in C
-    let file = options
-        .open(&unfinished)
-        .map_err(|e| Error::io("create", &unfinished, e))?;
-    let made = fill(&file, content).map_err(|e| Error::io("write", &unfinished, e));
-    let made = made.and_then(|()| match std::fs::rename(&unfinished, path) {
-        Ok(()) => Ok(Some(file)),
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+    let file = options.custom_flags(flags).open(&unfinished);
+    let file = file.map_err(|e| Error::io("create", &unfinished, e))?;
+    let made = fill(&file, &unfinished, content).map_err(|e| Error::io("write", &unfinished, e));
+    let renamed = made.and_then(|lock| match std::fs::rename(&unfinished, path) {
+        Ok(()) => Ok(Open {
+            file,
+            _lock: Some(lock),
+        }),
         Err(e) => Err(Error::io("rename to", path, e)),
     });
-    if made.is_err() {
-        let _ = std::fs::remove_file(&unfinished); // the first error is the one to tell
+    match renamed {
+        Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => {
+            let _ = std::fs::remove_file(&unfinished); // the first error is the one to tell
+            Err(error)
+        }
+        Ok(open) => Ok(Some(open)),
     }
-    made
 }
 
-fn fill(file: &File, content: &Content<'_>) -> io::Result<()> {
-    rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)?;
+fn fill(file: &File, path: &Path, content: &Content<'_>) -> io::Result<File> {
+    let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32; // defined as int in C
+    let lock = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    // Waits for readers, who only have a look whether it is locked.
+    rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
     reserve(file, 0, content.size)?;
-    content
-        .parts
-        .iter()
-        .try_for_each(|(offset, bytes)| file.write_all_at(bytes, *offset))
+    write_parts(file, content)?;
+    Ok(lock)
+}
+
+fn write_parts(file: &File, content: &Content<'_>) -> io::Result<()> {
+    let mut parts = content.parts.iter();
+    parts.try_for_each(|(offset, bytes)| file.write_all_at(bytes, *offset))
 }
 
 /// Where a file is until it is whole.
@@ -142,14 +162,11 @@ pub(crate) fn unfinished(path: &Path) -> PathBuf {
 }
 
 /// Memory that is no file, but can be put somewhere else.
-pub(crate) fn memory(content: &Content<'_>) -> io::Result<File> {
+pub(crate) fn memory(content: &Content<'_>) -> io::Result<Open> {
     let file = File::from(rustix::fs::memfd_create("tidegate-cells", MemfdFlags::CLOEXEC)?);
     reserve(&file, 0, content.size)?;
-    content
-        .parts
-        .iter()
-        .try_for_each(|(offset, bytes)| file.write_all_at(bytes, *offset))?;
-    Ok(file)
+    write_parts(&file, content)?;
+    Ok(Open { file, _lock: None })
 }
 
 /// Makes the directory and those above it.

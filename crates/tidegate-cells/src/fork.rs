@@ -7,19 +7,26 @@ use std::fs::File;
 use std::io;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
+use crate::file::Open;
 use crate::map;
 
 /// The files of this process' stores, each with the lock that says that the process lives.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
-    files: Vec<Option<File>>,
+    places: Vec<Place>,
 }
 
-/// A place in [`Files`].
+#[derive(Debug, Default)]
+struct Place {
+    taken: bool,
+    open: Option<Open>,
+}
+
+/// A place in [`Files`]: of whoever took it, until it is left.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileId(usize);
 
-static FILES: Mutex<Files> = Mutex::new(Files { files: Vec::new() });
+static FILES: Mutex<Files> = Mutex::new(Files { places: Vec::new() });
 
 thread_local! {
     /// The lock, in a thread that is inside `fork`.
@@ -43,20 +50,27 @@ pub(crate) fn install() -> io::Result<()> {
 
 impl Files {
     /// A place without a file.
-    pub(crate) fn reserve(&mut self) -> FileId {
-        self.files.push(None);
-        FileId(self.files.len() - 1)
+    pub(crate) fn take_place(&mut self) -> FileId {
+        let free = self.places.iter().position(|place| !place.taken);
+        let at = free.unwrap_or(self.places.len());
+        if free.is_none() {
+            self.places.push(Place::default());
+        }
+        self.places[at].taken = true;
+        FileId(at)
+    }
+
+    pub(crate) fn leave_place(&mut self, id: FileId) {
+        self.places[id.0] = Place::default();
     }
 
     pub(crate) fn get(&self, id: FileId) -> Option<&File> {
-        self.files.get(id.0)?.as_ref()
+        self.places[id.0].open.as_ref().map(|open| &open.file)
     }
 
     /// Puts another file in its place; the one before is closed, and its lock given up.
-    pub(crate) fn set(&mut self, id: FileId, file: Option<File>) {
-        if let Some(place) = self.files.get_mut(id.0) {
-            *place = file;
-        }
+    pub(crate) fn set(&mut self, id: FileId, open: Option<Open>) {
+        self.places[id.0].open = open;
     }
 }
 
@@ -80,6 +94,6 @@ extern "C" fn child() {
         Err(TryLockError::WouldBlock) => None,
     });
     if let Some(mut files) = held {
-        files.files.iter_mut().for_each(|file| drop(file.take()));
+        files.places.iter_mut().for_each(|place| drop(place.open.take()));
     }
 }

@@ -3,12 +3,14 @@
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::arena::{Arena, Place};
+use crate::cells;
 use crate::error::Error;
 use crate::exponential;
 use crate::family::{Family, FamilyInner, SeriesInner};
@@ -89,7 +91,39 @@ pub(crate) struct State {
     families: Vec<FamilyState>,
     by_name: HashMap<String, usize>,
     /// Series that have ended, and when; the place of one that nobody holds is used again.
-    ended: VecDeque<(Arc<SeriesInner>, usize, Instant)>,
+    ended: VecDeque<Ended>,
+}
+
+impl State {
+    /// All series, those which have ended but may still be held too.
+    fn all_series(&self) -> impl Iterator<Item = (&FamilyInner, &Arc<SeriesInner>)> {
+        let live = self.families.iter().flat_map(|family| {
+            let series = family.series.iter().chain([&family.inner.overflow]);
+            series.map(|series| (&*family.inner, series))
+        });
+        let ended = self.ended.iter();
+        live.chain(ended.map(|ended| (&*ended.family, &ended.series)))
+    }
+
+    /// What differs from zero in values without counts: bytes by their offset in the file.
+    fn shapes(&self) -> Vec<(u64, [u8; 8])> {
+        let shape = |(family, series): (&FamilyInner, &Arc<SeriesInner>)| match family.spec.kind {
+            Kind::ExponentialHistogram { max_scale } => {
+                let (word, shape) = exponential::empty(max_scale);
+                Some(((series.word + word as u64) * 8, shape.to_le_bytes()))
+            }
+            _ => None,
+        };
+        self.all_series().filter_map(shape).collect()
+    }
+}
+
+/// A series that has ended.
+#[derive(Debug)]
+struct Ended {
+    family: Arc<FamilyInner>,
+    series: Arc<SeriesInner>,
+    at: Instant,
 }
 
 #[derive(Debug)]
@@ -98,10 +132,11 @@ struct FamilyState {
     series: Vec<Arc<SeriesInner>>,
 }
 
-/// Both locks, in the order in which they are taken: no fork happens while they are held.
+/// Both locks. The one that holds up forks is taken first and, as fields are dropped in their order, let go last:
+/// no child is born with the other one locked.
 pub(crate) struct Locked<'a> {
-    files: MutexGuard<'static, Files>,
     pub(crate) state: MutexGuard<'a, State>,
+    files: MutexGuard<'static, Files>,
 }
 
 impl Store {
@@ -166,7 +201,7 @@ impl Store {
         Ok(Store(Arc::new(StoreInner {
             options,
             directory: directory.map(Path::to_owned),
-            file: fork::lock().reserve(),
+            file: fork::lock().take_place(),
             guard,
             header,
             state: Mutex::new(state),
@@ -269,7 +304,7 @@ impl Store {
 
 impl Drop for StoreInner {
     fn drop(&mut self) {
-        fork::lock().set(self.file, None);
+        fork::lock().leave_place(self.file);
     }
 }
 
@@ -287,7 +322,9 @@ impl StoreInner {
 
     /// Counts in the header.
     pub(crate) fn count(&self, offset: usize) {
-        self.header.words()[offset / 8].fetch_add(1, Ordering::Relaxed);
+        if self.ready() {
+            self.header.words()[offset / 8].fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn lock(&self) -> Locked<'_> {
@@ -298,7 +335,7 @@ impl StoreInner {
     fn lock_unchecked(&self) -> Locked<'_> {
         let files = fork::lock();
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        Locked { files, state }
+        Locked { state, files }
     }
 
     /// In a child that uses the store for the first time.
@@ -310,18 +347,13 @@ impl StoreInner {
         }
         // Of a child made without the C library's fork, which had it open until now.
         locked.files.set(self.file, None);
-        for series in locked.state.families.iter().flat_map(|family| &family.series) {
-            series.unlock();
-        }
+        // Locks of threads that the child does not have.
+        locked.state.all_series().for_each(|(_, series)| series.unlock());
         let replaced = match &self.directory {
             None => true,
             Some(_) => self.make_file(&mut locked).is_ok() || self.detach(&mut locked).is_ok(),
         };
         if replaced {
-            if self.directory.is_some() {
-                let families = locked.state.families.iter();
-                families.for_each(|family| family.inner.init_all(&family.series));
-            }
             self.ready_now();
         } else {
             self.lost.fetch_add(1, Ordering::Relaxed);
@@ -339,23 +371,28 @@ impl StoreInner {
         let path = directory.join(format!("{}{}", header.identity, file::SUFFIX));
         let state = &mut *locked.state;
         let records = self.records(state)?;
+        let room = state.arena.plan(records.len() as u64);
+        room.map_err(|error| Error::io("create", &path, error))?;
         let mut page = header.bytes();
         state.arena.fill_header(&mut page, records.len() as u64);
+        let shapes = state.shapes();
         let mut parts = vec![(0, page.as_slice())];
         parts.extend(state.arena.spread(0, &records));
+        parts.extend(shapes.iter().map(|(offset, shape)| (*offset, shape.as_slice())));
         let content = Content {
             size: state.arena.size(),
             parts: &parts,
             mode: self.options.mode,
         };
-        let file = file::create(&path, &content)?;
-        if let Err(error) = state.arena.replace(Some(&file)) {
+        let open = file::create(&path, &content)?;
+        if let Err(error) = state.arena.replace(Some(&open.file)) {
             let _ = std::fs::remove_file(&path); // the first error is the one to tell
             return Err(Error::io("map", &path, error));
         }
         state.arena.descriptors = records.len() as u64;
         state.identity = Some(header.identity);
-        locked.files.set(self.file, Some(file));
+        locked.files.set(self.file, Some(open));
+        self.detached.store(false, Ordering::Relaxed);
         Ok(())
     }
 
@@ -364,21 +401,75 @@ impl StoreInner {
         let state = &mut *locked.state;
         state.identity = None;
         self.detached.store(true, Ordering::Relaxed);
-        let mut page = file::header(Role::Process).bytes();
-        state.arena.fill_header(&mut page, 0);
+        let shapes = state.shapes();
+        let parts: Vec<_> = shapes
+            .iter()
+            .map(|(offset, shape)| (*offset, shape.as_slice()))
+            .collect();
         let content = Content {
             size: state.arena.size(),
-            parts: &[(0, &page)],
+            parts: &parts,
             mode: 0,
         };
         let memory = file::memory(&content).ok();
-        state.arena.replace(memory.as_ref())?;
+        state.arena.replace(memory.as_ref().map(|memory| &memory.file))?;
+        if memory.is_none() {
+            let all = state.all_series();
+            all.for_each(|(family, series)| series.init(&family.spec.kind));
+        }
         locked.files.set(self.file, memory);
         Ok(())
     }
 
     /// Tries again to make a file, if there was none to be had.
-    pub(crate) fn attach(&self, _locked: &mut Locked<'_>) {}
+    ///
+    /// Cells go on recording meanwhile, in the memory until the file is under their addresses and in the file from
+    /// then on; what the memory holds is then added to the file.
+    pub(crate) fn attach(&self, locked: &mut Locked<'_>) {
+        if !self.detached.load(Ordering::Relaxed) {
+            return;
+        }
+        // Without memory that can be kept aside there is no such moment.
+        let Some(memory) = locked
+            .files
+            .get(self.file)
+            .and_then(|memory| memory.try_clone().ok())
+        else {
+            return;
+        };
+        let is_exponential =
+            |family: &FamilyInner| matches!(family.spec.kind, Kind::ExponentialHistogram { .. });
+        let exponentials: Vec<_> = {
+            let all = locked
+                .state
+                .all_series()
+                .filter(|(family, _)| is_exponential(family));
+            all.map(|(_, series)| series.clone()).collect()
+        };
+        // They are several steps each, which must not fall apart.
+        exponentials.iter().for_each(|series| series.take_lock());
+        if self.make_file(locked).is_ok() {
+            self.carry_over(&locked.state, &memory);
+        }
+        exponentials.iter().for_each(|series| series.unlock());
+    }
+
+    fn carry_over(&self, state: &State, memory: &File) {
+        let read = |word: u64| {
+            let mut bytes = [0; 8];
+            let read = memory.read_exact_at(&mut bytes, word * 8);
+            read.map_or(0, |()| u64::from_le_bytes(bytes)) // it was reserved, and is ours alone
+        };
+        for offset in [header::REFUSED_SERIES, header::REFUSED_ROOM, header::INVALID] {
+            let word = offset / 8;
+            self.header.words()[word].fetch_add(read(word as u64), Ordering::Relaxed);
+        }
+        for (family, series) in state.all_series() {
+            cells::carry_over(&family.spec.kind, series.slot.words(), |word| {
+                read(series.word + word as u64)
+            });
+        }
+    }
 
     /// The records of all that is registered.
     fn records(&self, state: &State) -> Result<Vec<u8>, Error> {
@@ -482,24 +573,24 @@ impl StoreInner {
         let all = &mut state.families[family.number].series;
         all.retain(|other| !Arc::ptr_eq(other, &series));
         family.live.store(all.len(), Ordering::Relaxed);
-        state
-            .ended
-            .push_back((series, family.spec.kind.words(), Instant::now()));
+        let family = state.families[family.number].inner.clone();
+        let at = Instant::now();
+        state.ended.push_back(Ended { family, series, at });
         true
     }
 }
 
 /// Makes the places of series that ended long ago free, but for those that somebody has a handle of.
 fn reuse(state: &mut State) {
-    let old = |(_, _, since): &(Arc<SeriesInner>, usize, Instant)| since.elapsed() >= QUARANTINE;
+    let old = |ended: &Ended| ended.at.elapsed() >= QUARANTINE;
     while state.ended.front().is_some_and(old) {
-        let Some((series, words, since)) = state.ended.pop_front() else {
+        let Some(Ended { family, series, at }) = state.ended.pop_front() else {
             return;
         };
         match Arc::try_unwrap(series) {
-            Ok(series) => state.arena.release(series.word, words),
-            Err(held) => {
-                state.ended.push_back((held, words, since));
+            Ok(series) => state.arena.release(series.word, family.spec.kind.words()),
+            Err(series) => {
+                state.ended.push_back(Ended { family, series, at });
                 return;
             }
         }
@@ -519,6 +610,7 @@ fn resource(options: &Options) -> Result<Vec<u8>, Error> {
 /// Makes zero words an empty value.
 pub(crate) fn init(kind: &Kind, slot: &Slot) {
     if let Kind::ExponentialHistogram { max_scale } = kind {
-        exponential::init(slot.words(), *max_scale);
+        let (word, shape) = exponential::empty(*max_scale);
+        slot.words()[word].store(shape, Ordering::Relaxed);
     }
 }

@@ -158,7 +158,7 @@ impl ExponentialValue {
         sides.wrapping_add(self.zero)
     }
 
-    fn merge(&mut self, other: &ExponentialValue) {
+    pub(crate) fn merge(&mut self, other: &ExponentialValue) {
         let common = self.scale.min(other.scale);
         let sides = [
             (&self.positive, &other.positive),
@@ -257,7 +257,7 @@ impl Value {
                     .enumerate()
                     .for_each(|(at, count)| write(at + 1, *count));
             }
-            Value::Exponential(value) => exponential::encode(value, &mut write),
+            Value::Exponential(value) => exponential::encode(value, 0, &mut write),
             Value::Summary { count, sum } => {
                 write(0, *count);
                 write(1, sum.to_bits());

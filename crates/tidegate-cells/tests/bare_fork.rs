@@ -1,0 +1,20 @@
+//! `fork` without the C library, which calls no handlers. Alone in its binary: until such a child first records, it
+//! holds the locks of all stores of its parent.
+
+mod common;
+
+use common::{count, counter, scan};
+use tidegate_cells::{Options, Store};
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_child_made_behind_the_c_librarys_back_has_its_own_file_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::create(directory.path(), Options::default()).unwrap();
+    let requests = counter(&store, "requests");
+    requests.add(1);
+    common::bare_fork(|| requests.add(2)).join();
+    assert_eq!(requests.get(), 1);
+    let scan = scan(directory.path());
+    assert_eq!((scan.processes.len(), count(&scan, "requests")), (2, 3));
+}
