@@ -10,16 +10,16 @@ pub mod intake;
 pub mod labels;
 pub mod model;
 pub mod name;
-pub mod number;
 pub(crate) mod remote;
 pub mod render;
 pub mod text;
 #[cfg(test)]
 mod translator_tests;
-mod unit;
 
 pub use escaping::Escaping;
 pub use format::{Format, OPENMETRICS_NAME};
 pub use labels::{LabelSources, ResourceLabels};
 pub use name::{Naming, Strategy};
 pub use render::{Conflict, Counts, Difference, LeftOut, Page, Renderer, Style};
+use tidegate_exposition::unit;
+pub use tidegate_exposition::write as number;

@@ -3,7 +3,7 @@
 //! Byte for byte what prometheus/otlptranslator makes of them; the few differences are listed in `docs/prometheus.md`.
 
 use super::escaping::{Escaping, is_legacy_metric_name};
-use super::unit::{Words, unit_word};
+use super::unit::{Words, name_with_suffixes, unit_word};
 
 crate::choices! {
     /// What becomes of OTLP's names, in the Collector's words.
@@ -80,7 +80,9 @@ impl Naming {
     /// The Prometheus name; `None` when nothing of the name is left.
     pub fn metric(&self, name: &str, unit: &str, kind: Kind) -> Option<String> {
         let translated = match self.strategy {
-            Strategy::UnderscoresAndSuffixes => self.prefixed(tokens_with_suffixes(name, unit, kind)?),
+            Strategy::UnderscoresAndSuffixes => {
+                self.prefixed(name_with_suffixes(name, unit, kind.suffix(unit))?)
+            }
             Strategy::Underscores => self.prefixed(words(name)?),
             Strategy::Suffixes => with_suffixes(self.prefixed_raw(name)?, unit, kind),
             Strategy::Nothing => self.prefixed_raw(name)?,
@@ -152,36 +154,6 @@ fn words(name: &str) -> Option<String> {
     let joined = words.join("_");
     let has_more_than_underscores = joined.bytes().any(|byte| byte != b'_');
     has_more_than_underscores.then_some(joined)
-}
-
-/// Unit and type behind the words of a name; none twice. Underscores separate words like any other character.
-fn tokens_with_suffixes(name: &str, unit: &str, kind: Kind) -> Option<String> {
-    let is_kept = |c: char| c.is_ascii_alphanumeric() || c == ':';
-    let mut tokens: Vec<&str> = name
-        .split(|c| !is_kept(c))
-        .filter(|token| !token.is_empty())
-        .collect();
-    if tokens.is_empty() {
-        return None;
-    }
-    let Words { main, per } = Words::plain(unit);
-    let per = if per == "per_" {
-        ""
-    } else {
-        per.strip_suffix('_').unwrap_or(&per)
-    };
-    let per = if tokens.contains(&per) { "" } else { per };
-    let main = match main.as_str() {
-        main if tokens.contains(&main) => "",
-        main if !per.is_empty() => main.strip_suffix('_').unwrap_or(main),
-        main => main,
-    };
-    tokens.extend([main, per].into_iter().filter(|word| !word.is_empty()));
-    if let Some(suffix) = kind.suffix(unit) {
-        tokens.retain(|token| *token != suffix);
-        tokens.push(suffix);
-    }
-    Some(tokens.join("_"))
 }
 
 /// Unit and type behind a name that keeps its characters; not what it ends with already.

@@ -27,6 +27,8 @@
 //! in the same order each time: told which series it should [expect](Parser::next), the parser compares instead of
 //! searching for the end.
 //!
+//! For those who write such pages there are numbers ([`write`]) and names with their units ([`unit`]).
+//!
 //! No I/O, nothing of the gateway.
 
 #![deny(missing_docs)]
@@ -44,6 +46,8 @@ mod scan;
 #[cfg(test)]
 mod tests;
 mod text;
+pub mod unit;
+pub mod write;
 
 pub use error::{ParseError, Problem};
 pub use event::{Event, Exemplar, Histogram, MetricType, Sample, Series, Text};

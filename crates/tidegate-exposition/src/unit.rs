@@ -1,4 +1,4 @@
-//! Units of OTLP (UCUM) as the words that Prometheus names have.
+//! Units of OTLP (UCUM) as the words that Prometheus names have, and names with such words and a type behind them.
 
 /// Units as words (specification, unit table). The specification writes `kBy`; `KBy` is what prometheus/otlptranslator
 /// and older SDKs know.
@@ -45,15 +45,17 @@ const DIVISORS: &[(&str, &str)] = &[
 
 /// A unit in two parts, either of which may be empty: `By/s` is `bytes` and `per_second`.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Words {
-    pub(super) main: String,
-    pub(super) per: String,
+pub struct Words {
+    /// What is measured in.
+    pub main: String,
+    /// Per what: `per_second`.
+    pub per: String,
 }
 
 impl Words {
     /// As the tables have them; characters that no Prometheus name has are still in what the tables don't know.
     /// Only the first `/` divides, and a part with an annotation (`{packet}`) is no word.
-    pub(super) fn raw(unit: &str) -> Self {
+    pub fn raw(unit: &str) -> Self {
         let (main, divisor) = unit.split_once('/').unwrap_or((unit, ""));
         let divisor = word(divisor, DIVISORS);
         Self {
@@ -66,7 +68,7 @@ impl Words {
     }
 
     /// With no other characters than `[a-zA-Z0-9:_]`.
-    pub(super) fn plain(unit: &str) -> Self {
+    pub fn plain(unit: &str) -> Self {
         let Self { main, per } = Self::raw(unit);
         Self {
             main: plain(&main),
@@ -76,7 +78,7 @@ impl Words {
 }
 
 /// What a UNIT line says: the word of the unit, which the name has as its last part before the type suffix.
-pub(super) fn unit_word(unit: &str) -> String {
+pub fn unit_word(unit: &str) -> String {
     let Words { main, per } = Words::plain(unit);
     let per = if per == "per_" { "" } else { per.as_str() };
     let both = match (main.as_str(), per) {
@@ -84,6 +86,37 @@ pub(super) fn unit_word(unit: &str) -> String {
         (main, per) => format!("{}_{per}", main.strip_suffix('_').unwrap_or(main)),
     };
     both.strip_suffix('_').unwrap_or(&both).to_owned()
+}
+
+/// Unit and type (`total`, `ratio`) behind the words of a name; none twice. Underscores separate words like any other
+/// character. `None`: the name has no words.
+pub fn name_with_suffixes(name: &str, unit: &str, suffix: Option<&str>) -> Option<String> {
+    let is_kept = |c: char| c.is_ascii_alphanumeric() || c == ':';
+    let mut tokens: Vec<&str> = name
+        .split(|c| !is_kept(c))
+        .filter(|token| !token.is_empty())
+        .collect();
+    if tokens.is_empty() {
+        return None;
+    }
+    let Words { main, per } = Words::plain(unit);
+    let per = if per == "per_" {
+        ""
+    } else {
+        per.strip_suffix('_').unwrap_or(&per)
+    };
+    let per = if tokens.contains(&per) { "" } else { per };
+    let main = match main.as_str() {
+        main if tokens.contains(&main) => "",
+        main if !per.is_empty() => main.strip_suffix('_').unwrap_or(main),
+        main => main,
+    };
+    tokens.extend([main, per].into_iter().filter(|word| !word.is_empty()));
+    if let Some(suffix) = suffix {
+        tokens.retain(|token| *token != suffix);
+        tokens.push(suffix);
+    }
+    Some(tokens.join("_"))
 }
 
 fn word<'a>(unit: &'a str, table: &[(&str, &'static str)]) -> &'a str {
