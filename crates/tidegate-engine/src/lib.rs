@@ -37,7 +37,10 @@ mod wheel;
 pub use attributes::{
     AttributeList, AttributeRef, AttributeValue, Attributes, AttributesBuilder, ListRef, MapRef,
 };
-pub use composite::{Answer, Composite, CompositeSet, Declaration, Function, Gate, OnStale, Side, Threshold};
+pub use composite::{
+    Added, Answer, Composite, CompositeSet, Declaration, Distribution, Feed, Function, Gate, OnStale, Side,
+    Threshold,
+};
 pub use event::{Events, Kind, Schema, Source, SourceId, Values};
 pub use grouping::Grouping;
 pub use history::{History, HistoryLimits, SeriesId};

@@ -3,6 +3,7 @@
 //! A value counts when it arrives: windows are cut by the gateway's clock, so that they compare across sources whose
 //! clocks differ.
 
+mod feed;
 mod group;
 mod observe;
 mod sketch;
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+pub use feed::{Added, Distribution, Feed};
 use group::Group;
 pub use observe::CompositeSet;
 use observe::{PointStream, SourceKinds};

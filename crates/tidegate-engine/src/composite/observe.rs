@@ -191,7 +191,7 @@ impl Composite {
         Some(group)
     }
 
-    fn group_attributes(&self, resource: &Arc<Resource>, attributes: &Attributes) -> Attributes {
+    pub(super) fn group_attributes(&self, resource: &Arc<Resource>, attributes: &Attributes) -> Attributes {
         let (resource, attributes) = self.declaration.grouping.apply(resource, attributes);
         resource.attributes.merge(&attributes)
     }

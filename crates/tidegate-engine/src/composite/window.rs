@@ -43,11 +43,12 @@ impl Moments {
 
     /// Adds later values.
     fn add(&mut self, later: &Self) {
+        self.count += later.count;
+        self.sum += later.sum;
+        // Extremes may come in after the values were counted.
+        self.min = self.min.min(later.min);
+        self.max = self.max.max(later.max);
         if later.count > 0.0 {
-            self.count += later.count;
-            self.sum += later.sum;
-            self.min = self.min.min(later.min);
-            self.max = self.max.max(later.max);
             self.last = later.last;
         }
     }

@@ -1,0 +1,160 @@
+//! Feeds: series of this very process, which know themselves what is new.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::window::Moments;
+use super::{Composite, SharedGroup};
+use crate::streams::lock;
+use crate::{Attributes, ExponentialHistogram, Histogram, Lease, Resource, UnixNanos};
+
+/// A series that tells a composite what is new, so that nothing has to be found out from totals. When it is dropped its
+/// group has one source less.
+#[derive(Debug)]
+pub struct Feed {
+    group: SharedGroup,
+    lease: Arc<Lease>,
+}
+
+/// What is new of a series.
+#[derive(Clone, Copy, Debug)]
+pub struct Added<'a> {
+    /// How many values; 0: only the extremes are news.
+    pub count: f64,
+    /// Their sum.
+    pub sum: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+    /// The newest.
+    pub last: f64,
+    /// How they are distributed.
+    pub distribution: Distribution<'a>,
+}
+
+/// How values are distributed.
+#[derive(Clone, Copy, Debug)]
+pub enum Distribution<'a> {
+    /// All are the newest.
+    Last,
+    /// By fixed buckets.
+    Explicit(&'a Histogram),
+    /// By exponential buckets.
+    Exponential(&'a ExponentialHistogram),
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.lease.end();
+    }
+}
+
+impl Composite {
+    /// A series with these attributes as a source of its own, alive as long as it is touched within the declared lease.
+    /// The declared metric and filter are not looked at: the caller has chosen.
+    pub fn feed(&self, attributes: &Attributes, now: UnixNanos) -> Feed {
+        let lease = Arc::new(Lease::new(self.declaration.lease, now));
+        let group = self.group(self.group_attributes(&Arc::<Resource>::default(), attributes));
+        lock(&group).join(&lease);
+        Feed { group, lease }
+    }
+
+    /// Adds what is new at `now`.
+    pub fn add(&self, feed: &Feed, now: UnixNanos, added: &Added<'_>) {
+        feed.lease.touch(now);
+        let mut group = lock(&feed.group);
+        group.add(
+            now,
+            &Moments {
+                count: added.count,
+                sum: added.sum,
+                min: added.min,
+                max: added.max,
+                last: added.last,
+            },
+        );
+        group.sketch(now, |sketch| match added.distribution {
+            Distribution::Last => sketch.add(added.last, added.count),
+            Distribution::Explicit(histogram) => sketch.add_explicit(histogram),
+            Distribution::Exponential(histogram) => sketch.add_exponential(histogram),
+        });
+        drop(group);
+        self.version.fetch_add(1, Relaxed);
+    }
+}
+
+impl Feed {
+    /// Nothing is new, but the series is there.
+    pub fn touch(&self, now: UnixNanos) {
+        self.lease.touch(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::{Declaration, Function};
+    use super::*;
+    use crate::{AttributeFilter, Grouping, OnStale, Pattern, State};
+
+    const START: UnixNanos = 1_700_000_000_000_000_000;
+
+    #[test]
+    fn feeds_fill_the_groups_that_their_attributes_make_and_end_with_their_series() {
+        let composite = Composite::new(Declaration {
+            name: "c".into(),
+            description: "".into(),
+            metric: Pattern::parse("x").unwrap(),
+            attributes: AttributeFilter::default(),
+            function: Function::Max,
+            window: Duration::from_secs(1),
+            quantiles: [0.5].into(),
+            on_stale: OnStale::Error,
+            grouping: Grouping::by(["model"]),
+            max_groups: 10,
+            lease: Duration::from_secs(5),
+        });
+        let attributes = |pod: &str| [("model", "m"), ("pod", pod)].into_iter().collect::<Attributes>();
+        let feeds = ["a", "b"].map(|pod| composite.feed(&attributes(pod), START));
+        let value = |value: f64| Added {
+            count: 1.0,
+            sum: value,
+            min: value,
+            max: value,
+            last: value,
+            distribution: Distribution::Last,
+        };
+        composite.add(&feeds[0], START, &value(2.0));
+        composite.add(&feeds[1], START + 1, &value(4.0));
+        // Extremes that came in late, of a value that is counted already.
+        composite.add(
+            &feeds[1],
+            START + 2,
+            &Added {
+                count: 0.0,
+                sum: 0.0,
+                max: 5.0,
+                ..value(4.0)
+            },
+        );
+        let read = |now| composite.read(now).remove(0);
+        let answer = read(START + 3);
+        assert_eq!(
+            (answer.value, answer.count, answer.avg),
+            (Some(5.0), 2.0, Some(3.0))
+        );
+        assert_eq!(
+            (answer.state, answer.sources_expected, answer.last),
+            (State::Fresh, 2, Some(4.0))
+        );
+        assert!((answer.quantiles[0].value - 2.0).abs() < 0.03);
+        let [first, second] = feeds;
+        drop(first);
+        second.touch(START + 4_000_000_000);
+        assert_eq!(read(START + 4_000_000_000).state, State::Idle);
+        drop(second);
+        assert_eq!(read(START + 4_000_000_001).state, State::Absent);
+    }
+}
