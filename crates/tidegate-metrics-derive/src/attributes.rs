@@ -1,0 +1,192 @@
+//! What the attributes say.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+use syn::meta::ParseNestedMeta;
+use syn::punctuated::Punctuated;
+use syn::{Attribute, DeriveInput, Expr, Field, Fields, Ident, Lit, LitStr, Path, Token};
+
+/// `#[metrics(...)]` of the struct.
+#[derive(Default)]
+pub(crate) struct SetAttributes {
+    pub(crate) prefix: String,
+    pub(crate) labels: Vec<String>,
+}
+
+impl SetAttributes {
+    pub(crate) fn parse(attributes: &[Attribute]) -> syn::Result<Self> {
+        let mut all = Self::default();
+        each(attributes, "metrics", |meta| {
+            if meta.path.is_ident("prefix") {
+                all.prefix = text(meta)?;
+            } else if meta.path.is_ident("labels") {
+                all.labels = idents(meta)?;
+            } else {
+                return Err(meta.error("known here: prefix, labels"));
+            }
+            Ok(())
+        })?;
+        Ok(all)
+    }
+}
+
+/// `#[metric(...)]` of a field, and its documentation.
+#[derive(Default)]
+pub(crate) struct FieldAttributes {
+    pub(crate) name: Option<String>,
+    pub(crate) help: String,
+    pub(crate) unit: Option<String>,
+    pub(crate) buckets: Option<Expr>,
+    pub(crate) is_exponential: bool,
+    pub(crate) has_exemplars: bool,
+    pub(crate) is_nested: bool,
+    pub(crate) mode: Option<Ident>,
+    pub(crate) labels: FieldLabels,
+}
+
+/// The labels of a family.
+#[derive(Default)]
+pub(crate) enum FieldLabels {
+    #[default]
+    None,
+    Names(Vec<String>),
+    Type(Path),
+}
+
+impl FieldAttributes {
+    pub(crate) fn parse(attributes: &[Attribute]) -> syn::Result<Self> {
+        let mut all = Self {
+            help: documentation(attributes),
+            ..Self::default()
+        };
+        each(attributes, "metric", |meta| all.take(meta))?;
+        Ok(all)
+    }
+
+    fn take(&mut self, meta: &ParseNestedMeta<'_>) -> syn::Result<()> {
+        let Some(key) = meta.path.get_ident() else {
+            return Err(meta.error("a single word is meant"));
+        };
+        match key.to_string().as_str() {
+            "name" => self.name = Some(text(meta)?),
+            "help" => self.help = text(meta)?,
+            "unit" => self.unit = Some(text(meta)?),
+            "buckets" => self.buckets = Some(meta.value()?.parse()?),
+            "exponential" => self.is_exponential = true,
+            "exemplars" => self.has_exemplars = true,
+            "nested" => self.is_nested = true,
+            "mode" => self.mode = Some(meta.value()?.parse()?),
+            "labels" if meta.input.peek(Token![=]) => {
+                self.labels = FieldLabels::Type(meta.value()?.parse()?);
+            }
+            "labels" => self.labels = FieldLabels::Names(idents(meta)?),
+            _ => {
+                return Err(meta.error(
+                    "known here: name, help, unit, buckets, exponential, exemplars, nested, mode, labels",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The field as the library describes it.
+    pub(crate) fn description(&self, name: &TokenStream) -> TokenStream {
+        let help = &self.help;
+        let unit = self.unit.iter();
+        let mode = self.mode.iter();
+        let bounds = self.buckets.iter().map(|buckets| match buckets {
+            Expr::Lit(literal) if matches!(literal.lit, Lit::Str(_)) => {
+                quote!(::tidegate_metrics::buckets::named(#literal)?)
+            }
+            other => other.to_token_stream(),
+        });
+        let exponential = self.is_exponential.then(|| quote!(.exponential()));
+        let exemplars = self.has_exemplars.then(|| quote!(.exemplars()));
+        quote! {
+            ::tidegate_metrics::Description::new(#name, #help)
+                #(.unit(#unit))*
+                #(.bounds(#bounds))*
+                #(.mode(::tidegate_metrics::GaugeMode::#mode))*
+                #exponential
+                #exemplars
+        }
+    }
+
+    /// The names of the family's labels.
+    pub(crate) fn by(&self) -> TokenStream {
+        match &self.labels {
+            FieldLabels::None => quote!(&[]),
+            FieldLabels::Names(names) => quote!(&[#(#names),*]),
+            FieldLabels::Type(path) => quote!(<#path as ::tidegate_metrics::LabelSet>::NAMES),
+        }
+    }
+}
+
+/// The named fields of a struct.
+pub(crate) fn fields(input: &DeriveInput) -> syn::Result<Vec<(&Ident, &Field)>> {
+    let named = match &input.data {
+        syn::Data::Struct(data) => match &data.fields {
+            Fields::Named(fields) => Some(&fields.named),
+            _ => None,
+        },
+        _ => None,
+    };
+    let named =
+        named.ok_or_else(|| syn::Error::new_spanned(&input.ident, "a struct with named fields is meant"))?;
+    Ok(named
+        .iter()
+        .filter_map(|field| Some((field.ident.as_ref()?, field)))
+        .collect())
+}
+
+/// A field's name without the `r#` that a keyword needs.
+pub(crate) fn plain(ident: &Ident) -> String {
+    ident.to_string().trim_start_matches("r#").to_owned()
+}
+
+/// Shows `take` everything inside the attributes of this name.
+pub(crate) fn each(
+    attributes: &[Attribute],
+    name: &str,
+    mut take: impl FnMut(&ParseNestedMeta<'_>) -> syn::Result<()>,
+) -> syn::Result<()> {
+    attributes
+        .iter()
+        .filter(|attribute| attribute.path().is_ident(name))
+        .try_for_each(|attribute| attribute.parse_nested_meta(|meta| take(&meta)))
+}
+
+pub(crate) fn text(meta: &ParseNestedMeta<'_>) -> syn::Result<String> {
+    Ok(meta.value()?.parse::<LitStr>()?.value())
+}
+
+/// `(a, b, c)`
+fn idents(meta: &ParseNestedMeta<'_>) -> syn::Result<Vec<String>> {
+    let content;
+    syn::parenthesized!(content in meta.input);
+    let names = Punctuated::<Ident, Token![,]>::parse_terminated(&content)?;
+    Ok(names.iter().map(plain).collect())
+}
+
+/// The lines of `///`, as one.
+fn documentation(attributes: &[Attribute]) -> String {
+    let line = |attribute: &Attribute| {
+        let value = &attribute.meta.require_name_value().ok()?.value;
+        match value {
+            Expr::Lit(literal) => match &literal.lit {
+                Lit::Str(text) => Some(text.value().trim().to_owned()),
+                _ => None,
+            },
+            _ => None,
+        }
+    };
+    let docs = attributes
+        .iter()
+        .filter(|attribute| attribute.path().is_ident("doc"));
+    // The first paragraph.
+    let lines: Vec<String> = docs
+        .filter_map(line)
+        .take_while(|line| !line.is_empty())
+        .collect();
+    lines.join(" ")
+}

@@ -1,0 +1,279 @@
+//! Registries whose values are cells: what the Prometheus, OTLP and shared-memory ones have in common.
+
+use std::sync::{Arc, OnceLock};
+
+use tidegate_cells as cells;
+use tidegate_cells::{Family as CellFamily, Series, Store};
+
+use crate::RegisterError;
+use crate::catalog::Catalog;
+use crate::description::{FamilySpec, Kind};
+use crate::family::{AnyFamily, Family, Made, Make};
+use crate::handle::histogram::Buckets;
+use crate::handle::{Counter, FloatCounter, Gauge, Histogram, Instrument, UpDownCounter};
+use crate::side::Info;
+use crate::value::{ExponentialBuckets, ExponentialValue, FamilyValues, HistogramValue, SeriesValues, Value};
+
+/// Families whose values are cells of a store.
+#[derive(Debug)]
+pub(crate) struct Cells {
+    pub(crate) store: Store,
+    catalog: Catalog,
+}
+
+impl Cells {
+    pub(crate) fn new(store: Store) -> Self {
+        Self {
+            store,
+            catalog: Catalog::default(),
+        }
+    }
+
+    pub(crate) fn register(&self, spec: &FamilySpec) -> Result<AnyFamily, RegisterError> {
+        self.catalog.get_or_make(spec, || {
+            let family = self
+                .store
+                .family(&cell_spec(spec))
+                .map_err(|error| RegisterError::Store {
+                    name: spec.name.clone(),
+                    reason: error.to_string(),
+                })?;
+            Ok(match spec.kind {
+                Kind::Counter => make::<Counter>(spec, family),
+                Kind::FloatCounter => make::<FloatCounter>(spec, family),
+                Kind::UpDownCounter => make::<UpDownCounter>(spec, family),
+                Kind::Gauge(_) => make::<Gauge>(spec, family),
+                Kind::Histogram { .. } | Kind::ExponentialHistogram { .. } => make::<Histogram>(spec, family),
+            })
+        })
+    }
+
+    /// What this process has recorded.
+    pub(crate) fn gather(&self) -> Vec<FamilyValues> {
+        self.catalog.gather()
+    }
+}
+
+/// The family in the store. The names of its labels are sorted: the constant ones of one scope may be the others of
+/// another program.
+fn cell_spec(spec: &FamilySpec) -> cells::FamilySpec {
+    let mut labels: Vec<String> = spec.label_names().map(str::to_owned).collect();
+    labels.sort_unstable();
+    cells::FamilySpec {
+        name: spec.name.clone(),
+        help: spec.help.clone(),
+        unit: spec.unit.clone(),
+        kind: match &spec.kind {
+            Kind::Counter => cells::Kind::Counter,
+            Kind::FloatCounter => cells::Kind::FloatCounter,
+            Kind::UpDownCounter => cells::Kind::UpDownCounter,
+            Kind::Gauge(mode) => cells::Kind::Gauge(*mode),
+            Kind::Histogram { bounds } => cells::Kind::Histogram {
+                bounds: bounds.clone(),
+            },
+            Kind::ExponentialHistogram { max_scale } => cells::Kind::ExponentialHistogram {
+                max_scale: *max_scale,
+            },
+        },
+        labels,
+    }
+}
+
+/// A handle over a series of a store.
+trait FromSeries: Instrument {
+    fn from_series(series: &Series, info: Info) -> Result<Self, cells::Error>;
+}
+
+impl FromSeries for Counter {
+    fn from_series(series: &Series, info: Info) -> Result<Self, cells::Error> {
+        Ok(Self::of_cell(series.counter()?, info))
+    }
+}
+
+impl FromSeries for FloatCounter {
+    fn from_series(series: &Series, info: Info) -> Result<Self, cells::Error> {
+        Ok(Self::of_cell(series.float()?, info))
+    }
+}
+
+impl FromSeries for UpDownCounter {
+    fn from_series(series: &Series, info: Info) -> Result<Self, cells::Error> {
+        Ok(Self::of_cell(series.up_down()?, info))
+    }
+}
+
+impl FromSeries for Gauge {
+    fn from_series(series: &Series, info: Info) -> Result<Self, cells::Error> {
+        Ok(Self::of_cell(series.float()?, info))
+    }
+}
+
+impl FromSeries for Histogram {
+    fn from_series(series: &Series, info: Info) -> Result<Self, cells::Error> {
+        let cell = match info.family().kind {
+            Kind::ExponentialHistogram { .. } => Buckets::Exponential(series.exponential()?),
+            _ => Buckets::Fixed(series.histogram()?),
+        };
+        Ok(Self::of_cell(cell, info))
+    }
+}
+
+fn make<H: FromSeries>(spec: &FamilySpec, family: CellFamily) -> AnyFamily {
+    let names = &family.spec().labels;
+    let place = |name: &str| names.iter().position(|own| own == name);
+    let places = spec.label_names().filter_map(place).collect();
+    let spec = Arc::new(spec.clone());
+    let maker = FromStore::<H> {
+        spec: spec.clone(),
+        family,
+        places,
+        overflow: OnceLock::new(),
+    };
+    H::erase(Family::new(FamilySpec::clone(&spec), maker))
+}
+
+/// Makes handles of the series of a store.
+struct FromStore<H> {
+    spec: Arc<FamilySpec>,
+    family: CellFamily,
+    /// Where the store has each label, the constant ones first.
+    places: Vec<usize>,
+    overflow: OnceLock<H>,
+}
+
+impl<H> FromStore<H> {
+    /// The values of all labels in the order of the store.
+    fn all_values<'a>(&'a self, values: &[&'a str]) -> Vec<&'a str> {
+        let constant = self.spec.constant.iter().map(|(_, value)| value.as_str());
+        let all = constant.chain(values.iter().copied());
+        let mut placed = vec![""; self.places.len()];
+        for (place, value) in self.places.iter().zip(all) {
+            if let Some(slot) = placed.get_mut(*place) {
+                *slot = value;
+            }
+        }
+        placed
+    }
+}
+
+impl<H: FromSeries> Make<H> for FromStore<H> {
+    fn make(&self, values: &[&str]) -> Made<H> {
+        let series = self.family.with(&self.all_values(values));
+        // The kind of cell is that of the family, which was made from the same specification.
+        let handle = |info| H::from_series(&series, info).unwrap_or_else(|_| H::null());
+        match series.is_overflow() {
+            true => Made::Shared(
+                self.overflow
+                    .get_or_init(|| handle(Info::overflow(&self.spec)))
+                    .clone(),
+            ),
+            false => Made::Own(handle(Info::new(&self.spec, values))),
+        }
+    }
+
+    fn overflow(&self) -> Option<H> {
+        self.overflow.get().cloned()
+    }
+
+    fn remove(&self, values: &[&str]) {
+        self.family.remove(&self.all_values(values));
+    }
+}
+
+pub(crate) fn histogram(bounds: &[f64], value: cells::Value) -> HistogramValue {
+    let (counts, sum) = match value {
+        cells::Value::Histogram { buckets, sum } => (buckets, sum),
+        _ => (vec![0; bounds.len() + 1], 0.0),
+    };
+    HistogramValue {
+        bounds: bounds.into(),
+        counts,
+        sum,
+    }
+}
+
+pub(crate) fn exponential(value: cells::Value) -> ExponentialValue {
+    match value {
+        cells::Value::Exponential(value) => ExponentialValue {
+            scale: value.scale,
+            zero_count: value.zero,
+            positive: side(value.positive),
+            negative: side(value.negative),
+            sum: value.sum,
+        },
+        _ => ExponentialValue::default(),
+    }
+}
+
+fn side(side: cells::Buckets) -> ExponentialBuckets {
+    ExponentialBuckets {
+        offset: side.first,
+        counts: side.counts,
+    }
+}
+
+/// Families as they were read from files. (Summaries, which other writers may have, become histograms without bounds.)
+pub(crate) fn families(snapshot: &cells::Snapshot) -> Vec<FamilyValues> {
+    snapshot.families.iter().map(family).collect()
+}
+
+fn family(family: &cells::FamilyValues) -> FamilyValues {
+    let spec = &family.spec;
+    let series = family.series.iter().map(|series| SeriesValues {
+        labels: series
+            .labels
+            .iter()
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(key, value)| (key.to_string(), value.to_string()))
+            .collect(),
+        value: value(&spec.kind, &series.value),
+        exemplars: Vec::new(),
+    });
+    FamilyValues {
+        name: spec.name.clone(),
+        help: spec.help.clone(),
+        unit: spec.unit.clone(),
+        kind: kind(&spec.kind),
+        series: series.collect(),
+    }
+}
+
+fn kind(kind: &cells::Kind) -> Kind {
+    match kind {
+        cells::Kind::Counter => Kind::Counter,
+        cells::Kind::FloatCounter => Kind::FloatCounter,
+        cells::Kind::UpDownCounter => Kind::UpDownCounter,
+        cells::Kind::Gauge(mode) => Kind::Gauge(*mode),
+        cells::Kind::Histogram { bounds } => Kind::Histogram {
+            bounds: bounds.clone(),
+        },
+        cells::Kind::ExponentialHistogram { max_scale } => Kind::ExponentialHistogram {
+            max_scale: *max_scale,
+        },
+        cells::Kind::Summary => Kind::Histogram {
+            bounds: Arc::default(),
+        },
+    }
+}
+
+fn value(kind: &cells::Kind, value: &cells::Value) -> Value {
+    match value {
+        cells::Value::Counter(value) => Value::Counter(*value),
+        cells::Value::FloatCounter(value) => Value::FloatCounter(*value),
+        cells::Value::UpDownCounter(value) => Value::UpDownCounter(*value),
+        cells::Value::Gauge { value, .. } => Value::Gauge(*value),
+        cells::Value::Histogram { .. } => {
+            let bounds: &[f64] = match kind {
+                cells::Kind::Histogram { bounds } => bounds,
+                _ => &[],
+            };
+            Value::Histogram(histogram(bounds, value.clone()))
+        }
+        cells::Value::Exponential(_) => Value::Exponential(exponential(value.clone())),
+        cells::Value::Summary { count, sum } => Value::Histogram(HistogramValue {
+            bounds: Arc::default(),
+            counts: vec![*count],
+            sum: *sum,
+        }),
+    }
+}

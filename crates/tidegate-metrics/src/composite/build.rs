@@ -1,0 +1,274 @@
+//! How a composite is put together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_engine as engine;
+use tidegate_engine::{AttributeFilter, Function, Grouping, OnStale, Pattern};
+
+use super::live::Composite;
+use super::series::{Listener, Watching, listen, look};
+use crate::description::Kind;
+use crate::family::Family;
+use crate::handle::Instrument;
+use crate::side::{Info, Side};
+use tidegate_engine::UnixNanos;
+
+/// Groups of a composite; further ones share one that says `otel.metric.overflow=true`.
+const MAX_GROUPS: usize = 1000;
+
+/// A series that nobody has looked at for so long is stale: the thread that looks is stuck.
+const LEASE: Duration = Duration::from_secs(5);
+
+/// Why there is no such composite or callback.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompositeError {
+    /// It is of nothing.
+    #[error("composite `{0}` is of no instrument")]
+    NoSource(String),
+    /// Counters and others don't mix.
+    #[error("composite `{0}` is of counters and of other instruments, whose values have nothing in common")]
+    Mixed(String),
+    /// What is known of counters is how much they grew.
+    #[error("composite `{0}` is of counters, which have a sum and a rate and nothing else")]
+    OnlyIncreases(String),
+    /// The window is zero.
+    #[error("composite `{0}`: the window is empty")]
+    EmptyWindow(String),
+    /// A rank is not within 0 and 1.
+    #[error("composite `{0}`: ranks are between 0 and 1")]
+    BadRank(String),
+    /// A trigger at a number that is none.
+    #[error("a trigger is at a finite number")]
+    BadTrigger,
+}
+
+/// What a composite can be of: a handle, or a family with all its series.
+pub trait Source: Send + Sync + 'static {
+    #[doc(hidden)]
+    fn handles(&self) -> Vec<AnyHandle>;
+
+    #[doc(hidden)]
+    fn version(&self) -> u64;
+
+    #[doc(hidden)]
+    fn kind(&self) -> Option<Kind>;
+
+    #[doc(hidden)]
+    fn boxed(&self) -> Box<dyn Source>;
+
+    /// Whether series that are made from now on are watched from their first value on.
+    #[doc(hidden)]
+    fn expect(&self, _is_watched: bool) {}
+}
+
+/// A handle of any kind.
+#[doc(hidden)]
+pub struct AnyHandle(Box<dyn Watchable>);
+
+trait Watchable: Send + Sync {
+    fn look(&self, now: UnixNanos);
+    fn listen(&self, listener: Listener, from_now: bool) -> Option<Watching>;
+    fn side(&self) -> Option<Arc<Side>>;
+    fn info(&self) -> Option<&Info>;
+}
+
+impl<H: Instrument> Watchable for H {
+    fn look(&self, now: UnixNanos) {
+        look(self, now);
+    }
+
+    fn listen(&self, listener: Listener, from_now: bool) -> Option<Watching> {
+        listen(self, listener, from_now)
+    }
+
+    fn side(&self) -> Option<Arc<Side>> {
+        Instrument::side(self).map(|side| side.0.clone())
+    }
+
+    fn info(&self) -> Option<&Info> {
+        Instrument::info(self)
+    }
+}
+
+impl AnyHandle {
+    pub(super) fn look(&self, now: UnixNanos) {
+        self.0.look(now);
+    }
+
+    pub(super) fn listen(&self, listener: Listener, from_now: bool) -> Option<Watching> {
+        self.0.listen(listener, from_now)
+    }
+
+    pub(super) fn side(&self) -> Option<Arc<Side>> {
+        self.0.side()
+    }
+
+    pub(super) fn info(&self) -> Option<&Info> {
+        self.0.info()
+    }
+}
+
+impl<H: Instrument> Source for H {
+    fn handles(&self) -> Vec<AnyHandle> {
+        vec![AnyHandle(Box::new(self.clone()))]
+    }
+
+    fn version(&self) -> u64 {
+        0
+    }
+
+    fn kind(&self) -> Option<Kind> {
+        self.info().map(|info| info.family().kind.clone())
+    }
+
+    fn boxed(&self) -> Box<dyn Source> {
+        Box::new(self.clone())
+    }
+}
+
+impl<H: Instrument> Source for Family<H> {
+    fn handles(&self) -> Vec<AnyHandle> {
+        let own = self.series().into_iter().map(|(_, handle)| handle);
+        own.chain(self.overflow())
+            .map(|handle| AnyHandle(Box::new(handle)))
+            .collect()
+    }
+
+    fn version(&self) -> u64 {
+        Family::version(self)
+    }
+
+    fn kind(&self) -> Option<Kind> {
+        Some(self.spec().kind.clone())
+    }
+
+    fn expect(&self, is_watched: bool) {
+        Family::expect(self, is_watched);
+    }
+
+    fn boxed(&self) -> Box<dyn Source> {
+        Box::new(self.clone())
+    }
+}
+
+/// A composite in the making.
+#[must_use]
+pub struct CompositeBuilder {
+    name: String,
+    sources: Vec<Box<dyn Source>>,
+    window: Duration,
+    by: Vec<String>,
+    function: Option<Function>,
+    quantiles: Vec<f64>,
+    /// Whether a thread looks.
+    is_attended: bool,
+}
+
+impl CompositeBuilder {
+    pub(super) fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            sources: Vec::new(),
+            window: Duration::from_secs(10),
+            by: Vec::new(),
+            function: None,
+            quantiles: Vec::new(),
+            is_attended: true,
+        }
+    }
+
+    /// Nobody looks but who calls `turn`.
+    #[cfg(test)]
+    pub(super) fn unattended(mut self) -> Self {
+        self.is_attended = false;
+        self
+    }
+
+    /// Of this instrument, or of all series of this family; several add up.
+    pub fn of(mut self, source: &impl Source) -> Self {
+        self.sources.push(source.boxed());
+        self
+    }
+
+    /// Over this time; without, ten seconds. It is cut into parts of 100 ms, or a hundredth of it where that is more.
+    pub fn window(mut self, window: Duration) -> Self {
+        self.window = window;
+        self
+    }
+
+    /// One group for each combination of values of these labels; without, one for everything.
+    pub fn by<L: Into<String>>(mut self, labels: impl IntoIterator<Item = L>) -> Self {
+        self.by = labels.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// What its value is; without, the mean, and of counters the rate.
+    pub fn function(mut self, function: Function) -> Self {
+        self.function = Some(function);
+        self
+    }
+
+    /// Ranks, 0 to 1, to be told beside the value: at most 1.1 % off, of histograms within their buckets.
+    pub fn quantiles(mut self, ranks: impl IntoIterator<Item = f64>) -> Self {
+        self.quantiles = ranks.into_iter().collect();
+        self
+    }
+
+    /// The composite. It sees what is recorded from now on.
+    ///
+    /// # Errors
+    /// There can be none like this.
+    pub fn build(self) -> Result<Composite, CompositeError> {
+        let kinds: Vec<Kind> = self.sources.iter().filter_map(|source| source.kind()).collect();
+        let counters = kinds.iter().filter(|kind| kind.is_monotonic()).count();
+        let is_of_counters = counters > 0;
+        let fallback = if is_of_counters {
+            Function::Rate
+        } else {
+            Function::Avg
+        };
+        let function = self.function.unwrap_or(fallback);
+        let is_of_increases = matches!(function, Function::Sum | Function::Rate);
+        let is_rank = |rank: &f64| (0.0..=1.0).contains(rank);
+        let own_rank = match function {
+            Function::Quantile(rank) => rank,
+            _ => 0.0,
+        };
+        if self.sources.is_empty() {
+            return Err(CompositeError::NoSource(self.name));
+        }
+        if is_of_counters && counters < kinds.len() {
+            return Err(CompositeError::Mixed(self.name));
+        }
+        if is_of_counters && !(is_of_increases && self.quantiles.is_empty()) {
+            return Err(CompositeError::OnlyIncreases(self.name));
+        }
+        if self.window.is_zero() {
+            return Err(CompositeError::EmptyWindow(self.name));
+        }
+        if !self.quantiles.iter().chain([&own_rank]).all(is_rank) {
+            return Err(CompositeError::BadRank(self.name));
+        }
+        let declaration = engine::Declaration {
+            name: self.name.into(),
+            description: "".into(),
+            // Which series it is of was chosen by hand.
+            metric: Pattern::Exact("".into()),
+            attributes: AttributeFilter::default(),
+            function,
+            window: self.window,
+            quantiles: self.quantiles.into(),
+            on_stale: OnStale::Error,
+            grouping: Grouping::by(self.by),
+            max_groups: MAX_GROUPS,
+            lease: LEASE,
+        };
+        let composite = Composite::new(declaration, self.sources, is_of_counters);
+        if self.is_attended {
+            composite.attend();
+        }
+        Ok(composite)
+    }
+}

@@ -1,0 +1,42 @@
+//! Composites and callbacks: values derived from instruments, asked for at any instant or told when they change.
+//!
+//! Recording pays for none of it but extremes (two comparisons a value, of instruments that are watched). A thread of
+//! its own looks at what is watched every few milliseconds ([`LOOK_EVERY`]); it exists only while something is. A
+//! [`get`](Composite::get) looks itself, so that it covers everything that was recorded before it.
+
+mod build;
+mod change;
+mod live;
+mod series;
+mod snapshot;
+#[cfg(test)]
+mod tests;
+mod thread;
+mod trigger;
+mod watch;
+
+pub use build::{CompositeBuilder, CompositeError, Source};
+pub use live::Composite;
+pub use snapshot::Snapshot;
+pub use thread::{LOOK_EVERY, Subscription, callback_panics};
+pub use tidegate_engine::{Function, State};
+pub use trigger::{Change, Trigger};
+pub use watch::Watcher;
+
+pub(crate) use series::Watch;
+
+use std::time::UNIX_EPOCH;
+
+use tidegate_engine::UnixNanos;
+
+/// The time, as the engine counts it.
+fn now() -> UnixNanos {
+    UNIX_EPOCH
+        .elapsed()
+        .map_or(0, |elapsed| elapsed.as_nanos() as UnixNanos)
+}
+
+/// Begins a composite of this name.
+pub fn composite(name: &str) -> CompositeBuilder {
+    CompositeBuilder::new(name)
+}

@@ -1,0 +1,286 @@
+//! What watching a series finds out: what is new since the last look, told to all who watch.
+
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use tidegate_engine as engine;
+use tidegate_engine::{Added, Distribution, UnixNanos};
+
+use crate::handle::Instrument;
+use crate::side::Side;
+use crate::value::{ExponentialBuckets, ExponentialValue, HistogramValue, Value};
+
+/// An idle gauge is told again after this time, so that its mean is one over time.
+const GAUGE_EVERY_NS: u64 = 20_000_000;
+
+/// Is told what is new.
+pub(super) type Listener = Box<dyn FnMut(UnixNanos, Option<&Added<'_>>) + Send>;
+
+/// What was seen of a series so far, and who wants to know.
+#[derive(Default)]
+pub(crate) struct Watch {
+    seen: Option<Seen>,
+    told: UnixNanos,
+    listeners: Vec<(u64, Listener)>,
+    next: u64,
+}
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watch")
+            .field("listeners", &self.listeners.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A value in a form that differences can be made of.
+#[derive(Debug)]
+enum Seen {
+    Total(f64),
+    Whole(u64),
+    Level(f64),
+    Explicit(engine::Histogram),
+    Exponential(engine::ExponentialHistogram),
+}
+
+fn lock(side: &Side) -> MutexGuard<'_, Watch> {
+    side.watch.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Somebody who watches a series, until this is dropped.
+pub(super) struct Watching {
+    side: Arc<Side>,
+    number: u64,
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.side.unwatch();
+        // A listener may own what listens elsewhere: it is dropped without the lock.
+        let gone = {
+            let mut watch = lock(&self.side);
+            let at = watch
+                .listeners
+                .iter()
+                .position(|(number, _)| *number == self.number);
+            at.map(|at| watch.listeners.swap_remove(at))
+        };
+        drop(gone);
+    }
+}
+
+impl Watching {
+    /// Whether it is this series that is watched.
+    pub(super) fn is_of(&self, side: &Arc<Side>) -> bool {
+        Arc::ptr_eq(&self.side, side)
+    }
+}
+
+/// Tells `listener` from now on what is new of a series; unless `from_now`, what was recorded before is new as well.
+/// `None`: there is nothing to watch.
+pub(super) fn listen<H: Instrument>(handle: &H, mut listener: Listener, from_now: bool) -> Option<Watching> {
+    let side = handle.side()?.0.clone();
+    let mut watch = lock(&side);
+    side.watch();
+    let now = super::now();
+    let range = match from_now || watch.seen.is_some() {
+        true => None,
+        false => side.take_range(),
+    };
+    // What those before have not been told yet must not be told to this one.
+    look_at(handle, &side, &mut watch, now);
+    if let Some(seen) = watch.seen.as_ref().filter(|_| !from_now) {
+        seen.compare(&seen.nothing(), range, side.last(), u64::MAX, |added| {
+            listener(now, added);
+            true
+        });
+    }
+    let number = watch.next;
+    watch.next += 1;
+    watch.listeners.push((number, listener));
+    drop(watch);
+    Some(Watching { side, number })
+}
+
+/// Looks at a series and tells all who watch it what is new.
+pub(super) fn look<H: Instrument>(handle: &H, now: UnixNanos) {
+    if let Some(side) = handle.side() {
+        look_at(handle, side.0, &mut lock(side.0), now);
+    }
+}
+
+fn look_at<H: Instrument>(handle: &H, side: &Side, watch: &mut Watch, now: UnixNanos) {
+    let Some(value) = handle.read() else { return };
+    let Some(seen) = watch.seen.replace(Seen::of(value)) else {
+        return;
+    };
+    // After the value: extremes of values that are not in it are told with the next look.
+    let range = side.take_range();
+    let Some(next) = &watch.seen else { return };
+    let told = watch.told;
+    let listeners = &mut watch.listeners;
+    let tell = |added: Option<&Added<'_>>| {
+        listeners
+            .iter_mut()
+            .for_each(|(_, listener)| listener(now, added));
+        added.is_some()
+    };
+    let was_told = next.compare(&seen, range, side.last(), now.saturating_sub(told), tell);
+    if was_told {
+        watch.told = now;
+    }
+}
+
+impl Seen {
+    fn of(value: Value) -> Self {
+        match value {
+            Value::Counter(value) => Self::Whole(value),
+            Value::FloatCounter(value) => Self::Total(value),
+            Value::UpDownCounter(value) => Self::Level(value as f64),
+            Value::Gauge(value) => Self::Level(value),
+            Value::Histogram(value) => Self::Explicit(explicit(value)),
+            Value::Exponential(value) => Self::Exponential(exponential(value)),
+        }
+    }
+
+    /// What it was before anything was recorded.
+    fn nothing(&self) -> Self {
+        match self {
+            Self::Total(_) => Self::Total(0.0),
+            Self::Whole(_) => Self::Whole(0),
+            Self::Level(_) => Self::Level(0.0),
+            Self::Explicit(value) => Self::Explicit(engine::Histogram::empty(value.bounds.clone())),
+            Self::Exponential(value) => Self::Exponential(engine::ExponentialHistogram {
+                sum: Some(0.0),
+                scale: value.scale,
+                ..engine::ExponentialHistogram::default()
+            }),
+        }
+    }
+
+    /// Tells what is new since `before`.
+    fn compare(
+        &self,
+        before: &Self,
+        range: Option<(f64, f64)>,
+        last: f64,
+        silent_ns: u64,
+        tell: impl FnOnce(Option<&Added<'_>>) -> bool,
+    ) -> bool {
+        match (self, before) {
+            (Self::Whole(value), Self::Whole(before)) => {
+                let grown = value.wrapping_sub(*before) as f64;
+                tell((grown > 0.0).then(|| one(grown)).as_ref())
+            }
+            (Self::Total(value), Self::Total(before)) => {
+                let grown = value - before;
+                tell((grown > 0.0).then(|| one(grown)).as_ref())
+            }
+            (Self::Level(value), Self::Level(before)) => {
+                let is_news = value != before || range.is_some() || silent_ns >= GAUGE_EVERY_NS;
+                let (min, max) = range.unwrap_or((*value, *value));
+                let level = Added {
+                    min: min.min(*value),
+                    max: max.max(*value),
+                    ..one(*value)
+                };
+                tell((is_news && !value.is_nan()).then_some(&level))
+            }
+            (Self::Explicit(value), Self::Explicit(before)) => match value.since(before) {
+                Some(grown) => {
+                    let distribution = Distribution::Explicit(&grown);
+                    tell(observed(grown.count, grown.sum, range, last, distribution).as_ref())
+                }
+                None => tell(None),
+            },
+            (Self::Exponential(value), Self::Exponential(before)) => match value.since(before) {
+                Some(grown) => {
+                    let distribution = Distribution::Exponential(&grown);
+                    tell(observed(grown.count, grown.sum, range, last, distribution).as_ref())
+                }
+                None => tell(None),
+            },
+            _ => tell(None),
+        }
+    }
+}
+
+fn one(value: f64) -> Added<'static> {
+    Added {
+        count: 1.0,
+        sum: value,
+        min: value,
+        max: value,
+        last: value,
+        distribution: Distribution::Last,
+    }
+}
+
+/// What a histogram has counted since.
+fn observed<'a>(
+    count: u64,
+    sum: Option<f64>,
+    range: Option<(f64, f64)>,
+    last: f64,
+    distribution: Distribution<'a>,
+) -> Option<Added<'a>> {
+    let sum = sum.unwrap_or_default();
+    match (count, range) {
+        (0, None) => None,
+        // Of values that were counted at the last look.
+        (0, Some((min, max))) => Some(Added {
+            count: 0.0,
+            sum: 0.0,
+            min,
+            max,
+            last,
+            distribution: Distribution::Last,
+        }),
+        (count, range) => {
+            // Counted, but not compared yet: the next look has the extremes.
+            let mean = sum / count as f64;
+            let (min, max) = range.unwrap_or((mean, mean));
+            Some(Added {
+                count: count as f64,
+                sum,
+                min,
+                max,
+                last: if range.is_some() { last } else { mean },
+                // A single value is known exactly.
+                distribution: if count == 1 {
+                    Distribution::Last
+                } else {
+                    distribution
+                },
+            })
+        }
+    }
+}
+
+fn explicit(value: HistogramValue) -> engine::Histogram {
+    engine::Histogram {
+        count: value.count(),
+        sum: Some(value.sum),
+        min: None,
+        max: None,
+        bounds: value.bounds,
+        counts: value.counts,
+    }
+}
+
+fn exponential(value: ExponentialValue) -> engine::ExponentialHistogram {
+    let side = |side: ExponentialBuckets| engine::Buckets {
+        offset: side.offset,
+        counts: side.counts,
+    };
+    engine::ExponentialHistogram {
+        count: value.count(),
+        sum: Some(value.sum),
+        min: None,
+        max: None,
+        scale: value.scale,
+        zero_count: value.zero_count,
+        zero_threshold: 0.0,
+        positive: side(value.positive),
+        negative: side(value.negative),
+    }
+}

@@ -1,0 +1,93 @@
+//! What can go wrong: at registration, loudly; at run time only what reaches the outside.
+
+use std::io;
+
+/// Why an instrument could not be registered.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegisterError {
+    /// The name is no metric name.
+    #[error("`{0}` is no metric name: letters, digits, `_`, `:`, `.`, a letter or `_` or `:` first")]
+    BadName(String),
+    /// A label's name is no label name, or one that is reserved.
+    #[error(
+        "metric `{metric}`: `{label}` is no label name: letters, digits and `_`, no digit first, not `__...`, not `le` of a histogram"
+    )]
+    BadLabel {
+        /// The metric.
+        metric: String,
+        /// The label.
+        label: String,
+    },
+    /// A label is there twice; often one that the hierarchy sets already.
+    #[error("metric `{metric}`: label `{label}` is set twice")]
+    DuplicateLabel {
+        /// The metric.
+        metric: String,
+        /// The label.
+        label: String,
+    },
+    /// The labels given to a metric set are not the declared ones.
+    #[error("the set declares the labels {expected:?}, given are {given:?}")]
+    OtherLabels {
+        /// What was declared.
+        expected: Vec<String>,
+        /// What was given.
+        given: Vec<String>,
+    },
+    /// Bounds that no histogram can have.
+    #[error("metric `{0}`: bounds of a histogram are finite and rise")]
+    BadBounds(String),
+    /// There are no buckets of this name.
+    #[error("there are no buckets called `{0}`")]
+    UnknownBuckets(String),
+    /// A metric of this name exists, and it is another one.
+    #[error("metric `{name}` is registered already, with another {what}")]
+    Conflict {
+        /// The metric.
+        name: String,
+        /// What differs.
+        what: &'static str,
+    },
+    /// Another metric shows this name to a reader.
+    #[error("metric `{name}` would be shown as `{shown}`, as `{other}` is")]
+    ShownTwice {
+        /// The metric.
+        name: String,
+        /// The name in the exposition.
+        shown: String,
+        /// Who has it.
+        other: String,
+    },
+    /// The store took no more.
+    #[error("metric `{name}`: {reason}")]
+    Store {
+        /// The metric.
+        name: String,
+        /// What the store said.
+        reason: String,
+    },
+    /// A registry outside this process's Rust code refused.
+    #[error("metric `{name}`: the foreign registry refused it with code {code}")]
+    Foreign {
+        /// The metric.
+        name: String,
+        /// Its code.
+        code: i32,
+    },
+}
+
+/// Why what was recorded did not get out.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExportError {
+    /// Nobody took it in time.
+    #[error("timed out")]
+    Timeout,
+    /// The peer or the way to it failed.
+    #[error("{0}")]
+    Peer(String),
+    /// A file or socket failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}

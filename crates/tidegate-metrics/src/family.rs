@@ -1,0 +1,299 @@
+//! Families: the series of one name, told apart by the values of their labels.
+
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
+
+use foldhash::fast::RandomState;
+use hashbrown::{Equivalent, HashMap};
+
+use crate::description::FamilySpec;
+use crate::handle::{Counter, FloatCounter, Gauge, Histogram, Instrument, UpDownCounter, misuse};
+use crate::labels::LabelSet;
+use crate::value::{FamilyValues, SeriesValues};
+
+/// A family of counters.
+pub type CounterFamily = Family<Counter>;
+/// A family of fractional counters.
+pub type FloatCounterFamily = Family<FloatCounter>;
+/// A family of up-down counters.
+pub type UpDownCounterFamily = Family<UpDownCounter>;
+/// A family of gauges.
+pub type GaugeFamily = Family<Gauge>;
+/// A family of histograms, classic or exponential.
+pub type HistogramFamily = Family<Histogram>;
+
+/// Makes the handles of a family; a registry's part of it.
+pub trait Make<H>: Send + Sync {
+    /// A handle for the series with these values of the family's labels.
+    fn make(&self, values: &[&str]) -> Made<H>;
+
+    /// The handle that all series beyond the limit share, if there were any.
+    fn overflow(&self) -> Option<H>;
+
+    /// This series has ended: its handles may still be used, but are no longer shown.
+    fn remove(&self, values: &[&str]);
+}
+
+/// What a registry makes of a look-up.
+#[derive(Clone, Copy, Debug)]
+pub enum Made<H> {
+    /// A series of its own, to be kept.
+    Own(H),
+    /// Something that many look-ups get: beyond the limit, or where nothing is kept.
+    Shared(H),
+}
+
+/// The series of one name, told apart by the values of their labels.
+///
+/// [`with`](Self::with) finds a series that was used before without allocating, behind a lock that its readers share
+/// and that is taken alone only to put a new series in. Keep the handle where the label values stay the same.
+pub struct Family<H>(Arc<Inner<H>>);
+
+struct Inner<H> {
+    spec: Arc<FamilySpec>,
+    maker: Box<dyn Make<H>>,
+    series: RwLock<Series<H>>,
+    /// Held while a series is made or ended, so that readers wait only while it is put in or taken out.
+    changing: Mutex<()>,
+    /// Changes with the set of series.
+    version: AtomicU64,
+    /// How many watch all series, those to come as well.
+    watchers: AtomicU32,
+}
+
+type Series<H> = HashMap<Values, H, RandomState>;
+
+/// Values of labels, in the order of their names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Values(Box<[Box<str>]>);
+
+impl Values {
+    fn borrowed(&self) -> Vec<&str> {
+        self.0.iter().map(|value| &**value).collect()
+    }
+}
+
+impl Hash for Values {
+    fn hash<S: Hasher>(&self, state: &mut S) {
+        self.0.iter().for_each(|value| value.hash(state));
+    }
+}
+
+/// Values as they are looked up.
+struct Wanted<'a>(&'a [&'a str]);
+
+impl Hash for Wanted<'_> {
+    fn hash<S: Hasher>(&self, state: &mut S) {
+        self.0.iter().for_each(|value| value.hash(state));
+    }
+}
+
+impl Equivalent<Values> for Wanted<'_> {
+    fn equivalent(&self, values: &Values) -> bool {
+        self.0.len() == values.0.len() && self.0.iter().zip(&values.0).all(|(a, b)| **a == **b)
+    }
+}
+
+impl<H: Instrument> Family<H> {
+    /// A family whose handles come from `maker`.
+    pub fn new(spec: FamilySpec, maker: impl Make<H> + 'static) -> Self {
+        Self(Arc::new(Inner {
+            spec: Arc::new(spec),
+            maker: Box::new(maker),
+            series: RwLock::default(),
+            changing: Mutex::default(),
+            version: AtomicU64::new(0),
+            watchers: AtomicU32::new(0),
+        }))
+    }
+
+    /// The family as it was registered.
+    pub fn spec(&self) -> &Arc<FamilySpec> {
+        &self.0.spec
+    }
+
+    /// The series with these values, in the order in which the labels were declared.
+    ///
+    /// Another number of values than labels gives a handle that does nothing, and counts as
+    /// [misuse](crate::misused).
+    pub fn with(&self, values: &[&str]) -> H {
+        match self.find(values) {
+            Made::Own(handle) | Made::Shared(handle) => handle,
+        }
+    }
+
+    /// The series with these labels.
+    pub fn of(&self, labels: &impl LabelSet) -> H {
+        labels.with_values(|values| self.with(values))
+    }
+
+    pub(crate) fn find(&self, values: &[&str]) -> Made<H> {
+        if values.len() != self.0.spec.labels.len() {
+            misuse();
+            return Made::Shared(H::null());
+        }
+        self.known(values).map_or_else(|| self.insert(values), Made::Own)
+    }
+
+    fn known(&self, values: &[&str]) -> Option<H> {
+        let series = self.0.series.read().unwrap_or_else(PoisonError::into_inner);
+        series.get(&Wanted(values)).cloned()
+    }
+
+    fn insert(&self, values: &[&str]) -> Made<H> {
+        let _changing = self.0.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(handle) = self.known(values) {
+            return Made::Own(handle);
+        }
+        let made = self.0.maker.make(values);
+        if let Made::Own(handle) = &made {
+            if let Some(side) = handle.side().filter(|_| self.0.watchers.load(Relaxed) > 0) {
+                side.0.watch();
+            }
+            let owned = Values(values.iter().map(|value| (*value).into()).collect());
+            self.write().insert(owned, handle.clone());
+        }
+        self.0.version.fetch_add(1, Relaxed);
+        made
+    }
+
+    /// Ends the series with these values: it is no longer shown. `false`: there is none.
+    pub fn remove(&self, values: &[&str]) -> bool {
+        let _changing = self.0.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let removed = self.write().remove(&Wanted(values));
+        if removed.is_some() {
+            self.0.maker.remove(values);
+            self.0.version.fetch_add(1, Relaxed);
+        }
+        removed.is_some()
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Series<H>> {
+        self.0.series.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Somebody watches all series from now on, or no longer. A series that is made while somebody does keeps its
+    /// extremes from its first value on, for good.
+    pub(crate) fn expect(&self, is_watched: bool) {
+        match is_watched {
+            true => self.0.watchers.fetch_add(1, Relaxed),
+            false => self.0.watchers.fetch_sub(1, Relaxed),
+        };
+    }
+
+    /// Changes with the set of series.
+    pub(crate) fn version(&self) -> u64 {
+        self.0.version.load(Relaxed)
+    }
+
+    /// All series: the values of their labels and their handles, by value; then the one that further ones share.
+    pub fn series(&self) -> Vec<(Vec<String>, H)> {
+        let series = self.0.series.read().unwrap_or_else(PoisonError::into_inner);
+        let owned = |values: &Values| values.borrowed().into_iter().map(str::to_owned).collect();
+        let mut all: Vec<(Vec<String>, H)> = series
+            .iter()
+            .map(|(values, handle)| (owned(values), handle.clone()))
+            .collect();
+        drop(series);
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all
+    }
+
+    /// The handle that series beyond the limit share, if there were any.
+    pub(crate) fn overflow(&self) -> Option<H> {
+        self.0.maker.overflow()
+    }
+
+    /// What it holds now.
+    pub fn read(&self) -> FamilyValues {
+        let spec = &self.0.spec;
+        let handles = self.series().into_iter().map(|(_, handle)| handle);
+        let series = handles.chain(self.overflow()).filter_map(|handle| {
+            let labels = handle.info()?.labels();
+            // A label without a value is as good as none, for all readers.
+            let labels = labels.filter(|(_, value)| !value.is_empty());
+            Some(SeriesValues {
+                labels: labels
+                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                    .collect(),
+                value: handle.read()?,
+                exemplars: handle.exemplars(),
+            })
+        });
+        FamilyValues {
+            name: spec.name.clone(),
+            help: spec.help.clone(),
+            unit: spec.unit.clone(),
+            kind: spec.kind.clone(),
+            series: series.collect(),
+        }
+    }
+}
+
+impl<H> Clone for Family<H> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<H> std::fmt::Debug for Family<H> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Family").field(&self.0.spec).finish()
+    }
+}
+
+/// A family of any kind of handle.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum AnyFamily {
+    /// Of counters.
+    Counter(CounterFamily),
+    /// Of fractional counters.
+    FloatCounter(FloatCounterFamily),
+    /// Of up-down counters.
+    UpDownCounter(UpDownCounterFamily),
+    /// Of gauges.
+    Gauge(GaugeFamily),
+    /// Of histograms.
+    Histogram(HistogramFamily),
+}
+
+impl AnyFamily {
+    /// The family as it was registered.
+    pub fn spec(&self) -> &Arc<FamilySpec> {
+        match self {
+            Self::Counter(family) => family.spec(),
+            Self::FloatCounter(family) => family.spec(),
+            Self::UpDownCounter(family) => family.spec(),
+            Self::Gauge(family) => family.spec(),
+            Self::Histogram(family) => family.spec(),
+        }
+    }
+
+    /// What it holds now.
+    pub fn read(&self) -> FamilyValues {
+        match self {
+            Self::Counter(family) => family.read(),
+            Self::FloatCounter(family) => family.read(),
+            Self::UpDownCounter(family) => family.read(),
+            Self::Gauge(family) => family.read(),
+            Self::Histogram(family) => family.read(),
+        }
+    }
+}
+
+/// Families whose handles do nothing.
+pub(crate) struct MakeNull;
+
+impl<H: Instrument> Make<H> for MakeNull {
+    fn make(&self, _: &[&str]) -> Made<H> {
+        Made::Shared(H::null())
+    }
+
+    fn overflow(&self) -> Option<H> {
+        None
+    }
+
+    fn remove(&self, _: &[&str]) {}
+}

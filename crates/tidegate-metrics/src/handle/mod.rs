@@ -1,0 +1,120 @@
+//! Handles: what a component records with.
+//!
+//! A handle is a cell and what its series keeps beside it. Only where a registry is more than cells (it passes on to
+//! C, or to several registries) the handle is dynamic; where it keeps nothing, the handle does nothing.
+
+mod gauge;
+pub(crate) mod histogram;
+mod sum;
+mod timer;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+pub use gauge::{Gauge, GaugeFn, InProgress};
+pub use histogram::{Histogram, HistogramFn};
+pub use sum::{Counter, CounterFn, FloatCounter, FloatCounterFn, UpDownCounter, UpDownCounterFn};
+pub use timer::Timer;
+
+use crate::description::{Description, Kind};
+use crate::family::{AnyFamily, Family};
+use crate::side::{Info, Side};
+use crate::span::SpanRef;
+use crate::value::{Exemplar, Value};
+
+/// What a handle does with what it is given.
+#[derive(Debug)]
+pub(crate) enum Repr<C, D: ?Sized> {
+    Null,
+    Cell(Celled<C>),
+    Dyn(Arc<D>),
+}
+
+impl<C: Clone, D: ?Sized> Clone for Repr<C, D> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Null => Self::Null,
+            Self::Cell(cell) => Self::Cell(cell.clone()),
+            Self::Dyn(other) => Self::Dyn(other.clone()),
+        }
+    }
+}
+
+/// A cell and what its series keeps beside it.
+#[derive(Clone, Debug)]
+pub(crate) struct Celled<C> {
+    pub(crate) cell: C,
+    pub(crate) side: Arc<Side>,
+    /// Whether recording asks for the current span. A copy: looking it up would touch another cache line.
+    is_traced: bool,
+}
+
+impl<C> Celled<C> {
+    pub(crate) fn new(cell: C, info: Info) -> Self {
+        Self {
+            is_traced: info.family().exemplars,
+            cell,
+            side: Arc::new(Side::new(info)),
+        }
+    }
+
+    /// Remembers the current span, where the family wants that.
+    #[inline]
+    fn trace(&self, value: f64) {
+        if self.is_traced {
+            self.trace_slowly(value);
+        }
+    }
+
+    #[cold]
+    fn trace_slowly(&self, value: f64) {
+        if let Some(span) = SpanRef::current() {
+            self.side.remember(value, span);
+        }
+    }
+}
+
+/// The kinds of handle.
+pub trait Instrument: Clone + Send + Sync + 'static {
+    /// A handle that does nothing.
+    fn null() -> Self;
+
+    /// The kind of a family that is described so.
+    fn kind(description: &Description) -> Kind;
+
+    /// A family of this kind of handle; `None`: it is of another kind.
+    fn family(any: AnyFamily) -> Option<Family<Self>>;
+
+    /// The family as one of any kind.
+    fn erase(family: Family<Self>) -> AnyFamily;
+
+    /// Its value; `None`: a registry that keeps nothing.
+    fn read(&self) -> Option<Value>;
+
+    /// Which instrument it is of; `None`: of a registry that keeps nothing.
+    fn info(&self) -> Option<&Info>;
+
+    /// What it remembers of the spans that it was used in.
+    fn exemplars(&self) -> Vec<Exemplar>;
+
+    #[doc(hidden)]
+    fn side(&self) -> Option<SideRef<'_>>;
+}
+
+/// What a series keeps beside its cell, for whoever watches.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+pub struct SideRef<'a>(pub(crate) &'a Arc<Side>);
+
+static MISUSED: AtomicU64 = AtomicU64::new(0);
+
+/// How often this process used an instrument in a way that has no meaning (a negative or endless increase of a counter,
+/// a value that is no number, another number of label values than labels). Each time nothing was recorded.
+pub fn misused() -> u64 {
+    MISUSED.load(Relaxed)
+}
+
+#[cold]
+pub(crate) fn misuse() {
+    MISUSED.fetch_add(1, Relaxed);
+}

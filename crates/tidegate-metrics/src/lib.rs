@@ -1,0 +1,79 @@
+//! A metrics SDK: declared once, recorded for the price of an atomic addition, shown by any registry.
+//!
+//! ```
+//! use tidegate_metrics::{Counter, Gauge, Histogram, MetricSet, MetricsRegistry, Prometheus};
+//!
+//! #[derive(MetricSet)]
+//! #[metrics(prefix = "service", labels(model))]
+//! struct Service {
+//!     /// Requests processed.
+//!     requests: Counter,
+//!     /// Requests in flight.
+//!     inflight: Gauge,
+//!     /// Time to the first token.
+//!     #[metric(unit = "s", buckets = "latency")]
+//!     ttft: Histogram,
+//! }
+//!
+//! let registry = Prometheus::new();
+//! let service = Service::register(&registry, &[("model", "m")])?;
+//! service.requests.inc();
+//! service.ttft.observe(0.2);
+//! assert!(registry.prometheus_format_str().contains("service_requests_total{model=\"m\"} 1\n"));
+//! # Ok::<(), tidegate_metrics::RegisterError>(())
+//! ```
+//!
+//! Values live in cells ([`tidegate_cells`]), in memory or in a file; registries differ in who reads them. The record
+//! path never blocks and never allocates once a series is known. Errors are told at registration; what makes no sense at
+//! run time is a no-op that is [counted](misused).
+//!
+//! `docs/sdk.md` is the guide.
+
+#![deny(missing_docs)]
+#![deny(unsafe_code)]
+
+pub mod buckets;
+mod catalog;
+mod cells;
+mod composite;
+mod description;
+mod error;
+mod family;
+mod handle;
+mod labels;
+mod registries;
+mod registry;
+mod report;
+mod scope;
+mod set;
+mod side;
+mod span;
+pub mod text;
+mod value;
+
+pub use composite::{
+    Change, Composite, CompositeBuilder, CompositeError, Function, LOOK_EVERY, Snapshot, Source, State,
+    Subscription, Trigger, Watcher, callback_panics, composite,
+};
+pub use description::{Description, FamilySpec, GaugeMode, Kind, MAX_SCALE};
+pub use error::{ExportError, RegisterError};
+pub use family::{
+    AnyFamily, CounterFamily, Family, FloatCounterFamily, GaugeFamily, HistogramFamily, Made, Make,
+    UpDownCounterFamily,
+};
+pub use handle::{
+    Counter, CounterFn, FloatCounter, FloatCounterFn, Gauge, GaugeFn, Histogram, HistogramFn, InProgress,
+    Instrument, Timer, UpDownCounter, UpDownCounterFn, misused,
+};
+pub use labels::{LabelSet, LabelValue, Scratch};
+pub use registries::{Fanout, Foreign, ForeignSpec, ForeignText, ForeignVtable, Null, Prometheus, Shm};
+pub use registry::{Labels, MetricsRegistry, register};
+pub use scope::{LevelNames, Scope, join_names};
+pub use set::{Member, MetricSet};
+pub use side::Info;
+pub use span::{SpanRef, SpanSource, set_source};
+pub use tidegate_metrics_derive::{LabelSet, MetricSet};
+pub use value::{
+    Exemplar, ExponentialBuckets, ExponentialValue, FamilyDescription, FamilyValues, HistogramValue,
+    SeriesValues, Value,
+};

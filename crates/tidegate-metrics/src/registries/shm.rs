@@ -1,0 +1,75 @@
+//! Values in files of a directory, where all processes that use it see each other's.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tidegate_cells::{Directory, Limits, Scan, Store};
+
+use crate::cells::{Cells, families};
+use crate::description::FamilySpec;
+use crate::family::AnyFamily;
+use crate::value::FamilyValues;
+use crate::{ExportError, MetricsRegistry, RegisterError};
+
+/// Keeps values in a file of a directory that processes share: recording costs what it costs in memory, and they outlive
+/// the process. What it shows is what all processes together have recorded, those that have ended included.
+///
+/// A forked child has a file of its own from its first use on.
+#[derive(Clone, Debug)]
+pub struct Shm {
+    own: Arc<Cells>,
+    directory: Arc<Mutex<Directory>>,
+}
+
+impl Shm {
+    /// Keeps values in a new file of `directory`, which is made if it is not there. `resource` says what the process is
+    /// (`service.name` and the like).
+    ///
+    /// # Errors
+    /// The directory or the file can't be made or read.
+    pub fn create(directory: &Path, resource: &[(&str, &str)]) -> Result<Self, tidegate_cells::Error> {
+        let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        let store = Store::create(directory, super::options(resource.iter().map(owned).collect()))?;
+        Ok(Self {
+            own: Arc::new(Cells::new(store)),
+            directory: Arc::new(Mutex::new(Directory::open(directory, Limits::default())?)),
+        })
+    }
+
+    /// What this process has recorded.
+    pub fn own(&self) -> Vec<FamilyValues> {
+        self.own.gather()
+    }
+
+    /// Everything in the directory: values, processes, and which files can't be read.
+    pub fn scan(&self) -> Scan {
+        self.lock().scan()
+    }
+
+    /// Puts what dead processes have recorded into one file; theirs are removed `grace` after they died.
+    ///
+    /// # Errors
+    /// The directory can't be written to.
+    pub fn fold(&self, grace: Duration) -> Result<(), ExportError> {
+        let folded = self.lock().fold(grace);
+        folded
+            .map(drop)
+            .map_err(|error| ExportError::Peer(error.to_string()))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Directory> {
+        self.directory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl MetricsRegistry for Shm {
+    fn register(&self, spec: &FamilySpec) -> Result<AnyFamily, RegisterError> {
+        self.own.register(spec)
+    }
+
+    /// What all processes have recorded.
+    fn gather(&self) -> Vec<FamilyValues> {
+        families(&self.scan().merged)
+    }
+}

@@ -1,0 +1,228 @@
+//! What a series keeps beside its cell: who it is, extremes for those who watch it, exemplars.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use crate::composite::Watch;
+use crate::description::{FamilySpec, Kind};
+use crate::span::SpanRef;
+use crate::value::Exemplar;
+
+/// The label of the series that all beyond the limit share.
+pub(crate) const OVERFLOW: (&str, &str) = ("otel_metric_overflow", "true");
+
+/// Which instrument a handle is of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Info {
+    spec: Arc<FamilySpec>,
+    /// `None`: what all series beyond the limit share.
+    values: Option<Box<[Box<str>]>>,
+}
+
+impl Info {
+    pub(crate) fn new(spec: &Arc<FamilySpec>, values: &[&str]) -> Self {
+        Self {
+            spec: spec.clone(),
+            values: Some(values.iter().map(|value| (*value).into()).collect()),
+        }
+    }
+
+    /// What all series beyond the limit share.
+    pub(crate) fn overflow(spec: &Arc<FamilySpec>) -> Self {
+        Self {
+            spec: spec.clone(),
+            values: None,
+        }
+    }
+
+    /// The family as it was registered: name with all prefixes, help, unit, kind, constant labels.
+    pub fn family(&self) -> &FamilySpec {
+        &self.spec
+    }
+
+    /// Name with all prefixes.
+    pub fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    /// All labels: the constant ones first. Of the series that all beyond the limit share, what tells that.
+    pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        let is_own = self.values.is_some();
+        let constant = self.spec.constant.iter().filter(move |_| is_own);
+        let own = self.spec.labels.iter().zip(self.values.iter().flatten());
+        let overflow = (!is_own).then_some(OVERFLOW);
+        let constant = constant.map(|(key, value)| (key.as_str(), value.as_str()));
+        constant
+            .chain(own.map(|(key, value)| (key.as_str(), &**value)))
+            .chain(overflow)
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Side {
+    pub(crate) info: Info,
+    /// How many watch it. While somebody does, every value is compared with the extremes.
+    watchers: AtomicU32,
+    min: AtomicU64,
+    max: AtomicU64,
+    last: AtomicU64,
+    /// What was seen by those who watch; never touched by recording.
+    pub(crate) watch: Mutex<Watch>,
+    exemplars: Box<[Mutex<Option<Exemplar>>]>,
+}
+
+const NO_MIN: u64 = f64::INFINITY.to_bits();
+const NO_MAX: u64 = f64::NEG_INFINITY.to_bits();
+
+impl Side {
+    pub(crate) fn new(info: Info) -> Self {
+        let slots = match (&info.spec.kind, info.spec.exemplars) {
+            (_, false) => 0,
+            (Kind::Histogram { bounds }, true) => bounds.len() + 1,
+            (_, true) => 1,
+        };
+        Self {
+            info,
+            watchers: AtomicU32::new(0),
+            min: AtomicU64::new(NO_MIN),
+            max: AtomicU64::new(NO_MAX),
+            last: AtomicU64::new(0),
+            watch: Mutex::default(),
+            exemplars: (0..slots).map(|_| Mutex::default()).collect(),
+        }
+    }
+
+    /// Extremes are kept from now on.
+    pub(crate) fn watch(&self) {
+        self.watchers.fetch_add(1, Relaxed);
+    }
+
+    /// One watcher less.
+    pub(crate) fn unwatch(&self) {
+        self.watchers.fetch_sub(1, Relaxed);
+    }
+
+    /// Shows a value.
+    #[inline]
+    pub(crate) fn see(&self, value: f64) {
+        if self.watchers.load(Relaxed) != 0 {
+            lower(&self.min, value);
+            raise(&self.max, value);
+            self.last.store(value.to_bits(), Relaxed);
+        }
+    }
+
+    /// The newest value that was seen while somebody watched.
+    pub(crate) fn last(&self) -> f64 {
+        f64::from_bits(self.last.load(Relaxed))
+    }
+
+    /// Whether anybody watches.
+    #[inline]
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watchers.load(Relaxed) != 0
+    }
+
+    /// Smallest and largest value since the last call; `None`: there were none.
+    pub(crate) fn take_range(&self) -> Option<(f64, f64)> {
+        let min = f64::from_bits(self.min.swap(NO_MIN, Relaxed));
+        let max = f64::from_bits(self.max.swap(NO_MAX, Relaxed));
+        (min <= max).then_some((min, max))
+    }
+
+    /// Remembers the span of a value. Where somebody else is about to do so, theirs stays: nobody waits.
+    pub(crate) fn remember(&self, value: f64, span: SpanRef) {
+        let bucket = match &self.info.spec.kind {
+            Kind::Histogram { bounds } => bounds.partition_point(|bound| *bound < value),
+            _ => 0,
+        };
+        let Some(slot) = self.exemplars.get(bucket) else {
+            return;
+        };
+        if let Ok(mut slot) = slot.try_lock() {
+            *slot = Some(Exemplar {
+                value,
+                span,
+                time: SystemTime::now(),
+            });
+        }
+    }
+
+    pub(crate) fn exemplars(&self) -> Vec<Exemplar> {
+        let read = |slot: &Mutex<_>| *slot.lock().unwrap_or_else(PoisonError::into_inner);
+        self.exemplars.iter().filter_map(read).collect()
+    }
+}
+
+/// Lowers a double; a value that is no number changes nothing.
+#[inline]
+fn lower(cell: &AtomicU64, value: f64) {
+    let mut seen = cell.load(Relaxed);
+    while value < f64::from_bits(seen) {
+        match cell.compare_exchange_weak(seen, value.to_bits(), Relaxed, Relaxed) {
+            Ok(_) => return,
+            Err(newer) => seen = newer,
+        }
+    }
+}
+
+/// Raises a double; a value that is no number changes nothing.
+#[inline]
+fn raise(cell: &AtomicU64, value: f64) {
+    let mut seen = cell.load(Relaxed);
+    while value > f64::from_bits(seen) {
+        match cell.compare_exchange_weak(seen, value.to_bits(), Relaxed, Relaxed) {
+            Ok(_) => return,
+            Err(newer) => seen = newer,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Description;
+
+    fn side(exemplars: bool) -> Side {
+        let mut description = Description::new("a", "").bounds([1.0, 2.0]);
+        description.exemplars = exemplars;
+        let spec = description.spec(description.histogram(), &[("b", "c")], &["d"]);
+        Side::new(Info::new(&Arc::new(spec), &["e"]))
+    }
+
+    #[test]
+    fn extremes_are_of_what_came_since_the_last_look_while_watched() {
+        let side = side(false);
+        side.see(5.0);
+        assert_eq!(side.take_range(), None);
+        side.watch();
+        [3.0, -1.0, f64::NAN, 2.0]
+            .iter()
+            .for_each(|value| side.see(*value));
+        assert_eq!(side.take_range(), Some((-1.0, 3.0)));
+        assert_eq!(side.take_range(), None);
+        side.unwatch();
+        side.see(5.0);
+        assert_eq!(side.take_range(), None);
+    }
+
+    #[test]
+    fn each_bucket_remembers_its_newest_span() {
+        let side = side(true);
+        let span = |id| SpanRef::new([id; 16], [id; 8]).unwrap();
+        for (value, id) in [(0.5, 1), (1.0, 2), (9.0, 3)] {
+            side.remember(value, span(id));
+        }
+        let told: Vec<_> = side.exemplars().iter().map(|e| (e.value, e.span)).collect();
+        assert_eq!(told, [(1.0, span(2)), (9.0, span(3))]);
+    }
+
+    #[test]
+    fn a_series_knows_all_its_labels() {
+        let side = side(false);
+        let labels: Vec<_> = side.info.labels().collect();
+        assert_eq!(labels, [("b", "c"), ("d", "e")]);
+    }
+}

@@ -1,0 +1,173 @@
+//! Values as they are read back: what an exposition, an export or a test looks at.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use crate::description::Kind;
+use crate::span::SpanRef;
+
+/// The value of one series at an instant.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Value {
+    /// Of a [`Counter`](crate::Counter).
+    Counter(u64),
+    /// Of a [`FloatCounter`](crate::FloatCounter).
+    FloatCounter(f64),
+    /// Of an [`UpDownCounter`](crate::UpDownCounter).
+    UpDownCounter(i64),
+    /// Of a [`Gauge`](crate::Gauge).
+    Gauge(f64),
+    /// Of a [`Histogram`](crate::Histogram) with fixed buckets.
+    Histogram(HistogramValue),
+    /// Of an exponential [`Histogram`](crate::Histogram).
+    Exponential(ExponentialValue),
+}
+
+impl Value {
+    /// As one number: the value, or of histograms the number of values.
+    pub fn as_f64(&self) -> f64 {
+        match self {
+            Self::Counter(value) => *value as f64,
+            Self::FloatCounter(value) | Self::Gauge(value) => *value,
+            Self::UpDownCounter(value) => *value as f64,
+            Self::Histogram(histogram) => histogram.count() as f64,
+            Self::Exponential(histogram) => histogram.count() as f64,
+        }
+    }
+
+    /// Number and sum of the values of a histogram.
+    pub fn count_and_sum(&self) -> Option<(u64, f64)> {
+        match self {
+            Self::Histogram(histogram) => Some((histogram.count(), histogram.sum)),
+            Self::Exponential(histogram) => Some((histogram.count(), histogram.sum)),
+            _ => None,
+        }
+    }
+}
+
+/// A histogram with fixed buckets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HistogramValue {
+    /// Upper bounds, rising.
+    pub bounds: Arc<[f64]>,
+    /// How many values each bucket holds, not accumulated; one more than bounds.
+    pub counts: Vec<u64>,
+    /// Sum of all values.
+    pub sum: f64,
+}
+
+impl HistogramValue {
+    /// How many values.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().fold(0, |all, count| all.wrapping_add(*count))
+    }
+}
+
+/// A histogram with exponential buckets.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ExponentialValue {
+    /// The base is 2^(2^-scale).
+    pub scale: i32,
+    /// How many values are too near to zero for a bucket.
+    pub zero_count: u64,
+    /// Buckets of positive values.
+    pub positive: ExponentialBuckets,
+    /// Buckets of negative values.
+    pub negative: ExponentialBuckets,
+    /// Sum of all values.
+    pub sum: f64,
+}
+
+/// Bucket i of a side holds sizes in (base^(offset+i), base^(offset+i+1)].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ExponentialBuckets {
+    /// Index of the first bucket.
+    pub offset: i32,
+    /// How many values each bucket holds.
+    pub counts: Vec<u64>,
+}
+
+impl ExponentialValue {
+    /// How many values.
+    pub fn count(&self) -> u64 {
+        let side = |side: &ExponentialBuckets| side.counts.iter().sum::<u64>();
+        self.zero_count + side(&self.positive) + side(&self.negative)
+    }
+}
+
+/// One observation, and the span that it was made in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Exemplar {
+    /// What was observed or added.
+    pub value: f64,
+    /// The span.
+    pub span: SpanRef,
+    /// When.
+    pub time: SystemTime,
+}
+
+/// What a registry says about one family.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FamilyValues {
+    /// Name as declared, prefixes included.
+    pub name: String,
+    /// What it means.
+    pub help: String,
+    /// UCUM unit.
+    pub unit: String,
+    /// What kind of instrument.
+    pub kind: Kind,
+    /// Its series.
+    pub series: Vec<SeriesValues>,
+}
+
+/// One series with its value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SeriesValues {
+    /// All labels, by name.
+    pub labels: Vec<(String, String)>,
+    /// Its value.
+    pub value: Value,
+    /// Recent observations with their spans; of a histogram at most one a bucket.
+    pub exemplars: Vec<Exemplar>,
+}
+
+impl FamilyValues {
+    /// The series that has these labels and no others.
+    pub fn find(&self, labels: &[(&str, &str)]) -> Option<&SeriesValues> {
+        let has = |series: &&SeriesValues, (key, value): &(&str, &str)| {
+            series.labels.iter().any(|(k, v)| k == key && v == value)
+        };
+        self.series.iter().find(|series| {
+            series.labels.len() == labels.len() && labels.iter().all(|label| has(series, label))
+        })
+    }
+}
+
+/// What a registry knows of a family, without values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FamilyDescription {
+    /// Name as declared, prefixes included.
+    pub name: String,
+    /// What it means.
+    pub help: String,
+    /// UCUM unit.
+    pub unit: String,
+    /// What kind of instrument.
+    pub kind: Kind,
+    /// The labels of each of its series, by name.
+    pub series: Vec<Vec<(String, String)>>,
+}
+
+impl From<FamilyValues> for FamilyDescription {
+    fn from(values: FamilyValues) -> Self {
+        Self {
+            name: values.name,
+            help: values.help,
+            unit: values.unit,
+            kind: values.kind,
+            series: values.series.into_iter().map(|series| series.labels).collect(),
+        }
+    }
+}
