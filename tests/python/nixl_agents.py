@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Lets real NIXL agents do what agents of a busy or odd process do, and prints what they did as nixl_transfer.py does.
 
-    nixl_agents.py rate --seconds 3      one agent writes to another as fast as it can
+    nixl_agents.py rate --seconds 3      one agent writes to another so many times a second, or as fast as it can
     nixl_agents.py again --times 3       agents end, and others of the same names are made
     nixl_agents.py many --pairs 4        pairs of agents, all at a time
     nixl_agents.py fork                  the process forks while it has agents; the child makes its own
@@ -43,7 +43,7 @@ def settle():
 
 
 def rate(api, options):
-    """One request, posted again and again, and polled without a pause."""
+    """One request, posted again and again, and polled without a pause; rests in between where that is too fast."""
     size = options.size
     first, second = pair(api, ("rate_a", "rate_b"))
     settle()
@@ -58,6 +58,9 @@ def rate(api, options):
             if state != "DONE":
                 raise RuntimeError(state)
         transfers += BURST
+        early = transfers / options.per_second - (time.monotonic() - started)
+        if early > 0:
+            time.sleep(early)
     elapsed = time.monotonic() - started
     agent.release_xfer_handle(handle)
     settle()
@@ -141,6 +144,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("scenario", choices=[f.__name__ for f in (rate, again, many, fork, steps)])
     parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--per-second", type=float, default=25_000, help="transfers; inf: no limit")
     parser.add_argument("--size", type=int, default=4096, help="bytes of a transfer")
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--pairs", type=int, default=4)
