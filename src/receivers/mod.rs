@@ -5,6 +5,7 @@ pub mod nixl_mp;
 pub mod otlp;
 pub mod prometheus;
 pub mod prometheusremotewrite;
+pub mod shm;
 pub mod uds;
 
 use crate::component::ReceiverFactory;
@@ -16,5 +17,6 @@ pub static FACTORIES: &[&ReceiverFactory] = &[
     &otlp::FACTORY,
     &prometheus::FACTORY,
     &prometheusremotewrite::FACTORY,
+    &shm::FACTORY,
     &uds::FACTORY,
 ];

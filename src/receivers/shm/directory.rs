@@ -1,0 +1,274 @@
+//! One directory: looked at, compared with what was sent, sent on where it changed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidegate_cells::{
+    Directory, Error, FamilySpec, FamilyValues, Follower, Limits, Problem, Refused, Value as Cell,
+};
+use tidegate_engine::{Point, Series, UnixNanos, Value};
+
+use super::series;
+use crate::batch::{Batch, Points};
+use crate::component::{Entry, unix_now};
+
+/// A refused push is tried again after this at the earliest; the cells keep the values meanwhile.
+const REFUSED_RETRY: Duration = Duration::from_millis(20);
+
+/// Points of a push.
+const PUSH_POINTS: usize = 4096;
+
+/// An open directory.
+pub(super) struct Cells {
+    path: PathBuf,
+    receiver: Arc<str>,
+    follower: Follower,
+    /// By the numbers of families and series in what the follower has merged.
+    known: Vec<Vec<Known>>,
+    /// What is to be sent.
+    due: BTreeSet<(usize, usize)>,
+    /// Series that have gone, of which that is still to be said.
+    ended: Vec<Arc<Series>>,
+    /// When the oldest of what was found at the first look began.
+    start: UnixNanos,
+    retry: Option<Instant>,
+    problems: BTreeMap<PathBuf, String>,
+    /// What folding says again and again is logged once.
+    complaint: Option<String>,
+}
+
+/// A series, and what the pipelines have accepted of it.
+struct Known {
+    series: Arc<Series>,
+    sent: Option<Cell>,
+}
+
+/// How many there are of what.
+#[derive(Default)]
+pub(super) struct Census {
+    pub(super) alive: usize,
+    pub(super) dead: usize,
+    pub(super) series: usize,
+    pub(super) problems: usize,
+    pub(super) refused: Refused,
+}
+
+impl Census {
+    pub(super) fn add(&mut self, cells: &Cells) {
+        for process in cells.follower.processes() {
+            match process.alive {
+                true => self.alive += 1,
+                false => self.dead += 1,
+            }
+            self.refused.series = self.refused.series.saturating_add(process.refused.series);
+            self.refused.room = self.refused.room.saturating_add(process.refused.room);
+            self.refused.invalid = self.refused.invalid.saturating_add(process.refused.invalid);
+        }
+        self.series += cells.known.iter().map(Vec::len).sum::<usize>();
+        self.problems += cells.problems.len();
+    }
+}
+
+impl Cells {
+    pub(super) fn open(path: &Path, limits: Limits, receiver: Arc<str>) -> Result<Self, Error> {
+        Ok(Self {
+            path: path.to_owned(),
+            receiver,
+            follower: Follower::new(Directory::open(path, limits)?),
+            known: Vec::new(),
+            due: BTreeSet::new(),
+            ended: Vec::new(),
+            start: 0,
+            retry: None,
+            problems: BTreeMap::new(),
+            complaint: None,
+        })
+    }
+
+    /// Sends what has changed.
+    pub(super) fn look(&mut self, entry: &Entry, now: Instant) {
+        if self.retry.is_some_and(|at| now < at) {
+            return;
+        }
+        let changes = self.follower.look();
+        self.report(changes.problems);
+        match changes.all {
+            true => self.learn(),
+            false => self.due.extend(changes.series),
+        }
+        self.retry = self.send(entry).err().map(|delay| now + delay);
+    }
+
+    /// Takes over what dead processes have counted.
+    pub(super) fn fold(&mut self, grace: Duration) {
+        if self.follower.processes().iter().all(|process| process.alive) {
+            return;
+        }
+        match self.follower.fold(grace) {
+            Ok(folded) => {
+                self.complaint = None;
+                for process in &folded.processes {
+                    tracing::info!(directory = %self.path.display(), %process, "took over the counts of a dead process");
+                }
+                metrics::counter!("tidegate_shm_folded_processes_total", "receiver" => self.receiver.clone())
+                    .increment(folded.processes.len() as u64);
+            }
+            Err(error) => {
+                let error = error.to_string();
+                if self.complaint.as_ref() != Some(&error) {
+                    tracing::warn!(directory = %self.path.display(), %error, "dead processes' files stay");
+                    self.complaint = Some(error);
+                }
+            }
+        }
+    }
+
+    /// Says of each file once why it is not read.
+    fn report(&mut self, problems: Vec<Problem>) {
+        let found: BTreeMap<_, _> = problems
+            .into_iter()
+            .map(|problem| (problem.path, problem.why))
+            .collect();
+        for (path, why) in &found {
+            if self.problems.get(path) != Some(why) {
+                tracing::warn!(file = %path.display(), why, "not read");
+            }
+        }
+        self.problems = found;
+    }
+
+    /// Finds the series of what is merged now among those that are known.
+    fn learn(&mut self) {
+        if self.start == 0 {
+            let oldest = self
+                .follower
+                .processes()
+                .iter()
+                .map(|process| process.created_ns)
+                .min();
+            self.start = oldest.unwrap_or_else(unix_now).min(unix_now());
+        }
+        let resource = series::resource(self.follower.resource());
+        let is_same_resource = |known: &Known| known.series.resource.attributes == resource.attributes;
+        let mut before: HashMap<_, Known> = HashMap::new();
+        for known in std::mem::take(&mut self.known).into_iter().flatten() {
+            match is_same_resource(&known) {
+                true => _ = before.insert(key(&known.series), known),
+                false => self.ended.push(known.series),
+            }
+        }
+        self.due.clear();
+        for (family_at, family) in self.follower.merged().families.iter().enumerate() {
+            let metric = series::metric(&family.spec);
+            let mut all = Vec::with_capacity(family.series.len());
+            for (series_at, found) in family.series.iter().enumerate() {
+                let series = series::series(&resource, &metric, &found.labels);
+                let known = before
+                    .remove(&key(&series))
+                    .unwrap_or(Known { series, sent: None });
+                if known.sent.as_ref() != Some(&found.value) {
+                    self.due.insert((family_at, series_at));
+                }
+                all.push(known);
+            }
+            self.known.push(all);
+        }
+        self.ended.extend(before.into_values().map(|known| known.series));
+    }
+
+    /// `Err` is the time to wait: what is due stays due.
+    fn send(&mut self, entry: &Entry) -> Result<(), Duration> {
+        while !self.ended.is_empty() {
+            let some = self.ended.len().min(PUSH_POINTS);
+            let ends = self.ended.iter().take(some);
+            push(
+                entry,
+                ends.map(|series| self.point(series, Value::NoRecordedValue))
+                    .collect(),
+            )?;
+            self.ended.drain(..some);
+        }
+        while !self.due.is_empty() {
+            let some: Vec<_> = self.due.iter().take(PUSH_POINTS).copied().collect();
+            push(
+                entry,
+                some.iter().filter_map(|place| self.newest(*place)).collect(),
+            )?;
+            for place in some {
+                self.due.remove(&place);
+                self.settle(place);
+            }
+        }
+        Ok(())
+    }
+
+    fn newest(&self, (family, series): (usize, usize)) -> Option<Point> {
+        let known = self.known.get(family)?.get(series)?;
+        let (spec, cell) = self.found(family, series)?;
+        Some(self.point(&known.series, series::value(cell, &spec.kind)))
+    }
+
+    fn found(&self, family: usize, series: usize) -> Option<(&Arc<FamilySpec>, &Cell)> {
+        let FamilyValues { spec, series: all } = self.follower.merged().families.get(family)?;
+        Some((spec, &all.get(series)?.value))
+    }
+
+    fn settle(&mut self, (family, series): (usize, usize)) {
+        let cell = self.found(family, series).map(|(_, cell)| cell.clone());
+        let known = self.known.get_mut(family).and_then(|all| all.get_mut(series));
+        known.into_iter().for_each(|known| known.sent = cell.clone());
+    }
+
+    fn point(&self, series: &Arc<Series>, value: Value) -> Point {
+        let is_gauge = matches!(series.metric.data, tidegate_engine::Data::Gauge);
+        Point {
+            series: series.clone(),
+            start: if is_gauge { 0 } else { self.start },
+            time: unix_now(),
+            value,
+            exemplars: Vec::new(),
+        }
+    }
+}
+
+/// What makes two series of one resource the same.
+fn key(series: &Arc<Series>) -> SeriesKey {
+    SeriesKey(series.clone())
+}
+
+struct SeriesKey(Arc<Series>);
+
+impl PartialEq for SeriesKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.metric == other.0.metric && self.0.attributes == other.0.attributes
+    }
+}
+
+impl Eq for SeriesKey {}
+
+impl std::hash::Hash for SeriesKey {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.metric.name.hash(state);
+        self.0.attributes.hash(state);
+    }
+}
+
+/// `Err` is the time to wait. What is refused for good is counted by the entry and not offered again.
+fn push(entry: &Entry, points: Vec<Point>) -> Result<(), Duration> {
+    let batch = Batch::new(Points {
+        points: points.into(),
+        table: None,
+    });
+    match entry.push(batch) {
+        Ok(_) => Ok(()),
+        Err(refused) => match refused.retry_after {
+            Some(delay) => Err(delay.max(REFUSED_RETRY)),
+            None => {
+                tracing::error!(why = refused.reason, "the pipelines refuse these cells for good");
+                Ok(())
+            }
+        },
+    }
+}

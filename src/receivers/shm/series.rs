@@ -1,0 +1,115 @@
+//! The series of cells as OTLP has them.
+
+use std::sync::Arc;
+
+use tidegate_cells::{FamilySpec, Kind, Labels, OVERFLOW_LABEL, Value as Cell};
+use tidegate_engine::{
+    AttributeValue, Attributes, Buckets, Data, ExponentialHistogram, Histogram, Metric, Resource, Scope,
+    Series, Summary, Temporality, Value,
+};
+
+/// What SDKs of OpenTelemetry call the series of what had no room.
+const OVERFLOW: &str = "otel.metric.overflow";
+
+/// What the series of a family share.
+pub(super) fn metric(spec: &FamilySpec) -> Arc<Metric> {
+    Arc::new(Metric {
+        name: spec.name.as_str().into(),
+        description: spec.help.as_str().into(),
+        unit: spec.unit.as_str().into(),
+        data: data(&spec.kind),
+        metadata: Attributes::default(),
+    })
+}
+
+fn data(kind: &Kind) -> Data {
+    let temporality = Temporality::Cumulative;
+    let sum = |monotonic| Data::Sum {
+        monotonic,
+        temporality,
+    };
+    match kind {
+        Kind::Counter | Kind::FloatCounter => sum(true),
+        Kind::UpDownCounter => sum(false),
+        Kind::Gauge(_) => Data::Gauge,
+        Kind::Histogram { .. } => Data::Histogram { temporality },
+        Kind::ExponentialHistogram { .. } => Data::ExponentialHistogram { temporality },
+        Kind::Summary => Data::Summary,
+    }
+}
+
+/// A series of a metric.
+pub(super) fn series(resource: &Arc<Resource>, metric: &Arc<Metric>, labels: &Labels) -> Arc<Series> {
+    let attribute = |(key, value): &(Arc<str>, Box<str>)| match (&**key, &**value) == OVERFLOW_LABEL {
+        true => (OVERFLOW.to_owned(), AttributeValue::Bool(true)),
+        false => (key.to_string(), AttributeValue::from(value.to_string())),
+    };
+    Arc::new(Series {
+        resource: resource.clone(),
+        scope: Arc::new(Scope::default()),
+        metric: metric.clone(),
+        attributes: labels.iter().map(attribute).collect(),
+    })
+}
+
+/// Of these attributes.
+pub(super) fn resource(attributes: &[(String, String)]) -> Arc<Resource> {
+    Arc::new(Resource {
+        attributes: attributes
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_str()))
+            .collect(),
+        ..Resource::default()
+    })
+}
+
+/// A value of a series of this kind.
+pub(super) fn value(cell: &Cell, kind: &Kind) -> Value {
+    match cell {
+        Cell::Counter(count) => i64::try_from(*count).map_or(Value::Double(*count as f64), Value::Int),
+        Cell::UpDownCounter(sum) => Value::Int(*sum),
+        Cell::FloatCounter(value) | Cell::Gauge { value, .. } => Value::Double(*value),
+        Cell::Histogram { buckets, sum } => {
+            let bounds = match kind {
+                Kind::Histogram { bounds } => bounds.clone(),
+                _ => Arc::default(),
+            };
+            Value::Histogram(Box::new(Histogram {
+                count: total(buckets),
+                sum: Some(*sum),
+                min: None,
+                max: None,
+                bounds,
+                counts: buckets.clone(),
+            }))
+        }
+        Cell::Exponential(cell) => Value::ExponentialHistogram(Box::new(ExponentialHistogram {
+            count: cell.count(),
+            sum: Some(cell.sum),
+            min: None,
+            max: None,
+            scale: cell.scale,
+            zero_count: cell.zero,
+            zero_threshold: 0.0,
+            positive: side(&cell.positive),
+            negative: side(&cell.negative),
+        })),
+        Cell::Summary { count, sum } => Value::Summary(Box::new(Summary {
+            count: *count,
+            sum: *sum,
+            quantiles: Vec::new(),
+        })),
+    }
+}
+
+/// Counts wrap as the cells do.
+fn total(counts: &[u64]) -> u64 {
+    counts.iter().fold(0, |sum, count| sum.wrapping_add(*count))
+}
+
+fn side(buckets: &tidegate_cells::Buckets) -> Buckets {
+    Buckets {
+        offset: buckets.first,
+        counts: buckets.counts.clone(),
+    }
+}

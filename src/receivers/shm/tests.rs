@@ -1,0 +1,207 @@
+//! The receiver with real cells.
+
+use std::sync::Arc;
+
+use tidegate_cells::{FamilySpec, GaugeMode, Kind, Options, Store};
+use tidegate_engine::{AttributeRef, Point, Value};
+
+use super::FACTORY;
+use super::config::Config;
+use crate::batch::Payload;
+use crate::component::Receiver;
+use crate::component::testing::{Sink, eventually, settings};
+
+fn points(sink: &Sink) -> Vec<Point> {
+    let points = |batch: &crate::batch::Batch| match &batch.payload {
+        Payload::Points(points) => points.points.to_vec(),
+        _ => panic!("points expected"),
+    };
+    sink.batches().iter().flat_map(points).collect()
+}
+
+fn last(sink: &Sink, name: &str) -> Option<Value> {
+    let all = points(sink);
+    let found = all.iter().rfind(|point| &*point.series.metric.name == name);
+    found.map(|point| point.value.clone())
+}
+
+async fn start(sink: &Arc<Sink>, directory: &std::path::Path, more: &str) -> Arc<dyn Receiver> {
+    let yaml = format!(
+        "{{directories: [{}], poll_interval: 1ms, scan_interval: 5ms{more}}}",
+        directory.display()
+    );
+    let receiver = (FACTORY.build)(&settings::<Config>(&yaml), sink.receiver_context("shm")).unwrap();
+    receiver.start().await.unwrap();
+    receiver
+}
+
+fn store(directory: &std::path::Path) -> Store {
+    let options = Options {
+        resource: vec![("service.name".into(), "llm".into())],
+        max_series: 2,
+        ..Options::default()
+    };
+    Store::create(directory, options).unwrap()
+}
+
+fn count(store: &Store, label: &str, n: u64) {
+    let family = FamilySpec::new("requests", Kind::Counter).labels(["model"]);
+    let family = store.family(&family).unwrap();
+    family.with(&[label]).counter().unwrap().add(n);
+}
+
+fn soon() -> std::time::Instant {
+    std::time::Instant::now() + std::time::Duration::from_secs(5)
+}
+
+#[tokio::test]
+async fn totals_go_on_over_the_death_of_workers_and_of_the_gateway() {
+    let directory = tempfile::tempdir().unwrap();
+    let sink = Sink::new();
+    let receiver = start(&sink, directory.path(), ", grace_period: 0s").await;
+    let (one, two) = (store(directory.path()), store(directory.path()));
+    count(&one, "a", 3);
+    count(&two, "a", 4);
+    eventually("the sum of both", || {
+        last(&sink, "requests") == Some(Value::Int(7))
+    });
+    drop(one);
+    let files = || std::fs::read_dir(directory.path()).unwrap().flatten();
+    let is_retained = || files().any(|file| file.file_name() == "retained.cells");
+    let is_alone = || {
+        files()
+            .filter(|file| file.file_name().to_string_lossy().starts_with(char::is_numeric))
+            .count()
+            == 1
+    };
+    eventually("its file is taken over and removed", || {
+        is_retained() && is_alone()
+    });
+    count(&two, "a", 1);
+    eventually("the total with the dead one's", || {
+        last(&sink, "requests") == Some(Value::Int(8))
+    });
+    receiver.stop(soon()).await;
+    drop(two);
+
+    let all = points(&sink);
+    let sample = all.first().unwrap();
+    let service = sample.series.resource.attributes.get("service.name");
+    assert_eq!(service.and_then(|name| name.as_str()), Some("llm"));
+    assert!(sample.start > 0 && sample.start <= sample.time);
+    let falls = all
+        .windows(2)
+        .any(|pair| matches!((&pair[0].value, &pair[1].value), (Value::Int(a), Value::Int(b)) if a > b));
+    assert!(!falls, "{all:?}");
+
+    let sink = Sink::new();
+    let receiver = start(&sink, directory.path(), "").await;
+    eventually("what a new gateway finds", || {
+        last(&sink, "requests") == Some(Value::Int(8))
+    });
+    receiver.stop(soon()).await;
+}
+
+#[tokio::test]
+async fn every_instrument_comes_as_what_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let sink = Sink::new();
+    let receiver = start(&sink, directory.path(), "").await;
+    let store = store(directory.path());
+    let series = |name: &str, kind| store.family(&FamilySpec::new(name, kind)).unwrap().with(&[]);
+    series("queue", Kind::Gauge(GaugeMode::Sum))
+        .float()
+        .unwrap()
+        .set(2.5);
+    series("busy", Kind::UpDownCounter).up_down().unwrap().add(-2);
+    let bounds = Kind::Histogram {
+        bounds: [1.0, 2.0].into(),
+    };
+    series("time", bounds).histogram().unwrap().observe(1.5);
+    series("size", Kind::ExponentialHistogram { max_scale: 20 })
+        .exponential()
+        .unwrap()
+        .observe(4.0);
+    series("sum", Kind::Summary).summary().unwrap().observe(4.0);
+    eventually("the gauge", || last(&sink, "queue") == Some(Value::Double(2.5)));
+    eventually("the up-down counter", || {
+        last(&sink, "busy") == Some(Value::Int(-2))
+    });
+    eventually(
+        "the histogram",
+        || matches!(last(&sink, "time"), Some(Value::Histogram(h)) if h.counts == [0, 1, 0] && h.sum == Some(1.5) && h.count == 1),
+    );
+    eventually(
+        "the exponential histogram",
+        || matches!(last(&sink, "size"), Some(Value::ExponentialHistogram(h)) if h.count == 1 && h.positive.counts == [1] && lies_in(4.0, h.scale, h.positive.offset)),
+    );
+    eventually(
+        "the summary",
+        || matches!(last(&sink, "sum"), Some(Value::Summary(s)) if s.count == 1 && s.sum == 4.0),
+    );
+    receiver.stop(soon()).await;
+}
+
+/// Whether OTLP's bucket of this number holds the value: above the lower bound, at most the upper one.
+fn lies_in(value: f64, scale: i32, bucket: i32) -> bool {
+    let bound = |number: i32| (f64::from(number) * (-scale as f64).exp2()).exp2();
+    bound(bucket) < value * (1.0 + 1e-12) && value <= bound(bucket + 1) * (1.0 + 1e-12)
+}
+
+#[tokio::test]
+async fn what_had_no_room_is_marked_and_what_ends_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let sink = Sink::new();
+    let receiver = start(&sink, directory.path(), "").await;
+    let store = store(directory.path());
+    for label in ["a", "b", "c", "d"] {
+        count(&store, label, 1);
+    }
+    eventually("two label sets in the overflow series", || {
+        points(&sink).iter().any(|point| {
+            let overflow = point.series.attributes.get("otel.metric.overflow");
+            matches!(overflow, Some(AttributeRef::Bool(true))) && point.value == Value::Int(2)
+        })
+    });
+    let family = FamilySpec::new("requests", Kind::Counter).labels(["model"]);
+    store.family(&family).unwrap().remove(&["a"]);
+    eventually("the end", || {
+        points(&sink).iter().any(|point| {
+            let model = point.series.attributes.get("model");
+            point.value == Value::NoRecordedValue && model.and_then(|model| model.as_str()) == Some("a")
+        })
+    });
+    receiver.stop(soon()).await;
+}
+
+#[tokio::test]
+async fn what_the_pipelines_refuse_is_sent_later() {
+    let directory = tempfile::tempdir().unwrap();
+    let sink = Sink::new();
+    let store = store(directory.path());
+    count(&store, "a", 3);
+    sink.refuse(3);
+    let receiver = start(&sink, directory.path(), "").await;
+    eventually("the refusals", || sink.refusals_left() == 0);
+    count(&store, "a", 4);
+    eventually("all of it", || last(&sink, "requests") == Some(Value::Int(7)));
+    receiver.stop(soon()).await;
+}
+
+#[tokio::test]
+async fn other_files_are_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(
+        directory.path().join("1-2-0000000000000003.cells"),
+        b"TIDECELL but no more",
+    )
+    .unwrap();
+    std::fs::write(directory.path().join("notes.txt"), b"mine").unwrap();
+    let sink = Sink::new();
+    let receiver = start(&sink, directory.path(), ", grace_period: 0s").await;
+    count(&store(directory.path()), "a", 3);
+    eventually("the good one", || last(&sink, "requests") == Some(Value::Int(3)));
+    receiver.stop(soon()).await;
+    assert!(directory.path().join("notes.txt").exists());
+    assert!(directory.path().join("1-2-0000000000000003.cells").exists());
+}

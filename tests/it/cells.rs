@@ -1,0 +1,91 @@
+//! Cells of processes, through the whole gateway to a scrape.
+
+use std::path::Path;
+
+use tempfile::TempDir;
+use tidegate_cells::{FamilySpec, GaugeMode, Kind, Options, Store};
+
+use super::kit::{Gateway, SOON, free_port, http, wait_for};
+
+fn gateway(directory: &Path, scrape: u16) -> Gateway {
+    Gateway::start(&format!(
+        "receivers:
+  shm: {{directories: ['{}'], scan_interval: 20ms, grace_period: 0s}}
+exporters:
+  prometheus: {{endpoint: '127.0.0.1:{scrape}'}}
+service:
+  pipelines:
+    metrics: {{receivers: [shm], exporters: [prometheus]}}
+",
+        directory.display()
+    ))
+}
+
+fn worker(directory: &Path) -> Store {
+    let options = Options {
+        resource: vec![("service.name".into(), "llm".into())],
+        ..Options::default()
+    };
+    Store::create(directory, options).expect("a store")
+}
+
+fn work(store: &Store, requests: u64, queue: f64, seconds: &[f64]) {
+    let family = FamilySpec::new("requests", Kind::Counter).labels(["model"]);
+    let family = store.family(&family).expect("a family");
+    family.with(&["m"]).counter().expect("a counter").add(requests);
+    let family = FamilySpec::new("queue", Kind::Gauge(GaugeMode::LiveSum));
+    let family = store.family(&family).expect("a family");
+    family.with(&[]).float().expect("a gauge").set(queue);
+    let bounds = [0.5, 1.0].into();
+    let family = FamilySpec::new("latency", Kind::Histogram { bounds }).unit("s");
+    let family = store.family(&family).expect("a family");
+    let histogram = family.with(&[]).histogram().expect("a histogram");
+    seconds.iter().for_each(|value| histogram.observe(*value));
+}
+
+fn shows(scrape: u16, lines: &[&str]) {
+    wait_for(SOON, &format!("{lines:?}"), || {
+        let page = http::get(scrape, "/metrics").ok()?.text();
+        let has_all = lines.iter().all(|line| page.lines().any(|found| found == *line));
+        has_all.then_some(())
+    });
+}
+
+#[test]
+fn workers_come_and_go_and_totals_stay() {
+    let cells = TempDir::new().expect("a temporary directory");
+    let scrape = free_port();
+    let first = gateway(cells.path(), scrape);
+    let workers = [worker(cells.path()), worker(cells.path())];
+    work(&workers[0], 3, 1.0, &[0.1, 0.7]);
+    work(&workers[1], 4, 2.0, &[9.0]);
+    let labels = "instance=\"\",job=\"llm\"";
+    let totals = [
+        format!("requests_total{{{labels},model=\"m\"}} 7"),
+        format!("latency_seconds_bucket{{{labels},le=\"0.5\"}} 1"),
+        format!("latency_seconds_bucket{{{labels},le=\"+Inf\"}} 3"),
+        format!("latency_seconds_count{{{labels}}} 3"),
+    ];
+    let totals: Vec<_> = totals.iter().map(String::as_str).collect();
+    shows(scrape, &totals);
+    shows(scrape, &[&format!("queue{{{labels}}} 3")]);
+
+    let [one, two] = workers;
+    drop(one);
+    shows(scrape, &[&format!("queue{{{labels}}} 2")]);
+    wait_for(SOON, "one file and what is retained", || {
+        let names = cells.path().read_dir().expect("it is there").flatten();
+        let names: Vec<_> = names.map(|file| file.file_name()).collect();
+        let is_folded = names.iter().any(|name| name == "retained.cells") && names.len() == 3; // with the lock
+        is_folded.then_some(())
+    });
+    shows(scrape, &totals);
+    work(&two, 10, 2.0, &[]);
+    shows(scrape, &[&format!("requests_total{{{labels},model=\"m\"}} 17")]);
+    first.stop();
+
+    let scrape = free_port();
+    let second = gateway(cells.path(), scrape);
+    shows(scrape, &[&format!("requests_total{{{labels},model=\"m\"}} 17")]);
+    second.stop();
+}
