@@ -8,7 +8,9 @@ mod instruments;
 mod metric;
 mod number;
 mod ring;
+mod sdk;
 mod store;
+mod timer;
 
 /// See the crate.
 #[pyo3::pymodule(gil_used = false)]
@@ -22,5 +24,18 @@ mod _tidegate {
     #[pymodule_export]
     use crate::ring::{RingInspection, RingPoll, RingReader, inspect_ring};
     #[pymodule_export]
+    use crate::sdk::composite::{
+        Composite, Snapshot, Sources, Subscription, Trigger, Watcher, callback_failures,
+    };
+    #[pymodule_export]
+    use crate::sdk::instrument::{
+        CounterInstrument, Declared, FloatCounterInstrument, GaugeInstrument, HistogramInstrument,
+        UpDownCounterInstrument,
+    };
+    #[pymodule_export]
+    use crate::sdk::registry::{FamilyValues, Registry};
+    #[pymodule_export]
     use crate::store::{Family, Store};
+    #[pymodule_export]
+    use crate::timer::Timer;
 }

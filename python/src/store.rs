@@ -116,7 +116,7 @@ const MODES: [(&str, GaugeMode); 10] = [
     ("livemostrecent", GaugeMode::LiveMostRecent),
 ];
 
-fn gauge_mode(name: &str) -> PyResult<GaugeMode> {
+pub(crate) fn gauge_mode(name: &str) -> PyResult<GaugeMode> {
     let found = MODES.iter().find(|(known, _)| *known == name);
     let wrong = || PyValueError::new_err(format!("Invalid multiprocess mode: {name}"));
     found.map(|(_, mode)| *mode).ok_or_else(wrong)

@@ -56,6 +56,11 @@ const PARTS: &[Part] = &[
         checks: &["import numpy, prometheus_client, opentelemetry.exporter.otlp.proto.grpc.exporter"],
     },
     Part {
+        name: "dynamo",
+        source: Source::Pip(&["ai-dynamo-runtime==1.6.1", "pydantic==2.13.5", "uvloop==0.23.0"]),
+        checks: &["import dynamo._core"],
+    },
+    Part {
         name: "python-tools",
         source: Source::Pip(&[
             "gunicorn==27.0.1",

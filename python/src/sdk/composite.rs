@@ -1,0 +1,249 @@
+//! Composites: what instruments say over a window, asked for or told when it changes.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use tidegate_metrics::{Change, CompositeBuilder, CompositeError, Function, Source, composite};
+
+use super::{Labels, borrowed};
+
+/// A composite in the making, until it is built.
+#[pyclass(frozen, module = "tidegate._tidegate")]
+pub(crate) struct Sources(Mutex<Option<CompositeBuilder>>);
+
+/// What instruments say over a window.
+#[pyclass(frozen, module = "tidegate._tidegate")]
+pub(crate) struct Composite(tidegate_metrics::Composite);
+
+/// What a composite says about one of its groups at an instant. Times in seconds.
+#[pyclass(frozen, get_all, module = "tidegate._tidegate")]
+pub(crate) struct Snapshot {
+    labels: std::collections::HashMap<String, String>,
+    value: Option<f64>,
+    min: Option<f64>,
+    avg: Option<f64>,
+    max: Option<f64>,
+    sum: f64,
+    count: f64,
+    last: Option<f64>,
+    /// By rank.
+    quantiles: Vec<(f64, f64)>,
+    window: f64,
+    age: Option<f64>,
+    /// `fresh`, `idle`, `stale`, `absent` or `partial`.
+    state: &'static str,
+}
+
+/// When a callback is due.
+#[pyclass(frozen, module = "tidegate._tidegate")]
+pub(crate) struct Trigger(pub(crate) tidegate_metrics::Trigger);
+
+/// Keeps a callback in place until it is closed or collected.
+#[pyclass(frozen, module = "tidegate._tidegate")]
+pub(crate) struct Subscription(Mutex<Option<tidegate_metrics::Subscription>>);
+
+/// Waits for what a composite says next.
+#[pyclass(frozen, module = "tidegate._tidegate")]
+pub(crate) struct Watcher(Mutex<tidegate_metrics::Watcher>);
+
+#[pymethods]
+impl Sources {
+    #[new]
+    #[pyo3(signature = (name, window, by, function = None, quantiles = Vec::new()))]
+    fn new(
+        name: &str,
+        window: f64,
+        by: Vec<String>,
+        function: Option<&str>,
+        quantiles: Vec<f64>,
+    ) -> PyResult<Self> {
+        let mut builder = composite(name)
+            .window(seconds(window)?)
+            .by(by)
+            .quantiles(quantiles);
+        if let Some(name) = function {
+            builder = builder.function(named(name)?);
+        }
+        Ok(Self(Mutex::new(Some(builder))))
+    }
+
+    fn build(&self, py: Python<'_>) -> PyResult<Composite> {
+        let builder = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let builder = builder.ok_or_else(|| PyValueError::new_err("it is built already"))?;
+        py.detach(|| builder.build()).map(Composite).map_err(impossible)
+    }
+}
+
+impl Sources {
+    pub(crate) fn add(&self, source: impl Source) {
+        let mut builder = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *builder = builder.take().map(|builder| builder.of(&source));
+    }
+}
+
+#[pymethods]
+impl Composite {
+    #[getter]
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// What it says now: about the group with these labels, or the first.
+    #[pyo3(signature = (labels = None))]
+    fn get(&self, py: Python<'_>, labels: Option<Labels>) -> Option<Snapshot> {
+        py.detach(|| match labels {
+            None => Some(self.0.get()),
+            Some(labels) => self.0.get_for(&borrowed(&labels)),
+        })
+        .map(Snapshot::of)
+    }
+
+    /// What it says now about every group.
+    fn all(&self, py: Python<'_>) -> Vec<Snapshot> {
+        let all = py.detach(|| self.0.all());
+        all.into_iter().map(Snapshot::of).collect()
+    }
+
+    fn on_change(&self, py: Python<'_>, callback_: Py<PyAny>, trigger: &Trigger) -> PyResult<Subscription> {
+        let callback = callback(callback_);
+        Subscription::of(py.detach(|| self.0.on_change(trigger.0.clone(), callback)))
+    }
+
+    fn watch(&self, py: Python<'_>) -> Watcher {
+        Watcher(Mutex::new(py.detach(|| self.0.watch())))
+    }
+}
+
+#[pymethods]
+impl Trigger {
+    /// One of `above`, `below`, `moved`; without, any change. Times in seconds.
+    #[new]
+    #[pyo3(signature = (*, above = None, below = None, moved = None, hysteresis = 0.0, min_interval = 0.0))]
+    fn new(
+        above: Option<f64>,
+        below: Option<f64>,
+        moved: Option<f64>,
+        hysteresis: f64,
+        min_interval: f64,
+    ) -> PyResult<Self> {
+        use tidegate_metrics::Trigger as T;
+        let trigger = match (above, below, moved) {
+            (Some(at), None, None) => T::above(at),
+            (None, Some(at), None) => T::below(at),
+            (None, None, Some(by)) => T::moved(by),
+            (None, None, None) => T::changed(),
+            _ => return Err(PyValueError::new_err("one of `above`, `below` and `moved`")),
+        };
+        let trigger = trigger.hysteresis(hysteresis);
+        Ok(Self(trigger.min_interval(seconds(min_interval)?)))
+    }
+}
+
+#[pymethods]
+impl Subscription {
+    /// Ends the calls. One that runs goes on to its end.
+    fn close(&self, py: Python<'_>) {
+        let subscription = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // It may wait for the thread that calls, which may wait for the interpreter.
+        py.detach(|| drop(subscription));
+    }
+}
+
+impl Subscription {
+    pub(crate) fn of(made: Result<tidegate_metrics::Subscription, CompositeError>) -> PyResult<Self> {
+        made.map(|subscription| Self(Mutex::new(Some(subscription))))
+            .map_err(impossible)
+    }
+}
+
+#[pymethods]
+impl Watcher {
+    /// All groups, once they say something that was not taken yet; None if that takes longer than so many seconds.
+    fn wait(&self, py: Python<'_>, at_most: f64) -> PyResult<Option<Vec<Snapshot>>> {
+        let at_most = seconds(at_most)?;
+        let news = py.detach(|| {
+            let watcher = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            watcher.wait(at_most)
+        });
+        Ok(news.map(|all| all.into_iter().map(Snapshot::of).collect()))
+    }
+}
+
+impl Snapshot {
+    fn of(snapshot: tidegate_metrics::Snapshot) -> Self {
+        Self {
+            labels: snapshot.labels.into_iter().collect(),
+            value: snapshot.value,
+            min: snapshot.min,
+            avg: snapshot.avg,
+            max: snapshot.max,
+            sum: snapshot.sum,
+            count: snapshot.count,
+            last: snapshot.last,
+            quantiles: snapshot.quantiles,
+            window: snapshot.window.as_secs_f64(),
+            age: snapshot.age.map(|age| age.as_secs_f64()),
+            state: snapshot.state.name(),
+        }
+    }
+}
+
+/// Callbacks that raised, in this process.
+static FAILURES: AtomicU64 = AtomicU64::new(0);
+
+/// How many callbacks have raised in this process.
+#[pyfunction]
+pub(crate) fn callback_failures() -> u64 {
+    FAILURES.load(Relaxed)
+}
+
+/// Runs a Python callable with `(snapshot, value, is_crossed)` on the thread that calls back. What it raises is logged
+/// the first time and counted every time.
+pub(crate) fn callback(callable: Py<PyAny>) -> impl Fn(&Change) + Send + Sync + 'static {
+    move |change| {
+        // None: the interpreter is shutting down.
+        Python::try_attach(|py| {
+            let snapshot = Snapshot::of(change.snapshot.clone());
+            if let Err(error) = callable.call1(py, (snapshot, change.value, change.is_crossed)) {
+                failed(py, error);
+            }
+        });
+    }
+}
+
+fn failed(py: Python<'_>, error: PyErr) {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    FAILURES.fetch_add(1, Relaxed);
+    if !TOLD.swap(true, Relaxed) {
+        let log = py
+            .import("tidegate._report")
+            .and_then(|report| report.call_method1("callback_failed", (error,)));
+        if let Err(error) = log {
+            error.print(py);
+        }
+    }
+}
+
+fn impossible(error: CompositeError) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+fn seconds(seconds: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(seconds).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+fn named(name: &str) -> PyResult<Function> {
+    Ok(match name {
+        "min" => Function::Min,
+        "avg" => Function::Avg,
+        "max" => Function::Max,
+        "sum" => Function::Sum,
+        "count" => Function::Count,
+        "rate" => Function::Rate,
+        "last" => Function::Last,
+        other => return Err(PyValueError::new_err(format!("no such function: {other}"))),
+    })
+}

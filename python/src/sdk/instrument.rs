@@ -1,0 +1,271 @@
+//! Instruments of the SDK: a handle that records, or with labels of its own the family of such handles.
+
+use std::sync::OnceLock;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use tidegate_metrics::{
+    Counter, CounterFamily, Description, FloatCounter, FloatCounterFamily, Gauge, GaugeFamily, GaugeMode,
+    Histogram, HistogramFamily, MetricsRegistry, UpDownCounter, UpDownCounterFamily, buckets,
+};
+
+use super::composite::{Subscription, Trigger};
+use super::registry::Registry;
+use super::{Labels, borrowed, composite, refused};
+use crate::metric::Metric;
+use crate::store::gauge_mode;
+
+/// What a declaration says of an instrument.
+#[pyclass(frozen, module = "tidegate._tidegate")]
+pub(crate) struct Declared(Description);
+
+#[pymethods]
+impl Declared {
+    #[new]
+    #[pyo3(signature = (name, help, unit = "", *, buckets = None, bounds = None, exponential = false, mode = None))]
+    fn new(
+        name: &str,
+        help: &str,
+        unit: &str,
+        buckets: Option<&str>,
+        bounds: Option<Vec<f64>>,
+        exponential: bool,
+        mode: Option<&str>,
+    ) -> PyResult<Self> {
+        let mut description = Description::new(name, help).unit(unit);
+        if let Some(name) = buckets {
+            description = description.bounds(buckets::named(name).map_err(refused)?);
+        }
+        if let Some(bounds) = bounds {
+            description = description.bounds(bounds);
+        }
+        if exponential {
+            description = description.exponential();
+        }
+        let mode = mode.map_or(Ok(GaugeMode::LiveSum), gauge_mode)?;
+        Ok(Self(description.mode(mode)))
+    }
+}
+
+/// Nothing can be recorded with an instrument that has labels or was never registered.
+#[cold]
+fn unusable() -> PyErr {
+    PyValueError::new_err("the instrument has labels (use `labels(...)`) or was not registered")
+}
+
+macro_rules! instrument {
+    ($(#[$doc:meta])* $name:ident, $py:literal, $handle:ty, $family:ty, $register:ident, { $($methods:tt)* }) => {
+        $(#[$doc])*
+        #[pyclass(extends = Metric, subclass, frozen, name = $py, module = "tidegate._tidegate")]
+        pub(crate) struct $name {
+            handle: OnceLock<$handle>,
+            family: OnceLock<$family>,
+        }
+
+        #[pymethods]
+        impl $name {
+            #[new]
+            #[pyo3(signature = (*_args, **_kwargs))]
+            fn new(
+                py: Python<'_>,
+                _args: &Bound<'_, PyTuple>,
+                _kwargs: Option<&Bound<'_, PyDict>>,
+            ) -> PyClassInitializer<Self> {
+                let empty = Self { handle: OnceLock::new(), family: OnceLock::new() };
+                PyClassInitializer::from(Metric::empty(py)).add_subclass(empty)
+            }
+
+            /// Registers it, once: constant labels, and the names of those that tell its series apart.
+            fn _register(
+                &self,
+                py: Python<'_>,
+                registry: &Registry,
+                declared: &Declared,
+                constant: Labels,
+                names: Vec<String>,
+            ) -> PyResult<()> {
+                let by: Vec<&str> = names.iter().map(String::as_str).collect();
+                let family = py.detach(|| registry.scope().$register(&declared.0, &borrowed(&constant), &by));
+                let family = self.family.get_or_init({
+                    let family = family.map_err(refused)?;
+                    || family
+                });
+                if by.is_empty() {
+                    self.handle.get_or_init(|| family.with(&[]));
+                }
+                Ok(())
+            }
+
+            /// Makes it the series of its parent with these label values.
+            fn _join(&self, py: Python<'_>, parent: &Self, values: Vec<String>) -> PyResult<()> {
+                let family = parent.family.get().ok_or_else(unusable)?;
+                let values: Vec<&str> = values.iter().map(String::as_str).collect();
+                self.handle.get_or_init(|| py.detach(|| family.with(&values)));
+                Ok(())
+            }
+
+            /// Ends the series with these label values.
+            fn _end(&self, py: Python<'_>, values: Vec<String>) {
+                let values: Vec<&str> = values.iter().map(String::as_str).collect();
+                if let Some(family) = self.family.get() {
+                    py.detach(|| family.remove(&values));
+                }
+            }
+
+            fn _add_to(&self, sources: &composite::Sources) -> PyResult<()> {
+                match (self.handle.get(), self.family.get()) {
+                    (Some(handle), _) => sources.add(handle.clone()),
+                    (None, Some(family)) => sources.add(family.clone()),
+                    (None, None) => return Err(unusable()),
+                }
+                Ok(())
+            }
+
+            $($methods)*
+        }
+    };
+}
+
+instrument! {
+    /// Whole numbers that only grow.
+    CounterInstrument, "CounterInstrument", Counter, CounterFamily, counter_family, {
+        /// Calls back when the value makes the trigger due.
+        fn _on_change(&self, py: Python<'_>, callback: Py<PyAny>, trigger: &Trigger) -> PyResult<Subscription> {
+            let handle = self.handle.get().ok_or_else(unusable)?;
+            let callback = composite::callback(callback);
+            Subscription::of(py.detach(|| handle.on_change(trigger.0.clone(), callback)))
+        }
+
+        /// Adds.
+        #[pyo3(signature = (amount = 1))]
+        fn inc(&self, amount: i64) -> PyResult<()> {
+            let handle = self.handle.get().ok_or_else(unusable)?;
+            let amount = u64::try_from(amount).map_err(|_| shrinking())?;
+            handle.add(amount);
+            Ok(())
+        }
+
+        /// The value of this process.
+        fn get(&self) -> u64 {
+            self.handle.get().map_or(0, Counter::get)
+        }
+    }
+}
+
+instrument! {
+    /// Numbers that only grow.
+    FloatCounterInstrument, "FloatCounterInstrument", FloatCounter, FloatCounterFamily, float_counter_family, {
+        /// Calls back when the value makes the trigger due.
+        fn _on_change(&self, py: Python<'_>, callback: Py<PyAny>, trigger: &Trigger) -> PyResult<Subscription> {
+            let handle = self.handle.get().ok_or_else(unusable)?;
+            let callback = composite::callback(callback);
+            Subscription::of(py.detach(|| handle.on_change(trigger.0.clone(), callback)))
+        }
+
+        /// Adds.
+        #[pyo3(signature = (amount = 1.0))]
+        fn inc(&self, amount: f64) -> PyResult<()> {
+            let handle = self.handle.get().ok_or_else(unusable)?;
+            if amount < 0.0 {
+                return Err(shrinking());
+            }
+            handle.add(amount);
+            Ok(())
+        }
+
+        /// The value of this process.
+        fn get(&self) -> f64 {
+            self.handle.get().map_or(0.0, FloatCounter::get)
+        }
+    }
+}
+
+instrument! {
+    /// A whole number that grows and falls by what is added.
+    UpDownCounterInstrument, "UpDownCounterInstrument", UpDownCounter, UpDownCounterFamily, up_down_counter_family, {
+        /// Calls back when the value makes the trigger due.
+        fn _on_change(&self, py: Python<'_>, callback: Py<PyAny>, trigger: &Trigger) -> PyResult<Subscription> {
+            let handle = self.handle.get().ok_or_else(unusable)?;
+            let callback = composite::callback(callback);
+            Subscription::of(py.detach(|| handle.on_change(trigger.0.clone(), callback)))
+        }
+
+        /// Adds.
+        #[pyo3(signature = (amount = 1))]
+        fn inc(&self, amount: i64) -> PyResult<()> {
+            self.handle.get().ok_or_else(unusable)?.add(amount);
+            Ok(())
+        }
+
+        /// Takes away.
+        #[pyo3(signature = (amount = 1))]
+        fn dec(&self, amount: i64) -> PyResult<()> {
+            self.handle.get().ok_or_else(unusable)?.add(amount.wrapping_neg());
+            Ok(())
+        }
+
+        /// The value of this process.
+        fn get(&self) -> i64 {
+            self.handle.get().map_or(0, UpDownCounter::get)
+        }
+    }
+}
+
+instrument! {
+    /// A number that is set.
+    GaugeInstrument, "GaugeInstrument", Gauge, GaugeFamily, gauge_family, {
+        /// Calls back when the value makes the trigger due.
+        fn _on_change(&self, py: Python<'_>, callback: Py<PyAny>, trigger: &Trigger) -> PyResult<Subscription> {
+            let handle = self.handle.get().ok_or_else(unusable)?;
+            let callback = composite::callback(callback);
+            Subscription::of(py.detach(|| handle.on_change(trigger.0.clone(), callback)))
+        }
+
+        /// Sets.
+        fn set(&self, value: f64) -> PyResult<()> {
+            self.handle.get().ok_or_else(unusable)?.set(value);
+            Ok(())
+        }
+
+        /// Adds.
+        #[pyo3(signature = (amount = 1.0))]
+        fn inc(&self, amount: f64) -> PyResult<()> {
+            self.handle.get().ok_or_else(unusable)?.add(amount);
+            Ok(())
+        }
+
+        /// Takes away.
+        #[pyo3(signature = (amount = 1.0))]
+        fn dec(&self, amount: f64) -> PyResult<()> {
+            self.handle.get().ok_or_else(unusable)?.sub(amount);
+            Ok(())
+        }
+
+        /// The value of this process.
+        fn get(&self) -> f64 {
+            self.handle.get().map_or(0.0, Gauge::get)
+        }
+    }
+}
+
+instrument! {
+    /// Counts values by buckets.
+    HistogramInstrument, "HistogramInstrument", Histogram, HistogramFamily, histogram_family, {
+        /// Counts a value.
+        fn observe(&self, value: f64) -> PyResult<()> {
+            self.handle.get().ok_or_else(unusable)?.observe(value);
+            Ok(())
+        }
+
+        /// `(count, sum)` of this process.
+        fn get(&self) -> (u64, f64) {
+            self.handle.get().map_or((0, 0.0), Histogram::count_and_sum)
+        }
+    }
+}
+
+#[cold]
+fn shrinking() -> PyErr {
+    PyValueError::new_err("a counter only grows")
+}

@@ -1,0 +1,424 @@
+"""The SDK: sets, instruments, registries, composites, queries."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+
+import tidegate
+from tidegate import (
+    Counter,
+    Fanout,
+    FloatCounter,
+    Gauge,
+    Histogram,
+    MetricSet,
+    Null,
+    Prometheus,
+    Registry,
+    Shm,
+    UpDownCounter,
+)
+
+
+class Service(MetricSet, prefix="service", labels=("model",)):
+    """The metrics of a component."""
+
+    requests = Counter("Requests processed", labels=("status",))
+    busy = FloatCounter("Time at work", unit="s")
+    connections = UpDownCounter("Open connections")
+    inflight = Gauge("Requests in flight")
+    latency = Histogram("Time to the first token", unit="s", buckets="latency")
+    sizes = Histogram("Sizes", unit="By", buckets=[10, 100])
+    fine = Histogram("Any size", buckets="exponential")
+
+
+def component(registry: Registry) -> Service:
+    """What a component does: it knows nothing of registries."""
+    service = Service(registry, model="llama")
+    for at in range(10):
+        service.requests.labels("ok").inc()
+        service.requests.labels(status="failed").inc(at)
+        service.latency.observe(at / 100)
+        service.sizes.observe(at * 20)
+        service.fine.observe(2.0**at)
+    service.busy.inc(0.25)
+    service.connections.inc(5)
+    service.connections.dec()
+    with service.inflight.track():
+        service.inflight.inc(2)
+    return service
+
+
+VALUES = {
+    ("service_requests", "ok"): 10,
+    ("service_requests", "failed"): 45,
+    ("service_busy", ""): 0.25,
+    ("service_connections", ""): 4,
+    ("service_inflight", ""): 2,
+    ("service_latency", ""): (10, pytest.approx(0.45)),
+    ("service_sizes", ""): (10, 900),
+    ("service_fine", ""): (10, 1023),
+}
+
+
+def values(registry: Registry) -> dict[tuple[str, str], Any]:
+    found = {}
+    for family in registry.gather():
+        for labels, value in family.series:
+            assert labels["model"] == "llama"
+            found[(family.name, labels.get("status", ""))] = value
+    return found
+
+
+REGISTRIES: dict[str, Callable[[Path], Registry]] = {
+    "prometheus": lambda path: Prometheus(),
+    "shm": lambda path: Shm(path),
+    "scope": lambda path: Prometheus().scope(),
+    "fanout": lambda path: Fanout([Null(), Prometheus(), Shm(path)]),
+}
+
+
+@pytest.mark.parametrize("name", REGISTRIES)
+def test_the_same_component_on_every_registry(name: str, tmp_path: Path) -> None:
+    registry = REGISTRIES[name](tmp_path)
+    component(registry)
+    assert values(registry) == VALUES
+    page = registry.expose()
+    for line in (
+        'service_requests_total{model="llama",status="failed"} 45',
+        'service_busy_seconds_total{model="llama"} 0.25',
+        'service_latency_seconds_bucket{model="llama",le="0.05"} 6',
+        'service_sizes_bytes_count{model="llama"} 10',
+    ):
+        assert sorted_labels(line) in {sorted_labels(found) for found in page.splitlines()}, page
+    assert registry.expose(openmetrics=True).endswith("# EOF\n")
+
+
+def sorted_labels(line: str) -> str:
+    name, brace, rest = line.partition("{")
+    labels, _, value = rest.partition("} ")
+    return f"{name}{brace}{','.join(sorted(labels.split(',')))} {value}"
+
+
+def test_a_fanout_reaches_all(tmp_path: Path) -> None:
+    both = Prometheus(), Shm(tmp_path)
+    component(Fanout(both))
+    assert [values(registry) for registry in both] == [VALUES, VALUES]
+
+
+def test_null_keeps_nothing() -> None:
+    service = component(Null())
+    assert values(Null()) == {}
+    assert service.requests.labels("ok").get() == 0
+
+
+def test_registering_twice_gives_the_same_series() -> None:
+    registry = Prometheus()
+    first, second = Service(registry, model="llama"), Service(registry, model="llama")
+    first.busy.inc()
+    second.busy.inc()
+    assert first.busy.get() == second.busy.get() == registry.value("service_busy", model="llama") == 2
+
+
+def test_errors_come_at_registration() -> None:
+    registry = Prometheus()
+    registry.register(Counter("help", name="c"))
+    with pytest.raises(ValueError, match="registered already"):
+        registry.register(Gauge("help", name="c"))
+    for wrong in (Counter("help", name="no name"), Counter("help", name="c2", labels=["0"]), Histogram("h", name="h", buckets=[2, 1])):
+        with pytest.raises(ValueError):
+            registry.register(wrong)
+    with pytest.raises(ValueError, match="the set declares the labels"):
+        Service(registry, other="x")
+    with pytest.raises(ValueError, match="buckets called `none`"):
+        registry.register(Histogram("help", name="h", buckets="none"))
+
+
+def test_wrong_use() -> None:
+    counter = Prometheus().register(Counter("help", name="c", labels=["a", "b"]))
+    for use in (
+        lambda: counter.inc(),
+        lambda: counter.labels("x"),
+        lambda: counter.labels(a="x", c="y"),
+        lambda: counter.labels("x", b="y"),
+        lambda: counter.labels("x", "y").labels("x", "y"),
+        lambda: counter.labels("x", "y").inc(-1),
+        lambda: Counter("help", name="never registered").inc(),
+    ):
+        with pytest.raises(ValueError):
+            use()
+    assert counter.labels("x", 3) is counter.labels(b="3", a="x")
+
+
+def test_a_removed_series_is_gone() -> None:
+    registry = Prometheus()
+    counter = registry.register(Counter("help", name="c", labels=["a"]))
+    counter.labels("x").inc(3)
+    counter.labels("y").inc()
+    counter.remove("x")
+    assert registry.value("c", a="x") is None and registry.value("c", a="y") == 1
+    counter.labels("x").inc()
+    assert registry.value("c", a="x") == 1
+
+
+def test_scopes() -> None:
+    registry = Prometheus()
+    scope = registry.scope("dynamo", namespace="demo", component="worker", rank="3")
+    scope.scope("inner", endpoint="generate").register(Counter("help", name="c"), model="m").inc()
+    labels = {
+        "dynamo_namespace": "demo",
+        "dynamo_component": "worker",
+        "dynamo_endpoint": "generate",
+        "rank": "3",
+        "model": "m",
+    }
+    assert registry.value("dynamo_inner_c", **labels) == 1
+
+
+def test_sets_inherit() -> None:
+    class Base(MetricSet, prefix="base"):
+        first = Counter("help")
+
+    class Derived(Base):
+        second = Counter("help", name="other")
+
+    registry = Prometheus()
+    derived = Derived(registry)
+    derived.first.inc()
+    derived.second.inc(2)
+    assert registry.value("base_first") == 1 and registry.value("base_other") == 2
+
+
+def test_timers_and_decorators_of_both_kinds_of_function() -> None:
+    registry = Prometheus()
+    service = Service(registry, model="m")
+    failures = registry.register(Counter("help", name="failures"))
+
+    @service.latency.time()
+    @failures.count_exceptions(KeyError)
+    def sync(fails: bool) -> int:
+        if fails:
+            raise KeyError
+        return 1
+
+    @service.latency.time()
+    @service.inflight.track()
+    async def later() -> float:
+        await asyncio.sleep(0.02)
+        return service.inflight.get()
+
+    assert sync(False) == 1
+    with pytest.raises(KeyError):
+        sync(True)
+    assert asyncio.run(later()) == 1
+    with service.latency.time() as timer:
+        time.sleep(0.01)
+    count, total = service.latency.get()
+    assert count == 4 and total >= 0.03 and timer.duration and timer.duration >= 0.01
+    assert failures.get() == 1 and service.inflight.get() == 0
+
+
+def test_composites() -> None:
+    registry = Prometheus()
+    latency = registry.register(Histogram("help", name="latency", labels=["model"]))
+    ttft = registry.composite("ttft", of=latency, window=10.0, by=("model",), quantiles=[0.5])
+    assert ttft.get().state == "absent" and ttft.get().value is None
+    for value in (0.1, 0.2, 0.6):
+        latency.labels("a").observe(value)
+    latency.labels("b").observe(5)
+    now = ttft.get(model="a")
+    assert (now.count, now.min, now.max, now.state) == (3, 0.1, 0.6, "fresh")
+    assert now.value == now.avg == pytest.approx(0.3) and now.age is not None and now.age < 5
+    assert now.labels == {"model": "a"} and now.window == 10 and now.quantiles[0][0] == 0.5
+    assert {snapshot.labels["model"] for snapshot in ttft.all()} == {"a", "b"}
+    with pytest.raises(KeyError):
+        ttft.get(model="c")
+    counter = registry.register(Counter("help", name="c"))
+    rate = registry.composite("rate", of=counter, window=10.0)
+    counter.inc(50)
+    # The window is cut into parts, of which the oldest is left in part.
+    assert rate.get().sum == 50 and rate.get().value == pytest.approx(5, rel=0.05)
+    with pytest.raises(ValueError):
+        registry.composite("both", of=[latency, counter])
+    with pytest.raises(ValueError, match="no such function"):
+        registry.composite("f", of=latency, function="median")
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    until = time.monotonic() + 30
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.002)
+
+
+def test_callbacks_run_on_a_thread_of_their_own() -> None:
+    registry = Prometheus()
+    gauge = registry.register(Gauge("help", name="depth"))
+    calls: list[tuple[float, bool, int]] = []
+
+    def note(snapshot: tidegate.Snapshot, value: float, is_crossed: bool) -> None:
+        assert snapshot.last == value
+        calls.append((value, is_crossed, threading.get_ident()))
+
+    subscription = gauge.on_change(note, above=5, hysteresis=1)
+    gauge.set(7)
+    wait_for(lambda: len(calls) == 1)
+    gauge.set(4.5)
+    gauge.set(1)
+    wait_for(lambda: len(calls) == 2)
+    assert [call[:2] for call in calls] == [(7, True), (1, False)]
+    assert calls[0][2] != threading.get_ident()
+    subscription.close()
+    gauge.set(9)
+    time.sleep(0.05)
+    assert len(calls) == 2
+    with pytest.raises(ValueError):
+        gauge.on_change(note, above=1, below=2)
+
+
+def test_what_a_callback_raises_is_logged_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    registry = Prometheus()
+    latency = registry.register(Histogram("help", name="latency"))
+    composite = registry.composite("slow", of=latency, function="max")
+    before = tidegate.callback_failures()
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("by intention")
+
+    with caplog.at_level(logging.ERROR, "tidegate"):
+        kept = [composite.on_change(fail, above=1) for _ in range(3)]
+        latency.observe(2)
+        wait_for(lambda: tidegate.callback_failures() == before + 3)
+    told = [record for record in caplog.records if record.name == "tidegate"]
+    assert len(told) == 1 and "by intention" in caplog.text
+    for subscription in kept:
+        subscription.close()
+
+
+def test_watching() -> None:
+    registry = Prometheus()
+    gauge = registry.register(Gauge("help", name="depth"))
+    composite = registry.composite("depth", of=gauge, function="last", window=5)
+
+    async def watch() -> list[float]:
+        seen: list[float] = []
+        async for groups in composite.watch():
+            value = groups[0].value
+            if value is not None and (not seen or value != seen[-1]):
+                seen.append(value)
+                gauge.set(value + 1)
+            if len(seen) == 3:
+                return seen
+        return seen
+
+    gauge.set(1)
+    seen = asyncio.run(asyncio.wait_for(watch(), 30))
+    assert seen == [1, 2, 3]
+    for groups in composite.watch():
+        assert groups[0].value is not None and groups[0].value >= 3
+        break
+
+
+def test_queries() -> None:
+    registry = Prometheus()
+    service = component(registry)
+    assert registry.query("service_requests_total") == [
+        ({"__name__": "service_requests_total", "model": "llama", "status": "failed"}, 45.0),
+        ({"__name__": "service_requests_total", "model": "llama", "status": "ok"}, 10.0),
+    ]
+    assert registry.query("sum(service_requests_total)") == [({}, 55.0)]
+    assert registry.query("histogram_quantile(1, service_sizes_bytes_bucket)")[0][1] == 100
+    assert registry.query("1 + 1") == 2.0
+    with pytest.raises(ValueError):
+        registry.query("sum(")
+
+
+def test_queries_over_the_recent_past() -> None:
+    registry = Prometheus()
+    gauge = registry.register(Gauge("help", name="depth"))
+    counter = registry.register(Counter("help", name="work"))
+    registry.record(every=0.01, keep=60)
+    for value in range(10):
+        gauge.set(value)
+        counter.inc(3)
+        time.sleep(0.03)
+    ((_, low),) = registry.query("min_over_time(depth[30s])")
+    ((_, high),) = registry.query("max_over_time(depth[30s])")
+    ((_, mean),) = registry.query("avg_over_time(depth[30s])")
+    assert (low, high) == (0, 9) and 3 < mean < 6
+    ((_, count),) = registry.query("count_over_time(work_total[30s])")
+    assert count > 10
+    ((labels, samples),) = registry.query("depth[30s]")
+    assert labels == {"__name__": "depth"} and abs(samples[-1][0] - time.time()) < 5
+
+
+def test_a_shared_directory_over_forks(tmp_path: Path) -> None:
+    program = """
+        import os, sys
+        from tidegate import Counter, Shm
+        registry = Shm(sys.argv[1], {"service.name": "x"})
+        counter = registry.register(Counter("help", name="c"))
+        counter.inc(2)
+        for number in range(3):
+            pid = os.fork()
+            if pid == 0:
+                counter.inc(10)
+                os._exit(0)
+            os.waitpid(pid, 0)
+        print(registry.value("c"), counter.get(), registry.query("c_total")[0][1])
+        pid = os.fork()
+        if pid == 0:
+            assert registry.query("c_total")[0][1] == 32
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        registry.fold(0)
+        print(registry.value("c"))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["32", "2", "32.0", "32"]
+
+
+def test_the_directory_may_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="no directory"):
+        Shm()
+    monkeypatch.setenv("TIDEGATE_CELLS_DIR", str(tmp_path))
+    # Its gauge counts as long as it lives.
+    service = component(Shm())
+    assert values(Shm()) == VALUES
+    assert service.inflight.get() == 2
+
+
+def test_the_drop_in_and_the_sdk_share_a_directory(tmp_path: Path) -> None:
+    from tidegate.compat.prometheus_client import CollectorRegistry, generate_latest, multiprocess
+
+    component(Shm(tmp_path))
+    registry = CollectorRegistry()
+    multiprocess.MultiProcessCollector(registry, tmp_path)
+    assert registry.get_sample_value("service_requests_total", {"model": "llama", "status": "failed"}) == 45
+    assert b"service_sizes_count" in generate_latest(registry)
+
+
+def test_serving() -> None:
+    registry = Prometheus()
+    component(registry)
+    server, thread = registry.serve(0)
+    url = f"http://127.0.0.1:{server.server_port}/metrics"
+    assert urllib.request.urlopen(url, timeout=10).read().decode() == registry.expose()
+    request = urllib.request.Request(url, headers={"Accept": "application/openmetrics-text"})
+    assert urllib.request.urlopen(request, timeout=10).read().endswith(b"# EOF\n")
+    server.shutdown()
+    server.server_close()
+    thread.join()

@@ -1,0 +1,12 @@
+"""What the package has to say itself, through `logging`."""
+
+from __future__ import annotations
+
+import logging
+
+LOGGER = logging.getLogger("tidegate")
+
+
+def callback_failed(error: BaseException) -> None:
+    """A callback raised; called once a process."""
+    LOGGER.error("a callback raised; further ones are only counted (tidegate.callback_failures)", exc_info=error)
