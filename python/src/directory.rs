@@ -177,7 +177,7 @@ impl<'py> Samples<'py, '_> {
         for (bound, count) in bounds.zip(buckets) {
             below = below.wrapping_add(*count);
             let labels = labels.copy()?;
-            labels.set_item("le", go_float(bound))?;
+            labels.set_item("le", go_float(labels.py(), bound)?)?;
             self.add("_bucket", &labels, below as f64)?;
         }
         self.add("_count", labels, below as f64)

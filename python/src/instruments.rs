@@ -6,12 +6,14 @@
 use std::sync::OnceLock;
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyTuple};
 use tidegate_cells::{Error, FloatCell, HistogramCell, Kind, Series, SummaryCell, Value};
 
 use crate::metric::{Metric, not_observable};
 use crate::store::Family;
+use crate::timer::Timer;
 
 /// A number as `float()` takes it.
 fn number(value: &Bound<'_, PyAny>) -> PyResult<f64> {
@@ -153,6 +155,11 @@ instrument! {
             Ok(())
         }
 
+        /// Sets it to the seconds that a block or a function (sync or async) took.
+        fn time(slf: Py<Self>, py: Python<'_>) -> Timer {
+            Timer::new(slf.into_any(), intern!(py, "set").clone().unbind())
+        }
+
         fn _get(&self) -> f64 {
             self.cell.get().map_or(0.0, |gauge| gauge.cell.get())
         }
@@ -181,6 +188,11 @@ instrument! {
             Ok(())
         }
 
+        /// Observes the seconds that a block or a function (sync or async) took.
+        fn time(slf: Py<Self>, py: Python<'_>) -> Timer {
+            Timer::new(slf.into_any(), intern!(py, "observe").clone().unbind())
+        }
+
         /// `(count, sum)`.
         fn _get(&self) -> (u64, f64) {
             match self.cell.get().map(SummaryCell::snapshot) {
@@ -203,6 +215,11 @@ instrument! {
                 None => Ok(()),
                 some => keep_exemplar(slf.as_any(), some, amount),
             }
+        }
+
+        /// Observes the seconds that a block or a function (sync or async) took.
+        fn time(slf: Py<Self>, py: Python<'_>) -> Timer {
+            Timer::new(slf.into_any(), intern!(py, "observe").clone().unbind())
         }
 
         /// `(counts by bucket, sum)`; the counts are not cumulative.

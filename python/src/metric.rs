@@ -6,6 +6,7 @@
 use std::sync::OnceLock;
 
 use pyo3::exceptions::PyValueError;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
@@ -45,6 +46,11 @@ impl Metric {
 
 #[pymethods]
 impl Metric {
+    /// Children and parents can be in a cycle, through attributes of theirs.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.children)
+    }
+
     #[new]
     #[pyo3(signature = (*_args, **_kwargs))]
     fn new(py: Python<'_>, _args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {

@@ -1,22 +1,25 @@
-//! Numbers as `prometheus_client` writes them: Python's `repr`, with Go's exponents from a million on.
+//! Numbers as `prometheus_client` writes them.
 
-/// The text of a bucket's bound or of a value.
-pub(crate) fn go_float(number: f64) -> String {
-    if number.is_nan() {
-        return "NaN".to_owned();
-    }
+use pyo3::prelude::*;
+use pyo3::types::PyFloat;
+
+/// The text of a bucket's bound: Python's `repr`, with Go's exponents from a million on. (Rust's shortest digits are not
+/// always Python's: of two that are as near, Python takes the even one.)
+pub(crate) fn go_float(py: Python<'_>, number: f64) -> PyResult<String> {
     if number.is_infinite() {
-        return if number > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
+        return Ok(if number > 0.0 { "+Inf" } else { "-Inf" }.to_owned());
     }
-    let text = format!("{number:e}");
-    let Some((digits, exponent)) = text.split_once('e') else {
-        return text; // never: it was asked for with an exponent
+    let text = PyFloat::new(py, number).repr()?.extract::<String>()?;
+    let large = text
+        .split_once('.')
+        .filter(|(whole, _)| number > 0.0 && whole.len() > 6);
+    let Some((whole, fraction)) = large else {
+        return Ok(text);
     };
-    let exponent: i32 = exponent.parse().unwrap_or(0); // of a finite number
-    let is_large = exponent >= 16 || (exponent >= 6 && number > 0.0);
-    if exponent < -4 || is_large {
-        let sign = if exponent < 0 { '-' } else { '+' };
-        return format!("{digits}e{sign}{:02}", exponent.abs());
-    }
-    format!("{number:?}")
+    let exponent = whole.len() - 1;
+    let digits = format!("{whole}{fraction}");
+    let digits = digits.trim_end_matches('0');
+    let (first, rest) = digits.split_at(1); // a digit that is not zero
+    let point = if rest.is_empty() { "" } else { "." };
+    Ok(format!("{first}{point}{rest}e+{exponent:02}"))
 }

@@ -3,10 +3,11 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple};
 
-/// The base of `tidegate._around.Timer`.
+/// Hands the seconds that a block or a function took to a method of a metric, and keeps them as `duration`.
 #[pyclass(subclass, frozen, module = "tidegate._tidegate")]
 pub(crate) struct Timer {
     method: Py<PyString>,
@@ -22,7 +23,7 @@ struct State {
 #[pymethods]
 impl Timer {
     #[new]
-    fn new(metric: Py<PyAny>, callback_name: Py<PyString>) -> Self {
+    pub(crate) fn new(metric: Py<PyAny>, callback_name: Py<PyString>) -> Self {
         let state = State {
             metric,
             start: None,
@@ -34,20 +35,29 @@ impl Timer {
         }
     }
 
-    #[getter]
-    fn _metric(&self, py: Python<'_>) -> Py<PyAny> {
-        self.state().metric.clone_ref(py)
+    /// Another one of the same metric.
+    fn _new_timer(&self, py: Python<'_>) -> Self {
+        Self::new(self.metric(py), self.method.clone_ref(py))
     }
 
-    #[setter(_metric)]
-    fn set_metric(&self, metric: Py<PyAny>) {
-        let before = std::mem::replace(&mut self.state().metric, metric);
+    /// Chooses the series late: within the block, when its labels are known.
+    #[pyo3(signature = (*args, **kw))]
+    fn labels(
+        &self,
+        py: Python<'_>,
+        args: &Bound<'_, PyTuple>,
+        kw: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        let child = self.metric(py).call_method(py, intern!(py, "labels"), args, kw)?;
+        let before = std::mem::replace(&mut self.state().metric, child);
         drop(before); // without the lock: that may run Python code
+        Ok(())
     }
 
-    #[getter]
-    fn _callback_name(&self, py: Python<'_>) -> Py<PyString> {
-        self.method.clone_ref(py)
+    /// The function with a timer of its own around each call.
+    fn __call__<'py>(slf: &Bound<'py, Self>, f: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let around = slf.py().import("tidegate._around")?;
+        around.call_method1("around", (f, slf.getattr("_new_timer")?))
     }
 
     /// Seconds that the block took, once it is over.
@@ -74,6 +84,10 @@ impl Timer {
 }
 
 impl Timer {
+    fn metric(&self, py: Python<'_>) -> Py<PyAny> {
+        self.state().metric.clone_ref(py)
+    }
+
     /// Never held while Python code runs.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

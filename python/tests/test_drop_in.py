@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
+import weakref
+from pathlib import Path
 
 import pytest
+from kit import DROP_IN, Fleet
 
 from tidegate.compat import prometheus_client as client
 
@@ -98,3 +102,31 @@ def test_a_bound_that_is_there_twice_is_one_bucket() -> None:
     histogram = client.Histogram("h", "help", registry=None, buckets=[1, 1, 2])
     histogram.observe(1)
     assert [bucket.get() for bucket in histogram._buckets] == [1, 0, 0]
+
+
+def test_metrics_in_a_cycle_are_collected() -> None:
+    class Mine(client.Counter):
+        """One that can be told apart."""
+
+    counter = Mine("c", "help", ["l"], registry=None)
+    counter.labels("x").parent = counter  # type: ignore[attr-defined]
+    gone = weakref.ref(counter)
+    del counter
+    gc.collect()
+    assert gone() is None
+
+
+def test_bounds_are_written_the_same_in_one_process_and_in_several(tmp_path: Path) -> None:
+    bounds = [-1e7, -0.5, 1e-9, 5e-5, 0.1, 1, 999999, 1e6, 1234567.5, 781591389664063.25, 1e16, 1.5e22]
+    registry = client.CollectorRegistry()
+    client.Histogram("h", "help", registry=registry, buckets=bounds)
+    fleet = Fleet(DROP_IN, tmp_path)
+    fleet.worker(f'Histogram("h", "help", buckets={bounds})')
+
+    def les(registry: client.CollectorRegistry) -> list[str]:
+        (metric,) = registry.collect()
+        return [sample.labels["le"] for sample in metric.samples if "le" in sample.labels]
+
+    assert les(fleet.registry()) == les(registry)
+    assert len(les(registry)) == len(bounds) + 1
+    fleet.close()

@@ -7,7 +7,9 @@ import inspect
 from types import TracebackType
 from typing import Any, Callable, ContextManager, Literal, Optional, TypeVar, Union, cast
 
-from tidegate import _tidegate as native
+from tidegate._tidegate import Timer
+
+__all__ = ["ExceptionCounter", "InprogressTracker", "Timer", "around"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _Exceptions = Union[type[BaseException], tuple[type[BaseException], ...]]
@@ -75,18 +77,3 @@ class InprogressTracker:
 
     def __call__(self, f: F) -> F:
         return around(f, lambda: self)
-
-
-class Timer(native.Timer):
-    """Hands the seconds that a block or a function took to a method of a metric, and keeps them as `duration`."""
-
-    def _new_timer(self) -> Timer:
-        return self.__class__(self._metric, self._callback_name)
-
-    def labels(self, *args: Any, **kw: Any) -> None:
-        """Chooses the series late: within the block, when its labels are known."""
-        self._metric = self._metric.labels(*args, **kw)
-
-    def __call__(self, f: F) -> F:
-        # A timer a call: calls overlap.
-        return around(f, self._new_timer)

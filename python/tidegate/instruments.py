@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, TypeVar, Union
 
 from tidegate import _tidegate as native
-from tidegate._around import ExceptionCounter, InprogressTracker, Timer
+from tidegate._around import ExceptionCounter, InprogressTracker
 
 __all__ = ["Counter", "FloatCounter", "Gauge", "Histogram", "Instrument", "UpDownCounter"]
 
@@ -161,7 +161,3 @@ class Histogram(native.HistogramInstrument, Instrument):
         elif buckets is not None:
             options = {"bounds": list(buckets)}
         super().__init__(help, name=name, unit=unit, labels=labels, **options)
-
-    def time(self) -> Timer:
-        """Observes the seconds that a block or a function (sync or async) took."""
-        return Timer(self, "observe")

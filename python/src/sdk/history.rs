@@ -13,10 +13,9 @@ use tidegate_engine::query::{
     Instant, Labels, Millis, NAME, Query, QueryError, QuerySeries, Sample, Samples, Selection,
 };
 use tidegate_engine::{History, HistoryLimits, SeriesId};
+use tidegate_exposition::write::push_f64;
 use tidegate_metrics::text::family_name;
 use tidegate_metrics::{FamilyValues, MetricsRegistry, SeriesValues, Value};
-
-use crate::number::go_float;
 
 /// What all samples of a registry may take.
 const MAX_BYTES: usize = 64 << 20;
@@ -183,7 +182,7 @@ fn flat_series(name: &str, series: &SeriesValues) -> Vec<(Labels, f64)> {
             .labels
             .iter()
             .map(|(key, value)| (key.clone(), value.clone()));
-        let own = own.chain(le.map(|le| ("le".to_owned(), go_float(le))));
+        let own = own.chain(le.map(|le| ("le".to_owned(), bound(le))));
         (
             own.chain([(NAME.to_owned(), format!("{name}{suffix}"))])
                 .collect(),
@@ -206,6 +205,13 @@ fn flat_series(name: &str, series: &SeriesValues) -> Vec<(Labels, f64)> {
         }));
     }
     flat
+}
+
+/// A bound as a page has it.
+fn bound(le: f64) -> String {
+    let mut text = String::new();
+    push_f64(&mut text, le);
+    text
 }
 
 /// The answer as Python has it: a number, a text, or a list of `(labels, value)` or of `(labels, [(seconds, value)])`.

@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use pyo3::exceptions::PyValueError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use tidegate_metrics::{
@@ -15,6 +16,7 @@ use super::registry::Registry;
 use super::{Labels, borrowed, composite, refused};
 use crate::metric::Metric;
 use crate::store::gauge_mode;
+use crate::timer::Timer;
 
 /// What a declaration says of an instrument.
 #[pyclass(frozen, module = "tidegate._tidegate")]
@@ -256,6 +258,11 @@ instrument! {
         fn observe(&self, value: f64) -> PyResult<()> {
             self.handle.get().ok_or_else(unusable)?.observe(value);
             Ok(())
+        }
+
+        /// Observes the seconds that a block or a function (sync or async) took.
+        fn time(slf: Py<Self>, py: Python<'_>) -> Timer {
+            Timer::new(slf.into_any(), intern!(py, "observe").clone().unbind())
         }
 
         /// `(count, sum)` of this process.

@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterable, Iterator, Literal, Mapping, Optional
 from tidegate import _tidegate as native
 
 from . import values
-from .context_managers import ExceptionCounter, InprogressTracker, Timer
+from .context_managers import ExceptionCounter, InprogressTracker
 from .metrics_core import Metric
 from .registry import REGISTRY, CollectorRegistry
 from .samples import Exemplar, Sample
@@ -190,8 +190,8 @@ class MetricWrapperBase(native.Metric):
     def collect(self) -> Iterable[Metric]:
         """The family with its samples."""
         metric = self._get_metric()
-        for sample in self._samples():
-            metric.samples.append(sample._replace(name=self._name + sample.name))
+        name = self._name
+        metric.samples = [Sample(name + sample[0], *sample[1:]) for sample in self._samples()]
         return [metric]
 
     def _samples(self) -> Iterable[Sample]:
@@ -200,8 +200,8 @@ class MetricWrapperBase(native.Metric):
     def _multi_samples(self) -> Iterator[Sample]:
         for values_, child in list(self._metrics.items()):
             labels = dict(zip(self._labelnames, values_))
-            for sample in child._samples():
-                yield sample._replace(labels={**labels, **sample.labels})
+            for suffix, own, *rest in child._samples():
+                yield Sample(suffix, {**labels, **own}, *rest)
 
     def _created_sample(self) -> tuple[Sample, ...]:
         return (Sample("_created", {}, self._created),) if _use_created else ()
@@ -313,10 +313,6 @@ class Gauge(native.Gauge, MetricWrapperBase):
         self._raise_if_not_observable()
         return InprogressTracker(self)
 
-    def time(self) -> Timer:
-        """Sets it to the seconds that a block or a function (sync or async) took."""
-        return Timer(self, "set")
-
     def set_function(self, f: Callable[[], float]) -> None:
         """Has every collection ask `f` for the value, from any thread; other processes do not see it."""
         self._raise_if_not_observable()
@@ -350,10 +346,6 @@ class Summary(native.Summary, MetricWrapperBase):
     @property
     def _sum(self) -> _View:
         return _View(lambda: self._get()[1])
-
-    def time(self) -> Timer:
-        """Observes the seconds that a block or a function (sync or async) took."""
-        return Timer(self, "observe")
 
     def _child_samples(self) -> Iterable[Sample]:
         count, total = self._get()
@@ -421,10 +413,6 @@ class Histogram(native.Histogram, MetricWrapperBase):
     def _set_exemplar(self, labels: dict[str, str], amount: float) -> None:
         _validate_exemplar(labels)
         self._exemplars[bisect_left(self._upper_bounds, amount)] = Exemplar(labels, amount, time.time())
-
-    def time(self) -> Timer:
-        """Observes the seconds that a block or a function (sync or async) took."""
-        return Timer(self, "observe")
 
     def _child_samples(self) -> Iterable[Sample]:
         counts, total = self._get()

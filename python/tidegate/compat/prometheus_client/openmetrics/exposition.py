@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Optional
 
 from ..metrics_core import Metric
@@ -74,11 +75,22 @@ def _write_metric(output: list[str], metric: Metric, escaping: str, with_native:
 def series(sample: Sample, escaping: str) -> str:
     """The name and labels of a sample; a name that must be quoted moves into the braces."""
     items = sorted(sample.labels.items())
-    labels = [f'{escape_label_name(name, escaping)}="{escape_text(value)}"' for name, value in items]
-    name = escape_metric_name(sample.name, escaping)
-    if escaping == ALLOWUTF8 and not _is_valid_legacy_metric_name(sample.name):
-        return "{" + ",".join([name, *labels]) + "}"
-    return f"{name}{{{','.join(labels)}}}" if labels else name
+    labels = ",".join([f'{_label_name(name, escaping)}="{escape_text(value)}"' for name, value in items])
+    name, is_quoted = _metric_name(sample.name, escaping)
+    if is_quoted:
+        return f"{{{name},{labels}}}" if labels else f"{{{name}}}"
+    return f"{name}{{{labels}}}" if labels else name
+
+
+# The same few names come again and again.
+_label_name = lru_cache(4096)(escape_label_name)
+
+
+@lru_cache(4096)
+def _metric_name(name: str, escaping: str) -> tuple[str, bool]:
+    """The name as it is written, and whether that is within the braces."""
+    is_quoted = escaping == ALLOWUTF8 and not _is_valid_legacy_metric_name(name)
+    return escape_metric_name(name, escaping), is_quoted
 
 
 def _value(metric: Metric, sample: Sample) -> tuple[str, str]:
