@@ -100,6 +100,28 @@ fn stores_of_living_agents_give_the_same_totals() {
     gateway.stop();
 }
 
+#[test]
+fn cells_of_agents_give_the_same_totals() {
+    let packages = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory");
+    let cells = TempDir::new().expect("a temporary directory");
+    let scrape = free_port();
+    let gateway = gateway(
+        &format!(
+            "shm: {{directories: [{}], scan_interval: 50ms}}",
+            cells.path().display()
+        ),
+        scrape,
+    );
+    let server = Prometheus::scraping(&[scrape]);
+    let report = Script::nixl_cells(packages.path(), cells.path())
+        .args(["--errors", "2"])
+        .json();
+    // The agents are gone by now, and the gateway takes their counts over.
+    scraped(&server, &report);
+    valid(scrape);
+    gateway.stop();
+}
+
 fn ring(directory: &Path, name: &str, layout: Layout) -> Writer {
     Writer::create(directory.join(name), layout, 64).expect("a ring")
 }

@@ -4,6 +4,7 @@ use super::process::Process;
 use super::testenv;
 use serde_json::Value;
 use std::ffi::OsStr;
+use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -73,11 +74,28 @@ impl Script {
             .env("NIXL_TELEMETRY_PROMETHEUS_PORT", port.to_string())
     }
 
+    /// Two agents of the newest wheel, with tidegate's exporter put into a copy of it at `packages`, that keep their
+    /// cells in `cells`.
+    pub(crate) fn nixl_cells(packages: &Path, cells: &Path) -> Self {
+        link_all(&testenv("nixl-1.5.1"), packages);
+        let exporter = "libtelemetry_exporter_tidegate.so";
+        let test = std::env::current_exe().expect("a path");
+        let plugins = packages.join(".nixl_cu12.mesonpy.libs/plugins");
+        // cargo has made it beside this test, as for a dependency.
+        fs::copy(test.with_file_name(exporter), plugins.join(exporter)).expect("the exporter is copied");
+        Self::nixl_in("nixl_transfer.py", packages)
+            .env("NIXL_TELEMETRY_ENABLE", "y")
+            .env("NIXL_TELEMETRY_EXPORTER", "tidegate")
+            .env("TIDEGATE_CELLS_DIR", cells)
+    }
+
     /// A driver with a NIXL wheel at hand.
     pub(crate) fn nixl(name: &str, wheel: &str) -> Self {
-        let mut path = testenv(&format!("nixl-{wheel}")).into_os_string();
-        path.push(":");
-        path.push(testenv("python"));
+        Self::nixl_in(name, &testenv(&format!("nixl-{wheel}")))
+    }
+
+    fn nixl_in(name: &str, packages: &Path) -> Self {
+        let path = std::env::join_paths([packages, &testenv("python")]).expect("no colon");
         Self::new(name)
             .env("PYTHONPATH", path)
             .env("NIXL_LOG_LEVEL", "ERROR")
@@ -144,6 +162,20 @@ impl Script {
         });
         let report = serde_json::from_str(&line).expect("a driver prints JSON");
         (report, Held(process))
+    }
+}
+
+/// Copies a directory by links, as NIXL's has hundreds of megabytes and finds its libraries beside itself.
+fn link_all(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).expect("a directory") {
+        let entry = entry.expect("an entry");
+        let target = to.join(entry.file_name());
+        if entry.file_type().expect("a type").is_dir() {
+            fs::create_dir(&target).expect("a directory");
+            link_all(&entry.path(), &target);
+        } else if fs::hard_link(entry.path(), &target).is_err() {
+            fs::copy(entry.path(), &target).expect("a copy");
+        }
     }
 }
 
