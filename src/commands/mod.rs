@@ -7,6 +7,7 @@ pub mod components;
 pub mod composites;
 pub mod explain;
 pub mod load;
+pub mod plugin_host;
 pub mod query;
 pub mod quickstart;
 pub mod ring;
@@ -50,6 +51,9 @@ enum Command {
     Cardinality(cardinality::Args),
     /// Look into NIXL ring files and multi-process stores, and simulate agents that write them
     Ring(ring::Args),
+    /// The process of a plugin; started by the gateway
+    #[command(hide = true)]
+    PluginHost,
     /// Print version and build information
     Version,
     /// Print a completion script for a shell
@@ -69,6 +73,7 @@ impl Cli {
             Command::Explain(args) => explain::run(&args),
             Command::Cardinality(args) => cardinality::run(&args),
             Command::Ring(args) => ring::run(&args),
+            Command::PluginHost => plugin_host::run(),
             Command::Version => version::run(),
             Command::Completion(args) => completion::run(&args),
         };

@@ -1,5 +1,6 @@
 //! What the components of one gateway share: the tables and composites that hold state, and the memory in use.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -30,6 +31,7 @@ pub struct Shared {
 #[derive(Debug, Default)]
 pub struct Health {
     phase: AtomicU8,
+    troubles: Mutex<BTreeMap<String, String>>,
 }
 
 /// A phase of the gateway's life.
@@ -48,6 +50,23 @@ impl Health {
     /// Enters a phase.
     pub fn enter(&self, phase: Phase) {
         self.phase.store(phase as u8, Relaxed);
+    }
+
+    /// Notes what keeps a component from its work although the gateway runs; `None`: nothing any more.
+    pub fn trouble(&self, component: &str, what: Option<String>) {
+        let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        match what {
+            Some(what) => drop(troubles.insert(component.to_owned(), what)),
+            None => drop(troubles.remove(component)),
+        }
+    }
+
+    /// What keeps components from their work, by component.
+    pub fn troubles(&self) -> BTreeMap<String, String> {
+        self.troubles
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// The current phase.

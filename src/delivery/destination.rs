@@ -44,8 +44,8 @@ pub trait Attempt: Send + Sync + 'static {
     /// Tries to deliver. Dropping the future gives up (time limit, shutdown). Several run at once.
     async fn send(&self, parcel: Parcel) -> Outcome;
 
-    /// Closes after the last attempt.
-    async fn close(&self) {}
+    /// Closes after the last attempt, by `deadline`.
+    async fn close(&self, _deadline: Instant) {}
 }
 
 /// Takes batches that a destination can't deliver any more; they stay in the same books.
@@ -141,7 +141,7 @@ impl<A: Attempt> Lifecycle for Destination<A> {
         self.inner.ended.store(true, SeqCst);
         self.inner.give_up();
         self.inner.close_spill().await;
-        self.inner.attempt.close().await;
+        self.inner.attempt.close(deadline).await;
     }
 }
 

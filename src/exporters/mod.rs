@@ -5,6 +5,7 @@ pub mod file;
 pub mod loadbalancing;
 pub mod otlp;
 pub mod otlphttp;
+pub mod plugin;
 pub mod prometheus;
 pub mod prometheusremotewrite;
 #[cfg(test)]
@@ -20,6 +21,7 @@ pub static FACTORIES: &[&ExporterFactory] = &[
     &loadbalancing::FACTORY,
     &otlp::FACTORY,
     &otlphttp::FACTORY,
+    &plugin::FACTORY,
     &prometheus::FACTORY,
     &prometheusremotewrite::FACTORY,
 ];

@@ -1,6 +1,6 @@
 //! Every example configuration is valid and runs; `quickstart` does what the README says.
 
-use super::kit::{Gateway, OtlpSink, SOON, free_port, gateway::tidegate, http, wait_until};
+use super::kit::{Gateway, OtlpSink, SOON, free_port, gateway::tidegate, http, plugins, wait_until};
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -28,6 +28,7 @@ fn every_example_is_valid() {
             .arg("--config")
             .arg(&example)
             .env("QUICKSTART_RINGS", "/tmp")
+            .env("PLUGIN_DIR", plugins::examples())
             .output();
         let output = output.expect("it starts");
         let said = String::from_utf8_lossy(&output.stderr);
@@ -53,6 +54,7 @@ fn every_example_runs() {
                 .env("NIXL_TELEMETRY_DIR", rings.path())
                 .env("SOCKET_DIR", rings.path())
                 .env("OUTPUT_DIR", rings.path())
+                .env("PLUGIN_DIR", plugins::examples())
                 .env("STORAGE", rings.path().join("storage"))
                 .env("COMPOSITE_PAGE", rings.path().join("page"))
                 .env("DATADOG_ENDPOINT", vendor.endpoint())

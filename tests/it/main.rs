@@ -16,6 +16,7 @@ mod negotiation;
 mod nixl;
 mod otlp;
 mod peers;
+mod plugins;
 mod promql;
 mod query;
 mod real_exporters;

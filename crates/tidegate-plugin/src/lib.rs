@@ -41,3 +41,8 @@ pub mod plugin;
 
 pub use answer::Answer;
 pub use plugin::{Batch, Event, Events, Exporter, Instrument, Kind, Setup, Signal, Takes, Value};
+
+/// The examples of the guide are compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/plugins.md")]
+pub struct Guide;

@@ -299,3 +299,41 @@ fn the_header_and_its_copy_in_rust_agree() {
         );
     }
 }
+
+#[test]
+fn the_plugin_of_the_guide_is_one() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let guide = std::fs::read_to_string(root.join("../../docs/plugins.md")).unwrap();
+    let source = guide.split("```c\n").nth(1).unwrap().split("```").next().unwrap();
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("libtidegate_exporter_hello.so");
+    std::fs::write(directory.path().join("hello.c"), source).unwrap();
+    let output = std::process::Command::new("cc")
+        .args([
+            "-std=c11",
+            "-Wall",
+            "-Wextra",
+            "-Wpedantic",
+            "-Werror",
+            "-O2",
+            "-shared",
+            "-fPIC",
+            "-I",
+        ])
+        .arg(root.join("include"))
+        .arg(directory.path().join("hello.c"))
+        .arg("-o")
+        .arg(&path)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let found = Wanted::find("hello", &[directory.path().to_owned()]).unwrap();
+    let library = Library::open(&found).unwrap();
+    assert!(Instance::create(&library, &setup("")).is_err());
+    let mut instance = Instance::create(&library, &setup("good morning")).unwrap();
+    assert_eq!(instance.export(&opaque(1)), Answer::Ok);
+}

@@ -147,11 +147,16 @@ fn health(config: &Config, shared: &Shared, since: Since) -> Answer {
         return server::text(status, "text/plain; charset=utf-8", text.clone());
     }
     let uptime = Duration::from_secs(since.1.elapsed().as_secs());
-    let body = json!({
+    let mut body = json!({
         "status": if is_ready { "Server available" } else { "Server not available" },
         "upSince": humantime::format_rfc3339_millis(since.0).to_string(),
         "uptime": humantime::format_duration(uptime).to_string(),
     });
+    // A component in trouble is no reason to restart the gateway: the others do their work.
+    let troubles = shared.health.troubles();
+    if !troubles.is_empty() {
+        body["troubles"] = json!(troubles);
+    }
     server::json(status, &body)
 }
 

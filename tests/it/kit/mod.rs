@@ -14,6 +14,7 @@ pub(crate) mod gateway;
 pub(crate) mod http;
 pub(crate) mod otlp_sink;
 pub(crate) mod pages;
+pub(crate) mod plugins;
 pub(crate) mod points;
 pub(crate) mod process;
 pub(crate) mod prometheus;

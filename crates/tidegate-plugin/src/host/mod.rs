@@ -25,6 +25,7 @@ pub use instance::Instance;
 pub use library::Library;
 pub use process::Process;
 pub use search::{Wanted, file_name};
+pub use semver::VersionReq;
 pub use serve::{serve, serve_stdin};
 pub use worker::{Backend, Call, Note, Notes, Reply, Trouble, Worker};
 

@@ -1,0 +1,170 @@
+//! Options of the `plugin` exporter.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Map, Number, Value as Json};
+use tidegate_plugin::host::{Refusal, VersionReq, Wanted};
+
+use crate::config::{Decode, Entry, Kind, Node, Problems, Scalar, Secret, TypeHelp, Value, wrong_type};
+use crate::delivery::{Delivery, QueueConfig, RetryConfig, Shape, TemporalityChoice};
+
+crate::options! {
+    /// Options of the `plugin` exporter.
+    pub struct Config {
+        /// Name of the plugin. It is looked for as `libtidegate_exporter_NAME.so`, and must call itself so.
+        pub name: Option<String> = None,
+        /// Where it is looked for, in this order. Without: /usr/local/lib/tidegate/plugins, /usr/lib/tidegate/plugins.
+        pub directories: Option<Vec<PathBuf>> = None,
+        /// The file, instead of a search.
+        pub path: Option<PathBuf> = None,
+        /// Which versions of the plugin will do.
+        pub version: Option<VersionRange> = None,
+        /// Where the plugin runs.
+        pub isolation: Isolation = Isolation::None,
+        /// What the plugin is created with: a text as it is, a map or list as JSON. Never printed.
+        pub config: PluginConfig = PluginConfig::default(),
+        /// How long a call of the plugin may take, its creation included.
+        pub timeout: Duration = Duration::from_secs(5),
+        /// How long after an export the plugin is asked to bring out what it still holds; 0 = at the stop only.
+        pub flush_interval: Duration = Duration::from_secs(1),
+        /// What points of sums and histograms are to cover.
+        pub temporality: TemporalityChoice = TemporalityChoice::Preserve,
+        /// Retries.
+        pub retry_on_failure: RetryConfig = RetryConfig::default(),
+        /// The queue.
+        pub sending_queue: QueueConfig = QueueConfig::default(),
+    }
+    check = Config::check
+}
+
+crate::choices! {
+    /// Where a plugin runs.
+    pub enum Isolation {
+        /// In the gateway, on a thread of its own.
+        None = "none",
+        /// In a process of its own, which is started again when it ends.
+        Process = "process",
+    }
+}
+
+/// Where plugins are installed.
+const DIRECTORIES: [&str; 2] = ["/usr/local/lib/tidegate/plugins", "/usr/lib/tidegate/plugins"];
+
+impl Config {
+    /// The file that is meant.
+    pub(super) fn wanted(&self) -> Result<Wanted, Refusal> {
+        let version = self.version.clone().map(|range| range.0);
+        let (path, name) = match (&self.path, &self.name) {
+            (Some(path), name) => (path.clone(), name.clone()),
+            (None, name) => {
+                let directories = self.directories.clone();
+                let directories = directories.unwrap_or_else(|| DIRECTORIES.map(PathBuf::from).into());
+                let name = name.as_deref().unwrap_or_default();
+                let found = Wanted::find(name, &directories)?;
+                (found.path, found.name)
+            }
+        };
+        Ok(Wanted { path, name, version })
+    }
+
+    /// One call at a time, and the worker bounds it.
+    pub(super) fn delivery(&self) -> Delivery {
+        let mut queue = self.sending_queue.clone();
+        queue.num_consumers = NonZeroUsize::MIN;
+        Delivery {
+            queue,
+            retry: self.retry_on_failure.clone(),
+            timeout: None,
+            temporality: self.temporality,
+            shape: Shape::NONE,
+            in_order: None,
+        }
+    }
+
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        match (&self.name, &self.path) {
+            (None, None) => cx.at(at).error("one of `name` and `path` must be specified"),
+            (Some(name), _) if !Wanted::is_name(name) => cx
+                .at(at.child("name"))
+                .error("a plugin's name has letters, digits, `_` and `-`"),
+            (_, Some(_)) if self.directories.is_some() => cx
+                .at(at.child("directories"))
+                .error("can't be combined with `path`: nothing is looked for"),
+            _ => {}
+        }
+        if self.timeout.is_zero() {
+            cx.at(at.child("timeout"))
+                .error("must be greater than zero: every call of a plugin is bounded");
+        }
+    }
+}
+
+/// A range of versions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VersionRange(VersionReq);
+
+impl Decode for VersionRange {
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        let Some(text) = node.as_text() else {
+            return wrong_type::<Self>(node, cx);
+        };
+        let parsed = text.parse();
+        let wrong = |error| cx.at(node).error(format!("no range of versions: {error}"));
+        parsed.map(Self).map_err(wrong).ok()
+    }
+
+    fn type_help() -> TypeHelp {
+        TypeHelp::like("range of versions", "1.2 (from there, below 2) or \">=1, <3\"")
+    }
+
+    fn show(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+/// What a plugin is created with.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PluginConfig(pub Secret);
+
+impl Decode for PluginConfig {
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        cx.hide(node);
+        let text = match node.value() {
+            Value::Scalar(_) => node.as_text().map(str::to_owned),
+            Value::Map(_) | Value::List(_) => Some(json(node).to_string()),
+        };
+        match text {
+            Some(text) => Some(Self(Secret::new(text))),
+            None => wrong_type::<Self>(node, cx),
+        }
+    }
+
+    fn type_help() -> TypeHelp {
+        TypeHelp::plain("text, map or list")
+    }
+}
+
+fn json(node: &Node) -> Json {
+    match node.value() {
+        Value::Scalar(scalar) => json_scalar(scalar),
+        Value::List(items) => items.iter().map(json).collect(),
+        Value::Map(entries) => {
+            let pair = |entry: &Entry| (entry.key.clone(), json(&entry.value));
+            Json::Object(entries.iter().map(pair).collect::<Map<_, _>>())
+        }
+    }
+}
+
+/// What JSON has no number for is a string.
+fn json_scalar(scalar: &Scalar) -> Json {
+    let text = || Json::String(scalar.text.clone());
+    match scalar.kind {
+        Kind::Null => Json::Null,
+        Kind::Bool(truth) => truth.into(),
+        Kind::Int(number) => Number::from_i128(number).map_or_else(text, Json::Number),
+        Kind::Float(number) => Number::from_f64(number).map_or_else(text, Json::Number),
+        Kind::Str => text(),
+    }
+}

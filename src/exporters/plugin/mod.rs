@@ -1,0 +1,281 @@
+//! `plugin`: exports by a shared object that somebody else has written, in the gateway or in a process of its own.
+//!
+//! Queue, retries and splitting are the destination's; the plugin is called with one request at a time, on a thread of
+//! its own, and every call is bounded (`tidegate_plugin::host::Worker`).
+
+mod config;
+mod convert;
+mod notes;
+#[cfg(test)]
+mod tests;
+
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use tidegate_plugin::host::{
+    Description, Instance, Library, Process, Refusal, Setup, Trouble, Wanted, Worker,
+};
+use tidegate_plugin::{Answer, Takes};
+use tokio::task::JoinHandle;
+use tracing::warn;
+
+use crate::batch::Signal;
+use crate::component::{
+    ComponentError, ConfigType, Context, ExporterContext, ExporterFactory, Factory, Reason, Stability,
+};
+use crate::delivery::{Attempt, Destination, Loss, Outcome, Parcel, Parts};
+pub use config::Config;
+use config::Isolation;
+use convert::{Converted, convert, takers};
+
+/// The factory of `plugin`.
+pub static FACTORY: ExporterFactory = Factory {
+    kind: "plugin",
+    aliases: &[],
+    signals: &[
+        (Signal::Metrics, Stability::Alpha),
+        (Signal::Traces, Stability::Alpha),
+        (Signal::Logs, Stability::Alpha),
+    ],
+    help: "exports by a plugin: a shared object written in C, C++, Rust or what else can speak its ABI",
+    config: ConfigType::of::<Config>(),
+    build: |settings, cx| {
+        let config = settings.get::<Config>();
+        let delivery = config.delivery();
+        let plugin = Plugin::new(config, &cx)?;
+        Ok(Arc::new(Destination::new(cx, &delivery, plugin)))
+    },
+};
+
+/// A batch that was on its way so often when the plugin's process ended is what ends it, and is dropped.
+const MAX_CRASHES: u32 = 3;
+
+/// What starting a process and loading a plugin may take beyond the calls.
+const START_ALLOWANCE: Duration = Duration::from_secs(2);
+
+/// However late it is at the stop, so long is waited for the plugin's last calls.
+const CLOSE_ALLOWANCE: Duration = Duration::from_millis(100);
+
+struct Plugin {
+    config: Arc<Config>,
+    wanted: Wanted,
+    base: Context,
+    /// Signals that pipelines send here.
+    signals: Vec<Signal>,
+    running: OnceLock<Arc<Running>>,
+    flusher: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// A plugin that has been created.
+struct Running {
+    worker: Worker,
+    takes: Takes,
+    /// Exported since the last flush.
+    dirty: AtomicBool,
+}
+
+impl Plugin {
+    /// Checks what can be known without running code of the plugin.
+    fn new(config: Arc<Config>, cx: &ExporterContext) -> Result<Self, ComponentError> {
+        let refused = |refusal: Refusal| cx.base.error(refusal.to_string());
+        let wanted = config.wanted().map_err(refused)?;
+        wanted.inspect().map_err(refused)?;
+        let signals = Signal::ALL.into_iter();
+        Ok(Self {
+            wanted,
+            config,
+            base: cx.base.clone(),
+            signals: signals.filter(|signal| cx.ledger(*signal).is_some()).collect(),
+            running: OnceLock::new(),
+            flusher: Mutex::default(),
+        })
+    }
+
+    async fn start(&self) -> Result<(Worker, Description), Refusal> {
+        let (wanted, limit) = (self.wanted.clone(), self.config.timeout);
+        let setup = Setup {
+            id: self.base.id.to_string(),
+            config: self.config.config.0.expose().to_owned(),
+        };
+        let (name, notes) = (&self.base.id, notes::listener(self.base.clone()));
+        match self.config.isolation {
+            Isolation::None => {
+                let make = move || {
+                    let library = Library::open(&wanted)?;
+                    let instance = Instance::create(&library, &setup)?;
+                    Ok((instance, library.description().clone()))
+                };
+                Worker::start(name, limit, notes, make).await
+            }
+            Isolation::Process => {
+                // Its calls are bounded there; a call may have to start the process first.
+                let patience = limit * 2 + START_ALLOWANCE;
+                let make = move || Process::start(Box::new(host), wanted, setup, limit);
+                Worker::start(name, patience, notes, make).await
+            }
+        }
+    }
+
+    /// Whether it takes all that is sent here.
+    fn check(&self, found: &Description) -> Result<(), String> {
+        let takes = |signal: &Signal| takers(*signal).iter().any(|taken| found.takes.has(*taken));
+        match self.signals.iter().find(|signal| !takes(signal)) {
+            None => Ok(()),
+            Some(signal) => Err(format!(
+                "the plugin `{}` {} takes no {signal}, and a {signal} pipeline sends here",
+                found.name, found.version
+            )),
+        }
+    }
+
+    fn start_flushing(&self, running: &Arc<Running>) {
+        let interval = self.config.flush_interval;
+        if interval.is_zero() {
+            return;
+        }
+        let (running, component) = (running.clone(), self.base.path.clone());
+        let flushing = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(interval).await;
+                if running.dirty.swap(false, Relaxed) {
+                    running.flush(&component).await;
+                }
+            }
+        });
+        *self.flusher() = Some(flushing);
+    }
+
+    fn flusher(&self) -> std::sync::MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.flusher.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Running {
+    async fn flush(&self, component: &str) {
+        let reply = self.worker.flush().await;
+        if reply == Ok(Answer::Ok) {
+            return;
+        }
+        self.dirty.store(true, Relaxed);
+        // Calls without an answer have been told of.
+        if let Ok(answer) = reply {
+            warn!(component, %answer, "the plugin did not flush what it holds");
+        }
+    }
+}
+
+/// This binary again, as the process of a plugin.
+fn host() -> Command {
+    // The binary that runs, whatever has been installed in its place since.
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("plugin-host");
+    command
+}
+
+#[async_trait]
+impl Attempt for Plugin {
+    async fn open(&self) -> Result<(), String> {
+        let (worker, found) = self.start().await.map_err(|refusal| refusal.to_string())?;
+        self.check(&found)?;
+        notes::loaded(&self.base, &self.wanted.path, &found, self.config.isolation);
+        let running = Arc::new(Running {
+            worker,
+            takes: found.takes,
+            dirty: AtomicBool::new(false),
+        });
+        self.start_flushing(&running);
+        // Opened once.
+        let _ = self.running.set(running);
+        Ok(())
+    }
+
+    async fn send(&self, parcel: Parcel) -> Outcome {
+        let Some(running) = self.running.get() else {
+            return Outcome::permanent("the plugin is not loaded");
+        };
+        let Converted { batch, unsupported } = convert(&parcel, running.takes);
+        let unsupported = Loss {
+            items: unsupported,
+            reason: Reason::Unsupported,
+            why: "the plugin takes events only: gauges and delta sums (see `temporality`)".to_owned(),
+        };
+        if batch.items == 0 {
+            return Outcome::Partly(unsupported);
+        }
+        running.dirty.store(true, Relaxed);
+        match running.worker.export(batch).await {
+            Ok(answer) => outcome(
+                answer,
+                unsupported,
+                parcel.batches().iter().map(|batch| batch.items()).sum(),
+            ),
+            Err(trouble) => failed(&trouble, &parcel),
+        }
+    }
+
+    async fn close(&self, deadline: Instant) {
+        let flusher = self.flusher().take();
+        if let Some(flusher) = flusher {
+            flusher.abort();
+            // Cancelled, as asked for.
+            let _ = flusher.await;
+        }
+        let Some(running) = self.running.get() else { return };
+        let deadline = deadline.max(Instant::now() + CLOSE_ALLOWANCE);
+        if let Err(trouble) = running.worker.close(deadline).await {
+            let component = &*self.base.path;
+            warn!(component, error = %trouble, "the plugin could not be ended in time and is left to itself");
+        }
+    }
+}
+
+/// What an answer means for a request of so many items.
+fn outcome(answer: Answer, unsupported: Loss, items: usize) -> Outcome {
+    match answer {
+        Answer::Ok if unsupported.items == 0 => Outcome::Done,
+        Answer::Ok => Outcome::Partly(unsupported),
+        Answer::Partial { lost_items, why } => {
+            let most = items.saturating_sub(unsupported.items);
+            let rejected = Loss {
+                items: usize::try_from(lost_items).unwrap_or(usize::MAX).min(most),
+                reason: Reason::Rejected,
+                why,
+            };
+            let losses = [rejected, unsupported].into_iter();
+            Outcome::Parts(Parts {
+                losses: losses.filter(|loss| loss.items > 0).collect(),
+                left: None,
+            })
+        }
+        Answer::Retry { after, why } => Outcome::Retry { after, why },
+        Answer::Refused { why } => Outcome::Permanent { why },
+        Answer::Invalid { why } => Outcome::Refused { why },
+        Answer::TooLarge { why } => Outcome::TooLarge { why },
+    }
+}
+
+/// What a call without an answer means: the request comes again, unless it is what ends the plugin's process.
+fn failed(trouble: &Trouble, parcel: &Parcel) -> Outcome {
+    let why = trouble.to_string();
+    match trouble {
+        Trouble::Crashed(_) => {
+            let crashes = parcel.memo().get::<AtomicU32>().unwrap_or_else(|| {
+                let crashes = Arc::new(AtomicU32::new(0));
+                parcel.memo().set(crashes.clone());
+                crashes
+            });
+            match crashes.fetch_add(1, Relaxed) + 1 {
+                MAX_CRASHES.. => Outcome::permanent(format!("{why}; {MAX_CRASHES} times with this request")),
+                _ => Outcome::Retry { after: None, why },
+            }
+        }
+        Trouble::Down { again, .. } => Outcome::Retry {
+            after: Some(*again),
+            why,
+        },
+        Trouble::TimedOut(_) | Trouble::Stuck(_) | Trouble::Closed => Outcome::retry(why),
+    }
+}

@@ -1,0 +1,476 @@
+//! Exporter plugins in the real gateway: the example in three languages, and plugins that misbehave in every way.
+
+use super::kit::{Gateway, SOON, free_port, gateway::tidegate, http, plugins, wait_until};
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tidegate_ring::{Event, Layout, Writer};
+
+/// Exporters by the example plugins, in the gateway and each in a process of its own; each writes a file of its name.
+const EXAMPLES: [(&str, &str, &str); 6] = [
+    ("c", "csv_c", "none"),
+    ("cpp", "csv_cpp", "none"),
+    ("rust", "csv_rust", "none"),
+    ("c-apart", "csv_c", "process"),
+    ("cpp-apart", "csv_cpp", "process"),
+    ("rust-apart", "csv_rust", "process"),
+];
+
+/// A gateway with the examples behind `receiver` (a line of YAML), and the file exporter beside them.
+fn with_examples(receiver: &str) -> Gateway {
+    let mut exporters = String::from("  file: {path: file.csv, format: csv, flush_interval: 0s}\n");
+    for (id, name, isolation) in EXAMPLES {
+        let directories = plugins::examples().display();
+        exporters += &format!(
+            "  plugin/{id}: {{name: {name}, directories: [/nowhere, '{directories}'], version: '1', \
+             isolation: {isolation}, config: {id}.csv}}\n"
+        );
+    }
+    let ids = EXAMPLES.map(|(id, _, _)| format!(", plugin/{id}")).concat();
+    Gateway::start(&format!(
+        "receivers: {{{receiver}}}\nexporters:\n{exporters}
+service: {{pipelines: {{metrics: {{receivers: [{}], exporters: [file{ids}]}}}}}}\n",
+        receiver.split(':').next().expect("a type")
+    ))
+}
+
+fn lines(path: &Path) -> usize {
+    fs::read_to_string(path).unwrap_or_default().lines().count()
+}
+
+#[test]
+fn events_of_a_ring_become_the_same_lines_by_plugins_in_three_languages_inside_and_outside() {
+    let rings = TempDir::new().expect("a temporary directory");
+    let gateway = with_examples(&format!("nixl: {{directories: ['{}']}}", rings.path().display()));
+    let mut ring = Writer::create(rings.path().join("agent"), Layout::V1, 1024).expect("a ring");
+    let event = |kind, value, micros| Event {
+        kind,
+        value,
+        timestamp_us: 1_700_000_000_000_000 + micros,
+    };
+    ring.push_all(&[event(0, 4096, 1), event(1, u64::MAX, 2)]);
+    let odd = tidegate_ring::Category::Custom;
+    assert!(ring.push_named("odd,\"name\"", odd, event(0, 7, 3)));
+    ring.flush();
+    let many: Vec<_> = (0..500).map(|n| event(0, n, 10 + n)).collect();
+    assert_eq!(ring.push_all(&many), many.len());
+    let kind = |id| tidegate_ring::Kind::by_id(id).expect("NIXL's own");
+    let line = |micros: u64, kind: &tidegate_ring::Kind, value: u64| {
+        format!(
+            "{},{},{},{value}\n",
+            1_700_000_000_000_000 + micros,
+            kind.category,
+            kind.name
+        )
+    };
+    let mut expected = "timestamp_us,category,event_name,value\n".to_owned();
+    expected += &line(1, kind(0), 4096);
+    expected += &line(2, kind(1), u64::MAX);
+    expected += "1700000000000003,CUSTOM,\"odd,\"\"name\"\"\",7\n";
+    expected.extend((0..500).map(|n| line(10 + n, kind(0), n)));
+    for (id, _, _) in EXAMPLES {
+        let path = gateway.path(&format!("{id}.csv"));
+        wait_until(SOON, "every line is there", || lines(&path) >= 504);
+        assert_eq!(fs::read_to_string(&path).expect("it is there"), expected, "{id}");
+    }
+    for (id, _, isolation) in EXAMPLES {
+        let exporter = format!("exporter=\"plugin/{id}\"");
+        assert!(gateway.own_metric("tidegate_plugin_calls_total", &[&exporter, "result=\"ok\""]) >= 1.0);
+        let isolation = format!("isolation=\"{isolation}\"");
+        assert_eq!(
+            gateway.own_metric("tidegate_plugin_info", &[&exporter, &isolation]),
+            1.0
+        );
+        // Counted when the plugin has answered, a moment after its lines are there.
+        wait_until(SOON, "all is counted as sent", || {
+            gateway.own_metric("otelcol_exporter_sent_metric_points", &[&exporter]) == 503.0
+        });
+    }
+    gateway.stop();
+}
+
+#[test]
+fn doubles_and_names_of_a_socket_become_the_lines_of_the_file_exporter() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let path = directory.path().join("statsd.sock");
+    let gateway = with_examples(&format!("uds: {{datagram: {{path: '{}'}}}}", path.display()));
+    let socket = UnixDatagram::unbound().expect("a socket");
+    socket.connect(&path).expect("it listens");
+    socket
+        .send(b"jobs:3|c|#category:A\nload:0.1|g\nlate:12.75|ms|@0.5\n")
+        .expect("it is taken");
+    let reference = gateway.path("file.csv");
+    wait_until(SOON, "the file exporter has written", || lines(&reference) == 4);
+    let expected = fs::read_to_string(&reference).expect("it is there");
+    assert!(
+        expected.contains(",A,jobs,3\n") && expected.contains(",,load,0.1\n"),
+        "{expected}"
+    );
+    for (id, _, _) in EXAMPLES {
+        let path = gateway.path(&format!("{id}.csv"));
+        wait_until(SOON, "every line is there", || lines(&path) >= 4);
+        assert_eq!(fs::read_to_string(&path).expect("it is there"), expected, "{id}");
+    }
+    gateway.stop();
+}
+
+/// A gateway that takes OTLP/JSON and gives it to exporters of `odd` plugins.
+struct Odd {
+    gateway: Gateway,
+    otlp: u16,
+    plugin: TempDir,
+}
+
+impl Odd {
+    /// Exporters `plugin/ID` with these options (YAML of a flow mapping), all fed with metrics.
+    fn start(exporters: &[(&str, &str)]) -> Self {
+        let plugin = TempDir::new().expect("a temporary directory");
+        plugins::odd(&plugin.path().join(plugins::file("odd")), &[]);
+        let otlp = free_port();
+        let gateway = Gateway::start(&config(otlp, plugin.path(), exporters));
+        Self {
+            gateway,
+            otlp,
+            plugin,
+        }
+    }
+
+    /// Sends a gauge with so many points.
+    fn push(&self, points: usize) {
+        let points = vec![r#"{"asInt":"1","timeUnixNano":"1700000000000000000"}"#; points].join(",");
+        let body = format!(
+            r#"{{"resourceMetrics":[{{"scopeMetrics":[{{"metrics":[{{"name":"g","gauge":{{"dataPoints":[{points}]}}}}]}}]}}]}}"#
+        );
+        let answer = http::post(self.otlp, "/v1/metrics", "application/json", body.as_bytes());
+        assert_eq!(answer.expect("an answer").status, 200);
+    }
+
+    /// What the plugin of an exporter noted.
+    fn said(&self, id: &str) -> String {
+        fs::read_to_string(self.plugin.path().join(id)).unwrap_or_default()
+    }
+
+    fn go(&self, id: &str) {
+        fs::write(self.plugin.path().join(format!("{id}.go")), "").expect("a file");
+    }
+
+    fn calls(&self, id: &str, result: &str) -> f64 {
+        let labels = [
+            format!("exporter=\"plugin/{id}\""),
+            format!("result=\"{result}\""),
+        ];
+        self.gateway.own_metric(
+            "tidegate_plugin_calls_total",
+            &[&labels[0], "call=\"export\"", &labels[1]],
+        )
+    }
+
+    fn sent(&self, id: &str) -> f64 {
+        let exporter = format!("exporter=\"plugin/{id}\"");
+        self.gateway
+            .own_metric("otelcol_exporter_sent_metric_points", &[&exporter])
+    }
+
+    fn dropped(&self, id: &str, reason: &str) -> f64 {
+        let labels = [format!("plugin/{id}\""), format!("reason=\"{reason}\"")];
+        self.gateway
+            .own_metric("tidegate_dropped_items_total", &[&labels[0], &labels[1]])
+    }
+}
+
+fn config(otlp: u16, plugin: &Path, exporters: &[(&str, &str)]) -> String {
+    let (mut section, mut ids) = (String::new(), Vec::new());
+    for (id, options) in exporters {
+        let does = options.split(';').next().unwrap_or_default();
+        let more = options.split(';').nth(1).unwrap_or_default();
+        section += &format!(
+            "  plugin/{id}: {{name: odd, directories: ['{}'], config: '{does} {}', \
+             retry_on_failure: {{initial_interval: 10ms, max_interval: 50ms}}{more}}}\n",
+            plugin.display(),
+            plugin.join(id).display()
+        );
+        ids.push(format!("plugin/{id}"));
+    }
+    format!(
+        "receivers: {{otlp: {{protocols: {{http: {{endpoint: '127.0.0.1:{otlp}'}}}}}}}}
+exporters:\n{section}
+service: {{drain_timeout: 2s, pipelines: {{metrics: {{receivers: [otlp], exporters: [{}]}}}}}}\n",
+        ids.join(", ")
+    )
+}
+
+#[test]
+fn every_answer_leads_to_what_it_says() {
+    let odd = Odd::start(&[
+        ("partial", "partial"),
+        ("deny", "deny"),
+        ("small", "small"),
+        ("once", "retry-once"),
+        ("unknown", "unknown"),
+    ]);
+    odd.push(5);
+    wait_until(SOON, "every exporter is done", || {
+        odd.sent("partial") == 3.0
+            && odd.dropped("partial", "rejected") == 2.0
+            && odd.dropped("deny", "rejected") == 5.0
+            && odd.sent("small") == 5.0
+            && odd.sent("once") == 5.0
+            && odd.dropped("unknown", "rejected") == 5.0
+    });
+    assert_eq!(odd.said("once"), "export 5\nexport 5\n");
+    let said = odd.gateway.stop();
+    assert!(
+        said.contains("two are odd") && said.contains("not for me"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_crash_in_a_process_of_its_own_is_counted_and_the_batch_comes_again() {
+    let odd = Odd::start(&[
+        ("crashing", "crash-until-go;, isolation: process"),
+        ("well", "fine"),
+    ]);
+    odd.push(3);
+    wait_until(SOON, "it has crashed", || odd.calls("crashing", "crashed") >= 1.0);
+    wait_until(SOON, "health tells", || {
+        let health = odd.gateway.health().expect("it answers").json();
+        let trouble = &health["troubles"]["exporters::plugin/crashing"];
+        trouble
+            .as_str()
+            .is_some_and(|trouble| trouble.contains("SIGABRT"))
+    });
+    odd.go("crashing");
+    wait_until(SOON, "the batch has arrived", || odd.sent("crashing") == 3.0);
+    assert_eq!(odd.sent("well"), 3.0, "the other one never noticed");
+    let health = odd.gateway.health().expect("it answers").json();
+    assert!(health["troubles"].is_null(), "{health}");
+    let said = odd.gateway.stop();
+    assert!(said.contains("SIGABRT"), "{said}");
+}
+
+#[test]
+fn a_batch_that_always_crashes_the_plugin_is_given_up_and_the_next_is_tried() {
+    let odd = Odd::start(&[("crashing", "crash;, isolation: process")]);
+    odd.push(3);
+    wait_until(SOON, "it is given up", || {
+        odd.dropped("crashing", "rejected") == 3.0
+    });
+    assert_eq!(odd.said("crashing"), "export 3\n".repeat(3));
+    odd.push(4);
+    wait_until(SOON, "the next is tried", || {
+        odd.said("crashing").contains("export 4")
+    });
+    odd.gateway.stop();
+}
+
+#[test]
+fn a_plugin_that_hangs_is_stuck_for_all_to_see_and_can_come_back() {
+    let odd = Odd::start(&[("hanging", "wait;, timeout: 100ms"), ("well", "fine")]);
+    let stuck = || {
+        odd.gateway
+            .own_metric("tidegate_plugin_stuck", &["exporter=\"plugin/hanging\""])
+    };
+    assert_eq!(stuck(), 0.0);
+    odd.push(3);
+    wait_until(SOON, "it is stuck", || stuck() == 1.0);
+    assert_eq!(odd.calls("hanging", "timed_out"), 1.0);
+    let health = odd.gateway.health().expect("it answers");
+    assert_eq!(health.status, 200);
+    assert!(
+        health.text().contains("stuck in a call of `export`"),
+        "{}",
+        health.text()
+    );
+    odd.push(1);
+    wait_until(SOON, "the other one works", || odd.sent("well") == 4.0);
+    assert_eq!(odd.said("hanging"), "export 3\n", "no other call");
+    odd.go("hanging");
+    wait_until(SOON, "both batches are through", || odd.sent("hanging") == 4.0);
+    assert_eq!(stuck(), 0.0);
+    assert!(
+        !odd.gateway
+            .health()
+            .expect("it answers")
+            .text()
+            .contains("troubles")
+    );
+    odd.gateway.stop();
+}
+
+#[test]
+fn a_plugin_that_never_returns_does_not_keep_the_gateway_from_stopping() {
+    let odd = Odd::start(&[
+        ("inside", "hang;, timeout: 100ms"),
+        ("outside", "hang;, timeout: 100ms, isolation: process"),
+    ]);
+    odd.push(3);
+    wait_until(SOON, "both have overrun", || {
+        odd.calls("inside", "timed_out") >= 1.0 && odd.calls("outside", "timed_out") >= 1.0
+    });
+    let asked = Instant::now();
+    let said = odd.gateway.stop_within(Duration::from_secs(10));
+    // The drain takes two seconds; then what is held is booked as lost.
+    assert!(asked.elapsed() < Duration::from_secs(8), "{:?}", asked.elapsed());
+    assert!(
+        said.contains("reason=\"shutdown\"") || said.contains("shutdown"),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_a_plugin_holds_is_flushed_now_and_then_and_at_the_end() {
+    for isolation in ["none", "process"] {
+        let often = format!("fine;, flush_interval: 10ms, isolation: {isolation}");
+        let never = format!("fine;, flush_interval: 0s, isolation: {isolation}");
+        let odd = Odd::start(&[("often", &often), ("never", &never)]);
+        odd.push(2);
+        wait_until(SOON, "it is flushed", || odd.said("often").contains("flush 1\n"));
+        wait_until(SOON, "the other has it", || odd.sent("never") == 2.0);
+        assert_eq!(odd.said("never"), "export 2\n");
+        let Odd { gateway, plugin, .. } = odd;
+        gateway.stop();
+        let said = fs::read_to_string(plugin.path().join("never")).expect("it noted");
+        assert_eq!(said, "export 2\nflush 1\ndestroy 1\n", "{isolation}");
+    }
+}
+
+#[test]
+fn the_process_of_a_plugin_does_not_outlive_a_gateway_that_is_killed() {
+    let odd = Odd::start(&[("hanging", "hang;, timeout: 1h, isolation: process")]);
+    let pid = odd.gateway.pid();
+    let children = |pid: u32| -> Vec<u32> {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task"))
+            .expect("it runs")
+            .flatten();
+        let of_task =
+            |task: fs::DirEntry| fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        let all: Vec<_> = tasks.map(of_task).collect();
+        all.join(" ").split_whitespace().flat_map(str::parse).collect()
+    };
+    odd.push(1);
+    wait_until(SOON, "it hangs", || odd.said("hanging") == "export 1\n");
+    let hosts = children(pid);
+    assert_eq!(hosts.len(), 1);
+    odd.gateway.kill();
+    wait_until(SOON, "its process is gone", || {
+        // A zombie of ours has nobody's memory.
+        let status = fs::read_to_string(format!("/proc/{}/status", hosts[0])).unwrap_or_default();
+        status.is_empty() || status.contains("State:\tZ")
+    });
+}
+
+/// What `run` says of a plugin that it refuses, and what `validate` does.
+fn refused(plugin: &Path, pipeline: &str, options: &str) -> (String, String) {
+    let yaml = format!(
+        "receivers: {{otlp: {{protocols: {{http: {{endpoint: '127.0.0.1:{}'}}}}}}}}
+exporters: {{plugin: {{{options}}}}}
+service: {{pipelines: {{{pipeline}: {{receivers: [otlp], exporters: [plugin]}}}}}}\n",
+        free_port()
+    );
+    let gateway = Gateway::launch(&yaml, |_| {});
+    let (code, ran) = gateway.wait(SOON);
+    assert_eq!(code, Some(1), "{ran}");
+    let path = plugin.join("config.yaml");
+    fs::write(&path, yaml).expect("a file");
+    let validated = Command::output(tidegate().arg("validate").arg("--config").arg(path)).expect("it starts");
+    (ran, String::from_utf8_lossy(&validated.stderr).into_owned())
+}
+
+#[test]
+fn plugins_that_can_not_be_used_are_refused_with_what_was_expected_and_found() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let plugin =
+        |name: &str, defines: &[&str]| plugins::odd(&directory.path().join(plugins::file(name)), defines);
+    plugin("odd", &[]);
+    plugin("future", &["-DNAME=\"future\"", "-DABI=2"]);
+    plugin("other", &[]);
+    plugin("entryless", &["-DNO_ENTRY"]);
+    plugin("metrics_only", &["-DNAME=\"metrics_only\"", "-DTAKES=1"]);
+    fs::write(directory.path().join(plugins::file("text")), "no ELF").expect("a file");
+    // Whether `validate` knows is last: it does not run code of the plugin.
+    let table = [
+        (
+            "metrics",
+            "name: future",
+            "expected plugin ABI version 1, found version 2",
+            false,
+        ),
+        (
+            "metrics",
+            "name: other",
+            "expected the plugin `other`, found the plugin `odd`",
+            false,
+        ),
+        (
+            "metrics",
+            "name: odd, version: '2'",
+            "expected version ^2 of the plugin `odd`, found version 1.2.3",
+            false,
+        ),
+        (
+            "metrics",
+            "name: odd, config: refuse",
+            "`odd` 1.2.3 refuses its configuration: no such table: t1",
+            false,
+        ),
+        (
+            "metrics",
+            "name: odd, config: hang-create, timeout: 100ms",
+            "not created within 100ms",
+            false,
+        ),
+        (
+            "traces",
+            "name: metrics_only",
+            "takes no traces, and a traces pipeline sends here",
+            false,
+        ),
+        (
+            "metrics",
+            "name: entryless",
+            "exports `tidegate_exporter_plugin`",
+            true,
+        ),
+        ("metrics", "name: text", "expected a shared object (ELF)", true),
+        (
+            "metrics",
+            "name: nowhere",
+            "there is no plugin `nowhere`: looked for",
+            true,
+        ),
+        ("metrics", "name: odd, version: two", "no range of versions", true),
+    ];
+    for (pipeline, options, expected, is_known_before) in table {
+        for isolation in ["none", "process"] {
+            let options = format!(
+                "{options}, directories: ['{}'], isolation: {isolation}",
+                directory.path().display()
+            );
+            let (ran, validated) = refused(directory.path(), pipeline, &options);
+            assert!(ran.contains(expected), "{options}: {ran}");
+            assert_eq!(
+                validated.contains(expected),
+                is_known_before,
+                "{options}: {validated}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_path_needs_no_name_and_a_crash_at_the_start_is_told() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let path = directory.path().join("mine.so");
+    plugins::odd(&path, &[]);
+    let options = |does: &str| format!("path: '{}', isolation: process, config: {does}", path.display());
+    let (ran, validated) = refused(directory.path(), "logs", &options("crash-create"));
+    assert!(
+        ran.contains("ended while the plugin was created") && ran.contains("SIGSEGV"),
+        "{ran}"
+    );
+    assert_eq!(validated, "");
+}
