@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use crate::Error;
 
-const TIMEOUT: Duration = Duration::from_secs(10);
+/// A page of millions of series takes some programs this long.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A connection to a port of this machine.
 pub(crate) struct Scraper {
+    port: u16,
     stream: BufReader<TcpStream>,
     request: Vec<u8>,
     body: Vec<u8>,
@@ -17,11 +19,9 @@ pub(crate) struct Scraper {
 
 impl Scraper {
     pub(crate) fn connect(port: u16, path: &str) -> Result<Self, Error> {
-        let stream = TcpStream::connect(("127.0.0.1", port))?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.set_nodelay(true)?;
         Ok(Self {
-            stream: BufReader::new(stream),
+            port,
+            stream: connect(port)?,
             request: format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\n").into_bytes(),
             body: Vec::new(),
         })
@@ -29,8 +29,14 @@ impl Scraper {
 
     /// The body of the next answer; an error unless its status is 200.
     pub(crate) fn get(&mut self) -> Result<&str, Error> {
-        self.stream.get_mut().write_all(&self.request)?;
-        self.answer()
+        let written = self.stream.get_mut().write_all(&self.request);
+        let got = written.map_err(Error::from).and_then(|()| self.receive());
+        if let Err(error) = got {
+            // The rest of that answer is not the beginning of the next one.
+            self.stream = connect(self.port)?;
+            return Err(error);
+        }
+        Ok(std::str::from_utf8(&self.body)?)
     }
 
     /// The answer to this body, sent to `path` instead.
@@ -41,10 +47,12 @@ impl Scraper {
         );
         self.stream.get_mut().write_all(head.as_bytes())?;
         self.stream.get_mut().write_all(body)?;
-        self.answer()
+        self.receive()?;
+        Ok(std::str::from_utf8(&self.body)?)
     }
 
-    fn answer(&mut self) -> Result<&str, Error> {
+    /// Reads an answer into `body`; an error unless its status is 200.
+    fn receive(&mut self) -> Result<(), Error> {
         let mut status = String::new();
         self.stream.read_line(&mut status)?;
         let mut length = None;
@@ -66,7 +74,7 @@ impl Scraper {
             None => while self.chunk()? {},
         }
         match status.contains(" 200 ") {
-            true => Ok(std::str::from_utf8(&self.body)?),
+            true => Ok(()),
             false => Err(format!("{}: {}", status.trim(), String::from_utf8_lossy(&self.body)).into()),
         }
     }
@@ -93,6 +101,13 @@ impl Scraper {
     pub(crate) fn sum(&mut self, name: &str) -> Result<f64, Error> {
         Ok(sum(self.get()?, name))
     }
+}
+
+fn connect(port: u16) -> Result<BufReader<TcpStream>, Error> {
+    let stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_nodelay(true)?;
+    Ok(BufReader::new(stream))
 }
 
 /// The sum of the samples of an exposition whose name is `name`, whatever their labels.
