@@ -32,6 +32,8 @@
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
 
+#[cfg(any(feature = "otel", feature = "metrics-facade"))]
+mod adapters;
 pub mod buckets;
 mod catalog;
 mod cells;
@@ -40,6 +42,8 @@ mod description;
 mod error;
 mod family;
 mod handle;
+#[cfg(feature = "http")]
+mod http;
 mod labels;
 mod registries;
 mod registry;
@@ -49,8 +53,13 @@ mod set;
 mod side;
 mod span;
 pub mod text;
+mod trace;
 mod value;
 
+#[cfg(feature = "metrics-facade")]
+pub use adapters::Facade;
+#[cfg(feature = "otel")]
+pub use adapters::Meters;
 pub use composite::{
     Change, Composite, CompositeBuilder, CompositeError, Function, LOOK_EVERY, Snapshot, Source, State,
     Subscription, Trigger, Watcher, callback_panics, composite,
@@ -65,14 +74,24 @@ pub use handle::{
     Counter, CounterFn, FloatCounter, FloatCounterFn, Gauge, GaugeFn, Histogram, HistogramFn, InProgress,
     Instrument, Timer, UpDownCounter, UpDownCounterFn, misused,
 };
+#[cfg(feature = "http")]
+pub use http::{Health, HttpServer, serve_http};
 pub use labels::{LabelSet, LabelValue, Scratch};
+#[cfg(feature = "otel")]
+pub use registries::otel::{Otel, OtelBuilder, OtelError, Protocol, Temporality};
 pub use registries::{Fanout, Foreign, ForeignSpec, ForeignText, ForeignVtable, Null, Prometheus, Shm};
 pub use registry::{Labels, MetricsRegistry, register};
 pub use scope::{LevelNames, Scope, join_names};
 pub use set::{Member, MetricSet};
 pub use side::Info;
 pub use span::{SpanRef, SpanSource, set_source};
+pub use tidegate_cells::Error as OpenError;
 pub use tidegate_metrics_derive::{LabelSet, MetricSet};
+#[cfg(feature = "otel")]
+pub use trace::exemplars_from_otel;
+pub use trace::{BadContext, TraceContext};
+#[cfg(feature = "tracing")]
+pub use trace::{Spans, SpansBuilder};
 pub use value::{
     Exemplar, ExponentialBuckets, ExponentialValue, FamilyDescription, FamilyValues, HistogramValue,
     SeriesValues, Value,

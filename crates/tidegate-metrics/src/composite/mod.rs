@@ -24,6 +24,8 @@ pub use trigger::{Change, Trigger};
 pub use watch::Watcher;
 
 pub(crate) use series::Watch;
+#[cfg(feature = "otel")]
+pub(crate) use series::grown;
 
 use std::time::UNIX_EPOCH;
 

@@ -284,3 +284,43 @@ fn exponential(value: ExponentialValue) -> engine::ExponentialHistogram {
         negative: side(value.negative),
     }
 }
+
+/// What came between two values of a series; a value that only stands for itself stays.
+#[cfg(feature = "otel")]
+pub(crate) fn grown(value: &Value, before: &Value) -> Value {
+    match (value, before) {
+        (Value::Counter(value), Value::Counter(before)) => Value::Counter(value.wrapping_sub(*before)),
+        (Value::FloatCounter(value), Value::FloatCounter(before)) => Value::FloatCounter(value - before),
+        (Value::Histogram(value), Value::Histogram(before)) => {
+            let counts = value.counts.iter().zip(&before.counts);
+            Value::Histogram(HistogramValue {
+                bounds: value.bounds.clone(),
+                counts: counts
+                    .map(|(value, before)| value.wrapping_sub(*before))
+                    .collect(),
+                sum: value.sum - before.sum,
+            })
+        }
+        (Value::Exponential(now), Value::Exponential(before)) => {
+            let grown = exponential(now.clone()).since(&exponential(before.clone()));
+            // Without a difference it began anew.
+            grown.map_or_else(|| value.clone(), |grown| Value::Exponential(read(grown)))
+        }
+        _ => value.clone(),
+    }
+}
+
+#[cfg(feature = "otel")]
+fn read(value: engine::ExponentialHistogram) -> ExponentialValue {
+    let side = |side: engine::Buckets| ExponentialBuckets {
+        offset: side.offset,
+        counts: side.counts,
+    };
+    ExponentialValue {
+        scale: value.scale,
+        zero_count: value.zero_count,
+        positive: side(value.positive),
+        negative: side(value.negative),
+        sum: value.sum.unwrap_or_default(),
+    }
+}

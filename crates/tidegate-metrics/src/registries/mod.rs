@@ -3,6 +3,8 @@
 mod fanout;
 mod foreign;
 mod null;
+#[cfg(feature = "otel")]
+pub(crate) mod otel;
 mod prometheus;
 mod shm;
 
