@@ -31,6 +31,7 @@ pub(crate) const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("config", config),
     ("ring", ring),
     ("store", store),
+    ("cells", cells),
     ("events", tidegate::receivers::uds::fuzz::events),
     ("statsd", tidegate::receivers::uds::fuzz::statsd),
     ("compression", compression),
@@ -38,7 +39,10 @@ pub(crate) const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("query", query),
     ("state", state),
     ("exposition", exposition),
-    ("remote_write", tidegate::receivers::prometheusremotewrite::fuzz::requests),
+    (
+        "remote_write",
+        tidegate::receivers::prometheusremotewrite::fuzz::requests,
+    ),
 ];
 
 fn signal(choice: u8) -> Signal {
@@ -277,6 +281,25 @@ fn store(data: &[u8]) {
             .expect("our own file");
         let _ = (store.snapshot(), store.alive());
     });
+}
+
+/// A file of cells is read, merged, folded and read again, as it is and with its checksums put right.
+fn cells(data: &[u8]) {
+    let plain = ("1-1-0000000000000001.cells".to_owned(), data.to_vec());
+    for (name, bytes) in [plain, tidegate_cells::fuzz::file(data)] {
+        let directory = TempDir::new().expect("a temporary directory");
+        std::fs::write(directory.path().join(name), bytes).expect("our own directory");
+        let limits = tidegate_cells::Limits::default();
+        let mut reader = tidegate_cells::Directory::open(directory.path(), limits).expect("a directory");
+        let _ = reader.scan();
+        if reader
+            .fold(std::time::Duration::ZERO)
+            .is_ok_and(|folded| !folded.processes.is_empty())
+        {
+            let problems = reader.scan().problems;
+            assert!(problems.is_empty(), "what was folded can't be read: {problems:?}");
+        }
+    }
 }
 
 /// Nothing is unpacked beyond the limit.

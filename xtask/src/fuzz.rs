@@ -12,6 +12,7 @@ const TARGETS: &[(&str, &str)] = &[
     ("config", "tests/data/config/bad"),
     ("ring", "tests/data/nixl"),
     ("store", "tests/data/nixl"),
+    ("cells", "tests/data"),
     ("events", "tests/data"),
     ("statsd", "tests/data"),
     ("compression", "tests/data"),

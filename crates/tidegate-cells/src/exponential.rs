@@ -219,3 +219,6 @@ pub(crate) fn encode(value: &ExponentialValue, control: u64, write: &mut impl Fn
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -35,6 +35,8 @@ mod exponential;
 mod family;
 mod file;
 mod fork;
+#[cfg(any(fuzzing, test))]
+pub mod fuzz;
 pub mod layout;
 mod map;
 mod reader;

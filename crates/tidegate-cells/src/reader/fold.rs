@@ -28,6 +28,9 @@ use crate::value::Value;
 
 const LOCK: &str = ".lock";
 
+/// Whether to go on; an error is as if the process had been killed there.
+type Step<'a> = &'a mut dyn FnMut() -> Result<(), Error>;
+
 /// What a [`Directory::fold`] did.
 #[derive(Debug, Default)]
 pub struct Folded {
@@ -67,6 +70,11 @@ impl Directory {
     /// # Errors
     /// [`Error::Io`] if the lock can't be taken or the new file not be made; nothing has changed then.
     pub fn fold(&mut self, grace: Duration) -> Result<Folded, Error> {
+        self.fold_by_steps(grace, &mut || Ok(()))
+    }
+
+    /// The same, asking before each thing it does to the directory whether it may.
+    pub(crate) fn fold_by_steps(&mut self, grace: Duration, step: Step<'_>) -> Result<Folded, Error> {
         let mut done = Folded::default();
         let Some(_lock) = lock(&self.path)? else {
             done.busy = true;
@@ -77,6 +85,7 @@ impl Directory {
             // Its counts would be lost.
             return Err(Error::io("fold into", &path, io::Error::other(why)));
         }
+        step()?;
         tidy(&self.path);
         let now = now_ns();
         let dead = self.dead(&files);
@@ -101,12 +110,13 @@ impl Directory {
                     next.folded.push((*identity, now));
                 }
             }
+            step()?;
             next.write(&self.path.join(RETAINED))?;
             done.processes = dead;
-            self.remove(&next.folded, now, grace, &mut done);
+            self.remove(&next.folded, (now, grace), step, &mut done)?;
         } else {
             let old = old.to_vec();
-            self.remove(&old, now, grace, &mut done);
+            self.remove(&old, (now, grace), step, &mut done)?;
         }
         Ok(done)
     }
@@ -122,21 +132,29 @@ impl Directory {
         dead
     }
 
-    fn remove(&mut self, folded: &[(Identity, u64)], now: u64, grace: Duration, done: &mut Folded) {
+    fn remove(
+        &self,
+        folded: &[(Identity, u64)],
+        (now, grace): (u64, Duration),
+        step: Step<'_>,
+        done: &mut Folded,
+    ) -> Result<(), Error> {
         for (identity, at_ns) in folded {
             if u128::from(now.saturating_sub(*at_ns)) < grace.as_nanos() {
                 continue;
             }
+            step()?;
             let path = self.path.join(format!("{identity}{}", file::SUFFIX));
             match std::fs::remove_file(&path) {
                 Ok(()) => done.removed += 1,
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                Err(e) => done.problems.push(Problem {
-                    path,
-                    why: e.to_string(),
-                }),
+                Err(e) => {
+                    let why = e.to_string();
+                    done.problems.push(Problem { path, why });
+                }
             }
         }
+        Ok(())
     }
 }
 
@@ -195,7 +213,8 @@ impl Retained {
                 role => role,
             };
             if let Some((value, uses)) = source.value(series, kind) {
-                self.merge(family, role, series.labels.clone(), value, uses);
+                let labels = series.label_values(&self.families[family]);
+                self.merge(family, role, labels, value, uses);
             }
         }
     }
@@ -318,3 +337,6 @@ fn segments(bytes: usize) -> Vec<u64> {
     }
     lengths
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,6 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use super::process::{Source, SourceSeries};
-use crate::family::overflow_labels;
 use crate::layout::{Identity, Role};
 use crate::record::SeriesRole;
 use crate::spec::{FamilySpec, GaugeMode, Kind};
@@ -21,8 +20,8 @@ type Key = (String, &'static str, Option<GaugeMode>);
 pub(crate) struct Merger {
     families: Vec<Merged>,
     by_key: HashMap<Key, usize, foldhash::fast::RandomState>,
-    /// By process id, the youngest that has it: it has the label for itself.
-    youngest: HashMap<u32, (u64, Identity)>,
+    /// By process id, whoever has the label for itself: one that lives, the one started last.
+    youngest: HashMap<u32, (bool, Identity)>,
     /// What went where.
     pub(crate) parts: Vec<Part>,
 }
@@ -57,12 +56,17 @@ struct MergedSeries {
 
 impl Merger {
     /// Says which processes there are, before their values are added.
-    pub(crate) fn announce(&mut self, identity: Identity, created_ns: u64) {
-        let youngest = self
-            .youngest
-            .entry(identity.pid)
-            .or_insert((created_ns, identity));
-        *youngest = (*youngest).max((created_ns, identity));
+    pub(crate) fn announce(&mut self, source: &Source) {
+        let of_dead = source.series.values().filter_map(|series| match series.role {
+            SeriesRole::Of(identity) => Some((false, identity)),
+            _ => None,
+        });
+        let own = (source.alive, source.header.identity);
+        let own = (source.header.role == Role::Process).then_some(own);
+        for (alive, identity) in of_dead.chain(own) {
+            let youngest = self.youngest.entry(identity.pid).or_insert((alive, identity));
+            *youngest = (*youngest).max((alive, identity));
+        }
     }
 
     /// Takes in a file.
@@ -120,34 +124,25 @@ fn labels(
     source: &Source,
     series: &SourceSeries,
     spec: &FamilySpec,
-    youngest: &HashMap<u32, (u64, Identity)>,
+    youngest: &HashMap<u32, (bool, Identity)>,
 ) -> Labels {
-    let mut labels: Vec<(Arc<str>, Box<str>)> = match series.role {
-        SeriesRole::Overflow => overflow_labels().to_vec(),
-        _ => {
-            let names = spec.labels.iter().map(|name| Arc::from(name.as_str()));
-            names.zip(series.labels.iter().cloned()).collect()
-        }
-    };
-    // Processes may have the labels in different orders.
-    labels.sort_unstable();
     let identity = match series.role {
-        SeriesRole::Of(identity) => Some(identity),
-        _ if source.header.role == Role::Process => Some(source.header.identity),
-        _ => None,
+        SeriesRole::Of(identity) => identity,
+        _ if source.header.role == Role::Process => source.header.identity,
+        _ => return series.labels.clone(),
     };
-    let per_process = matches!(spec.kind, Kind::Gauge(mode) if mode.is_per_process());
-    if let Some(identity) = identity.filter(|_| per_process) {
-        let has_it = youngest
-            .get(&identity.pid)
-            .is_none_or(|(_, other)| *other == identity);
-        let pid = match has_it {
-            true => identity.pid.to_string(),
-            false => identity.to_string(),
-        };
-        labels.push((Arc::from(PID), Box::from(pid)));
+    if !matches!(spec.kind, Kind::Gauge(mode) if mode.is_per_process()) {
+        return series.labels.clone();
     }
-    labels.into()
+    let has_it = youngest
+        .get(&identity.pid)
+        .is_none_or(|(_, other)| *other == identity);
+    let pid = match has_it {
+        true => identity.pid.to_string(),
+        false => identity.to_string(),
+    };
+    let pid = (Arc::from(PID), Box::from(pid));
+    series.labels.iter().cloned().chain([pid]).collect()
 }
 
 impl Merged {

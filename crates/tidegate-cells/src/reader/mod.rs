@@ -147,12 +147,9 @@ impl Directory {
         let counted = self
             .by_age()
             .filter(|source| !files.folded_files.contains(&source.header.identity));
-        let counted: Vec<_> = counted.collect();
-        counted
-            .iter()
-            .for_each(|source| merger.announce(source.header.identity, source.header.created_ns));
-        files.retained.iter().for_each(|retained| merger.add(retained));
-        counted.iter().for_each(|source| merger.add(source));
+        let all: Vec<_> = files.retained.as_deref().into_iter().chain(counted).collect();
+        all.iter().for_each(|source| merger.announce(source));
+        all.iter().for_each(|source| merger.add(source));
         merger
     }
 

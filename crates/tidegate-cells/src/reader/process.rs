@@ -11,11 +11,12 @@ use rustix::fs::{FileType, FlockOperation, OFlags};
 use rustix::io::Errno;
 
 use super::Limits;
+use crate::family::overflow_labels;
 use crate::layout::{Changing, HEADER_SIZE, Header, Identity, Reject, Role, SegmentKind};
 use crate::record::{self, Record, SeriesRole};
 use crate::spec::{FamilySpec, Kind};
 use crate::store::Refused;
-use crate::value::Value;
+use crate::value::{Labels, Value};
 
 /// How often a header is read again that was changing while it was read.
 const ATTEMPTS: usize = 3;
@@ -41,6 +42,8 @@ pub(crate) struct Source {
     parsed: u64,
     pub(crate) resource: Vec<(String, String)>,
     pub(crate) families: Vec<Arc<FamilySpec>>,
+    /// Names of their labels, which all their series share.
+    label_names: Vec<Box<[Arc<str>]>>,
     /// By the word at which their value is; none overlaps another.
     pub(crate) series: BTreeMap<u64, SourceSeries>,
     pub(crate) folded: Vec<(Identity, u64)>,
@@ -56,7 +59,8 @@ pub(crate) struct Source {
 pub(crate) struct SourceSeries {
     pub(crate) family: u32,
     pub(crate) role: SeriesRole,
-    pub(crate) labels: Vec<Box<str>>,
+    /// Sorted by name: processes may have them in different orders.
+    pub(crate) labels: Labels,
     words: usize,
     /// Where its value is in `values`.
     position: usize,
@@ -83,6 +87,7 @@ impl Source {
             parsed: 0,
             resource: Vec::new(),
             families: Vec::new(),
+            label_names: Vec::new(),
             series: BTreeMap::new(),
             folded: Vec::new(),
             values: Vec::new(),
@@ -189,7 +194,11 @@ impl Source {
             Record::Family(_) if self.families.len() >= limits.max_families => {
                 return Err(Reject::Limit("families"));
             }
-            Record::Family(spec) => self.families.push(Arc::new(spec)),
+            Record::Family(spec) => {
+                let names = spec.labels.iter().map(|name| Arc::from(name.as_str()));
+                self.label_names.push(names.collect());
+                self.families.push(Arc::new(spec));
+            }
             Record::Series { .. } if self.series.len() >= limits.max_series => {
                 return Err(Reject::Limit("series"));
             }
@@ -215,12 +224,12 @@ impl Source {
     }
 
     /// A series, if its value lies in a segment of values and where no other one is.
-    fn place(&self, family: u32, slot: u64, role: SeriesRole, labels: Vec<Box<str>>) -> Option<SourceSeries> {
+    fn place(&self, family: u32, slot: u64, role: SeriesRole, values: Vec<Box<str>>) -> Option<SourceSeries> {
         let spec = self.families.get(family as usize)?;
         let of_retained = matches!(role, SeriesRole::Of(_));
         let overflow = role == SeriesRole::Overflow;
         let expected = if overflow { 0 } else { spec.labels.len() };
-        if labels.len() != expected || of_retained && self.header.role != Role::Retained {
+        if values.len() != expected || of_retained && self.header.role != Role::Retained {
             return None;
         }
         let words = spec.kind.words() + usize::from(overflow);
@@ -240,7 +249,7 @@ impl Source {
                     return Some(SourceSeries {
                         family,
                         role,
-                        labels,
+                        labels: self.labels(family, role, values)?,
                         words,
                         position,
                     });
@@ -249,6 +258,16 @@ impl Source {
             }
         }
         None
+    }
+
+    fn labels(&self, family: u32, role: SeriesRole, values: Vec<Box<str>>) -> Option<Labels> {
+        if role == SeriesRole::Overflow {
+            return Some(overflow_labels());
+        }
+        let names = self.label_names.get(family as usize)?;
+        let mut labels: Vec<_> = names.iter().cloned().zip(values).collect();
+        labels.sort_unstable();
+        Some(labels.into())
     }
 
     fn read_values(&mut self) -> io::Result<()> {
@@ -330,6 +349,23 @@ impl Source {
         };
         let unused = series.role == SeriesRole::Overflow && uses == 0;
         (!unused).then(|| (Value::decode(kind, |word| self.word(series, word)), uses))
+    }
+}
+
+impl SourceSeries {
+    /// Values of its labels in the order of its family's record.
+    pub(crate) fn label_values(&self, spec: &FamilySpec) -> Vec<Box<str>> {
+        if self.role == SeriesRole::Overflow {
+            return Vec::new();
+        }
+        let value = |name: &String| {
+            let found = self
+                .labels
+                .binary_search_by(|(other, _)| (**other).cmp(name.as_str()));
+            let (_, value) = self.labels.get(found.ok()?)?;
+            Some(value.clone())
+        };
+        spec.labels.iter().filter_map(value).collect() // each is there
     }
 }
 
