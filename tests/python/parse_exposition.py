@@ -66,10 +66,17 @@ PARSERS = {
 }
 
 
+def name_on_page(family, sample, declared):
+    """The name that the sample has in the text: the library gives a counter's samples the suffix they may lack."""
+    quoted = '"' + family.name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    is_renamed = family.type == "counter" and (family.name in declared or quoted in declared)
+    return sample.name.removesuffix("_total") if is_renamed else sample.name
+
+
 def refuse_duplicates(body, families):
     declared = TYPE_LINE.findall(body)
     series = [
-        (sample.name, tuple(sorted(sample.labels.items())))
+        (name_on_page(family, sample, declared), tuple(sorted(sample.labels.items())))
         for family in families
         for sample in family.samples
     ]
