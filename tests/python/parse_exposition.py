@@ -59,28 +59,29 @@ def family_of(family):
     }
 
 
-TYPE_LINE = re.compile(r'^# TYPE ("(?:[^"\\]|\\.)*"|\S+) ', re.MULTILINE)
+TYPE_LINE = re.compile(r'^# TYPE ("(?:[^"\\]|\\.)*"|\S+) (\w+)', re.MULTILINE)
 PARSERS = {
     "text": text.text_string_to_metric_families,
     "openmetrics": openmetrics.text_string_to_metric_families,
 }
 
 
-def name_on_page(family, sample, declared):
+def name_on_page(family, sample, counters):
     """The name that the sample has in the text: the library gives a counter's samples the suffix they may lack."""
     quoted = '"' + family.name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
-    is_renamed = family.type == "counter" and (family.name in declared or quoted in declared)
+    is_renamed = family.type == "counter" and (family.name in counters or quoted in counters)
     return sample.name.removesuffix("_total") if is_renamed else sample.name
 
 
 def refuse_duplicates(body, families):
     declared = TYPE_LINE.findall(body)
+    counters = {name for name, of_type in declared if of_type == "counter"}
     series = [
-        (name_on_page(family, sample, declared), tuple(sorted(sample.labels.items())))
+        (name_on_page(family, sample, counters), tuple(sorted(sample.labels.items())))
         for family in families
         for sample in family.samples
     ]
-    for what, names in (("family", declared), ("series", series)):
+    for what, names in (("family", [name for name, _ in declared]), ("series", series)):
         name, count = next(iter(collections.Counter(names).most_common(1)), (None, 0))
         if count > 1:
             raise ValueError(f"duplicate {what}: {name}")
