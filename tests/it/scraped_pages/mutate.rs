@@ -76,16 +76,22 @@ pub(super) fn of(listed: Vec<Case>) -> impl Strategy<Value = Case> {
         )
 }
 
-/// Whether a sample has a label twice and a time of its own, which after a change is a time long ago.
+/// Whether a sample has a label or its name twice, and a time of its own, which after a change is a time long ago.
 fn has_label_twice_and_time(page: &str) -> bool {
     page.lines().any(|line| {
-        let Some((labels, values)) = line.split_once('{').and_then(|(_, rest)| rest.rsplit_once('}')) else {
+        let parts = line
+            .split_once('{')
+            .and_then(|(before, rest)| Some((before, rest.rsplit_once('}')?)));
+        let Some((before, (labels, values))) = parts else {
             return false;
         };
-        let mut names: Vec<_> = labels
-            .split(',')
-            .filter_map(|label| label.split('=').next())
-            .collect();
+        let name_of = |label: &str| match label.split_once('=') {
+            Some((name, _)) => name.trim_matches(['"', ' ', '\t']).to_owned(),
+            None => "__name__".to_owned(),
+        };
+        let labels = labels.split(',').filter(|label| !label.trim().is_empty());
+        let mut names: Vec<_> = labels.map(name_of).collect();
+        names.extend((!before.trim().is_empty()).then(|| "__name__".to_owned()));
         let all = names.len();
         names.sort_unstable();
         names.dedup();
