@@ -35,6 +35,8 @@ mod _tidegate {
     #[pymodule_export]
     use crate::sdk::registry::{FamilyValues, Registry};
     #[pymodule_export]
+    use crate::sdk::trace::{TraceContext, set_span_source};
+    #[pymodule_export]
     use crate::store::{Family, Store};
     #[pymodule_export]
     use crate::timer::Timer;

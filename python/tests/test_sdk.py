@@ -16,111 +16,8 @@ from typing import Any, Callable
 import pytest
 
 import tidegate
-from tidegate import (
-    Counter,
-    Fanout,
-    FloatCounter,
-    Gauge,
-    Histogram,
-    MetricSet,
-    Null,
-    Prometheus,
-    Registry,
-    Shm,
-    UpDownCounter,
-)
-
-
-class Service(MetricSet, prefix="service", labels=("model",)):
-    """The metrics of a component."""
-
-    requests = Counter("Requests processed", labels=("status",))
-    busy = FloatCounter("Time at work", unit="s")
-    connections = UpDownCounter("Open connections")
-    inflight = Gauge("Requests in flight")
-    latency = Histogram("Time to the first token", unit="s", buckets="latency")
-    sizes = Histogram("Sizes", unit="By", buckets=[10, 100])
-    fine = Histogram("Any size", buckets="exponential")
-
-
-def component(registry: Registry) -> Service:
-    """What a component does: it knows nothing of registries."""
-    service = Service(registry, model="llama")
-    for at in range(10):
-        service.requests.labels("ok").inc()
-        service.requests.labels(status="failed").inc(at)
-        service.latency.observe(at / 100)
-        service.sizes.observe(at * 20)
-        service.fine.observe(2.0**at)
-    service.busy.inc(0.25)
-    service.connections.inc(5)
-    service.connections.dec()
-    with service.inflight.track():
-        service.inflight.inc(2)
-    return service
-
-
-VALUES = {
-    ("service_requests", "ok"): 10,
-    ("service_requests", "failed"): 45,
-    ("service_busy", ""): 0.25,
-    ("service_connections", ""): 4,
-    ("service_inflight", ""): 2,
-    ("service_latency", ""): (10, pytest.approx(0.45)),
-    ("service_sizes", ""): (10, 900),
-    ("service_fine", ""): (10, 1023),
-}
-
-
-def values(registry: Registry) -> dict[tuple[str, str], Any]:
-    found = {}
-    for family in registry.gather():
-        for labels, value in family.series:
-            assert labels["model"] == "llama"
-            found[(family.name, labels.get("status", ""))] = value
-    return found
-
-
-REGISTRIES: dict[str, Callable[[Path], Registry]] = {
-    "prometheus": lambda path: Prometheus(),
-    "shm": lambda path: Shm(path),
-    "scope": lambda path: Prometheus().scope(),
-    "fanout": lambda path: Fanout([Null(), Prometheus(), Shm(path)]),
-}
-
-
-@pytest.mark.parametrize("name", REGISTRIES)
-def test_the_same_component_on_every_registry(name: str, tmp_path: Path) -> None:
-    registry = REGISTRIES[name](tmp_path)
-    component(registry)
-    assert values(registry) == VALUES
-    page = registry.expose()
-    for line in (
-        'service_requests_total{model="llama",status="failed"} 45',
-        'service_busy_seconds_total{model="llama"} 0.25',
-        'service_latency_seconds_bucket{model="llama",le="0.05"} 6',
-        'service_sizes_bytes_count{model="llama"} 10',
-    ):
-        assert sorted_labels(line) in {sorted_labels(found) for found in page.splitlines()}, page
-    assert registry.expose(openmetrics=True).endswith("# EOF\n")
-
-
-def sorted_labels(line: str) -> str:
-    name, brace, rest = line.partition("{")
-    labels, _, value = rest.partition("} ")
-    return f"{name}{brace}{','.join(sorted(labels.split(',')))} {value}"
-
-
-def test_a_fanout_reaches_all(tmp_path: Path) -> None:
-    both = Prometheus(), Shm(tmp_path)
-    component(Fanout(both))
-    assert [values(registry) for registry in both] == [VALUES, VALUES]
-
-
-def test_null_keeps_nothing() -> None:
-    service = component(Null())
-    assert values(Null()) == {}
-    assert service.requests.labels("ok").get() == 0
+from component import Service, component
+from tidegate import Counter, Gauge, Histogram, MetricSet, Prometheus, Shm
 
 
 def test_registering_twice_gives_the_same_series() -> None:
@@ -391,14 +288,9 @@ def test_a_shared_directory_over_forks(tmp_path: Path) -> None:
     assert done.stdout.split() == ["32", "2", "32.0", "32"]
 
 
-def test_the_directory_may_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_is_needed() -> None:
     with pytest.raises(ValueError, match="no directory"):
         Shm()
-    monkeypatch.setenv("TIDEGATE_CELLS_DIR", str(tmp_path))
-    # Its gauge counts as long as it lives.
-    service = component(Shm())
-    assert values(Shm()) == VALUES
-    assert service.inflight.get() == 2
 
 
 def test_the_drop_in_and_the_sdk_share_a_directory(tmp_path: Path) -> None:

@@ -1,12 +1,13 @@
 """Metrics on shared memory: recorded for the price of an atomic addition, shown by any registry, read at any instant.
 
-    from tidegate import Counter, Histogram, MetricSet, Prometheus
+    import tidegate
+    from tidegate import Counter, Histogram, MetricSet
 
     class Service(MetricSet, prefix="service", labels=("model",)):
         requests = Counter("Requests processed")
         latency = Histogram("Time to the first token", unit="s", buckets="latency")
 
-    registry = Prometheus()
+    registry = tidegate.registry("prometheus")      # or "otlp://collector:4317", "shm:/dev/shm/metrics", ...
     service = Service(registry, model="llama")
     service.requests.inc()
     with service.latency.time():
@@ -17,9 +18,12 @@
 """
 
 from tidegate._tidegate import Snapshot, Subscription, callback_failures
+from tidegate.composites import Composite, Watch
 from tidegate.instruments import Counter, FloatCounter, Gauge, Histogram, UpDownCounter
-from tidegate.registries import Composite, Fanout, Null, Prometheus, Registry, Shm, Watch
+from tidegate.places import registry
+from tidegate.registries import Fanout, Null, Otel, Prometheus, Registry, Shm
 from tidegate.sets import MetricSet
+from tidegate.trace import TraceContext
 
 __all__ = [
     "Composite",
@@ -30,12 +34,15 @@ __all__ = [
     "Histogram",
     "MetricSet",
     "Null",
+    "Otel",
     "Prometheus",
     "Registry",
     "Shm",
     "Snapshot",
     "Subscription",
+    "TraceContext",
     "UpDownCounter",
     "Watch",
     "callback_failures",
+    "registry",
 ]

@@ -103,7 +103,21 @@ class _Watched(Instrument):
 
 
 class Counter(native.CounterInstrument, _Watched):
-    """Whole numbers that only grow: requests, tokens."""
+    """Whole numbers that only grow: requests, tokens.
+
+    With `exemplars` it remembers the newest span that counted (`tidegate.trace`).
+    """
+
+    def __init__(
+        self,
+        help: str,
+        *,
+        name: str = "",
+        unit: str = "",
+        labels: Sequence[str] = (),
+        exemplars: bool = False,
+    ) -> None:
+        super().__init__(help, name=name, unit=unit, labels=labels, exemplars=exemplars)
 
     def count_exceptions(
         self, exception: Union[type[BaseException], tuple[type[BaseException], ...]] = Exception
@@ -141,7 +155,8 @@ class Histogram(native.HistogramInstrument, Instrument):
     """Counts values by buckets.
 
     `buckets`: upper bounds, or the name of some: `latency`, `fast`, `bytes`, `tokens`, `ratio`; or `exponential`, which
-    fit themselves to the values.
+    fit themselves to the values. With `exemplars` each bucket remembers the newest span that was observed
+    (`tidegate.trace`).
     """
 
     def __init__(
@@ -152,12 +167,8 @@ class Histogram(native.HistogramInstrument, Instrument):
         unit: str = "",
         labels: Sequence[str] = (),
         buckets: Union[str, Iterable[float], None] = None,
-        **options: Any,
+        exemplars: bool = False,
     ) -> None:
-        if buckets == "exponential":
-            options = {"exponential": True}
-        elif isinstance(buckets, str):
-            options = {"buckets": buckets}
-        elif buckets is not None:
-            options = {"bounds": list(buckets)}
-        super().__init__(help, name=name, unit=unit, labels=labels, **options)
+        if buckets is not None and not isinstance(buckets, str):
+            buckets = list(buckets)
+        super().__init__(help, name=name, unit=unit, labels=labels, buckets=buckets, exemplars=exemplars)

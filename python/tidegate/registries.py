@@ -2,98 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
-from typing import Any, AsyncIterator, Iterator, Mapping, Optional, Sequence, TypeVar, Union
+from typing import Any, Mapping, Optional, Sequence, TypeVar, Union
 
 from tidegate import _tidegate as native
-from tidegate.instruments import Callback, Instrument
+from tidegate._report import LOGGER
+from tidegate.composites import Composite
+from tidegate.instruments import Instrument
 
-__all__ = ["Composite", "Fanout", "Null", "Prometheus", "Registry", "Shm", "Watch"]
+__all__ = ["Fanout", "Null", "Otel", "Prometheus", "Registry", "Shm"]
 
 _I = TypeVar("_I", bound=Instrument)
-
-#: Seconds that a wait sleeps at most in one piece, so that it can be given up.
-_PATIENCE = 0.25
-
-
-class Watch:
-    """What a composite says, whenever it says something new: for a `for` or an `async for`.
-
-    Each item holds all groups. What comes while nobody waits is not kept: the next item is the newest.
-    """
-
-    def __init__(self, watcher: native.Watcher) -> None:
-        self._watcher = watcher
-
-    def next(self, timeout: float) -> Optional[list[native.Snapshot]]:
-        """The next item, or None after so many seconds without."""
-        return self._watcher.wait(timeout)
-
-    def __iter__(self) -> Iterator[list[native.Snapshot]]:
-        while True:
-            news = self._watcher.wait(_PATIENCE)
-            if news is not None:
-                yield news
-
-    async def __aiter__(self) -> AsyncIterator[list[native.Snapshot]]:
-        import asyncio
-
-        while True:
-            news = await asyncio.to_thread(self._watcher.wait, _PATIENCE)
-            if news is not None:
-                yield news
-
-
-class Composite:
-    """Min, mean, max, sum, rate and quantiles of instruments over a window, at any instant.
-
-    It sees what is recorded from its making on.
-    """
-
-    def __init__(self, composite: native.Composite) -> None:
-        self._native = composite
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self._native.name
-
-    def get(self, **labels: str) -> native.Snapshot:
-        """What it says now about the group with these labels (`KeyError` if there is none), or about the first."""
-        snapshot = self._native.get(list(labels.items()) if labels else None)
-        if snapshot is None:
-            raise KeyError(labels)
-        return snapshot
-
-    def all(self) -> list[native.Snapshot]:
-        """What it says now about every group."""
-        return self._native.all()
-
-    def on_change(
-        self,
-        callback: Callback,
-        *,
-        above: Optional[float] = None,
-        below: Optional[float] = None,
-        moved: Optional[float] = None,
-        hysteresis: float = 0.0,
-        min_interval: float = 0.0,
-    ) -> native.Subscription:
-        """Calls back when a group's value crosses a threshold, moves so far or, without either, changes.
-
-        On a thread of its own; what the callback raises is logged once and counted. Until the subscription is
-        closed or collected. Seconds.
-        """
-        trigger = native.Trigger(
-            above=above, below=below, moved=moved, hysteresis=hysteresis, min_interval=min_interval
-        )
-        return self._native.on_change(callback, trigger)
-
-    def watch(self) -> Watch:
-        """Waits for what it says next."""
-        return Watch(self._native.watch())
-
 
 class Registry:
     """Where instruments are registered, and what becomes of what they record.
@@ -174,6 +95,10 @@ class Registry:
         """Gets out what was recorded until now; seconds."""
         self._native.flush(within)
 
+    def shutdown(self, within: float = 5.0) -> None:
+        """Gets out what was recorded until now, and stops; `OSError` if it did not get out. Seconds."""
+        self._native.shutdown(within)
+
     def serve(self, port: int, addr: str = "127.0.0.1") -> tuple[Any, threading.Thread]:
         """Serves the page at any path from a daemon thread; gives the server and the thread."""
         from tidegate._page import serve
@@ -207,6 +132,63 @@ class Shm(Registry):
     def fold(self, grace: float = 60.0) -> None:
         """Takes over what dead processes recorded; their files go after `grace` seconds."""
         self._native.fold(grace)
+
+
+class Otel(Registry):
+    """Values in memory, pushed to an OpenTelemetry collector: every so often, when asked to, and at the end.
+
+    What is not said here is as the environment variables of OpenTelemetry say (`OTEL_EXPORTER_OTLP_ENDPOINT` and so on),
+    else gRPC to 127.0.0.1:4317 once a minute. `protocol`: `grpc` or `http/protobuf`; `temporality`: `cumulative` or
+    `delta`; seconds. It pushes until `shutdown` or the end of the program, from the process that made it: a child of
+    `fork` makes its own.
+    """
+
+    def __init__(
+        self,
+        endpoint: Optional[str] = None,
+        *,
+        protocol: Optional[str] = None,
+        temporality: Optional[str] = None,
+        interval: Optional[float] = None,
+        timeout: Optional[float] = None,
+        headers: Optional[Mapping[str, str]] = None,
+        resource: Optional[Mapping[str, str]] = None,
+    ) -> None:
+        options = {
+            "endpoint": endpoint,
+            "protocol": protocol,
+            "temporality": temporality,
+            "interval": interval,
+            "timeout": timeout,
+            "headers": list((headers or {}).items()),
+            "resource": list((resource or {}).items()),
+        }
+        super().__init__(native.Registry._otel(options))
+        self._process = os.getpid()
+        atexit.register(self._end)
+
+    @property
+    def failed_pushes(self) -> int:
+        """Pushes that failed. The next one that does not carries what they should have."""
+        return self._native.push_failures()[0]
+
+    @property
+    def rejected_points(self) -> int:
+        """Points that the collector took notice of and refused."""
+        return self._native.push_failures()[1]
+
+    def shutdown(self, within: float = 5.0) -> None:
+        """Gets out what was recorded until now, and stops; `OSError` if it did not get out. Seconds."""
+        atexit.unregister(self._end)
+        super().shutdown(within)
+
+    def _end(self) -> None:
+        if self._process != os.getpid():
+            return
+        try:
+            super().shutdown()
+        except OSError as error:
+            LOGGER.warning("what was recorded last did not get out: %s", error)
 
 
 class Null(Registry):

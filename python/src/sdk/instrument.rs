@@ -22,28 +22,34 @@ use crate::timer::Timer;
 #[pyclass(frozen, module = "tidegate._tidegate")]
 pub(crate) struct Declared(Description);
 
+/// The buckets of a histogram: by name, or by their upper bounds.
+#[derive(FromPyObject)]
+enum Buckets {
+    Named(String),
+    Bounds(Vec<f64>),
+}
+
 #[pymethods]
 impl Declared {
     #[new]
-    #[pyo3(signature = (name, help, unit = "", *, buckets = None, bounds = None, exponential = false, mode = None))]
+    #[pyo3(signature = (name, help, unit = "", *, buckets = None, mode = None, exemplars = false))]
     fn new(
         name: &str,
         help: &str,
         unit: &str,
-        buckets: Option<&str>,
-        bounds: Option<Vec<f64>>,
-        exponential: bool,
+        buckets: Option<Buckets>,
         mode: Option<&str>,
+        exemplars: bool,
     ) -> PyResult<Self> {
         let mut description = Description::new(name, help).unit(unit);
-        if let Some(name) = buckets {
-            description = description.bounds(buckets::named(name).map_err(refused)?);
-        }
-        if let Some(bounds) = bounds {
-            description = description.bounds(bounds);
-        }
-        if exponential {
-            description = description.exponential();
+        description = match buckets {
+            None => description,
+            Some(Buckets::Named(name)) if name == "exponential" => description.exponential(),
+            Some(Buckets::Named(name)) => description.bounds(buckets::named(&name).map_err(refused)?),
+            Some(Buckets::Bounds(bounds)) => description.bounds(bounds),
+        };
+        if exemplars {
+            description = description.exemplars();
         }
         let mode = mode.map_or(Ok(GaugeMode::LiveSum), gauge_mode)?;
         Ok(Self(description.mode(mode)))

@@ -3,7 +3,9 @@
 pub(crate) mod composite;
 pub(crate) mod history;
 pub(crate) mod instrument;
+mod otel;
 pub(crate) mod registry;
+pub(crate) mod trace;
 
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;

@@ -11,6 +11,7 @@ use tidegate_metrics::text::{self, Format};
 use tidegate_metrics::{Fanout, MetricsRegistry, Null, Prometheus, Scope, Shm, Value};
 
 use super::history::{Recorder, answer};
+use super::otel::{Options, Pushing};
 use super::{Labels, borrowed, failed};
 use crate::store::raise;
 
@@ -22,9 +23,17 @@ const KEEP: f64 = 300.0;
 #[pyclass(frozen, subclass, module = "tidegate._tidegate")]
 pub(crate) struct Registry {
     scope: Scope,
-    shm: Option<Shm>,
+    own: Own,
     /// And the process that it is of: a fork takes no threads along. Never held while detached.
     recorder: Mutex<Option<(u32, Arc<Recorder>)>>,
+}
+
+/// What one kind of registry can do beyond the others.
+#[derive(Clone)]
+enum Own {
+    Nothing,
+    Shm(Shm),
+    Otel(Arc<Pushing>),
 }
 
 /// What a registry holds of one family.
@@ -39,14 +48,14 @@ pub(crate) struct FamilyValues {
 }
 
 impl Registry {
-    fn of(registry: impl MetricsRegistry + 'static, shm: Option<Shm>) -> Self {
-        Self::within(Scope::new(Arc::new(registry)), shm)
+    fn of(registry: impl MetricsRegistry + 'static, own: Own) -> Self {
+        Self::within(Scope::new(Arc::new(registry)), own)
     }
 
-    fn within(scope: Scope, shm: Option<Shm>) -> Self {
+    fn within(scope: Scope, own: Own) -> Self {
         Self {
             scope,
-            shm,
+            own,
             recorder: Mutex::new(None),
         }
     }
@@ -80,7 +89,10 @@ impl Registry {
     /// Values in memory.
     #[staticmethod]
     fn _prometheus(py: Python<'_>, max_series: usize) -> Self {
-        Self::of(py.detach(|| Prometheus::with_max_series(max_series)), None)
+        Self::of(
+            py.detach(|| Prometheus::with_max_series(max_series)),
+            Own::Nothing,
+        )
     }
 
     /// Values in a file of a directory that processes share.
@@ -89,13 +101,20 @@ impl Registry {
         let shm = py
             .detach(|| Shm::create(&directory, &borrowed(&resource)))
             .map_err(raise)?;
-        Ok(Self::of(shm.clone(), Some(shm)))
+        Ok(Self::of(shm.clone(), Own::Shm(shm)))
+    }
+
+    /// Values in memory, pushed to a collector.
+    #[staticmethod]
+    fn _otel(py: Python<'_>, options: Options) -> PyResult<Self> {
+        let pushing = Arc::new(py.detach(|| options.build())?);
+        Ok(Self::of(pushing.clone(), Own::Otel(pushing)))
     }
 
     /// No values.
     #[staticmethod]
     fn _null() -> Self {
-        Self::of(Null::new(), None)
+        Self::of(Null::new(), Own::Nothing)
     }
 
     /// Several at once.
@@ -105,7 +124,7 @@ impl Registry {
             let registry: Arc<dyn MetricsRegistry> = Arc::new(registry.get().scope.clone());
             registry
         });
-        Self::of(Fanout::new(registries.collect()), None)
+        Self::of(Fanout::new(registries.collect()), Own::Nothing)
     }
 
     /// The same with a prefix, labels, and the levels of a hierarchy.
@@ -125,7 +144,7 @@ impl Registry {
         scope = namespace.map_or(scope.clone(), |name| scope.namespace(name));
         scope = component.map_or(scope.clone(), |name| scope.component(name));
         scope = endpoint.map_or(scope.clone(), |name| scope.endpoint(name));
-        Self::within(scope, self.shm.clone())
+        Self::within(scope, self.own.clone())
     }
 
     /// All values as a page: Prometheus's text, or OpenMetrics.
@@ -154,13 +173,28 @@ impl Registry {
         py.detach(|| self.scope.flush(within)).map_err(failed)
     }
 
+    /// Gets out what was recorded until now, and stops; `within` in seconds.
+    #[pyo3(signature = (within = 5.0))]
+    fn shutdown(&self, py: Python<'_>, within: f64) -> PyResult<()> {
+        let within = Duration::try_from_secs_f64(within).unwrap_or(Duration::MAX);
+        py.detach(|| self.scope.shutdown(within)).map_err(failed)
+    }
+
+    /// Pushes that failed, and points that the collector refused.
+    fn push_failures(&self) -> (u64, u64) {
+        match &self.own {
+            Own::Otel(pushing) => pushing.failures(),
+            _ => (0, 0),
+        }
+    }
+
     /// Takes over what dead processes of a shared directory counted; `grace` in seconds.
     #[pyo3(signature = (grace = 60.0))]
     fn fold(&self, py: Python<'_>, grace: f64) -> PyResult<()> {
         let grace = Duration::try_from_secs_f64(grace).unwrap_or(Duration::MAX);
-        match &self.shm {
-            Some(shm) => py.detach(|| shm.fold(grace)).map_err(failed),
-            None => Err(PyValueError::new_err(
+        match &self.own {
+            Own::Shm(shm) => py.detach(|| shm.fold(grace)).map_err(failed),
+            _ => Err(PyValueError::new_err(
                 "only registries of a shared directory fold",
             )),
         }

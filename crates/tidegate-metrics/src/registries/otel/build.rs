@@ -83,7 +83,7 @@ impl Default for OtelBuilder {
 impl OtelBuilder {
     /// To this collector: `http://host:port`, or `https://host:port` with the system's certificates.
     pub fn endpoint(mut self, endpoint: impl Into<String>) -> Self {
-        self.endpoint = endpoint.into();
+        (self.endpoint, self.is_full) = (endpoint.into(), false);
         self
     }
 

@@ -1,0 +1,91 @@
+"""Composites: what instruments say over a window, asked for, waited for, or told by a callback."""
+
+from __future__ import annotations
+
+from typing import AsyncIterator, Iterator, Optional
+
+from tidegate import _tidegate as native
+from tidegate.instruments import Callback
+
+__all__ = ["Composite", "Watch"]
+
+#: Seconds that a wait sleeps at most in one piece, so that it can be given up.
+_PATIENCE = 0.25
+
+
+class Watch:
+    """What a composite says, whenever it says something new: for a `for` or an `async for`.
+
+    Each item holds all groups. What comes while nobody waits is not kept: the next item is the newest.
+    """
+
+    def __init__(self, watcher: native.Watcher) -> None:
+        self._watcher = watcher
+
+    def next(self, timeout: float) -> Optional[list[native.Snapshot]]:
+        """The next item, or None after so many seconds without."""
+        return self._watcher.wait(timeout)
+
+    def __iter__(self) -> Iterator[list[native.Snapshot]]:
+        while True:
+            news = self._watcher.wait(_PATIENCE)
+            if news is not None:
+                yield news
+
+    async def __aiter__(self) -> AsyncIterator[list[native.Snapshot]]:
+        import asyncio
+
+        while True:
+            news = await asyncio.to_thread(self._watcher.wait, _PATIENCE)
+            if news is not None:
+                yield news
+
+
+class Composite:
+    """Min, mean, max, sum, rate and quantiles of instruments over a window, at any instant.
+
+    It sees what is recorded from its making on.
+    """
+
+    def __init__(self, composite: native.Composite) -> None:
+        self._native = composite
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._native.name
+
+    def get(self, **labels: str) -> native.Snapshot:
+        """What it says now about the group with these labels (`KeyError` if there is none), or about the first."""
+        snapshot = self._native.get(list(labels.items()) if labels else None)
+        if snapshot is None:
+            raise KeyError(labels)
+        return snapshot
+
+    def all(self) -> list[native.Snapshot]:
+        """What it says now about every group."""
+        return self._native.all()
+
+    def on_change(
+        self,
+        callback: Callback,
+        *,
+        above: Optional[float] = None,
+        below: Optional[float] = None,
+        moved: Optional[float] = None,
+        hysteresis: float = 0.0,
+        min_interval: float = 0.0,
+    ) -> native.Subscription:
+        """Calls back when a group's value crosses a threshold, moves so far or, without either, changes.
+
+        On a thread of its own; what the callback raises is logged once and counted. Until the subscription is
+        closed or collected. Seconds.
+        """
+        trigger = native.Trigger(
+            above=above, below=below, moved=moved, hysteresis=hysteresis, min_interval=min_interval
+        )
+        return self._native.on_change(callback, trigger)
+
+    def watch(self) -> Watch:
+        """Waits for what it says next."""
+        return Watch(self._native.watch())
