@@ -107,3 +107,8 @@ class Fleet:
     def close(self) -> None:
         for worker in self.workers:
             worker.kill()
+
+
+def environment_part(name: str) -> Path:
+    """A part of what `cargo xtask setup` has installed."""
+    return Path(os.environ["TIDEGATE_TESTENV"]) / name

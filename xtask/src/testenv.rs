@@ -30,6 +30,8 @@ enum Source {
     Pip(&'static [&'static str]),
     /// One package alone: NIXL's would bring gigabytes that no test touches.
     PipAlone(&'static str),
+    /// The source of a package, unpacked: its own tests.
+    PipSource(&'static str),
     /// Packages of the machine's Debian release, unpacked only.
     Debian(&'static [&'static str]),
     /// The newest packages that Debian has, unpacked only. Their versions move.
@@ -69,6 +71,24 @@ const PARTS: &[Part] = &[
             "pytest==9.2.0",
         ]),
         checks: &["import gunicorn, maturin, mypy, pytest"],
+    },
+    // Frameworks that the drop-in for prometheus_client has something for.
+    Part {
+        name: "python-servers",
+        source: Source::Pip(&[
+            "Django==5.2.19",
+            "Twisted==26.10.0",
+            "aiohttp==3.14.5",
+            "asgiref==3.13.0",
+            "python-snappy==0.7.3",
+            "uvicorn==0.54.0",
+        ]),
+        checks: &["import aiohttp, asgiref, django, snappy, twisted, uvicorn"],
+    },
+    Part {
+        name: "prometheus-client-source",
+        source: Source::PipSource("prometheus-client==0.26.0"),
+        checks: &["import tests.test_core"],
     },
     Part {
         name: "prometheus",
@@ -166,6 +186,7 @@ impl Part {
         match self.source {
             Source::Pip(packages) => packages.join(" "),
             Source::PipAlone(package) => format!("{package} alone"),
+            Source::PipSource(package) => format!("{package} source"),
             Source::Debian(packages) => format!("debian {}", packages.join(" ")),
             Source::Unstable(packages) => format!("debian unstable {}", packages.join(" ")),
         }
@@ -176,7 +197,7 @@ impl Part {
             Source::Debian(_) | Source::Unstable(_) => {
                 process::run(Command::new(directory.join(check)).arg("--version"))
             }
-            Source::Pip(_) | Source::PipAlone(_) => process::run(
+            Source::Pip(_) | Source::PipAlone(_) | Source::PipSource(_) => process::run(
                 Command::new("python3")
                     .args(["-c", check])
                     .env("PYTHONPATH", directory),
@@ -190,6 +211,7 @@ impl Source {
         match *self {
             Source::Pip(packages) => process::run(pip_into(directory).args(packages)),
             Source::PipAlone(package) => process::run(pip_into(directory).args(["--no-deps", package])),
+            Source::PipSource(package) => source(package, directory),
             Source::Debian(packages) => apt::unpack(packages, directory),
             Source::Unstable(packages) => apt::unpack_unstable(packages, directory),
         }
@@ -197,12 +219,45 @@ impl Source {
 }
 
 fn pip_into(directory: &Path) -> Command {
-    let mut pip = Command::new("python3");
-    pip.args(["-m", "pip", "install", "--quiet", "--no-input"])
-        .args(["--disable-pip-version-check", "--root-user-action=ignore"])
+    let mut pip = pip("install");
+    pip.arg("--root-user-action=ignore")
         .arg("--target")
         .arg(directory);
     pip
+}
+
+fn pip(command: &str) -> Command {
+    let mut pip = Command::new("python3");
+    pip.args([
+        "-m",
+        "pip",
+        command,
+        "--quiet",
+        "--no-input",
+        "--disable-pip-version-check",
+    ]);
+    pip
+}
+
+/// Unpacks the source of a package, without the directory that everything in it is in.
+fn source(package: &str, directory: &Path) -> Outcome {
+    let describe = |error| format!("{}: {error}", directory.display());
+    process::run(
+        pip("download")
+            .args(["--no-deps", "--no-binary", ":all:", "--dest"])
+            .args([directory.as_os_str(), package.as_ref()]),
+    )?;
+    for entry in fs::read_dir(directory).map_err(describe)? {
+        let archive = entry.map_err(describe)?.path();
+        process::run(
+            Command::new("tar")
+                .args(["--strip-components=1", "-xzf"])
+                .arg(&archive)
+                .arg("-C")
+                .arg(directory),
+        )?;
+    }
+    Ok(())
 }
 
 /// Has `make` fill `root/name` unless the stamp there says that it is made from the same.
@@ -291,7 +346,7 @@ mod tests {
         for part in PARTS {
             let packages = match part.source {
                 Source::Pip(packages) => packages.to_vec(),
-                Source::PipAlone(package) => vec![package],
+                Source::PipAlone(package) | Source::PipSource(package) => vec![package],
                 Source::Debian(_) | Source::Unstable(_) => continue,
             };
             for package in packages {

@@ -7,12 +7,18 @@ the library.
 from __future__ import annotations
 
 import importlib
+import importlib.abc
 import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Optional, Sequence
 
 __all__ = ["install"]
 
 _SUBMODULES = (
     "asgi",
+    "bridge",
+    "bridge.graphite",
     "context_managers",
     "core",
     "exposition",
@@ -22,6 +28,8 @@ _SUBMODULES = (
     "multiprocess",
     "openmetrics",
     "openmetrics.exposition",
+    "openmetrics.parser",
+    "parser",
     "platform_collector",
     "process_collector",
     "registry",
@@ -30,6 +38,9 @@ _SUBMODULES = (
     "validation",
     "values",
 )
+
+#: They need a package of their own, so they are imported when somebody asks for them.
+_INTEGRATIONS = ("aiohttp", "aiohttp.exposition", "django", "django.exposition", "twisted")
 
 
 def install() -> None:
@@ -40,9 +51,29 @@ def install() -> None:
     """
     ours = importlib.import_module("tidegate.compat.prometheus_client")
     present = sys.modules.get("prometheus_client")
-    if present is not None and present is not ours:
+    if present is ours:
+        return
+    if present is not None:
         raise RuntimeError("prometheus_client was imported before tidegate.compat.install()")
     sys.modules["prometheus_client"] = ours
     for name in _SUBMODULES:
-        module = importlib.import_module(f"{ours.__name__}.{name}")
-        sys.modules[f"prometheus_client.{name}"] = module
+        sys.modules[f"prometheus_client.{name}"] = importlib.import_module(f"{ours.__name__}.{name}")
+    sys.meta_path.insert(0, _Integrations())
+
+
+class _Integrations(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Gives the same module under the other name, when it is imported."""
+
+    def find_spec(
+        self, fullname: str, path: Optional[Sequence[str]], target: Optional[ModuleType] = None
+    ) -> Optional[ModuleSpec]:
+        package, _, name = fullname.partition(".")
+        if package != "prometheus_client" or name not in _INTEGRATIONS:
+            return None
+        return ModuleSpec(fullname, self)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return importlib.import_module(f"tidegate.compat.{spec.name}")
+
+    def exec_module(self, module: ModuleType) -> None:
+        """It is there already."""

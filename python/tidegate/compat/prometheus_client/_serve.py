@@ -51,7 +51,7 @@ def make_wsgi_app(registry: Any = REGISTRY, disable_compression: bool = False) -
             return "200 OK", [], b""
         params = parse_qs(environ.get("QUERY_STRING", ""))
         accept, encoding = environ.get("HTTP_ACCEPT"), environ.get("HTTP_ACCEPT_ENCODING")
-        return _bake_output(registry, accept, encoding, params, disable_compression)
+        return exposition._bake_output(registry, accept, encoding, params, disable_compression)
 
     def prometheus_app(environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         status, headers, output = answer(environ)

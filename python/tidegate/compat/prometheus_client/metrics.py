@@ -19,7 +19,12 @@ from .validation import _validate_exemplar, _validate_labelnames, _validate_metr
 
 _Self = TypeVar("_Self", bound="MetricWrapperBase")
 
-_use_created = os.environ.get("PROMETHEUS_DISABLE_CREATED_SERIES", "").lower() not in ("true", "1", "t")
+
+def _get_use_created() -> bool:
+    return os.environ.get("PROMETHEUS_DISABLE_CREATED_SERIES", "").lower() not in ("true", "1", "t")
+
+
+_use_created = _get_use_created()
 
 
 def disable_created_metrics() -> None:

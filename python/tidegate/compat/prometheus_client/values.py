@@ -24,6 +24,10 @@ os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_i
 
 def directory() -> Optional[str]:
     """Where the processes' files are; None: this process is on its own."""
+    current, old = DIRECTORY_VARIABLES[:2]
+    if os.environ.get(old) and not os.environ.get(current):
+        os.environ[current] = os.environ[old]
+        warnings.warn(f"{old} is deprecated: {current} is meant", DeprecationWarning, stacklevel=3)
     return next((os.environ[name] for name in DIRECTORY_VARIABLES if os.environ.get(name)), None)
 
 
@@ -67,10 +71,19 @@ def _shared(place: str) -> Store:
         return store
 
 
+class MutexValue:
+    """Kept for programs that assign it to `ValueClass`, which changes nothing."""
+
+
 def MultiProcessValue(process_identifier: Callable[[], Any] = os.getpid) -> Any:
     """Kept for programs that assign `ValueClass`: a process is known by its pid and the time it started,
     so no identifier is needed and this changes nothing."""
     return MultiProcessValue
+
+
+def get_value_class() -> Any:
+    """Kept for programs that call it: what `ValueClass` is by default."""
+    return MutexValue if directory() is None else MultiProcessValue
 
 
 #: Kept for programs that assign it; see `MultiProcessValue`.

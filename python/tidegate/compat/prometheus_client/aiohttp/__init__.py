@@ -1,0 +1,5 @@
+"""Metrics as a handler of aiohttp's server."""
+
+from .exposition import make_aiohttp_handler
+
+__all__ = ["make_aiohttp_handler"]

@@ -1,0 +1,5 @@
+"""Metrics as a view of Django."""
+
+from .exposition import PrometheusDjangoView
+
+__all__ = ["PrometheusDjangoView"]
