@@ -6,6 +6,7 @@
 mod directory;
 mod instruments;
 mod metric;
+mod nixl_store;
 mod number;
 mod ring;
 mod sdk;
@@ -21,6 +22,8 @@ mod _tidegate {
     use crate::instruments::{Counter, Gauge, Histogram, Summary};
     #[pymodule_export]
     use crate::metric::Metric;
+    #[pymodule_export]
+    use crate::nixl_store::{NixlStore, NixlTotal};
     #[pymodule_export]
     use crate::ring::{RingInspection, RingPoll, RingReader, inspect_ring};
     #[pymodule_export]

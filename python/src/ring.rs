@@ -199,7 +199,7 @@ pub(crate) fn inspect_ring(py: Python<'_>, path: PathBuf) -> PyResult<RingInspec
     })
 }
 
-fn raise(error: Error) -> PyErr {
+pub(crate) fn raise(error: Error) -> PyErr {
     let text = error.to_string();
     match error {
         Error::Rejected { .. } => PyValueError::new_err(text),

@@ -12,7 +12,9 @@ from typing import Any, Iterable, NamedTuple
 
 import pytest
 
-from tidegate.ring import Event, Reader, inspect
+from kit import environment_part
+
+from tidegate.ring import Event, Reader, Store, inspect, stores
 
 #: Lets two agents exchange memory and prints what they did; shared with the gateway's own tests.
 DRIVER = Path(__file__).parents[2] / "tests/python/nixl_transfer.py"
@@ -93,3 +95,50 @@ def test_what_is_no_ring(tmp_path: Path) -> None:
     assert inspect(tmp_path / "noise").reject
     with pytest.raises(ValueError):
         Reader(tmp_path)
+
+
+def test_stores_hold_what_living_agents_did(tmp_path: Path) -> None:
+    testenv = environment_part("nixl-1.5.1")
+    environment = {
+        **os.environ,
+        "NIXL_TELEMETRY_ENABLE": "y",
+        "NIXL_TELEMETRY_EXPORTER": "prometheus_mp",
+        "NIXL_TELEMETRY_MULTIPROC_DIR": str(tmp_path),
+        "NIXL_TELEMETRY_PROMETHEUS_LOCAL": "y",
+        "NIXL_TELEMETRY_PROMETHEUS_PORT": "0",
+        "NIXL_LOG_LEVEL": "ERROR",
+        "PYTHONPATH": os.pathsep.join([str(testenv), str(environment_part("python"))]),
+    }
+    command = [sys.executable, str(DRIVER), "--hold"]
+    driver = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert driver.stdout
+    line = next(line for line in driver.stdout if line.startswith("{"))
+    agents = json.loads(line)["agents"]
+    (tmp_path / "nixl.noise.mmap").write_bytes(b"noise")
+    found = stores(tmp_path)
+    assert {store.identity.agent_name for store in found} == set(agents)
+    for store in found:
+        did, totals = agents[store.identity.agent_name], store.totals()
+        for name, value in did.items():
+            if name.startswith("agent_"):
+                assert totals[name].total == value, name
+        errors = {total.status: total.total for total in totals.values() if total.status and total.total}
+        assert errors == did["errors"]
+        time = totals["agent_xfer_time"]
+        assert time.unit == "us" and time.histogram and time.total
+        bounds, buckets, total = time.histogram
+        assert len(buckets) == len(bounds) + 1 and total == time.total
+        assert totals["agent_memory_registered"].unit == "By" and totals["agent_memory_registered"].last
+        assert store.alive() and store.last_update_ns and store.identity.pid == driver.pid
+        assert store.identity.owner_uid == os.getuid()
+    driver.communicate(timeout=60)
+    assert not any(store.alive() for store in found)
+
+
+def test_what_is_no_store(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Store(tmp_path / "nothing")
+    (tmp_path / "nixl.1.2.3.mmap").write_bytes(os.urandom(6800))
+    with pytest.raises(ValueError, match="nixl"):
+        Store(tmp_path / "nixl.1.2.3.mmap")
+    assert stores(tmp_path) == []

@@ -1,4 +1,4 @@
-"""NIXL's telemetry rings: events as they lie in shared memory, of every version.
+"""NIXL's telemetry in shared memory: rings of events of every version, and stores of totals.
 
     with Reader("/run/nixl/agent") as reader:
         for event in reader.drain():
@@ -7,6 +7,11 @@
 A read copies events out; `commit` hands their slots back to the producer. Until then they stay in the
 ring, so a program that dies between the two loses nothing. With ``consume=False`` nothing is handed
 back: any number of readers may look at a ring that way.
+
+Multi-process stores (`nixl.*.mmap`) hold totals instead, for any number of readers:
+
+    for store in stores("/run/nixl"):
+        print(store.identity.agent_name, store.totals()["agent_tx_bytes"].total)
 """
 
 from __future__ import annotations
@@ -16,9 +21,21 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Iterator, NamedTuple, Optional, Union
 
-from tidegate._tidegate import RingReader, inspect_ring
+from tidegate._tidegate import NixlStore, NixlTotal, RingReader, inspect_ring
 
-__all__ = ["Batch", "Event", "Inspection", "Kind", "Reader", "Stats", "inspect"]
+__all__ = [
+    "Batch",
+    "Event",
+    "Inspection",
+    "Kind",
+    "NixlTotal",
+    "Reader",
+    "Stats",
+    "Store",
+    "StoreIdentity",
+    "inspect",
+    "stores",
+]
 
 #: Events that one read takes at most, unless told otherwise.
 MAX_EVENTS = 65_536
@@ -185,3 +202,51 @@ def inspect(path: Union[str, os.PathLike[str]]) -> Inspection:
     found = inspect_ring(os.fspath(path))
     fields = Inspection.__dataclass_fields__
     return Inspection(**{name: getattr(found, name) for name in fields})
+
+
+class StoreIdentity(NamedTuple):
+    """Whose store it is: `pid` in the agent's own namespace, `instance` which agent of the process."""
+
+    pid: int
+    instance: int
+    agent_name: str
+    hostname: str
+    local_rank: Optional[str]
+    owner_uid: int
+
+
+class Store:
+    """The totals of an agent (`NIXL_TELEMETRY_EXPORTER=prometheus_mp`), read without its lock.
+
+    Raises `PermissionError` if it is another user's, `ValueError` if the file is no store, `OSError` otherwise.
+    """
+
+    def __init__(self, path: Union[str, os.PathLike[str]]) -> None:
+        self.path = os.fspath(path)
+        self._native = NixlStore(self.path)
+        self.identity = StoreIdentity(*self._native.identity())
+
+    def totals(self) -> dict[str, NixlTotal]:
+        """What was counted until now, by the event's name; `ValueError` if it is no store any more."""
+        return {total.name: total for total in self._native.totals()[1]}
+
+    @property
+    def last_update_ns(self) -> int:
+        """When it was last updated: `CLOCK_MONOTONIC` of the agent's host. A store that moves is alive."""
+        return self._native.totals()[0]
+
+    def alive(self) -> bool:
+        """Whether the agent lives; looked up by its lock."""
+        return self._native.alive()
+
+
+def stores(directory: Union[str, os.PathLike[str]]) -> list[Store]:
+    """The stores of a directory; files that are none, or are just being made, are left out."""
+    found = []
+    for name in sorted(os.listdir(directory)):
+        if NixlStore.is_name(name):
+            try:
+                found.append(Store(os.path.join(directory, name)))
+            except (OSError, ValueError):
+                continue
+    return found

@@ -31,7 +31,7 @@ enum Source {
     /// One package alone: NIXL's would bring gigabytes that no test touches.
     PipAlone(&'static str),
     /// The source of a package, unpacked: its own tests.
-    PipSource(&'static str),
+    Sdist(&'static str),
     /// Packages of the machine's Debian release, unpacked only.
     Debian(&'static [&'static str]),
     /// The newest packages that Debian has, unpacked only. Their versions move.
@@ -87,7 +87,7 @@ const PARTS: &[Part] = &[
     },
     Part {
         name: "prometheus-client-source",
-        source: Source::PipSource("prometheus-client==0.26.0"),
+        source: Source::Sdist("prometheus-client==0.26.0"),
         checks: &["import tests.test_core"],
     },
     Part {
@@ -186,7 +186,7 @@ impl Part {
         match self.source {
             Source::Pip(packages) => packages.join(" "),
             Source::PipAlone(package) => format!("{package} alone"),
-            Source::PipSource(package) => format!("{package} source"),
+            Source::Sdist(package) => format!("{package} source"),
             Source::Debian(packages) => format!("debian {}", packages.join(" ")),
             Source::Unstable(packages) => format!("debian unstable {}", packages.join(" ")),
         }
@@ -197,7 +197,7 @@ impl Part {
             Source::Debian(_) | Source::Unstable(_) => {
                 process::run(Command::new(directory.join(check)).arg("--version"))
             }
-            Source::Pip(_) | Source::PipAlone(_) | Source::PipSource(_) => process::run(
+            Source::Pip(_) | Source::PipAlone(_) | Source::Sdist(_) => process::run(
                 Command::new("python3")
                     .args(["-c", check])
                     .env("PYTHONPATH", directory),
@@ -211,7 +211,7 @@ impl Source {
         match *self {
             Source::Pip(packages) => process::run(pip_into(directory).args(packages)),
             Source::PipAlone(package) => process::run(pip_into(directory).args(["--no-deps", package])),
-            Source::PipSource(package) => source(package, directory),
+            Source::Sdist(package) => source(package, directory),
             Source::Debian(packages) => apt::unpack(packages, directory),
             Source::Unstable(packages) => apt::unpack_unstable(packages, directory),
         }
@@ -346,7 +346,7 @@ mod tests {
         for part in PARTS {
             let packages = match part.source {
                 Source::Pip(packages) => packages.to_vec(),
-                Source::PipAlone(package) | Source::PipSource(package) => vec![package],
+                Source::PipAlone(package) | Source::Sdist(package) => vec![package],
                 Source::Debian(_) | Source::Unstable(_) => continue,
             };
             for package in packages {
