@@ -4,6 +4,7 @@
 
 mod apt;
 mod bench;
+mod capi;
 mod fuzz;
 mod process;
 mod python;
@@ -36,6 +37,11 @@ const COMMANDS: &[Command] = &[
         name: "python",
         about: "setup, then the Python package alone: wheel, types, tests; arguments go to pytest",
         run: python::test_alone,
+    },
+    Command {
+        name: "capi",
+        about: "install the C and C++ library: --prefix DIRECTORY [--debug]",
+        run: capi::install,
     },
     Command {
         name: "bench",

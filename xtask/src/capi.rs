@@ -1,0 +1,114 @@
+//! The C and C++ library, installed as packages expect it: library, headers, pkg-config file.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use crate::test::workspace;
+use crate::{Outcome, process};
+
+const USAGE: &str = "usage: cargo xtask capi --prefix DIRECTORY [--debug]";
+
+/// What `libtidegate.a` needs of the system.
+const STATIC_LIBRARIES: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
+
+/// Builds the library (optimised, without `--debug`) and puts it below the prefix.
+pub(crate) fn install(arguments: &[String]) -> Outcome {
+    let (mut prefix, mut is_debug) = (None, false);
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--prefix" => prefix = arguments.next(),
+            "--debug" => is_debug = true,
+            _ => return Err(USAGE.to_owned()),
+        }
+    }
+    let prefix = Path::new(prefix.ok_or(USAGE)?);
+    let built = build(is_debug)?;
+    let (lib, include) = (prefix.join("lib"), prefix.join("include"));
+    let headers = workspace().join("crates/tidegate-capi/include");
+    create(&lib.join("pkgconfig"))?;
+    copy_all(&headers, &include)?;
+    let numbered = format!("libtidegate.so.{}", abi(&headers.join("tidegate.h"))?);
+    copy(&built.join("libtidegate_capi.so"), &lib.join(&numbered))?;
+    copy(&built.join("libtidegate_capi.a"), &lib.join("libtidegate.a"))?;
+    let link = lib.join("libtidegate.so");
+    let _ = fs::remove_file(&link); // what can't be removed shows below
+    symlink(&numbered, &link).map_err(|error| format!("{}: {error}", link.display()))?;
+    let file = lib.join("pkgconfig/tidegate.pc");
+    fs::write(&file, pkg_config()).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+/// Gives the directory that the library is in.
+fn build(is_debug: bool) -> Result<PathBuf, String> {
+    let mut cargo = process::cargo();
+    cargo
+        .args(["build", "--quiet", "--package", "tidegate-capi", "--target-dir"])
+        .arg(process::target())
+        .current_dir(workspace());
+    let profile = match is_debug {
+        true => "debug",
+        false => {
+            cargo.arg("--release");
+            "release"
+        }
+    };
+    process::stream(&mut cargo)?;
+    Ok(process::target().join(profile))
+}
+
+/// The number in the library's name, as the header has it.
+fn abi(header: &Path) -> Result<String, String> {
+    let text = fs::read_to_string(header).map_err(|error| format!("{}: {error}", header.display()))?;
+    let number = text
+        .lines()
+        .find_map(|line| line.strip_prefix("#define TG_ABI_VERSION "));
+    let number = number.ok_or_else(|| format!("{}: no TG_ABI_VERSION", header.display()))?;
+    Ok(number.trim().to_owned())
+}
+
+/// Says where things are relative to itself: the tree may be moved.
+fn pkg_config() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    format!(
+        "prefix=${{pcfiledir}}/../..
+libdir=${{prefix}}/lib
+includedir=${{prefix}}/include
+
+Name: tidegate
+Description: Metrics, composites, callbacks, spans and NIXL rings for C and C++
+Version: {version}
+License: Apache-2.0
+Cflags: -I${{includedir}}
+Libs: -L${{libdir}} -ltidegate
+Libs.private: {STATIC_LIBRARIES}
+"
+    )
+}
+
+fn create(directory: &Path) -> Outcome {
+    fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))
+}
+
+/// The files of a directory and of those within.
+fn copy_all(from: &Path, to: &Path) -> Outcome {
+    create(to)?;
+    let describe = |error| format!("{}: {error}", from.display());
+    for entry in fs::read_dir(from).map_err(describe)? {
+        let path = entry.map_err(describe)?.path();
+        let to = to.join(path.file_name().unwrap_or_default());
+        match path.is_dir() {
+            true => copy_all(&path, &to)?,
+            false => copy(&path, &to)?,
+        }
+    }
+    Ok(())
+}
+
+/// Programs may be running with the file that is there: it is replaced, not written to.
+fn copy(from: &Path, to: &Path) -> Outcome {
+    let fresh = to.with_extension(format!("{}.new", std::process::id()));
+    fs::copy(from, &fresh)
+        .and_then(|_| fs::rename(&fresh, to))
+        .map_err(|error| format!("{} to {}: {error}", from.display(), to.display()))
+}
