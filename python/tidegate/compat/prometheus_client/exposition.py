@@ -147,7 +147,7 @@ from ._push import (  # noqa: E402
 )
 from ._serve import (  # noqa: E402
     MetricsHandler,
-    _bake_output,
+    _bake_output as _bake_output,
     make_wsgi_app,
     start_http_server,
     start_wsgi_server,

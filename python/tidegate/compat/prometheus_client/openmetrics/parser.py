@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
-from typing import Any, Iterable, Iterator, Optional, TextIO, Union
+from typing import Iterable, Iterator, Optional, TextIO, Union
 
 from .._lines import ABOUT, NAME, labels, number, one_name, unescape, unquote
 from ..metrics_core import Metric
@@ -133,16 +133,14 @@ def _native(text: str, line: str) -> NativeHistogram:
 
 
 def _spans(text: Optional[str]) -> Optional[tuple[BucketSpan, ...]]:
-    def span(pair: str) -> BucketSpan:
-        offset, _, length = pair.partition(":")
-        return BucketSpan(int(offset), int(length))
-
-    return _list(text, span)
+    pairs = (pair.partition(":") for pair in _items(text))
+    return tuple(BucketSpan(int(offset), int(length)) for offset, _, length in pairs) or None
 
 
 def _whole(text: Optional[str]) -> Optional[tuple[int, ...]]:
-    return _list(text, int)
+    return tuple(map(int, _items(text))) or None
 
 
-def _list(text: Optional[str], of: Any) -> Any:
-    return None if text is None or not text.strip("[]") else tuple(map(of, text.strip("[]").split(",")))
+def _items(text: Optional[str]) -> list[str]:
+    within = (text or "").strip("[]")
+    return within.split(",") if within else []
