@@ -92,12 +92,12 @@ macro_rules! instrument {
                 PyClassInitializer::from(Metric::empty(py)).add_subclass(Self { cell: OnceLock::new() })
             }
 
-            /// Gives it the series with these label values, once.
-            fn _bind(&self, py: Python<'_>, family: &Family, values: Vec<String>) -> PyResult<()> {
+            /// Gives it the series with these label values, once; false if it is the one that all beyond the bound share.
+            fn _bind(&self, py: Python<'_>, family: &Family, values: Vec<String>) -> PyResult<bool> {
                 let series = py.detach(|| family.series(&values));
                 let cell = <$cell>::of(&series).map_err(|error| PyTypeError::new_err(error.to_string()))?;
                 self.cell.get_or_init(|| cell);
-                Ok(())
+                Ok(!series.is_overflow())
             }
 
             $($methods)*

@@ -15,6 +15,9 @@ __all__ = ["Counter", "FloatCounter", "Gauge", "Histogram", "Instrument", "UpDow
 
 _Self = TypeVar("_Self", bound="Instrument")
 
+#: Children without a series of their own that are kept, so that nothing grows with label values beyond the bound.
+_KEPT = 2000
+
 #: Called with what is known now, the value, and whether the threshold is crossed.
 Callback = Callable[[native.Snapshot, float, bool], object]
 
@@ -61,7 +64,9 @@ class Instrument(native.Metric):
             raise ValueError(f"the labels of {self.name} are {self.label_names}")
         key = tuple(str(value) for value in labelvalues)
         child = self.__class__(self.help, name=self.name, unit=self.unit, **self._options)
-        child._join(self, list(key))
+        is_own = child._join(self, list(key))
+        if not is_own and len(self._metrics) >= _KEPT:
+            return child
         kept: _Self = self._metrics.setdefault(key, child)
         return kept
 

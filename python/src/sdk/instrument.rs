@@ -6,6 +6,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
+use tidegate_cells::OVERFLOW_LABEL;
 use tidegate_metrics::{
     Counter, CounterFamily, Description, FloatCounter, FloatCounterFamily, Gauge, GaugeFamily, GaugeMode,
     Histogram, HistogramFamily, MetricsRegistry, UpDownCounter, UpDownCounterFamily, buckets,
@@ -105,12 +106,15 @@ macro_rules! instrument {
                 Ok(())
             }
 
-            /// Makes it the series of its parent with these label values.
-            fn _join(&self, py: Python<'_>, parent: &Self, values: Vec<String>) -> PyResult<()> {
+            /// Makes it the series of its parent with these label values; false if it has none of its own, beyond the bound
+            /// or where nothing is kept.
+            fn _join(&self, py: Python<'_>, parent: &Self, values: Vec<String>) -> PyResult<bool> {
                 let family = parent.family.get().ok_or_else(unusable)?;
                 let values: Vec<&str> = values.iter().map(String::as_str).collect();
-                self.handle.get_or_init(|| py.detach(|| family.with(&values)));
-                Ok(())
+                let handle = py.detach(|| family.with(&values));
+                let is_own = handle.info().is_some_and(|info| info.labels().all(|label| label != OVERFLOW_LABEL));
+                self.handle.get_or_init(|| handle);
+                Ok(is_own)
             }
 
             /// Ends the series with these label values.

@@ -5,19 +5,17 @@ from __future__ import annotations
 import os
 import time
 from bisect import bisect_left
-from typing import Any, Callable, Iterable, Iterator, Literal, Mapping, Optional, Sequence, TypeVar, Union
+from typing import Callable, Iterable, Literal, Optional, Sequence, Union
 
 from tidegate import _tidegate as native
 
 from . import values
+from ._wrapper import Celled, MetricWrapperBase, View
 from .context_managers import ExceptionCounter, InprogressTracker
-from .metrics_core import Metric
 from .registry import REGISTRY, CollectorRegistry
 from .samples import Exemplar, Sample
 from .utils import INF, floatToGoString
-from .validation import _validate_exemplar, _validate_labelnames, _validate_metric_name
-
-_Self = TypeVar("_Self", bound="MetricWrapperBase")
+from .validation import _validate_exemplar
 
 
 def _get_use_created() -> bool:
@@ -39,188 +37,11 @@ def enable_created_metrics() -> None:
     _use_created = True
 
 
-def _build_full_name(metric_type: Optional[str], name: str, namespace: str, subsystem: str, unit: str) -> str:
-    if not name:
-        raise ValueError("Metric name should not be empty")
-    full_name = "_".join(part for part in (namespace, subsystem, name) if part)
-    if metric_type == "counter":
-        full_name = full_name.removesuffix("_total")
-    if unit and not full_name.endswith("_" + unit):
-        full_name += "_" + unit
-    if unit and metric_type in ("info", "stateset"):
-        raise ValueError("Metric name is of a type that cannot have a unit: " + full_name)
-    return full_name
+def _created_sample(metric: Celled) -> tuple[Sample, ...]:
+    return (Sample("_created", {}, metric._created),) if _use_created else ()
 
 
-class _View:
-    """One number of an instrument, as programs and tests look at it."""
-
-    def __init__(self, get: Callable[[], float]) -> None:
-        self.get = get
-
-
-class MetricWrapperBase(native.Metric):
-    """What all instruments share; `labels` and what records is native."""
-
-    _type: Optional[str] = None
-    _reserved_labelnames: Sequence[str] = ()
-
-    #: The native series of this family; a child has its parent's.
-    _family: Optional[native.Family] = None
-
-    def __init__(
-        self,
-        name: str,
-        documentation: str,
-        labelnames: Iterable[str] = (),
-        namespace: str = "",
-        subsystem: str = "",
-        unit: str = "",
-        registry: Optional[CollectorRegistry] = REGISTRY,
-        _labelvalues: Optional[Sequence[str]] = None,
-    ) -> None:
-        self._original_name = name
-        self._namespace = namespace
-        self._subsystem = subsystem
-        self._name = _build_full_name(self._type, name, namespace, subsystem, unit)
-        self._set_labels(_validate_labelnames(self, labelnames), tuple(_labelvalues or ()))
-        self._kwargs: dict[str, Any] = {}
-        self._documentation = documentation
-        self._unit = unit
-        _validate_metric_name(self._name)
-        if self._is_observable():
-            self._metric_init()
-        if not self._labelvalues and registry:
-            registry.register(self)
-
-    def _metric_init(self) -> None:
-        """Prepares what is observed: a child, or a metric without labels."""
-        raise NotImplementedError(f"_metric_init() must be implemented by {self!r}")
-
-    def _child_samples(self) -> Iterable[Sample]:
-        raise NotImplementedError(f"_child_samples() must be implemented by {self!r}")
-
-    def _make_family(self) -> native.Family:
-        raise NotImplementedError(f"_make_family() must be implemented by {self!r}")
-
-    def _cells(self) -> native.Family:
-        if self._family is None:
-            self._family = self._make_family()
-        return self._family
-
-    def _raise_if_not_observable(self) -> None:
-        if not self._is_observable():
-            raise ValueError(f"{self._type} metric is missing label values")
-
-    def _child(self: _Self, labelvalues: tuple[object, ...], labelkwargs: Optional[Mapping[str, object]]) -> _Self:
-        """The child of label values that `labels` has not found: usually a new one."""
-        key = self._label_key(labelvalues, labelkwargs or {})
-        found: Optional[_Self] = self._metrics.get(key)
-        if found is not None:
-            return found
-        child = self.__class__.__new__(self.__class__)
-        child._family = self._cells() if self._has_cells() else None
-        child.__init__(  # type: ignore[misc]
-            self._original_name,
-            documentation=self._documentation,
-            labelnames=self._labelnames,
-            namespace=self._namespace,
-            subsystem=self._subsystem,
-            unit=self._unit,
-            _labelvalues=key,
-            **self._kwargs,
-        )
-        # Two threads may get here at once: both children would be of the same series, and one of them stays.
-        kept: _Self = self._metrics.setdefault(key, child)
-        return kept
-
-    def _has_cells(self) -> bool:
-        return True
-
-    def _label_key(self, labelvalues: tuple[object, ...], labelkwargs: Mapping[str, object]) -> tuple[str, ...]:
-        if not self._labelnames:
-            raise ValueError(f"No label names were set when constructing {self}")
-        if self._labelvalues:
-            labels = dict(zip(self._labelnames, self._labelvalues))
-            raise ValueError(f"{self} already has labels set ({labels}); can not chain calls to .labels()")
-        if labelvalues and labelkwargs:
-            raise ValueError("Can't pass both *args and **kwargs")
-        if labelkwargs:
-            if sorted(labelkwargs) != sorted(self._labelnames):
-                raise ValueError("Incorrect label names")
-            return tuple(str(labelkwargs[name]) for name in self._labelnames)
-        if len(labelvalues) != len(self._labelnames):
-            raise ValueError("Incorrect label count")
-        return tuple(str(value) for value in labelvalues)
-
-    def remove(self, *labelvalues: Any) -> None:
-        """Removes the child with these label values; nothing happens if there is none."""
-        self._require_labelnames()
-        if len(labelvalues) != len(self._labelnames):
-            raise ValueError(f"Incorrect label count (expected {len(self._labelnames)}, got {labelvalues})")
-        self._drop([tuple(str(value) for value in labelvalues)])
-
-    def remove_by_labels(self, labels: dict[str, str]) -> None:
-        """Removes every child that has these labels, whatever its others are."""
-        self._require_labelnames()
-        if not isinstance(labels, dict):
-            raise TypeError("labels must be a dict of {label_name: label_value}")
-        unknown = [name for name in labels if name not in self._labelnames]
-        if unknown:
-            raise ValueError(f"Unknown label names: {unknown}; expected {self._labelnames}")
-        wanted = {self._labelnames.index(name): str(value) for name, value in labels.items()}
-        matches = [key for key in list(self._metrics) if all(key[at] == value for at, value in wanted.items())]
-        self._drop(matches if labels else [])
-
-    def clear(self) -> None:
-        """Removes all children."""
-        self._drop(list(self._metrics))
-
-    def _require_labelnames(self) -> None:
-        if not self._labelnames:
-            raise ValueError(f"No label names were set when constructing {self}")
-
-    def _drop(self, keys: Iterable[tuple[str, ...]]) -> None:
-        for key in keys:
-            if self._metrics.pop(key, None) is not None and self._family is not None:
-                self._family.remove(list(key))
-
-    def _get_metric(self) -> Metric:
-        return Metric(self._name, self._documentation, self._type or "untyped", self._unit)
-
-    def describe(self) -> Iterable[Metric]:
-        """The family without its samples."""
-        return [self._get_metric()]
-
-    def collect(self) -> Iterable[Metric]:
-        """The family with its samples."""
-        metric = self._get_metric()
-        name = self._name
-        metric.samples = [Sample(name + sample[0], *sample[1:]) for sample in self._samples()]
-        return [metric]
-
-    def _samples(self) -> Iterable[Sample]:
-        return self._multi_samples() if self._is_parent() else self._child_samples()
-
-    def _multi_samples(self) -> Iterator[Sample]:
-        for values_, child in list(self._metrics.items()):
-            labels = dict(zip(self._labelnames, values_))
-            for suffix, own, *rest in child._samples():
-                yield Sample(suffix, {**labels, **own}, *rest)
-
-    def _created_sample(self) -> tuple[Sample, ...]:
-        return (Sample("_created", {}, self._created),) if _use_created else ()
-
-    _created: float = 0.0
-
-    def __str__(self) -> str:
-        return f"{self._type}:{self._name}"
-
-    def __repr__(self) -> str:
-        return f"{type(self).__module__}.{type(self).__name__}({self._name})"
-
-
-class Counter(native.Counter, MetricWrapperBase):
+class Counter(native.Counter, Celled):
     """A number that grows: requests served, bytes sent.
 
         c = Counter("requests_total", "Requests served", ["method"])
@@ -233,13 +54,9 @@ class Counter(native.Counter, MetricWrapperBase):
     def _make_family(self) -> native.Family:
         return values.family(self._name, self._documentation, self._unit, "counter", self._labelnames)
 
-    def _metric_init(self) -> None:
-        self._bind(self._cells(), list(self._labelvalues))
-        self._created = time.time()
-
     @property
-    def _value(self) -> _View:
-        return _View(self._get)
+    def _value(self) -> View:
+        return View(self._get)
 
     def _set_exemplar(self, labels: dict[str, str], amount: float) -> None:
         _validate_exemplar(labels)
@@ -259,7 +76,7 @@ class Counter(native.Counter, MetricWrapperBase):
         return ExceptionCounter(self, exception)
 
     def _child_samples(self) -> Iterable[Sample]:
-        return (Sample("_total", {}, self._get(), None, self._exemplar), *self._created_sample())
+        return (Sample("_total", {}, self._get(), None, self._exemplar), *_created_sample(self))
 
 
 _Mode = Literal[
@@ -267,7 +84,7 @@ _Mode = Literal[
 ]
 
 
-class Gauge(native.Gauge, MetricWrapperBase):
+class Gauge(native.Gauge, Celled):
     """A number that goes up and down: requests in flight, memory in use.
 
     `multiprocess_mode` says how the gauges of several processes become one.
@@ -302,12 +119,9 @@ class Gauge(native.Gauge, MetricWrapperBase):
         mode = self._multiprocess_mode
         return values.family(self._name, self._documentation, self._unit, "gauge", self._labelnames, mode=mode)
 
-    def _metric_init(self) -> None:
-        self._bind(self._cells(), list(self._labelvalues))
-
     @property
-    def _value(self) -> _View:
-        return _View(self._get)
+    def _value(self) -> View:
+        return View(self._get)
 
     def set_to_current_time(self) -> None:
         """Sets it to the seconds since the epoch."""
@@ -327,7 +141,7 @@ class Gauge(native.Gauge, MetricWrapperBase):
         return (Sample("", {}, self._get()),)
 
 
-class Summary(native.Summary, MetricWrapperBase):
+class Summary(native.Summary, Celled):
     """How many, and their sum: response times, sizes.
 
         s = Summary("response_latency_seconds", "Time to answer")
@@ -340,24 +154,20 @@ class Summary(native.Summary, MetricWrapperBase):
     def _make_family(self) -> native.Family:
         return values.family(self._name, self._documentation, self._unit, "summary", self._labelnames)
 
-    def _metric_init(self) -> None:
-        self._bind(self._cells(), list(self._labelvalues))
-        self._created = time.time()
+    @property
+    def _count(self) -> View:
+        return View(lambda: float(self._get()[0]))
 
     @property
-    def _count(self) -> _View:
-        return _View(lambda: float(self._get()[0]))
-
-    @property
-    def _sum(self) -> _View:
-        return _View(lambda: self._get()[1])
+    def _sum(self) -> View:
+        return View(lambda: self._get()[1])
 
     def _child_samples(self) -> Iterable[Sample]:
         count, total = self._get()
-        return (Sample("_count", {}, float(count)), Sample("_sum", {}, total), *self._created_sample())
+        return (Sample("_count", {}, float(count)), Sample("_sum", {}, total), *_created_sample(self))
 
 
-class Histogram(native.Histogram, MetricWrapperBase):
+class Histogram(native.Histogram, Celled):
     """How many, by size: quantiles can be had of them, over any number of processes.
 
         h = Histogram("request_latency_seconds", "Time to serve", buckets=(0.1, 1, 10))
@@ -402,18 +212,14 @@ class Histogram(native.Histogram, MetricWrapperBase):
             self._name, self._documentation, self._unit, "histogram", self._labelnames, bounds=bounds
         )
 
-    def _metric_init(self) -> None:
-        self._bind(self._cells(), list(self._labelvalues))
-        self._created = time.time()
+    @property
+    def _sum(self) -> View:
+        return View(lambda: self._get()[1])
 
     @property
-    def _sum(self) -> _View:
-        return _View(lambda: self._get()[1])
-
-    @property
-    def _buckets(self) -> list[_View]:
+    def _buckets(self) -> list[View]:
         """The counts by bucket, not cumulative."""
-        return [_View(lambda at=at: float(self._get()[0][at])) for at in range(len(self._upper_bounds))]  # type: ignore[misc]
+        return [View(lambda at=at: float(self._get()[0][at])) for at in range(len(self._upper_bounds))]  # type: ignore[misc]
 
     def _set_exemplar(self, labels: dict[str, str], amount: float) -> None:
         _validate_exemplar(labels)
@@ -431,7 +237,7 @@ class Histogram(native.Histogram, MetricWrapperBase):
         # With negative observations the sum is no counter.
         if self._upper_bounds[0] >= 0:
             samples.append(Sample("_sum", {}, total))
-        return (*samples, *self._created_sample())
+        return (*samples, *_created_sample(self))
 
 
 class Info(MetricWrapperBase):

@@ -79,8 +79,10 @@ class _Family(Metric):
         self.add_sample(self.name + suffix, labels, value, timestamp, exemplar)
 
 
-class UnknownMetricFamily(_Family):
-    """Series of a type that nobody knows."""
+class _ValueFamily(_Family):
+    """A family whose series are one number each."""
+
+    _type: str
 
     def __init__(
         self,
@@ -90,7 +92,7 @@ class UnknownMetricFamily(_Family):
         labels: Optional[Sequence[str]] = None,
         unit: str = "",
     ) -> None:
-        super().__init__(name, documentation, "unknown", unit)
+        super().__init__(name, documentation, self._type, unit)
         self._prepare(labels, value is not None)
         if value is not None:
             self.add_metric([], value)
@@ -98,6 +100,12 @@ class UnknownMetricFamily(_Family):
     def add_metric(self, labels: Sequence[str], value: float, timestamp: _Time = None) -> None:
         """Adds the series with these label values."""
         self._add("", self._labels(labels), value, timestamp)
+
+
+class UnknownMetricFamily(_ValueFamily):
+    """Series of a type that nobody knows."""
+
+    _type = "unknown"
 
 
 #: Its name before OpenMetrics.
@@ -136,25 +144,10 @@ class CounterMetricFamily(_Family):
             self._add("_created", self._labels(labels), created, timestamp)
 
 
-class GaugeMetricFamily(_Family):
+class GaugeMetricFamily(_ValueFamily):
     """Gauges."""
 
-    def __init__(
-        self,
-        name: str,
-        documentation: str,
-        value: Optional[float] = None,
-        labels: Optional[Sequence[str]] = None,
-        unit: str = "",
-    ) -> None:
-        super().__init__(name, documentation, "gauge", unit)
-        self._prepare(labels, value is not None)
-        if value is not None:
-            self.add_metric([], value)
-
-    def add_metric(self, labels: Sequence[str], value: float, timestamp: _Time = None) -> None:
-        """Adds the series with these label values."""
-        self._add("", self._labels(labels), value, timestamp)
+    _type = "gauge"
 
 
 class SummaryMetricFamily(_Family):
