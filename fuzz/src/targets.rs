@@ -39,6 +39,7 @@ pub(crate) const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("query", query),
     ("state", state),
     ("exposition", exposition),
+    ("plugin_frames", tidegate_plugin::host::fuzz::frames),
     (
         "remote_write",
         tidegate::receivers::prometheusremotewrite::fuzz::requests,

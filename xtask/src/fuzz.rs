@@ -20,6 +20,7 @@ const TARGETS: &[(&str, &str)] = &[
     ("query", "tests/data/promql"),
     ("state", "tests/data"),
     ("exposition", "tests/data/exposition"),
+    ("plugin_frames", "tests/data"),
     ("remote_write", "tests/data"),
 ];
 /// How long each target runs unless told.

@@ -6,53 +6,90 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::Error;
 use crate::exponential;
-use crate::family::{Series, SeriesInner};
+use crate::family::Series;
 use crate::file::now_ns;
 use crate::layout::header;
-use crate::map::Slot;
+use crate::map::Pinned;
 use crate::spec::Kind;
-use crate::store::StoreInner;
-use crate::value::Value;
+use crate::value::{ExponentialValue, Value};
 
 /// What all cells are made of.
 #[derive(Clone, Debug)]
-struct Cell {
-    value: Slot,
-    guard: Slot,
-    store: Arc<StoreInner>,
-    series: Arc<SeriesInner>,
+struct Cell<A>(Pinned<Of<A>>);
+
+/// What a cell is of, and what its user attached to it.
+#[derive(Debug)]
+struct Of<A> {
+    series: Series,
+    attached: A,
 }
 
-impl Cell {
-    fn new(series: &Series) -> Self {
-        Cell {
-            value: series.inner.slot.clone(),
-            guard: series.store.guard.clone(),
-            store: series.store.clone(),
-            series: series.inner.clone(),
+impl<A> Cell<A> {
+    fn new(series: &Series, attached: A) -> Self {
+        let series = series.clone();
+        let mut value = series.inner.slot.clone();
+        if series.is_overflow() {
+            // Its last word counts look-ups.
+            value = value.first(series.spec().kind.words());
         }
+        let guard = series.store.guard.clone();
+        let pinned = Pinned::new(value, guard, Of { series, attached });
+        Cell(pinned.expect("a store's guard is a page"))
+    }
+
+    fn attach<B>(&self, attached: B) -> Cell<B> {
+        Cell::new(&self.0.more().series, attached)
     }
 
     /// The words, once they are this process'.
     #[inline]
     fn words(&self) -> Option<&[AtomicU64]> {
-        let ready = match self.guard.words() {
-            [guard, ..] => guard.load(Ordering::Relaxed) != 0 || self.store.ready(),
-            [] => false,
-        };
-        ready.then(|| self.value.words())
+        let ready = self.0.guard().load(Ordering::Relaxed) != 0 || self.0.more().series.store.ready();
+        ready.then(|| self.0.value())
     }
 
     #[cold]
     fn invalid(&self) {
-        if self.store.ready() {
-            self.store.count(header::INVALID);
+        let store = &self.0.more().series.store;
+        if store.ready() {
+            store.count(header::INVALID);
         }
     }
 }
 
+/// A handle that is a cell and more is one count of references, not two, if what is more is attached to the cell.
+macro_rules! attached {
+    ($($cell:ident { $inner:tt $(, $field:ident)* })*) => {$(
+        impl<A> $cell<A> {
+            /// The same cell, with something of its user's.
+            #[must_use]
+            pub fn attach<B>(&self, attached: B) -> $cell<B> {
+                $cell {
+                    $inner: self.$inner.attach(attached),
+                    $($field: self.$field.clone(),)*
+                }
+            }
+
+            /// What was attached to it.
+            #[inline]
+            pub fn attached(&self) -> &A {
+                &self.$inner.0.more().attached
+            }
+        }
+    )*};
+}
+
+attached! {
+    CounterCell { 0 }
+    UpDownCell { 0 }
+    FloatCell { cell, counts }
+    HistogramCell { cell, bounds }
+    ExponentialCell { cell }
+    SummaryCell { 0 }
+}
+
 #[inline]
-fn add_float(word: &AtomicU64, by: f64) {
+pub(crate) fn add_float(word: &AtomicU64, by: f64) {
     let mut current = word.load(Ordering::Relaxed);
     loop {
         let sum = (f64::from_bits(current) + by).to_bits();
@@ -102,9 +139,9 @@ fn word(words: Option<&[AtomicU64]>, at: usize) -> u64 {
 
 /// Counts: one atomic addition.
 #[derive(Clone, Debug)]
-pub struct CounterCell(Cell);
+pub struct CounterCell<A = ()>(Cell<A>);
 
-impl CounterCell {
+impl<A> CounterCell<A> {
     /// Adds.
     #[inline]
     pub fn add(&self, by: u64) {
@@ -121,9 +158,9 @@ impl CounterCell {
 
 /// Counts up and down.
 #[derive(Clone, Debug)]
-pub struct UpDownCell(Cell);
+pub struct UpDownCell<A = ()>(Cell<A>);
 
-impl UpDownCell {
+impl<A> UpDownCell<A> {
     /// Adds.
     #[inline]
     pub fn add(&self, by: i64) {
@@ -140,12 +177,12 @@ impl UpDownCell {
 
 /// A gauge, or a counter of fractions.
 #[derive(Clone, Debug)]
-pub struct FloatCell {
-    cell: Cell,
+pub struct FloatCell<A = ()> {
+    cell: Cell<A>,
     counts: bool,
 }
 
-impl FloatCell {
+impl<A> FloatCell<A> {
     /// Adds. To a counter, less than zero and what is no number is not added but counted as invalid.
     #[inline]
     pub fn add(&self, by: f64) {
@@ -196,12 +233,12 @@ const LINEAR_BOUNDS: usize = 32;
 
 /// A histogram: one atomic addition to a bucket, one to the sum.
 #[derive(Clone, Debug)]
-pub struct HistogramCell {
-    cell: Cell,
+pub struct HistogramCell<A = ()> {
+    cell: Cell<A>,
     bounds: Arc<[f64]>,
 }
 
-impl HistogramCell {
+impl<A> HistogramCell<A> {
     /// Counts a value. What is no number is not, but counted as invalid.
     #[inline]
     pub fn observe(&self, value: f64) {
@@ -239,38 +276,39 @@ impl HistogramCell {
     }
 }
 
-/// An exponential histogram. Threads that count in the same series at the same time wait for each other, some ten
-/// nanoseconds each, and a microsecond when the scale falls.
+/// An exponential histogram: one atomic addition to a bucket, one to the sum, and some microseconds when the scale
+/// falls. No thread ever waits for another.
 #[derive(Clone, Debug)]
-pub struct ExponentialCell {
-    cell: Cell,
-    kind: Kind,
+pub struct ExponentialCell<A = ()> {
+    cell: Cell<A>,
 }
 
-impl ExponentialCell {
+impl<A> ExponentialCell<A> {
     /// Counts a value. What is not finite is not, but counted as invalid.
     #[inline]
     pub fn observe(&self, value: f64) {
         if !value.is_finite() {
             return self.cell.invalid();
         }
-        if let Some(words) = self.cell.words() {
-            self.cell.series.locked(|| exponential::observe(words, value));
+        if let Some(words) = self.cell.words()
+            && !exponential::observe(words, value)
+        {
+            self.cell.invalid();
         }
     }
 
     /// Its value.
     pub fn snapshot(&self) -> Value {
-        self.cell.words();
-        self.cell.series.read(&self.kind)
+        let words = self.cell.words();
+        Value::Exponential(words.map_or_else(ExponentialValue::default, exponential::load))
     }
 }
 
 /// A count and a sum.
 #[derive(Clone, Debug)]
-pub struct SummaryCell(Cell);
+pub struct SummaryCell<A = ()>(Cell<A>);
 
-impl SummaryCell {
+impl<A> SummaryCell<A> {
     /// Counts a value. What is no number is not, but counted as invalid.
     #[inline]
     pub fn observe(&self, value: f64) {
@@ -306,7 +344,7 @@ impl Series {
     /// [`Error::Instrument`].
     pub fn counter(&self) -> Result<CounterCell, Error> {
         match self.spec().kind {
-            Kind::Counter => Ok(CounterCell(Cell::new(self))),
+            Kind::Counter => Ok(CounterCell(Cell::new(self, ()))),
             _ => Err(self.wrong()),
         }
     }
@@ -317,7 +355,7 @@ impl Series {
     /// [`Error::Instrument`].
     pub fn up_down(&self) -> Result<UpDownCell, Error> {
         match self.spec().kind {
-            Kind::UpDownCounter => Ok(UpDownCell(Cell::new(self))),
+            Kind::UpDownCounter => Ok(UpDownCell(Cell::new(self, ()))),
             _ => Err(self.wrong()),
         }
     }
@@ -332,12 +370,10 @@ impl Series {
             Kind::Gauge(_) => false,
             _ => return Err(self.wrong()),
         };
-        let mut cell = Cell::new(self);
-        if self.is_overflow() {
-            // Its last word counts look-ups.
-            cell.value = cell.value.clone().first(self.spec().kind.words());
-        }
-        Ok(FloatCell { cell, counts })
+        Ok(FloatCell {
+            cell: Cell::new(self, ()),
+            counts,
+        })
     }
 
     /// The cell of a histogram.
@@ -347,7 +383,7 @@ impl Series {
     pub fn histogram(&self) -> Result<HistogramCell, Error> {
         match &self.spec().kind {
             Kind::Histogram { bounds } => Ok(HistogramCell {
-                cell: Cell::new(self),
+                cell: Cell::new(self, ()),
                 bounds: bounds.clone(),
             }),
             _ => Err(self.wrong()),
@@ -360,9 +396,8 @@ impl Series {
     /// [`Error::Instrument`].
     pub fn exponential(&self) -> Result<ExponentialCell, Error> {
         match &self.spec().kind {
-            kind @ Kind::ExponentialHistogram { .. } => Ok(ExponentialCell {
-                cell: Cell::new(self),
-                kind: kind.clone(),
+            Kind::ExponentialHistogram { .. } => Ok(ExponentialCell {
+                cell: Cell::new(self, ()),
             }),
             _ => Err(self.wrong()),
         }
@@ -374,7 +409,7 @@ impl Series {
     /// [`Error::Instrument`].
     pub fn summary(&self) -> Result<SummaryCell, Error> {
         match self.spec().kind {
-            Kind::Summary => Ok(SummaryCell(Cell::new(self))),
+            Kind::Summary => Ok(SummaryCell(Cell::new(self, ()))),
             _ => Err(self.wrong()),
         }
     }

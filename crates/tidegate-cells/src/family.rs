@@ -1,14 +1,15 @@
 //! Families and series: finding the series of label values.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::arena::Place;
+use crate::exponential;
 use crate::layout::{MAX_LABEL_VALUE, header};
 use crate::map::Slot;
 use crate::record::{Record, SeriesRole};
 use crate::spec::{FamilySpec, Kind};
-use crate::store::{self, StoreInner};
+use crate::store::StoreInner;
 use crate::table::Table;
 use crate::value::{Labels, OVERFLOW_LABEL, SeriesValue, Value};
 
@@ -39,8 +40,6 @@ pub(crate) struct SeriesInner {
     pub(crate) word: u64,
     pub(crate) slot: Slot,
     pub(crate) ended: AtomicBool,
-    /// Held while an exponential histogram counts.
-    lock: AtomicU32,
 }
 
 /// A series of a family; ask it for the cell of its instrument. Cloning it is cheap.
@@ -187,12 +186,17 @@ impl SeriesInner {
             word,
             slot,
             ended: AtomicBool::new(false),
-            lock: AtomicU32::new(0),
         }
     }
 
+    /// Makes zero words an empty value.
     pub(crate) fn init(&self, kind: &Kind) {
-        store::init(kind, &self.slot);
+        if let Kind::ExponentialHistogram { max_scale } = kind {
+            let (first, words) = exponential::empty(*max_scale, 0);
+            for (word, content) in self.slot.words()[first..].iter().zip(words) {
+                word.store(content, Ordering::Relaxed);
+            }
+        }
     }
 
     pub(crate) fn record(&self, family: u32, role: SeriesRole) -> Record {
@@ -206,41 +210,10 @@ impl SeriesInner {
 
     pub(crate) fn read(&self, kind: &Kind) -> Value {
         let words = self.slot.words();
-        let decode = || Value::decode(kind, |word| words[word].load(Ordering::Relaxed));
         match kind {
-            Kind::ExponentialHistogram { .. } => self.locked(decode),
-            _ => decode(),
+            Kind::ExponentialHistogram { .. } => Value::Exponential(exponential::load(words)),
+            _ => Value::decode(kind, |word| words[word].load(Ordering::Relaxed)),
         }
-    }
-
-    /// Runs alone.
-    pub(crate) fn locked<T>(&self, run: impl FnOnce() -> T) -> T {
-        self.take_lock();
-        let result = run();
-        self.unlock();
-        result
-    }
-
-    /// Held for some ten nanoseconds, so others spin, and let go of the processor if that is not enough.
-    #[inline]
-    pub(crate) fn take_lock(&self) {
-        let mut spins = 0_u32;
-        let take = || {
-            self.lock
-                .compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed)
-        };
-        while take().is_err() {
-            spins = spins.wrapping_add(1);
-            if spins.is_multiple_of(64) {
-                std::thread::yield_now();
-            } else {
-                std::hint::spin_loop();
-            }
-        }
-    }
-
-    pub(crate) fn unlock(&self) {
-        self.lock.store(0, Ordering::Release);
     }
 }
 

@@ -5,8 +5,8 @@ use std::fmt;
 
 /// First bytes of every file.
 pub const MAGIC: [u8; 8] = *b"TIDECELL";
-/// Changes when an offset below changes.
-pub const VERSION: u32 = 1;
+/// Changes when an offset below changes, or the words of a value.
+pub const VERSION: u32 = 2;
 /// Bytes before the first segment.
 pub const HEADER_SIZE: usize = 4096;
 /// Segments are at least that long, and multiples of it.

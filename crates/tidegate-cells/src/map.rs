@@ -141,6 +141,74 @@ impl Slot {
     }
 }
 
+/// The words of a value and the one that guards them, at hand, and what keeps them mapped behind one count of
+/// references: a handle that is found, cloned and dropped with each use costs no more than that.
+#[derive(Debug)]
+pub(crate) struct Pinned<T> {
+    value: NonNull<AtomicU64>,
+    len: usize,
+    guard: NonNull<AtomicU64>,
+    kept: Arc<Kept<T>>,
+}
+
+#[derive(Debug)]
+struct Kept<T> {
+    _value: Slot,
+    _guard: Slot,
+    more: T,
+}
+
+// SAFETY: atomics only, in memory that the `Arc` keeps; what else it keeps is Send and Sync itself.
+unsafe impl<T: Send + Sync> Send for Pinned<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync> Sync for Pinned<T> {}
+
+impl<T> Clone for Pinned<T> {
+    #[inline]
+    fn clone(&self) -> Self {
+        Pinned {
+            kept: self.kept.clone(),
+            ..*self
+        }
+    }
+}
+
+impl<T> Pinned<T> {
+    /// `None`: the guard has no word.
+    pub(crate) fn new(value: Slot, guard: Slot, more: T) -> Option<Self> {
+        Some(Pinned {
+            value: value.words,
+            len: value.len,
+            guard: (guard.len > 0).then_some(guard.words)?,
+            kept: Arc::new(Kept {
+                _value: value,
+                _guard: guard,
+                more,
+            }),
+        })
+    }
+
+    /// The words.
+    #[inline]
+    pub(crate) fn value(&self) -> &[AtomicU64] {
+        // SAFETY: as of `Slot::words` of the slot they come from, which `kept` has.
+        unsafe { std::slice::from_raw_parts(self.value.as_ptr(), self.len) }
+    }
+
+    /// The word that guards them.
+    #[inline]
+    pub(crate) fn guard(&self) -> &AtomicU64 {
+        // SAFETY: the first word of the slot that `kept` has, which has one (`Pinned::new`).
+        unsafe { self.guard.as_ref() }
+    }
+
+    /// What is kept besides.
+    #[inline]
+    pub(crate) fn more(&self) -> &T {
+        &self.kept.more
+    }
+}
+
 /// Has `fork` call `prepare` before, and one of the others after it, for the rest of the process' life.
 pub(crate) fn at_fork(
     prepare: extern "C" fn(),

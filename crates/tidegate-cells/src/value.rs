@@ -99,7 +99,7 @@ pub enum Value {
 }
 
 /// An exponential histogram.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExponentialValue {
     /// Buckets grow by 2^(2^-scale).
     pub scale: i32,
@@ -257,7 +257,7 @@ impl Value {
                     .enumerate()
                     .for_each(|(at, count)| write(at + 1, *count));
             }
-            Value::Exponential(value) => exponential::encode(value, 0, &mut write),
+            Value::Exponential(value) => exponential::encode(value, &mut write),
             Value::Summary { count, sum } => {
                 write(0, *count);
                 write(1, sum.to_bits());

@@ -6,9 +6,15 @@ use proptest::prelude::*;
 use super::*;
 
 fn words(max_scale: i8) -> Vec<AtomicU64> {
+    words_of(max_scale, 0)
+}
+
+fn words_of(max_scale: i8, generation: u64) -> Vec<AtomicU64> {
     let words: Vec<_> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
-    let (word, shape) = empty(max_scale);
-    words[word].store(shape, Ordering::Relaxed);
+    let (first, content) = empty(max_scale, generation);
+    for (word, content) in words[first..].iter().zip(content) {
+        word.store(content, Ordering::Relaxed);
+    }
     words
 }
 
@@ -86,7 +92,7 @@ proptest! {
     fn buckets_are_those_of_the_model(values in values(), max_scale in -10..=20_i8) {
         let words = words(max_scale);
         for (done, value) in values.iter().enumerate() {
-            observe(&words, *value);
+            assert!(observe(&words, *value));
             let now = read(&words);
             prop_assert_eq!(now.count(), done as u64 + 1);
         }
@@ -100,12 +106,17 @@ proptest! {
     #[test]
     fn merged_buckets_are_those_of_all(a in values(), b in values(), scales in (-10..=20_i8, -10..=20_i8)) {
         let (words_a, words_b) = (words(scales.0), words(scales.1));
-        a.iter().for_each(|value| observe(&words_a, *value));
-        b.iter().for_each(|value| observe(&words_b, *value));
+        a.iter().for_each(|value| assert!(observe(&words_a, *value)));
+        b.iter().for_each(|value| assert!(observe(&words_b, *value)));
         let mut merged = read(&words_a);
         merged.merge(&read(&words_b));
         add(&words_a, &read(&words_b));
-        prop_assert!(read(&words_a) == merged || merged.sum.is_nan());
+        let added = read(&words_a);
+        // The scale of buckets that are all empty says nothing.
+        if b.iter().any(|value| *value != 0.0) {
+            prop_assert!(added == merged || merged.sum.is_nan());
+        }
+        prop_assert_eq!(added.count(), merged.count());
         let all: Vec<f64> = a.into_iter().chain(b).collect();
         let [positive, negative] = model(&all, merged.scale);
         prop_assert_eq!((counts(&merged.positive), counts(&merged.negative)), (positive, negative));
@@ -113,15 +124,98 @@ proptest! {
     }
 
     #[test]
-    fn what_a_reader_sees_amid_a_switch_is_whole(values in values()) {
-        // As if killed before each switch: the buffer that does not count may hold anything.
+    fn a_value_is_whole_wherever_a_switch_stops(values in values(), steps in 0..700_usize) {
         let words = words(20);
         for value in values {
-            observe(&words, value);
+            assert!(observe(&words, value));
+            // As if killed, or kept from going on, anywhere in a switch for another value.
             let before = read(&words);
-            let spare = words[0].load(Ordering::Relaxed) + 1;
-            buffer(&words, spare).iter().for_each(|word| word.store(u64::MAX, Ordering::Relaxed));
-            prop_assert!(read(&words) == before || before.sum.is_nan());
+            switch_for(&words, 1e-9, steps);
+            prop_assert!(read(&words).count() == before.count());
+            if words[GENERATION].load(Ordering::Relaxed) == 0 {
+                prop_assert!(read(&words) == before || before.sum.is_nan());
+            }
         }
     }
+
+    #[test]
+    fn a_later_generation_is_left_alone_by_who_comes_late(values in values()) {
+        let words = words_of(20, AHEAD);
+        values.iter().for_each(|value| assert!(observe(&words, *value)));
+        let before: Vec<u64> = words.iter().map(|word| word.load(Ordering::Relaxed)).collect();
+        for generation in [0, 1, AHEAD - 1] {
+            switch::switch(&words, generation, Wanted { side: 0, bucket: 7, finest: 3 });
+            let place = &words[FIRST_BUFFER + HEAD];
+            prop_assert!(!count_in(place, generation, 1));
+        }
+        let after: Vec<u64> = words.iter().map(|word| word.load(Ordering::Relaxed)).collect();
+        prop_assert_eq!(before, after);
+    }
+}
+
+/// As many steps of a switch that a value wants.
+fn switch_for(words: &[AtomicU64], value: f64, steps: usize) {
+    let generation = generation(words);
+    let Some(shape) = Shape::load(buffer(words, generation), generation) else {
+        return;
+    };
+    let wanted = Wanted {
+        side: 0,
+        bucket: bucket_of(value, shape.scale),
+        finest: MAX_SCALE,
+    };
+    switch::stopped_after(words, generation, wanted, steps);
+}
+
+#[test]
+fn values_of_many_threads_are_all_counted() {
+    const THREADS: u64 = 4;
+    const ROUNDS: usize = 30;
+    for round in 0..ROUNDS {
+        let words = words(20);
+        let value = |thread: u64, at: u64| {
+            // Each goes its own way, so that all want other switches.
+            let exponent = (at as i32 / 10) * (thread as i32 - 1);
+            (1.0 + at as f64 / 1000.0) * f64::from(exponent).exp2() * if at % 5 == 0 { -1.0 } else { 1.0 }
+        };
+        let values = |thread: u64| (0..400 + round as u64).map(move |at| value(thread, at));
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let words = &words;
+                scope.spawn(move || values(thread).for_each(|value| assert!(observe(words, value))));
+            }
+            let mut before = 0;
+            for _ in 0..200 {
+                let now = load(&words).count();
+                assert!(now >= before, "fell from {before} to {now}");
+                before = now;
+            }
+        });
+        let all: Vec<f64> = (0..THREADS).flat_map(values).collect();
+        let value = load(&words);
+        let [positive, negative] = model(&all, value.scale);
+        assert_eq!(
+            (counts(&value.positive), counts(&value.negative)),
+            (positive, negative)
+        );
+    }
+}
+
+/// What switches most often: the bucket beside the range, on each end of each side, at each scale.
+#[test]
+fn generations_suffice() {
+    let words = words(20);
+    for turn in 0.. {
+        let now = generation(&words);
+        let shape = Shape::load(buffer(&words, now), now).unwrap();
+        if shape.scale == MIN_SCALE {
+            break;
+        }
+        let (side, is_above) = (turn % 2, turn % 4 < 2);
+        let beside = shape.first[side] + if is_above { BUCKETS as i32 } else { -1 };
+        assert!(count(&words, side, MAX_SCALE, 1, |scale| beside
+            >> (shape.scale - scale)));
+        assert_eq!(generation(&words), now + 1);
+    }
+    assert!(generation(&words) <= 496, "{}", generation(&words));
 }

@@ -6,6 +6,8 @@
 
 mod batch;
 mod frame;
+#[cfg(fuzzing)]
+pub mod fuzz;
 mod inspect;
 #[allow(unsafe_code)]
 mod instance;

@@ -1,0 +1,131 @@
+//! Families and series come and go: places for their values, records that say so.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::{Ended, FamilyState, Locked, State, StoreInner};
+use crate::arena::{Arena, Place};
+use crate::family::{FamilyInner, SeriesInner};
+use crate::layout::header;
+use crate::record::{self, Record, SeriesRole};
+use crate::spec::FamilySpec;
+
+/// How long the place of a series that has ended is left alone: longer than any reader takes from the records
+/// to the values.
+const QUARANTINE: Duration = Duration::from_secs(10);
+
+impl StoreInner {
+    pub(super) fn make_family(
+        &self,
+        locked: &mut Locked<'_>,
+        spec: &FamilySpec,
+    ) -> io::Result<Arc<FamilyInner>> {
+        let Locked { files, state } = locked;
+        let file = files.get(self.file);
+        let words = spec.kind.words() + 1;
+        let place = state.arena.allocate(file, words, spec.kind.align())?;
+        let number = state.families.len();
+        let spec = Arc::new(spec.clone());
+        let inner = FamilyInner::new(spec.clone(), number, self.options.max_series, place);
+        let mut records = Vec::new();
+        record::put(&mut records, &Record::Family(FamilySpec::clone(&spec)));
+        let overflow = inner.overflow.record(number as u32, SeriesRole::Overflow);
+        record::put(&mut records, &overflow);
+        if let Err(error) = self.append(file, &mut state.arena, &records) {
+            state.arena.release(inner.overflow.word, words);
+            return Err(error);
+        }
+        state.by_name.insert(spec.name.clone(), number);
+        let inner = Arc::new(inner);
+        state.families.push(FamilyState {
+            inner: inner.clone(),
+            series: Vec::new(),
+        });
+        Ok(inner)
+    }
+
+    fn append(&self, file: Option<&File>, arena: &mut Arena, records: &[u8]) -> io::Result<()> {
+        match (&self.directory, file) {
+            (Some(_), Some(file)) if !self.detached.load(Ordering::Relaxed) => arena.append(file, records),
+            _ => Ok(()), // written when there is a file
+        }
+    }
+
+    /// A new series of a family that has no such, or why there is none.
+    pub(crate) fn make_series(
+        &self,
+        locked: &mut Locked<'_>,
+        family: &FamilyInner,
+        hash: u64,
+        values: &[&str],
+    ) -> io::Result<Arc<SeriesInner>> {
+        let Locked { files, state } = locked;
+        let state = &mut **state;
+        reuse(state);
+        let file = files.get(self.file);
+        let kind = &family.spec.kind;
+        let Place { word, slot } = state.arena.allocate(file, kind.words(), kind.align())?;
+        let series = Arc::new(SeriesInner::new(hash, values, word, slot));
+        series.init(kind);
+        let mut records = Vec::new();
+        record::put(
+            &mut records,
+            &series.record(family.number as u32, SeriesRole::Normal),
+        );
+        if let Err(error) = self.append(file, &mut state.arena, &records) {
+            state.arena.release(word, kind.words());
+            return Err(error);
+        }
+        let all = &mut state.families[family.number].series;
+        family.table.insert(series.clone(), all);
+        all.push(series.clone());
+        Ok(series)
+    }
+
+    /// Ends a series. False if there is none.
+    pub(crate) fn end_series(&self, family: &FamilyInner, hash: u64, values: &[&str]) -> bool {
+        let mut locked = self.lock();
+        let Some(series) = family.table.find(hash, values) else {
+            return false;
+        };
+        let Locked { files, state } = &mut locked;
+        let state = &mut **state;
+        let mut records = Vec::new();
+        record::put(&mut records, &Record::End { slot: series.word });
+        if self
+            .append(files.get(self.file), &mut state.arena, &records)
+            .is_err()
+        {
+            self.count(header::REFUSED_ROOM);
+            return false;
+        }
+        series.ended.store(true, Ordering::Release);
+        let all = &mut state.families[family.number].series;
+        all.retain(|other| !Arc::ptr_eq(other, &series));
+        family.live.store(all.len(), Ordering::Relaxed);
+        let family = state.families[family.number].inner.clone();
+        let at = Instant::now();
+        state.ended.push_back(Ended { family, series, at });
+        true
+    }
+}
+
+/// Makes the places of series that ended long ago free, but for those that somebody has a handle of.
+fn reuse(state: &mut State) {
+    let old = |ended: &Ended| ended.at.elapsed() >= QUARANTINE;
+    while state.ended.front().is_some_and(old) {
+        let Some(Ended { family, series, at }) = state.ended.pop_front() else {
+            return;
+        };
+        match Arc::try_unwrap(series) {
+            Ok(series) => state.arena.release(series.word, family.spec.kind.words()),
+            Err(series) => {
+                state.ended.push_back(Ended { family, series, at });
+                return;
+            }
+        }
+    }
+}
