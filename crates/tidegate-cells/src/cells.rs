@@ -21,6 +21,8 @@ struct Cell<A>(Pinned<Of<A>>);
 #[derive(Debug)]
 struct Of<A> {
     series: Series,
+    /// Of histograms.
+    bounds: Arc<[f64]>,
     attached: A,
 }
 
@@ -33,7 +35,16 @@ impl<A> Cell<A> {
             value = value.first(series.spec().kind.words());
         }
         let guard = series.store.guard.clone();
-        let pinned = Pinned::new(value, guard, Of { series, attached });
+        let bounds = match &series.spec().kind {
+            Kind::Histogram { bounds } => bounds.clone(),
+            _ => Arc::default(),
+        };
+        let of = Of {
+            series,
+            bounds,
+            attached,
+        };
+        let pinned = Pinned::new(value, guard, of);
         Cell(pinned.expect("a store's guard is a page"))
     }
 
@@ -83,8 +94,8 @@ attached! {
     CounterCell { 0 }
     UpDownCell { 0 }
     FloatCell { cell, counts }
-    HistogramCell { cell, bounds }
-    ExponentialCell { cell }
+    HistogramCell { 0 }
+    ExponentialCell { 0 }
     SummaryCell { 0 }
 }
 
@@ -233,25 +244,23 @@ const LINEAR_BOUNDS: usize = 32;
 
 /// A histogram: one atomic addition to a bucket, one to the sum.
 #[derive(Clone, Debug)]
-pub struct HistogramCell<A = ()> {
-    cell: Cell<A>,
-    bounds: Arc<[f64]>,
-}
+pub struct HistogramCell<A = ()>(Cell<A>);
 
 impl<A> HistogramCell<A> {
     /// Counts a value. What is no number is not, but counted as invalid.
     #[inline]
     pub fn observe(&self, value: f64) {
         if value.is_nan() {
-            return self.cell.invalid();
+            return self.0.invalid();
         }
+        let bounds = self.bounds();
         // Comparing with all is quicker than halving as long as there are few, and has no branches to foresee.
-        let bucket = if self.bounds.len() <= LINEAR_BOUNDS {
-            self.bounds.iter().map(|bound| usize::from(value > *bound)).sum()
+        let bucket = if bounds.len() <= LINEAR_BOUNDS {
+            bounds.iter().map(|bound| usize::from(value > *bound)).sum()
         } else {
-            self.bounds.partition_point(|bound| value > *bound)
+            bounds.partition_point(|bound| value > *bound)
         };
-        if let Some([sum, buckets @ ..]) = self.cell.words()
+        if let Some([sum, buckets @ ..]) = self.0.words()
             && let Some(count) = buckets.get(bucket)
         {
             count.fetch_add(1, Ordering::Relaxed);
@@ -260,15 +269,16 @@ impl<A> HistogramCell<A> {
     }
 
     /// Upper bounds, without +Inf.
+    #[inline]
     pub fn bounds(&self) -> &[f64] {
-        &self.bounds
+        &self.0.0.more().bounds
     }
 
     /// Its value.
     pub fn snapshot(&self) -> Value {
-        let words = self.cell.words();
+        let words = self.0.words();
         Value::Histogram {
-            buckets: (0..=self.bounds.len())
+            buckets: (0..=self.bounds().len())
                 .map(|bucket| word(words, bucket + 1))
                 .collect(),
             sum: f64::from_bits(word(words, 0)),
@@ -279,27 +289,25 @@ impl<A> HistogramCell<A> {
 /// An exponential histogram: one atomic addition to a bucket, one to the sum, and some microseconds when the scale
 /// falls. No thread ever waits for another.
 #[derive(Clone, Debug)]
-pub struct ExponentialCell<A = ()> {
-    cell: Cell<A>,
-}
+pub struct ExponentialCell<A = ()>(Cell<A>);
 
 impl<A> ExponentialCell<A> {
     /// Counts a value. What is not finite is not, but counted as invalid.
     #[inline]
     pub fn observe(&self, value: f64) {
         if !value.is_finite() {
-            return self.cell.invalid();
+            return self.0.invalid();
         }
-        if let Some(words) = self.cell.words()
+        if let Some(words) = self.0.words()
             && !exponential::observe(words, value)
         {
-            self.cell.invalid();
+            self.0.invalid();
         }
     }
 
     /// Its value.
     pub fn snapshot(&self) -> Value {
-        let words = self.cell.words();
+        let words = self.0.words();
         Value::Exponential(words.map_or_else(ExponentialValue::default, exponential::load))
     }
 }
@@ -381,11 +389,8 @@ impl Series {
     /// # Errors
     /// [`Error::Instrument`].
     pub fn histogram(&self) -> Result<HistogramCell, Error> {
-        match &self.spec().kind {
-            Kind::Histogram { bounds } => Ok(HistogramCell {
-                cell: Cell::new(self, ()),
-                bounds: bounds.clone(),
-            }),
+        match self.spec().kind {
+            Kind::Histogram { .. } => Ok(HistogramCell(Cell::new(self, ()))),
             _ => Err(self.wrong()),
         }
     }
@@ -395,10 +400,8 @@ impl Series {
     /// # Errors
     /// [`Error::Instrument`].
     pub fn exponential(&self) -> Result<ExponentialCell, Error> {
-        match &self.spec().kind {
-            Kind::ExponentialHistogram { .. } => Ok(ExponentialCell {
-                cell: Cell::new(self, ()),
-            }),
+        match self.spec().kind {
+            Kind::ExponentialHistogram { .. } => Ok(ExponentialCell(Cell::new(self, ()))),
             _ => Err(self.wrong()),
         }
     }

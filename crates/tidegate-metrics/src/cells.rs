@@ -9,7 +9,6 @@ use crate::RegisterError;
 use crate::catalog::Catalog;
 use crate::description::{FamilySpec, Kind};
 use crate::family::{AnyFamily, Family, Made, Make};
-use crate::handle::histogram::Buckets;
 use crate::handle::{Counter, FloatCounter, Gauge, Histogram, Instrument, UpDownCounter};
 use crate::side::Info;
 use crate::value::{ExponentialBuckets, ExponentialValue, FamilyValues, HistogramValue, SeriesValues, Value};
@@ -86,35 +85,34 @@ trait FromSeries: Instrument {
 
 impl FromSeries for Counter {
     fn from_series(series: &Series, info: Info) -> Result<Self, cells::Error> {
-        Ok(Self::of_cell(series.counter()?, info))
+        Ok(Self::of_cell(&series.counter()?, info))
     }
 }
 
 impl FromSeries for FloatCounter {
     fn from_series(series: &Series, info: Info) -> Result<Self, cells::Error> {
-        Ok(Self::of_cell(series.float()?, info))
+        Ok(Self::of_cell(&series.float()?, info))
     }
 }
 
 impl FromSeries for UpDownCounter {
     fn from_series(series: &Series, info: Info) -> Result<Self, cells::Error> {
-        Ok(Self::of_cell(series.up_down()?, info))
+        Ok(Self::of_cell(&series.up_down()?, info))
     }
 }
 
 impl FromSeries for Gauge {
     fn from_series(series: &Series, info: Info) -> Result<Self, cells::Error> {
-        Ok(Self::of_cell(series.float()?, info))
+        Ok(Self::of_cell(&series.float()?, info))
     }
 }
 
 impl FromSeries for Histogram {
     fn from_series(series: &Series, info: Info) -> Result<Self, cells::Error> {
-        let cell = match info.family().kind {
-            Kind::ExponentialHistogram { .. } => Buckets::Exponential(series.exponential()?),
-            _ => Buckets::Fixed(series.histogram()?),
-        };
-        Ok(Self::of_cell(cell, info))
+        Ok(match info.family().kind {
+            Kind::ExponentialHistogram { .. } => Self::exponential(&series.exponential()?, info),
+            _ => Self::fixed(&series.histogram()?, info),
+        })
     }
 }
 

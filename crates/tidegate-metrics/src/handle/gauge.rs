@@ -7,7 +7,7 @@ use tidegate_cells::FloatCell;
 use super::{Celled, Instrument, Repr, SideRef, misuse};
 use crate::description::{Description, Kind};
 use crate::family::{AnyFamily, Family};
-use crate::side::Info;
+use crate::side::{Info, Side};
 use crate::value::{Exemplar, Value};
 
 /// A gauge of another registry.
@@ -24,11 +24,11 @@ pub trait GaugeFn: Send + Sync {
 
 /// A number that is set.
 #[derive(Clone)]
-pub struct Gauge(Repr<FloatCell, dyn GaugeFn>);
+pub struct Gauge(Repr<FloatCell<Arc<Side>>, dyn GaugeFn>);
 
 impl Gauge {
-    pub(crate) fn of_cell(cell: FloatCell, info: Info) -> Self {
-        Self(Repr::Cell(Celled::new(cell, info)))
+    pub(crate) fn of_cell(cell: &FloatCell, info: Info) -> Self {
+        Self(Repr::Cell(Celled::new(cell.attach(Arc::new(Side::new(info))))))
     }
 
     /// A handle that does this.
@@ -42,7 +42,7 @@ impl Gauge {
         match &self.0 {
             Repr::Cell(here) => {
                 here.cell.set(value);
-                here.side.see(value);
+                here.side().see(value);
             }
             Repr::Dyn(other) => other.set(value),
             Repr::Null => {}
@@ -58,8 +58,8 @@ impl Gauge {
         match &self.0 {
             Repr::Cell(here) => {
                 here.cell.add(amount);
-                if here.side.is_watched() {
-                    here.side.see(here.cell.get());
+                if here.side().is_watched() {
+                    here.side().see(here.cell.get());
                 }
             }
             Repr::Dyn(other) => other.add(amount),
@@ -102,7 +102,7 @@ impl Gauge {
         self.here().map_or(0.0, |here| here.cell.get())
     }
 
-    fn here(&self) -> Option<&Celled<FloatCell>> {
+    fn here(&self) -> Option<&Celled<FloatCell<Arc<Side>>>> {
         match &self.0 {
             Repr::Cell(here) => Some(here),
             Repr::Dyn(other) => other.local().and_then(Self::here),
@@ -112,7 +112,7 @@ impl Gauge {
 
     /// Which instrument it is of; `None`: of a registry that keeps nothing.
     pub fn info(&self) -> Option<&Info> {
-        self.here().map(|here| &here.side.info)
+        self.here().map(|here| &here.side().info)
     }
 }
 
@@ -149,7 +149,7 @@ impl Instrument for Gauge {
     }
 
     fn side(&self) -> Option<SideRef<'_>> {
-        self.here().map(|here| SideRef(&here.side))
+        self.here().map(|here| SideRef(here.side()))
     }
 }
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tidegate_cells::{ExponentialCell, HistogramCell};
 
-use super::{Celled, Instrument, Repr, SideRef, Timer, misuse};
+use super::{Celled, Instrument, Repr, SideRef, Sided, Timer, misuse};
 use crate::cells;
 use crate::description::{Description, Kind};
 use crate::family::{AnyFamily, Family};
-use crate::side::Info;
+use crate::side::{Info, Side};
 use crate::span::SpanRef;
 use crate::value::{Exemplar, Value};
 
@@ -33,8 +33,18 @@ pub struct Histogram(Repr<Buckets, dyn HistogramFn>);
 
 #[derive(Clone, Debug)]
 pub(crate) enum Buckets {
-    Fixed(HistogramCell),
-    Exponential(ExponentialCell),
+    Fixed(HistogramCell<Arc<Side>>),
+    Exponential(ExponentialCell<Arc<Side>>),
+}
+
+impl Sided for Buckets {
+    #[inline]
+    fn side(&self) -> &Arc<Side> {
+        match self {
+            Self::Fixed(cell) => cell.attached(),
+            Self::Exponential(cell) => cell.attached(),
+        }
+    }
 }
 
 impl Buckets {
@@ -55,8 +65,14 @@ impl Buckets {
 }
 
 impl Histogram {
-    pub(crate) fn of_cell(cell: Buckets, info: Info) -> Self {
-        Self(Repr::Cell(Celled::new(cell, info)))
+    pub(crate) fn fixed(cell: &HistogramCell, info: Info) -> Self {
+        let cell = cell.attach(Arc::new(Side::new(info)));
+        Self(Repr::Cell(Celled::new(Buckets::Fixed(cell))))
+    }
+
+    pub(crate) fn exponential(cell: &ExponentialCell, info: Info) -> Self {
+        let cell = cell.attach(Arc::new(Side::new(info)));
+        Self(Repr::Cell(Celled::new(Buckets::Exponential(cell))))
     }
 
     /// A handle that does this.
@@ -73,7 +89,7 @@ impl Histogram {
         match &self.0 {
             Repr::Cell(here) => {
                 here.cell.observe(value);
-                here.side.see(value);
+                here.side().see(value);
                 here.trace(value);
             }
             Repr::Dyn(other) => other.observe(value),
@@ -89,8 +105,8 @@ impl Histogram {
         match &self.0 {
             Repr::Cell(here) => {
                 here.cell.observe(value);
-                here.side.see(value);
-                here.side.remember(value, span);
+                here.side().see(value);
+                here.side().remember(value, span);
             }
             Repr::Dyn(other) => other.observe_in(value, span),
             Repr::Null => {}
@@ -130,7 +146,7 @@ impl Histogram {
 
     /// Which instrument it is of; `None`: of a registry that keeps nothing.
     pub fn info(&self) -> Option<&Info> {
-        self.here().map(|here| &here.side.info)
+        self.here().map(|here| &here.side().info)
     }
 }
 
@@ -163,11 +179,13 @@ impl Instrument for Histogram {
     }
 
     fn exemplars(&self) -> Vec<Exemplar> {
-        self.here().map(|here| here.side.exemplars()).unwrap_or_default()
+        self.here()
+            .map(|here| here.side().exemplars())
+            .unwrap_or_default()
     }
 
     fn side(&self) -> Option<SideRef<'_>> {
-        self.here().map(|here| SideRef(&here.side))
+        self.here().map(|here| SideRef(here.side()))
     }
 }
 

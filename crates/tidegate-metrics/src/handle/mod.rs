@@ -40,22 +40,43 @@ impl<C: Clone, D: ?Sized> Clone for Repr<C, D> {
     }
 }
 
-/// A cell and what its series keeps beside it.
+/// A cell with what its series keeps beside it: attached, so that a handle is one reference to count.
+pub(crate) trait Sided {
+    fn side(&self) -> &Arc<Side>;
+}
+
+macro_rules! sided {
+    ($($cell:ident),*) => {$(
+        impl Sided for tidegate_cells::$cell<Arc<Side>> {
+            #[inline]
+            fn side(&self) -> &Arc<Side> {
+                self.attached()
+            }
+        }
+    )*};
+}
+
+sided!(CounterCell, FloatCell, UpDownCell);
+
+/// A cell that is recorded in.
 #[derive(Clone, Debug)]
 pub(crate) struct Celled<C> {
     pub(crate) cell: C,
-    pub(crate) side: Arc<Side>,
     /// Whether recording asks for the current span. A copy: looking it up would touch another cache line.
     is_traced: bool,
 }
 
-impl<C> Celled<C> {
-    pub(crate) fn new(cell: C, info: Info) -> Self {
+impl<C: Sided> Celled<C> {
+    pub(crate) fn new(cell: C) -> Self {
         Self {
-            is_traced: info.family().exemplars,
+            is_traced: cell.side().info.family().exemplars,
             cell,
-            side: Arc::new(Side::new(info)),
         }
+    }
+
+    #[inline]
+    pub(crate) fn side(&self) -> &Arc<Side> {
+        self.cell.side()
     }
 
     /// Remembers the current span, where the family wants that.
@@ -69,7 +90,7 @@ impl<C> Celled<C> {
     #[cold]
     fn trace_slowly(&self, value: f64) {
         if let Some(span) = SpanRef::current() {
-            self.side.remember(value, span);
+            self.side().remember(value, span);
         }
     }
 }

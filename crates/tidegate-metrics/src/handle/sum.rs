@@ -7,13 +7,13 @@ use tidegate_cells::{CounterCell, FloatCell, UpDownCell};
 use super::{Celled, Instrument, Repr, SideRef, misuse};
 use crate::description::{Description, Kind};
 use crate::family::{AnyFamily, Family};
-use crate::side::Info;
+use crate::side::{Info, Side};
 use crate::span::SpanRef;
 use crate::value::{Exemplar, Value};
 
 /// A kind of counter: its handle, its behaviour elsewhere, and what they have in common.
 macro_rules! sum_handle {
-    ($(#[$doc:meta])* $name:ident, $(#[$fn_doc:meta])* $behaviour:ident, $cell:ty, $number:ty) => {
+    ($(#[$doc:meta])* $name:ident, $(#[$fn_doc:meta])* $behaviour:ident, $cell:ident, $number:ty) => {
         $(#[$fn_doc])*
         pub trait $behaviour: Send + Sync {
             /// Adds.
@@ -30,11 +30,11 @@ macro_rules! sum_handle {
 
         $(#[$doc])*
         #[derive(Clone)]
-        pub struct $name(Repr<$cell, dyn $behaviour>);
+        pub struct $name(Repr<$cell<Arc<Side>>, dyn $behaviour>);
 
         impl $name {
-            pub(crate) fn of_cell(cell: $cell, info: Info) -> Self {
-                Self(Repr::Cell(Celled::new(cell, info)))
+            pub(crate) fn of_cell(cell: &$cell, info: Info) -> Self {
+                Self(Repr::Cell(Celled::new(cell.attach(Arc::new(Side::new(info))))))
             }
 
             /// A handle that does this.
@@ -50,7 +50,7 @@ macro_rules! sum_handle {
                 match &self.0 {
                     Repr::Cell(here) => {
                         here.cell.add(amount);
-                        here.side.remember(amount as f64, span);
+                        here.side().remember(amount as f64, span);
                     }
                     Repr::Dyn(other) => other.add_in(amount, span),
                     Repr::Null => {}
@@ -67,7 +67,7 @@ macro_rules! sum_handle {
             }
 
             /// The handle of cells behind it.
-            fn here(&self) -> Option<&Celled<$cell>> {
+            fn here(&self) -> Option<&Celled<$cell<Arc<Side>>>> {
                 match &self.0 {
                     Repr::Cell(here) => Some(here),
                     Repr::Dyn(other) => other.local().and_then(Self::here),
@@ -77,7 +77,7 @@ macro_rules! sum_handle {
 
             /// Which instrument it is of; `None`: of a registry that keeps nothing.
             pub fn info(&self) -> Option<&Info> {
-                self.here().map(|here| &here.side.info)
+                self.here().map(|here| &here.side().info)
             }
         }
 
@@ -110,11 +110,11 @@ macro_rules! sum_handle {
             }
 
             fn exemplars(&self) -> Vec<Exemplar> {
-                self.here().map(|here| here.side.exemplars()).unwrap_or_default()
+                self.here().map(|here| here.side().exemplars()).unwrap_or_default()
             }
 
             fn side(&self) -> Option<SideRef<'_>> {
-                self.here().map(|here| SideRef(&here.side))
+                self.here().map(|here| SideRef(here.side()))
             }
         }
 
@@ -224,8 +224,8 @@ impl UpDownCounter {
         match &self.0 {
             Repr::Cell(here) => {
                 here.cell.add(amount);
-                if here.side.is_watched() {
-                    here.side.see(here.cell.get() as f64);
+                if here.side().is_watched() {
+                    here.side().see(here.cell.get() as f64);
                 }
             }
             Repr::Dyn(other) => other.add(amount),
