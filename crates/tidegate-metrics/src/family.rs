@@ -76,7 +76,8 @@ impl Values {
 
 impl Hash for Values {
     fn hash<S: Hasher>(&self, state: &mut S) {
-        self.0.iter().for_each(|value| value.hash(state));
+        // As those of `Wanted`.
+        self.0.iter().for_each(|value| state.write(value.as_bytes()));
     }
 }
 
@@ -84,12 +85,15 @@ impl Hash for Values {
 struct Wanted<'a>(&'a [&'a str]);
 
 impl Hash for Wanted<'_> {
+    #[inline]
     fn hash<S: Hasher>(&self, state: &mut S) {
-        self.0.iter().for_each(|value| value.hash(state));
+        // Without what would keep "a", "bc" from being the same as "ab", "c": that is seldom, and they are compared.
+        self.0.iter().for_each(|value| state.write(value.as_bytes()));
     }
 }
 
 impl Equivalent<Values> for Wanted<'_> {
+    #[inline]
     fn equivalent(&self, values: &Values) -> bool {
         self.0.len() == values.0.len() && self.0.iter().zip(&values.0).all(|(a, b)| **a == **b)
     }
@@ -118,16 +122,22 @@ impl<H: Instrument> Family<H> {
     /// Another number of values than labels gives a handle that does nothing, and counts as
     /// [misuse](crate::misused).
     pub fn with(&self, values: &[&str]) -> H {
+        // None of another number of values is known.
+        if let Some(handle) = self.known(values) {
+            return handle;
+        }
         match self.find(values) {
             Made::Own(handle) | Made::Shared(handle) => handle,
         }
     }
 
     /// The series with these labels.
+    #[inline]
     pub fn of(&self, labels: &impl LabelSet) -> H {
         labels.with_values(|values| self.with(values))
     }
 
+    #[cold]
     pub(crate) fn find(&self, values: &[&str]) -> Made<H> {
         if values.len() != self.0.spec.labels.len() {
             misuse();
@@ -136,6 +146,7 @@ impl<H: Instrument> Family<H> {
         self.known(values).map_or_else(|| self.insert(values), Made::Own)
     }
 
+    #[inline]
     fn known(&self, values: &[&str]) -> Option<H> {
         let series = self.0.series.read().unwrap_or_else(PoisonError::into_inner);
         series.get(&Wanted(values)).cloned()
