@@ -176,7 +176,9 @@ fn values_of_many_threads_are_all_counted() {
         let value = |thread: u64, at: u64| {
             // Each goes its own way, so that all want other switches.
             let exponent = (at as i32 / 10) * (thread as i32 - 1);
-            (1.0 + at as f64 / 1000.0) * f64::from(exponent).exp2() * if at % 5 == 0 { -1.0 } else { 1.0 }
+            (1.0 + at as f64 / 1000.0)
+                * f64::from(exponent).exp2()
+                * if at.is_multiple_of(5) { -1.0 } else { 1.0 }
         };
         let values = |thread: u64| (0..400 + round as u64).map(move |at| value(thread, at));
         std::thread::scope(|scope| {
