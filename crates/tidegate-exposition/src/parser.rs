@@ -79,7 +79,7 @@ impl<'a> Parser<'a> {
         match &mut self.0 {
             Inner::Text(text) => text.next(expected).map_err(|fault| fault.in_line(text.page())),
             Inner::OpenMetrics(text) => text.next(expected).map_err(|fault| fault.in_line(text.page())),
-            Inner::Protobuf(protobuf) => protobuf.next(),
+            Inner::Protobuf(protobuf) => protobuf.next(expected),
         }
     }
 }

@@ -1,11 +1,11 @@
-//! One `Metric` message: its labels as the beginning of a key, its value as parts that are samples.
+//! One `Metric` message: its labels as part of a key, its value as parts that are samples.
 
 use crate::error::Problem;
 use crate::event::{Exemplar, ExemplarLabels, MetricType};
 use crate::labels::Labels;
 use crate::native::{Counts, NativeHistogram, Side, Span};
 use crate::parser::NativeHistograms;
-use crate::protobuf::wire::{Field, doubles, fields, varints, zigzag};
+use crate::protobuf::wire::{Field, doubles, fields, put_varint, varints, zigzag};
 
 /// Which sample of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub(super) struct Metric<'a> {
 }
 
 impl<'a> Metric<'a> {
-    /// Reads a message. Labels go to `key`, each with its length before it.
+    /// Reads a message. Labels go to `key` as the fields that they are.
     pub(super) fn read(
         &mut self,
         message: &'a [u8],
@@ -86,7 +86,7 @@ impl<'a> Metric<'a> {
         let mut value: &[u8] = &[];
         fields(message, |number, field| {
             match number {
-                1 => put_delimited(key, field.bytes()),
+                1 => put_label(key, field.bytes()),
                 6 => self.timestamp = Some(field.signed()).filter(|time| *time != 0),
                 _ if number == own => value = field.bytes(),
                 _ => {}
@@ -352,7 +352,24 @@ pub(super) fn label(message: &[u8]) -> Result<(&str, &str), Problem> {
     Ok((name, value))
 }
 
-fn put_delimited(key: &mut Vec<u8>, bytes: &[u8]) {
-    key.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
-    key.extend_from_slice(bytes);
+/// The tag of a label in a metric: field 1, a message.
+const LABEL: u8 = 0x0a;
+
+/// Puts the labels at the beginning of a message into the key, if they are the `expected` ones to the byte. What is left
+/// to be read.
+#[inline]
+pub(super) fn take_labels<'a>(message: &'a [u8], expected: &[u8], key: &mut Vec<u8>) -> &'a [u8] {
+    match message.strip_prefix(expected) {
+        Some(rest) => {
+            key.extend_from_slice(expected);
+            rest
+        }
+        None => message,
+    }
+}
+
+fn put_label(key: &mut Vec<u8>, message: &[u8]) {
+    key.push(LABEL);
+    put_varint(key, message.len());
+    key.extend_from_slice(message);
 }

@@ -14,7 +14,7 @@ use crate::parser::Options;
 use crate::{NAME, number};
 
 pub(crate) use metric::exemplar_labels;
-use metric::{Metric, Role, label};
+use metric::{Metric, Role, label, take_labels};
 use wire::{Field, delimited, field, fields};
 
 /// What comes next of a family.
@@ -39,7 +39,7 @@ pub(crate) struct Protobuf<'a> {
     metric: Metric<'a>,
     /// How many parts of the metric have been given.
     given: usize,
-    /// Identity of a part: family, labels, role and bound.
+    /// Identity of a part: family, labels as they stand in the message, role and bound.
     key: Vec<u8>,
     /// Where role and bound are in it.
     key_base: usize,
@@ -63,7 +63,7 @@ pub(crate) struct Series<'a> {
     name: &'a str,
     role: Role,
     bound: f64,
-    /// Messages of labels, each with its length before it.
+    /// The fields of labels.
     labels: &'a [u8],
     family: usize,
     offset: usize,
@@ -96,8 +96,8 @@ impl<'a> Protobuf<'a> {
         }
     }
 
-    pub(crate) fn next(&mut self) -> Result<Option<Event<'_>>, ParseError> {
-        match self.advance() {
+    pub(crate) fn next(&mut self, expected: &[u8]) -> Result<Option<Event<'_>>, ParseError> {
+        match self.advance(expected) {
             Ok(true) => Ok(Some(self.event())),
             Ok(false) => Ok(None),
             Err(problem) => Err(self.error(problem)),
@@ -105,7 +105,7 @@ impl<'a> Protobuf<'a> {
     }
 
     /// Goes to what is given next; whether there is such.
-    fn advance(&mut self) -> Result<bool, Problem> {
+    fn advance(&mut self, expected: &[u8]) -> Result<bool, Problem> {
         match self.stage {
             Stage::Help if !self.family.unit.is_empty() => self.stage = Stage::Unit,
             Stage::Help | Stage::Unit => self.stage = Stage::Type,
@@ -113,7 +113,7 @@ impl<'a> Protobuf<'a> {
                 self.stage = Stage::Metrics;
                 self.given += 1;
                 while self.given >= self.metric.parts.len() {
-                    if !self.next_metric()? {
+                    if !self.next_metric(expected)? {
                         return self.next_family();
                     }
                     self.given = 0;
@@ -124,18 +124,26 @@ impl<'a> Protobuf<'a> {
     }
 
     /// Reads the family's next metric; whether there is one.
-    fn next_metric(&mut self) -> Result<bool, Problem> {
+    fn next_metric(&mut self, expected: &[u8]) -> Result<bool, Problem> {
+        let name = self.family.name.as_bytes();
+        // As a key is made below.
+        let labels = expected
+            .strip_prefix(name)
+            .and_then(|rest| rest.strip_prefix(&[u8::MAX]))
+            .and_then(|rest| rest.split_last_chunk::<KEY_TAIL>());
+        let labels = labels.map_or(&[][..], |(labels, _)| labels);
         while !self.family.rest.is_empty() {
             let (number, field) = field(&mut self.family.rest)?;
             if number != 4 {
                 continue;
             }
             self.key.clear();
-            self.key.extend_from_slice(self.family.name.as_bytes());
+            self.key.extend_from_slice(name);
             self.key.push(u8::MAX);
+            let message = take_labels(field.bytes(), labels, &mut self.key);
             let native = self.options.native_histograms;
             self.metric
-                .read(field.bytes(), self.family.kind, native, &mut self.key)?;
+                .read(message, self.family.kind, native, &mut self.key)?;
             self.key_base = self.key.len();
             self.key.extend_from_slice(&[0; KEY_TAIL]);
             return Ok(true);
@@ -279,19 +287,14 @@ impl Series<'_> {
 
     fn read_labels(&self, into: &mut Labels) -> Result<(), Problem> {
         into.push_joined(NAME, [self.name, self.role.suffix()]);
-        let mut rest = self.labels;
-        while let Some((len, behind)) = rest.split_first_chunk() {
-            let len = usize::try_from(u64::from_le_bytes(*len)).ok();
-            let (message, behind) = len
-                .and_then(|len| behind.split_at_checked(len))
-                .ok_or(Problem::ExpectedMessage)?;
-            let (name, value) = label(message)?;
+        fields(self.labels, |_, field| {
+            let (name, value) = label(field.bytes())?;
             if name.is_empty() {
                 return Err(Problem::EmptyName);
             }
             into.push(name, value);
-            rest = behind;
-        }
+            Ok(())
+        })?;
         if let Some(name) = self.role.label() {
             into.push(name, &number::format_float(self.bound));
         }

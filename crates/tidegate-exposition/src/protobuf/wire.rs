@@ -66,6 +66,7 @@ pub(super) fn fields<'a>(
 }
 
 /// Takes the field at the beginning.
+#[inline]
 pub(super) fn field<'a>(rest: &mut &'a [u8]) -> Result<(u32, Field<'a>), Problem> {
     let key = varint(rest)?;
     let number = u32::try_from(key >> 3).ok().filter(|number| *number > 0);
@@ -98,7 +99,17 @@ pub(super) fn delimited<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], Problem> {
     Ok(bytes)
 }
 
+#[inline]
 pub(super) fn varint(rest: &mut &[u8]) -> Result<u64, Problem> {
+    // Most are tags and short lengths.
+    if let Some((byte @ ..0x80, behind)) = rest.split_first() {
+        *rest = behind;
+        return Ok(u64::from(*byte));
+    }
+    long_varint(rest)
+}
+
+fn long_varint(rest: &mut &[u8]) -> Result<u64, Problem> {
     let mut number = 0u64;
     for (at, byte) in rest.iter().enumerate().take(10) {
         number |= u64::from(byte & 0x7f).checked_shl(7 * at as u32).unwrap_or(0);
@@ -113,6 +124,14 @@ pub(super) fn varint(rest: &mut &[u8]) -> Result<u64, Problem> {
         }
     }
     Err(Problem::ExpectedMessage)
+}
+
+pub(super) fn put_varint(into: &mut Vec<u8>, mut number: usize) {
+    while number >= 0x80 {
+        into.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    into.push(number as u8);
 }
 
 /// Adds the numbers of a repeated field, packed or not.
