@@ -355,19 +355,6 @@ pub(super) fn label(message: &[u8]) -> Result<(&str, &str), Problem> {
 /// The tag of a label in a metric: field 1, a message.
 const LABEL: u8 = 0x0a;
 
-/// Puts the labels at the beginning of a message into the key, if they are the `expected` ones to the byte. What is left
-/// to be read.
-#[inline]
-pub(super) fn take_labels<'a>(message: &'a [u8], expected: &[u8], key: &mut Vec<u8>) -> &'a [u8] {
-    match message.strip_prefix(expected) {
-        Some(rest) => {
-            key.extend_from_slice(expected);
-            rest
-        }
-        None => message,
-    }
-}
-
 fn put_label(key: &mut Vec<u8>, message: &[u8]) {
     key.push(LABEL);
     put_varint(key, message.len());

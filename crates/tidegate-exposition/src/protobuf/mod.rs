@@ -14,7 +14,7 @@ use crate::parser::Options;
 use crate::{NAME, number};
 
 pub(crate) use metric::exemplar_labels;
-use metric::{Metric, Role, label, take_labels};
+use metric::{Metric, Role, label};
 use wire::{Field, delimited, field, fields};
 
 /// What comes next of a family.
@@ -72,6 +72,23 @@ pub(crate) struct Series<'a> {
 /// Length of role and bound in a key.
 const KEY_TAIL: usize = 9;
 
+/// A key that was made before, of the same family.
+#[derive(Clone, Copy, Debug)]
+struct Known<'k> {
+    /// Without role and bound.
+    head: &'k [u8],
+    labels: &'k [u8],
+}
+
+impl<'k> Known<'k> {
+    #[inline]
+    fn of(key: &'k [u8], name: &[u8]) -> Option<Self> {
+        let (head, _) = key.split_last_chunk::<KEY_TAIL>()?;
+        let labels = head.strip_prefix(name)?.strip_prefix(&[u8::MAX])?;
+        Some(Self { head, labels })
+    }
+}
+
 impl<'a> Protobuf<'a> {
     pub(crate) fn new(page: &'a [u8], options: Options) -> Self {
         Self {
@@ -126,24 +143,27 @@ impl<'a> Protobuf<'a> {
     /// Reads the family's next metric; whether there is one.
     fn next_metric(&mut self, expected: &[u8]) -> Result<bool, Problem> {
         let name = self.family.name.as_bytes();
-        // As a key is made below.
-        let labels = expected
-            .strip_prefix(name)
-            .and_then(|rest| rest.strip_prefix(&[u8::MAX]))
-            .and_then(|rest| rest.split_last_chunk::<KEY_TAIL>());
-        let labels = labels.map_or(&[][..], |(labels, _)| labels);
+        let known = Known::of(expected, name);
         while !self.family.rest.is_empty() {
             let (number, field) = field(&mut self.family.rest)?;
             if number != 4 {
                 continue;
             }
+            let (kind, native) = (self.family.kind, self.options.native_histograms);
             self.key.clear();
-            self.key.extend_from_slice(name);
-            self.key.push(u8::MAX);
-            let message = take_labels(field.bytes(), labels, &mut self.key);
-            let native = self.options.native_histograms;
-            self.metric
-                .read(message, self.family.kind, native, &mut self.key)?;
+            let message = field.bytes();
+            // Labels that stand as they stood before need not be looked at.
+            match known.and_then(|known| Some((known, message.strip_prefix(known.labels)?))) {
+                Some((known, rest)) => {
+                    self.key.extend_from_slice(known.head);
+                    self.metric.read(rest, kind, native, &mut self.key)?;
+                }
+                None => {
+                    self.key.extend_from_slice(name);
+                    self.key.push(u8::MAX);
+                    self.metric.read(message, kind, native, &mut self.key)?;
+                }
+            }
             self.key_base = self.key.len();
             self.key.extend_from_slice(&[0; KEY_TAIL]);
             return Ok(true);
