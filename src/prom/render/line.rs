@@ -22,6 +22,38 @@ pub(super) struct Lines<'a> {
     bounds: Bounds,
     /// What the lines of a bucket have in common.
     bucket: Vec<u8>,
+    /// Of the family's numbers.
+    number: Head,
+    /// Of when they began.
+    created: Head,
+}
+
+/// What stands around the labels of lines that differ in nothing else up to their value. Numbers are most of all lines.
+#[derive(Default)]
+struct Head {
+    before: Vec<u8>,
+    /// The whole where there are no labels.
+    bare: Vec<u8>,
+}
+
+impl Head {
+    fn set(&mut self, family: &Family, suffix: &str) {
+        self.before.clear();
+        self.bare.clear();
+        open(&mut self.before, family, suffix, false);
+        open(&mut self.bare, family, suffix, true);
+        close(&mut self.bare, family, true);
+    }
+
+    #[inline]
+    fn put(&self, page: &mut Vec<u8>, labels: &[u8]) {
+        if labels.is_empty() {
+            return page.extend_from_slice(&self.bare);
+        }
+        page.extend_from_slice(&self.before);
+        page.extend_from_slice(labels);
+        page.extend_from_slice(b"} ");
+    }
 }
 
 impl<'a> Lines<'a> {
@@ -32,6 +64,8 @@ impl<'a> Lines<'a> {
             format,
             bounds: Bounds::default(),
             bucket: Vec::new(),
+            number: Head::default(),
+            created: Head::default(),
         }
     }
 
@@ -48,16 +82,10 @@ impl<'a> Lines<'a> {
     }
 
     /// Name and labels, up to the value.
-    #[inline]
     fn head(&mut self, family: &Family, suffix: &str, labels: &[u8]) {
-        open(&mut self.page, family, suffix, labels);
-        self.close(family, labels.is_empty());
-    }
-
-    #[inline]
-    fn close(&mut self, family: &Family, is_bare: bool) {
-        self.page
-            .put(if is_bare && !family.is_quoted { " " } else { "} " });
+        open(&mut self.page, family, suffix, labels.is_empty());
+        self.page.extend_from_slice(labels);
+        close(&mut self.page, family, labels.is_empty());
     }
 
     /// What follows the value.
@@ -96,9 +124,9 @@ impl<'a> Lines<'a> {
     }
 
     /// OpenMetrics tells when a counter, histogram or summary began.
-    fn created(&mut self, family: &Family, labels: &[u8], times: Times) {
+    fn created(&mut self, labels: &[u8], times: Times) {
         if self.is_openmetrics() && self.style.created && times.start > 0 {
-            self.head(family, "_created", labels);
+            self.created.put(&mut self.page, labels);
             push_seconds(&mut self.page, times.start);
             self.tail(times.time, None);
         }
@@ -115,19 +143,14 @@ impl<'a> Lines<'a> {
         if self.is_openmetrics() && !openmetrics_has(family, labels, number.as_f64()) {
             return false;
         }
-        let suffix = match (family.of_type, self.format) {
-            (Type::Counter, Format::OpenMetrics) => "_total",
-            (Type::Info, _) => "_info",
-            _ => "",
-        };
-        self.head(family, suffix, labels);
+        self.number.put(&mut self.page, labels);
         match number {
             Number::Int(number) => push_i64(&mut self.page, number),
             Number::Double(number) => push_f64(&mut self.page, number),
         }
         self.tail(times.time, exemplar);
         if family.of_type == Type::Counter {
-            self.created(family, labels, times);
+            self.created(labels, times);
         }
         true
     }
@@ -135,7 +158,8 @@ impl<'a> Lines<'a> {
     fn histogram(&mut self, family: &Family, labels: &[u8], histogram: &Histogram, shot: &Shot) {
         self.bounds.learn(&histogram.bounds, self.is_openmetrics());
         self.bucket.clear();
-        open(&mut self.bucket, family, "_bucket", labels);
+        open(&mut self.bucket, family, "_bucket", labels.is_empty());
+        self.bucket.extend_from_slice(labels);
         self.bucket.put(match (labels.is_empty(), family.is_quoted) {
             (true, false) => "{le=\"",
             _ => ",le=\"",
@@ -158,7 +182,7 @@ impl<'a> Lines<'a> {
         if sum.is_some() || !self.is_openmetrics() {
             self.count(family, labels, count, shot.times);
         }
-        self.created(family, labels, shot.times);
+        self.created(labels, shot.times);
     }
 
     /// The line of the bucket whose bound is at `at`, or of the last one.
@@ -190,7 +214,8 @@ impl<'a> Lines<'a> {
             if is_openmetrics && value < 0.0 {
                 continue;
             }
-            open(&mut self.page, family, "", labels);
+            open(&mut self.page, family, "", labels.is_empty());
+            self.page.extend_from_slice(labels);
             self.page.put(match (labels.is_empty(), family.is_quoted) {
                 (true, false) => "{quantile=\"",
                 _ => ",quantile=\"",
@@ -203,7 +228,7 @@ impl<'a> Lines<'a> {
         let can_be_said = |sum: &f64| !is_openmetrics || *sum >= 0.0;
         self.sum(family, labels, Some(summary.sum).filter(can_be_said), times);
         self.count(family, labels, summary.count, times);
-        self.created(family, labels, times);
+        self.created(labels, times);
     }
 }
 
@@ -213,6 +238,10 @@ impl Sheet for Lines<'_> {
     }
 
     fn begin(&mut self, name: &str, family: &Family) {
+        self.number.set(family, number_suffix(family, self.format));
+        if self.is_openmetrics() {
+            self.created.set(family, "_created");
+        }
         let metric = &family.metric;
         if !metric.description.is_empty() {
             self.comment("HELP", family);
@@ -268,23 +297,31 @@ impl Lines<'_> {
     }
 }
 
-/// `name{labels`, or `{"name",labels`; without labels nothing behind the name.
-#[inline]
-fn open(page: &mut Vec<u8>, family: &Family, suffix: &str, labels: &[u8]) {
-    if family.is_quoted {
-        page.put("{\"");
-        page.put(&family.name);
-        page.put(suffix);
-        page.put(if labels.is_empty() { "\"" } else { "\"," });
-    } else {
-        page.put(&family.name);
-        page.put(suffix);
-        if labels.is_empty() {
-            return;
-        }
-        page.push(b'{');
+/// What stands behind the name of a number.
+fn number_suffix(family: &Family, format: Format) -> &'static str {
+    match (family.of_type, format) {
+        (Type::Counter, Format::OpenMetrics) => "_total",
+        (Type::Info, _) => "_info",
+        _ => "",
     }
-    page.extend_from_slice(labels);
+}
+
+/// What stands before the labels: `name{`, or `{"name",`; without labels nothing behind the name.
+fn open(page: &mut Vec<u8>, family: &Family, suffix: &str, is_bare: bool) {
+    let (before, behind) = match (family.is_quoted, is_bare) {
+        (true, true) => ("{\"", "\""),
+        (true, false) => ("{\"", "\","),
+        (false, true) => ("", ""),
+        (false, false) => ("", "{"),
+    };
+    for part in [before, &*family.name, suffix, behind] {
+        page.put(part);
+    }
+}
+
+/// What stands behind the labels, or behind a bare name.
+fn close(page: &mut Vec<u8>, family: &Family, is_bare: bool) {
+    page.put(if is_bare && !family.is_quoted { " " } else { "} " });
 }
 
 /// Whether OpenMetrics can have a sample of this value.

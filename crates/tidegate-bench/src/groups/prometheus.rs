@@ -1,5 +1,6 @@
 //! Prometheus's formats by themselves: what a scrape costs a series, first and later, and what an exposed series takes.
 
+mod bare;
 mod peers;
 
 use std::path::Path;
@@ -19,6 +20,7 @@ use tidegate_engine::{
 
 use tidegate_exposition as exposition;
 
+use self::bare::Bare;
 use super::engine::{NOW, resident_bytes};
 use crate::Error;
 use crate::report::{Budget, Row};
@@ -60,24 +62,37 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
             let (_, page) = agents.scrape(&mut renderer);
             let bytes = page.body.len() as f64 / series as f64;
             let (first_read, known) = read(&page.body, read_as)?;
+            let bare = (format == Format::Text).then(|| Bare::of(&page.body));
             drop(page);
             // Many short rounds of few series, so that a round is long enough to be timed.
             let rounds = 100_000usize.div_ceil(series);
-            let changed = (0..RUNS).map(|_| {
+            let (mut changed, mut copied) = (Vec::new(), Vec::new());
+            for _ in 0..RUNS {
                 let times = (0..rounds).map(|_| {
                     agents.count();
-                    let begun = cpu();
                     // The page's end belongs to it.
-                    drop(agents.scrape(&mut renderer));
-                    cpu() - begun
+                    timed(|| drop(agents.scrape(&mut renderer)))
                 });
-                times.sum::<f64>() / (rounds * series) as f64
-            });
+                changed.push(times.sum::<f64>() / (rounds * series) as f64);
+                if let Some(bare) = &bare {
+                    let times = (0..rounds).map(|_| timed(|| bare.write()));
+                    copied.push(times.sum::<f64>() / (rounds * series) as f64);
+                }
+            }
+            let ratios: Vec<f64> = changed
+                .iter()
+                .zip(&copied)
+                .map(|(scrape, copy)| scrape / copy)
+                .collect();
             let row = Row::median(named("all values changed"), Samples::new(changed), "ns");
             rows.push(match budget.filter(|_| series == 1_000_000) {
                 Some(budget) => row.budget(Budget::AtMost(budget)),
                 None => row,
             });
+            if !ratios.is_empty() {
+                rows.push(Row::median(named("a bare copy"), Samples::new(copied), "ns"));
+                rows.push(Row::median(named("in bare copies"), Samples::new(ratios), "x"));
+            }
             let (_, page) = agents.scrape(&mut renderer);
             let same = (0..RUNS).map(|_| agents.scrape(&mut renderer).0);
             rows.push(Row::median(named("nothing changed"), Samples::new(same), "ns"));
@@ -125,6 +140,13 @@ pub(crate) fn print_bytes(format: &str, series: usize) {
         println!("{}", (resident_bytes() - before) / series as f64);
         drop(renderer);
     }
+}
+
+/// What it takes, in ns of this thread.
+fn timed(what: impl FnOnce()) -> f64 {
+    let begun = cpu();
+    what();
+    cpu() - begun
 }
 
 /// Processor time of this thread, in ns: others that want the core are no part of what a scrape costs.
