@@ -48,6 +48,7 @@
 #define TG_SCOPE(...) (&(const tg_scope){.size = sizeof(tg_scope), __VA_ARGS__})
 #define TG_COMPOSITE(...) (&(const tg_composite_options){.size = sizeof(tg_composite_options), __VA_ARGS__})
 #define TG_TRIGGER(...) (&(const tg_trigger){.size = sizeof(tg_trigger), __VA_ARGS__})
+#define TG_TRACER(...) (&(const tg_tracer_options){.size = sizeof(tg_tracer_options), __VA_ARGS__})
 
 /* An array and its length, for the two arguments that take them: TG_LABELS({"model", "llama"}), TG_TEXTS("llama", "200"),
  * TG_SOURCES(TG_ANY(histogram)). TG_NOTHING is one of nothing. */
@@ -290,8 +291,14 @@ typedef struct tg_server tg_server;
 // What a composite says about its groups.
 typedef struct tg_snapshots tg_snapshots;
 
+// Something that takes time. Any thread may use it.
+typedef struct tg_span tg_span;
+
 // Keeps a callback in place.
 typedef struct tg_subscription tg_subscription;
+
+// Exports spans. Several threads may use one at once.
+typedef struct tg_tracer tg_tracer;
 
 // A whole number that grows and falls by what is added.
 typedef struct tg_up_down_counter tg_up_down_counter;
@@ -595,6 +602,19 @@ typedef struct tg_metric {
   // How many series.
   size_t series_count;
 } tg_metric;
+
+// Where spans go. Zero is the default of every field; TG_TRACER() makes one.
+typedef struct tg_tracer_options {
+  // sizeof(tg_tracer_options).
+  size_t size;
+  // Over gRPC to this collector, http://host:port; NULL: what the environment variables of OpenTelemetry say, or
+  // http://127.0.0.1:4317.
+  const char *endpoint;
+  // Attributes of the resource: "service.name" and the like.
+  const struct tg_label *resource;
+  // How many attributes.
+  size_t resource_count;
+} tg_tracer_options;
 
 // What a file is.
 typedef struct tg_ring_info {
@@ -1041,6 +1061,43 @@ enum tg_status tg_trace_context_parse(const char *traceparent,
 // Writes the traceparent of a request that belongs to a span: TG_TRACEPARENT_SIZE bytes. Its tracestate, where there
 // is one, is the context's `state`.
 enum tg_status tg_trace_context_format(const struct tg_trace_context *context, char *buffer, size_t capacity);
+
+// Exports spans in batches, on threads of its own. `options` may be NULL.
+enum tg_status tg_tracer_new(const struct tg_tracer_options *options, struct tg_tracer **tracer);
+
+// Begins a span. `parent` is what caused it, here or in another process; NULL: nothing, it begins a trace.
+enum tg_status tg_span_start(const struct tg_tracer *tracer,
+                             const char *name,
+                             const struct tg_trace_context *parent,
+                             struct tg_span **span);
+
+// Says something about it.
+enum tg_status tg_span_set(const struct tg_span *span, const char *key, const char *value);
+
+// It failed, for this reason.
+enum tg_status tg_span_fail(const struct tg_span *span, const char *reason);
+
+// Its context: the parent of spans within, here or in another process, and what exemplars remember. TG_NONE: it has
+// none.
+enum tg_status tg_span_context(const struct tg_span *span, struct tg_trace_context *context);
+
+// One owner more.
+enum tg_status tg_span_retain(const struct tg_span *span);
+
+// One owner less. With the last one the span ends.
+enum tg_status tg_span_release(const struct tg_span *span);
+
+// Gets out the spans that have ended. TG_NONE: it was shut down.
+enum tg_status tg_tracer_flush(const struct tg_tracer *tracer);
+
+// Gets out the spans that have ended, within so much time, and stops: those that end later go nowhere.
+enum tg_status tg_tracer_shutdown(const struct tg_tracer *tracer, uint64_t within_ns);
+
+// One owner more.
+enum tg_status tg_tracer_retain(const struct tg_tracer *tracer);
+
+// One owner less. With the last one it is shut down, within five seconds.
+enum tg_status tg_tracer_release(const struct tg_tracer *tracer);
 
 // Opens a ring. With `consume` it takes the place of the ring's consumer, of which there is one; a ring that has one is
 // only peeked into until tg_ring_try_consume() succeeds. A read takes at most `max_events`; 0: 65536. TG_INVALID: the

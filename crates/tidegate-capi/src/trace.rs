@@ -30,7 +30,7 @@ pub struct tg_trace_context {
 }
 
 impl tg_trace_context {
-    const NONE: Self = Self {
+    pub(crate) const NONE: Self = Self {
         trace: [0; 16],
         span: [0; 8],
         is_sampled: false,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// In the order in which a reader of the header wants them.
-const SOURCES: [&str; 14] = [
+const SOURCES: [&str; 15] = [
     "src/status.rs",
     "src/arguments.rs",
     "src/registry.rs",
@@ -16,6 +16,7 @@ const SOURCES: [&str; 14] = [
     "src/gather.rs",
     "src/server.rs",
     "src/trace.rs",
+    "src/spans.rs",
     "src/ring.rs",
     "src/ring_calls.rs",
 ];
