@@ -10,13 +10,14 @@ use std::time::Duration;
 const ATTEMPTS: u32 = 3;
 pub(crate) const PAUSE: Duration = Duration::from_secs(3);
 
-/// Variables that `cargo run` sets for its child. A `cargo` started below must not see them:
+/// Variables that `cargo run` and `cargo test` set for their child. A `cargo` started below must not see them:
 /// build scripts that watch them (ring's does) would build again.
-const CARGO_RUN_VARIABLES: [&str; 4] = [
+const CARGO_RUN_VARIABLES: [&str; 5] = [
     "CARGO_MANIFEST_DIR",
     "CARGO_MANIFEST_PATH",
     "CARGO_PKG_",
     "LD_LIBRARY_PATH",
+    "OUT_DIR",
 ];
 
 /// Runs `command`, catching its output.
