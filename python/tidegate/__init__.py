@@ -21,7 +21,7 @@ from tidegate._tidegate import Snapshot, Subscription, callback_failures
 from tidegate.composites import Composite, Watch
 from tidegate.instruments import Counter, FloatCounter, Gauge, Histogram, UpDownCounter
 from tidegate.places import registry
-from tidegate.registries import Fanout, Null, Otel, Prometheus, Registry, Shm
+from tidegate.registries import Fanout, Foreign, Null, Otel, Prometheus, Registry, Shm
 from tidegate.sets import MetricSet
 from tidegate.trace import TraceContext
 
@@ -30,6 +30,7 @@ __all__ = [
     "Counter",
     "Fanout",
     "FloatCounter",
+    "Foreign",
     "Gauge",
     "Histogram",
     "MetricSet",

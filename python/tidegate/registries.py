@@ -12,7 +12,7 @@ from tidegate._report import LOGGER
 from tidegate.composites import Composite
 from tidegate.instruments import Instrument
 
-__all__ = ["Fanout", "Null", "Otel", "Prometheus", "Registry", "Shm"]
+__all__ = ["Fanout", "Foreign", "Null", "Otel", "Prometheus", "Registry", "Shm"]
 
 _I = TypeVar("_I", bound=Instrument)
 
@@ -189,6 +189,17 @@ class Otel(Registry):
             super().shutdown()
         except OSError as error:
             LOGGER.warning("what was recorded last did not get out: %s", error)
+
+
+class Foreign(Registry):
+    """Values in memory, and passed on to code in another language: a capsule named `tidegate.ForeignVtable`.
+
+    It points to the table of functions that docs/sdk.md describes, which another extension hands over. `ValueError` if it
+    is another capsule.
+    """
+
+    def __init__(self, capsule: object) -> None:
+        super().__init__(native.Registry._foreign(capsule))
 
 
 class Null(Registry):

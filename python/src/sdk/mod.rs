@@ -1,6 +1,7 @@
 //! The metrics SDK (`tidegate-metrics`) for Python: registries, instruments, composites, queries.
 
 pub(crate) mod composite;
+mod foreign;
 pub(crate) mod history;
 pub(crate) mod instrument;
 mod otel;

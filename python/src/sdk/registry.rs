@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyCapsule, PyDict, PyList};
 use tidegate_metrics::text::{self, Format};
 use tidegate_metrics::{Fanout, MetricsRegistry, Null, Prometheus, Scope, Shm, Value};
 
+use super::foreign::foreign;
 use super::history::{Recorder, answer};
 use super::otel::{Options, Pushing};
 use super::{Labels, borrowed, failed};
@@ -109,6 +110,12 @@ impl Registry {
     fn _otel(py: Python<'_>, options: Options) -> PyResult<Self> {
         let pushing = Arc::new(py.detach(|| options.build())?);
         Ok(Self::of(pushing.clone(), Own::Otel(pushing)))
+    }
+
+    /// Values in memory and behind a C table of functions.
+    #[staticmethod]
+    fn _foreign(capsule: &Bound<'_, PyCapsule>) -> PyResult<Self> {
+        Ok(Self::of(foreign(capsule)?, Own::Nothing))
     }
 
     /// No values.
