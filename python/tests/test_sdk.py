@@ -11,7 +11,7 @@ import threading
 import time
 import urllib.request
 from pathlib import Path
-from typing import Any, Callable
+from typing import AsyncIterator, Callable, Iterator
 
 import pytest
 
@@ -124,6 +124,46 @@ def test_timers_and_decorators_of_both_kinds_of_function() -> None:
     count, total = service.latency.get()
     assert count == 4 and total >= 0.03 and timer.duration and timer.duration >= 0.01
     assert failures.get() == 1 and service.inflight.get() == 0
+
+
+def test_streams_are_measured_while_they_run() -> None:
+    registry = Prometheus()
+    latency = registry.register(Histogram("help", name="latency"))
+    running = registry.register(Gauge("help", name="running"))
+    failures = registry.register(Counter("help", name="failures"))
+
+    @latency.time()
+    @running.track()
+    @failures.count_exceptions()
+    async def stream(times: int) -> AsyncIterator[float]:
+        for _ in range(times):
+            await asyncio.sleep(0.005)
+            yield running.get()
+        if times == 3:
+            raise KeyError
+
+    @latency.time()
+    @running.track()
+    def generator() -> Iterator[float]:
+        sent = yield running.get()
+        yield sent
+        return
+
+    async def use() -> None:
+        assert [value async for value in stream(2)] == [1, 1]
+        with pytest.raises(KeyError):
+            assert [value async for value in stream(3)]
+        given_up = stream(10)
+        assert await anext(given_up) == 1
+        await given_up.aclose()  # type: ignore[attr-defined]
+
+    asyncio.run(use())
+    count, total = latency.get()
+    assert count == 3 and total >= 0.03 and failures.get() == 1 and running.get() == 0
+    made = generator()
+    assert next(made) == 1 and made.send(7) == 7  # type: ignore[attr-defined]
+    assert latency.get()[0] == 3 and list(made) == []
+    assert latency.get()[0] == 4 and running.get() == 0
 
 
 def test_composites() -> None:

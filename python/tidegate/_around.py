@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+from contextlib import aclosing
 from types import TracebackType
-from typing import Any, Callable, ContextManager, Literal, Optional, TypeVar, Union, cast
+from typing import Any, AsyncIterator, Callable, ContextManager, Generator, Literal, Optional, TypeVar, Union, cast
 
 from tidegate._tidegate import Timer
 
@@ -16,22 +17,34 @@ _Exceptions = Union[type[BaseException], tuple[type[BaseException], ...]]
 
 
 def around(function: F, make: Callable[[], ContextManager[Any]]) -> F:
-    """`function` with a context of its own around each call; a coroutine function is awaited within."""
-    if inspect.iscoroutinefunction(function):
+    """`function` with a context of its own around each call: around all of a coroutine's or a generator's run."""
+    return cast(F, functools.wraps(function)(_wrapped(function, make)))
 
-        @functools.wraps(function)
-        async def wrapped_async(*args: Any, **kwargs: Any) -> Any:
-            with make():
-                return await function(*args, **kwargs)
 
-        return cast(F, wrapped_async)
+def _wrapped(function: Callable[..., Any], make: Callable[[], ContextManager[Any]]) -> Callable[..., Any]:
+    async def coroutine(*args: Any, **kwargs: Any) -> Any:
+        with make():
+            return await function(*args, **kwargs)
 
-    @functools.wraps(function)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    async def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        with make():
+            async with aclosing(function(*args, **kwargs)) as items:
+                async for item in items:
+                    yield item
+
+    def generator(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        with make():
+            return (yield from function(*args, **kwargs))
+
+    def call(*args: Any, **kwargs: Any) -> Any:
         with make():
             return function(*args, **kwargs)
 
-    return cast(F, wrapped)
+    if inspect.iscoroutinefunction(function):
+        return coroutine
+    if inspect.isasyncgenfunction(function):
+        return stream
+    return generator if inspect.isgeneratorfunction(function) else call
 
 
 class ExceptionCounter:
