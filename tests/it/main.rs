@@ -5,6 +5,7 @@
 
 mod accepted;
 mod auth;
+mod capi;
 mod cells;
 mod composites;
 mod conservation;

@@ -1,7 +1,8 @@
 //! The library as a package would install it, and programs built with it.
 
-#![allow(dead_code)]
+#![allow(dead_code, reason = "a kit offers more than each of its users needs")]
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::LazyLock;
@@ -14,6 +15,15 @@ static PREFIX: LazyLock<PathBuf> = LazyLock::new(|| {
     prefix
 });
 
+/// This package; the tests of whole gateways use this kit, too.
+fn here() -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    match package.ends_with("crates/tidegate-capi") {
+        true => package.to_owned(),
+        false => package.join("crates/tidegate-capi"),
+    }
+}
+
 /// Where `cargo xtask capi` put everything.
 pub(crate) fn prefix() -> &'static Path {
     &PREFIX
@@ -21,11 +31,46 @@ pub(crate) fn prefix() -> &'static Path {
 
 /// What pkg-config says of the library.
 pub(crate) fn pkg_config(arguments: &[&str]) -> Vec<String> {
-    let output = run(Command::new("pkg-config")
+    let directory = prefix().join("lib/pkgconfig");
+    let mut command = Command::new("pkg-config");
+    let output = command
         .args(arguments)
         .arg("tidegate")
-        .env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig")));
-    output.split_whitespace().map(str::to_owned).collect()
+        .env("PKG_CONFIG_PATH", &directory);
+    let said = match output.output() {
+        Err(error) if error.kind() == ErrorKind::NotFound => read(&directory, arguments),
+        _ => run(output),
+    };
+    said.split_whitespace().map(str::to_owned).collect()
+}
+
+/// The same where there is no pkg-config.
+fn read(directory: &Path, arguments: &[&str]) -> String {
+    let file = std::fs::read_to_string(directory.join("tidegate.pc")).expect("the file is there");
+    let mut variables = vec![("pcfiledir".to_owned(), directory.display().to_string())];
+    let expand = |text: &str, variables: &[(String, String)]| {
+        let replace =
+            |text: String, (name, value): &(String, String)| text.replace(&format!("${{{name}}}"), value);
+        variables.iter().rev().fold(text.to_owned(), replace)
+    };
+    let mut said = String::new();
+    for line in file.lines() {
+        if let Some((name, value)) = line.split_once('=').filter(|(name, _)| !name.contains(':')) {
+            variables.push((name.to_owned(), expand(value, &variables)));
+        } else if let Some((key, value)) = line.split_once(": ") {
+            let wanted = match key {
+                "Cflags" => "--cflags",
+                "Libs" => "--libs",
+                "Libs.private" => "--static",
+                "Version" => "--modversion",
+                _ => continue,
+            };
+            if arguments.contains(&wanted) {
+                said = format!("{said} {}", expand(value, &variables));
+            }
+        }
+    }
+    said
 }
 
 /// Builds a program of this package (`examples/service.c`); every warning is an error.
@@ -33,9 +78,9 @@ pub(crate) fn compile(source: &str, directory: &Path) -> PathBuf {
     compile_with(source, directory, &pkg_config(&["--cflags", "--libs"]))
 }
 
-/// The same with what the linker is told.
+/// The same with what the linker is told. `TIDEGATE_CFLAGS` is for sanitizers: `-fsanitize=address,undefined`.
 pub(crate) fn compile_with(source: &str, directory: &Path, flags: &[String]) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
+    let source = here().join(source);
     let (compiler, standard) = match source.extension().and_then(|extension| extension.to_str()) {
         Some("c") => ("cc", "-std=c11"),
         _ => ("c++", "-std=c++17"),
@@ -43,11 +88,13 @@ pub(crate) fn compile_with(source: &str, directory: &Path, flags: &[String]) -> 
     let program = directory
         .join(source.file_name().expect("a file"))
         .with_extension("program");
+    let more = std::env::var("TIDEGATE_CFLAGS").unwrap_or_default();
     let warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror"];
     run(Command::new(compiler)
         .arg(standard)
         .args(warnings)
         .args(["-O1", "-pthread"])
+        .args(more.split_whitespace())
         .arg(source)
         .args(flags)
         .arg("-o")
