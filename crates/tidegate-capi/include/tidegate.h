@@ -314,31 +314,6 @@ typedef struct tg_label {
   const char *value;
 } tg_label;
 
-// How a tg_registry_otel pushes. Zero is the default of every field; TG_OTEL() makes one.
-typedef struct tg_otel_options {
-  // sizeof(tg_otel_options).
-  size_t size;
-  // http://host:port or https://host:port. NULL: what the environment variables of OpenTelemetry say, or
-  // http://127.0.0.1:4317. Those variables hold for whatever is not said here.
-  const char *endpoint;
-  // A tg_otel_protocol.
-  uint32_t protocol;
-  // A tg_otel_temporality.
-  uint32_t temporality;
-  // Between two pushes; 0: a minute.
-  uint64_t interval_ns;
-  // A push may take so long; 0: ten seconds.
-  uint64_t timeout_ns;
-  // Headers of each push.
-  const struct tg_label *headers;
-  // How many headers.
-  size_t header_count;
-  // Attributes of the resource: "service.name" and the like.
-  const struct tg_label *resource;
-  // How many attributes.
-  size_t resource_count;
-} tg_otel_options;
-
 // Text for C: UTF-8, not terminated; valid during the call.
 typedef struct tg_foreign_text {
   // First byte.
@@ -413,6 +388,31 @@ typedef struct tg_scope {
   // The label dynamo_endpoint; NULL: as it is.
   const char *level_endpoint;
 } tg_scope;
+
+// How a tg_registry_otel pushes. Zero is the default of every field; TG_OTEL() makes one.
+typedef struct tg_otel_options {
+  // sizeof(tg_otel_options).
+  size_t size;
+  // http://host:port or https://host:port. NULL: what the environment variables of OpenTelemetry say, or
+  // http://127.0.0.1:4317. Those variables hold for whatever is not said here.
+  const char *endpoint;
+  // A tg_otel_protocol.
+  uint32_t protocol;
+  // A tg_otel_temporality.
+  uint32_t temporality;
+  // Between two pushes; 0: a minute.
+  uint64_t interval_ns;
+  // A push may take so long; 0: ten seconds.
+  uint64_t timeout_ns;
+  // Headers of each push.
+  const struct tg_label *headers;
+  // How many headers.
+  size_t header_count;
+  // Attributes of the resource: "service.name" and the like.
+  const struct tg_label *resource;
+  // How many attributes.
+  size_t resource_count;
+} tg_otel_options;
 
 // What an instrument is called and means. Zero is the default of every field but the name; TG_DESCRIPTION() makes one.
 typedef struct tg_description {
@@ -716,10 +716,6 @@ enum tg_status tg_registry_shm(const char *directory,
                                size_t resource_count,
                                struct tg_registry **registry);
 
-// Keeps values in memory and pushes them to an OpenTelemetry collector, on a thread of its own. `options` may be NULL.
-enum tg_status tg_registry_otel(const struct tg_otel_options *options,
-                                struct tg_registry **registry);
-
 // Keeps nothing: its instruments do nothing.
 enum tg_status tg_registry_null(struct tg_registry **registry);
 
@@ -764,6 +760,23 @@ enum tg_status tg_registry_shutdown(const struct tg_registry *registry, uint64_t
 // Puts what dead processes of a shared directory have recorded into one file; theirs are removed so long after they
 // died. TG_INVALID: it is no registry of a directory.
 enum tg_status tg_registry_fold(const struct tg_registry *registry, uint64_t grace_ns);
+
+// The registry of a place: "prometheus", or "prometheus://host:port", which serves its page there until it is released;
+// "shm:/dev/shm/metrics", or "shm" for the directory in TIDEGATE_CELLS_DIR; "otlp" by the environment variables of
+// OpenTelemetry, "otlp://host:port" and "otlps://..." over gRPC, "otlp+http://..." and "otlp+https://..." over HTTP;
+// "null"; several of them with commas. NULL or empty: what TIDEGATE_REGISTRY says, else "prometheus".
+enum tg_status tg_registry_at(const char *place,
+                              struct tg_registry **registry);
+
+// Keeps values in memory and pushes them to an OpenTelemetry collector, on a thread of its own. `options` may be NULL.
+enum tg_status tg_registry_otel(const struct tg_otel_options *options,
+                                struct tg_registry **registry);
+
+// How many pushes failed so far (the next one that does not carries what they should have), and how many points the
+// collector took notice of and refused. TG_INVALID: it is no registry that pushes.
+enum tg_status tg_registry_push_failures(const struct tg_registry *registry,
+                                         uint64_t *failed_pushes,
+                                         uint64_t *rejected_points);
 
 // A family of instruments of this tg_kind with these constant labels, told apart by the labels of these names. To
 // register the same again gives the same series.

@@ -7,88 +7,52 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tidegate_metrics::text::{Format, render};
-use tidegate_metrics::{
-    Fanout, Foreign, ForeignVtable, MetricsRegistry, Null, Otel, Prometheus, Protocol, Scope, Shm,
-    Temporality,
-};
+use tidegate_metrics::{Fanout, Foreign, ForeignVtable, MetricsRegistry, Null, Otel, Prometheus, Scope, Shm};
 
 use crate::arguments::{
     Growing, array, borrow, copy_text, give, growing, labels, nanos, optional_text, release, retain, text,
     tg_label,
 };
+use crate::server::tg_server;
 use crate::status::{Failure, guard, tg_status};
 
 /// Where instruments are registered. Several threads may use one at once.
 pub struct tg_registry {
     scope: Scope,
     shm: Option<Shm>,
+    pub(crate) otel: Option<Otel>,
+    /// Serve its page as long as it is there.
+    pub(crate) servers: Vec<Arc<tg_server>>,
 }
 
 impl tg_registry {
-    fn of(registry: impl MetricsRegistry + 'static) -> Self {
+    pub(crate) fn of(registry: impl MetricsRegistry + 'static) -> Self {
         Self {
             scope: Scope::new(Arc::new(registry)),
             shm: None,
+            otel: None,
+            servers: Vec::new(),
         }
+    }
+
+    pub(crate) fn in_directory(directory: &Path, resource: &[(&str, &str)]) -> Result<Self, Failure> {
+        let shm = Shm::create(directory, resource)?;
+        let mut registry = Self::of(shm.clone());
+        registry.shm = Some(shm);
+        Ok(registry)
+    }
+
+    pub(crate) fn fanout<'a>(behind: impl IntoIterator<Item = &'a Self>) -> Self {
+        let scope = |registry: &'a Self| {
+            let registry: Arc<dyn MetricsRegistry> = Arc::new(registry.scope.clone());
+            registry
+        };
+        Self::of(Fanout::new(behind.into_iter().map(scope).collect()))
     }
 
     pub(crate) fn scope(&self) -> &Scope {
         &self.scope
     }
-}
-
-/// How a tg_registry_otel pushes. Zero is the default of every field; TG_OTEL() makes one.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct tg_otel_options {
-    /// sizeof(tg_otel_options).
-    pub size: usize,
-    /// http://host:port or https://host:port. NULL: what the environment variables of OpenTelemetry say, or
-    /// http://127.0.0.1:4317. Those variables hold for whatever is not said here.
-    pub endpoint: *const c_char,
-    /// A tg_otel_protocol.
-    pub protocol: u32,
-    /// A tg_otel_temporality.
-    pub temporality: u32,
-    /// Between two pushes; 0: a minute.
-    pub interval_ns: u64,
-    /// A push may take so long; 0: ten seconds.
-    pub timeout_ns: u64,
-    /// Headers of each push.
-    pub headers: *const tg_label,
-    /// How many headers.
-    pub header_count: usize,
-    /// Attributes of the resource: "service.name" and the like.
-    pub resource: *const tg_label,
-    /// How many attributes.
-    pub resource_count: usize,
-}
-
-// SAFETY: it begins with its size, and all fields may be zero.
-unsafe impl Growing for tg_otel_options {}
-
-/// How pushes travel.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub enum tg_otel_protocol {
-    /// As the environment says, or gRPC.
-    TG_OTEL_PROTOCOL_DEFAULT = 0,
-    /// gRPC.
-    TG_OTEL_GRPC = 1,
-    /// HTTP with protobuf, to /v1/metrics below the endpoint.
-    TG_OTEL_HTTP = 2,
-}
-
-/// What a pushed point says.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub enum tg_otel_temporality {
-    /// As the environment says, or cumulative.
-    TG_OTEL_TEMPORALITY_DEFAULT = 0,
-    /// Everything since the registry was made.
-    TG_OTEL_CUMULATIVE = 1,
-    /// What came since the last push that was taken. Up-down counters stay cumulative.
-    TG_OTEL_DELTA = 2,
 }
 
 /// What a scope adds. Zero is the default of every field; TG_SCOPE() makes one.
@@ -155,63 +119,10 @@ pub unsafe extern "C" fn tg_registry_shm(
         let directory = unsafe { text(directory, "directory") }?;
         // SAFETY: as above.
         let resource = unsafe { labels(resource, resource_count, "resource") }?;
-        let shm = Shm::create(Path::new(directory), &resource)?;
-        Ok(tg_registry {
-            scope: Scope::new(Arc::new(shm.clone())),
-            shm: Some(shm),
-        })
+        tg_registry::in_directory(Path::new(directory), &resource)
     };
     // SAFETY: the contract of the header.
     guard(|| unsafe { give(registry, make) })
-}
-
-/// Keeps values in memory and pushes them to an OpenTelemetry collector, on a thread of its own. `options` may be NULL.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tg_registry_otel(
-    options: *const tg_otel_options,
-    registry: *mut *mut tg_registry,
-) -> tg_status {
-    // SAFETY: the contract of the header.
-    guard(|| unsafe { give(registry, || Ok(tg_registry::of(otel(options)?))) })
-}
-
-/// # Safety
-/// As of [`tg_registry_otel`].
-unsafe fn otel(options: *const tg_otel_options) -> Result<Otel, Failure> {
-    // SAFETY: the caller's promise.
-    let options = unsafe { growing(options, "options") }?;
-    let mut builder = Otel::builder().env()?;
-    // SAFETY: as above.
-    if let Some(endpoint) = unsafe { optional_text(options.endpoint, "endpoint") }? {
-        builder = builder.endpoint(endpoint);
-    }
-    builder = match options.protocol {
-        0 => builder,
-        1 => builder.protocol(Protocol::Grpc),
-        2 => builder.protocol(Protocol::Http),
-        other => return Err(Failure::invalid(format!("`protocol`: {other} is none"))),
-    };
-    builder = match options.temporality {
-        0 => builder,
-        1 => builder.temporality(Temporality::Cumulative),
-        2 => builder.temporality(Temporality::Delta),
-        other => return Err(Failure::invalid(format!("`temporality`: {other} is none"))),
-    };
-    if options.interval_ns > 0 {
-        builder = builder.interval(nanos(options.interval_ns));
-    }
-    if options.timeout_ns > 0 {
-        builder = builder.timeout(nanos(options.timeout_ns));
-    }
-    // SAFETY: as above.
-    for (name, value) in unsafe { labels(options.headers, options.header_count, "headers") }? {
-        builder = builder.header(name, value);
-    }
-    // SAFETY: as above.
-    for (key, value) in unsafe { labels(options.resource, options.resource_count, "resource") }? {
-        builder = builder.resource(key, value);
-    }
-    Ok(builder.build()?)
 }
 
 /// Keeps nothing: its instruments do nothing.
@@ -232,14 +143,10 @@ pub unsafe extern "C" fn tg_registry_fanout(
     let make = || {
         // SAFETY: the contract of the header.
         let registries = unsafe { array(registries, count, "registries") }?;
-        let behind = |registry: &*const tg_registry| {
-            // SAFETY: as above.
-            let registry = unsafe { borrow(*registry, "registries") }?;
-            let registry: Arc<dyn MetricsRegistry> = Arc::new(registry.scope.clone());
-            Ok(registry)
-        };
-        let registries = registries.iter().map(behind).collect::<Result<_, Failure>>()?;
-        Ok(tg_registry::of(Fanout::new(registries)))
+        // SAFETY: as above.
+        let behind = registries.iter().map(|one| unsafe { borrow(*one, "registries") });
+        let behind = behind.collect::<Result<Vec<&tg_registry>, _>>()?;
+        Ok(tg_registry::fanout(behind))
     };
     // SAFETY: the contract of the header.
     guard(|| unsafe { give(registry, make) })
@@ -253,9 +160,10 @@ pub unsafe extern "C" fn tg_registry_foreign(
     registry: *mut *mut tg_registry,
 ) -> tg_status {
     let make = || {
+        if table.is_null() {
+            return Err(Failure::null("table"));
+        }
         // SAFETY: the contract of the header.
-        unsafe { borrow(table, "table") }?;
-        // SAFETY: as above.
         let foreign = unsafe { Foreign::new(table) };
         foreign
             .map(tg_registry::of)
@@ -306,6 +214,8 @@ unsafe fn within(parent: &tg_registry, given: *const tg_scope) -> Result<tg_regi
     Ok(tg_registry {
         scope,
         shm: parent.shm.clone(),
+        otel: parent.otel.clone(),
+        servers: parent.servers.clone(),
     })
 }
 

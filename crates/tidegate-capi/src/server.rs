@@ -19,6 +19,14 @@ pub struct tg_server {
 }
 
 impl tg_server {
+    pub(crate) fn start(registry: &tg_registry, address: &str) -> Result<Self, Failure> {
+        let server = serve_http(Arc::new(registry.scope().clone()), address)?;
+        Ok(Self {
+            server: Mutex::new(Some(server)),
+            process: std::process::id(),
+        })
+    }
+
     fn lock(&self) -> MutexGuard<'_, Option<HttpServer>> {
         self.server.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -56,10 +64,7 @@ pub unsafe extern "C" fn tg_serve_http(
         // SAFETY: the contract of the header, here and below.
         let registry = unsafe { borrow(registry, "registry") }?;
         let address = unsafe { text(address, "address") }?;
-        Ok(tg_server {
-            server: Mutex::new(Some(serve_http(Arc::new(registry.scope().clone()), address)?)),
-            process: std::process::id(),
-        })
+        tg_server::start(registry, address)
     };
     guard(|| unsafe { give(server, serve) })
 }

@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 
 /// In the order in which a reader of the header wants them.
-const SOURCES: [&str; 15] = [
+const SOURCES: [&str; 17] = [
     "src/status.rs",
     "src/arguments.rs",
     "src/registry.rs",
+    "src/places.rs",
+    "src/otel.rs",
     "../tidegate-metrics/src/registries/foreign.rs",
     "src/family.rs",
     "src/instrument.rs",

@@ -155,3 +155,29 @@ fn a_ring_is_drained() {
         "version 4, 0 events\n0 taken, 0 lost\n"
     );
 }
+
+#[test]
+fn the_header_is_for_every_compiler() {
+    let directory = TempDir::new().unwrap();
+    let flags = pkg_config(&["--cflags"]);
+    for (compiler, standard, suffix) in [
+        ("cc", "c11", "c"),
+        ("cc", "c17", "c"),
+        ("c++", "c++11", "cpp"),
+        ("c++", "c++20", "cpp"),
+    ] {
+        let source = directory.path().join("empty").with_extension(suffix);
+        std::fs::write(&source, "#include <tidegate.h>\nint main(void) { return 0; }\n").unwrap();
+        run(std::process::Command::new(compiler)
+            .args([
+                &format!("-std={standard}"),
+                "-Wall",
+                "-Wextra",
+                "-Wpedantic",
+                "-Werror",
+                "-fsyntax-only",
+            ])
+            .args(&flags)
+            .arg(&source));
+    }
+}

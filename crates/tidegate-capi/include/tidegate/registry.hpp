@@ -58,13 +58,13 @@ private:
 
 /** How an OpenTelemetry registry pushes; what is not said is as the environment says. */
 struct OtelOptions {
-  std::string endpoint;
+  std::string endpoint = {};
   tg_otel_protocol protocol = TG_OTEL_PROTOCOL_DEFAULT;
   tg_otel_temporality temporality = TG_OTEL_TEMPORALITY_DEFAULT;
   nanoseconds interval{0};
   nanoseconds timeout{0};
-  Labels headers;
-  Labels resource;
+  Labels headers = {};
+  Labels resource = {};
 };
 
 /** Where instruments are registered. */
@@ -72,6 +72,12 @@ class Registry : public detail::Handle<tg_registry, tg_registry_retain, tg_regis
 public:
   using Handle::Handle;
 
+  /** By a word, such as "shm:/dev/shm/metrics"; without one what TIDEGATE_REGISTRY says. */
+  static Registry at(const std::string &place = "") {
+    Registry own;
+    check(tg_registry_at(place.c_str(), &own.raw_));
+    return own;
+  }
   static Registry prometheus(std::size_t max_series = 0) {
     Registry own;
     check(tg_registry_prometheus(max_series, &own.raw_));
@@ -182,6 +188,12 @@ public:
   }
   void flush(nanoseconds within) const { check(tg_registry_flush(raw_, detail::ns(within))); }
   void shutdown(nanoseconds within) const { check(tg_registry_shutdown(raw_, detail::ns(within))); }
+  /** How many pushes failed, and how many points a collector refused. */
+  std::pair<std::uint64_t, std::uint64_t> push_failures() const {
+    std::pair<std::uint64_t, std::uint64_t> both{0, 0};
+    check(tg_registry_push_failures(raw_, &both.first, &both.second));
+    return both;
+  }
   void fold(nanoseconds grace) const { check(tg_registry_fold(raw_, detail::ns(grace))); }
 
 private:

@@ -40,6 +40,86 @@ static void an_instrument_outlives_its_registry(void) {
   OK(tg_counter_release(counter));
 }
 
+struct heard {
+  atomic_int calls, done;
+  atomic_bool is_crossed, is_in, is_free;
+  tg_subscription *subscription;
+};
+
+static void hear(const tg_change *change, void *context) {
+  struct heard *heard = context;
+  EXPECT(change->snapshot->value == change->value);
+  heard->is_crossed = change->is_crossed;
+  heard->calls++;
+}
+
+static void end(void *context) { ((struct heard *)context)->done++; }
+
+static void a_word_says_where(const char *directory) {
+  char place[4096];
+  snprintf(place, sizeof place, " null, shm:%s, prometheus://127.0.0.1:0/", directory);
+  tg_registry *registry, *other;
+  tg_counter *counter;
+  OK(tg_registry_at(place, &registry));
+  OK(tg_counter_new(registry, TG_DESCRIPTION(.name = "word"), TG_NOTHING, &counter));
+  OK(tg_counter_add(counter, 3));
+  snprintf(place, sizeof place, "shm://%s", directory);
+  EXPECT(setenv("TIDEGATE_REGISTRY", place, 1) == 0);
+  OK(tg_registry_at(NULL, &other)); /* another that sees the same directory */
+  char page[16384];
+  OK(tg_registry_expose(other, TG_PROMETHEUS_TEXT, page, sizeof page, NULL));
+  EXPECT(strstr(page, "word_total 3\n") != NULL);
+  OK(tg_registry_release(other));
+  EXPECT(unsetenv("TIDEGATE_REGISTRY") == 0);
+  OK(tg_registry_at("", &other));
+  OK(tg_registry_expose(other, TG_PROMETHEUS_TEXT, page, sizeof page, NULL));
+  EXPECT(strcmp(page, "") == 0);
+  OK(tg_registry_release(other));
+  OK(tg_counter_release(counter));
+  OK(tg_registry_release(registry));
+
+  uint64_t failed, rejected;
+  OK(tg_registry_at("otlp+http://127.0.0.1:1", &registry));
+  OK(tg_counter_new(registry, TG_DESCRIPTION(.name = "word"), TG_NOTHING, &counter));
+  ANSWERS(TG_REFUSED, tg_registry_flush(registry, SECOND)); /* nobody listens there */
+  OK(tg_registry_push_failures(registry, &failed, &rejected));
+  EXPECT(failed == 1 && rejected == 0);
+  OK(tg_counter_release(counter));
+  OK(tg_registry_release(registry));
+}
+
+static void nothing_is_kept_where_nothing_is(void) {
+  tg_registry *registry;
+  tg_gauge *gauge;
+  tg_histogram *histogram;
+  tg_composite *composite;
+  tg_subscription *subscription;
+  tg_metrics *metrics;
+  double value = 1;
+  uint64_t count = 1;
+  OK(tg_registry_null(&registry));
+  OK(tg_gauge_new(registry, TG_DESCRIPTION(.name = "a"), TG_NOTHING, &gauge));
+  OK(tg_histogram_new(registry, TG_DESCRIPTION(.name = "b"), TG_NOTHING, &histogram));
+  OK(tg_gauge_set(gauge, 5));
+  OK(tg_gauge_get(gauge, &value));
+  EXPECT(value == 0);
+  OK(tg_histogram_observe(histogram, 5));
+  OK(tg_histogram_get(histogram, &count, &value));
+  EXPECT(count == 0 && value == 0);
+  ANSWERS(TG_NONE, tg_describe(TG_ANY(gauge), &metrics));
+  OK(tg_composite_new("a", TG_SOURCES(TG_ANY(gauge), TG_ANY(histogram)), NULL, &composite));
+  ANSWERS(TG_NONE, tg_composite_value(composite, TG_NOTHING, &value));
+  struct heard heard = {0};
+  OK(tg_on_change(TG_ANY(gauge), NULL, hear, &heard, end, &subscription));
+  OK(tg_subscription_release(subscription));
+  EXPECT(heard.done == 1 && heard.calls == 0);
+  OK(tg_gauge_release(gauge));
+  ANSWERS(TG_INVALID, tg_gauge_new(registry, TG_DESCRIPTION(.name = "no name"), TG_NOTHING, &gauge));
+  OK(tg_composite_release(composite));
+  OK(tg_histogram_release(histogram));
+  OK(tg_registry_release(registry));
+}
+
 static void everything_can_be_looked_up(void) {
   tg_registry *registry = prometheus(), *worker, *endpoint;
   OK(tg_registry_scope(registry, TG_SCOPE(.prefix = "demo", .level_namespace = "n"), &worker));
@@ -156,19 +236,6 @@ static void a_composite_says_what_was_recorded_before(void) {
   OK(tg_registry_release(registry));
 }
 
-struct heard {
-  atomic_int calls, done;
-  atomic_bool is_crossed, is_in, is_free;
-  tg_subscription *subscription;
-};
-
-static void hear(const tg_change *change, void *context) {
-  struct heard *heard = context;
-  EXPECT(change->snapshot->value == change->value);
-  heard->is_crossed = change->is_crossed;
-  heard->calls++;
-}
-
 static void hear_slowly(const tg_change *change, void *context) {
   struct heard *heard = context;
   heard->is_in = true;
@@ -183,8 +250,6 @@ static void hear_once(const tg_change *change, void *context) {
   while (!heard->is_free) thrd_yield();
   OK(tg_subscription_release(heard->subscription)); /* from within */
 }
-
-static void end(void *context) { ((struct heard *)context)->done++; }
 
 static void callbacks_come_and_end(void) {
   tg_registry *registry = prometheus();
@@ -363,6 +428,8 @@ static void a_context_goes_in_and_out(void) {
 int main(int argc, char **argv) {
   EXPECT(argc == 2);
   an_instrument_outlives_its_registry();
+  a_word_says_where(argv[1]);
+  nothing_is_kept_where_nothing_is();
   everything_can_be_looked_up();
   a_composite_says_what_was_recorded_before();
   callbacks_come_and_end();

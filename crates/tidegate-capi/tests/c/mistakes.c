@@ -26,6 +26,12 @@ static void registries(tg_registry *good) {
   ANSWERS(TG_INVALID, tg_registry_otel(TG_OTEL(.protocol = 9), &r));
   ANSWERS(TG_INVALID, tg_registry_otel(TG_OTEL(.temporality = 9), &r));
   ANSWERS(TG_INVALID, tg_registry_otel(TG_OTEL(.headers = (const tg_label[]){{"a b", "c"}}, .header_count = 1), &r));
+  NULLED(tg_registry_at("null", NULL));
+  ANSWERS(TG_BAD_TEXT, tg_registry_at(BAD, &r));
+  const char *places[] = {"nowhere", "nowhere:x", "null:x", "prometheus:x", "prometheus://x", "otlp:x y", "null,", "shm"};
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++) ANSWERS(TG_INVALID, tg_registry_at(places[i], &r));
+  NULLED(tg_registry_push_failures(NULL, &(uint64_t){0}, &(uint64_t){0}));
+  ANSWERS(TG_INVALID, tg_registry_push_failures(good, &(uint64_t){0}, &(uint64_t){0}));
   NULLED(tg_registry_fanout(NULL, 1, &r));
   NULLED(tg_registry_fanout((const tg_registry *[]){NULL}, 1, &r));
   NULLED(tg_registry_foreign(NULL, &r));

@@ -49,6 +49,20 @@ static void owners() {
   EXPECT(refused([&] { registry.counter(Description("a b")); }) == TG_INVALID);
 }
 
+static void registries() {
+  OtelOptions options{"http://127.0.0.1:1"};
+  options.timeout = 1s;
+  options.headers = {{"x-key", "secret"}};
+  auto pushed = Registry::otel(options); // nobody listens there
+  pushed.counter(Description("a")).inc();
+  EXPECT(refused([&] { pushed.flush(1s); }) == TG_REFUSED);
+  EXPECT(pushed.push_failures().first == 1);
+  EXPECT(Registry::at("null").expose().empty());
+  EXPECT(Registry::otel({"http://127.0.0.1:1"}).gather().size() == 0);
+  EXPECT(refused([] { Registry::otel({"no url"}); }) == TG_INVALID);
+  EXPECT(refused([] { Registry::shm("/proc/no such place"); }) == TG_IO);
+}
+
 static void instruments() {
   auto registry = Registry::prometheus().scope("x").in_namespace("n").in_component("c").in_endpoint("e");
   auto floats = registry.float_counter(Description("f"));
@@ -177,6 +191,7 @@ static void servers_spans_and_rings(const char *rings) {
 int main(int argc, char **argv) {
   EXPECT(argc == 2);
   owners();
+  registries();
   instruments();
   composites();
   a_registry_of_ones_own();
