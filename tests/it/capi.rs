@@ -31,20 +31,22 @@ service:
         cells.display(),
         sink.endpoint(),
     ));
-    let shows = |line: &str| {
-        wait_for(SOON, line, || {
+    let shows = |job: &str| {
+        let begin = format!("jobs_total{{instance=\"\",job=\"{job}\",");
+        wait_for(SOON, job, || {
             let page = http::get(scrape, "/metrics").ok()?.text();
-            page.lines().any(|found| found == line).then_some(())
+            let is_it = |line: &str| line.starts_with(&begin) && line.ends_with("queue=\"a\"} 2");
+            page.lines().any(is_it).then_some(())
         });
     };
 
     let switch = compile("examples/switch.c", directory.path());
     run(command(&switch).arg("shm").arg(&cells));
-    shows("jobs_total{instance=\"\",job=\"switch\",queue=\"a\"} 2");
+    shows("switch");
     run(command(&switch)
         .args(["otel", &format!("http://127.0.0.1:{push}")])
         .env("OTEL_SERVICE_NAME", "pushed"));
-    shows("jobs_total{instance=\"\",job=\"pushed\",queue=\"a\"} 2");
+    shows("pushed");
 
     let parent = format!("00-{TRACE}-b7ad6b7169203331-01");
     let trace = compile("examples/trace.c", directory.path());
