@@ -218,7 +218,8 @@ def test_a_pushgateway_that_wants_a_password(
         return handler
 
     def read() -> str:
-        return get(f"{url}/metrics", headers={"Authorization": "Basic dXNlcjpzZWNyZXQ="})
+        context = files.context(as_client=False)
+        return get(f"{url}/metrics", context, {"Authorization": "Basic dXNlcjpzZWNyZXQ="})
 
     try:
         push_and_delete(client, registry, url, read, handler=signed("secret"))

@@ -251,6 +251,28 @@ def test_threads_lose_nothing() -> None:
     assert sum(counts) == 80_000
 
 
+def test_threads_that_begin_together_lose_nothing() -> None:
+    """The first use of a metric and of its label values, by all threads at once."""
+    counters = [client.Counter(f"c{number}", "help", ["l"], registry=None) for number in range(50)]
+    together = threading.Barrier(8)
+
+    def work() -> None:
+        for counter in counters:
+            together.wait()
+            for at in range(4):
+                counter.labels(at).inc()
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for counter in counters:
+        (metric,) = counter.collect()
+        values = {sample.labels["l"]: sample.value for sample in metric.samples if sample.name.endswith("_total")}
+        assert values == {str(at): 8 for at in range(4)}
+
+
 GUNICORN = """
 from tidegate.compat.prometheus_client import Counter
 requests = Counter("requests", "Requests served")

@@ -10,3 +10,8 @@ LOGGER = logging.getLogger("tidegate")
 def callback_failed(error: BaseException) -> None:
     """A callback raised; called once a process."""
     LOGGER.error("a callback raised; further ones are only counted (tidegate.callback_failures)", exc_info=error)
+
+
+def warn(text: str) -> None:
+    """The native part has something to say that no caller is there to be told of."""
+    LOGGER.warning(text)

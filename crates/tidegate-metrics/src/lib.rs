@@ -81,6 +81,7 @@ pub use labels::{LabelSet, LabelValue, Scratch};
 pub use registries::otel::{Otel, OtelBuilder, OtelError, Protocol, Temporality};
 pub use registries::{Fanout, Foreign, ForeignSpec, ForeignText, ForeignVtable, Null, Prometheus, Shm};
 pub use registry::{Labels, MetricsRegistry, register};
+pub use report::set_reporter;
 pub use scope::{LevelNames, Scope, join_names};
 pub use set::{Member, MetricSet};
 pub use side::Info;

@@ -1,7 +1,20 @@
 //! What we have to say ourselves.
 
+use std::sync::OnceLock;
+
+static REPORTER: OnceLock<fn(&str)> = OnceLock::new();
+
+/// Says who is told when something is wrong that no caller is there to be told of (a push in the background failed):
+/// for programs with logs of another kind than `tracing`. The first one that is set stays; `false`: there was one.
+pub fn set_reporter(reporter: fn(&str)) -> bool {
+    REPORTER.set(reporter).is_ok()
+}
+
 /// Something is wrong that nobody is there to be told of.
 pub(crate) fn error(text: &str) {
+    if let Some(reporter) = REPORTER.get() {
+        return reporter(text);
+    }
     #[cfg(feature = "tracing")]
     tracing::error!(target: "tidegate_metrics", "{text}");
     #[cfg(not(feature = "tracing"))]

@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use tidegate_metrics::{
     AnyFamily, ExportError, FamilySpec, FamilyValues, MetricsRegistry, Otel, OtelError, Protocol,
-    RegisterError, Temporality,
+    RegisterError, Temporality, set_reporter,
 };
 
 use super::Labels;
@@ -27,6 +27,7 @@ pub(crate) struct Options {
 
 impl Options {
     pub(super) fn build(self) -> PyResult<Pushing> {
+        set_reporter(report);
         let mut builder = Otel::builder().env().map_err(refused)?;
         if let Some(endpoint) = self.endpoint {
             builder = builder.endpoint(endpoint);
@@ -110,6 +111,17 @@ impl MetricsRegistry for Pushing {
             true => Ok(()),
             false => self.otel.shutdown(within),
         }
+    }
+}
+
+/// Into Python's log; on standard error once the interpreter has ended.
+fn report(text: &str) {
+    let log = |py: Python<'_>| {
+        let told = py.import("tidegate._report")?.call_method1("warn", (text,));
+        told.map(drop)
+    };
+    if !matches!(Python::try_attach(log), Some(Ok(()))) {
+        eprintln!("tidegate: {text}");
     }
 }
 

@@ -85,7 +85,9 @@ class MetricWrapperBase(native.Metric):
 
     def _cells(self) -> native.Family:
         if self._family is None:
-            self._family = self._make_family()
+            # Of two threads that get here at once one has its way.
+            self.__dict__.setdefault("_family", self._make_family())
+        assert self._family is not None
         return self._family
 
     def _raise_if_not_observable(self) -> None:
