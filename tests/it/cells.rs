@@ -89,3 +89,35 @@ fn workers_come_and_go_and_totals_stay() {
     shows(scrape, &[&format!("requests_total{{{labels},model=\"m\"}} 17")]);
     second.stop();
 }
+
+#[test]
+fn without_a_directory_it_is_the_one_of_writers_that_have_none() {
+    let runtime = TempDir::new().expect("a temporary directory");
+    let own = runtime.path().join("tidegate/cells");
+    let named = TempDir::new().expect("a temporary directory");
+    for (variable, value, directory) in [
+        ("XDG_RUNTIME_DIR", runtime.path(), own.as_path()),
+        ("TIDEGATE_CELLS_DIR", named.path(), named.path()),
+    ] {
+        let scrape = free_port();
+        let config = format!(
+            "receivers:
+  shm: {{scan_interval: 20ms}}
+exporters:
+  prometheus: {{endpoint: '127.0.0.1:{scrape}'}}
+service:
+  pipelines:
+    metrics: {{receivers: [shm], exporters: [prometheus]}}
+"
+        );
+        let _gateway = Gateway::start_with(&config, |command| {
+            command.env_remove("TIDEGATE_CELLS_DIR").env(variable, value);
+        });
+        // It need not be there before the first writer is.
+        work(&worker(directory), 3, 1.0, &[]);
+        shows(
+            scrape,
+            &["requests_total{instance=\"\",job=\"llm\",model=\"m\"} 3"],
+        );
+    }
+}

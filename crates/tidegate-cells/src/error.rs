@@ -16,6 +16,12 @@ pub enum Error {
         /// Why not.
         source: io::Error,
     },
+    /// The default directory is somebody else's, who could read and remove what is written there.
+    #[error("{path} belongs to another user: cells need another directory")]
+    Foreign {
+        /// The directory above it.
+        path: PathBuf,
+    },
     /// No memory or disk is left for the file, or it is as large as it may get.
     #[error("no room for `{name}`: {why}")]
     NoRoom {

@@ -6,6 +6,7 @@
 //! - [`Directory`] is the reader: [`Directory::scan`] gives the values of all processes, merged as
 //!   `prometheus_client` merges them; [`Directory::fold`] puts what dead processes counted into one file.
 //!   [`Follower`] is for who looks a hundred times a second: it tells what has changed.
+//! - [`default_directory`] is where both look when nobody says where.
 //! - [`layout`] has the bytes; `docs/cells.md` has them as tables, and what holds when a process is killed, forks
 //!   or runs out of room.
 //!
@@ -39,6 +40,7 @@ mod fork;
 pub mod fuzz;
 pub mod layout;
 mod map;
+mod place;
 mod reader;
 mod record;
 mod spec;
@@ -51,6 +53,7 @@ pub use error::{Error, SpecError};
 pub use exponential::bucket_of;
 pub use family::{Family, Series};
 pub use layout::{Identity, Reject};
+pub use place::{DIRECTORY_VARIABLE, default_directory};
 pub use reader::{Changes, Directory, Folded, Follower, Limits, Problem, Process, Scan};
 pub use spec::{FamilySpec, GaugeMode, Kind};
 pub use store::{Options, Refused, Store};

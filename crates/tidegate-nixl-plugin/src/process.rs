@@ -1,20 +1,12 @@
 //! The store that all agents of this process share, made when the first agent is.
 
 use std::fmt;
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tidegate_cells::{Options, Store};
-
-/// The variable that names the directory.
-const DIRECTORY: &str = "TIDEGATE_CELLS_DIR";
-
-/// The default directory is in here if the user has no runtime directory.
-const SHARED_MEMORY: &str = "/dev/shm";
+use tidegate_cells::{DIRECTORY_VARIABLE, Options, Store, default_directory};
 
 /// Series of a family: errors have twelve for each agent, so there is room for 600 agents. Further ones share a series.
 const MAX_SERIES: usize = 8_192;
@@ -34,11 +26,8 @@ pub(crate) enum NoCells {
     /// Another thread is making it, or was when the process was forked.
     #[error("the file of this process is being made by another thread")]
     Busy,
-    /// The default directory is somebody else's, who could read and remove what we write.
-    #[error("{0} belongs to another user; {DIRECTORY} says where else to write")]
-    Foreign(PathBuf),
     /// It can't be made.
-    #[error("{0} ({DIRECTORY})")]
+    #[error("{0} ({DIRECTORY_VARIABLE})")]
     Failed(#[from] tidegate_cells::Error),
 }
 
@@ -55,34 +44,8 @@ pub(crate) fn store() -> Result<Store, NoCells> {
         max_series: MAX_SERIES,
         ..Options::default()
     };
-    let made = Store::create(&directory()?, options)?;
+    let made = Store::create(&default_directory()?, options)?;
     Ok(store.insert(made).clone())
-}
-
-/// Where the file goes: where [`DIRECTORY`] says, else where only this user writes.
-fn directory() -> Result<PathBuf, NoCells> {
-    let told = |name| {
-        std::env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
-    match told(DIRECTORY) {
-        Some(directory) => Ok(directory),
-        None => own_directory(told("XDG_RUNTIME_DIR")),
-    }
-}
-
-fn own_directory(runtime: Option<PathBuf>) -> Result<PathBuf, NoCells> {
-    let user = rustix::process::geteuid().as_raw();
-    let base = match runtime {
-        Some(runtime) => runtime.join("tidegate"),
-        None => PathBuf::from(format!("{SHARED_MEMORY}/tidegate-{user}")),
-    };
-    // Everybody may make something in shared memory, also of our name.
-    match std::fs::symlink_metadata(&base) {
-        Ok(found) if !found.is_dir() || found.uid() != user => Err(NoCells::Foreign(base)),
-        _ => Ok(base.join("cells")),
-    }
 }
 
 fn lock() -> Option<MutexGuard<'static, Option<Store>>> {
@@ -113,19 +76,6 @@ pub(crate) fn say(line: fmt::Arguments<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_default_is_the_users_own() {
-        let runtime = tempfile::tempdir().unwrap();
-        let directory = own_directory(Some(runtime.path().to_owned()));
-        assert_eq!(directory.unwrap(), runtime.path().join("tidegate/cells"));
-        std::os::unix::fs::symlink("/", runtime.path().join("tidegate")).unwrap();
-        let foreign = own_directory(Some(runtime.path().to_owned())).unwrap_err();
-        assert!(foreign.to_string().contains("another user"), "{foreign}");
-        let user = rustix::process::geteuid().as_raw();
-        let shared = format!("/dev/shm/tidegate-{user}/cells");
-        assert_eq!(own_directory(None).unwrap(), PathBuf::from(shared));
-    }
 
     /// As in a child of a process that forked while another of its threads made the store.
     #[test]

@@ -12,7 +12,8 @@ crate::options! {
     /// Options of the `shm` receiver.
     pub struct Config {
         /// Directories of cells; globs are allowed. What is in one directory is merged: give each service its own.
-        pub directories: Vec<String> = required,
+        /// Empty: the one that writers use when they are told none (`TIDEGATE_CELLS_DIR`, or the user's own).
+        pub directories: Vec<String> = Vec::new(),
         /// How often the cells are looked at. A look costs a few system calls a process, and what has changed.
         pub poll_interval: Duration = Duration::from_millis(10),
         /// How often directories are listed and dead processes looked for.
@@ -31,10 +32,6 @@ crate::options! {
 
 impl Config {
     fn check(&self, at: &Node, cx: &mut Problems) {
-        if self.directories.is_empty() {
-            cx.at(at.child("directories"))
-                .error("must name at least one directory");
-        }
         for (key, interval) in [
             ("poll_interval", self.poll_interval),
             ("scan_interval", self.scan_interval),

@@ -58,8 +58,13 @@ impl Receiver for Shm {}
 #[async_trait]
 impl Lifecycle for Shm {
     async fn start(&self) -> Result<(), ComponentError> {
+        let patterns = match self.config.directories.as_slice() {
+            [] => vec![default_pattern().map_err(|error| self.base.error(error.to_string()))?],
+            told => told.to_vec(),
+        };
         let mut directories = Directories {
             config: self.config.clone(),
+            patterns,
             receiver: self.base.id.clone(),
             entry: self.entry.clone(),
             open: BTreeMap::new(),
@@ -77,9 +82,16 @@ impl Lifecycle for Shm {
     }
 }
 
+/// Where writers are when they are told no directory.
+fn default_pattern() -> Result<String, tidegate_cells::Error> {
+    let directory = tidegate_cells::default_directory()?;
+    Ok(glob::Pattern::escape(&directory.to_string_lossy()))
+}
+
 /// All directories of a receiver.
 struct Directories {
     config: Arc<Config>,
+    patterns: Vec<String>,
     receiver: Arc<str>,
     entry: Entry,
     open: BTreeMap<PathBuf, Cells>,
@@ -122,7 +134,7 @@ impl Directories {
 
     /// Takes up directories that are new. One that has gone is as empty as it was when its last file went.
     fn list(&mut self) {
-        let patterns = self.config.directories.iter();
+        let patterns = self.patterns.iter();
         let found = patterns.flat_map(|pattern| glob::glob(pattern).into_iter().flatten().flatten());
         for path in found.collect::<Vec<_>>() {
             if self.open.contains_key(&path) {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tidegate_cells::{Directory, Limits, Scan, Store};
+use tidegate_cells::{Directory, Limits, Scan, Store, default_directory};
 
 use crate::cells::{Cells, families};
 use crate::description::FamilySpec;
@@ -35,6 +35,15 @@ impl Shm {
             own: Arc::new(Cells::new(store)),
             directory: Arc::new(Mutex::new(Directory::open(directory, Limits::default())?)),
         })
+    }
+
+    /// The same in the directory that readers and writers share when nobody names one: `$TIDEGATE_CELLS_DIR`, or else
+    /// the user's own ([`default_directory`]).
+    ///
+    /// # Errors
+    /// The directory is another user's; it or the file can't be made or read.
+    pub fn create_default(resource: &[(&str, &str)]) -> Result<Self, tidegate_cells::Error> {
+        Self::create(&default_directory()?, resource)
     }
 
     /// What this process has recorded.
