@@ -1,11 +1,11 @@
-//! The two threads of a process that watches: one looks, one calls back.
+//! The two threads of a process that watches: they look and call back.
 
 use std::any::Any;
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread::{self, Thread};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
 use std::time::Duration;
 
 use tidegate_engine::UnixNanos;
@@ -86,12 +86,30 @@ pub(super) fn run(job: Job) {
     }
 }
 
-/// The threads of this process.
+/// The threads of this process: two that take turns. One looks; when something is due and nobody calls, it calls, at once,
+/// and the other one looks on. So a call waits for one thread to be woken, not for two.
 struct Threads {
     /// Of the process that they are in: a fork takes none of them along.
     process: u32,
-    looking: Thread,
-    targets: Arc<Mutex<Vec<Weak<dyn Target>>>>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    targets: Mutex<Vec<Weak<dyn Target>>>,
+    turns: Mutex<Turns>,
+    /// Wakes the one that waits for its turn to look.
+    relieved: Condvar,
+    /// Wakes the one that looks.
+    bell: Condvar,
+}
+
+#[derive(Default)]
+struct Turns {
+    is_looking: bool,
+    is_calling: bool,
+    is_rung: bool,
+    due: VecDeque<Job>,
 }
 
 static THREADS: Mutex<Option<Threads>> = Mutex::new(None);
@@ -110,74 +128,125 @@ pub(super) fn attend(target: Weak<dyn Target>) {
         *threads = start();
     }
     if let Some(threads) = threads.as_ref() {
-        lock(&threads.targets).push(target);
-        threads.looking.unpark();
+        lock(&threads.shared.targets).push(target);
+        threads.shared.ring();
     }
 }
 
 /// Somebody is to be told from now on.
 pub(super) fn wake() {
     if let Some(threads) = lock(&THREADS).as_ref() {
-        threads.looking.unpark();
+        threads.shared.ring();
     }
 }
 
 /// `None`: the system has no threads left; composites still answer when asked.
 fn start() -> Option<Threads> {
-    let (sender, receiver) = sync_channel(WAITING);
-    let targets: Arc<Mutex<Vec<Weak<dyn Target>>>> = Arc::default();
-    let shared = targets.clone();
-    let named = |name: &str| thread::Builder::new().name(name.to_owned());
-    let started = named("metrics-call")
-        .spawn(move || call(&receiver))
-        .and_then(|_| named("metrics-look").spawn(move || look(&shared, &sender)));
-    match started {
-        Ok(looking) => Some(Threads {
-            process: std::process::id(),
-            looking: looking.thread().clone(),
-            targets,
-        }),
-        Err(error) => {
+    let shared: Arc<Shared> = Arc::default();
+    for name in ["metrics-watch-1", "metrics-watch-2"] {
+        let shared = shared.clone();
+        let thread = thread::Builder::new().name(name.to_owned());
+        if let Err(error) = thread.spawn(move || shared.run()) {
             crate::report::error(&format!("no thread for callbacks: {error}"));
-            None
+            return None;
         }
     }
+    let process = std::process::id();
+    Some(Threads { process, shared })
 }
 
-fn call(jobs: &Receiver<Job>) {
-    while let Ok(job) = jobs.recv() {
-        run(job);
+impl Shared {
+    fn ring(&self) {
+        lock(&self.turns).is_rung = true;
+        self.bell.notify_one();
     }
-}
 
-fn look(targets: &Mutex<Vec<Weak<dyn Target>>>, sender: &SyncSender<Job>) {
-    let mut rounds = 0u64;
-    loop {
+    fn run(&self) {
+        loop {
+            {
+                let turns = lock(&self.turns);
+                let waited = self.relieved.wait_while(turns, |turns| turns.is_looking);
+                waited.unwrap_or_else(PoisonError::into_inner).is_looking = true;
+            }
+            self.look();
+            self.relieved.notify_one();
+            self.call();
+        }
+    }
+
+    /// Looks, until something is due that nobody else calls.
+    fn look(&self) {
+        let mut rounds = 0u64;
+        loop {
+            let rest = self.look_once(&mut rounds);
+            let mut turns = lock(&self.turns);
+            if !turns.due.is_empty() && !turns.is_calling {
+                turns.is_calling = true;
+                turns.is_looking = false;
+                return;
+            }
+            turns = match rest {
+                Some(rest) => {
+                    let waited = self.bell.wait_timeout_while(turns, rest, |turns| !turns.is_rung);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => {
+                    let waited = self.bell.wait_while(turns, |turns| !turns.is_rung);
+                    waited.unwrap_or_else(PoisonError::into_inner)
+                }
+            };
+            turns.is_rung = false;
+        }
+    }
+
+    /// How long to rest then; `None`: there is nothing to look at.
+    fn look_once(&self, rounds: &mut u64) -> Option<Duration> {
         let present: Vec<Arc<dyn Target>> = {
-            let mut targets = lock(targets);
+            let mut targets = lock(&self.targets);
             targets.retain(|target| target.strong_count() > 0);
             targets.iter().filter_map(Weak::upgrade).collect()
         };
         if present.is_empty() {
-            thread::park();
-            continue;
+            return None;
         }
         let is_rested = rounds.is_multiple_of(REST);
-        rounds += 1;
+        *rounds += 1;
         let mut is_urgent = false;
         for target in &present {
             let urgent = target.is_urgent();
             is_urgent |= urgent;
             if urgent || is_rested {
-                target.turn(super::now(), &mut |job| sender.try_send(job).is_ok());
+                target.turn(super::now(), &mut |job| self.dispatch(job));
             }
         }
         // A target that ends here must not be kept by the thread that sleeps.
         drop(present);
-        let rest = if is_urgent { 1 } else { REST as u32 };
         if !is_urgent {
-            rounds = 0;
+            *rounds = 0;
         }
-        thread::park_timeout(LOOK_EVERY * rest);
+        Some(LOOK_EVERY * if is_urgent { 1 } else { REST as u32 })
+    }
+
+    fn dispatch(&self, job: Job) -> bool {
+        let mut turns = lock(&self.turns);
+        let is_room = turns.due.len() < WAITING;
+        if is_room {
+            turns.due.push_back(job);
+        }
+        is_room
+    }
+
+    /// Calls what is due, and what becomes due meanwhile.
+    fn call(&self) {
+        while let Some(job) = self.next_due() {
+            run(job);
+        }
+    }
+
+    fn next_due(&self) -> Option<Job> {
+        let mut turns = lock(&self.turns);
+        let next = turns.due.pop_front();
+        turns.is_calling = next.is_some();
+        next
     }
 }
