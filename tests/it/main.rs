@@ -26,6 +26,7 @@ mod round_trip;
 mod scrape;
 mod scraped;
 mod scraped_pages;
+mod sdk;
 mod smoke;
 mod state;
 mod telemetry;

@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::{Outcome, process, python, test::workspace};
+use crate::{Outcome, process, sdk, test::workspace};
 
-/// The group that measures the Python package, not the gateway: only when it is named.
+/// The group that measures the SDKs, not the gateway: only when it is named.
 const SDK: &str = "sdk";
 
 /// Runs the groups named, or all; figures are printed and kept in `target/bench`.
 pub(crate) fn bench(groups: &[String]) -> Outcome {
     if groups == [SDK] {
-        return python::bench();
+        return sdk::bench();
     }
     let release = build()?;
     let output = process::target().join("bench");

@@ -8,6 +8,7 @@ mod capi;
 mod fuzz;
 mod process;
 mod python;
+mod sdk;
 mod test;
 mod testenv;
 
@@ -45,7 +46,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        about: "measure the release binary; arguments choose groups: start, ring, age, loss, sdk (of Python)",
+        about: "measure the release binary; arguments choose groups: start, ring, age, loss, sdk (Rust, Python)",
         run: bench::bench,
     },
     Command {

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -49,6 +49,22 @@ pub(crate) fn stream(command: &mut Command) -> Result<(), String> {
         Ok(status) => Err(format!("`{}`: {status}", line(command))),
         Err(error) => Err(format!("{}: {error}", line(command))),
     }
+}
+
+/// Runs `command` with our own standard error, and gives what it printed and how it ended.
+///
+/// # Errors
+/// It can't be started.
+pub(crate) fn printed(command: &mut Command) -> Result<(String, Result<(), String>), String> {
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("{}: {error}", line(command)))?;
+    let ended = match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("`{}`: {}", line(command), output.status)),
+    };
+    Ok((String::from_utf8_lossy(&output.stdout).into_owned(), ended))
 }
 
 /// Tries `step` a few times, with a `pause` between.

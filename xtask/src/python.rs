@@ -38,11 +38,13 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
     types.and(stubs).and(tests)
 }
 
-/// Measures recording, next to `prometheus_client`.
-pub(crate) fn bench() -> Outcome {
+/// What measures recording, next to `prometheus_client`: [`sdk`](crate::sdk) reads what it prints.
+pub(crate) fn bench() -> Result<Command, String> {
     testenv::setup(&[])?;
     let site = install(&["--release"])?;
-    process::stream(python(&site).arg(workspace().join("python/bench/record.py")))
+    let mut bench = python(&site);
+    bench.arg(workspace().join("python/bench/record.py"));
+    Ok(bench)
 }
 
 /// Builds the wheel and unpacks it; gives the directory that it is importable from.
