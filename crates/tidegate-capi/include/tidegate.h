@@ -1005,7 +1005,8 @@ enum tg_status tg_on_change(struct tg_any of,
 // One owner more.
 enum tg_status tg_subscription_retain(const struct tg_subscription *subscription);
 
-// One owner less. With the last one the calls end: this waits for one that runs, unless it is called from within a
+// One owner less. In a child of the process that made it nothing happens, and `done` is not called. Else, with the last
+// one, the calls end: this waits for one that runs, unless it is called from within a
 // callback. So don't hold a lock that the callback takes.
 enum tg_status tg_subscription_release(const struct tg_subscription *subscription);
 

@@ -11,11 +11,12 @@ use crate::any::tg_any;
 use crate::arguments::{
     Growing, array, borrow, give, growing, labels, nanos, place, release, retain, text, texts, tg_label,
 };
+use crate::local::Local;
 use crate::status::{Failure, guard, tg_status};
 use crate::watch::tg_watcher;
 
 /// A value derived from instruments over a window. Several threads may use one at once.
-pub struct tg_composite(Composite);
+pub struct tg_composite(Local<Composite>);
 
 impl tg_composite {
     pub(crate) fn inner(&self) -> &Composite {
@@ -226,7 +227,7 @@ unsafe fn build(
     for source in of {
         builder = unsafe { source.borrow() }?.add_to(builder)?;
     }
-    Ok(tg_composite(builder.build()?))
+    Ok(tg_composite(Local::new(builder.build()?)))
 }
 
 /// A composite of these instruments and families, which sees what is recorded from now on. `options` may be NULL.

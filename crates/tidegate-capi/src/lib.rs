@@ -22,6 +22,7 @@ mod composite;
 mod family;
 mod gather;
 mod instrument;
+mod local;
 mod otel;
 mod places;
 mod registry;

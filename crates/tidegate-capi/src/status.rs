@@ -242,3 +242,49 @@ pub extern "C" fn tg_version() -> *const c_char {
 pub extern "C" fn tg_misused() -> u64 {
     tidegate_metrics::misused()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said() -> String {
+        // SAFETY: it is a text of this thread, which fails no call until it is copied.
+        let text = unsafe { CStr::from_ptr(tg_error_text()) };
+        text.to_string_lossy().into_owned()
+    }
+
+    #[test]
+    fn nothing_unwinds_out_of_a_call() {
+        assert_eq!(guard(|| panic!("number {}", 7)), TG_INTERNAL);
+        assert_eq!(said(), "a fault of tidegate: number 7");
+        struct Loud;
+        impl Drop for Loud {
+            fn drop(&mut self) {
+                panic!("once more");
+            }
+        }
+        assert_eq!(guard(|| std::panic::panic_any(Loud)), TG_INTERNAL);
+        assert_eq!(guard(|| Ok(())), TG_OK);
+        assert_eq!(said(), "a fault of tidegate: no text");
+    }
+
+    #[test]
+    fn what_failed_is_said_to_the_thread_that_called() {
+        assert_eq!(guard(|| Err(Failure::none("a\0b"))), TG_NONE);
+        assert_eq!(said(), "a\u{fffd}b");
+        let elsewhere = std::thread::spawn(said).join().expect("no panic");
+        assert_eq!(elsewhere, "");
+    }
+
+    #[test]
+    fn every_status_has_its_name() {
+        for (status, name) in [
+            (TG_OK, c"TG_OK"),
+            (TG_INTERNAL, c"TG_INTERNAL"),
+            (TG_TIMEOUT, c"TG_TIMEOUT"),
+        ] {
+            // SAFETY: names live forever.
+            assert_eq!(unsafe { CStr::from_ptr(tg_status_name(status as i32)) }, name);
+        }
+    }
+}

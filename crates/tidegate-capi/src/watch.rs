@@ -13,6 +13,7 @@ use crate::answers::Arena;
 use crate::any::tg_any;
 use crate::arguments::{Growing, borrow, give, growing, nanos, release, retain};
 use crate::composite::{tg_snapshot, tg_snapshots};
+use crate::local::Local;
 use crate::status::tg_status::TG_TIMEOUT;
 use crate::status::{Failure, guard, tg_status};
 
@@ -70,16 +71,17 @@ pub type tg_done_fn = Option<unsafe extern "C" fn(context: *mut c_void)>;
 
 /// Keeps a callback in place.
 pub struct tg_subscription {
-    subscription: Option<Subscription>,
-    callback: Arc<Callback>,
+    /// Goes first: what follows waits for what it began.
+    subscription: Option<Local<Subscription>>,
+    callback: Local<Arc<Callback>>,
 }
 
 /// Waits for what a composite says next.
-pub struct tg_watcher(Watcher);
+pub struct tg_watcher(Local<Watcher>);
 
 impl tg_watcher {
     pub(crate) fn new(watcher: Watcher) -> Self {
-        Self(watcher)
+        Self(Local::new(watcher))
     }
 }
 
@@ -199,8 +201,8 @@ pub unsafe extern "C" fn tg_on_change(
             let trigger = unsafe { crate::watch::trigger(trigger) }?;
             let made = unsafe { of.borrow() }?.on_change(trigger, move |change| called.call(change))?;
             Ok(tg_subscription {
-                subscription: Some(made),
-                callback,
+                subscription: Some(Local::new(made)),
+                callback: Local::new(callback),
             })
         };
         unsafe { give(subscription, subscribe) }
@@ -214,7 +216,8 @@ pub unsafe extern "C" fn tg_subscription_retain(subscription: *const tg_subscrip
     unsafe { retain(subscription) }
 }
 
-/// One owner less. With the last one the calls end: this waits for one that runs, unless it is called from within a
+/// One owner less. In a child of the process that made it nothing happens, and `done` is not called. Else, with the last
+/// one, the calls end: this waits for one that runs, unless it is called from within a
 /// callback. So don't hold a lock that the callback takes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_subscription_release(subscription: *const tg_subscription) -> tg_status {

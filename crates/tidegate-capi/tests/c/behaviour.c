@@ -286,11 +286,7 @@ static void callbacks_come_and_end(void) {
   struct heard once = {0};
   OK(tg_on_change(TG_ANY(gauge), NULL, hear_once, &once, end, &once.subscription));
   once.is_free = true;
-  for (int i = 0; once.done == 0 && i < 10000; i++) {
-    OK(tg_gauge_add(gauge, 1));
-    usleep(1000);
-  }
-  WAIT(once.done == 1);
+  WAIT((tg_gauge_add(gauge, 1), once.done == 1));
   EXPECT(once.calls == 1);
   OK(tg_gauge_release(gauge));
   OK(tg_registry_release(registry));
@@ -303,6 +299,7 @@ static void calls_keep_their_distance(void) {
   struct heard heard = {0};
   const tg_trigger *trigger = TG_TRIGGER(.when = TG_MOVED, .at = 1, .min_interval_ns = 3600 * SECOND);
   OK(tg_on_change(TG_ANY(gauge), trigger, hear, &heard, end, &heard.subscription));
+  WAIT((tg_gauge_add(gauge, 5), heard.calls == 1));
   for (int i = 0; i < 20; i++) {
     OK(tg_gauge_add(gauge, 5));
     usleep(10000);
@@ -350,7 +347,7 @@ static void a_child_is_free(const char *directory) {
   tg_server *server;
   tg_tracer *tracer;
   tg_gauge *gauge;
-  tg_composite *composite;
+  tg_composite *composite, *watched;
   struct heard heard = {0};
   OK(tg_registry_prometheus(0, &registry));
   OK(tg_registry_shm(directory, TG_NOTHING, &shared));
@@ -358,14 +355,18 @@ static void a_child_is_free(const char *directory) {
   OK(tg_tracer_new(TG_TRACER(.endpoint = "http://127.0.0.1:1"), &tracer));
   OK(tg_gauge_new(shared, TG_DESCRIPTION(.name = "a"), TG_NOTHING, &gauge));
   OK(tg_on_change(TG_ANY(gauge), NULL, hear, &heard, end, &heard.subscription));
+  OK(tg_composite_new("a", TG_SOURCES(TG_ANY(gauge)), NULL, &watched));
   OK(tg_gauge_set(gauge, 1));
   pid_t child = fork();
   if (child == 0) {
     alarm(20);
     OK(tg_subscription_release(heard.subscription));
+    OK(tg_composite_release(watched));
     OK(tg_server_release(server));
     OK(tg_tracer_release(tracer));
     OK(tg_gauge_set(gauge, 2));
+    OK(tg_gauge_release(gauge));
+    OK(tg_gauge_new(shared, TG_DESCRIPTION(.name = "own"), TG_NOTHING, &gauge));
     OK(tg_composite_new("a", TG_SOURCES(TG_ANY(gauge)), NULL, &composite));
     struct heard own = {0};
     OK(tg_on_change(TG_ANY(composite), TG_TRIGGER(.when = TG_ABOVE, .at = 5), hear, &own, end, &own.subscription));
@@ -382,9 +383,10 @@ static void a_child_is_free(const char *directory) {
   }
   int status;
   EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
-  OK(tg_gauge_add(gauge, 1));
-  WAIT(heard.calls > 0); /* here it goes on */
+  WAIT((tg_gauge_add(gauge, 1), heard.calls > 0)); /* here it goes on */
   OK(tg_subscription_release(heard.subscription));
+  WAIT(heard.done == 1);
+  OK(tg_composite_release(watched));
   OK(tg_server_release(server));
   OK(tg_tracer_release(tracer));
   OK(tg_gauge_release(gauge));
