@@ -38,9 +38,17 @@ fn every_function_is_called_with_mistakes() {
 }
 
 #[test]
-fn handles_callbacks_and_children_behave() {
+fn handles_and_callbacks_behave() {
     let directory = TempDir::new().unwrap();
     let program = compile("tests/c/behaviour.c", directory.path());
+    run(command(&program).arg(directory.path().join("cells")));
+}
+
+/// Under AddressSanitizer a child may wait forever: its allocator's locks may be held at the fork.
+#[test]
+fn children_behave() {
+    let directory = TempDir::new().unwrap();
+    let program = compile("tests/c/children.c", directory.path());
     run(command(&program).arg(directory.path().join("cells")));
 }
 

@@ -1,21 +1,9 @@
 /* What handles, callbacks, watchers and lists promise: behaviour DIRECTORY. */
 #define _DEFAULT_SOURCE
-#include "expect.h"
+#include "heard.h"
 
 #include <math.h>
-#include <stdatomic.h>
-#include <sys/wait.h>
 #include <threads.h>
-#include <unistd.h>
-
-static const uint64_t SECOND = 1000000000;
-
-/* Until it holds, ten seconds at most. */
-#define WAIT(condition)                                                                       \
-  do {                                                                                        \
-    for (int tries = 0; !(condition) && tries < 10000; tries++) usleep(1000);                 \
-    EXPECT(condition);                                                                        \
-  } while (0)
 
 static tg_registry *prometheus(void) {
   tg_registry *registry;
@@ -39,21 +27,6 @@ static void an_instrument_outlives_its_registry(void) {
   EXPECT(total == 5);
   OK(tg_counter_release(counter));
 }
-
-struct heard {
-  atomic_int calls, done;
-  atomic_bool is_crossed, is_in, is_free;
-  tg_subscription *subscription;
-};
-
-static void hear(const tg_change *change, void *context) {
-  struct heard *heard = context;
-  EXPECT(change->snapshot->value == change->value);
-  heard->is_crossed = change->is_crossed;
-  heard->calls++;
-}
-
-static void end(void *context) { ((struct heard *)context)->done++; }
 
 static void a_word_says_where(const char *directory) {
   char place[4096];
@@ -341,60 +314,6 @@ static void a_watcher_takes_what_is_new(void) {
   OK(tg_registry_release(registry));
 }
 
-/* A child releases what it inherited, and works with what it makes. */
-static void a_child_is_free(const char *directory) {
-  tg_registry *registry, *shared;
-  tg_server *server;
-  tg_tracer *tracer;
-  tg_gauge *gauge;
-  tg_composite *composite, *watched;
-  struct heard heard = {0};
-  OK(tg_registry_prometheus(0, &registry));
-  OK(tg_registry_shm(directory, TG_NOTHING, &shared));
-  OK(tg_serve_http(registry, "127.0.0.1:0", &server));
-  OK(tg_tracer_new(TG_TRACER(.endpoint = "http://127.0.0.1:1"), &tracer));
-  OK(tg_gauge_new(shared, TG_DESCRIPTION(.name = "a"), TG_NOTHING, &gauge));
-  OK(tg_on_change(TG_ANY(gauge), NULL, hear, &heard, end, &heard.subscription));
-  OK(tg_composite_new("a", TG_SOURCES(TG_ANY(gauge)), NULL, &watched));
-  OK(tg_gauge_set(gauge, 1));
-  pid_t child = fork();
-  if (child == 0) {
-    alarm(20);
-    OK(tg_subscription_release(heard.subscription));
-    OK(tg_composite_release(watched));
-    OK(tg_server_release(server));
-    OK(tg_tracer_release(tracer));
-    OK(tg_gauge_set(gauge, 2));
-    OK(tg_gauge_release(gauge));
-    OK(tg_gauge_new(shared, TG_DESCRIPTION(.name = "own"), TG_NOTHING, &gauge));
-    OK(tg_composite_new("a", TG_SOURCES(TG_ANY(gauge)), NULL, &composite));
-    struct heard own = {0};
-    OK(tg_on_change(TG_ANY(composite), TG_TRIGGER(.when = TG_ABOVE, .at = 5), hear, &own, end, &own.subscription));
-    OK(tg_gauge_set(gauge, 1000));
-    WAIT(own.calls > 0);
-    OK(tg_serve_http(registry, "127.0.0.1:0", &server));
-    OK(tg_server_release(server));
-    OK(tg_subscription_release(own.subscription));
-    OK(tg_composite_release(composite));
-    OK(tg_gauge_release(gauge));
-    OK(tg_registry_release(registry));
-    OK(tg_registry_release(shared));
-    _exit(0);
-  }
-  int status;
-  EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
-  WAIT((tg_gauge_add(gauge, 1), heard.calls > 0)); /* here it goes on */
-  OK(tg_subscription_release(heard.subscription));
-  WAIT(heard.done == 1);
-  OK(tg_composite_release(watched));
-  OK(tg_server_release(server));
-  OK(tg_tracer_release(tracer));
-  OK(tg_gauge_release(gauge));
-  OK(tg_registry_release(registry));
-  OK(tg_registry_fold(shared, 0));
-  OK(tg_registry_release(shared));
-}
-
 static void a_context_goes_in_and_out(void) {
   const char *parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
   tg_trace_context context, child;
@@ -438,6 +357,5 @@ int main(int argc, char **argv) {
   calls_keep_their_distance();
   a_watcher_takes_what_is_new();
   a_context_goes_in_and_out();
-  a_child_is_free(argv[1]);
   return 0;
 }
