@@ -1,14 +1,16 @@
 //! From tables to an exposition that is never invalid: one family a name, one sample an identity.
 //!
 //! What a series looks like in a format (its family, the text of its labels) is worked out once, when the table says
-//! that it came, whether or not somebody asks for a page, and stands in the family's arena in the order of the exposition. A page walks the arenas, copies that
-//! text and formats the value, which it reads by its place: nothing is hashed, allocated or sorted. A series that would
-//! break the exposition is left out, counted, and named with the series whose place it wanted.
+//! that it came, whether or not somebody asks for a page, and stands in the family's list in the order of the
+//! exposition. A page walks the lists, copies that text and formats the value, which it reads by its place: nothing is
+//! hashed, allocated or sorted. A series that would break the exposition is left out, counted, and named with the
+//! series whose place it wanted.
 //!
 //! Each series of a page, a whole histogram too, is of one moment; different series are of moments as far apart as the
 //! page took to be written (50 ms a million). Tables are read 32 series at a time, so whoever writes to them waits for
 //! no page.
 
+mod bounds;
 mod column;
 mod conflict;
 pub(in crate::prom) mod exemplar;

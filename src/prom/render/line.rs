@@ -1,10 +1,9 @@
 //! The text formats: a line a sample.
 
-use std::sync::Arc;
-
 use tidegate_engine::{Exemplar, ExponentialHistogram, Histogram, Number, Summary, UnixNanos, Value};
 
 use super::Style;
+use super::bounds::{Bounds, push_bound};
 use super::exemplar;
 use super::family::Family;
 use super::histogram::{classic, quantiles, running};
@@ -363,16 +362,6 @@ fn push_help(page: &mut Vec<u8>, format: Format, help: &str) {
     page.put(&escaped);
 }
 
-/// OpenMetrics writes bounds as floats (`1.0`), text 0.0.4 commonly does not.
-fn push_bound(text: &mut Vec<u8>, bound: f64, is_openmetrics: bool) {
-    let start = text.len();
-    push_f64(text, bound);
-    let is_whole = |written: &[u8]| written.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-');
-    if is_openmetrics && text.get(start..).is_some_and(is_whole) {
-        text.put(".0");
-    }
-}
-
 /// A time in seconds, as exact as milliseconds.
 fn push_seconds(text: &mut Vec<u8>, nanos: UnixNanos) {
     let millis = nanos / 1_000_000;
@@ -381,44 +370,5 @@ fn push_seconds(text: &mut Vec<u8>, nanos: UnixNanos) {
     if rest > 0 {
         let digit = |unit: u64| b'0' + (rest / unit % 10) as u8;
         text.extend_from_slice(&[b'.', digit(100), digit(10), digit(1)]);
-    }
-}
-
-/// The texts of bounds, which most histograms of a family share.
-#[derive(Default)]
-struct Bounds {
-    of: Option<Arc<[f64]>>,
-    text: String,
-    ends: Vec<usize>,
-}
-
-impl Bounds {
-    fn learn(&mut self, bounds: &Arc<[f64]>, is_openmetrics: bool) {
-        if self
-            .of
-            .as_ref()
-            .is_some_and(|known| Arc::ptr_eq(known, bounds) || known == bounds)
-        {
-            return;
-        }
-        self.of = Some(bounds.clone());
-        self.ends.clear();
-        let mut text = Vec::new();
-        for bound in bounds.iter() {
-            push_bound(&mut text, *bound, is_openmetrics);
-            self.ends.push(text.len());
-        }
-        self.text = String::from_utf8(text).unwrap_or_default();
-    }
-
-    /// The text of the bound at `at`; `+Inf` beyond the last.
-    fn get(&self, at: usize) -> &str {
-        let Some(end) = self.ends.get(at) else {
-            return "+Inf";
-        };
-        let start = at.checked_sub(1).and_then(|before| self.ends.get(before));
-        self.text
-            .get(start.copied().unwrap_or(0)..*end)
-            .unwrap_or_default()
     }
 }
