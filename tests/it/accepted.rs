@@ -188,8 +188,15 @@ fn the_server_accepts(release: Release, pages: &Pages, cases: &[Case]) {
         );
     }
     let log = server.log();
-    let complaints = complaints(&log);
-    assert!(complaints.is_empty(), "{release:?}:\n{}", complaints.join("\n"));
+    let page_of = |line: &str| Some(http::get(pages.port(), blamed(line)?).ok()?.body);
+    let unforeseen = complaints(&log).into_iter().find(|line| {
+        let is_of_exemplars = line.contains("out-of-order exemplars");
+        !(is_of_exemplars && page_of(line).is_some_and(|page| has_nan_exemplar(&page)))
+    });
+    if let Some(line) = unforeseen {
+        let page = page_of(line).unwrap_or_default();
+        panic!("{release:?}:\n{line}\n{}", page.escape_ascii());
+    }
     let samples = server.value("sum(scrape_samples_scraped)").unwrap_or_default();
     println!("{release:?}: {} pages with {samples} samples", paths.len());
     assert!(samples > paths.len() as f64, "most pages show something");
@@ -222,6 +229,22 @@ fn complaints(log: &str) -> Vec<&str> {
         line.contains("too old or are too far into the future") || line.contains("out-of-order samples")
     };
     log.lines().filter(|line| !of_times(line)).collect()
+}
+
+/// The path of the page that a line of the log is about.
+fn blamed(line: &str) -> Option<&str> {
+    let (_, target) = line.split_once("target=http://")?;
+    let path = &target[target.find('/')?..];
+    path.split([' ', '"']).next()
+}
+
+/// Whether an exemplar is no number: older servers, who find none equal to it, take it for another one of the same time
+/// when they scrape the page again.
+fn has_nan_exemplar(page: &[u8]) -> bool {
+    let has = |part: &[u8]| page.windows(part.len()).any(|window| window == part);
+    // Field 2 of an `Exemplar` message. The sign is anybody's.
+    let messages = [0x7f, 0xff].map(|sign| [2 << 3 | 1, 0, 0, 0, 0, 0, 0, 0xf8, sign]);
+    has(b"} NaN") || messages.iter().any(|message| has(message))
 }
 
 #[test]
