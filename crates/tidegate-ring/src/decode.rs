@@ -74,17 +74,17 @@ impl Batch {
         let (slots, _) = slots.as_chunks::<16>();
         let unknown = u32::from(UNKNOWN);
         let kind = |slot: &[u8; 16]| {
-            u32::from_le_bytes(take::<16, 4>(slot, TYPE)).min(unknown) as u16 // <= UNKNOWN
+            u32::from_le_bytes(*part(slot, TYPE)).min(unknown) as u16 // <= UNKNOWN
         };
         self.kinds.extend(slots.iter().map(kind));
-        let value = |slot: &[u8; 16]| u64::from_le_bytes(take::<16, 8>(slot, 8));
+        let value = |slot: &[u8; 16]| u64::from_le_bytes(*part(slot, 8));
         self.values.extend(slots.iter().map(value));
     }
 
     fn stamped(&mut self, slots: &[u8], names: &mut Names) {
         self.named::<56, 8, 12, 48>(slots, names);
         let (slots, _) = slots.as_chunks::<56>();
-        let time = |slot: &[u8; 56]| u64::from_le_bytes(take::<56, 8>(slot, 0));
+        let time = |slot: &[u8; 56]| u64::from_le_bytes(*part(slot, 0));
         self.timestamps_us.extend(slots.iter().map(time));
     }
 
@@ -96,10 +96,10 @@ impl Batch {
     ) {
         let (slots, _) = slots.as_chunks::<SIZE>();
         self.kinds.extend(slots.iter().map(|slot| {
-            let category = i32::from_le_bytes(take::<SIZE, 4>(slot, CATEGORY));
-            names.resolve(&take::<SIZE, NAME_SIZE>(slot, NAME), category)
+            let category = i32::from_le_bytes(*part(slot, CATEGORY));
+            names.resolve(part(slot, NAME), category)
         }));
-        let value = |slot: &[u8; SIZE]| u64::from_le_bytes(take::<SIZE, 8>(slot, VALUE));
+        let value = |slot: &[u8; SIZE]| u64::from_le_bytes(*part(slot, VALUE));
         self.values.extend(slots.iter().map(value));
     }
 }
@@ -133,8 +133,10 @@ fn named(slot: &[u8], at: usize) -> Option<u16> {
 
 /// `N` bytes of a slot; offsets are constants of the layout table and lie inside the slot.
 #[inline(always)]
-fn take<const SIZE: usize, const N: usize>(slot: &[u8; SIZE], offset: usize) -> [u8; N] {
-    std::array::from_fn(|i| slot[offset + i])
+fn part<const SIZE: usize, const N: usize>(slot: &[u8; SIZE], offset: usize) -> &[u8; N] {
+    slot[offset..]
+        .first_chunk()
+        .expect("offsets of the layout lie inside the slot")
 }
 
 fn count(kinds: &[u16], wanted: u16) -> u64 {

@@ -72,3 +72,40 @@ proptest::proptest! {
         proptest::prop_assert_eq!(key(&name), name);
     }
 }
+
+#[test]
+fn known_names_have_places_of_their_own() {
+    let mut names: Vec<NameKey> = KINDS
+        .iter()
+        .flat_map(|kind| {
+            [
+                slot_name(kind.name.as_bytes()),
+                slot_name(kind.string_name().as_bytes()),
+            ]
+        })
+        .collect();
+    names.push(slot_name(b""));
+    names.sort_unstable();
+    names.dedup();
+    let mut places: Vec<usize> = names.iter().map(|name| place(words(name))).collect();
+    places.sort_unstable();
+    places.dedup();
+    assert_eq!(places.len(), names.len());
+}
+
+proptest::proptest! {
+    /// What stood in a slot before does not matter, though places are shared.
+    #[test]
+    fn a_name_has_the_same_kind_each_time_it_comes(
+        names in proptest::collection::vec(proptest::array::uniform32(0..3_u8), 1..40),
+        order in proptest::collection::vec(proptest::prelude::any::<proptest::sample::Index>(), 1..200),
+    ) {
+        let mut table = Names::default();
+        let mut kinds = HashMap::new();
+        for at in order {
+            let name = at.get(&names);
+            let kind = table.resolve(name, 0);
+            proptest::prop_assert_eq!(*kinds.entry(key(name)).or_insert(kind), kind);
+        }
+    }
+}
