@@ -4,6 +4,7 @@
 //! their own where there are two, and yields rows; the report prints them with their budgets and writes
 //! `target/bench/report.json` and `report.md`. `cargo xtask soak [MINUTES]` runs the long one.
 
+mod floor;
 mod gateway;
 mod groups;
 mod http;
@@ -11,16 +12,19 @@ mod machine;
 mod otlp;
 mod process;
 mod report;
+mod selection;
 mod soak;
 mod stalls;
 mod stats;
+mod subject;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use groups::GROUPS;
 use report::Report;
+use selection::{Selection, group_of};
 
 /// As in the gateway, since some of what is measured is memory.
 #[global_allocator]
@@ -43,11 +47,13 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Error> {
-    const USAGE: &str = "usage: tidegate-bench BINARY (bench OUTPUT_DIRECTORY [GROUP...] | soak [MINUTES])";
+    const USAGE: &str = "usage: tidegate-bench BINARY (bench OUTPUT_DIRECTORY [--only SUBJECT,...] [--window MS] \
+        [GROUP[/JOB]...] | soak [MINUTES])";
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
-        [binary, "bench", output, groups @ ..] => bench(binary.as_ref(), output.as_ref(), groups),
+        [binary, "bench", output, asked @ ..] => bench(&binary_path(binary)?, output.as_ref(), asked),
+        [_, "forward", name, from, to, frame] => floor::run(name, from.parse()?, to.parse()?, frame.parse()?),
         // By itself, so that memory tells of nothing else.
         [_, "series", kind, series] => {
             groups::engine::print_bytes(kind, series.parse()?);
@@ -67,25 +73,58 @@ fn minutes(minutes: f64) -> Duration {
     Duration::from_secs_f64(minutes * 60.0)
 }
 
-/// Runs the groups named, or all.
-fn bench(binary: &Path, output: &Path, groups: &[&str]) -> Result<(), Error> {
+/// Programs are started in directories of their own.
+fn binary_path(binary: &str) -> std::io::Result<PathBuf> {
+    match binary {
+        "-" => Ok(binary.into()),
+        _ => std::path::absolute(binary),
+    }
+}
+
+/// Runs the groups and jobs named, or all.
+fn bench(binary: &Path, output: &Path, asked: &[&str]) -> Result<(), Error> {
+    let asked = selection::set(parse(asked)?);
     let names: Vec<&str> = GROUPS.iter().map(|group| group.name).collect();
-    if let Some(unknown) = groups.iter().find(|group| !names.contains(group)) {
+    if let Some(unknown) = asked
+        .groups
+        .iter()
+        .find(|asked| !names.contains(&group_of(asked)))
+    {
         return Err(format!("no group `{unknown}`; there are: {}", names.join(", ")).into());
     }
     let machine = machine::describe()?;
     println!("{machine}\n");
     let mut report = Report::new(machine);
-    for group in GROUPS {
-        if groups.is_empty() || groups.contains(&group.name) {
-            println!("{}: {}", group.name, group.about);
-            for row in (group.run)(binary)? {
+    for group in GROUPS.iter().filter(|group| asked.has_group(group.name)) {
+        println!("{}: {}", group.name, group.about);
+        for row in (group.run)(binary)? {
+            if !row.is_only_in_a_table() {
                 println!("  {row}");
-                report.add(group.name, row);
             }
+            report.add(group.name, row);
         }
     }
     report.write(output)?;
     println!("\nwritten to {}", output.display());
     Ok(())
+}
+
+/// Options and names of groups, in any order.
+fn parse(arguments: &[&str]) -> Result<Selection, Error> {
+    let mut selection = Selection::default();
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        let mut value = || {
+            arguments
+                .next()
+                .ok_or_else(|| format!("{argument} wants a value"))
+        };
+        match *argument {
+            "--only" => selection.subjects = value()?.split(',').map(str::to_owned).collect(),
+            "--window" => selection.window = Some(Duration::from_millis(value()?.parse()?)),
+            option if option.starts_with("--") => return Err(format!("no option {option}").into()),
+            group => selection.groups.push(group.to_owned()),
+        }
+    }
+    Ok(selection)
 }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::fs::File;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -14,25 +15,28 @@ use crate::{Error, machine};
 /// How long an end may take.
 const GRACE: Duration = Duration::from_secs(12);
 
+/// Between looks at one that may end.
+const LOOK: Duration = Duration::from_millis(50);
+/// What it prints, in its directory.
+const LOG: &str = "printed.log";
+
 /// A child and its directory; asked to end when dropped.
 pub(crate) struct Process {
     child: Child,
     /// Nanoseconds that each thread had when it was last looked at.
     threads: RefCell<HashMap<OsString, u64>>,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl Process {
     pub(crate) fn start(mut command: Command, directory: TempDir) -> Result<Self, Error> {
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        let log = File::create(directory.path().join(LOG))?;
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let child = machine::on_a_core_of_its_own(|| command.spawn())??;
         Ok(Self {
             child,
             threads: RefCell::default(),
-            _directory: directory,
+            directory,
         })
     }
 
@@ -45,6 +49,21 @@ impl Process {
     /// How it ended, if it has.
     pub(crate) fn status(&mut self) -> Result<Option<ExitStatus>, Error> {
         Ok(self.child.try_wait()?)
+    }
+
+    /// Waits until it ends, and says how it did with its last words.
+    pub(crate) async fn ended(&mut self) -> Error {
+        loop {
+            match self.status() {
+                Ok(None) => tokio::time::sleep(LOOK).await,
+                Ok(Some(status)) => {
+                    let said = std::fs::read_to_string(self.directory.path().join(LOG)).unwrap_or_default();
+                    let words = said.lines().rfind(|line| !line.trim().is_empty());
+                    return format!("it ended, {status}: {}", words.unwrap_or_default().trim()).into();
+                }
+                Err(error) => return error,
+            }
+        }
     }
 
     /// Resident memory now and at its peak, in MiB.

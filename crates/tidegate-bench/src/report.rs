@@ -15,6 +15,16 @@ pub(crate) struct Row {
     value: f64,
     spread: Option<Samples>,
     budget: Option<Budget>,
+    /// What is said instead of a value.
+    text: Option<String>,
+    place: Option<Place>,
+}
+
+/// Where a figure stands in a table of its own.
+struct Place {
+    table: String,
+    line: String,
+    column: &'static str,
 }
 
 /// What a figure must not exceed, or fall below.
@@ -33,6 +43,16 @@ impl Row {
             value,
             spread: None,
             budget: None,
+            text: None,
+            place: None,
+        }
+    }
+
+    /// Something that is no figure: a version, or why something was not measured.
+    pub(crate) fn note(name: impl Into<String>, text: impl Into<String>) -> Self {
+        Self {
+            text: Some(text.into()),
+            ..Self::value(name, 0.0, "")
         }
     }
 
@@ -51,11 +71,41 @@ impl Row {
         }
     }
 
+    /// To be shown in this table, where figures of the same `line` stand side by side.
+    pub(crate) fn placed(
+        self,
+        table: impl Into<String>,
+        line: impl Into<String>,
+        column: &'static str,
+    ) -> Self {
+        Self {
+            place: Some(Place {
+                table: table.into(),
+                line: line.into(),
+                column,
+            }),
+            ..self
+        }
+    }
+
+    /// Whether it says no more than a table of its own does.
+    pub(crate) fn is_only_in_a_table(&self) -> bool {
+        self.place.is_some() && self.budget.is_none()
+    }
+
     fn holds(&self) -> Option<bool> {
         self.budget.map(|budget| match budget {
             Budget::AtMost(limit) => self.value <= limit,
             Budget::AtLeast(limit) => self.value >= limit,
         })
+    }
+
+    /// Value and spread, for a table whose column says the rest.
+    fn in_a_table(&self) -> String {
+        let spread = self.spread.as_ref().map_or_else(String::new, |samples| {
+            format!(" [{} .. {}]", number(samples.min()), number(samples.max()))
+        });
+        format!("{} {}{spread}", number(self.value), self.unit)
     }
 
     /// Name, value, spread, budget, verdict: the cells of a table.
@@ -77,7 +127,10 @@ impl Row {
             Some(false) => "MISSED",
             None => "",
         };
-        let value = format!("{} {}", number(self.value), self.unit);
+        let value = match &self.text {
+            Some(text) => text.clone(),
+            None => format!("{} {}", number(self.value), self.unit),
+        };
         [self.name.clone(), value, spread, budget, verdict.to_owned()]
     }
 }
@@ -85,6 +138,9 @@ impl Row {
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [name, value, spread, budget, verdict] = self.cells();
+        if self.text.is_some() {
+            return write!(f, "{name:58} {value}");
+        }
         write!(f, "{name:58} {value:>20}  {spread:28} {budget:12} {verdict}")
     }
 }
@@ -135,7 +191,8 @@ impl Report {
             json!({
                 "group": group,
                 "name": row.name,
-                "value": row.value,
+                "value": row.text.is_none().then_some(row.value),
+                "text": row.text,
                 "unit": row.unit,
                 "min": row.spread.as_ref().map(Samples::min),
                 "max": row.spread.as_ref().map(Samples::max),
@@ -147,13 +204,70 @@ impl Report {
     }
 
     fn markdown(&self) -> String {
-        let head = "| group | figure | value | min .. max of runs | budget | |\n| --- | --- | --- | --- | --- | --- |\n";
-        let rows = self
-            .rows
-            .iter()
-            .map(|(group, row)| format!("| {group} | {} |\n", row.cells().join(" | ")));
-        format!("{}\n\n{head}{}", self.machine, rows.collect::<String>())
+        let mut groups: Vec<&str> = self.rows.iter().map(|(group, _)| *group).collect();
+        groups.dedup();
+        let sections = groups.iter().map(|group| {
+            let rows = self.rows.iter().filter(|(of, _)| of == group).map(|(_, row)| row);
+            format!("## {group}\n\n{}\n", section(&rows.collect::<Vec<_>>()))
+        });
+        format!("{}\n\n{}", self.machine, sections.collect::<String>())
     }
+}
+
+/// Tables of the figures that belong into one, then all others and those with a budget, then notes.
+fn section(rows: &[&Row]) -> String {
+    let (notes, figures): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.text.is_some());
+    let mut tables: Vec<&str> = figures
+        .iter()
+        .filter_map(|row| Some(row.place.as_ref()?.table.as_str()))
+        .collect();
+    tables.dedup();
+    let tables = tables.iter().map(|name| table(name, &figures));
+    let listed = figures.iter().filter(|row| !row.is_only_in_a_table());
+    let listed: String = listed
+        .map(|row| format!("| {} |\n", row.cells().join(" | ")))
+        .collect();
+    let listed = match listed.as_str() {
+        "" => String::new(),
+        lines => format!(
+            "| figure | value | min .. max of runs | budget | |\n| --- | --- | --- | --- | --- |\n{lines}\n"
+        ),
+    };
+    let notes = notes.iter().map(|note| {
+        let text = note.text.as_deref().unwrap_or_default();
+        format!("- {}: `{text}`\n", note.name)
+    });
+    tables.chain([listed]).chain(notes).collect()
+}
+
+/// Figures of the same line side by side.
+fn table(name: &str, figures: &[&Row]) -> String {
+    let placed = figures
+        .iter()
+        .filter_map(|row| Some((row.place.as_ref().filter(|place| place.table == name)?, *row)));
+    let placed: Vec<(&Place, &Row)> = placed.collect();
+    let (mut lines, mut columns) = (Vec::new(), Vec::new());
+    for (place, _) in &placed {
+        if !lines.contains(&place.line.as_str()) {
+            lines.push(&place.line);
+        }
+        if !columns.contains(&place.column) {
+            columns.push(place.column);
+        }
+    }
+    let rule = " --- |".repeat(columns.len() + 1);
+    let mut table = format!("| {name} | {} |\n|{rule}\n", columns.join(" | "));
+    for line in lines {
+        let cells = columns.iter().map(|column| {
+            let cell = placed
+                .iter()
+                .find(|(place, _)| place.line == line && place.column == *column);
+            cell.map_or_else(String::new, |(_, row)| row.in_a_table())
+        });
+        let cells: Vec<String> = cells.collect();
+        table += &format!("| {line} | {} |\n", cells.join(" | "));
+    }
+    table + "\n"
 }
 
 #[cfg(test)]
@@ -172,5 +286,28 @@ mod tests {
     fn a_row_says_its_spread() {
         let row = Row::median("age", Samples::new([1.0, 2.5, 140.0]), "ms").budget(Budget::AtMost(2.0));
         assert_eq!(row.cells(), ["age", "2.50 ms", "1 .. 140 of 3", "<= 2", "MISSED"]);
+    }
+
+    #[test]
+    fn figures_of_a_line_stand_side_by_side() {
+        let row = |name: &str, line: &str, column| Row::value(name, 1.0, "ms").placed("job", line, column);
+        let rows = [
+            row("a", "one", "p50"),
+            row("b", "one", "p99").budget(Budget::AtMost(0.5)),
+            row("c", "two", "p99"),
+            Row::note("two", "version 3"),
+        ];
+        let expected = "| job | p50 | p99 |
+| --- | --- | --- |
+| one | 1 ms | 1 ms |
+| two |  | 1 ms |
+
+| figure | value | min .. max of runs | budget | |
+| --- | --- | --- | --- | --- |
+| b | 1 ms |  | <= 0.50 | MISSED |
+
+- two: `version 3`
+";
+        assert_eq!(section(&rows.iter().collect::<Vec<_>>()), expected);
     }
 }

@@ -62,7 +62,7 @@ pub(crate) const GROUPS: &[Group] = &[
     },
     Group {
         name: "otlp",
-        about: "OTLP gRPC in, OTLP gRPC out, uncompressed, as fast as it goes; peers where they are on PATH",
+        about: "OTLP in, OTLP out, as fast as it goes and at half of that; beside floors, and peers where they are on PATH",
         run: otlp::run,
     },
     Group {

@@ -104,6 +104,9 @@ async fn measure(binary: &Path, beside: Option<&str>) -> Result<Measured, Error>
     if load.refused() > 0 {
         return Err(format!("{} requests were refused", load.refused()).into());
     }
+    if let Some(why) = load.failure() {
+        return Err(format!("requests failed: {why}").into());
+    }
     let memory_mib = process.memory_mib()?.0;
     // It would try to deliver what it holds for the dead one.
     process.kill();

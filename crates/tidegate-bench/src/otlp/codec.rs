@@ -1,18 +1,15 @@
-//! Messages as bytes.
+//! Messages as bytes, for tonic.
 
 use bytes::{Buf, BufMut, Bytes};
 use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
 /// The method of metrics.
-pub(super) const METHOD: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
+pub(crate) const METHOD: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
 
-/// Sends bytes; of what comes only the first are kept.
+/// Messages as bytes.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Raw;
-
-/// As much of a message is kept: its time stamp is within.
-const KEPT: usize = 64;
+pub(crate) struct Raw;
 
 impl Codec for Raw {
     type Encode = Bytes;
@@ -34,6 +31,7 @@ impl Encoder for Raw {
     type Error = Status;
 
     fn encode(&mut self, message: Bytes, into: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        into.reserve(message.len());
         into.put(message);
         Ok(())
     }
@@ -44,8 +42,6 @@ impl Decoder for Raw {
     type Error = Status;
 
     fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        let kept = from.copy_to_bytes(from.remaining().min(KEPT));
-        from.advance(from.remaining());
-        Ok(Some(kept))
+        Ok(Some(from.copy_to_bytes(from.remaining())))
     }
 }

@@ -1,15 +1,43 @@
-//! A request as SDKs send it: one resource, one scope, metrics of ten points with five attributes each.
+//! Requests as SDKs send them: one resource, one scope, metrics of ten points with five attributes each.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
 use opentelemetry_proto::tonic::metrics::v1::{
-    Gauge, Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, metric, number_data_point,
+    AggregationTemporality, Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint, ResourceMetrics,
+    ScopeMetrics, Sum, metric, number_data_point,
 };
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message;
 
 const POINTS_PER_METRIC: usize = 10;
+/// The stamp is within as many bytes of the beginning of a request.
+const STAMPED: usize = 64;
+/// Digits of a stamp.
+const DIGITS: usize = 20;
+/// Nanoseconds since 1970 when every series began, and from one request to the next.
+const BEGUN: u64 = 1_760_000_000_000_000_000;
+const STEP: u64 = 15_000_000_000;
+
+/// What the points of a request are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Gauge,
+    /// Cumulative and monotonic.
+    Sum,
+    /// Cumulative, of 14 bounds.
+    Histogram,
+    /// Every other metric a sum, the others gauges.
+    Mixed,
+}
+
+/// What a request is made of. Those of different `seed` come from other sources, at other times, with other values.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) kind: Kind,
+    pub(crate) points: usize,
+    pub(crate) seed: usize,
+}
 
 /// A string.
 pub(crate) fn attribute(key: &str, value: String) -> KeyValue {
@@ -22,65 +50,157 @@ pub(crate) fn attribute(key: &str, value: String) -> KeyValue {
     }
 }
 
-fn point(number: usize) -> NumberDataPoint {
-    let names = ["host", "gpu", "model", "rank", "phase"];
-    NumberDataPoint {
-        attributes: names
-            .iter()
-            .map(|name| attribute(name, format!("{name}-{}", number % 97)))
-            .collect(),
-        start_time_unix_nano: 1,
-        time_unix_nano: 2,
-        value: Some(number_data_point::Value::AsDouble(number as f64)),
-        ..Default::default()
+/// A request of so many points, mixed. It begins with `stamp`, the first thing in it, for whoever wants to know when it
+/// was made.
+pub(crate) fn request(points: usize, stamp: u64) -> Bytes {
+    let shape = Shape {
+        kind: Kind::Mixed,
+        points,
+        seed: 0,
+    };
+    stamped(&shape.encode(), stamp)
+}
+
+/// The name of the metric with this number.
+pub(crate) fn name(metric: usize) -> String {
+    format!("bench.component{}.requests.metric_{metric}", metric % 17)
+}
+
+impl Shape {
+    /// The request as bytes, its stamp 0.
+    pub(crate) fn encode(&self) -> Bytes {
+        let first_points = (0..self.points).step_by(POINTS_PER_METRIC);
+        let metrics = first_points.enumerate().map(|(number, first)| Metric {
+            name: name(number),
+            description: "made up".to_owned(),
+            unit: "1".to_owned(),
+            data: Some(self.data(number, first..self.points.min(first + POINTS_PER_METRIC))),
+            ..Default::default()
+        });
+        let scope = InstrumentationScope {
+            name: "tidegate-bench".to_owned(),
+            version: "1".to_owned(),
+            ..Default::default()
+        };
+        let request = ExportMetricsServiceRequest {
+            resource_metrics: vec![ResourceMetrics {
+                resource: Some(self.resource()),
+                scope_metrics: vec![ScopeMetrics {
+                    scope: Some(scope),
+                    metrics: metrics.collect(),
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
+        };
+        request.encode_to_vec().into()
+    }
+
+    fn resource(&self) -> Resource {
+        let Self { seed, .. } = self;
+        Resource {
+            attributes: vec![
+                attribute("stamp", format!("{:0DIGITS$}", 0)),
+                attribute("service.name", format!("svc-{}", seed % 13)),
+                attribute("service.instance.id", format!("instance-{seed:08}")),
+                attribute("host.name", format!("node-{seed:04}")),
+                attribute("deployment.environment.name", "bench".to_owned()),
+            ],
+            ..Default::default()
+        }
+    }
+
+    fn data(&self, metric: usize, series: std::ops::Range<usize>) -> metric::Data {
+        let cumulative = AggregationTemporality::Cumulative.into();
+        match self.kind {
+            Kind::Histogram => metric::Data::Histogram(Histogram {
+                data_points: series.map(|series| self.histogram(series)).collect(),
+                aggregation_temporality: cumulative,
+            }),
+            Kind::Gauge => metric::Data::Gauge(Gauge {
+                data_points: series.map(|series| self.number(series)).collect(),
+            }),
+            Kind::Mixed if metric % 2 == 1 => metric::Data::Gauge(Gauge {
+                data_points: series.map(|series| self.number(series)).collect(),
+            }),
+            Kind::Sum | Kind::Mixed => metric::Data::Sum(Sum {
+                data_points: series.map(|series| self.number(series)).collect(),
+                aggregation_temporality: cumulative,
+                is_monotonic: true,
+            }),
+        }
+    }
+
+    fn attributes(&self, series: usize) -> Vec<KeyValue> {
+        let Self { seed, .. } = self;
+        let methods = ["GET", "POST", "PUT", "DELETE"];
+        let statuses = ["200", "204", "404", "500"];
+        vec![
+            attribute("http.request.method", methods[series % 4].to_owned()),
+            attribute("http.route", format!("/api/v1/resource/{}", series % 97)),
+            attribute("http.response.status_code", statuses[series / 4 % 4].to_owned()),
+            attribute(
+                "server.address",
+                format!("host-{:03}.example.internal", (series + seed) % 251),
+            ),
+            attribute("server.port", format!("value-4-{}", (series * 31 + seed) % 1009)),
+        ]
+    }
+
+    fn number(&self, series: usize) -> NumberDataPoint {
+        let value = match series % 2 {
+            0 => number_data_point::Value::AsDouble(series as f64 * 1.618 + self.seed as f64),
+            _ => number_data_point::Value::AsInt((series * 7919 + self.seed) as i64),
+        };
+        NumberDataPoint {
+            attributes: self.attributes(series),
+            start_time_unix_nano: BEGUN,
+            time_unix_nano: self.time(),
+            value: Some(value),
+            ..Default::default()
+        }
+    }
+
+    fn histogram(&self, series: usize) -> HistogramDataPoint {
+        let explicit_bounds = vec![
+            0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
+        ];
+        let buckets = 0..=explicit_bounds.len();
+        let bucket_counts: Vec<u64> = buckets
+            .map(|bucket| ((series + self.seed) * (bucket + 3) % 1000) as u64)
+            .collect();
+        HistogramDataPoint {
+            attributes: self.attributes(series),
+            start_time_unix_nano: BEGUN,
+            time_unix_nano: self.time(),
+            count: bucket_counts.iter().sum(),
+            sum: Some(series as f64 * 0.37),
+            bucket_counts,
+            explicit_bounds,
+            ..Default::default()
+        }
+    }
+
+    fn time(&self) -> u64 {
+        BEGUN + STEP * (self.seed as u64 + 1)
     }
 }
 
-/// A request of so many points. It begins with `stamp`, the first thing in it, for whoever wants to know when it was
-/// made.
-pub(crate) fn request(points: usize, stamp: u64) -> Bytes {
-    let metrics = (0..points).step_by(POINTS_PER_METRIC).map(|first| {
-        let numbers = first..points.min(first + POINTS_PER_METRIC);
-        let gauge = Gauge {
-            data_points: numbers.map(point).collect(),
-        };
-        Metric {
-            name: format!("bench.metric_{first}"),
-            unit: "1".to_owned(),
-            data: Some(metric::Data::Gauge(gauge)),
-            ..Default::default()
-        }
-    });
-    let resource = Resource {
-        attributes: vec![
-            attribute("stamp", format!("{stamp:020}")),
-            attribute("service.name", "bench".to_owned()),
-        ],
-        ..Default::default()
-    };
-    let request = ExportMetricsServiceRequest {
-        resource_metrics: vec![ResourceMetrics {
-            resource: Some(resource),
-            scope_metrics: vec![ScopeMetrics {
-                scope: Some(InstrumentationScope {
-                    name: "bench".to_owned(),
-                    ..Default::default()
-                }),
-                metrics: metrics.collect(),
-                ..Default::default()
-            }],
-            ..Default::default()
-        }],
-    };
-    request.encode_to_vec().into()
+/// Where the stamp of a request is.
+fn place(request: &[u8]) -> Option<usize> {
+    let begin = request.get(..STAMPED).unwrap_or(request);
+    begin
+        .windows(DIGITS)
+        .position(|window| window.iter().all(u8::is_ascii_digit))
 }
 
-/// The stamp of a request, out of its first bytes.
-pub(super) fn stamp(begin: &[u8]) -> Option<u64> {
-    let digits = begin
-        .windows(20)
-        .find(|window| window.iter().all(u8::is_ascii_digit))?;
-    std::str::from_utf8(digits).ok()?.parse().ok()
+/// A copy of a request with another stamp.
+pub(crate) fn stamped(request: &[u8], stamp: u64) -> Bytes {
+    let mut copy = BytesMut::from(request);
+    if let Some(place) = place(request) {
+        copy[place..place + DIGITS].copy_from_slice(format!("{stamp:0DIGITS$}").as_bytes());
+    }
+    copy.freeze()
 }
 
 #[cfg(test)]
@@ -91,7 +211,13 @@ mod tests {
     fn a_stamp_is_in_the_first_bytes() {
         for points in [1, 10, 8000] {
             let request = request(points, 1_234_567_890);
-            assert_eq!(stamp(&request[..64]), Some(1_234_567_890));
+            assert!(
+                request[..STAMPED]
+                    .windows(DIGITS)
+                    .any(|window| window == b"00000000001234567890")
+            );
+            assert_eq!(stamped(&request, 1_234_567_890), request);
+            assert_ne!(stamped(&request, 17), request);
         }
     }
 }

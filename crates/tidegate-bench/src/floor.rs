@@ -1,0 +1,181 @@
+//! Floors: hops that know nothing of what they hand on. What any gateway adds to them is its own.
+
+use std::convert::Infallible;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::uri::PathAndQuery;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::client::conn::http1::SendRequest;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Mutex;
+use tonic::body::Body;
+use tonic::client::Grpc as Client;
+use tonic::codegen::BoxFuture;
+use tonic::server::{Grpc as Server, NamedService, UnaryService};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Response, Status};
+
+use crate::Error;
+use crate::otlp::codec::{METHOD, Raw};
+use crate::otlp::{PATH, WINDOWS};
+
+/// Runs the floor of this name between two ports until the process ends; `frame` is the size of HTTP/2 frames that
+/// `grpc` asks for.
+pub(crate) fn run(name: &str, from: u16, to: u16, frame: u32) -> Result<(), Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        match name {
+            "grpc" => grpc(from, to, frame).await,
+            "http" => http(from, to).await,
+            "tcp" => tcp(from, to).await,
+            other => Err(format!("no floor `{other}`; there are: grpc, http, tcp").into()),
+        }
+    })
+}
+
+/// As many bytes are copied at a time.
+const PIECE: usize = 256 << 10;
+
+/// Bytes, whatever they are.
+async fn tcp(from: u16, to: u16) -> Result<(), Error> {
+    let listener = listen(from).await?;
+    loop {
+        let (mut near, _) = listener.accept().await?;
+        tokio::spawn(async move {
+            near.set_nodelay(true)?;
+            let mut far = connect(to).await?;
+            tokio::io::copy_bidirectional_with_sizes(&mut near, &mut far, PIECE, PIECE).await
+        });
+    }
+}
+
+/// Bodies of HTTP/1.1 requests, over as many connections as come.
+async fn http(from: u16, to: u16) -> Result<(), Error> {
+    let listener = listen(from).await?;
+    loop {
+        let (near, _) = listener.accept().await?;
+        tokio::spawn(async move {
+            near.set_nodelay(true)?;
+            let (far, connection) =
+                hyper::client::conn::http1::handshake(TokioIo::new(connect(to).await?)).await?;
+            tokio::spawn(connection);
+            let far = Arc::new(Mutex::new(far));
+            let service = service_fn(|request| hand_on(far.clone(), request));
+            let server = hyper::server::conn::http1::Builder::new();
+            server.serve_connection(TokioIo::new(near), service).await?;
+            Ok::<_, Error>(())
+        });
+    }
+}
+
+/// The whole body, and then its answer: nobody is told that it was taken before it was.
+async fn hand_on(
+    far: Arc<Mutex<SendRequest<http_body_util::Full<Bytes>>>>,
+    request: http::Request<Incoming>,
+) -> Result<http::Response<http_body_util::Full<Bytes>>, Error> {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await?.to_bytes();
+    let mut onward = http::Request::post(PATH).body(http_body_util::Full::new(body))?;
+    for name in [
+        http::header::HOST,
+        http::header::CONTENT_TYPE,
+        http::header::CONTENT_ENCODING,
+    ] {
+        if let Some(value) = head.headers.get(&name) {
+            onward.headers_mut().insert(name, value.clone());
+        }
+    }
+    let (head, answer) = far.lock().await.send_request(onward).await?.into_parts();
+    let answer = answer.collect().await?.to_bytes();
+    let mut response = http::Response::new(http_body_util::Full::new(answer));
+    *response.status_mut() = head.status;
+    Ok(response)
+}
+
+async fn listen(port: u16) -> Result<TcpListener, Error> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?)
+}
+
+async fn connect(port: u16) -> std::io::Result<TcpStream> {
+    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// Connections to where messages go.
+const CONNECTIONS: usize = 4;
+
+/// Messages of OTLP's method for metrics, not compressed.
+async fn grpc(from: u16, to: u16, frame: u32) -> Result<(), Error> {
+    let connect = || {
+        let endpoint = Endpoint::from_shared(format!("http://127.0.0.1:{to}"))?
+            .tcp_nodelay(true)
+            .initial_stream_window_size(WINDOWS.0)
+            .initial_connection_window_size(WINDOWS.1);
+        Ok::<_, Error>(Client::new(endpoint.connect_lazy()))
+    };
+    let far: Vec<_> = std::iter::repeat_with(connect)
+        .take(CONNECTIONS)
+        .collect::<Result<_, _>>()?;
+    let hop = Hop(Arc::new((far, AtomicUsize::new(0))));
+    tonic::transport::Server::builder()
+        .tcp_nodelay(true)
+        .initial_stream_window_size(WINDOWS.0)
+        .initial_connection_window_size(WINDOWS.1)
+        .max_frame_size(frame)
+        .add_service(hop)
+        .serve((Ipv4Addr::LOCALHOST, from).into())
+        .await?;
+    Ok(())
+}
+
+/// Where messages go, in turn.
+#[derive(Clone)]
+struct Hop(Arc<(Vec<Client<Channel>>, AtomicUsize)>);
+
+impl NamedService for Hop {
+    const NAME: &'static str = "opentelemetry.proto.collector.metrics.v1.MetricsService";
+}
+
+impl tower::Service<http::Request<Body>> for Hop {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Self::Response, Infallible>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let hop = self.clone();
+        Box::pin(async move {
+            let mut grpc = Server::new(Raw).max_decoding_message_size(usize::MAX);
+            Ok(grpc.unary(hop, request).await)
+        })
+    }
+}
+
+impl UnaryService<Bytes> for Hop {
+    type Response = Bytes;
+    type Future = BoxFuture<Response<Bytes>, Status>;
+
+    fn call(&mut self, request: Request<Bytes>) -> Self::Future {
+        let (far, next) = &*self.0;
+        let mut far = far[next.fetch_add(1, Relaxed) % far.len()].clone();
+        Box::pin(async move {
+            let unavailable = |error: tonic::transport::Error| Status::unavailable(error.to_string());
+            far.ready().await.map_err(unavailable)?;
+            let request = Request::new(request.into_inner());
+            far.unary(request, PathAndQuery::from_static(METHOD), Raw).await
+        })
+    }
+}

@@ -1,0 +1,255 @@
+//! Subjects of a job run beside one another and take turns: load comes to one at a time, in windows, over several
+//! rounds, so that what the machine does meanwhile falls on all alike.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use super::jobs::Job;
+use crate::Error;
+use crate::otlp::drive::Totals;
+use crate::otlp::{Driver, FRAME, Sink};
+use crate::stats::Samples;
+use crate::subject::{Role, Started, Subject};
+
+/// How long things take.
+#[derive(Clone, Copy)]
+pub(super) struct Times {
+    pub(super) warm_up: Duration,
+    pub(super) window: Duration,
+    pub(super) rounds: usize,
+    pub(super) paced: Duration,
+    pub(super) paced_rounds: usize,
+}
+
+/// What is on its way is lost when nothing has arrived for so long.
+const STALL: Duration = Duration::from_secs(2);
+/// Between looks.
+const LOOK: Duration = Duration::from_millis(1);
+/// After the start, before idle memory is read.
+const SETTLE: Duration = Duration::from_millis(500);
+
+/// What was measured of a subject in one job.
+pub(super) struct Measured<'a> {
+    pub(super) subject: &'a Subject,
+    pub(super) windows: Vec<Window>,
+    pub(super) idle_mib: f64,
+    pub(super) peak_mib: f64,
+    /// Milliseconds at half the rate that it takes, p50 and p99 of each window; of those whose requests arrive stamped.
+    pub(super) ages: Vec<(f64, f64)>,
+    /// Points that were acknowledged and did not arrive; below 0 of those that came twice.
+    pub(super) lost: f64,
+    pub(super) totals: Totals,
+}
+
+/// What a window at full load gave.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    /// Processor time a point that arrived, ns.
+    pub(super) cpu_ns: f64,
+    /// Points that arrived a second.
+    pub(super) rate: f64,
+    /// How much of its core the load had, %.
+    pub(super) load_share: f64,
+}
+
+impl fmt::Display for Measured<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let median = |of: fn(&Window) -> f64| Samples::new(self.windows.iter().map(of)).median();
+        write!(
+            f,
+            "{:20} {:7.0} ns a point {:9.0} points/s, load {:3.0} %, {:5.1} to {:5.1} MiB, lost {}, refused {}, failed {}",
+            self.subject.name,
+            median(|window| window.cpu_ns),
+            median(|window| window.rate),
+            median(|window| window.load_share),
+            self.idle_mib,
+            self.peak_mib,
+            self.lost,
+            self.totals.refused,
+            self.totals.failed,
+        )?;
+        let ages = self
+            .ages
+            .iter()
+            .map(|(p50, p99)| format!("; {p50:.2}, {p99:.2} ms"));
+        f.write_str(&ages.collect::<String>())
+    }
+}
+
+/// Measures all that can do the job; the others are named with their reasons.
+pub(super) async fn measure<'a>(
+    job: &Job,
+    subjects: &'a [Subject],
+    times: Times,
+) -> Result<(Vec<Measured<'a>>, Vec<String>), Error> {
+    let (mut contenders, mut left_out) = (Vec::new(), Vec::new());
+    for subject in subjects {
+        let warmed = async {
+            let mut contender = Contender::start(job, subject).await?;
+            contender.warm_up(job, times).await?;
+            Ok::<_, Error>(contender)
+        };
+        match warmed.await {
+            Ok(contender) => contenders.push(contender),
+            Err(error) if subject.role == Role::Ours && subject.told(job.task).is_ok() => return Err(error),
+            Err(error) => left_out.push(format!("{}: {error}", subject.name)),
+        }
+    }
+    for _ in 0..times.rounds {
+        for contender in &mut contenders {
+            contender.saturate(times.window).await?;
+        }
+    }
+    for _ in 0..times.paced_rounds {
+        for contender in &mut contenders {
+            contender.pace(job, times.paced).await?;
+        }
+    }
+    let measured = contenders.into_iter().map(Contender::finish);
+    Ok((measured.collect::<Result<_, _>>()?, left_out))
+}
+
+/// A running subject between its load and its sink.
+struct Contender<'a> {
+    measured: Measured<'a>,
+    /// Points of a request that are to arrive.
+    kept: u64,
+    started: Started,
+    sink: Sink,
+    driver: Driver,
+}
+
+impl<'a> Contender<'a> {
+    async fn start(job: &Job, subject: &'a Subject) -> Result<Self, Error> {
+        let told = subject.told(job.task)?;
+        let sink = Sink::serve(job.plan.protocol, subject.frame.unwrap_or(FRAME)).await?;
+        let mut started = subject.start(&told, sink.port)?;
+        let driver = tokio::select! {
+            driver = Driver::connect(started.port, job.plan) => driver?,
+            why = started.process.ended() => return Err(why),
+        };
+        tokio::time::sleep(SETTLE).await;
+        Ok(Self {
+            measured: Measured {
+                subject,
+                windows: Vec::new(),
+                idle_mib: started.process.memory_mib()?.0,
+                peak_mib: 0.0,
+                ages: Vec::new(),
+                lost: 0.0,
+                totals: Totals::default(),
+            },
+            kept: job.kept(),
+            started,
+            sink,
+            driver,
+        })
+    }
+
+    /// Full load, and a look at what arrives: nobody is to be measured doing less than its job.
+    async fn warm_up(&mut self, job: &Job, times: Times) -> Result<(), Error> {
+        self.driver.saturate(times.warm_up).await;
+        self.drain().await;
+        let request = self.sink.last_request().ok_or_else(|| {
+            let why = self.driver.failure();
+            format!(
+                "nothing comes out of it: {}",
+                why.unwrap_or_else(|| "no request fails".to_owned())
+            )
+        })?;
+        if self.sink.bad() > 0 {
+            return Err("what comes out of it can't be read".into());
+        }
+        let has = |text: &str| {
+            request
+                .windows(text.len())
+                .any(|window| window == text.as_bytes())
+        };
+        match &job.edit {
+            Some(edit) if !has(edit.put_in) || has(edit.taken_out) => {
+                Err("it does not edit as it is told".into())
+            }
+            Some(_) if self.sink.points() != self.expected() => Err(format!(
+                "{} points came out of it, not {}",
+                self.sink.points(),
+                self.expected()
+            )
+            .into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// A window at full load, until everything has arrived.
+    async fn saturate(&mut self, window: Duration) -> Result<(), Error> {
+        let (cpu, points, begun) = (self.started.process.cpu()?, self.sink.points(), Instant::now());
+        let own = own_cpu();
+        self.driver.saturate(window).await;
+        let load_share = (own_cpu() - own).as_secs_f64() / begun.elapsed().as_secs_f64() * 100.0;
+        self.drain().await;
+        let arrived = (self.sink.points() - points) as f64;
+        let last = self.sink.last_arrival().filter(|last| *last > begun);
+        let Some(last) = last.filter(|_| arrived > 0.0) else {
+            let why = self.driver.failure().unwrap_or_default();
+            return Err(format!(
+                "nothing comes out of {} any more: {why}",
+                self.measured.subject.name
+            )
+            .into());
+        };
+        self.measured.windows.push(Window {
+            cpu_ns: (self.started.process.cpu()? - cpu).as_nanos() as f64 / arrived,
+            rate: arrived / (last - begun).as_secs_f64(),
+            load_share,
+        });
+        Ok(())
+    }
+
+    /// A window at half the rate that it takes.
+    async fn pace(&mut self, job: &Job, window: Duration) -> Result<(), Error> {
+        let rates = Samples::new(self.measured.windows.iter().map(|window| window.rate));
+        self.sink.take_ages_ms();
+        let a_second = rates.median() / 2.0 / job.kept() as f64;
+        self.driver.pace(a_second, window).await?;
+        self.drain().await;
+        let ages = self.sink.take_ages_ms();
+        if !ages.is_empty() {
+            let ages = Samples::new(ages);
+            self.measured.ages.push((ages.median(), ages.quantile(0.99)));
+        }
+        Ok(())
+    }
+
+    fn expected(&self) -> u64 {
+        self.driver.totals().acknowledged * self.kept
+    }
+
+    /// Waits for what is on its way.
+    async fn drain(&self) {
+        let (mut last, mut when) = (self.sink.points(), Instant::now());
+        while last < self.expected() && when.elapsed() < STALL {
+            tokio::time::sleep(LOOK).await;
+            if self.sink.points() != last {
+                (last, when) = (self.sink.points(), Instant::now());
+            }
+        }
+    }
+
+    fn finish(self) -> Result<Measured<'a>, Error> {
+        let lost = self.expected() as f64 - self.sink.points() as f64;
+        Ok(Measured {
+            peak_mib: self.started.process.memory_mib()?.1,
+            lost,
+            totals: self.driver.totals(),
+            ..self.measured
+        })
+    }
+}
+
+/// Processor time of this process so far.
+fn own_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    let (seconds, nanos) = (time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs());
+    Duration::from_secs(seconds) + Duration::from_nanos(nanos)
+}

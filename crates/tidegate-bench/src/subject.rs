@@ -1,0 +1,231 @@
+//! Who is measured: folders with a `subject.json` and a configuration for each task, under `tidegate`, `floors` and
+//! `peers`. A new peer is a new folder.
+//!
+//! A configuration is named after its task: `grpc.yaml` is handed over as `${CONFIG}`, `grpc.args` holds arguments, one
+//! or more a line. In both, and in the arguments of `subject.json`, `${IN}`, `${OUT}`, `${SPARE}` and `${DIR}` stand
+//! for ports and a directory. A task without one is not done, and `cannot` says why.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::Error;
+use crate::gateway::free_port;
+use crate::process::Process;
+
+/// What subjects are to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Ours,
+    Floor,
+    Peer,
+}
+
+/// Where they are, in the order in which they are measured.
+const FOLDERS: [(Role, &str); 3] = [
+    (Role::Ours, "tidegate"),
+    (Role::Floor, "floors"),
+    (Role::Peer, "peers"),
+];
+
+/// A program, and how it is told what to do.
+#[derive(Debug)]
+pub(crate) struct Subject {
+    pub(crate) name: String,
+    pub(crate) role: Role,
+    /// It is written in Rust.
+    pub(crate) is_rust: bool,
+    /// HTTP/2 frames that its destination asks for, in bytes.
+    pub(crate) frame: Option<u32>,
+    folder: PathBuf,
+    binary: PathBuf,
+    arguments: Vec<String>,
+    environment: BTreeMap<String, String>,
+    version: Vec<String>,
+    cannot: BTreeMap<String, String>,
+}
+
+/// What a started subject listens on, and who ends it.
+pub(crate) struct Started {
+    pub(crate) process: Process,
+    pub(crate) port: u16,
+}
+
+/// Those that are there, and why others are not.
+pub(crate) fn all(tidegate: &Path) -> Result<(Vec<Subject>, Vec<String>), Error> {
+    let (mut subjects, mut missing) = (Vec::new(), Vec::new());
+    for (role, folder) in FOLDERS {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+        let mut folders = std::fs::read_dir(folder)?
+            .map(|entry| Ok(entry?.path()))
+            .collect::<Result<Vec<PathBuf>, Error>>()?;
+        folders.sort();
+        for folder in folders {
+            match Subject::read(role, &folder, tidegate)? {
+                Ok(subject) => subjects.push(subject),
+                Err(why) => missing.push(why),
+            }
+        }
+    }
+    Ok((subjects, missing))
+}
+
+/// The program of this name, if it is on PATH.
+pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(name))
+        .find(|binary| binary.is_file())
+}
+
+impl Subject {
+    /// What a folder tells of; the inner error says why it is not there.
+    fn read(role: Role, folder: &Path, tidegate: &Path) -> Result<Result<Self, String>, Error> {
+        let file = folder.join("subject.json");
+        let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let told: Value =
+            serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+        let name = folder
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let binaries = strings(&told["binaries"]);
+        let binary = match role {
+            Role::Ours => tidegate.to_owned(),
+            Role::Floor => std::env::current_exe()?,
+            Role::Peer => match binaries.iter().find_map(|binary| on_path(binary)) {
+                Some(binary) => binary,
+                None => return Ok(Err(format!("{name} is not on PATH"))),
+            },
+        };
+        Ok(Ok(Self {
+            name,
+            role,
+            is_rust: told["language"] == "rust",
+            frame: told["frame"].as_u64().map(u32::try_from).transpose()?,
+            folder: folder.to_owned(),
+            binary,
+            arguments: strings(&told["arguments"]),
+            environment: map(&told["environment"]),
+            version: strings(&told["version"]),
+            cannot: map(&told["cannot"]),
+        }))
+    }
+
+    /// The file that tells it a task, or why there is none.
+    pub(crate) fn told(&self, task: &str) -> Result<PathBuf, String> {
+        let files = std::fs::read_dir(&self.folder).map_err(|error| error.to_string())?;
+        let file = files
+            .filter_map(|file| Some(file.ok()?.path()))
+            .find(|file| file.file_stem().is_some_and(|stem| stem == task));
+        file.ok_or_else(|| {
+            let why = self.cannot.get(task).or_else(|| self.cannot.get("*"));
+            why.cloned().unwrap_or_else(|| "no configuration".to_owned())
+        })
+    }
+
+    /// Starts it with what this file tells, its destination on port `to`.
+    pub(crate) fn start(&self, told: &Path, to: u16) -> Result<Started, Error> {
+        let directory = directory()?;
+        let port = free_port()?;
+        let text = std::fs::read_to_string(told)?;
+        let places = [
+            ("${IN}", port.to_string()),
+            ("${OUT}", to.to_string()),
+            ("${SPARE}", free_port()?.to_string()),
+            ("${DIR}", directory.path().to_string_lossy().into_owned()),
+        ];
+        let config = directory.path().join(told.file_name().unwrap_or_default());
+        std::fs::write(&config, filled(&text, &places))?;
+        let mut command = Command::new(&self.binary);
+        for argument in self.all_arguments(told)? {
+            let argument = argument.replace("${CONFIG}", &config.to_string_lossy());
+            command.arg(filled(&argument, &places));
+        }
+        command.envs(&self.environment).current_dir(directory.path());
+        Ok(Started {
+            process: Process::start(command, directory)?,
+            port,
+        })
+    }
+
+    fn all_arguments(&self, told: &Path) -> Result<Vec<String>, Error> {
+        let mut arguments = self.arguments.clone();
+        if told.extension().is_some_and(|extension| extension == "args") {
+            let text = std::fs::read_to_string(told)?;
+            arguments.extend(text.split_whitespace().map(str::to_owned));
+        }
+        Ok(arguments)
+    }
+
+    /// How it is started for a task, for whoever wants to do the same.
+    pub(crate) fn command_line(&self, told: &Path) -> Result<String, Error> {
+        let environment = self
+            .environment
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"));
+        let program = match self.role {
+            Role::Floor => "tidegate-bench".into(),
+            _ => self.binary.file_name().unwrap_or_default().to_string_lossy(),
+        };
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let config = told.strip_prefix(root).unwrap_or(told).to_string_lossy();
+        let arguments = self.all_arguments(told)?;
+        let arguments = arguments
+            .iter()
+            .map(|argument| argument.replace("${CONFIG}", &config));
+        let words: Vec<String> = environment
+            .chain([program.into_owned()])
+            .chain(arguments)
+            .collect();
+        Ok(words.join(" "))
+    }
+
+    /// What it says of its version: the first line that has a digit.
+    pub(crate) fn version(&self) -> String {
+        if self.version.is_empty() {
+            return env!("CARGO_PKG_VERSION").to_owned();
+        }
+        let output = Command::new(&self.binary).args(&self.version).output();
+        let said = output
+            .map(|output| [output.stdout, output.stderr].concat())
+            .unwrap_or_default();
+        let said = String::from_utf8_lossy(&said);
+        let line = said
+            .lines()
+            .find(|line| line.contains(|c: char| c.is_ascii_digit()));
+        line.map_or_else(|| "unknown".to_owned(), |line| line.trim().to_owned())
+    }
+}
+
+/// On a disk where there is one: the system's directory for temporary files may be memory.
+fn directory() -> std::io::Result<TempDir> {
+    let target = std::env::current_dir()?.join("target");
+    match target.is_dir() {
+        true => TempDir::new_in(target),
+        false => TempDir::new(),
+    }
+}
+
+fn filled(text: &str, places: &[(&str, String)]) -> String {
+    let fill = |text: String, (place, value): &(&str, String)| text.replace(place, value);
+    places.iter().fold(text.to_owned(), fill)
+}
+
+fn strings(value: &Value) -> Vec<String> {
+    let values = value.as_array().into_iter().flatten();
+    values
+        .filter_map(|value| Some(value.as_str()?.to_owned()))
+        .collect()
+}
+
+fn map(value: &Value) -> BTreeMap<String, String> {
+    let values = value.as_object().into_iter().flatten();
+    values
+        .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+        .collect()
+}
