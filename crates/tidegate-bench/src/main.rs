@@ -11,6 +11,7 @@ mod http;
 mod machine;
 mod otlp;
 mod process;
+mod publish;
 mod report;
 mod selection;
 mod soak;
@@ -47,8 +48,8 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Error> {
-    const USAGE: &str = "usage: tidegate-bench BINARY (bench OUTPUT_DIRECTORY [--only SUBJECT,...] [--window MS] \
-        [GROUP[/JOB]...] | soak [MINUTES])";
+    const USAGE: &str = "usage: tidegate-bench BINARY (bench OUTPUT_DIRECTORY [--publish] [--only SUBJECT,...] \
+        [--window MS] [--kind KIND] [GROUP[/JOB]...] | soak [MINUTES])";
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
@@ -106,12 +107,24 @@ fn bench(binary: &Path, output: &Path, asked: &[&str]) -> Result<(), Error> {
     }
     report.write(output)?;
     println!("\nwritten to {}", output.display());
+    if let Some(page) = &asked.publish {
+        publish::publish(&report, page, &names, &asked.command)?;
+        println!("and to {}", page.display());
+    }
     Ok(())
 }
 
+/// Where `--publish` writes.
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/benchmarks.md");
+
 /// Options and names of groups, in any order.
 fn parse(arguments: &[&str]) -> Result<Selection, Error> {
-    let mut selection = Selection::default();
+    let mut selection = Selection {
+        command: format!("cargo xtask bench {}", arguments.join(" "))
+            .trim_end()
+            .to_owned(),
+        ..Selection::default()
+    };
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
         let mut value = || {
@@ -122,6 +135,8 @@ fn parse(arguments: &[&str]) -> Result<Selection, Error> {
         match *argument {
             "--only" => selection.subjects = value()?.split(',').map(str::to_owned).collect(),
             "--window" => selection.window = Some(Duration::from_millis(value()?.parse()?)),
+            "--kind" => selection.kind = Some(value()?.parse()?),
+            "--publish" => selection.publish = Some(PAGE.into()),
             option if option.starts_with("--") => return Err(format!("no option {option}").into()),
             group => selection.groups.push(group.to_owned()),
         }

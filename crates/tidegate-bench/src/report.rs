@@ -17,12 +17,13 @@ pub(crate) struct Row {
     budget: Option<Budget>,
     /// What is said instead of a value.
     text: Option<String>,
+    /// The job of its group that it is of.
+    job: Option<&'static str>,
     place: Option<Place>,
 }
 
-/// Where a figure stands in a table of its own.
+/// Where a figure stands in the table of its job.
 struct Place {
-    table: String,
     line: String,
     column: &'static str,
 }
@@ -44,6 +45,7 @@ impl Row {
             spread: None,
             budget: None,
             text: None,
+            job: None,
             place: None,
         }
     }
@@ -71,19 +73,22 @@ impl Row {
         }
     }
 
-    /// To be shown in this table, where figures of the same `line` stand side by side.
-    pub(crate) fn placed(
-        self,
-        table: impl Into<String>,
-        line: impl Into<String>,
-        column: &'static str,
-    ) -> Self {
+    /// Belongs to this job of its group, which is reported by itself.
+    pub(crate) fn of(self, job: &'static str) -> Self {
         Self {
-            place: Some(Place {
-                table: table.into(),
-                line: line.into(),
-                column,
-            }),
+            job: Some(job),
+            ..self
+        }
+    }
+
+    /// To be shown in the table of its job, where figures of the same `line` stand side by side.
+    pub(crate) fn placed(self, line: impl Into<String>, column: &'static str) -> Self {
+        let place = Place {
+            line: line.into(),
+            column,
+        };
+        Self {
+            place: Some(place),
             ..self
         }
     }
@@ -190,6 +195,7 @@ impl Report {
         let rows = self.rows.iter().map(|(group, row)| {
             json!({
                 "group": group,
+                "job": row.job,
                 "name": row.name,
                 "value": row.text.is_none().then_some(row.value),
                 "text": row.text,
@@ -204,47 +210,61 @@ impl Report {
     }
 
     fn markdown(&self) -> String {
-        let mut groups: Vec<&str> = self.rows.iter().map(|(group, _)| *group).collect();
-        groups.dedup();
-        let sections = groups.iter().map(|group| {
-            let rows = self.rows.iter().filter(|(of, _)| of == group).map(|(_, row)| row);
-            format!("## {group}\n\n{}\n", section(&rows.collect::<Vec<_>>()))
-        });
+        let sections = self.sections().into_iter();
+        let sections = sections.map(|(name, text)| format!("## {name}\n\n{text}\n"));
         format!("{}\n\n{}", self.machine, sections.collect::<String>())
+    }
+
+    /// What was measured, as Markdown: one for each group, or for each job of it.
+    pub(crate) fn sections(&self) -> Vec<(String, String)> {
+        let key = |group: &str, row: &Row| {
+            row.job
+                .map_or_else(|| group.to_owned(), |job| format!("{group}/{job}"))
+        };
+        let mut sections: Vec<(String, Vec<&Row>)> = Vec::new();
+        for (group, row) in &self.rows {
+            let key = key(group, row);
+            match sections.iter_mut().find(|(name, _)| *name == key) {
+                Some((_, rows)) => rows.push(row),
+                None => sections.push((key, vec![row])),
+            }
+        }
+        sections
+            .into_iter()
+            .map(|(name, rows)| (name, section(&rows)))
+            .collect()
+    }
+
+    pub(crate) fn machine(&self) -> &str {
+        &self.machine
     }
 }
 
-/// Tables of the figures that belong into one, then all others and those with a budget, then notes.
+/// A table of the figures that belong into it, then all others and those with a budget, then notes.
 fn section(rows: &[&Row]) -> String {
     let (notes, figures): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.text.is_some());
-    let mut tables: Vec<&str> = figures
-        .iter()
-        .filter_map(|row| Some(row.place.as_ref()?.table.as_str()))
-        .collect();
-    tables.dedup();
-    let tables = tables.iter().map(|name| table(name, &figures));
     let listed = figures.iter().filter(|row| !row.is_only_in_a_table());
     let listed: String = listed
         .map(|row| format!("| {} |\n", row.cells().join(" | ")))
         .collect();
     let listed = match listed.as_str() {
         "" => String::new(),
-        lines => format!(
-            "| figure | value | min .. max of runs | budget | |\n| --- | --- | --- | --- | --- |\n{lines}\n"
-        ),
+        lines => {
+            format!(
+                "| figure | value | min .. max of runs | budget | |\n| --- | --- | --- | --- | --- |\n{lines}\n"
+            )
+        }
     };
     let notes = notes.iter().map(|note| {
         let text = note.text.as_deref().unwrap_or_default();
-        format!("- {}: `{text}`\n", note.name)
+        format!("- {}: {text}\n", note.name)
     });
-    tables.chain([listed]).chain(notes).collect()
+    [table(&figures), listed].into_iter().chain(notes).collect()
 }
 
 /// Figures of the same line side by side.
-fn table(name: &str, figures: &[&Row]) -> String {
-    let placed = figures
-        .iter()
-        .filter_map(|row| Some((row.place.as_ref().filter(|place| place.table == name)?, *row)));
+fn table(figures: &[&Row]) -> String {
+    let placed = figures.iter().filter_map(|row| Some((row.place.as_ref()?, *row)));
     let placed: Vec<(&Place, &Row)> = placed.collect();
     let (mut lines, mut columns) = (Vec::new(), Vec::new());
     for (place, _) in &placed {
@@ -255,8 +275,11 @@ fn table(name: &str, figures: &[&Row]) -> String {
             columns.push(place.column);
         }
     }
+    if lines.is_empty() {
+        return String::new();
+    }
     let rule = " --- |".repeat(columns.len() + 1);
-    let mut table = format!("| {name} | {} |\n|{rule}\n", columns.join(" | "));
+    let mut table = format!("| | {} |\n|{rule}\n", columns.join(" | "));
     for line in lines {
         let cells = columns.iter().map(|column| {
             let cell = placed
@@ -290,14 +313,14 @@ mod tests {
 
     #[test]
     fn figures_of_a_line_stand_side_by_side() {
-        let row = |name: &str, line: &str, column| Row::value(name, 1.0, "ms").placed("job", line, column);
+        let row = |name: &str, line: &str, column| Row::value(name, 1.0, "ms").placed(line, column);
         let rows = [
             row("a", "one", "p50"),
             row("b", "one", "p99").budget(Budget::AtMost(0.5)),
             row("c", "two", "p99"),
             Row::note("two", "version 3"),
         ];
-        let expected = "| job | p50 | p99 |
+        let expected = "| | p50 | p99 |
 | --- | --- | --- |
 | one | 1 ms | 1 ms |
 | two |  | 1 ms |
@@ -306,7 +329,7 @@ mod tests {
 | --- | --- | --- | --- | --- |
 | b | 1 ms |  | <= 0.50 | MISSED |
 
-- two: `version 3`
+- two: version 3
 ";
         assert_eq!(section(&rows.iter().collect::<Vec<_>>()), expected);
     }

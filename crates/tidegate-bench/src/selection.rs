@@ -1,7 +1,10 @@
 //! What of the groups was asked for. Set once, before the first runs.
 
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
+
+use crate::otlp::request::Kind;
 
 /// Parts of groups, and how long their windows are.
 #[derive(Debug, Default)]
@@ -11,6 +14,12 @@ pub(crate) struct Selection {
     /// Names of subjects; empty: all.
     pub(crate) subjects: Vec<String>,
     pub(crate) window: Option<Duration>,
+    /// What points are, where a job does not depend on it.
+    pub(crate) kind: Option<Kind>,
+    /// The page that figures are written into.
+    pub(crate) publish: Option<PathBuf>,
+    /// What was typed.
+    pub(crate) command: String,
 }
 
 static ASKED: OnceLock<Selection> = OnceLock::new();

@@ -2,8 +2,9 @@
 //! `peers`. A new peer is a new folder.
 //!
 //! A configuration is named after its task: `grpc.yaml` is handed over as `${CONFIG}`, `grpc.args` holds arguments, one
-//! or more a line. In both, and in the arguments of `subject.json`, `${IN}`, `${OUT}`, `${SPARE}` and `${DIR}` stand
-//! for ports and a directory. A task without one is not done, and `cannot` says why.
+//! or more a line. In both, and in the arguments of `subject.json`, `${IN}`, `${OUT}`, `${SHOWN}`, `${SPARE}` and `${DIR}` stand
+//! for ports and a directory. A task without one is not done, and `cannot` says why; `remarks`
+//! are told beside what was measured.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -46,12 +47,15 @@ pub(crate) struct Subject {
     environment: BTreeMap<String, String>,
     version: Vec<String>,
     cannot: BTreeMap<String, String>,
+    remarks: BTreeMap<String, String>,
 }
 
 /// What a started subject listens on, and who ends it.
 pub(crate) struct Started {
     pub(crate) process: Process,
     pub(crate) port: u16,
+    /// Where it shows a page, if it does.
+    pub(crate) shown: u16,
 }
 
 /// Those that are there, and why others are not.
@@ -113,6 +117,7 @@ impl Subject {
             environment: map(&told["environment"]),
             version: strings(&told["version"]),
             cannot: map(&told["cannot"]),
+            remarks: map(&told["remarks"]),
         }))
     }
 
@@ -131,11 +136,12 @@ impl Subject {
     /// Starts it with what this file tells, its destination on port `to`.
     pub(crate) fn start(&self, told: &Path, to: u16) -> Result<Started, Error> {
         let directory = directory()?;
-        let port = free_port()?;
+        let (port, shown) = (free_port()?, free_port()?);
         let text = std::fs::read_to_string(told)?;
         let places = [
             ("${IN}", port.to_string()),
             ("${OUT}", to.to_string()),
+            ("${SHOWN}", shown.to_string()),
             ("${SPARE}", free_port()?.to_string()),
             ("${DIR}", directory.path().to_string_lossy().into_owned()),
         ];
@@ -150,6 +156,7 @@ impl Subject {
         Ok(Started {
             process: Process::start(command, directory)?,
             port,
+            shown,
         })
     }
 
@@ -160,6 +167,11 @@ impl Subject {
             arguments.extend(text.split_whitespace().map(str::to_owned));
         }
         Ok(arguments)
+    }
+
+    /// What is to be known of how it does a task.
+    pub(crate) fn remark(&self, task: &str) -> Option<&str> {
+        self.remarks.get(task).map(String::as_str)
     }
 
     /// How it is started for a task, for whoever wants to do the same.

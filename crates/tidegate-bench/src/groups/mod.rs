@@ -2,6 +2,7 @@
 
 mod age;
 pub(crate) mod agents;
+mod aggregate;
 pub(crate) mod engine;
 mod instant;
 mod loss;
@@ -64,6 +65,11 @@ pub(crate) const GROUPS: &[Group] = &[
         name: "otlp",
         about: "OTLP in, OTLP out, as fast as it goes and at half of that; beside floors, and peers where they are on PATH",
         run: otlp::run,
+    },
+    Group {
+        name: "aggregate",
+        about: "OTLP in, attributes grouped away, Prometheus out, scraped once a second; beside the Collector's closest chain",
+        run: aggregate::run,
     },
     Group {
         name: "outage",

@@ -1,9 +1,9 @@
 //! OTLP in, OTLP out, through tidegate, through hops that know nothing of it and through peers: processor time a point,
 //! points a second, memory, age and loss. Gateways have one core, the load and the sinks the other.
 
-mod jobs;
-mod rows;
-mod turns;
+pub(super) mod jobs;
+pub(super) mod rows;
+pub(super) mod turns;
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,22 +14,13 @@ use turns::Times;
 use crate::Error;
 use crate::report::Row;
 use crate::selection;
-use crate::subject::{self, Subject};
+use crate::subject;
 
 pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
     let asked = selection::get();
-    let (subjects, missing) = subject::all(binary)?;
-    let mut rows: Vec<Row> = missing
-        .into_iter()
-        .map(|why| Row::note("left out", why))
-        .collect();
-    let subjects: Vec<Subject> = subjects
-        .into_iter()
-        .filter(|subject| asked.has_subject(&subject.name))
-        .collect();
-    for subject in &subjects {
-        rows.push(Row::note(subject.name.clone(), subject.version()));
-    }
+    let (mut subjects, missing) = subject::all(binary)?;
+    subjects.retain(|subject| asked.has_subject(&subject.name));
+    let mut rows = Vec::new();
     let jobs: Vec<&Job> = JOBS
         .iter()
         .filter(|job| asked.has_job("otlp", job.name))
@@ -45,14 +36,9 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
         for one in &measured {
             println!("    {one}");
         }
-        for one in &measured {
-            let line = one.subject.command_line(&one.subject.told(job.task)?)?;
-            rows.push(Row::note(format!("{}, {}", job.name, one.subject.name), line));
-        }
-        let notes = left_out
-            .into_iter()
-            .map(|why| Row::note(format!("{}, left out", job.name), why));
-        rows.extend(notes.chain(rows::rows(job, &measured)));
+        let left_out = missing.iter().cloned().chain(left_out).collect();
+        rows.extend(rows::notes(job, &measured, left_out)?);
+        rows.extend(rows::rows(job, &measured));
     }
     Ok(rows)
 }

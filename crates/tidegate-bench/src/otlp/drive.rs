@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use tokio::task::JoinSet;
 
 use super::client::{Answer, Client, Protocol};
@@ -12,6 +12,7 @@ use super::load::now_ns;
 use super::packed::Compression;
 use super::request::{Kind, Shape, stamped};
 use super::timer;
+use super::walk::{self, Numbers};
 use crate::Error;
 
 /// What is sent, and over what.
@@ -27,6 +28,9 @@ pub(crate) struct Plan {
     pub(crate) in_flight: usize,
     /// How many different requests there are.
     pub(crate) distinct: usize,
+    /// Points are those of counters of one source that go on: each later than the last, and one more. Otherwise requests
+    /// come again as they are, each from a source of its own.
+    pub(crate) counts_on: bool,
 }
 
 impl Default for Plan {
@@ -39,6 +43,7 @@ impl Default for Plan {
             connections: 4,
             in_flight: 4,
             distinct: 32,
+            counts_on: false,
         }
     }
 }
@@ -74,6 +79,8 @@ struct Shared {
     /// As they are, and as they travel.
     plain: Vec<Bytes>,
     packed: Vec<Bytes>,
+    /// Where their numbers are, and how often each was sent, if they count on.
+    numbers: Vec<(Numbers, AtomicU64)>,
     next: AtomicUsize,
     counts: Counts,
 }
@@ -92,13 +99,17 @@ impl Driver {
         let shapes = (0..plan.distinct).map(|seed| Shape {
             kind: plan.kind,
             points: plan.points,
+            source: if plan.counts_on { 0 } else { seed },
             seed,
         });
         let plain: Vec<Bytes> = shapes.map(|shape| shape.encode()).collect();
+        let counting = plain.iter().filter(|_| plan.counts_on);
+        let numbers = counting.map(|request| Some((walk::numbers(request)?, AtomicU64::new(0))));
         let packed = plain.iter().map(|request| client.pack(request.clone()));
         Ok(Self(Arc::new(Shared {
             plan,
             packed: packed.collect::<Result<_, _>>()?,
+            numbers: numbers.collect::<Option<_>>().ok_or("requests of no numbers")?,
             plain,
             client,
             next: AtomicUsize::new(0),
@@ -115,7 +126,10 @@ impl Driver {
             lanes.spawn(async move {
                 while Instant::now() < end {
                     let next = shared.next.fetch_add(1, Relaxed) % shared.packed.len();
-                    shared.send(lane, shared.packed[next].clone(), end).await;
+                    match shared.request(next) {
+                        Ok(packed) => shared.send(lane, packed, end).await,
+                        Err(error) => shared.fail(error.to_string()),
+                    }
                 }
             });
         }
@@ -167,6 +181,16 @@ impl Driver {
 }
 
 impl Shared {
+    /// The request with this number, as it travels.
+    fn request(&self, number: usize) -> Result<Bytes, Error> {
+        let Some((numbers, sent)) = self.numbers.get(number) else {
+            return Ok(self.packed[number].clone());
+        };
+        let count = sent.fetch_add(1, Relaxed) + 1;
+        self.client
+            .pack(counted(&self.plain[number], numbers, count, now_ns()))
+    }
+
     /// Until it is taken, it fails, or there is no time left to come back.
     async fn send(&self, lane: usize, packed: Bytes, end: Instant) {
         loop {
@@ -183,13 +207,31 @@ impl Shared {
                     tokio::time::sleep(AGAIN).await;
                 }
                 Answer::Failed(why) => {
-                    self.counts.failed.fetch_add(1, Relaxed);
-                    *self.counts.why.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+                    self.fail(why);
                     return tokio::time::sleep(AGAIN).await;
                 }
             }
         }
     }
+
+    fn fail(&self, why: String) {
+        self.counts.failed.fetch_add(1, Relaxed);
+        *self.counts.why.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+    }
+}
+
+/// A copy of a request in which all counters say `count` at this time.
+fn counted(request: &[u8], numbers: &Numbers, count: u64, now_ns: u64) -> Bytes {
+    let mut copy = BytesMut::from(request);
+    let mut put = |places: &[usize], value: [u8; 8]| {
+        for place in places {
+            copy[*place..*place + 8].copy_from_slice(&value);
+        }
+    };
+    put(&numbers.times, now_ns.to_le_bytes());
+    put(&numbers.doubles, (count as f64).to_le_bytes());
+    put(&numbers.integers, count.to_le_bytes());
+    copy.freeze()
 }
 
 /// When the request with this number is due, after the first.
@@ -207,6 +249,29 @@ mod tests {
         assert_eq!(due(0, 3.0), Duration::ZERO);
         assert_eq!(due(3, 3.0), Duration::from_secs(1));
         assert_eq!(due(7_200_000, 2_000.0), Duration::from_secs(3600));
+    }
+
+    #[tokio::test]
+    async fn counters_that_count_on_say_how_often_they_were_sent() {
+        let sink = Sink::start().await.unwrap();
+        let plan = Plan {
+            kind: Kind::Sum,
+            points: 7,
+            distinct: 2,
+            counts_on: true,
+            connections: 1,
+            in_flight: 1,
+            ..Plan::default()
+        };
+        let driver = Driver::connect(sink.port, plan).await.unwrap();
+        driver.saturate(Duration::from_millis(20)).await;
+        let sent = driver.totals().acknowledged;
+        let last = sink.last_request().unwrap();
+        let numbers = walk::numbers(&last).unwrap();
+        let place = numbers.integers[0];
+        let value = i64::from_le_bytes(last[place..place + 8].try_into().unwrap());
+        assert_eq!(value, i64::try_from(sent.div_ceil(2)).unwrap());
+        assert_eq!(sink.points(), sent * 7);
     }
 
     /// A gateway that hands nothing on: the sink itself.

@@ -1,5 +1,7 @@
 //! Requests as SDKs send them: one resource, one scope, metrics of ten points with five attributes each.
 
+use std::str::FromStr;
+
 use bytes::{Bytes, BytesMut};
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
@@ -31,11 +33,29 @@ pub(crate) enum Kind {
     Mixed,
 }
 
-/// What a request is made of. Those of different `seed` come from other sources, at other times, with other values.
+impl FromStr for Kind {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "gauge" => Ok(Self::Gauge),
+            "sum" => Ok(Self::Sum),
+            "histogram" => Ok(Self::Histogram),
+            "mixed" => Ok(Self::Mixed),
+            other => Err(format!(
+                "no kind `{other}`; there are: gauge, sum, histogram, mixed"
+            )),
+        }
+    }
+}
+
+/// What a request is made of. Those of different `seed` have other series, times and values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) kind: Kind,
     pub(crate) points: usize,
+    /// Which source, and so which resource, it is of.
+    pub(crate) source: usize,
     pub(crate) seed: usize,
 }
 
@@ -56,6 +76,7 @@ pub(crate) fn request(points: usize, stamp: u64) -> Bytes {
     let shape = Shape {
         kind: Kind::Mixed,
         points,
+        source: 0,
         seed: 0,
     };
     stamped(&shape.encode(), stamp)
@@ -97,13 +118,13 @@ impl Shape {
     }
 
     fn resource(&self) -> Resource {
-        let Self { seed, .. } = self;
+        let Self { source, .. } = self;
         Resource {
             attributes: vec![
                 attribute("stamp", format!("{:0DIGITS$}", 0)),
-                attribute("service.name", format!("svc-{}", seed % 13)),
-                attribute("service.instance.id", format!("instance-{seed:08}")),
-                attribute("host.name", format!("node-{seed:04}")),
+                attribute("service.name", format!("svc-{}", source % 13)),
+                attribute("service.instance.id", format!("instance-{source:08}")),
+                attribute("host.name", format!("node-{source:04}")),
                 attribute("deployment.environment.name", "bench".to_owned()),
             ],
             ..Default::default()

@@ -51,6 +51,49 @@ pub(crate) fn points(request: &[u8]) -> Option<u64> {
     Some(points)
 }
 
+/// Where a request has the times and the values of its number points.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Numbers {
+    pub(crate) times: Vec<usize>,
+    pub(crate) doubles: Vec<usize>,
+    pub(crate) integers: Vec<usize>,
+}
+
+/// Fields of number points, all of eight bytes.
+const TIME: u64 = 3;
+const DOUBLE: u64 = 4;
+const INTEGER: u64 = 6;
+/// Of the kinds that have them: gauges and sums.
+const OF_NUMBERS: [u64; 2] = [5, 7];
+
+/// Finds them; `None` of what is no protobuf.
+pub(crate) fn numbers(request: &[u8]) -> Option<Numbers> {
+    let mut numbers = Numbers::default();
+    let place = |inner: &[u8]| inner.as_ptr().addr() - request.as_ptr().addr();
+    within(
+        request,
+        &[RESOURCE_METRICS, SCOPE_METRICS, METRIC],
+        &mut |metric| {
+            fields(metric, |kind, data| match OF_NUMBERS.contains(&kind) {
+                true => fields(data, |field, point| match field == POINT {
+                    true => all_fields(point, |field, content| {
+                        match field {
+                            TIME => numbers.times.push(place(content)),
+                            DOUBLE => numbers.doubles.push(place(content)),
+                            INTEGER => numbers.integers.push(place(content)),
+                            _ => {}
+                        }
+                        Some(())
+                    }),
+                    false => Some(()),
+                }),
+                false => Some(()),
+            })
+        },
+    )?;
+    Some(numbers)
+}
+
 /// Calls `on` with each message at the end of a path of fields.
 fn within(message: &[u8], path: &[u64], on: &mut impl FnMut(&[u8]) -> Option<()>) -> Option<()> {
     let [first, rest @ ..] = path else {
@@ -63,21 +106,35 @@ fn within(message: &[u8], path: &[u64], on: &mut impl FnMut(&[u8]) -> Option<()>
 }
 
 /// Calls `on` with number and content of each field that has a length.
-fn fields(mut message: &[u8], mut on: impl FnMut(u64, &[u8]) -> Option<()>) -> Option<()> {
+fn fields(message: &[u8], mut on: impl FnMut(u64, &[u8]) -> Option<()>) -> Option<()> {
+    walk(message, |tag, content| match tag & 7 {
+        2 => on(tag >> 3, content),
+        _ => Some(()),
+    })
+}
+
+/// Calls `on` with number and content of each field.
+fn all_fields(message: &[u8], mut on: impl FnMut(u64, &[u8]) -> Option<()>) -> Option<()> {
+    walk(message, |tag, content| on(tag >> 3, content))
+}
+
+/// Calls `on` with tag and content of each field.
+fn walk(mut message: &[u8], mut on: impl FnMut(u64, &[u8]) -> Option<()>) -> Option<()> {
     while !message.is_empty() {
         let tag = varint(&mut message)?;
-        match tag & 7 {
-            0 => drop(varint(&mut message)?),
-            1 => message = message.get(8..)?,
-            5 => message = message.get(4..)?,
-            2 => {
-                let length = usize::try_from(varint(&mut message)?).ok()?;
-                let (content, rest) = message.split_at_checked(length)?;
-                on(tag >> 3, content)?;
-                message = rest;
+        let length = match tag & 7 {
+            0 => {
+                varint(&mut message)?;
+                0
             }
+            1 => 8,
+            5 => 4,
+            2 => usize::try_from(varint(&mut message)?).ok()?,
             _ => return None,
-        }
+        };
+        let (content, rest) = message.split_at_checked(length)?;
+        on(tag, content)?;
+        message = rest;
     }
     Some(())
 }
@@ -107,6 +164,7 @@ mod tests {
                 let shape = Shape {
                     kind,
                     points: count,
+                    source: 3,
                     seed: 3,
                 };
                 assert_eq!(points(&shape.encode()), Some(count as u64), "{kind:?}");
@@ -119,6 +177,7 @@ mod tests {
         let shape = Shape {
             kind: Kind::Mixed,
             points: 25,
+            source: 0,
             seed: 0,
         };
         let joined = [
@@ -133,10 +192,36 @@ mod tests {
     }
 
     #[test]
+    fn times_and_values_are_found() {
+        let shape = Shape {
+            kind: Kind::Mixed,
+            points: 25,
+            source: 0,
+            seed: 4,
+        };
+        let request = shape.encode();
+        let numbers = numbers(&request).unwrap();
+        assert_eq!(
+            (numbers.times.len(), numbers.doubles.len(), numbers.integers.len()),
+            (25, 13, 12)
+        );
+        let at = |place: usize| <[u8; 8]>::try_from(&request[place..place + 8]).unwrap();
+        assert_eq!(i64::from_le_bytes(at(numbers.integers[0])), 7919 + 4);
+        assert_eq!(f64::from_le_bytes(at(numbers.doubles[1])), 2.0 * 1.618 + 4.0);
+        let times: Vec<u64> = numbers
+            .times
+            .iter()
+            .map(|time| u64::from_le_bytes(at(*time)))
+            .collect();
+        assert_eq!(times, [1_760_000_075_000_000_000; 25]);
+    }
+
+    #[test]
     fn what_is_cut_or_no_protobuf_is_not_counted() {
         let shape = Shape {
             kind: Kind::Sum,
             points: 10,
+            source: 0,
             seed: 0,
         };
         let request = shape.encode();

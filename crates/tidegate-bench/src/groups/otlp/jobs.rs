@@ -4,17 +4,17 @@ use crate::otlp::request::{Kind, name};
 use crate::otlp::{Compression, Plan, Protocol};
 
 /// A task, the load for it, and its budgets.
-pub(super) struct Job {
-    pub(super) name: &'static str,
+pub(in crate::groups) struct Job {
+    pub(in crate::groups) name: &'static str,
     /// The configuration by which subjects are told.
-    pub(super) task: &'static str,
-    pub(super) plan: Plan,
-    pub(super) edit: Option<Edit>,
-    pub(super) limits: &'static [Limit],
+    pub(in crate::groups) task: &'static str,
+    pub(in crate::groups) plan: Plan,
+    pub(in crate::groups) edit: Option<Edit>,
+    pub(in crate::groups) limits: &'static [Limit],
 }
 
 /// What is changed on the way.
-pub(super) struct Edit {
+pub(in crate::groups) struct Edit {
     /// Metrics of these components are dropped.
     dropped: &'static [&'static str],
     /// Text that every request has afterwards, and text that none has.
@@ -23,7 +23,7 @@ pub(super) struct Edit {
 }
 
 /// What tidegate may take.
-pub(super) enum Limit {
+pub(in crate::groups) enum Limit {
     /// Processor time a point, ns.
     Cpu(f64),
     /// Memory at its peak, MiB.
@@ -49,6 +49,7 @@ const fn grpc(points: usize) -> Plan {
         connections: 4,
         in_flight: 4,
         distinct: 32,
+        counts_on: false,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::jobs::{Job, Limit};
 use super::turns::{Measured, Window};
+use crate::Error;
 use crate::report::{Budget, Row};
 use crate::stats::Samples;
 use crate::subject::Role;
@@ -12,20 +13,45 @@ const BOUND_BY_LOAD: f64 = 95.0;
 /// The subject that budgets are for.
 const TIDEGATE: &str = "tidegate";
 
-pub(super) fn rows(job: &Job, measured: &[Measured<'_>]) -> Vec<Row> {
+pub(in crate::groups) fn rows(job: &Job, measured: &[Measured<'_>]) -> Vec<Row> {
     let mut rows: Vec<Row> = measured.iter().flat_map(|one| own(job, one)).collect();
     if let Some(tidegate) = measured.iter().find(|one| one.subject.name == TIDEGATE) {
         let others = measured.iter().filter(|one| one.subject.role != Role::Ours);
         rows.extend(against(job, tidegate, &others.collect::<Vec<_>>()));
     }
-    rows
+    rows.into_iter().map(|row| row.of(job.name)).collect()
+}
+
+/// How subjects were told, and who was left out.
+pub(in crate::groups) fn notes(
+    job: &Job,
+    measured: &[Measured<'_>],
+    left_out: Vec<String>,
+) -> Result<Vec<Row>, Error> {
+    let mut notes = Vec::new();
+    for Measured { subject, .. } in measured {
+        let mut note = format!(
+            "{}: `{}`",
+            subject.version(),
+            subject.command_line(&subject.told(job.task)?)?
+        );
+        if let Some(remark) = subject.remark(job.task) {
+            note += &format!(" ({remark})");
+        }
+        notes.push(Row::note(subject.name.clone(), note).of(job.name));
+    }
+    let left_out = left_out
+        .into_iter()
+        .map(|why| Row::note("left out", why).of(job.name));
+    notes.extend(left_out);
+    Ok(notes)
 }
 
 /// Figures of one subject.
 fn own(job: &Job, measured: &Measured<'_>) -> Vec<Row> {
     let name = &measured.subject.name;
     let is_tidegate = name == TIDEGATE;
-    let place = |row: Row, column: &'static str| row.placed(job.name, name, column);
+    let place = |row: Row, column: &'static str| row.placed(name, column);
     let column = |of: fn(&Window) -> f64| Samples::new(measured.windows.iter().map(of));
     let row = |what: &str, samples, unit| Row::median(format!("{}, {name}: {what}", job.name), samples, unit);
     let one = |what: &str, value, unit| Row::value(format!("{}, {name}: {what}", job.name), value, unit);

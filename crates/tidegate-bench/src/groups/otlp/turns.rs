@@ -9,7 +9,8 @@ use rustix::time::{ClockId, clock_gettime};
 use super::jobs::Job;
 use crate::Error;
 use crate::otlp::drive::Totals;
-use crate::otlp::{Driver, FRAME, Sink};
+use crate::otlp::{Driver, FRAME, Plan, Sink};
+use crate::selection;
 use crate::stats::Samples;
 use crate::subject::{Role, Started, Subject};
 
@@ -31,27 +32,27 @@ const LOOK: Duration = Duration::from_millis(1);
 const SETTLE: Duration = Duration::from_millis(500);
 
 /// What was measured of a subject in one job.
-pub(super) struct Measured<'a> {
-    pub(super) subject: &'a Subject,
-    pub(super) windows: Vec<Window>,
-    pub(super) idle_mib: f64,
-    pub(super) peak_mib: f64,
+pub(in crate::groups) struct Measured<'a> {
+    pub(in crate::groups) subject: &'a Subject,
+    pub(in crate::groups) windows: Vec<Window>,
+    pub(in crate::groups) idle_mib: f64,
+    pub(in crate::groups) peak_mib: f64,
     /// Milliseconds at half the rate that it takes, p50 and p99 of each window; of those whose requests arrive stamped.
-    pub(super) ages: Vec<(f64, f64)>,
+    pub(in crate::groups) ages: Vec<(f64, f64)>,
     /// Points that were acknowledged and did not arrive; below 0 of those that came twice.
-    pub(super) lost: f64,
-    pub(super) totals: Totals,
+    pub(in crate::groups) lost: f64,
+    pub(in crate::groups) totals: Totals,
 }
 
 /// What a window at full load gave.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Window {
+pub(in crate::groups) struct Window {
     /// Processor time a point that arrived, ns.
-    pub(super) cpu_ns: f64,
+    pub(in crate::groups) cpu_ns: f64,
     /// Points that arrived a second.
-    pub(super) rate: f64,
+    pub(in crate::groups) rate: f64,
     /// How much of its core the load had, %.
-    pub(super) load_share: f64,
+    pub(in crate::groups) load_share: f64,
 }
 
 impl fmt::Display for Measured<'_> {
@@ -124,10 +125,14 @@ struct Contender<'a> {
 impl<'a> Contender<'a> {
     async fn start(job: &Job, subject: &'a Subject) -> Result<Self, Error> {
         let told = subject.told(job.task)?;
+        let plan = match (selection::get().kind, &job.edit) {
+            (Some(kind), None) => Plan { kind, ..job.plan },
+            _ => job.plan,
+        };
         let sink = Sink::serve(job.plan.protocol, subject.frame.unwrap_or(FRAME)).await?;
         let mut started = subject.start(&told, sink.port)?;
         let driver = tokio::select! {
-            driver = Driver::connect(started.port, job.plan) => driver?,
+            driver = Driver::connect(started.port, plan) => driver?,
             why = started.process.ended() => return Err(why),
         };
         tokio::time::sleep(SETTLE).await;
@@ -248,7 +253,7 @@ impl<'a> Contender<'a> {
 }
 
 /// Processor time of this process so far.
-fn own_cpu() -> Duration {
+pub(in crate::groups) fn own_cpu() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let (seconds, nanos) = (time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs());
     Duration::from_secs(seconds) + Duration::from_nanos(nanos)

@@ -1,0 +1,105 @@
+//! Figures as a page of the documentation: a section for each group or job, of which those that were measured now take
+//! the place of what was there, and the others stay.
+
+use std::path::Path;
+
+use crate::Error;
+use crate::report::Report;
+use crate::selection::group_of;
+
+/// What is said before all sections.
+const PREAMBLE: &str = "# Benchmarks
+
+Written by `cargo xtask bench --publish [GROUP[/JOB]...]`, which replaces the sections of what it measured and leaves the others.
+[measuring.md](measuring.md) says what each group does and how to read its figures.
+
+";
+
+/// A section begins with this and its name, and ends where the next begins.
+const BEGIN: &str = "<!-- section ";
+const BEGUN: &str = " -->\n";
+
+/// Writes the sections of a report into the page, `order` being that of the groups.
+pub(crate) fn publish(report: &Report, page: &Path, order: &[&str], command: &str) -> Result<(), Error> {
+    let old = match std::fs::read_to_string(page) {
+        Ok(old) => old,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(error.into()),
+    };
+    let now = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
+    let day = now.split('T').next().unwrap_or_default();
+    let sections = report.sections().into_iter().map(|(name, text)| {
+        let head = format!("## {name}\n\n`{command}`, {day}, {}.\n\n", report.machine());
+        (name, format!("{head}{}\n", text.trim_end()))
+    });
+    std::fs::write(page, merged(&old, sections.collect(), order))?;
+    Ok(())
+}
+
+/// The page with these sections in the place of those of the same name.
+fn merged(old: &str, new: Vec<(String, String)>, order: &[&str]) -> String {
+    let mut sections = sections(old);
+    for (name, text) in new {
+        match sections.iter_mut().find(|(there, _)| *there == name) {
+            Some(section) => section.1 = text,
+            None => sections.push((name, text)),
+        }
+    }
+    // Jobs stay in the order in which they came.
+    sections.sort_by_key(|(name, _)| order.iter().position(|group| *group == group_of(name)));
+    let sections = sections
+        .iter()
+        .map(|(name, text)| format!("{BEGIN}{name}{BEGUN}{text}\n"));
+    PREAMBLE.to_owned() + sections.collect::<String>().trim_end() + "\n"
+}
+
+/// Names and texts of the sections of a page.
+fn sections(page: &str) -> Vec<(String, String)> {
+    let sections = page.split(BEGIN).skip(1);
+    let sections = sections.filter_map(|section| section.split_once(BEGUN));
+    sections
+        .map(|(name, text)| (name.to_owned(), text.trim_end().to_owned() + "\n"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ORDER: [&str; 3] = ["start", "otlp", "outage"];
+
+    fn page(sections: &[(&str, &str)]) -> String {
+        let sections = sections
+            .iter()
+            .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+        merged("", sections.collect(), &ORDER)
+    }
+
+    #[test]
+    fn what_was_not_measured_stays() {
+        let old = page(&[
+            ("outage", "old outage\n"),
+            ("start", "old start\n"),
+            ("otlp/grpc-1", "old one\n"),
+        ]);
+        let new = vec![
+            ("otlp/grpc-1".to_owned(), "new one\n".to_owned()),
+            ("otlp/grpc-10".to_owned(), "new ten\n".to_owned()),
+        ];
+        let expected = page(&[
+            ("start", "old start\n"),
+            ("otlp/grpc-1", "new one\n"),
+            ("otlp/grpc-10", "new ten\n"),
+            ("outage", "old outage\n"),
+        ]);
+        assert_eq!(merged(&old, new, &ORDER), expected);
+        assert!(expected.contains("old start"), "{expected}");
+    }
+
+    #[test]
+    fn a_page_that_is_written_again_is_the_same() {
+        let once = page(&[("start", "a | b\n"), ("otlp/grpc-1", "c\n\nd\n")]);
+        assert_eq!(merged(&once, Vec::new(), &ORDER), once);
+        assert!(once.starts_with(PREAMBLE));
+    }
+}
