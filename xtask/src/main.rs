@@ -46,7 +46,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        about: "measure the release binary; arguments choose groups: start, ring, age, loss, sdk (Rust, Python)",
+        about: "measure the release binary; arguments choose groups or jobs (otlp, otlp/grpc-1000, sdk); --publish writes docs/benchmarks.md",
         run: bench::bench,
     },
     Command {

@@ -47,10 +47,8 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
 fn times(window: Option<Duration>, jobs: usize) -> Times {
     let window = window.unwrap_or(Duration::from_millis(if jobs == 1 { 1200 } else { 600 }));
     Times {
-        warm_up: window,
         window,
         rounds: 5,
-        paced: window * 3 / 2,
         paced_rounds: 2,
     }
 }
