@@ -9,6 +9,8 @@ pub(crate) struct Message {
     pub(crate) fields: &'static [Field],
     /// Place of a field in `fields` plus one, by its number; 0 where there is none.
     by_number: [u8; MAX_NUMBER + 1],
+    /// What follows a tag, by its byte.
+    steps: [Step; ONE_BYTE_TAGS],
     /// A point, a span or a log record.
     pub(crate) is_item: bool,
 }
@@ -21,10 +23,39 @@ pub(crate) struct Field {
     pub(crate) repeated: bool,
     /// Member of the message's `oneof` (none has two).
     pub(crate) oneof: bool,
+    /// Its type is `KeyValue`: what requests are full of.
+    pub(crate) is_attribute: bool,
 }
 
 /// The largest field number (`Span.flags`).
 const MAX_NUMBER: usize = 16;
+
+/// Tags of one byte: those of fields 1 to 15.
+const ONE_BYTE_TAGS: usize = 0x80;
+
+/// What follows a tag of one byte, where that is what the field's type says.
+#[derive(Clone, Copy)]
+pub(crate) struct Step {
+    pub(crate) value: Value,
+    /// [`Field::once`], or 0.
+    pub(crate) once: u32,
+}
+
+/// How long a value is, as far as its type tells.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Value {
+    /// No field of ours, or not as its type is written.
+    Other,
+    Fixed64,
+    Fixed32,
+    Varint,
+    /// A length, and bytes that nobody looks at.
+    Bytes,
+    /// A length, and a message.
+    Message,
+    /// A length, and a `KeyValue`.
+    Attribute,
+}
 
 /// How a field is written in protobuf and in JSON.
 #[derive(Clone, Copy)]
@@ -61,18 +92,44 @@ impl Message {
         let place = *self.by_number.get(number as usize)?;
         self.fields.get(usize::from(place).checked_sub(1)?)
     }
+
+    /// What follows a tag that begins with this byte.
+    #[inline]
+    pub(crate) fn step(&self, tag: u8) -> Step {
+        const OTHER: Step = Step {
+            value: Value::Other,
+            once: 0,
+        };
+        self.steps.get(usize::from(tag)).copied().unwrap_or(OTHER)
+    }
 }
 
 impl Field {
     /// The bit of what a message should have once at most: each message that is not repeated, and each `oneof`.
     /// `None` for what may be repeated, or is merely overwritten.
     #[inline]
-    pub(crate) fn once(&self) -> Option<u32> {
+    pub(crate) const fn once(&self) -> Option<u32> {
         match self.kind {
             _ if self.oneof => Some(1),
             Type::Message(_) if !self.repeated => Some(1 << self.number),
             _ => None,
         }
+    }
+
+    const fn step(&self) -> Step {
+        let value = match (self.kind, self.kind.wire()) {
+            (Type::Message(_), _) if self.is_attribute => Value::Attribute,
+            (Type::Message(_), _) => Value::Message,
+            (_, WireType::Bytes) => Value::Bytes,
+            (_, WireType::Fixed64) => Value::Fixed64,
+            (_, WireType::Fixed32) => Value::Fixed32,
+            (_, WireType::Varint) => Value::Varint,
+        };
+        let once = match self.once() {
+            Some(bit) => bit,
+            None => 0,
+        };
+        Step { value, once }
     }
 }
 
@@ -106,6 +163,7 @@ const fn one(number: u32, name: &'static str, kind: Type) -> Field {
         kind,
         repeated: false,
         oneof: false,
+        is_attribute: false,
     }
 }
 
@@ -113,6 +171,13 @@ const fn many(number: u32, name: &'static str, kind: Type) -> Field {
     Field {
         repeated: true,
         ..one(number, name, kind)
+    }
+}
+
+const fn attributes(number: u32, name: &'static str) -> Field {
+    Field {
+        is_attribute: true,
+        ..many(number, name, Of(&KEY_VALUE))
     }
 }
 
@@ -133,11 +198,28 @@ const fn by_number(fields: &[Field]) -> [u8; MAX_NUMBER + 1] {
     places
 }
 
+const fn steps(fields: &[Field]) -> [Step; ONE_BYTE_TAGS] {
+    let mut steps = [Step {
+        value: Value::Other,
+        once: 0,
+    }; ONE_BYTE_TAGS];
+    let mut at = 0;
+    while at < fields.len() {
+        let tag = (fields[at].number as usize) << 3 | fields[at].kind.wire() as usize;
+        if tag < ONE_BYTE_TAGS {
+            steps[tag] = fields[at].step();
+        }
+        at += 1;
+    }
+    steps
+}
+
 macro_rules! messages {
     ($is_item:literal; $($name:ident: [$($field:expr),* $(,)?];)*) => {
         $(pub(crate) static $name: Message = Message {
             fields: &[$($field),*],
             by_number: by_number(&[$($field),*]),
+            steps: steps(&[$($field),*]),
             is_item: $is_item,
         };)*
     };
@@ -149,14 +231,14 @@ messages! { false;
     LOGS: [many(1, "resourceLogs", Of(&RESOURCE_LOGS))];
 
     RESOURCE: [
-        many(1, "attributes", Of(&KEY_VALUE)), one(2, "droppedAttributesCount", Uint32),
+        attributes(1, "attributes"), one(2, "droppedAttributesCount", Uint32),
         many(3, "entityRefs", Of(&ENTITY_REF)),
     ];
     ENTITY_REF: [
         one(1, "schemaUrl", Text), one(2, "type", Text), many(3, "idKeys", Text), many(4, "descriptionKeys", Text),
     ];
     SCOPE: [
-        one(1, "name", Text), one(2, "version", Text), many(3, "attributes", Of(&KEY_VALUE)),
+        one(1, "name", Text), one(2, "version", Text), attributes(3, "attributes"),
         one(4, "droppedAttributesCount", Uint32),
     ];
     KEY_VALUE: [one(1, "key", Text), one(2, "value", Of(&ANY_VALUE)), one(3, "keyStrindex", Int32)];
@@ -167,7 +249,7 @@ messages! { false;
         either(8, "stringValueStrindex", Int32),
     ];
     ARRAY_VALUE: [many(1, "values", Of(&ANY_VALUE))];
-    KEY_VALUE_LIST: [many(1, "values", Of(&KEY_VALUE))];
+    KEY_VALUE_LIST: [attributes(1, "values")];
 
     RESOURCE_METRICS: [
         one(1, "resource", Of(&RESOURCE)), many(2, "scopeMetrics", Of(&SCOPE_METRICS)), one(3, "schemaUrl", Text),
@@ -179,7 +261,7 @@ messages! { false;
         one(1, "name", Text), one(2, "description", Text), one(3, "unit", Text), either(5, "gauge", Of(&GAUGE)),
         either(7, "sum", Of(&SUM)), either(9, "histogram", Of(&HISTOGRAM)),
         either(10, "exponentialHistogram", Of(&EXPONENTIAL_HISTOGRAM)), either(11, "summary", Of(&SUMMARY)),
-        many(12, "metadata", Of(&KEY_VALUE)),
+        attributes(12, "metadata"),
     ];
     GAUGE: [many(1, "dataPoints", Of(&NUMBER_POINT))];
     SUM: [
@@ -192,7 +274,7 @@ messages! { false;
     BUCKETS: [one(1, "offset", Sint32), many(2, "bucketCounts", Uint64)];
     QUANTILE: [one(1, "quantile", Double), one(2, "value", Double)];
     EXEMPLAR: [
-        many(7, "filteredAttributes", Of(&KEY_VALUE)), one(2, "timeUnixNano", Fixed64), either(3, "asDouble", Double),
+        attributes(7, "filteredAttributes"), one(2, "timeUnixNano", Fixed64), either(3, "asDouble", Double),
         either(6, "asInt", Sfixed64), one(4, "spanId", SPAN), one(5, "traceId", TRACE),
     ];
 
@@ -201,12 +283,12 @@ messages! { false;
     ];
     SCOPE_SPANS: [one(1, "scope", Of(&SCOPE)), many(2, "spans", Of(&SPAN_MESSAGE)), one(3, "schemaUrl", Text)];
     EVENT: [
-        one(1, "timeUnixNano", Fixed64), one(2, "name", Text), many(3, "attributes", Of(&KEY_VALUE)),
+        one(1, "timeUnixNano", Fixed64), one(2, "name", Text), attributes(3, "attributes"),
         one(4, "droppedAttributesCount", Uint32),
     ];
     LINK: [
         one(1, "traceId", TRACE), one(2, "spanId", SPAN), one(3, "traceState", Text),
-        many(4, "attributes", Of(&KEY_VALUE)), one(5, "droppedAttributesCount", Uint32), one(6, "flags", Fixed32),
+        attributes(4, "attributes"), one(5, "droppedAttributesCount", Uint32), one(6, "flags", Fixed32),
     ];
     STATUS: [one(2, "message", Text), one(3, "code", Int32)];
 
@@ -218,39 +300,39 @@ messages! { false;
 
 messages! { true;
     NUMBER_POINT: [
-        many(7, "attributes", Of(&KEY_VALUE)), one(2, "startTimeUnixNano", Fixed64), one(3, "timeUnixNano", Fixed64),
+        attributes(7, "attributes"), one(2, "startTimeUnixNano", Fixed64), one(3, "timeUnixNano", Fixed64),
         either(4, "asDouble", Double), either(6, "asInt", Sfixed64), many(5, "exemplars", Of(&EXEMPLAR)),
         one(8, "flags", Uint32),
     ];
     HISTOGRAM_POINT: [
-        many(9, "attributes", Of(&KEY_VALUE)), one(2, "startTimeUnixNano", Fixed64), one(3, "timeUnixNano", Fixed64),
+        attributes(9, "attributes"), one(2, "startTimeUnixNano", Fixed64), one(3, "timeUnixNano", Fixed64),
         one(4, "count", Fixed64), one(5, "sum", Double), many(6, "bucketCounts", Fixed64),
         many(7, "explicitBounds", Double), many(8, "exemplars", Of(&EXEMPLAR)), one(10, "flags", Uint32),
         one(11, "min", Double), one(12, "max", Double),
     ];
     EXPONENTIAL_POINT: [
-        many(1, "attributes", Of(&KEY_VALUE)), one(2, "startTimeUnixNano", Fixed64), one(3, "timeUnixNano", Fixed64),
+        attributes(1, "attributes"), one(2, "startTimeUnixNano", Fixed64), one(3, "timeUnixNano", Fixed64),
         one(4, "count", Fixed64), one(5, "sum", Double), one(6, "scale", Sint32), one(7, "zeroCount", Fixed64),
         one(8, "positive", Of(&BUCKETS)), one(9, "negative", Of(&BUCKETS)), one(10, "flags", Uint32),
         many(11, "exemplars", Of(&EXEMPLAR)), one(12, "min", Double), one(13, "max", Double),
         one(14, "zeroThreshold", Double),
     ];
     SUMMARY_POINT: [
-        many(7, "attributes", Of(&KEY_VALUE)), one(2, "startTimeUnixNano", Fixed64), one(3, "timeUnixNano", Fixed64),
+        attributes(7, "attributes"), one(2, "startTimeUnixNano", Fixed64), one(3, "timeUnixNano", Fixed64),
         one(4, "count", Fixed64), one(5, "sum", Double), many(6, "quantileValues", Of(&QUANTILE)),
         one(8, "flags", Uint32),
     ];
     SPAN_MESSAGE: [
         one(1, "traceId", TRACE), one(2, "spanId", SPAN), one(3, "traceState", Text), one(4, "parentSpanId", SPAN),
         one(16, "flags", Fixed32), one(5, "name", Text), one(6, "kind", Int32), one(7, "startTimeUnixNano", Fixed64),
-        one(8, "endTimeUnixNano", Fixed64), many(9, "attributes", Of(&KEY_VALUE)),
+        one(8, "endTimeUnixNano", Fixed64), attributes(9, "attributes"),
         one(10, "droppedAttributesCount", Uint32), many(11, "events", Of(&EVENT)),
         one(12, "droppedEventsCount", Uint32), many(13, "links", Of(&LINK)), one(14, "droppedLinksCount", Uint32),
         one(15, "status", Of(&STATUS)),
     ];
     LOG_RECORD: [
         one(1, "timeUnixNano", Fixed64), one(11, "observedTimeUnixNano", Fixed64), one(2, "severityNumber", Int32),
-        one(3, "severityText", Text), one(5, "body", Of(&ANY_VALUE)), many(6, "attributes", Of(&KEY_VALUE)),
+        one(3, "severityText", Text), one(5, "body", Of(&ANY_VALUE)), attributes(6, "attributes"),
         one(7, "droppedAttributesCount", Uint32), one(8, "flags", Fixed32), one(9, "traceId", TRACE),
         one(10, "spanId", SPAN), one(12, "eventName", Text),
     ];

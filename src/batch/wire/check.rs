@@ -11,9 +11,9 @@
 
 use bytes::Bytes;
 
-use super::proto::{Field, Fields, WireType, varint};
+use super::proto::{self, Fields, WireType, varint};
 use super::{MAX_DEPTH, WireError, text};
-use crate::batch::schema::{self, Message, Type};
+use crate::batch::schema::{self, Field, Message, Type, Value};
 use crate::batch::{Encoded, Signal};
 
 /// Checks the bytes of an `Export*ServiceRequest` and counts its points, spans or log records.
@@ -64,30 +64,111 @@ impl Found {
             return Err(WireError::here("messages nested too deeply"));
         }
         self.items += usize::from(message.is_item);
-        let mut seen = 0_u32;
-        for field in Fields::new(bytes) {
-            let field = field.map_err(WireError::here)?;
-            let Some(known) = message.field(field.number) else {
+        let may_be_plain = depth < MAX_DEPTH - 2;
+        let (mut rest, mut seen) = (bytes, 0_u32);
+        while let &[tag, ref behind @ ..] = rest {
+            let step = message.step(tag);
+            let next = match step.value {
+                Value::Fixed64 => behind.get(8..),
+                Value::Fixed32 => behind.get(4..),
+                Value::Varint => behind
+                    .split_first()
+                    .and_then(|(byte, next)| (*byte < 0x80).then_some(next)),
+                Value::Bytes => delimited(behind).map(|(_, next)| next),
+                Value::Attribute => short(behind)
+                    .filter(|(attribute, _)| may_be_plain && is_plain_attribute(attribute))
+                    .map(|(_, next)| next),
+                Value::Message => match delimited(behind) {
+                    Some((inner, next)) => {
+                        self.look_inside(message, tag >> 3, inner, depth)?;
+                        Some(next)
+                    }
+                    None => None,
+                },
+                Value::Other => None,
+            };
+            let Some(next) = next else {
+                rest = self.look_closely(message, rest, &mut seen, depth)?;
                 continue;
             };
-            if let Some(bit) = known.once() {
-                self.in_pieces |= seen & bit != 0;
-                seen |= bit;
-            }
-            match known.kind {
-                Type::Message(inner) if field.wire == WireType::Bytes => {
-                    let is_attribute = std::ptr::eq(inner, &schema::KEY_VALUE) && depth < MAX_DEPTH - 2;
-                    match is_attribute && is_plain_attribute(field.payload) {
-                        true => Ok(()),
-                        false => self.look(inner, field.payload, depth + 1),
-                    }
-                }
-                kind => value(kind, known.repeated, &field),
-            }
-            .map_err(|error| error.inside(known.name))?;
+            self.in_pieces |= seen & step.once != 0;
+            seen |= step.once;
+            rest = next;
         }
         Ok(())
     }
+
+    /// The field that bytes begin with, whatever it is. What is behind it.
+    #[cold]
+    fn look_closely<'a>(
+        &mut self,
+        message: &'static Message,
+        bytes: &'a [u8],
+        seen: &mut u32,
+        depth: usize,
+    ) -> Result<&'a [u8], WireError> {
+        let mut fields = Fields::new(bytes);
+        let Some(field) = fields.next().transpose().map_err(WireError::here)? else {
+            return Ok(&[]);
+        };
+        let Some(known) = message.field(field.number) else {
+            return Ok(fields.rest());
+        };
+        let once = known.once().unwrap_or(0);
+        self.in_pieces |= *seen & once != 0;
+        *seen |= once;
+        match known.kind {
+            Type::Message(_) if field.wire == WireType::Bytes => {
+                self.look_inside(message, field.number, field.payload, depth)?;
+            }
+            kind => value(kind, known.repeated, &field).map_err(|error| error.inside(known.name))?,
+        }
+        Ok(fields.rest())
+    }
+
+    /// A field that is a message.
+    #[inline]
+    fn look_inside(
+        &mut self,
+        message: &'static Message,
+        number: impl Into<u32>,
+        bytes: &[u8],
+        depth: usize,
+    ) -> Result<(), WireError> {
+        let Some(Field {
+            name,
+            kind: Type::Message(inner),
+            ..
+        }) = message.field(number.into())
+        else {
+            return Err(WireError::here("not a message"));
+        };
+        self.look(inner, bytes, depth + 1)
+            .map_err(|error| error.inside(name))
+    }
+}
+
+/// A length and so many bytes, and what is behind them.
+#[inline]
+fn delimited(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, behind) = match bytes {
+        &[length @ 0..0x80, ref behind @ ..] => (usize::from(length), behind),
+        &[low @ 0x80..=0xff, high @ 0..0x80, ref behind @ ..] => {
+            (usize::from(low & 0x7f) | usize::from(high) << 7, behind)
+        }
+        _ => {
+            let (length, used) = varint(bytes)?;
+            (usize::try_from(length).ok()?, bytes.get(used..)?)
+        }
+    };
+    behind.split_at_checked(length)
+}
+
+/// The same where the length is one byte.
+#[inline]
+fn short(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, behind) = bytes.split_first()?;
+    (*length < 0x80).then(|| behind.split_at_checked(usize::from(*length)))?
 }
 
 /// Whether bytes are a `KeyValue` as nearly all are: a key and a string, each once, each shorter than 128 bytes. Most
@@ -110,7 +191,7 @@ fn is_plain_attribute(bytes: &[u8]) -> bool {
 }
 
 #[inline]
-fn value(kind: Type, repeated: bool, field: &Field<'_>) -> Result<(), WireError> {
+fn value(kind: Type, repeated: bool, field: &proto::Field<'_>) -> Result<(), WireError> {
     let wire = kind.wire();
     match kind {
         Type::Message(_) => Err(WireError::here("not a message")),

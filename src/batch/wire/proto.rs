@@ -29,6 +29,11 @@ impl<'a> Fields<'a> {
         Self { rest: message }
     }
 
+    /// What is behind the fields that have been had.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     fn fail(&mut self, problem: &'static str) -> Option<Result<Field<'a>, &'static str>> {
         self.rest = &[];
         Some(Err(problem))
