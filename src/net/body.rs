@@ -34,9 +34,13 @@ impl BodyLimits {
     }
 }
 
-/// Most memory that a promised length alone gets; the rest is allocated as data arrives. Where the system backs memory by
-/// huge pages, what is allocated is resident.
-const EAGER_BYTES: usize = 64 << 10;
+/// Memory is allocated for so many times what has arrived, whatever length was promised: where the system backs memory
+/// by huge pages, what is allocated is resident.
+const AHEAD: usize = 4;
+
+/// A piece of so many bytes that is a whole body is kept as it is. It may keep the buffer alive that its connection read
+/// into, which is not much larger then.
+const WHOLE_BYTES: usize = 128 << 10;
 
 /// Bytes noted as held in [`Memory`](crate::component::shared::Memory) until this is dropped.
 pub struct Held {
@@ -97,16 +101,69 @@ where
         return Err(BodyError::TooLarge { limit_bytes });
     }
     held.grow_to(promised);
-    let mut whole = BytesMut::with_capacity(promised.min(EAGER_BYTES));
+    let mut whole = Run::default();
     let mut chunks = Chunks::new(body, limits.idle_timeout);
     while let Some(chunk) = chunks.next().await? {
         if chunk.len() > limit_bytes.saturating_sub(whole.len()) {
             return Err(BodyError::TooLarge { limit_bytes });
         }
-        whole.extend_from_slice(&chunk);
+        whole.push(chunk, promised);
         held.grow_to(whole.len());
     }
     Ok(whole.freeze())
+}
+
+/// The pieces of a body as one run of bytes. A large body that comes in one piece is not copied.
+#[derive(Default)]
+pub struct Run {
+    /// The only piece so far.
+    first: Bytes,
+    /// All of them, where there are several.
+    all: BytesMut,
+}
+
+impl Run {
+    /// Appends a piece, of a body that is to have `promised` bytes.
+    pub fn push(&mut self, piece: Bytes, promised: usize) {
+        if self.is_empty() {
+            self.first = piece;
+            return;
+        }
+        let arrived = self.len() + piece.len();
+        if arrived > self.all.capacity() {
+            let wanted = promised.min(arrived.saturating_mul(AHEAD)).max(arrived);
+            self.all.reserve(wanted - self.all.len());
+        }
+        self.all.extend_from_slice(&std::mem::take(&mut self.first));
+        self.all.extend_from_slice(&piece);
+    }
+
+    /// Bytes so far.
+    pub fn len(&self) -> usize {
+        self.as_slice().len()
+    }
+
+    /// Whether nothing has come yet.
+    pub fn is_empty(&self) -> bool {
+        self.as_slice().is_empty()
+    }
+
+    /// What has come so far.
+    pub fn as_slice(&self) -> &[u8] {
+        match self.first.is_empty() {
+            true => &self.all,
+            false => &self.first,
+        }
+    }
+
+    /// The whole.
+    pub fn freeze(self) -> Bytes {
+        match self.first.len() {
+            0 => self.all.freeze(),
+            WHOLE_BYTES.. => self.first,
+            _ => Bytes::copy_from_slice(&self.first),
+        }
+    }
 }
 
 /// The pieces of a body, as long as they come fast enough.
@@ -167,6 +224,7 @@ mod tests {
 
     use http_body::Frame;
     use http_body_util::Full;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -204,6 +262,33 @@ mod tests {
         assert_eq!(shared.memory.held_bytes(), 5);
         drop(held);
         assert_eq!(shared.memory.held_bytes(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn a_run_is_its_pieces_and_no_promise_costs_more_than_what_came(
+            pieces in prop::collection::vec((any::<u8>(), prop_oneof![0_usize..100, 60_000_usize..200_000]), 0..8),
+            promised in prop_oneof![0_usize..1000, 0_usize..usize::MAX],
+        ) {
+            let (mut run, mut expected) = (Run::default(), Vec::new());
+            for (byte, length) in pieces {
+                run.push(vec![byte; length].into(), promised);
+                expected.resize(expected.len() + length, byte);
+                prop_assert!(run.as_slice() == expected);
+                prop_assert!(run.all.capacity() <= AHEAD * expected.len().max(64));
+            }
+            prop_assert!(run.freeze() == expected);
+        }
+    }
+
+    #[test]
+    fn a_large_body_of_one_piece_is_not_copied() {
+        for (length, is_same) in [(WHOLE_BYTES, true), (WHOLE_BYTES - 1, false)] {
+            let piece = Bytes::from(vec![7; length]);
+            let mut run = Run::default();
+            run.push(piece.clone(), length);
+            assert_eq!(run.freeze().as_ptr() == piece.as_ptr(), is_same);
+        }
     }
 
     #[tokio::test]

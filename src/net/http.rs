@@ -5,6 +5,7 @@ mod answers;
 use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use http::{Request, Response};
 use hyper::body::{Body, Incoming};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use tokio::sync::watch;
+use tokio::time::Instant;
 
 use self::answers::Answers;
 use super::listener::Listener;
@@ -141,14 +142,15 @@ where
     }
 }
 
-/// Whether a connection has requests, and since when it has none.
-struct Activity(watch::Sender<State>);
-
-#[derive(Clone, Copy)]
-struct State {
-    requests: usize,
-    /// Whether there ever was one.
-    has_begun: bool,
+/// Whether a connection has requests, and since when it has none. Requests pay two atomic operations for it; whoever
+/// waits looks when it could be long enough.
+struct Activity {
+    /// The connection's beginning.
+    began: Instant,
+    requests: AtomicUsize,
+    has_begun: AtomicBool,
+    /// When the last request ended, in milliseconds after the beginning.
+    last_ms: AtomicU64,
 }
 
 /// One request of a connection, until it is answered.
@@ -156,46 +158,50 @@ struct Busy<'a>(&'a Activity);
 
 impl Activity {
     fn new() -> Self {
-        Self(watch::Sender::new(State {
-            requests: 0,
-            has_begun: false,
-        }))
+        Self {
+            began: Instant::now(),
+            requests: AtomicUsize::new(0),
+            has_begun: AtomicBool::new(false),
+            last_ms: AtomicU64::new(0),
+        }
     }
 
     fn has_begun(&self) -> bool {
-        self.0.borrow().has_begun
+        self.has_begun.load(SeqCst)
     }
 
     fn begin(&self) -> Busy<'_> {
-        self.0.send_modify(|state| {
-            state.requests += 1;
-            state.has_begun = true;
-        });
+        self.requests.fetch_add(1, SeqCst);
+        self.has_begun.store(true, SeqCst);
         Busy(self)
     }
 
     /// Returns when there has been no request for too long.
     async fn idle(&self, before_the_first: Duration, after: Option<Duration>) {
-        let mut state = self.0.subscribe();
+        let patience = after.map_or(before_the_first, |after| after.min(before_the_first));
         loop {
-            let now = *state.borrow_and_update();
-            let limit = match (now.requests, now.has_begun) {
-                (0, false) => Some(before_the_first),
-                (0, true) => after,
-                _ => None,
+            let limit = match (self.has_begun(), after) {
+                (false, _) => before_the_first,
+                (true, Some(after)) => after,
+                (true, None) => return std::future::pending().await,
             };
-            tokio::select! {
-                () = sleep(limit) => return,
-                // The sender is `self`: it is there.
-                _ = state.changed() => {}
+            let idle = match self.requests.load(SeqCst) {
+                0 => (self.began + Duration::from_millis(self.last_ms.load(SeqCst))).elapsed(),
+                _ => Duration::ZERO,
+            };
+            if idle >= limit {
+                return;
             }
+            tokio::time::sleep((limit - idle).min(patience)).await;
         }
     }
 }
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        self.0.0.send_modify(|state| state.requests -= 1);
+        let now = u64::try_from(self.0.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.0.last_ms.store(now, SeqCst);
+        self.0.requests.fetch_sub(1, SeqCst);
     }
 }
 

@@ -18,7 +18,7 @@ use super::failure::Failure;
 use super::ingest::{Encoding, ExportResponse, Ingest};
 use crate::batch::Signal;
 use crate::component::Verdict;
-use crate::net::body::Chunks;
+use crate::net::body::{Chunks, Run};
 use crate::net::metadata::IncludeMetadata;
 use crate::net::{BodyError, BodyLimits, Coding, Held, decompress};
 
@@ -40,9 +40,6 @@ const CALLS: [(&str, Signal); 3] = [
 
 /// A flag byte and a length of 32 bits.
 const PREFIX_BYTES: usize = 5;
-
-/// Most memory that a promised length alone gets; the rest is allocated as data arrives.
-const EAGER_BYTES: usize = 64 << 10;
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -140,24 +137,23 @@ fn unimplemented(message: String) -> Failure {
 
 /// The one message of a unary call, and whether it is compressed. Its length is on the books before it is read.
 async fn read_message(body: Incoming, limits: BodyLimits, held: &mut Held) -> Result<(bool, Bytes), Failure> {
-    let mut whole = BytesMut::new();
+    let mut whole = Run::default();
     let mut end = None;
     let mut chunks = Chunks::new(body, limits.idle_timeout);
     while let Some(chunk) = chunks.next().await? {
-        whole.extend_from_slice(&chunk);
+        whole.push(chunk, end.unwrap_or_default());
         if end.is_none() {
-            end = message_end(&whole, limits.max_bytes)?;
-            let end = end.unwrap_or_default();
-            held.grow_to(end);
-            whole.reserve(end.min(EAGER_BYTES).saturating_sub(whole.len()));
+            end = message_end(whole.as_slice(), limits.max_bytes)?;
+            held.grow_to(end.unwrap_or_default());
         }
         if end.is_some_and(|end| whole.len() > end) {
             return Err(Failure::invalid("more than one message in a unary call"));
         }
     }
-    match (end, whole.first()) {
+    match (end, whole.as_slice().first()) {
         (Some(end), Some(flag @ (0 | 1))) if whole.len() == end => {
-            Ok((*flag == 1, whole.freeze().slice(PREFIX_BYTES..)))
+            let is_compressed = *flag == 1;
+            Ok((is_compressed, whole.freeze().slice(PREFIX_BYTES..)))
         }
         (Some(end), Some(0 | 1)) => Err(Failure::invalid(format!(
             "the message broke off after {} of {end} bytes",
