@@ -65,6 +65,15 @@ impl Connector {
         })
     }
 
+    /// A connection to where a URL points.
+    ///
+    /// # Errors
+    /// It can't be opened, or not within ten seconds.
+    pub async fn connect(&self, uri: Uri) -> io::Result<Stream> {
+        let opened = tokio::time::timeout(CONNECT_TIMEOUT, self.clone().open(uri)).await;
+        opened.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+    }
+
     async fn open(self, uri: Uri) -> io::Result<Stream> {
         let secure = match self.use_tls {
             UseTls::Never => false,
@@ -119,12 +128,7 @@ impl tower::Service<Uri> for Connector {
 
     fn call(&mut self, uri: Uri) -> Self::Future {
         let connector = self.clone();
-        Box::pin(async move {
-            let opened = tokio::time::timeout(CONNECT_TIMEOUT, connector.open(uri)).await;
-            opened
-                .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
-                .map(TokioIo::new)
-        })
+        Box::pin(async move { connector.connect(uri).await.map(TokioIo::new) })
     }
 }
 

@@ -8,6 +8,7 @@ pub mod auth;
 pub mod body;
 pub mod client;
 pub mod compression;
+pub mod corked;
 pub mod endpoint;
 pub mod headers;
 pub mod http;

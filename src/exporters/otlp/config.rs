@@ -2,16 +2,13 @@
 
 use std::time::Duration;
 
-use tonic::client::Grpc;
-use tonic::codec::CompressionEncoding;
-
 use super::target::Target;
 use crate::config::{Node, Problems, Secret};
 use crate::delivery::{Delivery, NameRules, QueueConfig, RetryConfig, TemporalityChoice};
 use crate::exporters::vendor::{Chosen, VendorName};
-use crate::net::TlsClientConfig;
 use crate::net::auth::AuthConfig;
 use crate::net::headers::{self, Headers};
+use crate::net::{Coding, TlsClientConfig};
 
 crate::options! {
     /// Options of `otlp`.
@@ -59,13 +56,12 @@ crate::choices! {
 }
 
 impl Compression {
-    pub(super) fn apply<T>(self, grpc: Grpc<T>) -> Grpc<T> {
-        let encoding = match self {
-            Self::Gzip => CompressionEncoding::Gzip,
-            Self::Zstd => CompressionEncoding::Zstd,
-            Self::None => return grpc,
-        };
-        grpc.send_compressed(encoding).accept_compressed(encoding)
+    pub(super) fn coding(self) -> Option<Coding> {
+        match self {
+            Self::Gzip => Some(Coding::Gzip),
+            Self::Zstd => Some(Coding::Zstd),
+            Self::None => None,
+        }
     }
 }
 

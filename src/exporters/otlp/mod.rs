@@ -1,6 +1,6 @@
 //! `otlp`: sends metrics, traces and logs by OTLP/gRPC. Payloads that nobody had to decode are sent as they came in.
 
-mod codec;
+mod call;
 mod config;
 mod line;
 mod target;
@@ -12,23 +12,20 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::HeaderMap;
-use http::uri::PathAndQuery;
-use tonic::client::Grpc;
-use tonic::metadata::MetadataMap;
-use tonic::transport::Endpoint;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, TE, USER_AGENT as USER_AGENT_HEADER};
+use http::{HeaderMap, Method, Request, Uri};
 
-use crate::batch::{ClientMetadata, Encoded, Signal};
+use crate::batch::{Encoded, Signal};
 use crate::component::auth::Credentials;
 use crate::component::{
     ComponentError, ConfigType, Context, ExporterContext, ExporterFactory, Factory, Stability,
 };
-use crate::delivery::answer::{MAX_ANSWER_BYTES, USER_AGENT, of_status};
+use crate::delivery::answer::USER_AGENT;
 use crate::delivery::{Attempt, Destination, Outcome, Parcel};
 use crate::net::client::{Connector, UseTls};
-use crate::net::headers;
 use crate::net::tls::ALPN_GRPC;
-use codec::ExportCodec;
+use crate::net::{self, Coding, headers};
+use call::Message;
 pub(super) use config::{Compression, Config};
 use line::Line;
 pub(super) use target::Target;
@@ -63,11 +60,18 @@ const METHODS: [&str; 3] = [
     "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
 ];
 
+const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
+const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+
 pub(super) struct Client {
     line: Line,
+    /// Of each signal's method, by `Signal as usize`.
+    uris: [Uri; 3],
     headers: HeaderMap,
+    compression: Option<Coding>,
     credentials: Option<Arc<dyn Credentials>>,
-    timeout: Duration,
 }
 
 impl Client {
@@ -80,21 +84,11 @@ impl Client {
         let connector = connector.map_err(|error| cx.error(error.to_string()))?;
         let authority = config.endpoint.authority();
         let scheme = if secure { "https" } else { "http" };
-        let origin = format!("{scheme}://{authority}")
-            .parse()
-            .map_err(|error| wrong(&error))?;
-        // tonic refuses `https` unless it does the TLS itself; ours is done by the connector.
-        let endpoint = Endpoint::from_shared(format!("http://{authority}")).map_err(|error| wrong(&error))?;
-        let endpoint = endpoint
-            .origin(origin)
-            .user_agent(USER_AGENT)
-            .map_err(|error| wrong(&error))?;
-        let compression = config.compression();
-        let dial = move || {
-            let channel = endpoint.connect_with_connector_lazy(connector.clone());
-            let grpc = compression.apply(Grpc::new(channel));
-            grpc.max_decoding_message_size(MAX_ANSWER_BYTES)
+        let uri = |path: &str| {
+            let uri = format!("{scheme}://{authority}{path}").parse();
+            uri.map_err(|error: http::uri::InvalidUri| wrong(&error))
         };
+        let [metrics, traces, logs] = METHODS.map(uri);
         let credentials = config
             .auth
             .as_ref()
@@ -107,65 +101,110 @@ impl Client {
             return Err(cx.error("auth: signed requests are for the `otlphttp` exporter"));
         }
         Ok(Self {
-            line: Line::new(Box::new(dial)),
-            headers: headers::build(&config.chosen().headers(&config.headers)),
+            line: Line::new(connector, uri("")?),
+            uris: [metrics?, traces?, logs?],
+            headers: request_headers(config),
+            compression: config.compression().coding(),
             credentials,
-            timeout: config.timeout,
         })
     }
 
-    /// An error says why we can't prove now who we are.
-    fn request(
-        &self,
-        encoded: Encoded,
-        client: Option<&ClientMetadata>,
-    ) -> Result<tonic::Request<Vec<Bytes>>, String> {
-        let parts = encoded.parts.into_iter().map(|part| part.bytes).collect();
-        let mut request = tonic::Request::new(parts);
-        let mut headers = self.headers.clone();
+    /// An error says why it is not sent: it can't be, or we can't prove now who we are.
+    fn request(&self, parcel: &Parcel) -> Result<(Request<()>, Message), Outcome> {
+        let message = self.message(parcel.encoded())?;
+        let mut request = Request::new(());
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self.uris[parcel.signal() as usize].clone();
+        *request.headers_mut() = self.headers.clone();
         if let Some(credentials) = &self.credentials {
-            credentials.apply(&mut headers, client)?;
+            let applied = credentials.apply(request.headers_mut(), parcel.client());
+            applied.map_err(Outcome::retry)?;
         }
-        *request.metadata_mut() = MetadataMap::from_headers(headers);
-        if !self.timeout.is_zero() {
-            request.set_timeout(self.timeout);
-        }
-        Ok(request)
+        Ok((request, message))
     }
+
+    fn message(&self, encoded: Encoded) -> Result<Message, Outcome> {
+        let parts = encoded.parts.into_iter().map(|part| part.bytes);
+        let message = match self.compression {
+            None => Message::new(false, parts),
+            Some(coding) => {
+                let packed = net::compress(coding, &joined(parts));
+                let packed = packed.map_err(|error| Outcome::permanent(format!("compressing: {error}")))?;
+                Message::new(true, [packed.into()])
+            }
+        };
+        message.ok_or_else(|| Outcome::TooLarge {
+            why: "gRPC has no messages beyond 4 GiB".to_owned(),
+        })
+    }
+}
+
+/// All parts as one run of bytes; a single one as it is.
+fn joined(mut parts: impl ExactSizeIterator<Item = Bytes>) -> Bytes {
+    match (parts.len(), parts.next()) {
+        (1, Some(only)) => only,
+        (_, first) => first.into_iter().chain(parts).flatten().collect(),
+    }
+}
+
+/// What all requests say of themselves.
+fn request_headers(config: &Config) -> HeaderMap {
+    let mut all = HeaderMap::new();
+    all.insert(USER_AGENT_HEADER, HeaderValue::from_static(USER_AGENT));
+    all.extend(headers::build(&config.chosen().headers(&config.headers)));
+    all.insert(TE, TRAILERS);
+    all.insert(CONTENT_TYPE, GRPC);
+    if let Some(coding) = config.compression().coding().and_then(Coding::header) {
+        all.insert(GRPC_ENCODING, HeaderValue::from_static(coding));
+    }
+    if let Some(timeout) = grpc_timeout(config.timeout) {
+        all.insert(GRPC_TIMEOUT, timeout);
+    }
+    all
+}
+
+/// At most eight digits and a unit (gRPC over HTTP/2, "Timeout"). None is no limit.
+fn grpc_timeout(timeout: Duration) -> Option<HeaderValue> {
+    const DIGITS: u128 = 99_999_999;
+    if timeout.is_zero() {
+        return None;
+    }
+    let (number, unit) = match timeout.as_millis().max(1) {
+        millis @ ..=DIGITS => (millis, 'm'),
+        millis => ((millis / 1000).min(DIGITS), 'S'),
+    };
+    HeaderValue::from_str(&format!("{number}{unit}")).ok()
 }
 
 #[async_trait]
 impl Attempt for Client {
     async fn send(&self, parcel: Parcel) -> Outcome {
-        let method = PathAndQuery::from_static(METHODS[parcel.signal() as usize]);
-        let request = match self.request(parcel.encoded(), parcel.client()) {
+        let (request, message) = match self.request(&parcel) {
             Ok(request) => request,
-            Err(why) => return Outcome::retry(why),
+            Err(outcome) => return outcome,
         };
-        let (mut grpc, call) = self.line.call();
-        if let Err(error) = grpc.ready().await {
-            return Outcome::retry(error_chain(&error));
-        }
-        match grpc.unary(request, method, ExportCodec).await {
-            Ok(response) => {
+        let (mut sender, call) = match self.line.call().await {
+            Ok(ready) => ready,
+            Err(error) => return Outcome::retry(error_chain(&error)),
+        };
+        match call::unary(&mut sender, request, message).await {
+            Ok(outcome) => {
                 call.answered();
-                response.into_inner().outcome()
+                outcome
             }
-            Err(status) => {
-                // Our own time limit is no answer.
-                if !matches!(
-                    status.code(),
-                    tonic::Code::Cancelled | tonic::Code::DeadlineExceeded
-                ) {
-                    call.answered();
+            Err(error) => {
+                // A stream that the peer ended is an answer of it; else the connection has come to its end.
+                match error.is_reset() {
+                    true => call.answered(),
+                    false => call.ended(),
                 }
-                of_status(&status)
+                Outcome::retry(error_chain(&error))
             }
         }
     }
 }
 
-/// An error with its causes: tonic's own text is only "transport error".
+/// An error with its causes.
 fn error_chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))

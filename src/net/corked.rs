@@ -1,0 +1,200 @@
+//! A stream whose small writes leave together.
+//!
+//! HTTP/2 libraries write and flush every frame by itself, and most servers take frames of 16 KiB only: a request of
+//! 200 KiB would be a dozen system calls, and as many segments. Here writes are gathered until the task that makes
+//! them has nothing more to do for now.
+
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// As much is gathered, in bytes. A larger write goes out by itself.
+const GATHERED: usize = 128 << 10;
+
+/// The stream as whoever writes to it sees it.
+#[derive(Debug)]
+pub struct Corked<S>(Arc<Mutex<Inner<S>>>);
+
+#[derive(Debug)]
+struct Inner<S> {
+    stream: S,
+    /// What was written and has not left yet: from `sent` on.
+    gathered: Vec<u8>,
+    sent: usize,
+}
+
+/// Sends what was gathered whenever the future that writes it has nothing more to do for now.
+#[derive(Debug)]
+pub struct Driver<S>(Arc<Mutex<Inner<S>>>);
+
+/// A future and the stream that it writes to.
+#[derive(Debug)]
+struct Driven<S, F> {
+    driver: Driver<S>,
+    future: F,
+}
+
+impl<S> Corked<S> {
+    /// A stream that gathers what is written to `stream`, and what sends it.
+    pub fn pair(stream: S) -> (Self, Driver<S>) {
+        let inner = Arc::new(Mutex::new(Inner {
+            stream,
+            gathered: Vec::new(),
+            sent: 0,
+        }));
+        (Self(inner.clone()), Driver(inner))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Driver<S> {
+    /// Runs a future that writes to the stream.
+    pub fn drive<F: Future + Unpin>(self, future: F) -> impl Future<Output = F::Output> {
+        Driven { driver: self, future }
+    }
+}
+
+fn lock<S>(inner: &Mutex<Inner<S>>) -> MutexGuard<'_, Inner<S>> {
+    inner.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<S: AsyncWrite + Unpin> Inner<S> {
+    /// Everything gathered has been handed to the stream.
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let Some(rest) = self.gathered.get(self.sent..).filter(|rest| !rest.is_empty()) {
+            match ready!(Pin::new(&mut self.stream).poll_write(cx, rest))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                sent => self.sent += sent,
+            }
+        }
+        self.gathered.clear();
+        self.sent = 0;
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Corked<S> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut lock(&self.0).stream).poll_read(cx, into)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Corked<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let mut inner = lock(&self.0);
+        let bytes = slices.iter().map(|slice| slice.len()).sum::<usize>();
+        if inner.gathered.len() + bytes > GATHERED {
+            ready!(inner.poll_send(cx))?;
+            if bytes > GATHERED {
+                return Pin::new(&mut inner.stream).poll_write_vectored(cx, slices);
+            }
+        }
+        slices
+            .iter()
+            .for_each(|slice| inner.gathered.extend_from_slice(slice));
+        Poll::Ready(Ok(bytes))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    /// Nothing: see [`Driver`].
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut inner = lock(&self.0);
+        ready!(inner.poll_send(cx))?;
+        Pin::new(&mut inner.stream).poll_shutdown(cx)
+    }
+}
+
+impl<S, F> Future for Driven<S, F>
+where
+    S: AsyncWrite + Unpin,
+    F: Future + Unpin,
+{
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let outcome = Pin::new(&mut self.future).poll(cx);
+        // The future finds out by itself, at the next write or read, that the stream is broken.
+        let _ = lock(&self.driver.0).poll_send(cx);
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use proptest::prelude::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+    use super::*;
+
+    /// A driver that writes these one by one, flushing each, and then ends the stream.
+    async fn write(mut stream: Corked<DuplexStream>, pieces: Vec<Vec<u8>>) -> io::Result<()> {
+        for piece in pieces {
+            stream.write_all(&piece).await?;
+            stream.flush().await?;
+        }
+        stream.shutdown().await
+    }
+
+    #[tokio::test]
+    async fn what_a_driver_wrote_leaves_when_it_waits() {
+        let (near, mut far) = tokio::io::duplex(1 << 20);
+        let (mut stream, driver) = Corked::pair(near);
+        let mut waiting = std::pin::pin!(driver.drive(Box::pin(async move {
+            stream.write_all(b"one").await.unwrap();
+            stream.flush().await.unwrap();
+            stream.write_all(b" two").await.unwrap();
+            std::future::pending::<()>().await;
+        })));
+        poll_fn(|cx| {
+            assert!(waiting.as_mut().poll(cx).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+        let mut seen = [0; 7];
+        far.read_exact(&mut seen).await.unwrap();
+        assert_eq!(&seen, b"one two");
+    }
+
+    proptest! {
+        /// Whatever sizes are written to whatever room, the same bytes come out.
+        #[test]
+        fn nothing_is_lost_or_moved(
+            sizes in prop::collection::vec(prop_oneof![0_usize..100, 10_000_usize..200_000], 0..12),
+            room in 1_usize..100_000,
+        ) {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let pieces: Vec<Vec<u8>> = sizes.iter().enumerate().map(|(n, size)| vec![n as u8; *size]).collect();
+            let whole = pieces.concat();
+            let arrived = runtime.block_on(async {
+                let (near, mut far) = tokio::io::duplex(room);
+                let (stream, driver) = Corked::pair(near);
+                let writing = tokio::spawn(driver.drive(Box::pin(write(stream, pieces))));
+                let mut arrived = Vec::new();
+                far.read_to_end(&mut arrived).await.unwrap();
+                writing.await.unwrap().unwrap();
+                arrived
+            });
+            prop_assert!(arrived == whole);
+        }
+    }
+}
