@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 use super::config::{Delivery, OnFull, QueueConfig, StorageMode};
+use super::driver::Engine;
 use super::machine::Machine;
 use super::notices::Notices;
 use super::outcome::Outcome;
@@ -64,6 +65,8 @@ pub(super) struct Inner<A> {
     pub(super) room: Arc<Room>,
     pub(super) machine: Mutex<Machine<Parcel>>,
     pub(super) wake: Arc<Notify>,
+    /// Set at the start.
+    pub(super) engine: OnceLock<Engine>,
     pub(super) ended: AtomicBool,
     pub(super) timeout: Option<Duration>,
     pub(super) notices: Notices,
@@ -87,6 +90,7 @@ impl<A: Attempt> Destination<A> {
             room: Room::new(sizer, size, max_bytes, context.base.shared.clone()),
             machine: Mutex::new(Machine::new(delivery.rules(), rand::random())),
             wake: Arc::default(),
+            engine: OnceLock::new(),
             stopping: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             conversion: Conversion::new(delivery.temporality, context.ledger(Signal::Metrics)).map(Arc::new),
@@ -122,6 +126,7 @@ impl<A: Attempt> Lifecycle for Destination<A> {
     async fn start(&self) -> Result<(), ComponentError> {
         let opened = self.inner.attempt.open().await;
         opened.map_err(|message| self.inner.context.error(message))?;
+        self.inner.ignite();
         self.inner.open_spill().await?;
         let task = tokio::spawn(self.inner.clone().run());
         *self.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
@@ -177,7 +182,7 @@ impl<A: Attempt> Consumer for Destination<A> {
     }
 
     fn consume(&self, mut batch: Batch, flow: &mut Flow) {
-        let inner = &*self.inner;
+        let inner = &self.inner;
         let way: Option<Way> = flow.take(inner.owner());
         if batch.items() == 0 {
             return;
@@ -239,7 +244,7 @@ impl<A: Attempt> Inner<A> {
     }
 
     /// Takes a batch by the way that was found for it.
-    fn take(&self, batch: Batch, way: Way, flow: &mut Flow) {
+    fn take(self: &Arc<Self>, batch: Batch, way: Way, flow: &mut Flow) {
         let journals = !matches!(way, Way::Memory(_)) && self.queue.storage_mode == StorageMode::Always;
         let mut cursor = Vec::new();
         let _passing = self.conversion.as_ref().map(|conversion| conversion.pass());
@@ -278,7 +283,7 @@ impl<A: Attempt> Inner<A> {
         }
     }
 
-    fn enqueue(&self, batch: Batch, mut reservation: Reservation, flow: &mut Flow) {
+    fn enqueue(self: &Arc<Self>, batch: Batch, mut reservation: Reservation, flow: &mut Flow) {
         // Only the places of its streams were to be kept.
         if batch.items() == 0 {
             return;

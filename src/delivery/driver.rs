@@ -1,9 +1,10 @@
 //! Runs the machine on tokio: carries out attempts, keeps the books, moves data between memory and disk.
 
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 
@@ -27,53 +28,125 @@ struct Flight<A: Attempt> {
 impl<A: Attempt> Flight<A> {
     async fn run(mut self, parcel: Parcel) {
         self.outcome = Some(self.inner.attempt(parcel).await);
+        let inner = self.inner.clone();
+        drop(self);
+        inner.go_on();
     }
 }
 
 impl<A: Attempt> Drop for Flight<A> {
     fn drop(&mut self) {
+        // What was broken off may be so in the middle of anything: the driver goes on.
+        let is_whole = self.outcome.is_some();
         let outcome = self.outcome.take();
         let outcome = outcome.unwrap_or_else(|| Outcome::permanent("the attempt was broken off (a bug)"));
         self.inner.machine().finish(Instant::now(), self.id, outcome);
-        self.inner.wake.notify_one();
+        if !is_whole {
+            self.inner.wake.notify_one();
+        }
+    }
+}
+
+/// What a destination has while it runs.
+pub(super) struct Engine {
+    runtime: Handle,
+    /// Attempts under way.
+    attempts: Mutex<JoinSet<()>>,
+    size: metrics::Gauge,
+    /// When the driver looks again by itself.
+    looks_at: Mutex<Instant>,
+}
+
+impl Engine {
+    fn attempts(&self) -> MutexGuard<'_, JoinSet<()>> {
+        self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes when the driver looks again.
+    fn look_at(&self, at: Instant) {
+        *self.looks_at.lock().unwrap_or_else(PoisonError::into_inner) = at;
+    }
+
+    fn looks_at(&self) -> Instant {
+        *self.looks_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<A: Attempt> Inner<A> {
+    /// Makes ready to run on this runtime.
+    pub(super) fn ignite(&self) {
+        let exporter = self.context.id.to_string();
+        metrics::gauge!("otelcol_exporter_queue_capacity", "exporter" => exporter.clone())
+            .set(self.room.limit() as f64);
+        let engine = Engine {
+            runtime: Handle::current(),
+            attempts: Mutex::default(),
+            size: metrics::gauge!("otelcol_exporter_queue_size", "exporter" => exporter),
+            looks_at: Mutex::new(Instant::now()),
+        };
+        // Started once.
+        let _ = self.engine.set(engine);
+    }
+
+    /// What needs a clock: retries, batches that wait for others, what is on disk, the drain. Whoever brings a batch
+    /// or an outcome goes on by itself.
     pub(super) async fn run(self: Arc<Self>) {
-        let (size, capacity) = self.gauges();
-        capacity.set(self.room.limit() as f64);
-        let mut attempts = JoinSet::new();
-        while let Some(wake_at) = self.turn(&mut attempts) {
-            size.set(self.room.used() as f64);
+        let Some(engine) = self.engine.get() else { return };
+        while let Some(looks_at) = self.turn(engine) {
             tokio::select! {
                 () = self.wake.notified() => {}
-                () = tokio::time::sleep_until(wake_at.into()) => {}
+                () = tokio::time::sleep_until(looks_at.into()) => {}
             }
         }
         self.give_up();
+        let mut attempts = std::mem::take(&mut *engine.attempts());
         attempts.shutdown().await;
-        size.set(self.room.used() as f64);
+        engine.size.set(self.room.used() as f64);
     }
 
     /// Does all there is to do now. When to look again; `None` = it is over.
-    fn turn(self: &Arc<Self>, attempts: &mut JoinSet<()>) -> Option<Instant> {
+    fn turn(self: &Arc<Self>, engine: &Engine) -> Option<Instant> {
         /// Looked at again by then, whatever happens: nothing waits for longer.
         const IDLE: Duration = Duration::from_secs(3600);
         /// What is on disk is looked after by then: a disk that failed is tried again.
         const BACKLOG: Duration = Duration::from_secs(1);
-        while attempts.try_join_next().is_some() {}
         let now = Instant::now();
         let has_backlog = self.spill.get().is_some_and(|spill| self.read_back(spill));
-        while let Some(action) = self.next_action(now) {
-            self.carry_out(now, action, attempts);
-        }
+        self.act(engine, now);
         let machine = self.machine();
         let deadline = machine.deadline();
         let over = deadline.is_some_and(|deadline| machine.is_empty() || deadline <= now);
         let wake_at = machine.wake_at(now).into_iter().chain(deadline).min();
         let rest = now + if has_backlog { BACKLOG } else { IDLE };
-        (!over).then(|| wake_at.map_or(rest, |at| at.min(rest)))
+        let looks_at = wake_at.map_or(rest, |at| at.min(rest));
+        // While the machine is held: whoever changes it next sees it.
+        engine.look_at(looks_at);
+        (!over).then_some(looks_at)
+    }
+
+    /// Goes on where something has changed, without waking the driver for it. The drain is the driver's.
+    pub(super) fn go_on(self: &Arc<Self>) {
+        let is_draining = self.machine().deadline().is_some();
+        let Some(engine) = self.engine.get().filter(|_| !is_draining) else {
+            return self.wake.notify_one();
+        };
+        let now = Instant::now();
+        self.act(engine, now);
+        let is_sooner = || {
+            let wake_at = self.machine().wake_at(now);
+            wake_at.is_some_and(|at| at < engine.looks_at())
+        };
+        if self.spill.get().is_some() || is_sooner() {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Carries out what the machine wants now.
+    fn act(self: &Arc<Self>, engine: &Engine, now: Instant) {
+        while let Some(action) = self.next_action(now) {
+            self.carry_out(now, action, engine);
+        }
+        engine.size.set(self.room.used() as f64);
     }
 
     /// The lock is let go before the action is carried out: a runtime that shuts down ends an attempt within `spawn`.
@@ -81,7 +154,7 @@ impl<A: Attempt> Inner<A> {
         self.machine().poll(now)
     }
 
-    fn carry_out(self: &Arc<Self>, now: Instant, action: Action<Parcel>, attempts: &mut JoinSet<()>) {
+    fn carry_out(self: &Arc<Self>, now: Instant, action: Action<Parcel>, engine: &Engine) {
         match action {
             Action::Send { id, load } => {
                 let flight = Flight {
@@ -89,7 +162,9 @@ impl<A: Attempt> Inner<A> {
                     id,
                     outcome: None,
                 };
-                attempts.spawn(flight.run(load));
+                let mut attempts = engine.attempts();
+                while attempts.try_join_next().is_some() {}
+                attempts.spawn_on(flight.run(load), &engine.runtime);
             }
             booked => self.book(now, booked),
         }
@@ -111,7 +186,7 @@ impl<A: Attempt> Inner<A> {
     }
 
     /// Takes what the disk gave back into memory, and asks for more if there is room. Whether there is more.
-    fn read_back(&self, spill: &Spill) -> bool {
+    fn read_back(self: &Arc<Self>, spill: &Spill) -> bool {
         let mut post = spill.collect();
         for (signal, items) in Signal::ALL
             .into_iter()
@@ -173,12 +248,12 @@ impl<A: Attempt> Inner<A> {
     }
 
     /// Puts a batch into the machine, with the room that it has.
-    pub(super) fn queue(&self, parcel: Parcel, reservation: Reservation) {
+    pub(super) fn queue(self: &Arc<Self>, parcel: Parcel, reservation: Reservation) {
         let charge = [Arc::new(reservation)].into_iter().collect();
         self.machine().enqueue(Instant::now(), parcel, charge);
         match self.ended.load(SeqCst) {
             true => self.give_up(),
-            false => self.wake.notify_one(),
+            false => self.go_on(),
         }
     }
 
@@ -263,13 +338,6 @@ impl<A: Attempt> Inner<A> {
         while let Some(action) = self.next_action(now) {
             self.book(now, action);
         }
-    }
-
-    fn gauges(&self) -> (metrics::Gauge, metrics::Gauge) {
-        let exporter = self.context.id.to_string();
-        let size = metrics::gauge!("otelcol_exporter_queue_size", "exporter" => exporter.clone());
-        let capacity = metrics::gauge!("otelcol_exporter_queue_capacity", "exporter" => exporter);
-        (size, capacity)
     }
 
     pub(super) fn machine(&self) -> MutexGuard<'_, Machine<Parcel>> {
