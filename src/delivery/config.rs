@@ -213,7 +213,9 @@ pub struct Delivery {
     /// How metrics are changed to be taken.
     pub shape: Shape,
     /// Whether requests go in the order of their arrival; see [`Rules::in_order`].
-    pub in_order: Option<Together>,
+    pub in_order: bool,
+    /// What goes together; see [`Rules::together`].
+    pub together: Option<Together>,
 }
 
 impl Delivery {
@@ -221,6 +223,7 @@ impl Delivery {
         Rules {
             consumers: self.queue.num_consumers.get(),
             in_order: self.in_order,
+            together: self.together,
             retry: self.retry.backoff(self.queue.storage.is_some()),
             keeps: self.queue.storage.is_some(),
             isolate: self.queue.isolate_refused,

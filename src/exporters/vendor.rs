@@ -10,8 +10,15 @@ use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 
 use crate::config::{ByteSize, Node, OptionDoc, Problems, Secret};
-use crate::delivery::{Delivery, NameRules, QueueConfig, RetryConfig, Shape, TemporalityChoice};
+use crate::delivery::{Delivery, NameRules, QueueConfig, RetryConfig, Shape, TemporalityChoice, Together};
 use crate::net::headers::Headers;
+
+/// What waits for a free attempt goes out in requests of as much, where nobody says how to batch: small requests cost
+/// more to hand on than what is in them. The items are those of the Collector's batches.
+const TOGETHER: Together = Together {
+    items: 8192,
+    bytes: 1 << 20,
+};
 
 crate::choices! {
     /// Vendors with a preset.
@@ -236,7 +243,8 @@ impl Chosen<'_> {
             timeout: Some(timeout).filter(|timeout| !timeout.is_zero()),
             temporality: self.temporality(),
             shape: self.shape(),
-            in_order: None,
+            in_order: false,
+            together: Some(TOGETHER),
         }
     }
 

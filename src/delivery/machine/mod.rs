@@ -64,9 +64,10 @@ pub trait Load: Clone {
 pub struct Rules {
     /// Attempts under way at once; one where requests go in order.
     pub consumers: usize,
-    /// Requests go in the order of their arrival, one at a time: none overtakes one that waits for its retry. What is
-    /// ready goes together as far as this allows.
-    pub in_order: Option<Together>,
+    /// Requests go in the order of their arrival, one at a time: none overtakes one that waits for its retry.
+    pub in_order: bool,
+    /// What is ready goes together as far as this allows.
+    pub together: Option<Together>,
     /// When to try again; `None` = never.
     pub retry: Option<Backoff>,
     /// Whether to look for what it is in a request that the peer refuses.

@@ -7,7 +7,8 @@ use super::{Action, Load, Machine, Request};
 use crate::batch::Sizer;
 use crate::delivery::outcome::{Left, Parts};
 
-/// How much of what is ready goes out together, so that a destination that takes one request at a time catches up.
+/// How much of what is ready, because no attempt could take it, goes out together: a destination that lags catches up,
+/// and one that doesn't gets requests as they came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Together {
     /// Most items.
@@ -20,14 +21,14 @@ impl<L: Load> Machine<L> {
     /// Attempts under way at once.
     pub(super) fn consumers(&self) -> usize {
         match self.rules.in_order {
-            Some(_) => 1,
-            None => self.rules.consumers,
+            true => 1,
+            false => self.rules.consumers,
         }
     }
 
     /// Nothing that is ready may start before what waits.
     pub(super) fn is_blocked(&self) -> bool {
-        self.rules.in_order.is_some() && !self.waiting.is_empty()
+        self.rules.in_order && !self.waiting.is_empty()
     }
 
     /// The next request to start.
@@ -43,23 +44,25 @@ impl<L: Load> Machine<L> {
     /// What a former run may have sent is not mixed with what it has not: a peer that has one sample of a request
     /// already may refuse all of it.
     pub(super) fn goes_alone(&self, load: &L) -> bool {
-        self.rules.in_order.is_some() && load.is_alone()
+        self.rules.in_order && load.is_alone()
     }
 
-    /// Joins what is ready behind a request that was never sent.
+    /// Joins what is ready behind a request that was never sent, unless somebody has said what requests are to be like.
     pub(super) fn join_following(&mut self, request: &mut Request<L>) {
-        let Some(together) = self.rules.in_order else {
+        let Some(together) = self.rules.together else {
             return;
+        };
+        let is_free = |request: &Request<L>| {
+            let is_fresh = request.attempts == 0 && !request.is_piece && !request.load.is_alone();
+            is_fresh && (self.rules.in_order || request.load.batching().is_none())
         };
         let max_items = together.items.min(self.rules.max_items);
         let max_bytes = together.bytes.min(self.rules.max_bytes);
-        let lane = request.load.lane();
+        let (mut items, mut bytes) = (request.load.items(), request.load.size(Sizer::Bytes));
         while let Some(next) = self.ready.front() {
-            let is_fresh =
-                |request: &Request<L>| request.attempts == 0 && !request.is_piece && !request.load.is_alone();
-            let fits = request.load.items() + next.load.items() <= max_items
-                && request.load.size(Sizer::Bytes) + next.load.size(Sizer::Bytes) <= max_bytes;
-            if !fits || !is_fresh(request) || !is_fresh(next) || next.load.lane() != lane {
+            (items, bytes) = (items + next.load.items(), bytes + next.load.size(Sizer::Bytes));
+            let fits = items <= max_items && bytes <= max_bytes;
+            if !fits || !is_free(request) || !is_free(next) || next.load.lane() != request.load.lane() {
                 return;
             }
             let Some(next) = self.ready.pop_front() else {
@@ -72,7 +75,7 @@ impl<L: Load> Machine<L> {
 
     /// In order, what comes behind something that was kept is kept too.
     pub(super) fn keep_behind(&mut self) {
-        if self.keeping && self.rules.in_order.is_some() && self.flying.is_empty() {
+        if self.keeping && self.rules.in_order && self.flying.is_empty() {
             let behind = std::mem::take(&mut self.ready);
             self.settled.extend(behind.into_iter().map(Request::keep));
         }

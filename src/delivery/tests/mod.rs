@@ -53,7 +53,8 @@ fn delivery() -> Delivery {
         timeout: None,
         temporality: TemporalityChoice::Preserve,
         shape: Shape::NONE,
-        in_order: None,
+        in_order: false,
+        together: None,
     }
 }
 

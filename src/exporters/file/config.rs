@@ -93,7 +93,8 @@ impl Config {
             timeout: None,
             temporality: self.temporality,
             shape: Shape::NONE,
-            in_order: None,
+            in_order: false,
+            together: None,
         }
     }
 

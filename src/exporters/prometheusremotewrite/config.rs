@@ -272,7 +272,8 @@ impl Config {
             timeout: None,
             temporality: self.temporality,
             shape: Shape::NONE,
-            in_order: Some(TOGETHER),
+            in_order: true,
+            together: Some(TOGETHER),
         }
     }
 }

@@ -57,7 +57,8 @@ impl WebhookConfig {
             timeout: Some(self.timeout).filter(|timeout| !timeout.is_zero()),
             temporality: TemporalityChoice::Preserve,
             shape: Shape::NONE,
-            in_order: None,
+            in_order: false,
+            together: None,
         }
     }
 }

@@ -155,7 +155,8 @@ impl Bench {
             machine: Machine::new(
                 Rules {
                     consumers,
-                    in_order: None,
+                    in_order: false,
+                    together: None,
                     retry,
                     isolate: true,
                     max_bytes: 100_000,

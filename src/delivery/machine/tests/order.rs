@@ -13,7 +13,7 @@ const TOGETHER: Together = Together {
 
 fn in_order(retry: Option<Backoff>) -> Bench {
     let mut bench = Bench::new(3, retry);
-    bench.machine.rules.in_order = Some(TOGETHER);
+    (bench.machine.rules.in_order, bench.machine.rules.together) = (true, Some(TOGETHER));
     bench
 }
 
@@ -174,6 +174,28 @@ fn what_is_ready_behind_a_request_goes_with_it() {
     assert_eq!(items, (2..14).collect::<Vec<_>>(), "at most twelve");
     bench.finish(second, Outcome::Done);
     assert_eq!(bench.send().1, [14, 15]);
+}
+
+#[test]
+fn what_no_attempt_could_take_goes_together_where_nobody_says_how_to_batch() {
+    let mut bench = Bench::new(2, Some(backoff()));
+    bench.machine.rules.together = Some(TOGETHER);
+    bench.push(run(0..2));
+    let (first, _) = bench.send();
+    bench.push(run(2..4));
+    assert_eq!(
+        bench.send().1,
+        [2, 3],
+        "as it came, while there is an attempt for it"
+    );
+    (2..5).for_each(|n| bench.push(run(n * 2..n * 2 + 2)));
+    bench.push(batched(10..11, 1, 0));
+    assert!(bench.sends().is_empty());
+    bench.finish(first, Outcome::Done);
+    let (second, items) = bench.send();
+    assert_eq!(items, [4, 5, 6, 7, 8, 9]);
+    bench.finish(second, Outcome::Done);
+    assert_eq!(bench.send().1, [10], "of the size that was asked for");
 }
 
 #[test]
