@@ -89,8 +89,8 @@ impl Action {
     /// Does it.
     pub(in crate::processors) fn apply(&self, set: &mut dyn AttributeSet) {
         match self.action {
-            Verb::Insert if set.get(&self.key).is_some() => {}
-            Verb::Update if set.get(&self.key).is_none() => {}
+            Verb::Insert if set.has(&self.key) => {}
+            Verb::Update if !set.has(&self.key) => {}
             Verb::Insert | Verb::Update | Verb::Upsert => {
                 if let Some(value) = self.source(set) {
                     set.set(&self.key, value);
@@ -112,7 +112,7 @@ impl Action {
     }
 
     fn delete(&self, set: &mut dyn AttributeSet) {
-        if !self.key.is_empty() && set.get(&self.key).is_some() {
+        if !self.key.is_empty() && set.has(&self.key) {
             set.remove(&self.key);
         }
         let Some(pattern) = &self.pattern else { return };
@@ -253,6 +253,10 @@ impl Decoded {
 impl AttributeSet for Decoded {
     fn get(&self, key: &str) -> Option<AttributeValue> {
         self.attributes.get(key).map(AttributeRef::to_value)
+    }
+
+    fn has(&self, key: &str) -> bool {
+        self.attributes.get(key).is_some()
     }
 
     fn set(&mut self, key: &str, value: AttributeValue) {

@@ -1,13 +1,12 @@
 //! The attributes of one message on the wire: looked at and edited in place.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use opentelemetry_proto::tonic::common::v1::AnyValue;
 use smallvec::SmallVec;
-use tidegate_engine::{AttributeValue, Attributes};
+use tidegate_engine::AttributeValue;
 
-use super::edit::{Editor, push_message};
+use super::edit::Editor;
 use super::proto::{Fields, WireType};
 use super::text;
 use super::walk::Header;
@@ -18,6 +17,8 @@ use crate::batch::schema;
 pub(crate) trait AttributeSet {
     /// The value under a key.
     fn get(&self, key: &str) -> Option<AttributeValue>;
+    /// Whether there is one.
+    fn has(&self, key: &str) -> bool;
     /// Adds or replaces a value.
     fn set(&mut self, key: &str, value: AttributeValue);
     /// Removes a key.
@@ -33,21 +34,25 @@ pub(crate) struct WireAttributes<'a> {
     /// Where new ones are put.
     end: usize,
     entries: SmallVec<[Entry<'a>; 8]>,
+    added: SmallVec<[Added; 2]>,
 }
 
+/// An attribute that is there.
 struct Entry<'a> {
-    /// The whole field; empty for a new one.
+    /// The whole field.
     range: Range<usize>,
-    key: Cow<'a, str>,
+    key: &'a [u8],
     /// The encoded `AnyValue`.
-    raw: Cow<'a, [u8]>,
-    change: Change,
+    raw: &'a [u8],
+    is_removed: bool,
 }
 
-enum Change {
-    None,
-    Value(AttributeValue),
-    Removed,
+/// A value that was set, and where it goes: a place that an entry had, or the end.
+struct Added {
+    range: Range<usize>,
+    key: SmallVec<[u8; 32]>,
+    /// `None`: it was removed again.
+    value: Option<AttributeValue>,
 }
 
 impl<'a> WireAttributes<'a> {
@@ -55,18 +60,20 @@ impl<'a> WireAttributes<'a> {
     pub(crate) fn read(message: &'a [u8], number: u32, editor: &Editor<'_>) -> Self {
         let whole = editor.range_of(message);
         let mut entries = SmallVec::new();
-        let mut start = whole.start;
-        for field in Fields::new(message).map_while(Result::ok) {
-            let end = editor.range_of(field.payload).end;
+        let mut fields = Fields::new(message);
+        let mut left = message.len();
+        while let Some(Ok(field)) = fields.next() {
+            let start = whole.end - left;
+            left = fields.rest().len();
             if field.number == number && field.wire == WireType::Bytes {
-                entries.push(Entry::read(field.payload, start..end));
+                entries.push(Entry::read(field.payload, start..whole.end - left));
             }
-            start = end;
         }
         Self {
             number,
             end: whole.end,
             entries,
+            added: SmallVec::new(),
         }
     }
 
@@ -78,100 +85,141 @@ impl<'a> WireAttributes<'a> {
                 number,
                 end: at,
                 entries: SmallVec::new(),
+                added: SmallVec::new(),
             },
         }
     }
 
     /// Notes what was changed.
     pub(crate) fn write(self, editor: &mut Editor<'_>) {
-        for entry in self.entries {
-            let range = if entry.range.is_empty() {
-                self.end..self.end
-            } else {
-                entry.range
-            };
-            match entry.change {
-                Change::None => {}
-                Change::Removed if range.is_empty() => {}
-                Change::Removed => editor.replace(range, Vec::new()),
-                Change::Value(value) => editor.replace(range, encode(self.number, &entry.key, value)),
+        // In the order of their places, which spares sorting them; those at the end come last.
+        let mut added = self.added;
+        for entry in self.entries.iter().filter(|entry| entry.is_removed) {
+            let with = added.iter().position(|added| added.range == entry.range);
+            match with.map(|at| added.remove(at)) {
+                Some(added) => added.write(self.number, editor),
+                None => editor.replace(entry.range.clone(), &[]),
             }
         }
+        added.iter().for_each(|added| added.write(self.number, editor));
     }
 
     fn find(&self, key: &str) -> Option<&Entry<'a>> {
         self.entries
             .iter()
-            .find(|entry| entry.key == key && !matches!(entry.change, Change::Removed))
+            .find(|entry| entry.is(key) && !entry.is_removed)
+    }
+
+    fn find_added(&self, key: &str) -> Option<&AttributeValue> {
+        let found = self
+            .added
+            .iter()
+            .find(|added| *added.key == *key.as_bytes() && added.value.is_some());
+        found?.value.as_ref()
     }
 }
 
 impl AttributeSet for WireAttributes<'_> {
     fn get(&self, key: &str) -> Option<AttributeValue> {
-        self.find(key).map(|entry| match &entry.change {
-            Change::Value(value) => value.clone(),
-            // A value that can't be decoded reads as empty, as a value of a kind that is not known yet does.
-            Change::None | Change::Removed => {
-                value_from_proto(text::decode::<AnyValue>(&schema::ANY_VALUE, &entry.raw).ok())
-            }
-        })
-    }
-
-    fn set(&mut self, key: &str, value: AttributeValue) {
-        let live = |entry: &&mut Entry<'_>| entry.key == key && !matches!(entry.change, Change::Removed);
-        match self.entries.iter_mut().find(live) {
-            Some(entry) => entry.change = Change::Value(value),
-            None => self.entries.push(Entry {
-                range: 0..0,
-                key: Cow::Owned(key.to_owned()),
-                raw: Cow::Borrowed(&[]),
-                change: Change::Value(value),
-            }),
+        match self.find_added(key) {
+            Some(value) => Some(value.clone()),
+            None => self.find(key).map(Entry::value),
         }
     }
 
+    fn has(&self, key: &str) -> bool {
+        self.find_added(key).is_some() || self.find(key).is_some()
+    }
+
+    fn set(&mut self, key: &str, value: AttributeValue) {
+        if let Some(added) = self.added.iter_mut().find(|added| *added.key == *key.as_bytes()) {
+            added.value = Some(value);
+            return;
+        }
+        let replaced = self
+            .entries
+            .iter_mut()
+            .find(|entry| entry.is(key) && !entry.is_removed);
+        let range = replaced.map_or(self.end..self.end, |entry| {
+            entry.is_removed = true;
+            entry.range.clone()
+        });
+        self.added.push(Added {
+            range,
+            key: SmallVec::from_slice(key.as_bytes()),
+            value: Some(value),
+        });
+    }
+
     fn remove(&mut self, key: &str) {
-        for entry in self.entries.iter_mut().filter(|entry| entry.key == key) {
-            entry.change = Change::Removed;
+        for entry in self.entries.iter_mut().filter(|entry| entry.is(key)) {
+            entry.is_removed = true;
+        }
+        for added in self
+            .added
+            .iter_mut()
+            .filter(|added| *added.key == *key.as_bytes())
+        {
+            added.value = None;
         }
     }
 
     fn keys(&self) -> Vec<String> {
-        let live = self
-            .entries
-            .iter()
-            .filter(|entry| !matches!(entry.change, Change::Removed));
-        live.map(|entry| entry.key.clone().into_owned()).collect()
+        let there = self.entries.iter().filter(|entry| !entry.is_removed);
+        let added = self.added.iter().filter(|added| added.value.is_some());
+        there
+            .map(|entry| entry.key)
+            .chain(added.map(|added| &*added.key))
+            .map(|key| String::from_utf8_lossy(key).into_owned())
+            .collect()
     }
 }
 
 impl<'a> Entry<'a> {
-    /// `KeyValue { key = 1, value = 2 }`.
+    /// `KeyValue { key = 1, value = 2 }`, each once: see `check`.
+    #[inline]
     fn read(pair: &'a [u8], range: Range<usize>) -> Self {
-        let (mut key, mut raw) = (&[][..], Cow::Borrowed(&[][..]));
+        let (mut key, mut raw) = (&[][..], &[][..]);
         for field in Fields::new(pair).map_while(Result::ok) {
             match field.number {
                 1 => key = field.payload,
-                2 if raw.is_empty() => raw = Cow::Borrowed(field.payload),
-                // Protobuf merges the pieces of a message, which is what concatenation does.
-                2 => raw.to_mut().extend_from_slice(field.payload),
+                2 => raw = field.payload,
                 _ => {}
             }
         }
         Self {
             range,
-            key: String::from_utf8_lossy(key),
+            key,
             raw,
-            change: Change::None,
+            is_removed: false,
         }
+    }
+
+    /// Whether its key reads like this one.
+    #[inline]
+    fn is(&self, key: &str) -> bool {
+        self.key == key.as_bytes() || (!self.key.is_ascii() && String::from_utf8_lossy(self.key) == key)
+    }
+
+    /// A value that can't be decoded reads as empty, as a value of a kind that is not known yet does.
+    fn value(&self) -> AttributeValue {
+        value_from_proto(text::decode::<AnyValue>(&schema::ANY_VALUE, self.raw).ok())
     }
 }
 
-fn encode(number: u32, key: &str, value: AttributeValue) -> Vec<u8> {
-    let one: Attributes = [(key, value)].into_iter().collect();
-    let mut field = Vec::new();
-    for pair in Fields::new(one.encoded()).map_while(Result::ok) {
-        push_message(&mut field, number, pair.payload);
+impl Added {
+    fn write(&self, number: u32, editor: &mut Editor<'_>) {
+        match &self.value {
+            // It stood nowhere before.
+            None if self.range.is_empty() => {}
+            None => editor.replace(self.range.clone(), &[]),
+            Some(value) => {
+                // It came as text.
+                let key = String::from_utf8_lossy(&self.key);
+                editor.replace_by(self.range.clone(), |new| {
+                    value.view().put_attribute(new, number, &key)
+                });
+            }
+        }
     }
-    field
 }

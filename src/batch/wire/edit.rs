@@ -4,6 +4,7 @@
 //! there instead. Closing a message that was edited corrects its length prefix, closing one that was emptied removes
 //! it. Rendering copies every byte once; a walk without edits copies nothing.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -13,14 +14,24 @@ use super::proto::{Field, WireType};
 /// Notes edits; see the module.
 pub(crate) struct Editor<'a> {
     source: &'a [u8],
+    notes: Notes,
+}
+
+/// What is noted of a request, kept by the thread for the next one: an edit of every item needs as much memory as the
+/// request.
+#[derive(Default)]
+struct Notes {
     /// Ranges never overlap.
     splices: Vec<Splice>,
+    /// What stands in the place of ranges.
+    new: Vec<u8>,
     frames: Vec<Frame>,
 }
 
 struct Splice {
     range: Range<usize>,
-    with: Vec<u8>,
+    /// Where in the new bytes.
+    with: Range<usize>,
 }
 
 struct Frame {
@@ -32,12 +43,34 @@ struct Frame {
     grown: isize,
 }
 
+thread_local! {
+    static SPARE: Cell<Option<Notes>> = const { Cell::new(None) };
+}
+
+impl Notes {
+    /// Larger ones are not kept.
+    const MAX_SPARE_BYTES: usize = 1 << 20;
+
+    fn spare() -> Self {
+        SPARE.take().unwrap_or_default()
+    }
+
+    fn keep(mut self) {
+        let bytes = self.splices.capacity() * size_of::<Splice>() + self.new.capacity();
+        if bytes <= Self::MAX_SPARE_BYTES {
+            self.splices.clear();
+            self.new.clear();
+            self.frames.clear();
+            SPARE.set(Some(self));
+        }
+    }
+}
+
 impl<'a> Editor<'a> {
     pub(crate) fn new(source: &'a [u8]) -> Self {
         Self {
             source,
-            splices: Vec::new(),
-            frames: Vec::new(),
+            notes: Notes::spare(),
         }
     }
 
@@ -50,13 +83,12 @@ impl<'a> Editor<'a> {
     /// Enters a message whose tag begins at `start`.
     pub(crate) fn open(&mut self, start: usize, payload: &[u8]) {
         let payload = self.range_of(payload);
-        let slot = self.splices.len();
-        let prefix = start..start;
-        self.splices.push(Splice {
-            range: prefix,
-            with: Vec::new(),
+        let slot = self.notes.splices.len();
+        self.notes.splices.push(Splice {
+            range: start..start,
+            with: 0..0,
         });
-        self.frames.push(Frame {
+        self.notes.frames.push(Frame {
             start,
             payload,
             slot,
@@ -66,12 +98,14 @@ impl<'a> Editor<'a> {
 
     /// Leaves the message entered last; `keep` is false when it is to go as a whole.
     pub(crate) fn close(&mut self, keep: bool) {
-        let Some(frame) = self.frames.pop() else { return };
+        let Some(frame) = self.notes.frames.pop() else {
+            return;
+        };
         if !keep {
-            self.splices.truncate(frame.slot);
-            self.replace(frame.start..frame.payload.end, Vec::new());
-        } else if self.splices.len() == frame.slot + 1 {
-            self.splices.pop();
+            self.notes.splices.truncate(frame.slot);
+            self.replace(frame.start..frame.payload.end, &[]);
+        } else if self.notes.splices.len() == frame.slot + 1 {
+            self.notes.splices.pop();
         } else {
             self.correct_length(&frame);
         }
@@ -80,50 +114,65 @@ impl<'a> Editor<'a> {
     fn correct_length(&mut self, frame: &Frame) {
         let length = frame.payload.len().saturating_add_signed(frame.grown);
         let tag_length = tag_length(self.source.get(frame.start..).unwrap_or_default());
-        let prefix = frame.start + tag_length..frame.payload.start;
-        let mut with = Vec::with_capacity(5);
-        push_varint(&mut with, length as u64);
-        let grown = frame.grown + with.len() as isize - prefix.len() as isize;
-        if let Some(slot) = self.splices.get_mut(frame.slot) {
-            *slot = Splice { range: prefix, with };
+        let range = frame.start + tag_length..frame.payload.start;
+        let new = &mut self.notes.new;
+        let start = new.len();
+        push_varint(new, length as u64);
+        let with = start..new.len();
+        let grown = frame.grown + with.len() as isize - range.len() as isize;
+        if let Some(slot) = self.notes.splices.get_mut(frame.slot) {
+            *slot = Splice { range, with };
         }
         self.grow(grown);
     }
 
     fn grow(&mut self, by: isize) {
-        if let Some(parent) = self.frames.last_mut() {
+        if let Some(parent) = self.notes.frames.last_mut() {
             parent.grown += by;
         }
     }
 
     /// Puts `with` in the place of a range.
-    pub(crate) fn replace(&mut self, range: Range<usize>, with: Vec<u8>) {
+    pub(crate) fn replace(&mut self, range: Range<usize>, with: &[u8]) {
+        self.replace_by(range, |new| new.extend_from_slice(with));
+    }
+
+    /// Puts what is written in the place of a range.
+    pub(crate) fn replace_by(&mut self, range: Range<usize>, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.notes.new.len();
+        write(&mut self.notes.new);
+        let with = start..self.notes.new.len();
         self.grow(with.len() as isize - range.len() as isize);
-        self.splices.push(Splice { range, with });
+        self.notes.splices.push(Splice { range, with });
     }
 
     /// Puts bytes in at a place.
-    pub(crate) fn insert(&mut self, at: usize, with: Vec<u8>) {
+    pub(crate) fn insert(&mut self, at: usize, with: &[u8]) {
         self.replace(at..at, with);
     }
 
     /// The edited bytes; `None` when nothing was edited.
     pub(crate) fn finish(mut self) -> Option<Bytes> {
-        if self.splices.is_empty() {
-            return None;
-        }
+        let edited = (!self.notes.splices.is_empty()).then(|| self.edited());
+        self.notes.keep();
+        edited
+    }
+
+    fn edited(&mut self) -> Bytes {
+        let Notes { splices, new, .. } = &mut self.notes;
         // A header that stands behind its items was edited before them.
-        self.splices.sort_by_key(|splice| splice.range.start);
-        let grown: usize = self.splices.iter().map(|splice| splice.with.len()).sum();
-        let mut edited = Vec::with_capacity(self.source.len() + grown);
+        if !splices.is_sorted_by_key(|splice| splice.range.start) {
+            splices.sort_by_key(|splice| splice.range.start);
+        }
+        let mut edited = Vec::with_capacity(self.source.len() + new.len());
         let mut at = 0;
-        for splice in &self.splices {
+        for splice in splices {
             edited.extend_from_slice(self.source.get(at..splice.range.start).unwrap_or_default());
-            edited.extend_from_slice(&splice.with);
+            edited.extend_from_slice(new.get(splice.with.clone()).unwrap_or_default());
             at = splice.range.end;
         }
         edited.extend_from_slice(self.source.get(at..).unwrap_or_default());
-        Some(edited.into())
+        edited.into()
     }
 }
 

@@ -44,16 +44,38 @@ impl<'a> Fields<'a> {
         self.rest = rest;
         Some(payload)
     }
-}
 
-impl<'a> Iterator for Fields<'a> {
-    type Item = Result<Field<'a>, &'static str>;
-
+    /// The next field where its tag, and its length if it has one, are one byte: nearly all are.
     #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.rest.is_empty() {
+    fn short(&mut self) -> Option<Field<'a>> {
+        let (&tag, behind) = self.rest.split_first()?;
+        let (wire, (payload, rest)) = match tag & 7 {
+            2 => {
+                let (&length, behind) = behind.split_first()?;
+                let length = Some(usize::from(length)).filter(|length| *length < 0x80)?;
+                (WireType::Bytes, behind.split_at_checked(length)?)
+            }
+            1 => (WireType::Fixed64, behind.split_at_checked(8)?),
+            0 => {
+                let varint = Some(behind.split_at_checked(1)?);
+                (WireType::Varint, varint.filter(|(byte, _)| byte.is_ascii())?)
+            }
+            _ => return None,
+        };
+        if !(0x08..0x80).contains(&tag) {
             return None;
         }
+        self.rest = rest;
+        Some(Field {
+            number: u32::from(tag >> 3),
+            wire,
+            payload,
+        })
+    }
+
+    /// The next field, whatever it is; there are bytes left.
+    #[cold]
+    fn long(&mut self) -> Option<Result<Field<'a>, &'static str>> {
         let Some((tag, used)) = varint(self.rest) else {
             return self.fail("a broken tag");
         };
@@ -86,6 +108,21 @@ impl<'a> Iterator for Fields<'a> {
                 payload,
             })),
             None => self.fail("a value that ends beyond its message"),
+        }
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<Field<'a>, &'static str>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        match self.short() {
+            Some(field) => Some(Ok(field)),
+            None => self.long(),
         }
     }
 }

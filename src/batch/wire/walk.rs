@@ -215,13 +215,16 @@ impl Walk<'_, '_> {
             return Ok(());
         }
         self.visitor.begin(Level::Metric, metric);
-        for (number, kind) in DATA {
-            self.children(metric, number, |walk, data| {
-                walk.visitor.begin(Level::Data(number), data);
-                walk.items(data, 1, kind, name)
-            })?;
-        }
-        Ok(())
+        let data = Fields::new(metric).map_while(Result::ok).find_map(|field| {
+            let known = DATA.iter().find(|(number, _)| *number == field.number)?;
+            (field.wire == WireType::Bytes).then_some(*known)
+        });
+        // There is one at most: see `check`.
+        let Some((number, kind)) = data else { return Ok(()) };
+        self.children(metric, number, |walk, data| {
+            walk.visitor.begin(Level::Data(number), data);
+            walk.items(data, 1, kind, name)
+        })
     }
 
     /// Visits every message under a field number; those that lose all their items go.

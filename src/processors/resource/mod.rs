@@ -114,7 +114,7 @@ impl Visitor for WireEdit<'_> {
             }
             Some(at) => {
                 if let Some(attributes) = edit_set(&Attributes::default(), self.0) {
-                    editor.insert(at, encoded_resource(&attributes));
+                    editor.insert(at, &encoded_resource(&attributes));
                 }
             }
         }

@@ -29,9 +29,14 @@ const BYTES: u8 = 0x3a;
 
 /// Appends an entry of a set. Gives where its key stands.
 pub(super) fn put_entry(to: &mut Vec<u8>, key: &str, value: AttributeRef<'_>) -> Range<usize> {
+    put_entry_as(to, REPEATED.into(), key, value)
+}
+
+/// The same as a field of another tag.
+pub(super) fn put_entry_as(to: &mut Vec<u8>, tag: u64, key: &str, value: AttributeRef<'_>) -> Range<usize> {
     let size = field_size(key.len()) + field_size(value_size(value));
     to.reserve(field_size(size));
-    to.push(REPEATED);
+    put_varint(to, tag);
     put_varint(to, size as u64);
     put_field(to, KEY, key.as_bytes());
     let end = to.len();

@@ -31,6 +31,13 @@ pub enum AttributeRef<'a> {
 }
 
 impl<'a> AttributeRef<'a> {
+    /// Appends a `KeyValue` of this value to an OTLP message that has its attributes under a field number.
+    pub fn put_attribute(self, to: &mut Vec<u8>, number: u32, key: &str) {
+        /// The wire type of what has a length.
+        const DELIMITED: u64 = 2;
+        super::encoded::put_entry_as(to, u64::from(number) << 3 | DELIMITED, key, self);
+    }
+
     pub(crate) fn rank(self) -> u8 {
         match self {
             Self::Empty => 0,
