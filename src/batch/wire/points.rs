@@ -14,7 +14,7 @@ use tidegate_engine::{Data, Key, KeyHasher, Point, Sample, Series, Temporality};
 
 use super::WireError;
 use super::edit::{Editor, push_field, push_message};
-use super::proto::{Fields, WireType, varint};
+use super::proto::{Field, Fields, WireType, varint};
 use super::walk::{Item, ItemKind, Level, Visitor, edit};
 use crate::batch::{Encoded, Signal, convert};
 use number::Number;
@@ -49,9 +49,10 @@ pub(crate) fn visit(encoded: &Encoded, visitor: &mut dyn PointVisitor) -> Result
     let mut reader = Reader {
         visitor,
         wanted: false,
+        name: String::new(),
         data: 0,
         around: Default::default(),
-        hasher: KeyHasher::default(),
+        hashers: Default::default(),
     };
     edit(encoded, &mut reader)
 }
@@ -60,12 +61,14 @@ struct Reader<'v> {
     visitor: &'v mut dyn PointVisitor,
     /// Whether the visitor looks at the current metric.
     wanted: bool,
+    /// What that is called.
+    name: String,
     /// Which data field of the metric: its number.
     data: u32,
     /// The fields around the current points, by level, without the messages inside them.
     around: [Vec<u8>; 4],
-    /// Has been shown what is in `around`.
-    hasher: KeyHasher,
+    /// Each has been shown what is in `around` up to its level.
+    hashers: [KeyHasher; 4],
 }
 
 /// Field numbers of the messages inside: `scope_metrics`, `metrics`, the kinds of data, `data_points`.
@@ -92,14 +95,22 @@ impl Visitor for Reader<'_> {
                 push_field(around, &field);
             }
         }
+        let mut hasher = match depth.checked_sub(1) {
+            Some(outer) => self.hashers[outer].clone(),
+            None => KeyHasher::default(),
+        };
+        write(&mut hasher, &self.around[depth]);
         if let Level::Data(number) = level {
             self.data = number;
-            self.hasher = self.hash_around();
+            hasher.write_u32(number);
         }
+        self.hashers[depth] = hasher;
     }
 
     fn metric(&mut self, name: &[u8]) -> bool {
-        self.wanted = self.visitor.wants(&String::from_utf8_lossy(name));
+        self.name.clear();
+        self.name.push_str(&String::from_utf8_lossy(name));
+        self.wanted = self.visitor.wants(&self.name);
         true
     }
 
@@ -109,35 +120,27 @@ impl Visitor for Reader<'_> {
 }
 
 impl Reader<'_> {
-    fn hash_around(&self) -> KeyHasher {
-        let mut hasher = KeyHasher::default();
-        for around in &self.around {
-            write(&mut hasher, around);
-        }
-        hasher.write_u32(self.data);
-        hasher
-    }
-
     fn show(&mut self, item: &Item<'_>) -> bool {
         let (around, data) = (&self.around, self.data);
         let decode = || cut_out(around, data, item.message);
-        let key = self.key(item);
-        let name = &String::from_utf8_lossy(item.name);
+        let [.., around_points] = &self.hashers;
+        let mut hasher = around_points.clone();
         let number = match item.kind {
-            ItemKind::Number => Number::read(item.message),
+            ItemKind::Number => Number::read(item.message, &mut hasher),
             _ => None,
         };
+        let name = &self.name;
         match number {
             Some(number) => self.visitor.point(&WirePoint {
                 name,
-                key,
+                key: hasher.key(),
                 sample: number.sample(),
                 series: &|| decode().map(|point| point.series),
             }),
             None => match decode() {
                 Some(point) => self.visitor.point(&WirePoint {
                     name,
-                    key,
+                    key: key(around_points, item),
                     sample: sample(&point),
                     series: &|| Some(point.series.clone()),
                 }),
@@ -145,16 +148,55 @@ impl Reader<'_> {
             },
         }
     }
+}
 
-    fn key(&self, item: &Item<'_>) -> Key {
-        let mut hasher = self.hasher.clone();
-        let number = item.kind.attributes_field();
-        for field in Fields::new(item.message).flatten() {
-            if field.number == number && field.wire == WireType::Bytes {
-                write(&mut hasher, field.payload);
-            }
+/// The key of a point, with what is around it hashed already.
+fn key(around: &KeyHasher, item: &Item<'_>) -> Key {
+    let mut hasher = around.clone();
+    let mut spans = Spans::of(item.message, item.kind.attributes_field());
+    let mut fields = Fields::new(item.message);
+    while let Some(Ok(field)) = fields.next() {
+        spans.pass(&field, &fields, &mut hasher);
+    }
+    spans.end(&mut hasher);
+    hasher.key()
+}
+
+/// Shows the attributes of a message to a hasher: those that stand side by side at once, with their tags and lengths.
+struct Spans<'a> {
+    message: &'a [u8],
+    number: u32,
+    /// Where the fields before this one end, and where the attributes just before it begin.
+    at: usize,
+    start: usize,
+}
+
+impl<'a> Spans<'a> {
+    fn of(message: &'a [u8], number: u32) -> Self {
+        Self {
+            message,
+            number,
+            at: 0,
+            start: 0,
         }
-        hasher.key()
+    }
+
+    /// A field of the message, which `rest` comes behind.
+    #[inline]
+    fn pass(&mut self, field: &Field<'_>, rest: &Fields<'_>, hasher: &mut KeyHasher) {
+        let end = self.message.len() - rest.rest().len();
+        if field.number != self.number || field.wire != WireType::Bytes {
+            self.end(hasher);
+            self.start = end;
+        }
+        self.at = end;
+    }
+
+    /// What was passed last comes before something else.
+    fn end(&self, hasher: &mut KeyHasher) {
+        if let Some(span @ [_, ..]) = self.message.get(self.start..self.at) {
+            write(hasher, span);
+        }
     }
 }
 
