@@ -221,6 +221,18 @@ impl Encoded {
     pub fn bytes(&self) -> usize {
         self.parts.iter().map(|part| part.bytes.len()).sum()
     }
+
+    /// All parts as one request, in one run of bytes; a single part is not copied.
+    pub fn joined(&self) -> Bytes {
+        match self.parts.as_slice() {
+            [only] => only.bytes.clone(),
+            parts => {
+                let mut whole = Vec::with_capacity(self.bytes());
+                parts.iter().for_each(|part| whole.extend_from_slice(&part.bytes));
+                whole.into()
+            }
+        }
+    }
 }
 
 /// Decoded points.

@@ -1,11 +1,17 @@
 //! POST and its answer: what exporters over HTTP share.
 
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{self, Poll};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::{BodyExt, Limited};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::Outcome;
@@ -23,7 +29,61 @@ use crate::net::url::Url;
 /// Between two HTTP/2 pings while requests are under way, and how long an answer may take.
 const PING: Duration = Duration::from_secs(10);
 
-type Http = hyper_util::client::legacy::Client<Connector, Full<Bytes>>;
+type Http = hyper_util::client::legacy::Client<Connector, Pieces>;
+
+/// A body as the runs of bytes that it consists of.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pieces {
+    pieces: VecDeque<Bytes>,
+    bytes: u64,
+}
+
+impl FromIterator<Bytes> for Pieces {
+    fn from_iter<I: IntoIterator<Item = Bytes>>(pieces: I) -> Self {
+        let pieces: VecDeque<_> = pieces.into_iter().filter(|piece| !piece.is_empty()).collect();
+        let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
+        Self { pieces, bytes }
+    }
+}
+
+impl From<Bytes> for Pieces {
+    fn from(whole: Bytes) -> Self {
+        [whole].into_iter().collect()
+    }
+}
+
+impl Pieces {
+    /// All of them as one.
+    fn whole(&self) -> Cow<'_, [u8]> {
+        match self.pieces.as_slices() {
+            ([], []) => Cow::Borrowed(&[]),
+            ([only], []) => Cow::Borrowed(only),
+            (some, more) => Cow::Owned([some, more].concat().concat()),
+        }
+    }
+}
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut task::Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let next = self.pieces.pop_front();
+        self.bytes -= next.as_ref().map_or(0, |piece| piece.len() as u64);
+        Poll::Ready(next.map(|piece| Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.bytes)
+    }
+}
 
 /// What a client is made of.
 pub(crate) struct HttpOptions<'a> {
@@ -95,15 +155,19 @@ impl HttpClient {
         &self,
         url: &Uri,
         mut headers: HeaderMap,
-        body: Bytes,
+        body: impl Into<Pieces>,
         client: Option<&ClientMetadata>,
     ) -> Result<HttpAnswer, Outcome> {
+        let body = body.into();
         if let Some(credentials) = &self.credentials {
             let applied = credentials.apply(&mut headers, client);
-            let signed = applied.and_then(|()| credentials.sign("POST", url, &mut headers, &body));
+            let signed = applied.and_then(|()| match credentials.signs_requests() {
+                true => credentials.sign("POST", url, &mut headers, &body.whole()),
+                false => Ok(()),
+            });
             signed.map_err(Outcome::retry)?;
         }
-        let mut request = Request::new(Full::new(body));
+        let mut request = Request::new(body);
         *request.method_mut() = Method::POST;
         *request.uri_mut() = url.clone();
         *request.headers_mut() = headers;

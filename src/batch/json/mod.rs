@@ -34,17 +34,9 @@ pub fn to_protobuf(signal: Signal, json: &[u8]) -> Result<Bytes, JsonError> {
 /// # Errors
 /// When the bytes can't be read as protobuf.
 pub fn to_json(encoded: &Encoded) -> Result<String, super::wire::WireError> {
-    // Protobuf joins requests by concatenation.
-    let joined: Vec<u8>;
-    let wire: &[u8] = match encoded.parts.as_slice() {
-        [only] => &only.bytes,
-        parts => {
-            joined = parts.iter().flat_map(|part| part.bytes.iter().copied()).collect();
-            &joined
-        }
-    };
+    let wire = encoded.joined();
     let mut json = String::with_capacity(wire.len() * 2);
-    write::message(schema::request(encoded.signal), wire, &mut json).map_err(|problem| {
+    write::message(schema::request(encoded.signal), &wire, &mut json).map_err(|problem| {
         super::wire::WireError {
             problem,
             path: String::new(),

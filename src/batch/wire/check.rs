@@ -151,9 +151,9 @@ impl Found {
 /// A length and so many bytes, and what is behind them.
 #[inline]
 fn delimited(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (length, behind) = match bytes {
-        &[length @ 0..0x80, ref behind @ ..] => (usize::from(length), behind),
-        &[low @ 0x80..=0xff, high @ 0..0x80, ref behind @ ..] => {
+    let (length, behind) = match *bytes {
+        [length @ 0..0x80, ref behind @ ..] => (usize::from(length), behind),
+        [low @ 0x80..=0xff, high @ 0..0x80, ref behind @ ..] => {
             (usize::from(low & 0x7f) | usize::from(high) << 7, behind)
         }
         _ => {

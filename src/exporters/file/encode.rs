@@ -24,17 +24,11 @@ pub(super) fn encode(config: &Config, parcel: &Parcel) -> Result<Encoded, String
     }
     let whole = parcel.encoded();
     let message = match config.format {
-        Format::Proto => whole
-            .parts
-            .iter()
-            .flat_map(|part| part.bytes.iter().copied())
-            .collect(),
-        Format::Json | Format::Csv => json::to_json(&whole)
-            .map_err(|error| error.to_string())?
-            .into_bytes(),
+        Format::Proto => whole.joined(),
+        Format::Json | Format::Csv => json::to_json(&whole).map_err(|error| error.to_string())?.into(),
     };
     let bytes = match (config.format, config.compression) {
-        (Format::Json, Compression::None) => [message, b"\n".to_vec()].concat(),
+        (Format::Json, Compression::None) => [&*message, b"\n"].concat(),
         (_, Compression::None) => framed(&message)?,
         (_, Compression::Zstd) => {
             framed(&zstd::encode_all(&*message, 0).map_err(|error| error.to_string())?)?

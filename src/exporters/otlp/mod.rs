@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, TE, USER_AGENT as USER_AGENT_HEADER};
 use http::{HeaderMap, Method, Request, Uri};
 
@@ -124,11 +123,10 @@ impl Client {
     }
 
     fn message(&self, encoded: Encoded) -> Result<Message, Outcome> {
-        let parts = encoded.parts.into_iter().map(|part| part.bytes);
         let message = match self.compression {
-            None => Message::new(false, parts),
+            None => Message::new(false, encoded.parts.into_iter().map(|part| part.bytes)),
             Some(coding) => {
-                let packed = net::compress(coding, &joined(parts));
+                let packed = net::compress(coding, &encoded.joined());
                 let packed = packed.map_err(|error| Outcome::permanent(format!("compressing: {error}")))?;
                 Message::new(true, [packed.into()])
             }
@@ -136,14 +134,6 @@ impl Client {
         message.ok_or_else(|| Outcome::TooLarge {
             why: "gRPC has no messages beyond 4 GiB".to_owned(),
         })
-    }
-}
-
-/// All parts as one run of bytes; a single one as it is.
-fn joined(mut parts: impl ExactSizeIterator<Item = Bytes>) -> Bytes {
-    match (parts.len(), parts.next()) {
-        (1, Some(only)) => only,
-        (_, first) => first.into_iter().chain(parts).flatten().collect(),
     }
 }
 

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::batch::{Encoded, json};
 use crate::delivery::Outcome;
 use crate::delivery::answer::{ExportResponse, PartialSuccess};
+use crate::delivery::http::Pieces;
 use crate::net::{self, Coding};
 
 crate::choices! {
@@ -51,14 +52,15 @@ impl Encoding {
     }
 
     /// The request as it is to be sent; `Err` says why it can't be.
-    pub(super) fn body(self, encoded: &Encoded) -> Result<Bytes, String> {
-        match (self, encoded.parts.as_slice()) {
-            (Self::Proto, [only]) => Ok(only.bytes.clone()),
-            (Self::Proto, parts) => Ok(parts.iter().flat_map(|part| part.bytes.iter().copied()).collect()),
-            (Self::Json, _) => json::to_json(encoded)
-                .map(Bytes::from)
-                .map_err(|error| error.to_string()),
-        }
+    pub(super) fn body(self, encoded: Encoded, compression: Compression) -> Result<Pieces, String> {
+        let whole = match (self, compression) {
+            (Self::Proto, Compression::None) => {
+                return Ok(encoded.parts.into_iter().map(|part| part.bytes).collect());
+            }
+            (Self::Proto, _) => encoded.joined(),
+            (Self::Json, _) => json::to_json(&encoded).map_err(|error| error.to_string())?.into(),
+        };
+        compression.compress(whole).map(Pieces::from)
     }
 
     /// What a successful answer says. One that can't be read comes from a server that took the request.
@@ -106,7 +108,7 @@ impl Compression {
     }
 
     /// The body as it is to be sent.
-    pub(super) fn compress(self, body: Bytes) -> Result<Bytes, String> {
+    fn compress(self, body: Bytes) -> Result<Bytes, String> {
         let coding = match self {
             Self::None => return Ok(body),
             Self::Gzip => Coding::Gzip,

@@ -125,12 +125,7 @@ impl Attempt for Client {
         let Some(url) = &self.urls[parcel.signal() as usize] else {
             return Outcome::permanent("no endpoint for this signal");
         };
-        let encoded = parcel.encoded();
-        let body = match self
-            .encoding
-            .body(&encoded)
-            .and_then(|body| self.compression.compress(body))
-        {
+        let body = match self.encoding.body(parcel.encoded(), self.compression) {
             Ok(body) => body,
             Err(why) => return Outcome::Permanent { why },
         };
