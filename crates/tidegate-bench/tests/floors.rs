@@ -43,7 +43,14 @@ fn floors_lose_nothing_and_have_figures() {
         assert!(figure("points a second") > 100.0);
         assert!(figure("memory when idle") > 0.5);
         assert!(figure("peak memory") >= figure("memory when idle"));
-        assert!(figure("age at half that rate, p99") >= figure("age at half that rate, p50"));
+    }
+    // Where the load kept its schedule, which a machine that others use may prevent.
+    let p99 = rows
+        .iter()
+        .filter(|row| row["name"].as_str().unwrap().ends_with(", p99"));
+    for p99 in p99 {
+        let name = p99["name"].as_str().unwrap().replace("p99", "p50");
+        assert!(p99["value"].as_f64().unwrap() >= value(&rows, &name));
     }
     // An opaque hop can't edit, and is not measured doing less.
     let left_out = rows

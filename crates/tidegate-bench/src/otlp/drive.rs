@@ -137,11 +137,11 @@ impl Driver {
     }
 
     /// Sends so many requests a second, each when it is due, however many are unanswered; they are stamped with the
-    /// time at which they were due. Returns when all have been answered.
-    pub(crate) async fn pace(&self, a_second: f64, time: Duration) -> Result<(), Error> {
+    /// time at which they were due. Returns when all have been answered, with how late each was sent, in ms.
+    pub(crate) async fn pace(&self, a_second: f64, time: Duration) -> Result<Vec<f64>, Error> {
         let shared = &self.0;
         let (begun, begun_ns) = (Instant::now(), now_ns());
-        let mut under_way = JoinSet::new();
+        let (mut under_way, mut late) = (JoinSet::new(), Vec::new());
         for number in 0.. {
             let after = due(number, a_second);
             if after >= time {
@@ -151,12 +151,13 @@ impl Driver {
             let request = &shared.plain[number as usize % shared.plain.len()];
             let packed = shared.client.pack(stamped(request, stamp))?;
             timer::until(begun + after).await;
+            late.push(begun.elapsed().saturating_sub(after).as_secs_f64() * 1e3);
             let shared = shared.clone();
             under_way.spawn(async move { shared.send(number as usize, packed, begun + time).await });
             while under_way.try_join_next().is_some() {}
         }
         while under_way.join_next().await.is_some() {}
-        Ok(())
+        Ok(late)
     }
 
     /// What became of all requests so far.

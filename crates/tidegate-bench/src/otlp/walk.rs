@@ -10,8 +10,10 @@ const METRIC: u64 = 2;
 const KINDS: [u64; 5] = [5, 7, 9, 10, 11];
 const POINT: u64 = 1;
 
-/// What attributes with a stamp begin with: their key.
-const STAMP: &[u8] = b"\x0a\x05stamp";
+/// Fields of an attribute, and the key of those that are stamps.
+const KEY: u64 = 1;
+const VALUE: u64 = 2;
+const STAMP: &[u8] = b"stamp";
 
 /// When the resources of a request were stamped, but for those that were stamped 0.
 pub(crate) fn stamps(request: &[u8], mut on: impl FnMut(u64)) -> Option<()> {
@@ -19,7 +21,17 @@ pub(crate) fn stamps(request: &[u8], mut on: impl FnMut(u64)) -> Option<()> {
         request,
         &[RESOURCE_METRICS, RESOURCE, ATTRIBUTE],
         &mut |attribute| {
-            if let Some(value) = attribute.strip_prefix(STAMP) {
+            // In whatever order: some programs write the last field first.
+            let (mut key, mut value) = (&[][..], &[][..]);
+            fields(attribute, |field, content| {
+                match field {
+                    KEY => key = content,
+                    VALUE => value = content,
+                    _ => {}
+                }
+                Some(())
+            })?;
+            if key == STAMP {
                 let digits = value.split(|byte| !byte.is_ascii_digit());
                 let longest = digits.max_by_key(|digits| digits.len()).unwrap_or_default();
                 let stamp: u64 = std::str::from_utf8(longest).ok()?.parse().ok()?;
@@ -106,7 +118,7 @@ fn within(message: &[u8], path: &[u64], on: &mut impl FnMut(&[u8]) -> Option<()>
 }
 
 /// Calls `on` with number and content of each field that has a length.
-fn fields(message: &[u8], mut on: impl FnMut(u64, &[u8]) -> Option<()>) -> Option<()> {
+fn fields<'a>(message: &'a [u8], mut on: impl FnMut(u64, &'a [u8]) -> Option<()>) -> Option<()> {
     walk(message, |tag, content| match tag & 7 {
         2 => on(tag >> 3, content),
         _ => Some(()),
@@ -114,12 +126,12 @@ fn fields(message: &[u8], mut on: impl FnMut(u64, &[u8]) -> Option<()>) -> Optio
 }
 
 /// Calls `on` with number and content of each field.
-fn all_fields(message: &[u8], mut on: impl FnMut(u64, &[u8]) -> Option<()>) -> Option<()> {
+fn all_fields<'a>(message: &'a [u8], mut on: impl FnMut(u64, &'a [u8]) -> Option<()>) -> Option<()> {
     walk(message, |tag, content| on(tag >> 3, content))
 }
 
 /// Calls `on` with tag and content of each field.
-fn walk(mut message: &[u8], mut on: impl FnMut(u64, &[u8]) -> Option<()>) -> Option<()> {
+fn walk<'a>(mut message: &'a [u8], mut on: impl FnMut(u64, &'a [u8]) -> Option<()>) -> Option<()> {
     while !message.is_empty() {
         let tag = varint(&mut message)?;
         let length = match tag & 7 {
@@ -189,6 +201,17 @@ mod tests {
         let mut found = Vec::new();
         stamps(&joined.concat(), |stamp| found.push(stamp)).unwrap();
         assert_eq!(found, [7, 1_234_567_890_123_456_789]);
+    }
+
+    #[test]
+    fn a_stamp_is_found_in_whatever_order_fields_are_written() {
+        // The value before the key, in a resource of its own.
+        let attribute = *b"\x12\x04\x0a\x0242\x0a\x05stamp";
+        let mut request = vec![0x0a, 17, 0x0a, 15, 0x0a, 13];
+        request.extend(attribute);
+        let mut found = Vec::new();
+        stamps(&request, |stamp| found.push(stamp)).unwrap();
+        assert_eq!(found, [42]);
     }
 
     #[test]

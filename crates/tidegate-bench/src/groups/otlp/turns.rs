@@ -45,6 +45,8 @@ impl Times {
 const STALL: Duration = Duration::from_secs(2);
 /// Between looks.
 const LOOK: Duration = Duration::from_millis(1);
+/// A load that is later than this, p99, measures itself.
+const LATE_MS: f64 = 2.0;
 /// After the start, before idle memory is read.
 const SETTLE: Duration = Duration::from_millis(500);
 
@@ -251,10 +253,10 @@ impl<'a> Contender<'a> {
         let rates = Samples::new(self.measured.windows.iter().map(|window| window.rate));
         self.sink.take_ages_ms();
         let a_second = rates.median() / 2.0 / self.kept as f64;
-        self.driver.pace(a_second, window).await?;
+        let late = Samples::new(self.driver.pace(a_second, window).await?);
         self.drain().await;
         let ages = self.sink.take_ages_ms();
-        if !ages.is_empty() {
+        if !ages.is_empty() && late.quantile(0.99) < LATE_MS {
             let ages = Samples::new(ages);
             self.measured.ages.push((ages.median(), ages.quantile(0.99)));
         }
