@@ -3,15 +3,23 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::{Outcome, process, sdk, test::workspace};
+use crate::{Outcome, instructions, process, sdk, test::workspace};
 
 /// The group that measures the SDKs, not the gateway: only when it is named.
 const SDK: &str = "sdk";
+
+/// The group that counts instead of measuring: likewise.
+const INSTRUCTIONS: &str = "instructions";
 
 /// Runs the groups named, or all; figures are printed and kept in `target/bench`.
 pub(crate) fn bench(groups: &[String]) -> Outcome {
     if groups == [SDK] {
         return sdk::bench();
+    }
+    if let [first, arguments @ ..] = groups
+        && first == INSTRUCTIONS
+    {
+        return instructions::bench(arguments);
     }
     let release = build()?;
     let output = process::target().join("bench");

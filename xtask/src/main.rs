@@ -6,6 +6,7 @@ mod apt;
 mod bench;
 mod capi;
 mod fuzz;
+mod instructions;
 mod process;
 mod python;
 mod sdk;
@@ -46,7 +47,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        about: "measure the release binary; arguments choose groups or jobs (otlp, otlp/grpc-1000, sdk); --publish writes docs/benchmarks.md",
+        about: "measure the release binary; arguments choose groups or jobs (otlp, otlp/grpc-1000, sdk, instructions); --publish writes docs/benchmarks.md",
         run: bench::bench,
     },
     Command {

@@ -96,6 +96,11 @@ const PARTS: &[Part] = &[
         checks: &["usr/bin/prometheus", "usr/bin/promtool"],
     },
     Part {
+        name: "valgrind",
+        source: Source::Debian(&["valgrind"]),
+        checks: &["usr/bin/valgrind"],
+    },
+    Part {
         name: "debian-unstable",
         source: Source::Unstable(&[
             "prometheus",

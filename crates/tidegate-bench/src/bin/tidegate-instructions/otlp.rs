@@ -1,0 +1,207 @@
+//! Requests of OTLP: checked, taken into a table, edited.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
+use opentelemetry_proto::tonic::metrics::v1::{
+    AggregationTemporality, Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum, metric,
+    number_data_point,
+};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use prost::Message;
+use tidegate::batch::{Batch, Signal, wire};
+use tidegate::component::{
+    Consumer, Context, Flow, Ledger, ProcessorContext, ProcessorFactory, Refused, Shared,
+};
+use tidegate::config::{Problems, parse_text};
+use tidegate::processors;
+
+use crate::{Error, Subject};
+
+/// Points of a request, of counters with ten points each.
+pub(crate) const POINTS: usize = 1_000;
+const POINTS_A_METRIC: usize = 10;
+/// Points of the one counter that `filter` drops.
+pub(crate) const FILTERED: usize = POINTS_A_METRIC;
+
+const TIME: u64 = 1_700_000_000_000_000_000;
+
+fn attribute(key: &str, value: String) -> KeyValue {
+    KeyValue {
+        key: key.to_owned(),
+        value: Some(AnyValue {
+            value: Some(any_value::Value::StringValue(value)),
+        }),
+        ..Default::default()
+    }
+}
+
+fn point(number: usize, round: u64) -> NumberDataPoint {
+    let keys = ["host", "gpu", "model", "rank", "phase"];
+    NumberDataPoint {
+        attributes: keys
+            .iter()
+            .map(|key| attribute(key, format!("{key}-{number}")))
+            .collect(),
+        start_time_unix_nano: TIME,
+        time_unix_nano: TIME + round * 1_000_000_000,
+        value: Some(number_data_point::Value::AsInt(
+            (number as u64 + 1_000 * round) as i64,
+        )),
+        ..Default::default()
+    }
+}
+
+/// What an SDK sends: one resource, one scope, running totals that are higher each round.
+fn request(round: u64) -> Bytes {
+    let metric = |first: usize| Metric {
+        name: format!("engine.requests_{first}"),
+        unit: "{request}".to_owned(),
+        data: Some(metric::Data::Sum(Sum {
+            data_points: (first..first + POINTS_A_METRIC)
+                .map(|number| point(number, round))
+                .collect(),
+            aggregation_temporality: AggregationTemporality::Cumulative.into(),
+            is_monotonic: true,
+        })),
+        ..Default::default()
+    };
+    let scope_metrics = ScopeMetrics {
+        scope: Some(InstrumentationScope {
+            name: "engine".to_owned(),
+            ..Default::default()
+        }),
+        metrics: (0..POINTS).step_by(POINTS_A_METRIC).map(metric).collect(),
+        ..Default::default()
+    };
+    let resource_metrics = ResourceMetrics {
+        resource: Some(Resource {
+            attributes: vec![attribute("service.name", "engine".to_owned())],
+            ..Default::default()
+        }),
+        scope_metrics: vec![scope_metrics],
+        ..Default::default()
+    };
+    let request = ExportMetricsServiceRequest {
+        resource_metrics: vec![resource_metrics],
+    };
+    request.encode_to_vec().into()
+}
+
+/// What a hop does with a request before it hands it on: see that it is one, and count what is in it.
+pub(crate) fn check() -> Result<Box<dyn Subject>, Error> {
+    Ok(Box::new(Check(request(0))))
+}
+
+struct Check(Bytes);
+
+impl Subject for Check {
+    fn run(&mut self) -> usize {
+        let checked = wire::check(Signal::Metrics, self.0.clone());
+        checked.map_or(0, |request| request.items())
+    }
+}
+
+/// Points of known series into the table of `aggregate`.
+pub(crate) fn aggregate() -> Result<Box<dyn Subject>, Error> {
+    let end = Arc::<End>::default();
+    let options = r#"{rules: [{match: {name: "*"}}]}"#;
+    let (entry, ledger) = processor(&processors::aggregate::FACTORY, options, end)?;
+    let absorbed = move || ledger.balance().absorbed as usize;
+    Ok(Box::new(Push::new(entry, Box::new(absorbed))))
+}
+
+/// An attribute put in everywhere and one metric dropped, on the wire.
+pub(crate) fn edit() -> Result<Box<dyn Subject>, Error> {
+    let end = Arc::<End>::default();
+    let options = "{metrics: {exclude: {match_type: strict, metric_names: [engine.requests_0]}}}";
+    let (filter, _) = processor(&processors::filter::FACTORY, options, end.clone())?;
+    let options = "{actions: [{key: phase, action: delete}, {key: cluster, value: east-1, action: insert}]}";
+    let (attributes, _) = processor(&processors::attributes::FACTORY, options, filter)?;
+    let passed = move || end.items.load(Ordering::Relaxed);
+    Ok(Box::new(Push::new(attributes, Box::new(passed))))
+}
+
+/// A request a round, pushed into processors.
+struct Push {
+    entry: Arc<dyn Consumer>,
+    round: u64,
+    next: Option<Batch>,
+    /// Items that have arrived so far.
+    arrived: Box<dyn Fn() -> usize>,
+}
+
+impl Push {
+    fn new(entry: Arc<dyn Consumer>, arrived: Box<dyn Fn() -> usize>) -> Self {
+        Self {
+            entry,
+            round: 0,
+            next: None,
+            arrived,
+        }
+    }
+}
+
+impl Subject for Push {
+    fn prepare(&mut self) -> Result<(), Error> {
+        self.round += 1;
+        let request = wire::check(Signal::Metrics, request(self.round))?;
+        self.next = Some(Batch::new(request));
+        Ok(())
+    }
+
+    fn run(&mut self) -> usize {
+        let before = (self.arrived)();
+        let pushed = self.next.take().map(|batch| self.entry.push(batch));
+        match pushed {
+            Some(Ok(_)) => (self.arrived)() - before,
+            _ => 0,
+        }
+    }
+}
+
+/// A processor as configured, and its books.
+pub(crate) fn processor(
+    factory: &ProcessorFactory,
+    options: &str,
+    next: Arc<dyn Consumer>,
+) -> Result<(Arc<dyn Consumer>, Arc<Ledger>), Error> {
+    let mut problems = Problems::default();
+    let node = parse_text("options", options, &mut problems);
+    let settings = node.and_then(|node| (factory.config.decode)(&node, &mut problems));
+    let settings = settings
+        .filter(|_| !problems.has_errors())
+        .ok_or_else(|| problems.to_string())?;
+    let ledger = Arc::<Ledger>::default();
+    let context = ProcessorContext {
+        base: Context {
+            path: factory.kind.into(),
+            id: factory.kind.into(),
+            shared: Arc::<Shared>::default(),
+        },
+        pipeline: "metrics".into(),
+        signal: Signal::Metrics,
+        next,
+        ledger: ledger.clone(),
+    };
+    Ok(((factory.build)(&settings, context)?, ledger))
+}
+
+/// The end of the path, where what arrives is counted.
+#[derive(Default)]
+pub(crate) struct End {
+    items: AtomicUsize,
+}
+
+impl Consumer for End {
+    fn admit(&self, _: &Batch, _: &mut Flow) -> Result<(), Refused> {
+        Ok(())
+    }
+
+    fn consume(&self, batch: Batch, _: &mut Flow) {
+        self.items.fetch_add(batch.items(), Ordering::Relaxed);
+    }
+}
