@@ -1,7 +1,9 @@
 //! Slots that never move, in chunks behind a lock each: writers and readers of many things share short locks.
 
+use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Slots behind one lock: a reader that renders 50 ns a series holds it for 3 us.
 pub(crate) const CHUNK: u32 = 32;
@@ -10,13 +12,46 @@ pub(crate) const CHUNK: u32 = 32;
 const FIRST_CHUNKS: u32 = 16;
 const SEGMENTS: usize = 24;
 
-type Chunk<T> = Mutex<Vec<T>>;
+/// Slots, and the last time at which a witness saw them.
+#[derive(Debug)]
+pub(crate) struct Chunk<T> {
+    slots: Vec<T>,
+    seen: u32,
+}
+
+impl<T> Default for Chunk<T> {
+    fn default() -> Self {
+        Self {
+            slots: Vec::new(),
+            seen: 0,
+        }
+    }
+}
+
+impl<T> Deref for Chunk<T> {
+    type Target = Vec<T>;
+
+    fn deref(&self) -> &Vec<T> {
+        &self.slots
+    }
+}
+
+impl<T> DerefMut for Chunk<T> {
+    fn deref_mut(&mut self) -> &mut Vec<T> {
+        &mut self.slots
+    }
+}
+
+/// Who sees the slots of each chunk, by its number, before anybody else gets at them.
+type Witness<T> = Arc<dyn Fn(u32, &mut [T]) + Send + Sync>;
 
 /// Slots by number.
-#[derive(Debug)]
 pub(crate) struct Chunks<T> {
-    segments: [OnceLock<Box<[Chunk<T>]>>; SEGMENTS],
+    segments: [OnceLock<Box<[Mutex<Chunk<T>>]>>; SEGMENTS],
     used: AtomicU32,
+    witness: Mutex<Option<Witness<T>>>,
+    /// How many witnesses there have been.
+    witnesses: AtomicU32,
 }
 
 impl<T> Default for Chunks<T> {
@@ -24,7 +59,17 @@ impl<T> Default for Chunks<T> {
         Self {
             segments: std::array::from_fn(|_| OnceLock::new()),
             used: AtomicU32::new(0),
+            witness: Mutex::default(),
+            witnesses: AtomicU32::new(0),
         }
+    }
+}
+
+impl<T> fmt::Debug for Chunks<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Chunks")
+            .field("used", &self.used)
+            .finish_non_exhaustive()
     }
 }
 
@@ -47,13 +92,45 @@ impl<T> Chunks<T> {
     }
 
     /// A chunk, by number; the first of its slots has the number of the chunk times `CHUNK`.
-    pub(crate) fn lock(&self, chunk: u32) -> MutexGuard<'_, Vec<T>> {
+    pub(crate) fn lock(&self, chunk: u32) -> MutexGuard<'_, Chunk<T>> {
         let number = chunk + FIRST_CHUNKS;
         let bit = 31 - number.leading_zeros();
         let size = 1 << bit;
         let segment = &self.segments[(bit - FIRST_CHUNKS.trailing_zeros()) as usize];
-        let chunks = segment.get_or_init(|| (0..size).map(|_| Chunk::default()).collect());
-        lock(&chunks[(number - size) as usize])
+        let chunks = segment.get_or_init(|| (0..size).map(|_| Mutex::default()).collect());
+        let mut slots = lock(&chunks[(number - size) as usize]);
+        let witnesses = self.witnesses.load(Relaxed);
+        if slots.seen != witnesses {
+            self.bear_witness(chunk, &mut slots, witnesses);
+        }
+        slots
+    }
+
+    #[cold]
+    fn bear_witness(&self, number: u32, chunk: &mut Chunk<T>, witnesses: u32) {
+        chunk.seen = witnesses;
+        let witness = lock(&self.witness).clone();
+        if let Some(witness) = witness {
+            witness(number, &mut chunk.slots);
+        }
+    }
+
+    /// Shows every slot as it is at this moment to `witness`: a chunk at a time, each before it is changed for the first
+    /// time, the others in [`Self::witness_rest`]. It is called with the lock of the chunk. One witness at a time, until
+    /// [`Self::dismiss`].
+    pub(crate) fn begin_witness(&self, witness: impl Fn(u32, &mut [T]) + Send + Sync + 'static) {
+        *lock(&self.witness) = Some(Arc::new(witness));
+        self.witnesses.fetch_add(1, Relaxed);
+    }
+
+    /// Shows to the witness what nobody has touched since it began.
+    pub(crate) fn witness_rest(&self) {
+        (0..self.used().div_ceil(CHUNK)).for_each(|chunk| drop(self.lock(chunk)));
+    }
+
+    /// The witness has seen enough.
+    pub(crate) fn dismiss(&self) {
+        *lock(&self.witness) = None;
     }
 
     /// Shows every slot to `each`, a chunk at a time.
@@ -79,7 +156,7 @@ impl<T> Chunks<T> {
 #[derive(Debug)]
 pub(crate) struct Cursor<'a, T> {
     chunks: &'a Chunks<T>,
-    held: Option<(u32, MutexGuard<'a, Vec<T>>)>,
+    held: Option<(u32, MutexGuard<'a, Chunk<T>>)>,
 }
 
 impl<T> Cursor<'_, T> {

@@ -55,8 +55,8 @@ pub use progress::{Rejection, Sample};
 pub use rule::{GaugePolicy, Input, Rule};
 pub use saved::StreamId;
 pub use table::{
-    Absorbed, Cardinality, Count, Explanation, Feeder, Life, Limits, Looker, Outcome, Overflow, Place,
-    Reading, Restored, Seen, Session, Stats, Table, cardinality,
+    Absorbed, Cardinality, Count, Explanation, Feeder, Frozen, Life, Limits, Looker, Outcome, Overflow,
+    Place, Reading, Restored, Seen, Session, Stats, Table, cardinality,
 };
 pub use temporality::{Converted, Converter, ConverterLimits};
 pub use trust::State;

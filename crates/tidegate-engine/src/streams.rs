@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
+use parking_lot::{Mutex as FairMutex, MutexGuard as FairGuard};
+
 use crate::UnixNanos;
 pub(crate) use crate::chunks::lock;
 use crate::chunks::{self, CHUNK, Chunks};
@@ -30,7 +32,8 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 pub(crate) struct Streams<T> {
     shards: Box<[Mutex<Shard>]>,
-    register: Mutex<Register>,
+    /// Fair: who lets go of much gives others their turn in between.
+    register: FairMutex<Register>,
     chunks: Chunks<Slot<T>>,
     max_streams: usize,
     term_ns: u64,
@@ -88,7 +91,7 @@ impl<T> Streams<T> {
     pub(crate) fn new(max_streams: usize, term_ns: u64) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            register: Mutex::new(Register {
+            register: FairMutex::new(Register {
                 identities: Index::default(),
                 spellings: HashMap::new(),
                 free: Vec::new(),
@@ -126,7 +129,7 @@ impl<T> Streams<T> {
         now: UnixNanos,
         make: impl FnOnce() -> T,
     ) -> Option<Key> {
-        let mut register = lock(&self.register);
+        let mut register = self.register.lock();
         if let Some((at, home)) = self.of_identity(&register, identity) {
             if home != key && register.add_spelling(at, key) {
                 self.shard(key).aliases.insert(key, home);
@@ -159,11 +162,31 @@ impl<T> Streams<T> {
         });
     }
 
+    /// Shows every stream as it is now to `each`, with the time it was last seen; see [`Chunks::begin_witness`].
+    pub(crate) fn begin_witness(&self, each: impl Fn(&mut T, UnixNanos) + Send + Sync + 'static) {
+        self.chunks.begin_witness(move |_, slots| {
+            for stream in slots.iter_mut().flatten() {
+                each(&mut stream.state, stream.seen);
+            }
+        });
+    }
+
+    /// See [`Chunks::witness_rest`].
+    pub(crate) fn witness_rest(&self) {
+        self.chunks.witness_rest();
+    }
+
+    /// See [`Chunks::dismiss`].
+    pub(crate) fn dismiss(&self) {
+        self.chunks.dismiss();
+    }
+
     /// Shows to `each` the streams whose term is over, with the time they were last seen and their identity; those
     /// that it keeps come up again after another term at the latest.
     pub(crate) fn expire(&self, now: UnixNanos, mut each: impl FnMut(&mut T, UnixNanos, Key) -> Sweep) {
-        let mut register = lock(&self.register);
-        for chunk in register.wheel.take(now) {
+        let mut register = self.register.lock();
+        let due = register.wheel.take(now);
+        for chunk in due {
             let mut next = now.saturating_add(self.term_ns);
             let mut gone = Vec::new();
             for (at, slot) in self.chunks.lock(chunk).iter_mut().enumerate() {
@@ -180,6 +203,8 @@ impl<T> Streams<T> {
             self.live.fetch_sub(gone.len(), Relaxed);
             gone.into_iter()
                 .for_each(|(at, home, identity)| self.unlink(&mut register, at, home, identity));
+            // A chunk at a time: new streams do not wait for all that have gone.
+            FairGuard::bump(&mut register);
         }
     }
 
@@ -388,7 +413,7 @@ mod tests {
             let shard = lock(shard);
             assert!(shard.homes.is_empty() && shard.aliases.is_empty());
         }
-        assert!(lock(&streams.register).identities.is_empty());
+        assert!(streams.register.lock().identities.is_empty());
         assert_eq!(
             (streams.known(key(1), 3, |n| *n), streams.known(key(2), 3, |n| *n)),
             (None, None)

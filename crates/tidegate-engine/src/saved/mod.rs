@@ -24,7 +24,7 @@ pub type StreamId = [u8; 16];
 const MAX_DEPTH: usize = 64;
 
 /// Writes identities.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Writer {
     pub(crate) bytes: Vec<u8>,
     resources: HashMap<Arc<Resource>, u32>,

@@ -1,13 +1,15 @@
 //! Cells: the state of one output series each, found by its identity, read and written by its place.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::Overflow;
 use super::look::Arrivals;
 use super::state::State;
-use crate::chunks::{self, CHUNK, Chunks, lock};
+use crate::chunks::{self, CHUNK, Chunks};
 use crate::index::Index;
 use crate::key::Key;
 use crate::wheel::Wheel;
@@ -72,6 +74,7 @@ const _: () = assert!(size_of::<Slot>() == 64);
 #[derive(Debug)]
 pub(crate) struct Cells {
     chunks: Chunks<Slot>,
+    /// Fair: who lets go of much gives others their turn in between.
     register: Mutex<Register>,
     term_ns: u64,
     live: AtomicUsize,
@@ -137,7 +140,7 @@ impl Cells {
         now: UnixNanos,
     ) -> Result<CellRef, Overflow> {
         let key = Key::of(&series);
-        let mut register = lock(&self.register);
+        let mut register = self.register.lock();
         if let Some(found) = self.look_up(&register, key) {
             let mut cursor = self.cursor();
             if let Some(cell) = cursor.get(found) {
@@ -208,12 +211,12 @@ impl Cells {
 
     /// How many were made in all.
     pub(super) fn made(&self) -> u64 {
-        lock(&self.register).arrivals.made()
+        self.register.lock().arrivals.made()
     }
 
     /// See [`Arrivals::since`].
     pub(super) fn arrivals(&self, seen: u64) -> (u64, Option<Vec<CellRef>>) {
-        lock(&self.register).arrivals.since(seen)
+        self.register.lock().arrivals.since(seen)
     }
 
     /// How many series there are.
@@ -228,7 +231,7 @@ impl Cells {
 
     /// How many series each metric name has.
     pub(crate) fn each_metric(&self, mut each: impl FnMut(&Arc<str>, usize)) {
-        let register = lock(&self.register);
+        let register = self.register.lock();
         for (name, of_metric) in &register.by_metric {
             each(name, of_metric.series);
         }
@@ -236,7 +239,7 @@ impl Cells {
 
     /// Where the cell of this series is.
     pub(crate) fn find(&self, series: &Series) -> Option<CellRef> {
-        self.look_up(&lock(&self.register), Key::of(series))
+        self.look_up(&self.register.lock(), Key::of(series))
     }
 
     /// Access to single cells that keeps the lock of the last one's chunk.
@@ -247,7 +250,7 @@ impl Cells {
     /// Removes a cell at once. Call it with no cursor that holds a lock.
     pub(crate) fn remove(&self, at: CellRef) {
         let gone = self.cursor().slot(at).and_then(|slot| slot.clear(at.index));
-        self.unlink(gone);
+        self.unlink(&mut self.register.lock(), gone.as_slice());
     }
 
     /// Shows every cell to `each`, a chunk at a time.
@@ -266,13 +269,36 @@ impl Cells {
         });
     }
 
-    /// Removes the cells of which nothing was seen for the term. Gives how many.
+    /// Shows every cell as it is now to `each`; see [`Chunks::begin_witness`].
+    pub(crate) fn begin_witness(&self, each: impl Fn(CellRef, &mut Cell) + Send + Sync + 'static) {
+        self.chunks.begin_witness(move |chunk, slots| {
+            for (index, slot) in (chunk * CHUNK..).zip(slots) {
+                let generation = slot.generation;
+                if let Some(cell) = &mut slot.cell {
+                    each(CellRef { index, generation }, cell);
+                }
+            }
+        });
+    }
+
+    /// See [`Chunks::witness_rest`].
+    pub(crate) fn witness_rest(&self) {
+        self.chunks.witness_rest();
+    }
+
+    /// See [`Chunks::dismiss`].
+    pub(crate) fn dismiss(&self) {
+        self.chunks.dismiss();
+    }
+
+    /// Removes the cells of which nothing was seen for the term. Gives how many. A chunk at a time: whoever adds series
+    /// does not wait for all that have gone.
     pub(crate) fn expire(&self, now: UnixNanos) -> usize {
-        let due = lock(&self.register).wheel.take(now);
-        let mut gone = Vec::new();
-        let mut later = Vec::with_capacity(due.len());
+        let due = self.register.lock().wheel.take(now);
+        let mut removed = 0;
         for chunk in due {
             let mut next = now.saturating_add(self.term_ns);
+            let mut gone = Vec::new();
             for (at, slot) in self.chunks.lock(chunk).iter_mut().enumerate() {
                 let Some(cell) = &slot.cell else { continue };
                 let end = cell.seen.saturating_add(self.term_ns);
@@ -287,25 +313,21 @@ impl Cells {
                 self.bytes.fetch_sub(slot.weight as usize, Relaxed);
                 slot.weight = weight;
             }
-            later.push((next, chunk));
-        }
-        let mut register = lock(&self.register);
-        for (next, chunk) in later {
+            removed += gone.len();
+            let mut register = self.register.lock();
             register.wheel.add(next, chunk);
+            self.unlink(&mut register, &gone);
+            MutexGuard::unlock_fair(register);
         }
-        drop(register);
-        let removed = gone.len();
-        self.unlink(gone);
         removed
     }
 
-    fn unlink(&self, gone: impl IntoIterator<Item = Gone>) {
-        let mut register = lock(&self.register);
+    fn unlink(&self, register: &mut Register, gone: &[Gone]) {
         for Gone { index, cell, weight } in gone {
-            register.index.remove(Key::of(&cell.series), index);
-            register.free.push(index);
+            register.index.remove(Key::of(&cell.series), *index);
+            register.free.push(*index);
             self.live.fetch_sub(1, Relaxed);
-            self.bytes.fetch_sub(weight as usize, Relaxed);
+            self.bytes.fetch_sub(*weight as usize, Relaxed);
             let name = &cell.series.metric.name;
             match register.by_metric.get_mut(name) {
                 Some(of_metric) if of_metric.series > 1 => of_metric.series -= 1,

@@ -32,7 +32,7 @@ pub use limits::{Limits, Overflow, Stats};
 pub use look::{Looker, Place, Seen};
 pub use points::Outcome;
 use points::Stream;
-pub use saved::Restored;
+pub use saved::{Frozen, Restored};
 pub use session::Session;
 use state::State;
 
@@ -83,8 +83,8 @@ pub struct Table {
     rules: Box<[Rule]>,
     limits: Limits,
     lateness_ns: u64,
-    cells: Cells,
-    streams: Streams<Stream>,
+    cells: Arc<Cells>,
+    streams: Arc<Streams<Stream>>,
     /// What streams are called in other processes, where the state is saved.
     identify: Option<fn(&Series) -> StreamId>,
     /// Streams of a former process and when they were seen; taken up when they are seen again.
@@ -105,8 +105,8 @@ impl Table {
             rules: rules.into(),
             limits,
             lateness_ns: nanos(limits.lateness),
-            cells: Cells::new(nanos(limits.expiry)),
-            streams: Streams::new(limits.streams, nanos(limits.expiry)),
+            cells: Arc::new(Cells::new(nanos(limits.expiry))),
+            streams: Arc::new(Streams::new(limits.streams, nanos(limits.expiry))),
             identify: None,
             restored: Mutex::default(),
             folded: Mutex::new(Folded::new(limits.streams)),

@@ -342,11 +342,11 @@ impl Table {
     pub(super) fn sweep_streams(&self, now: UnixNanos) {
         let expiry = nanos(self.limits.expiry);
         let memory = self.memory_ns();
-        let mut forgotten = Vec::new();
         self.streams.expire(now, |stream, seen, identity| {
             let swept = self.sweep_stream(stream, now.saturating_sub(seen), expiry, memory);
             if swept == Sweep::Forget {
-                forgotten.push(stream.source);
+                // One at a time: whoever makes a stream known does not wait for all that have gone.
+                lock(&self.book).leave(stream.source);
                 if stream.phase == Phase::Left && stream.progress.holds_total() {
                     let (start, time) = (stream.progress.start, stream.progress.time);
                     lock(&self.folded).add(identity, start, time);
@@ -357,8 +357,6 @@ impl Table {
         lock(&self.restored).retain(|_, (stream, seen)| {
             self.sweep_stream(stream, now.saturating_sub(*seen), expiry, memory) == Sweep::Keep
         });
-        let mut book = lock(&self.book);
-        forgotten.into_iter().for_each(|source| book.leave(source));
     }
 
     fn sweep_stream(&self, stream: &mut Stream, idle: u64, expiry: u64, memory: u64) -> Sweep {

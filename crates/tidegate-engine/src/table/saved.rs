@@ -7,10 +7,11 @@
 //! Sources of events end with the process that watches them: they are saved as having left. So are exemplars.
 
 use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
 use super::Table;
 use super::book::SourceNumber;
-use super::cell::{Caps, CellRef};
+use super::cell::{Caps, Cell, CellRef, Cells};
 use super::points::{About, Phase, Stream};
 use super::state::State;
 use super::targets::{Target, Targets};
@@ -18,7 +19,7 @@ use crate::bytes::{number, take};
 use crate::progress::{Last, Progress};
 use crate::rule::Op;
 use crate::saved::{Reader, StreamId, Writer, data_code, data_of};
-use crate::streams::lock;
+use crate::streams::{Streams, lock};
 use crate::{Number, UnixNanos};
 
 const VERSION: u8 = 2;
@@ -47,44 +48,97 @@ pub struct Restored {
     pub outdated: usize,
 }
 
-impl Table {
-    /// The state as bytes, for [`Self::restore`]. Whoever calls sees to it that nothing is taken in meanwhile.
-    pub fn save(&self) -> Vec<u8> {
-        self.flush();
-        let mut writer = Writer::default();
-        writer.bytes.push(VERSION);
-        let given = self.given_by_sources();
-        self.cells.each_at(|at, cell| {
-            let state = &cell.state;
-            let value = match (given.get(&at.number()), state.value.number()) {
-                (Some(given), Some(number)) => Some(Last::Number(number.minus(*given))),
-                _ => Last::of(&state.value),
-            };
-            let Some(value) = value else { return };
-            writer.bytes.push(CELL);
-            writer.bytes.extend(at.number().to_le_bytes());
-            writer.series(&cell.series);
-            for time in [state.start, state.time, cell.seen] {
-                writer.bytes.extend(time.to_le_bytes());
+/// The state of a table at one moment. While it is here, who changes something saves it first as it was: a chunk of
+/// it, so that nobody waits for time proportional to the number of series.
+#[derive(Debug)]
+pub struct Frozen {
+    cells: Arc<Cells>,
+    streams: Arc<Streams<Stream>>,
+    saving: Arc<Saving>,
+}
+
+impl Frozen {
+    /// The bytes, for [`Table::restore`].
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.cells.witness_rest();
+        self.streams.witness_rest();
+        // Streams refer to cells.
+        let mut pieces = vec![vec![VERSION]];
+        pieces.extend(lock(&self.saving.cells).1.take());
+        pieces.extend(lock(&self.saving.streams).take());
+        pieces.concat()
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        self.streams.dismiss();
+        self.cells.dismiss();
+    }
+}
+
+/// What has been saved of it.
+#[derive(Debug)]
+struct Saving {
+    given: HashMap<u32, Number>,
+    cells: Mutex<(Writer, Pieces)>,
+    streams: Mutex<Pieces>,
+}
+
+/// Bytes in pieces: what grows by copying all of it makes somebody wait for that.
+#[derive(Debug, Default)]
+struct Pieces(Vec<Vec<u8>>);
+
+impl Pieces {
+    const SIZE: usize = 256 << 10;
+
+    /// Adds what is in `bytes`, and leaves that empty.
+    fn add(&mut self, bytes: &mut Vec<u8>) {
+        match self
+            .0
+            .last_mut()
+            .filter(|last| last.len() + bytes.len() <= Self::SIZE)
+        {
+            Some(last) => last.append(bytes),
+            None => {
+                let mut piece = Vec::with_capacity(Self::SIZE.max(bytes.len()));
+                piece.append(bytes);
+                self.0.push(piece);
             }
-            value.save(&mut writer.bytes);
-        });
-        let bytes = &mut writer.bytes;
-        self.streams
-            .each(|stream, seen| self.save_stream(stream, seen, bytes));
-        // What has not been seen again yet.
-        for (stream, seen) in lock(&self.restored).values() {
-            self.save_stream(stream, *seen, bytes);
         }
-        writer.bytes
     }
 
-    fn save_stream(&self, stream: &Stream, seen: UnixNanos, to: &mut Vec<u8>) {
+    fn take(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.0)
+    }
+}
+
+impl Saving {
+    fn cell(&self, at: CellRef, cell: &Cell) {
+        let state = &cell.state;
+        let value = match (self.given.get(&at.number()), state.value.number()) {
+            (Some(given), Some(number)) => Some(Last::Number(number.minus(*given))),
+            _ => Last::of(&state.value),
+        };
+        let Some(value) = value else { return };
+        let (writer, pieces) = &mut *lock(&self.cells);
+        writer.bytes.push(CELL);
+        writer.bytes.extend(at.number().to_le_bytes());
+        writer.series(&cell.series);
+        for time in [state.start, state.time, cell.seen] {
+            writer.bytes.extend(time.to_le_bytes());
+        }
+        value.save(&mut writer.bytes);
+        pieces.add(&mut writer.bytes);
+    }
+
+    fn stream(&self, cells: &Cells, stream: &Stream, seen: UnixNanos) {
         let id = stream.about.as_ref().and_then(|about| about.id);
         let says_nothing = stream.targets.is_empty() && !stream.progress.holds_total();
         let Some(id) = id.filter(|_| !says_nothing) else {
             return;
         };
+        let mut to = Vec::with_capacity(128);
         to.push(STREAM);
         to.extend(id);
         to.push(data_code(stream.data));
@@ -93,16 +147,52 @@ impl Table {
         for time in [seen, stream.progress.start, stream.progress.time] {
             to.extend(time.to_le_bytes());
         }
-        stream.progress.last().save(to);
+        stream.progress.last().save(&mut to);
         to.push(stream.targets.len() as u8);
-        let mut cursor = self.cells.cursor();
+        let mut cursor = cells.cursor();
         for target in stream.targets.iter().take(usize::from(u8::MAX)) {
             let op = OPS.iter().position(|op| *op == target.op);
             to.extend(target.cell.number().to_le_bytes());
             to.push(op.unwrap_or_default() as u8);
-            let group = cursor.get(target.cell).filter(|_| target.op == Op::Member);
+            // What a stream has added to a group only itself changes.
+            let is_member = target.op == Op::Member;
+            let group = is_member.then(|| cursor.get(target.cell)).flatten();
             let value = group.and_then(|group| group.state.member(target.member));
-            value.map_or(Last::Nothing, Last::Number).save(to);
+            value.map_or(Last::Nothing, Last::Number).save(&mut to);
+        }
+        drop(cursor);
+        lock(&self.streams).add(&mut to);
+    }
+}
+
+impl Table {
+    /// The state as bytes, for [`Self::restore`]. Whoever calls sees to it that nothing is taken in meanwhile.
+    pub fn save(&self) -> Vec<u8> {
+        self.freeze().into_bytes()
+    }
+
+    /// The state of this moment, to be made bytes while the table takes in more. Whoever calls sees to it that nothing is
+    /// taken in meanwhile, and that there is one at a time; that takes as long as there are sources of events and
+    /// streams of a former process that have not come again, not as there are series.
+    pub fn freeze(&self) -> Frozen {
+        self.flush();
+        let saving = Arc::new(Saving {
+            given: self.given_by_sources(),
+            cells: Mutex::default(),
+            streams: Mutex::default(),
+        });
+        // What has not been seen again yet.
+        for (stream, seen) in lock(&self.restored).values() {
+            saving.stream(&self.cells, stream, *seen);
+        }
+        let (of_cells, of_streams, cells) = (saving.clone(), saving.clone(), self.cells.clone());
+        self.cells.begin_witness(move |at, cell| of_cells.cell(at, cell));
+        self.streams
+            .begin_witness(move |stream, seen| of_streams.stream(&cells, stream, seen));
+        Frozen {
+            cells: self.cells.clone(),
+            streams: self.streams.clone(),
+            saving,
         }
     }
 

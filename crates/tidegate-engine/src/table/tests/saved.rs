@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use proptest::prelude::*;
 
 use super::*;
-use crate::table::Restored;
+use crate::table::{Frozen, Restored};
 
 /// The same in every run, as what stands for a stream must be.
 fn identify(series: &Series) -> StreamId {
@@ -106,6 +106,8 @@ enum Act {
     Wait(u64),
     /// The gateway ends and begins anew.
     Gateway,
+    /// The state is to be saved as it is now, later.
+    Freeze,
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -117,7 +119,25 @@ fn act() -> impl Strategy<Value = Act> {
         2 => (1..9u64).prop_map(Act::Events),
         1 => prop_oneof![Just(100u64), Just(310)].prop_map(Act::Wait),
         3 => Just(Act::Gateway),
+        3 => Just(Act::Freeze),
     ]
+}
+
+/// A frozen state, and its bytes as they were at once.
+type Kept = Option<(Frozen, Vec<u8>)>;
+
+/// What happened since a state was frozen is no part of it.
+fn check_frozen(kept_state: &mut Kept) {
+    let Some((frozen, at_once)) = kept_state.take() else {
+        return;
+    };
+    let [late, early] = [frozen.into_bytes(), at_once].map(|bytes| {
+        let table = kept(rules());
+        let restored = table.restore(&bytes).expect("own bytes");
+        // In another order: chunks that changed first come first.
+        (restored, shown(&table), table.save().len())
+    });
+    assert_eq!(late, early);
 }
 
 /// What is shown, and since when.
@@ -141,6 +161,7 @@ proptest! {
         let schema = Arc::new(Schema { kinds: vec![kind("ev", Instrument::Counter)] });
         let agent = source(&[("agent", "a")], Duration::from_secs(1_000_000));
         let mut now = NOW;
+        let mut frozen: Kept = None;
         for act in acts {
             // Long enough that every step looks for what has expired.
             now += 11 * SECOND;
@@ -149,7 +170,14 @@ proptest! {
                     now += seconds * SECOND;
                     None
                 }
+                Act::Freeze => {
+                    check_frozen(&mut frozen);
+                    let at_once = saved.save();
+                    frozen = Some((saved.freeze(), at_once));
+                    None
+                }
                 Act::Gateway => {
+                    check_frozen(&mut frozen);
                     saved = restarted(&saved, rules()).0;
                     // Receivers show the sources that they find, whether or not these measure anything.
                     if !plain.sources().is_empty() {
@@ -195,6 +223,7 @@ proptest! {
             saved.expire(now);
             prop_assert_eq!(shown(&plain), shown(&saved));
         }
+        check_frozen(&mut frozen);
     }
 
     #[test]
