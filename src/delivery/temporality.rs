@@ -14,7 +14,7 @@ use super::stored;
 use crate::batch::wire::points::{PointVisitor, WirePoint};
 use crate::batch::{Batch, Encoded, Payload, Points, Signal, convert, stream_id, wire};
 use crate::component::{Flow, Ledger, Reason, unix_now};
-use crate::storage::{Joins, State};
+use crate::storage::{Joins, Saving, State};
 
 crate::choices! {
     /// What points of sums and histograms cover.
@@ -205,9 +205,10 @@ impl State for Conversion {
         stored::cursor(payload).map(|cursor| self.converter.restore(cursor));
     }
 
-    fn save(&self, between: &mut dyn FnMut()) -> Vec<u8> {
+    fn save(&self, between: &mut dyn FnMut()) -> Saving {
         let _nobody = self.passing.write().unwrap_or_else(PoisonError::into_inner);
         between();
-        self.converter.save()
+        let saved = self.converter.save();
+        Box::new(move || saved)
     }
 }

@@ -231,14 +231,26 @@ impl Log {
     /// Keeps the owner's state as of `seq`, which is written: what it is made of need not be kept any more.
     pub fn keep_snapshot(&mut self, seq: u64, state: &[u8]) -> io::Result<()> {
         snapshot::write(&self.directory, seq, state)?;
-        self.snapshot = Some(Snapshot {
-            seq,
-            bytes: state.len() as u64,
-            since: 0,
-        });
+        self.kept_snapshot(seq, state.len() as u64, self.since_snapshot());
+        Ok(())
+    }
+
+    /// What was written since the last snapshot, in bytes.
+    pub fn since_snapshot(&self) -> u64 {
+        self.snapshot.map_or(0, |snapshot| snapshot.since)
+    }
+
+    /// A snapshot as of `seq` has been written, of so many bytes; since the one before it there had been `covered`.
+    pub fn kept_snapshot(&mut self, seq: u64, bytes: u64, covered: u64) {
+        let since = self.since_snapshot().saturating_sub(covered);
+        self.snapshot = Some(Snapshot { seq, bytes, since });
         self.reclaim();
         self.weigh();
-        Ok(())
+    }
+
+    /// Where its files are.
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Reads on, about as much as `max_bytes`; an empty answer means that there is no more.

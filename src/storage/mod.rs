@@ -67,9 +67,12 @@ pub trait State: Send + Sync {
     /// Takes up data that was appended after that, in its order.
     fn replay(&self, payload: &[u8]);
 
-    /// A snapshot. Where data joins before it is appended, `between` is called when none is on its way to the log.
-    fn save(&self, between: &mut dyn FnMut()) -> Vec<u8>;
+    /// A snapshot of now. Where data joins before it is appended, `between` is called when none is on its way to the log.
+    fn save(&self, between: &mut dyn FnMut()) -> Saving;
 }
+
+/// Makes the bytes of a snapshot, on another thread, while the state goes on. There is one at a time.
+pub type Saving = Box<dyn FnOnce() -> Vec<u8> + Send>;
 
 /// How logs are kept.
 #[derive(Clone, Debug)]

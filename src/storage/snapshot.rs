@@ -11,8 +11,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::thread::JoinHandle;
 
-use super::State;
+use super::{Saving, State};
 
 const MAGIC: [u8; 8] = *b"tidesna\x01";
 const HEAD: usize = 20;
@@ -68,4 +69,51 @@ pub fn write(directory: &Path, seq: u64, state: &[u8]) -> io::Result<()> {
     file.sync_data()?;
     std::fs::rename(&new, directory.join(NAME))?;
     File::open(directory)?.sync_all()
+}
+
+/// A snapshot that a thread of its own writes.
+pub(super) struct Underway {
+    /// The number of the last data that it covers.
+    pub(super) seq: u64,
+    /// What had been written to the log since the one before it, in bytes.
+    pub(super) covered: u64,
+    thread: JoinHandle<io::Result<u64>>,
+}
+
+/// Tells that it is over, also when that is by a panic.
+struct Ended<F: Fn()>(F);
+
+impl<F: Fn()> Drop for Ended<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+impl Underway {
+    /// Begins; `ended` is called when it is over.
+    pub(super) fn start(
+        directory: &Path,
+        seq: u64,
+        saving: Saving,
+        covered: u64,
+        ended: impl Fn() + Send + 'static,
+    ) -> io::Result<Self> {
+        let directory = directory.to_owned();
+        let work = move || {
+            let _ended = Ended(ended);
+            let state = saving();
+            write(&directory, seq, &state)?;
+            Ok(state.len() as u64)
+        };
+        let thread = std::thread::Builder::new()
+            .name("storage-snapshot".into())
+            .spawn(work)?;
+        Ok(Self { seq, covered, thread })
+    }
+
+    /// How many bytes it has, when it is over.
+    pub(super) fn wait(self) -> io::Result<u64> {
+        let joined = self.thread.join();
+        joined.unwrap_or_else(|_| Err(io::Error::other("making a snapshot panicked (a bug)")))
+    }
 }

@@ -92,6 +92,8 @@ pub(super) struct Post {
     pub(super) settled: Vec<u64>,
     pub(super) reading: Reading,
     pub(super) closing: bool,
+    /// A snapshot was written, or could not be.
+    pub(super) snapshot_ended: bool,
     /// Writing failed, and is not tried again before this.
     pub(super) failed_until: Option<Instant>,
     /// The same for reading.
@@ -145,6 +147,7 @@ impl Store {
                 Fsync::Always | Fsync::Never => None,
             },
             sync_at: None,
+            snapshot: None,
         };
         let thread = std::thread::Builder::new()
             .name("storage".into())

@@ -6,9 +6,10 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::log::{Log, ReadBack};
+use super::snapshot::Underway;
 use super::store::{Append, Done, Inner, Reading};
 use super::syncer::Syncer;
-use super::{Fsync, Joins, Purpose, State};
+use super::{Fsync, Joins, Purpose, Saving, State};
 
 /// After a failure the disk is tried again at the earliest after this.
 const RETRY: Duration = Duration::from_secs(1);
@@ -30,6 +31,8 @@ pub(super) struct Worker {
     /// Where data is synced at an interval.
     pub(super) syncer: Option<Syncer>,
     pub(super) sync_at: Option<Instant>,
+    /// The one that is being written.
+    pub(super) snapshot: Option<Underway>,
 }
 
 /// What there is to do at one time.
@@ -45,28 +48,27 @@ impl Worker {
     pub(super) fn run(mut self) {
         loop {
             // What is in the state by then is among what is written next.
-            let snapshot = self.log.wants_snapshot().then(|| self.snapshot()).flatten();
+            let wanted = self.snapshot.is_none() && self.log.wants_snapshot();
+            let snapshot = wanted.then(|| self.save()).flatten();
             let Work {
                 appends,
                 settled,
                 read,
                 closing,
-            } = self.wait();
+            } = self.wait(snapshot.is_some());
             settled.into_iter().for_each(|seq| self.log.settle(seq));
             let mut written = self.write(appends);
-            let snapshot = match closing {
-                true => self.snapshot().or(snapshot),
-                false => snapshot,
-            };
+            self.end_snapshot(closing);
             if closing {
+                drop(snapshot);
+                let last = self.save();
                 // Nobody appends any more, but somebody may have just now.
                 let rest = std::mem::take(&mut self.inner.post().appends);
                 written &= self.write(rest);
-            }
-            if let Some((seq, state)) = snapshot.filter(|_| written)
-                && let Err(error) = self.log.keep_snapshot(seq, &state)
-            {
-                self.complain("snapshot", &error);
+                self.begin_snapshot(last.filter(|_| written));
+                self.end_snapshot(true);
+            } else {
+                self.begin_snapshot(snapshot.filter(|_| written));
             }
             if read {
                 self.read();
@@ -79,16 +81,18 @@ impl Worker {
         }
     }
 
-    /// Until there is something to do.
-    fn wait(&mut self) -> Work {
+    /// Until there is something to do; with `at_once` what there is.
+    fn wait(&mut self, at_once: bool) -> Work {
         let mut post = self.inner.post();
         loop {
             let due = self
                 .sync_at
                 .map(|at| at.saturating_duration_since(Instant::now()));
             let asked = post.reading == Reading::Asked;
-            let idle = post.appends.is_empty() && post.settled.is_empty() && !asked && !post.closing;
-            if !idle || due == Some(Duration::ZERO) {
+            let ended = post.snapshot_ended;
+            let idle =
+                post.appends.is_empty() && post.settled.is_empty() && !asked && !post.closing && !ended;
+            if at_once || !idle || due == Some(Duration::ZERO) {
                 post.waiting_bytes = 0;
                 if asked {
                     post.reading = Reading::Underway;
@@ -113,16 +117,49 @@ impl Worker {
     }
 
     /// The state, and the number of the last data that is in it.
-    fn snapshot(&self) -> Option<(u64, Vec<u8>)> {
+    fn save(&self) -> Option<(u64, Saving)> {
         // Of what is written, all has been told.
         let mut seq = self.log.next_seq() - 1;
         let state = self.state.as_ref()?;
-        let saved = state.save(&mut || {
+        let saving = state.save(&mut || {
             if state.joins() == Joins::BeforeAppend {
                 seq = self.inner.post().next_seq - 1;
             }
         });
-        Some((seq, saved))
+        Some((seq, saving))
+    }
+
+    /// Writes a snapshot on a thread of its own: nobody who appends waits for it.
+    fn begin_snapshot(&mut self, saved: Option<(u64, Saving)>) {
+        let Some((seq, saving)) = saved else { return };
+        let inner = self.inner.clone();
+        let ended = move || {
+            inner.post().snapshot_ended = true;
+            inner.come.notify_one();
+        };
+        match Underway::start(
+            self.log.directory(),
+            seq,
+            saving,
+            self.log.since_snapshot(),
+            ended,
+        ) {
+            Ok(underway) => self.snapshot = Some(underway),
+            Err(error) => self.complain("snapshot", &error),
+        }
+    }
+
+    /// Takes note of a snapshot that is written; waits for the one under way if `wait`.
+    fn end_snapshot(&mut self, wait: bool) {
+        let ended = std::mem::take(&mut self.inner.post().snapshot_ended);
+        let Some(underway) = self.snapshot.take_if(|_| ended || wait) else {
+            return;
+        };
+        let (seq, covered) = (underway.seq, underway.covered);
+        match underway.wait() {
+            Ok(bytes) => self.log.kept_snapshot(seq, bytes, covered),
+            Err(error) => self.complain("snapshot", &error),
+        }
     }
 
     /// Whether all of it is written.

@@ -22,7 +22,7 @@ use tracing::{info, warn};
 use super::intake::Intake;
 use crate::batch::{Batch, Encoded, Payload, Signal, convert};
 use crate::component::{Answer, ComponentError, Context, Flow, Ledger, Reason, Refused, unix_now};
-use crate::storage::{Append, Done, Joins, Purpose, Share, State, Store};
+use crate::storage::{Append, Done, Joins, Purpose, Saving, Share, State, Store};
 
 /// When a sender that found the disk full should come back.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -259,7 +259,9 @@ impl State for Book {
         }
     }
 
-    fn save(&self, _: &mut dyn FnMut()) -> Vec<u8> {
-        self.intake.table.save()
+    fn save(&self, _: &mut dyn FnMut()) -> Saving {
+        // Nobody else takes anything in: this is the log's thread.
+        let frozen = self.intake.table.freeze();
+        Box::new(move || frozen.into_bytes())
     }
 }

@@ -1,6 +1,6 @@
 //! A log that keeps what a state is made of.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, mpsc};
 
 use super::*;
 
@@ -27,10 +27,11 @@ impl State for Sum {
         self.add(payload);
     }
 
-    fn save(&self, between: &mut dyn FnMut()) -> Vec<u8> {
+    fn save(&self, between: &mut dyn FnMut()) -> Saving {
         let sum = self.0.lock().unwrap();
         between();
-        sum.to_le_bytes().into()
+        let saved = sum.to_le_bytes().into();
+        Box::new(move || saved)
     }
 }
 
@@ -119,6 +120,77 @@ async fn what_a_state_is_made_of_is_replayed_once_and_goes_when_a_snapshot_cover
         }
         assert!(quota.used() <= 8000);
     }
+}
+
+/// A state whose snapshots are made when somebody says so.
+struct Slow {
+    begun: mpsc::Sender<()>,
+    may_end: Arc<Mutex<mpsc::Receiver<()>>>,
+}
+
+impl State for Slow {
+    fn joins(&self) -> Joins {
+        Joins::WhenKept
+    }
+
+    fn restore(&self, _: &[u8]) {}
+
+    fn replay(&self, _: &[u8]) {}
+
+    fn save(&self, _: &mut dyn FnMut()) -> Saving {
+        let (begun, may_end) = (self.begun.clone(), self.may_end.clone());
+        Box::new(move || {
+            begun.send(()).unwrap();
+            // Nobody there any more: at once.
+            let _ = may_end.lock().unwrap().recv();
+            Vec::new()
+        })
+    }
+}
+
+#[tokio::test]
+async fn nobody_who_appends_waits_for_a_snapshot() {
+    let directory = tempfile::tempdir().unwrap();
+    let ((begun, begins), (end, ends)) = (mpsc::channel(), mpsc::channel());
+    let slow = Arc::new(Slow {
+        begun,
+        may_end: Arc::new(Mutex::new(ends)),
+    });
+    let opened = Store::open(
+        "test".into(),
+        directory.path(),
+        &rules(1000),
+        Quota::new(1 << 20),
+        Arc::default(),
+        Some(slow),
+    );
+    let (store, _) = opened.unwrap();
+    let mut since = 0;
+    for _ in 0..1000 {
+        let (done, kept) = oneshot::channel();
+        store.append(Append {
+            tag: 0,
+            items: 1,
+            payload: smallvec![Bytes::from_static(&[7; 100])],
+            purpose: Purpose::State,
+            done: Some(Done(Box::new(|result| done.send(result).unwrap()))),
+            share: store.reserve(200).unwrap(),
+        });
+        kept.await.unwrap().unwrap();
+        since += usize::from(since > 0 || begins.try_recv().is_ok());
+        if since == 100 {
+            break;
+        }
+    }
+    assert_eq!(
+        since, 100,
+        "a snapshot was begun, and everything was kept all the same"
+    );
+    assert!(begins.try_recv().is_err(), "one at a time");
+    assert!(!directory.path().join("state").exists(), "it is still being made");
+    drop(end);
+    drop(store);
+    assert!(directory.path().join("state").exists());
 }
 
 /// The files as they are, the snapshot last: data of segments that go meanwhile is in it.
