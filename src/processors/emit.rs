@@ -80,6 +80,12 @@ fn point(reading: Reading<'_>, now: UnixNanos) -> Point {
     }
 }
 
+/// Does what takes as long as there are series, where it keeps no thread of the runtime from those who wait for it.
+async fn apart<T: Send + Sync + 'static>(with: Arc<T>, work: fn(&T, UnixNanos)) {
+    // A panic has been printed; the next round is tried all the same.
+    let _ = tokio::task::spawn_blocking(move || work(&with, unix_now())).await;
+}
+
 /// A task that emits at an interval and lets state expire.
 #[derive(Default)]
 pub(super) struct Pace(Mutex<Option<(watch::Sender<bool>, JoinHandle<()>)>>);
@@ -93,6 +99,7 @@ impl Pace {
         expire: impl Fn(UnixNanos) + Send + Sync + 'static,
     ) {
         let (stop, mut stopped) = watch::channel(false);
+        let expire = Arc::new(expire);
         let task = tokio::spawn(async move {
             let mut emissions = tokio::time::interval(interval);
             let mut checks = tokio::time::interval(EXPIRY_CHECK);
@@ -102,13 +109,13 @@ impl Pace {
             emissions.tick().await;
             loop {
                 tokio::select! {
-                    _ = emissions.tick() => emitter.emit(unix_now()),
-                    _ = checks.tick() => expire(unix_now()),
+                    _ = emissions.tick() => apart(emitter.clone(), Emitter::emit).await,
+                    _ = checks.tick() => apart(expire.clone(), |expire, now| expire(now)).await,
                     _ = stopped.changed() => break,
                 }
             }
             // What came since the last interval.
-            emitter.emit(unix_now());
+            apart(emitter, Emitter::emit).await;
         });
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((stop, task));
     }
