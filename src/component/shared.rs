@@ -114,10 +114,21 @@ impl<T> Registry<T> {
 }
 
 /// Bytes of payload held by queues and requests, and whether a memory limiter says that is too much.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Memory {
     held_bytes: AtomicUsize,
     over_limit: AtomicUsize,
+    most_held_bytes: AtomicUsize,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self {
+            held_bytes: AtomicUsize::new(0),
+            over_limit: AtomicUsize::new(0),
+            most_held_bytes: AtomicUsize::new(usize::MAX),
+        }
+    }
 }
 
 impl Memory {
@@ -144,8 +155,14 @@ impl Memory {
         };
     }
 
+    /// A memory limiter says at each measurement how much may be held until the next one, and `usize::MAX` before it goes.
+    /// Of several the last to measure counts here; each refuses by its own measure what comes to it.
+    pub fn set_most_held(&self, bytes: usize) {
+        self.most_held_bytes.store(bytes, Relaxed);
+    }
+
     /// Whether receivers should refuse before they read a body.
     pub fn over_limit(&self) -> bool {
-        self.over_limit.load(Relaxed) > 0
+        self.over_limit.load(Relaxed) > 0 || self.held_bytes() > self.most_held_bytes.load(Relaxed)
     }
 }

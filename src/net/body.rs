@@ -60,6 +60,11 @@ impl Held {
         self.bytes += bytes;
     }
 
+    /// Whether the gateway holds more than its memory limiter allows.
+    pub fn is_too_much(&self) -> bool {
+        self.shared.memory.over_limit()
+    }
+
     /// At least so many bytes in all.
     pub fn grow_to(&mut self, bytes: usize) {
         self.grow(bytes.saturating_sub(self.bytes));

@@ -84,6 +84,7 @@ impl Lifecycle for MemoryLimiter {
             let _ = task.await;
         }
         self.gauge.set_over(false);
+        self.gauge.context.shared.memory.set_most_held(usize::MAX);
     }
 }
 
@@ -124,8 +125,13 @@ impl Gauge {
     }
 
     fn note(&self, resident_bytes: u64) {
+        let held_bytes = self.held_bytes();
         self.measured_bytes.store(resident_bytes, Relaxed);
-        self.held_then_bytes.store(self.held_bytes(), Relaxed);
+        self.held_then_bytes.store(held_bytes, Relaxed);
+        // What receivers read until the next measurement is no part of this one.
+        let room = self.soft_limit_bytes.saturating_sub(resident_bytes);
+        let most_held = usize::try_from(held_bytes.saturating_add(room)).unwrap_or(usize::MAX);
+        self.context.shared.memory.set_most_held(most_held);
         self.set_over(resident_bytes > self.soft_limit_bytes);
     }
 
@@ -215,9 +221,12 @@ mod tests {
         context.shared.memory.hold(500);
         limiter.gauge.note(900);
         assert!(limiter.push(opaque(Signal::Logs, b"x", 1)).is_ok());
+        assert!(!context.shared.memory.over_limit());
         context.shared.memory.hold(101);
         assert!(limiter.push(opaque(Signal::Logs, b"x", 1)).is_err());
+        assert!(context.shared.memory.over_limit(), "nor is anything read");
         context.shared.memory.release(300);
+        assert!(!context.shared.memory.over_limit());
         assert!(limiter.push(opaque(Signal::Logs, b"x", 1)).is_ok());
     }
 

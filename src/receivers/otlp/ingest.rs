@@ -66,7 +66,14 @@ impl Ingest {
     /// when memory is short.
     pub(super) async fn admit(&self, headers: &HeaderMap) -> Result<Held, Failure> {
         self.door.admit(headers).await.map_err(Failure::unauthenticated)?;
-        if self.shared.memory.over_limit() {
+        let held = Held::new(self.shared.clone());
+        self.check_memory(&held)?;
+        Ok(held)
+    }
+
+    /// Refuses a request that memory is too short for.
+    pub(super) fn check_memory(&self, held: &Held) -> Result<(), Failure> {
+        if held.is_too_much() {
             metrics::counter!("tidegate_otlp_memory_refusals_total", "receiver" => self.receiver.clone())
                 .increment(1);
             return Err(Failure::busy(
@@ -74,7 +81,7 @@ impl Ingest {
                 MEMORY_RETRY,
             ));
         }
-        Ok(Held::new(self.shared.clone()))
+        Ok(())
     }
 
     /// Checks a body and pushes it. An empty request succeeds without a push (OTLP: "SHOULD respond with success").

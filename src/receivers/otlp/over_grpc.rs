@@ -101,7 +101,7 @@ impl Grpc {
     }
 
     async fn read(&self, body: Incoming, coding: Coding, held: &mut Held) -> Result<Bytes, Failure> {
-        let (is_compressed, message) = read_message(body, self.limits, held).await?;
+        let (is_compressed, message) = read_message(body, self.limits, &self.ingest, held).await?;
         match (is_compressed, coding) {
             (false, _) => Ok(message),
             (true, Coding::Identity) => Err(Failure::new(
@@ -136,7 +136,12 @@ fn unimplemented(message: String) -> Failure {
 }
 
 /// The one message of a unary call, and whether it is compressed. Its length is on the books before it is read.
-async fn read_message(body: Incoming, limits: BodyLimits, held: &mut Held) -> Result<(bool, Bytes), Failure> {
+async fn read_message(
+    body: Incoming,
+    limits: BodyLimits,
+    ingest: &Ingest,
+    held: &mut Held,
+) -> Result<(bool, Bytes), Failure> {
     let mut whole = Run::default();
     let mut end = None;
     let mut chunks = Chunks::new(body, limits.idle_timeout);
@@ -145,6 +150,8 @@ async fn read_message(body: Incoming, limits: BodyLimits, held: &mut Held) -> Re
         if end.is_none() {
             end = message_end(whole.as_slice(), limits.max_bytes)?;
             held.grow_to(end.unwrap_or_default());
+            // Many may have been let in before the first of them had said how long it is.
+            ingest.check_memory(held)?;
         }
         if end.is_some_and(|end| whole.len() > end) {
             return Err(Failure::invalid("more than one message in a unary call"));

@@ -8,6 +8,7 @@ use http::header::{
     ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
 };
 use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body::Body as _;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use prost::Message;
@@ -98,6 +99,9 @@ impl Http {
         let coding = coding(request.headers())?;
         let mut held = self.ingest.admit(request.headers()).await?;
         let client = self.metadata.of(request.headers());
+        let promised = request.body().size_hint().lower();
+        held.grow_to(usize::try_from(promised).map_or(0, |bytes| bytes.min(self.limits.max_bytes)));
+        self.ingest.check_memory(&held)?;
         let body = read_body(request.into_body(), self.limits, &mut held).await?;
         let body = decompress(coding, body, self.limits.max_bytes).await?;
         held.grow_to(body.len());
