@@ -24,8 +24,22 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Starts `binary` with this configuration, in which `PORT` stands for the port of its Prometheus exporter.
+    /// Starts `binary` on a core of its own with this configuration, in which `PORT` stands for the port of its
+    /// Prometheus exporter.
     pub(crate) fn start(binary: &Path, config: &str) -> Result<Self, Error> {
+        Self::start_by(binary, config, Process::start)
+    }
+
+    /// The same on all cores, which it shares with us.
+    pub(crate) fn start_on_all_cores(binary: &Path, config: &str) -> Result<Self, Error> {
+        Self::start_by(binary, config, Process::start_on_all_cores)
+    }
+
+    fn start_by(
+        binary: &Path,
+        config: &str,
+        start: fn(Command, TempDir) -> Result<Process, Error>,
+    ) -> Result<Self, Error> {
         let directory = TempDir::new()?;
         let port = free_port()?;
         let path = directory.path().join("config.yaml");
@@ -34,7 +48,7 @@ impl Gateway {
         command.args(["run", "--config"]).arg(path);
         let started = Instant::now();
         Ok(Self {
-            process: Process::start(command, directory)?,
+            process: start(command, directory)?,
             started,
             port,
         })

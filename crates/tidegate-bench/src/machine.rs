@@ -56,6 +56,34 @@ pub(crate) fn on_a_core_of_its_own<T>(start: impl FnOnce() -> T) -> io::Result<T
     Ok(started)
 }
 
+/// Runs `start` on each core, which its children inherit, and leaves us on those that are not a process's own.
+pub(crate) fn on_each_core<T>(mut start: impl FnMut() -> T) -> io::Result<Vec<T>> {
+    let mut started = Vec::new();
+    for core in cores() {
+        sched_setaffinity(None, &set(&[*core]))?;
+        started.push(start());
+    }
+    back()?;
+    Ok(started)
+}
+
+/// Runs `start` with all cores for its children, and leaves us on those that are not a process's own.
+pub(crate) fn on_all_cores<T>(start: impl FnOnce() -> T) -> io::Result<T> {
+    sched_setaffinity(None, &set(cores()))?;
+    let started = start();
+    back()?;
+    Ok(started)
+}
+
+/// To all cores but the first, where there are others.
+fn back() -> io::Result<()> {
+    match cores() {
+        [_, rest @ ..] if !rest.is_empty() => sched_setaffinity(None, &set(rest)),
+        all => sched_setaffinity(None, &set(all)),
+    }
+    .map_err(io::Error::from)
+}
+
 fn set(cores: &[usize]) -> CpuSet {
     let mut set = CpuSet::new();
     for core in cores {

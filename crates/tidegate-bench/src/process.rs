@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::File;
+use std::io;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -29,15 +30,24 @@ pub(crate) struct Process {
 }
 
 impl Process {
+    /// On a core of its own.
     pub(crate) fn start(mut command: Command, directory: TempDir) -> Result<Self, Error> {
-        let log = File::create(directory.path().join(LOG))?;
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        let child = machine::on_a_core_of_its_own(|| command.spawn())??;
-        Ok(Self {
+        let spawned = machine::on_a_core_of_its_own(|| printing(&mut command, &directory)?.spawn())?;
+        Ok(Self::of(spawned?, directory))
+    }
+
+    /// On all cores, which it shares with us.
+    pub(crate) fn start_on_all_cores(mut command: Command, directory: TempDir) -> Result<Self, Error> {
+        let spawned = machine::on_all_cores(|| printing(&mut command, &directory)?.spawn())?;
+        Ok(Self::of(spawned?, directory))
+    }
+
+    fn of(child: Child, directory: TempDir) -> Self {
+        Self {
             child,
             threads: RefCell::default(),
             directory,
-        })
+        }
     }
 
     /// Ends it at once: what it holds is of no interest.
@@ -92,6 +102,12 @@ impl Process {
         }
         Ok(Duration::from_nanos(threads.values().sum()))
     }
+}
+
+/// What it prints is in its directory.
+fn printing<'a>(command: &'a mut Command, directory: &TempDir) -> io::Result<&'a mut Command> {
+    let log = File::create(directory.path().join(LOG))?;
+    Ok(command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log))
 }
 
 impl Drop for Process {

@@ -132,7 +132,7 @@ fn table(rule: Rule) -> Table {
 }
 
 /// Times of an event, and bytes of a series.
-fn dense(series: usize, runs: usize) -> (Samples, f64) {
+pub(super) fn dense(series: usize, runs: usize) -> (Samples, f64) {
     let of_source = series.min(KINDS);
     let kind = |number: usize| Kind {
         name: format!("m{number}").into(),

@@ -4,11 +4,16 @@ mod age;
 pub(crate) mod agents;
 mod aggregate;
 pub(crate) mod engine;
+mod growth;
 mod instant;
 mod loss;
+mod memory;
 mod otlp;
 mod outage;
+mod overload;
+mod pauses;
 pub(crate) mod prometheus;
+mod queue;
 mod ring;
 mod start;
 
@@ -75,6 +80,31 @@ pub(crate) const GROUPS: &[Group] = &[
         name: "outage",
         about: "a healthy destination beside a dead one, against alone",
         run: outage::run,
+    },
+    Group {
+        name: "overload",
+        about: "more than passes, then a destination that takes a tenth: memory, refusals, and whether anything is lost",
+        run: overload::run,
+    },
+    Group {
+        name: "queue",
+        about: "a queue on disk against one in memory: points a second, and how fast a backlog is read back",
+        run: queue::run,
+    },
+    Group {
+        name: "memory",
+        about: "what a counter series takes that is held and exposed, at 10k, 100k and 1M",
+        run: memory::run,
+    },
+    Group {
+        name: "growth",
+        about: "cost of a point and of an event from 1k to 1M series, on one core and on all",
+        run: growth::run,
+    },
+    Group {
+        name: "pauses",
+        about: "the longest a small request waits while 1M series are scraped, emitted, expired, snapshotted",
+        run: pauses::run,
     },
 ];
 

@@ -1,7 +1,7 @@
 //! Prometheus's formats by themselves: what a scrape costs a series, first and later, and what an exposed series takes.
 
 mod bare;
-mod peers;
+pub(super) mod peers;
 
 use std::path::Path;
 use std::process::Command;

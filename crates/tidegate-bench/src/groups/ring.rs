@@ -37,13 +37,7 @@ fn saturated(binary: &Path, layout: Layout, budget_ns: f64) -> Result<Vec<Row>, 
     let directory = agents::directory()?;
     let rings = agents::rings(directory.path(), "rank_", RANKS, layout, CAPACITY)?;
     let gateway = agents::gateway(binary, directory.path())?;
-    let (over, taken) = (AtomicBool::new(false), AtomicU64::new(0));
-    let windows = thread::scope(|scope| {
-        scope.spawn(|| write(rings, &over, &taken));
-        let windows = measure(&gateway, &taken);
-        over.store(true, Ordering::Relaxed);
-        windows
-    })?;
+    let windows = saturate(&gateway, rings, CAPACITY, TURN)?;
     let label = layout.label();
     let column = |of: fn(&Window) -> f64| Samples::new(windows.iter().map(of));
     let per_core = column(|window| 1e9 / window.ns_per_event());
@@ -73,15 +67,31 @@ fn saturated(binary: &Path, layout: Layout, budget_ns: f64) -> Result<Vec<Row>, 
     ])
 }
 
+/// Keeps rings of this capacity full, so many events at a time, for a few windows.
+pub(super) fn saturate(
+    gateway: &Gateway,
+    rings: Vec<Writer>,
+    capacity: u64,
+    turn: usize,
+) -> Result<Vec<Window>, Error> {
+    let (over, taken) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| write(rings, capacity, turn, &over, &taken));
+        let windows = measure(gateway, &taken);
+        over.store(true, Ordering::Relaxed);
+        windows
+    })
+}
+
 /// What passed in a stretch of time.
-struct Window {
+pub(super) struct Window {
     events: f64,
     cpu: Duration,
     wall: Duration,
 }
 
 impl Window {
-    fn ns_per_event(&self) -> f64 {
+    pub(super) fn ns_per_event(&self) -> f64 {
         self.cpu.as_nanos() as f64 / self.events
     }
 
@@ -115,14 +125,14 @@ fn measure(gateway: &Gateway, taken: &AtomicU64) -> Result<Vec<Window>, Error> {
 }
 
 /// Fills the rings in turn until it is over; `taken` is what has left them.
-fn write(mut rings: Vec<Writer>, over: &AtomicBool, taken: &AtomicU64) {
-    let events: Vec<_> = agents::transfers().take(TURN).collect();
+fn write(mut rings: Vec<Writer>, capacity: u64, turn: usize, over: &AtomicBool, taken: &AtomicU64) {
+    let events: Vec<_> = agents::transfers().take(turn).collect();
     let mut written = 0;
     while !over.load(Ordering::Relaxed) {
         let mut unread = 0;
         for ring in &mut rings {
-            let room = (CAPACITY - 1 - ring.unread()) as usize;
-            written += ring.push_all(&events[..room.min(TURN)]) as u64;
+            let room = (capacity - 1 - ring.unread()) as usize;
+            written += ring.push_all(&events[..room.min(turn)]) as u64;
             unread += ring.unread();
         }
         taken.store(written - unread, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 //! with one scrape a second beside.
 
 mod feed;
-mod subjects;
+pub(in crate::groups) mod subjects;
 
 use std::path::Path;
 use std::sync::Arc;

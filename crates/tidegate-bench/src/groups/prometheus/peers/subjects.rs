@@ -4,20 +4,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A program that is fed series and shows them.
-pub(super) struct Subject {
-    pub(super) name: &'static str,
-    pub(super) fed: Fed,
+pub(in crate::groups) struct Subject {
+    pub(in crate::groups) name: &'static str,
+    pub(in crate::groups) fed: Fed,
     /// Name and text of its configuration, in which `TARGET`, `OTLP` and `PORT` stand for ports.
     config: (&'static str, &'static str),
     /// Arguments, in which `CONFIG` and `DIR` stand for paths as well.
     arguments: &'static str,
     /// Where it shows what it has.
-    pub(super) path: &'static str,
+    pub(in crate::groups) path: &'static str,
 }
 
 /// How series come to a program.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fed {
+pub(in crate::groups) enum Fed {
     /// It scrapes them.
     Scraping,
     /// OTLP over HTTP is pushed to it.
@@ -26,13 +26,13 @@ pub(super) enum Fed {
 
 /// The ports that a program is told.
 #[derive(Clone, Copy)]
-pub(super) struct Ports {
+pub(in crate::groups) struct Ports {
     /// Of the target.
-    pub(super) target: u16,
+    pub(in crate::groups) target: u16,
     /// Where it takes OTLP.
-    pub(super) otlp: u16,
+    pub(in crate::groups) otlp: u16,
     /// Where it shows what it has.
-    pub(super) shown: u16,
+    pub(in crate::groups) shown: u16,
 }
 
 const SCRAPES: (&str, &str) = (
@@ -85,12 +85,12 @@ const fn collector(name: &'static str, fed: Fed, arguments: &'static str) -> Sub
     }
 }
 
-pub(super) const OURSELVES: [Subject; 2] = [
+pub(in crate::groups) const OURSELVES: [Subject; 2] = [
     collector("tidegate", Fed::Scraping, "run --config CONFIG"),
     collector("tidegate", Fed::Otlp, "run --config CONFIG"),
 ];
 
-pub(super) const PEERS: [Subject; 7] = [
+pub(in crate::groups) const PEERS: [Subject; 7] = [
     collector("otelcol", Fed::Scraping, "--config CONFIG"),
     collector("otelcol", Fed::Otlp, "--config CONFIG"),
     collector("otelcol-contrib", Fed::Scraping, "--config CONFIG"),
@@ -120,7 +120,12 @@ pub(super) const PEERS: [Subject; 7] = [
 
 impl Subject {
     /// How it is started, with its files in this directory.
-    pub(super) fn command(&self, binary: &Path, directory: &Path, ports: Ports) -> std::io::Result<Command> {
+    pub(in crate::groups) fn command(
+        &self,
+        binary: &Path,
+        directory: &Path,
+        ports: Ports,
+    ) -> std::io::Result<Command> {
         let with_ports = |text: &str| {
             text.replace("TARGET", &ports.target.to_string())
                 .replace("OTLP", &ports.otlp.to_string())
@@ -141,7 +146,7 @@ impl Subject {
 }
 
 /// The program of this name, if it is on PATH.
-pub(super) fn on_path(name: &str) -> Option<PathBuf> {
+pub(in crate::groups) fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
         .map(|directory| directory.join(name))

@@ -1,0 +1,188 @@
+//! What a point and an event cost as series become more. Points come over OTLP/HTTP in requests of up to 5,000, each
+//! series in the same order every time, as exporters send them, into `aggregate`, whose table Prometheus's exporter
+//! shows. Events come out of rings of version 4, of which a thousand are as many as a node can have; with more series
+//! than that the engine takes them in by itself.
+//!
+//! On one core the gateway has it to itself, and the load is on another. On all cores the load shares them: processor
+//! time is still the gateway's own, but its caches and turns are not.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tidegate_ring::Layout;
+
+use super::{agents, engine, ring};
+use crate::Error;
+use crate::gateway::{Gateway, free_port};
+use crate::http::Scraper;
+use crate::picture::{Line, Picture};
+use crate::report::{Budget, Row};
+use crate::series::{self, Request};
+use crate::stats::Samples;
+
+const SIZES: [usize; 4] = [1_000, 10_000, 100_000, 1_000_000];
+/// Agents whose events come out of rings, and slots and events a turn of each ring.
+const AGENTS: [usize; 2] = [100, 1_000];
+const CAPACITY: u64 = 4_096;
+const TURN: usize = 1_024;
+/// A window is at least so long, and every series is fed at least once in it.
+const WINDOW: Duration = Duration::from_millis(700);
+const WINDOWS: usize = 3;
+const ENGINE_RUNS: usize = 7;
+/// What a million series may make of the cost at a thousand.
+const GROWTH: f64 = 2.0;
+/// The curves, beside what is said of them.
+const PICTURE: &str = "docs/growth.svg";
+
+/// Where gateways are started, as people call it.
+type Start = fn(&Path, &str) -> Result<Gateway, Error>;
+const PLACES: [(&str, Start, usize); 2] = [
+    ("one core", Gateway::start, 1),
+    ("all cores", Gateway::start_on_all_cores, 2),
+];
+
+pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
+    let (mut rows, mut lines) = (Vec::new(), Vec::new());
+    for place in PLACES {
+        let mut curve = Vec::new();
+        for count in SIZES {
+            let measured = points(binary, place, count)?;
+            let named = |what: &str| format!("point, {}, {count} series: {what}", place.0);
+            curve.push((count as f64, measured.cost_ns.min()));
+            rows.push(Row::median(named("processor time"), measured.cost_ns, "ns"));
+            rows.push(Row::median(named("a second, as driven"), measured.rate, "/s"));
+        }
+        finish(&format!("point, {}", place.0), curve, &mut rows, &mut lines);
+    }
+    let mut curve = Vec::new();
+    for count in AGENTS {
+        let (series, cost) = events(binary, count)?;
+        curve.push((series as f64, cost.min()));
+        let name = format!("event of a ring, one core, {series} series of {count} agents: processor time");
+        rows.push(Row::median(name, cost, "ns"));
+    }
+    lines.push(Line {
+        name: "event of a ring, one core".to_owned(),
+        points: curve,
+    });
+    let mut curve = Vec::new();
+    for count in SIZES {
+        let (cost, _) = engine::dense(count, ENGINE_RUNS);
+        curve.push((count as f64, cost.min()));
+        let name = format!("event in the engine, {count} series: processor time");
+        rows.push(Row::median(name, cost, "ns"));
+    }
+    finish("event in the engine", curve, &mut rows, &mut lines);
+    draw(&lines)?;
+    Ok(rows)
+}
+
+/// Says how much a million cost of what a thousand cost, of the lowest values, and keeps the line.
+fn finish(name: &str, curve: Vec<(f64, f64)>, rows: &mut Vec<Row>, lines: &mut Vec<Line>) {
+    if let (Some((_, few)), Some((_, many))) = (curve.first(), curve.last()) {
+        let row = Row::value(format!("{name}: 1M series against 1k"), many / few, "x");
+        rows.push(row.budget(Budget::AtMost(GROWTH)));
+    }
+    lines.push(Line {
+        name: name.to_owned(),
+        points: curve,
+    });
+}
+
+fn draw(lines: &[Line]) -> Result<(), Error> {
+    let picture = Picture {
+        title: "Processor time of a point and of an event, by series",
+        x: "series",
+        y: "ns",
+        lines,
+    };
+    // Somebody who runs this elsewhere has no docs, and no picture.
+    if Path::new(PICTURE).parent().is_some_and(Path::is_dir) {
+        std::fs::write(PICTURE, picture.svg())?;
+    }
+    Ok(())
+}
+
+struct Measured {
+    cost_ns: Samples,
+    rate: Samples,
+}
+
+fn points(
+    binary: &Path,
+    (_, start, connections): (&str, Start, usize),
+    count: usize,
+) -> Result<Measured, Error> {
+    let otlp = free_port()?;
+    let config = format!(
+        "receivers: {{otlp: {{protocols: {{http: {{endpoint: '127.0.0.1:{otlp}'}}}}}}}}
+processors: {{aggregate: {{rules: [{{match: {{name: 'bench.*'}}}}], max_series: 2000000}}}}
+exporters: {{prometheus: {{endpoint: '127.0.0.1:PORT'}}}}
+service:
+  telemetry: {{metrics: {{level: none}}}}
+  pipelines: {{metrics: {{receivers: [otlp], processors: [aggregate], exporters: [prometheus]}}}}
+"
+    );
+    let mut gateway = start(binary, &config)?;
+    gateway.first_scrape()?;
+    let mut requests = series::requests(count);
+    let mut senders: Vec<Scraper> = (0..connections)
+        .map(|_| Scraper::connect(otlp, "/"))
+        .collect::<Result<_, _>>()?;
+    let mut value = 0;
+    let mut round = |requests: &mut [Request]| {
+        value += 1;
+        feed(requests, &mut senders, value)
+    };
+    round(&mut requests)?;
+    let shown = gateway
+        .scraper()?
+        .get()?
+        .lines()
+        .filter(|line| line.starts_with("bench_"))
+        .count();
+    if shown != count {
+        return Err(format!("it shows {shown} of {count} series").into());
+    }
+    round(&mut requests)?;
+    let (mut costs, mut rates) = (Vec::new(), Vec::new());
+    for _ in 0..WINDOWS {
+        let (cpu, begun, mut points) = (gateway.process().cpu()?, Instant::now(), 0.0);
+        while begun.elapsed() < WINDOW {
+            round(&mut requests)?;
+            points += count as f64;
+        }
+        rates.push(points / begun.elapsed().as_secs_f64());
+        costs.push((gateway.process().cpu()? - cpu).as_nanos() as f64 / points);
+    }
+    Ok(Measured {
+        cost_ns: Samples::new(costs),
+        rate: Samples::new(rates),
+    })
+}
+
+/// Every request once, each sender its share.
+fn feed(requests: &mut [Request], senders: &mut [Scraper], value: u64) -> Result<(), Error> {
+    let share = requests.len().div_ceil(senders.len());
+    std::thread::scope(|scope| {
+        let shares = requests.chunks_mut(share).zip(senders);
+        let sending: Vec<_> = shares
+            .map(|(requests, sender)| scope.spawn(move || series::push(requests, sender, value)))
+            .collect();
+        sending
+            .into_iter()
+            .try_for_each(|sent| sent.join().unwrap_or_else(|_| Err("a sender panicked".into())))
+    })
+}
+
+/// Series that so many agents make, and what an event of theirs costs.
+fn events(binary: &Path, count: usize) -> Result<(usize, Samples), Error> {
+    let directory = agents::directory()?;
+    let rings = agents::rings(directory.path(), "rank_", count, Layout::V4, CAPACITY)?;
+    let gateway = agents::gateway(binary, directory.path())?;
+    let windows = ring::saturate(&gateway, rings, CAPACITY, TURN)?;
+    let page = gateway.scraper()?.get()?.to_owned();
+    let series = page.lines().filter(|line| line.starts_with("agent_")).count();
+    let costs = Samples::new(windows.iter().map(ring::Window::ns_per_event));
+    Ok((series, costs))
+}

@@ -1,0 +1,145 @@
+//! What a counter series takes that is held and exposed, in a whole gateway: fed over OTLP/HTTP, scraped as text, its
+//! values changed, scraped again. Resident memory against that of the same gateway before it knew any series. Peers
+//! that take OTLP and show Prometheus's text are measured where they are on PATH.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::prometheus::peers::subjects::{Fed, OURSELVES, PEERS, Ports, Subject, on_path};
+use crate::Error;
+use crate::gateway::free_port;
+use crate::http::Scraper;
+use crate::process::Process;
+use crate::report::{Budget, Row};
+use crate::series;
+
+/// Series, and what each may take, in bytes; not of all there is a budget.
+const SIZES: [(usize, Option<f64>); 3] = [(10_000, None), (100_000, None), (1_000_000, Some(350.0))];
+/// With so many, peers are measured.
+const BESIDE: usize = 100_000;
+/// Of what a series takes elsewhere it may take this with us.
+const SHARE: f64 = 0.2;
+/// Pages that were written are given back by then.
+const SETTLE: Duration = Duration::from_secs(2);
+/// How long a program may take until it listens, or shows everything.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
+    let mut rows = Vec::new();
+    let ourselves = OURSELVES.iter().find(|subject| subject.fed == Fed::Otlp);
+    let subject = ourselves.ok_or("nothing that takes OTLP")?;
+    let mut taken = Vec::new();
+    for (count, budget) in SIZES {
+        let measured = measure(subject, binary, count)?;
+        taken.push((count, measured.a_series));
+        rows.extend(measured.rows("tidegate", count, budget));
+    }
+    let of = |wanted: usize| {
+        taken
+            .iter()
+            .find(|(count, _)| *count == wanted)
+            .map(|(_, bytes)| *bytes)
+    };
+    if let (Some((_, few)), Some((_, many))) = (taken.first(), taken.last()) {
+        rows.push(Row::value(
+            "a series of most against one of fewest",
+            many / few,
+            "x",
+        ));
+    }
+    for peer in PEERS.iter().filter(|peer| peer.fed == Fed::Otlp) {
+        let Some(binary) = on_path(peer.name) else {
+            continue;
+        };
+        match measure(peer, &binary, BESIDE) {
+            Ok(measured) => {
+                let ours = of(BESIDE).unwrap_or(f64::NAN) / measured.a_series;
+                rows.extend(measured.rows(peer.name, BESIDE, None));
+                let name = format!("a series against one of {}, of {BESIDE}", peer.name);
+                rows.push(Row::value(name, ours, "x").budget(Budget::AtMost(SHARE)));
+            }
+            Err(error) => println!("  left out, {}: {error}", peer.name),
+        }
+    }
+    Ok(rows)
+}
+
+/// Memory of one program.
+struct Measured {
+    /// In MiB: without series, with them, at the peak.
+    empty: f64,
+    full: f64,
+    peak: f64,
+    /// In bytes.
+    a_series: f64,
+}
+
+impl Measured {
+    fn rows(&self, name: &str, series: usize, budget: Option<f64>) -> Vec<Row> {
+        let named = |what: &str| format!("{name}, {series} series: {what}");
+        let a_series = Row::value(named("a series held and exposed"), self.a_series, "B");
+        vec![
+            Row::value(named("without any"), self.empty, "MiB"),
+            Row::value(named("resident"), self.full, "MiB"),
+            Row::value(named("peak, with a page under way"), self.peak, "MiB"),
+            match budget {
+                Some(bytes) => a_series.budget(Budget::AtMost(bytes)),
+                None => a_series,
+            },
+        ]
+    }
+}
+
+fn measure(subject: &Subject, binary: &Path, count: usize) -> Result<Measured, Error> {
+    let ports = Ports {
+        target: 0,
+        otlp: free_port()?,
+        shown: free_port()?,
+    };
+    let directory = TempDir::new()?;
+    let command = subject.command(binary, directory.path(), ports)?;
+    let mut process = Process::start(command, directory)?;
+    // A connection a page: between two of them goes more time than servers wait.
+    let page = || Ok::<_, Error>(Scraper::connect(ports.shown, subject.path)?.get()?.to_owned());
+    connect(&mut process, &page)?;
+    let mut feed = connect(&mut process, || Scraper::connect(ports.otlp, "/"))?;
+    std::thread::sleep(SETTLE);
+    let empty = process.memory_mib()?.0;
+    let mut requests = series::requests(count);
+    for value in 1..=3 {
+        series::push(&mut requests, &mut feed, value)?;
+        let page = page()?;
+        let shown = page.lines().filter(|line| line.starts_with("bench_")).count();
+        if shown != count {
+            return Err(format!("it shows {shown} of {count} series").into());
+        }
+    }
+    std::thread::sleep(SETTLE);
+    let (full, peak) = process.memory_mib()?;
+    let a_series = (full - empty) * f64::from(1 << 20) / count as f64;
+    process.kill();
+    Ok(Measured {
+        empty,
+        full,
+        peak,
+        a_series,
+    })
+}
+
+/// What an attempt gives at last.
+fn connect<T>(process: &mut Process, attempt: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
+    let begun = Instant::now();
+    loop {
+        match attempt() {
+            Err(error) if begun.elapsed() > PATIENCE => return Err(error),
+            Err(_) => {}
+            done => return done,
+        }
+        if let Some(status) = process.status()? {
+            return Err(format!("it ended: {status}").into());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

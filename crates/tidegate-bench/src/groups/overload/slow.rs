@@ -1,0 +1,153 @@
+//! An end of the line that takes what it is given at a pace of its own: who is too fast waits for the answer.
+
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tonic::body::Body;
+use tonic::codegen::BoxFuture;
+use tonic::server::{Grpc, NamedService, UnaryService};
+use tonic::transport::server::TcpIncoming;
+use tonic::{Request, Response, Status};
+use tower::Service;
+
+use crate::Error;
+use crate::otlp::codec::Raw;
+
+/// A server on the runtime that it was started on.
+pub(in crate::groups) struct SlowSink {
+    pub(in crate::groups) port: u16,
+    turns: Arc<Turns>,
+    stop: CancellationToken,
+}
+
+/// Whose turn is when.
+struct Turns {
+    schedule: Mutex<Schedule>,
+    answered: AtomicU64,
+}
+
+/// Turns one after another.
+struct Schedule {
+    gap: Duration,
+    next: Instant,
+}
+
+impl Schedule {
+    /// When who comes now is answered.
+    fn turn(&mut self, now: Instant) -> Instant {
+        let turn = self.next.max(now);
+        self.next = turn + self.gap;
+        turn
+    }
+}
+
+impl SlowSink {
+    /// One that takes everything, for now.
+    pub(in crate::groups) async fn start() -> Result<Self, Error> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let port = listener.local_addr()?.port();
+        let schedule = Schedule {
+            gap: Duration::ZERO,
+            next: Instant::now(),
+        };
+        let turns = Arc::new(Turns {
+            schedule: Mutex::new(schedule),
+            answered: AtomicU64::new(0),
+        });
+        let stop = CancellationToken::new();
+        let serving = tonic::transport::Server::builder()
+            .initial_connection_window_size(64 << 20)
+            .initial_stream_window_size(16 << 20)
+            .add_service(Server(turns.clone()))
+            .serve_with_incoming_shutdown(TcpIncoming::from(listener), stop.clone().cancelled_owned());
+        tokio::spawn(serving);
+        Ok(Self { port, turns, stop })
+    }
+
+    /// Takes so many requests a second from now on; `None`: as they come.
+    pub(in crate::groups) fn pace(&self, a_second: Option<f64>) {
+        let gap = a_second.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(1.0 / rate));
+        let next = Instant::now();
+        *self.turns.schedule() = Schedule { gap, next };
+    }
+
+    /// Requests that were taken.
+    pub(in crate::groups) fn answered(&self) -> u64 {
+        self.turns.answered.load(Relaxed)
+    }
+}
+
+impl Turns {
+    fn schedule(&self) -> std::sync::MutexGuard<'_, Schedule> {
+        self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for SlowSink {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+#[derive(Clone)]
+struct Server(Arc<Turns>);
+
+impl NamedService for Server {
+    const NAME: &'static str = "opentelemetry.proto.collector.metrics.v1.MetricsService";
+}
+
+impl Service<http::Request<Body>> for Server {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Self::Response, Infallible>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let server = self.clone();
+        Box::pin(async move {
+            let mut grpc = Grpc::new(Raw).max_decoding_message_size(usize::MAX);
+            Ok(grpc.unary(server, request).await)
+        })
+    }
+}
+
+impl UnaryService<Bytes> for Server {
+    type Response = Bytes;
+    type Future = BoxFuture<Response<Bytes>, Status>;
+
+    fn call(&mut self, _: Request<Bytes>) -> Self::Future {
+        let turns = self.0.clone();
+        let turn = turns.schedule().turn(Instant::now());
+        Box::pin(async move {
+            tokio::time::sleep_until(turn).await;
+            turns.answered.fetch_add(1, Relaxed);
+            Ok(Response::new(Bytes::new()))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_are_a_gap_apart_and_not_saved_up() {
+        let (now, gap) = (Instant::now(), Duration::from_millis(10));
+        let mut schedule = Schedule { gap, next: now };
+        assert_eq!(schedule.turn(now), now);
+        assert_eq!(schedule.turn(now), now + gap);
+        let later = now + Duration::from_secs(1);
+        assert_eq!(schedule.turn(later), later);
+        assert_eq!(schedule.turn(later), later + gap);
+    }
+}

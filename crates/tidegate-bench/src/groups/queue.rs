@@ -1,0 +1,215 @@
+//! A queue on disk against one in memory, at requests of 1,000 points over gRPC. In turns, so that what else the machine
+//! does falls on all alike. Then the queue that spills, beside a destination that stands still, and how fast it is read
+//! back when the destination comes back. Everything but the gateway shares the other core.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::overload::crowd::{Crowd, Shape};
+use super::overload::slow::SlowSink;
+use crate::Error;
+use crate::gateway::free_port;
+use crate::otlp::{Load, Sink};
+use crate::process::Process;
+use crate::report::{Budget, Row};
+use crate::stats::Samples;
+
+const POINTS: usize = 1_000;
+const IN_FLIGHT: usize = 16;
+const WARM_UP: Duration = Duration::from_millis(800);
+const WINDOW: Duration = Duration::from_millis(1500);
+const ROUNDS: usize = 7;
+/// Of what passes in memory, at least so much passes by the disk.
+const SHARE: f64 = 0.6;
+/// How long the destination stands still.
+const STILL: Duration = Duration::from_secs(8);
+/// Nothing has arrived for so long: there is no more.
+const QUIET: Duration = Duration::from_secs(7);
+/// A request that nobody answers is begun so seldom.
+const STANDS_STILL: f64 = 0.001;
+
+/// Queues, and how they are configured.
+const QUEUES: [(&str, &str); 3] = [
+    ("in memory", ""),
+    ("on disk", "storage: file_storage"),
+    (
+        "in memory, room on disk",
+        "storage: file_storage, storage_mode: spill",
+    ),
+];
+/// Little memory, so that the disk is what holds.
+const SPILL: &str = "storage: file_storage, storage_mode: spill, max_bytes: 32MiB";
+
+pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
+    let mut results: [Vec<Passed>; QUEUES.len()] = Default::default();
+    for _ in 0..ROUNDS {
+        for (results, (_, queue)) in results.iter_mut().zip(QUEUES) {
+            results.push(super::runtime()?.block_on(pass(binary, queue))?);
+        }
+    }
+    let mut rows = Vec::new();
+    let memory = &results[0];
+    for ((name, queue), passed) in QUEUES.iter().zip(&results) {
+        let column = |of: fn(&Passed) -> f64| Samples::new(passed.iter().map(of));
+        // Each run against the run in memory of its own round.
+        let ratio = |of: fn(&Passed) -> f64| {
+            Samples::new(
+                passed
+                    .iter()
+                    .zip(memory)
+                    .map(|(one, memory)| of(one) / of(memory)),
+            )
+        };
+        rows.push(Row::median(
+            format!("{name}: points a second"),
+            column(|p| p.points_per_second),
+            "/s",
+        ));
+        rows.push(Row::median(
+            format!("{name}: processor time a million points"),
+            column(|p| p.cpu_per_million),
+            "s",
+        ));
+        if !queue.is_empty() {
+            let rate = Row::median(
+                format!("{name}: points a second against memory"),
+                ratio(|p| p.points_per_second),
+                "x",
+            );
+            rows.push(rate.budget(Budget::AtLeast(SHARE)));
+            rows.push(Row::median(
+                format!("{name}: processor time against memory"),
+                ratio(|p| p.cpu_per_million),
+                "x",
+            ));
+        }
+    }
+    rows.extend(super::runtime()?.block_on(spill(binary))?);
+    Ok(rows)
+}
+
+/// What passed in a window.
+struct Passed {
+    points_per_second: f64,
+    cpu_per_million: f64,
+}
+
+async fn pass(binary: &Path, queue: &str) -> Result<Passed, Error> {
+    let (sink, port) = (Sink::start().await?, free_port()?);
+    let process = start(binary, port, sink.port, queue)?;
+    let load = Load::full(port, POINTS, IN_FLIGHT).await?;
+    tokio::time::sleep(WARM_UP).await;
+    let (requests, cpu, begun) = (sink.requests(), process.cpu()?, Instant::now());
+    tokio::time::sleep(WINDOW).await;
+    let points = (sink.requests() - requests) as f64 * POINTS as f64;
+    if points == 0.0 {
+        return Err(format!("nothing passes: {:?}", load.failure()).into());
+    }
+    let passed = Passed {
+        points_per_second: points / begun.elapsed().as_secs_f64(),
+        cpu_per_million: (process.cpu()? - cpu).as_secs_f64() * 1e6 / points,
+    };
+    process.kill();
+    Ok(passed)
+}
+
+/// What is taken while the destination stands still, and how fast that is read back.
+async fn spill(binary: &Path) -> Result<Vec<Row>, Error> {
+    let (sink, port) = (SlowSink::start().await?, free_port()?);
+    sink.pace(Some(STANDS_STILL));
+    let process = start(binary, port, sink.port, SPILL)?;
+    let shape = Shape {
+        connections: 1,
+        in_flight: IN_FLIGHT,
+        points: POINTS,
+    };
+    let crowd = Crowd::start(port, shape, None).await?;
+    tokio::time::sleep(STILL).await;
+    let answers = crowd.finish().await;
+    let taken = (answers.accepted * POINTS as u64) as f64;
+    let memory = process.memory_mib()?.1;
+    sink.pace(None);
+    let before = sink.answered();
+    // Retries wait for their time first.
+    let mut seen = Vec::new();
+    let mut last = Instant::now();
+    while last.elapsed() < QUIET {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let arrived = sink.answered() - before;
+        if seen.last().is_none_or(|(_, known)| *known < arrived) {
+            last = Instant::now();
+            seen.push((last, arrived));
+        }
+    }
+    let (arrived, rate) = drained(&seen);
+    if sink.answered() < answers.accepted {
+        return Err(format!("{} of {} requests arrived", sink.answered(), answers.accepted).into());
+    }
+    Ok(vec![
+        Row::value(
+            "beside one that stands still: points a second taken",
+            taken / STILL.as_secs_f64(),
+            "/s",
+        ),
+        Row::value("beside one that stands still: taken", taken, "points"),
+        Row::value(
+            "beside one that stands still: refused",
+            (answers.told + answers.untold) as f64,
+            "requests",
+        ),
+        Row::value("beside one that stands still: peak memory", memory, "MiB"),
+        Row::value("read back", (arrived * POINTS as u64) as f64, "points"),
+        Row::value("read back and delivered", rate * POINTS as f64, "points/s"),
+    ])
+}
+
+/// How much arrived, and at which rate where it went fastest for half of it: from a quarter to three.
+fn drained(seen: &[(Instant, u64)]) -> (u64, f64) {
+    let all = seen.last().map_or(0, |(_, arrived)| *arrived);
+    let at = |part: u64| seen.iter().find(|(_, arrived)| *arrived * 4 >= all * part);
+    match (at(1), at(3)) {
+        (Some((from, few)), Some((to, most))) if to > from => {
+            (all, (most - few) as f64 / (*to - *from).as_secs_f64())
+        }
+        _ => (all, f64::NAN),
+    }
+}
+
+fn start(binary: &Path, from: u16, to: u16, queue: &str) -> Result<Process, Error> {
+    let directory = TempDir::new_in(std::env::current_dir()?.join("target"))?;
+    let yaml = format!(
+        "extensions: {{file_storage: {{directory: {:?}, fsync: interval, fsync_interval: 100ms, max_size: 4GiB}}}}
+receivers: {{otlp: {{protocols: {{grpc: {{endpoint: \"127.0.0.1:{from}\"}}}}}}}}
+exporters:
+  otlp: {{endpoint: \"127.0.0.1:{to}\", tls: {{insecure: true}}, compression: none, retry_on_failure: {{initial_interval: 1s, max_interval: 1s}}, sending_queue: {{{queue}}}}}
+service:
+  extensions: [file_storage]
+  telemetry: {{metrics: {{level: none}}}}
+  pipelines: {{metrics: {{receivers: [otlp], exporters: [otlp]}}}}
+",
+        directory.path()
+    );
+    let path = directory.path().join("config.yaml");
+    std::fs::write(&path, yaml)?;
+    let mut command = Command::new(binary);
+    command.args(["run", "--config"]).arg(path);
+    Process::start(command, directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_that_of_the_middle_half() {
+        let begin = Instant::now();
+        let seen = [(0, 0), (1000, 100), (2000, 500), (3000, 1000), (9000, 1200)];
+        let seen = seen.map(|(ms, arrived)| (begin + Duration::from_millis(ms), arrived));
+        // From 500 (a quarter of 1,200 and more) to 1,000 (three quarters and more) in a second.
+        assert_eq!(drained(&seen), (1200, 500.0));
+        assert_eq!(drained(&[]).0, 0);
+    }
+}
