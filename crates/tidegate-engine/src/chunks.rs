@@ -45,9 +45,12 @@ impl<T> DerefMut for Chunk<T> {
 /// Who sees the slots of each chunk, by its number, before anybody else gets at them.
 type Witness<T> = Arc<dyn Fn(u32, &mut [T]) + Send + Sync>;
 
+/// Chunks behind a lock each, when there are any.
+type Segment<T> = OnceLock<Box<[Mutex<Chunk<T>>]>>;
+
 /// Slots by number.
 pub(crate) struct Chunks<T> {
-    segments: [OnceLock<Box<[Mutex<Chunk<T>>]>>; SEGMENTS],
+    segments: [Segment<T>; SEGMENTS],
     used: AtomicU32,
     witness: Mutex<Option<Witness<T>>>,
     /// How many witnesses there have been.
