@@ -103,7 +103,7 @@ fn measure(subject: &Subject, binary: &Path, count: usize) -> Result<Measured, E
     let mut process = Process::start(command, directory)?;
     // A connection a page: between two of them goes more time than servers wait.
     let page = || Ok::<_, Error>(Scraper::connect(ports.shown, subject.path)?.get()?.to_owned());
-    connect(&mut process, &page)?;
+    connect(&mut process, page)?;
     let mut feed = connect(&mut process, || Scraper::connect(ports.otlp, "/"))?;
     std::thread::sleep(SETTLE);
     let empty = process.memory_mib()?.0;

@@ -43,7 +43,7 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
 fn held(binary: &Path, requests: &mut [Request]) -> Result<Vec<Row>, Error> {
     let aggregate = "interval: 3s";
     let subject = Subject::start(binary, aggregate, "", ", debug", requests)?;
-    let mut rows = subject.phase("held and emitted every 3 s", || Ok(thread::sleep(PHASE)))?;
+    let mut rows = subject.phase("held and emitted every 3 s", || lasting(PHASE))?;
     let mut scraper = subject.gateway.scraper()?;
     let mut scrapes = 0;
     rows.extend(subject.phase("scraped again and again", || {
@@ -66,7 +66,7 @@ fn held(binary: &Path, requests: &mut [Request]) -> Result<Vec<Row>, Error> {
 fn expired(binary: &Path, requests: &mut [Request]) -> Result<Vec<Row>, Error> {
     let aggregate = format!("interval: 1h, expiry: {}s", EXPIRY.as_secs());
     let subject = Subject::start(binary, &aggregate, "", "", requests)?;
-    let rows = subject.phase("expired", || Ok(thread::sleep(EXPIRY + GONE)))?;
+    let rows = subject.phase("expired", || lasting(EXPIRY + GONE))?;
     let left = subject.gateway.scraper()?.get()?.lines().count();
     if left > SERIES / 10 {
         return Err(format!("{left} lines are left of {SERIES} series").into());
@@ -89,9 +89,7 @@ fn snapshotted(binary: &Path, requests: &mut [Request]) -> Result<Vec<Row>, Erro
             }
             Ok::<_, Error>(value - 2)
         });
-        let rows = subject.phase("kept on disk, fed again and again", || {
-            Ok(thread::sleep(2 * PHASE))
-        });
+        let rows = subject.phase("kept on disk, fed again and again", || lasting(2 * PHASE));
         over.store(true, Relaxed);
         let rounds = feeding.join().map_err(|_| "the feed panicked")??;
         let mut rows = rows?;
@@ -102,6 +100,12 @@ fn snapshotted(binary: &Path, requests: &mut [Request]) -> Result<Vec<Row>, Erro
         ));
         Ok(rows)
     })
+}
+
+/// Nothing but time passes.
+fn lasting(time: Duration) -> Result<(), Error> {
+    thread::sleep(time);
+    Ok(())
 }
 
 /// A gateway that holds a million series.
