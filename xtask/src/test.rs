@@ -1,18 +1,18 @@
 //! `cargo xtask test`: every test, with everything they need.
 
-use crate::{Outcome, process, python, testenv};
+use crate::{Outcome, instructions, process, python, testenv};
 use std::path::Path;
 use std::process::Command;
 
-/// Installs what is missing and runs every test of the workspace, also after a failure; those in Python unless the
-/// arguments choose among cargo's.
+/// Installs what is missing and runs every test of the workspace, also after a failure; those in Python, and what the
+/// hottest paths cost in instructions, unless the arguments choose among cargo's.
 ///
-/// Python and examples in the documentation come first, so that the run ends with the closing lines of the
+/// Those and examples in the documentation come first, so that the run ends with the closing lines of the
 /// unit and whole-gateway tests.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
     testenv::setup(&[])?;
-    let python = match arguments {
-        [] => python::test(&[]),
+    let others = match arguments {
+        [] => python::test(&[]).and(instructions::bench(&[])),
         _ => Ok(()),
     };
     let examples = process::stream(cargo_test().arg("--doc"));
@@ -21,7 +21,7 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
             .args(["--lib", "--bins", "--tests", "--no-fail-fast"])
             .args(arguments),
     );
-    python.and(examples).and(tests)
+    others.and(examples).and(tests)
 }
 
 fn cargo_test() -> Command {
