@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn grid_lines_are_round_numbers_apart() {
-        for (highest, expected) in [(4.0, 1.0), (4.1, 2.0), (18.0, 5.0), (21.0, 10.0), (0.0, 1e-9)] {
+        for (highest, expected) in [(4.0, 1.0), (4.1, 2.0), (18.0, 5.0), (21.0, 10.0), (0.0, 5e-10)] {
             let step = step(highest);
             assert!(
                 step >= expected * 0.99 && step <= expected * 1.01,
