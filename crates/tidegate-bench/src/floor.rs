@@ -1,10 +1,8 @@
 //! Floors: hops that know nothing of what they hand on. What any gateway adds to them is its own.
 
-use std::convert::Infallible;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
@@ -15,15 +13,14 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
-use tonic::body::Body;
 use tonic::client::Grpc as Client;
 use tonic::codegen::BoxFuture;
-use tonic::server::{Grpc as Server, NamedService, UnaryService};
+use tonic::server::UnaryService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Response, Status};
 
 use crate::Error;
-use crate::otlp::codec::{METHOD, Raw};
+use crate::otlp::codec::{Answering, METHOD, Raw};
 use crate::otlp::{PATH, WINDOWS};
 
 /// Runs the floor of this name between two ports until the process ends; `frame` is the size of HTTP/2 frames that
@@ -126,7 +123,7 @@ async fn grpc(from: u16, to: u16, frame: u32) -> Result<(), Error> {
     let far: Vec<_> = std::iter::repeat_with(connect)
         .take(CONNECTIONS)
         .collect::<Result<_, _>>()?;
-    let hop = Hop(Arc::new((far, AtomicUsize::new(0))));
+    let hop = Answering(Hop(Arc::new((far, AtomicUsize::new(0)))));
     tonic::transport::Server::builder()
         .tcp_nodelay(true)
         .initial_stream_window_size(WINDOWS.0)
@@ -141,28 +138,6 @@ async fn grpc(from: u16, to: u16, frame: u32) -> Result<(), Error> {
 /// Where messages go, in turn.
 #[derive(Clone)]
 struct Hop(Arc<(Vec<Client<Channel>>, AtomicUsize)>);
-
-impl NamedService for Hop {
-    const NAME: &'static str = "opentelemetry.proto.collector.metrics.v1.MetricsService";
-}
-
-impl tower::Service<http::Request<Body>> for Hop {
-    type Response = http::Response<Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<Self::Response, Infallible>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let hop = self.clone();
-        Box::pin(async move {
-            let mut grpc = Server::new(Raw).max_decoding_message_size(usize::MAX);
-            Ok(grpc.unary(hop, request).await)
-        })
-    }
-}
 
 impl UnaryService<Bytes> for Hop {
     type Response = Bytes;

@@ -16,6 +16,9 @@ use crate::{Error, machine};
 /// How long an end may take.
 const GRACE: Duration = Duration::from_secs(12);
 
+/// How long one may take until it listens, or shows everything.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Between looks at one that may end.
 const LOOK: Duration = Duration::from_millis(50);
 /// What it prints, in its directory.
@@ -59,6 +62,22 @@ impl Process {
     /// How it ended, if it has.
     pub(crate) fn status(&mut self) -> Result<Option<ExitStatus>, Error> {
         Ok(self.child.try_wait()?)
+    }
+
+    /// What an attempt gives at last, while the process starts or takes up what it was sent.
+    pub(crate) fn wait_for<T>(&mut self, mut attempt: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+        let begun = Instant::now();
+        loop {
+            match attempt() {
+                Err(error) if begun.elapsed() > PATIENCE => return Err(error),
+                Err(_) => {}
+                done => return done,
+            }
+            if let Some(status) = self.status()? {
+                return Err(format!("it ended: {status}").into());
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// Waits until it ends, and says how it did with its last words.

@@ -1,17 +1,13 @@
 //! So many counter series as requests that are made once: values and times are set anew where they stand in the bytes.
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-use opentelemetry_proto::tonic::metrics::v1::{
-    AggregationTemporality, Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum, metric,
-    number_data_point,
-};
-use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::metrics::v1::{NumberDataPoint, number_data_point};
 use prost::Message;
 
 use crate::Error;
 use crate::http::Scraper;
 use crate::otlp::load::now_ns;
-use crate::otlp::request::attribute;
+use crate::otlp::request::{attribute, counters};
 
 /// Counters of an agent, each a metric.
 const METRICS: usize = 100;
@@ -110,32 +106,16 @@ fn message(metrics: &[usize], agents: &[usize], start: u64) -> ExportMetricsServ
         value: Some(number_data_point::Value::AsInt(VALUE)),
         ..Default::default()
     };
-    let metrics = metrics.iter().map(|metric| Metric {
-        name: format!("bench.things_{metric}"),
-        data: Some(metric::Data::Sum(Sum {
-            data_points: agents.iter().map(point).collect(),
-            aggregation_temporality: AggregationTemporality::Cumulative.into(),
-            is_monotonic: true,
-        })),
-        ..Default::default()
-    });
-    ExportMetricsServiceRequest {
-        resource_metrics: vec![ResourceMetrics {
-            resource: Some(Resource {
-                attributes: vec![attribute("service.name", "bench".to_owned())],
-                ..Default::default()
-            }),
-            scope_metrics: vec![ScopeMetrics {
-                metrics: metrics.collect(),
-                ..Default::default()
-            }],
-            ..Default::default()
-        }],
-    }
+    counters(metrics.iter().map(|metric| {
+        let points = agents.iter().map(point).collect();
+        (format!("bench.things_{metric}"), points)
+    }))
 }
 
 #[cfg(test)]
 mod tests {
+    use opentelemetry_proto::tonic::metrics::v1::metric;
+
     use super::*;
 
     #[test]

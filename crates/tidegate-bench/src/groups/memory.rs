@@ -3,17 +3,18 @@
 //! that take OTLP and show Prometheus's text are measured where they are on PATH.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::prometheus::peers::subjects::{Fed, OURSELVES, PEERS, Ports, Subject, on_path};
+use super::prometheus::peers::subjects::{Fed, OURSELVES, PEERS, Ports, Subject};
 use crate::Error;
 use crate::gateway::free_port;
 use crate::http::Scraper;
 use crate::process::Process;
 use crate::report::{Budget, Row};
 use crate::series;
+use crate::subject::on_path;
 
 /// Series, and what each may take, in bytes; not of all there is a budget.
 const SIZES: [(usize, Option<f64>); 3] = [(10_000, None), (100_000, None), (1_000_000, Some(350.0))];
@@ -23,8 +24,6 @@ const BESIDE: usize = 100_000;
 const SHARE: f64 = 0.2;
 /// Pages that were written are given back by then.
 const SETTLE: Duration = Duration::from_secs(2);
-/// How long a program may take until it listens, or shows everything.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();
@@ -103,8 +102,8 @@ fn measure(subject: &Subject, binary: &Path, count: usize) -> Result<Measured, E
     let mut process = Process::start(command, directory)?;
     // A connection a page: between two of them goes more time than servers wait.
     let page = || Ok::<_, Error>(Scraper::connect(ports.shown, subject.path)?.get()?.to_owned());
-    connect(&mut process, page)?;
-    let mut feed = connect(&mut process, || Scraper::connect(ports.otlp, "/"))?;
+    process.wait_for(page)?;
+    let mut feed = process.wait_for(|| Scraper::connect(ports.otlp, "/"))?;
     std::thread::sleep(SETTLE);
     let empty = process.memory_mib()?.0;
     let mut requests = series::requests(count);
@@ -126,20 +125,4 @@ fn measure(subject: &Subject, binary: &Path, count: usize) -> Result<Measured, E
         peak,
         a_series,
     })
-}
-
-/// What an attempt gives at last.
-fn connect<T>(process: &mut Process, attempt: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
-    let begun = Instant::now();
-    loop {
-        match attempt() {
-            Err(error) if begun.elapsed() > PATIENCE => return Err(error),
-            Err(_) => {}
-            done => return done,
-        }
-        if let Some(status) = process.status()? {
-            return Err(format!("it ended: {status}").into());
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }

@@ -59,6 +59,34 @@ pub(crate) struct Shape {
     pub(crate) seed: usize,
 }
 
+/// Counters of these names and points, of one resource.
+pub(crate) fn counters(
+    counters: impl IntoIterator<Item = (String, Vec<NumberDataPoint>)>,
+) -> ExportMetricsServiceRequest {
+    let metrics = counters.into_iter().map(|(name, data_points)| Metric {
+        name,
+        data: Some(metric::Data::Sum(Sum {
+            data_points,
+            aggregation_temporality: AggregationTemporality::Cumulative.into(),
+            is_monotonic: true,
+        })),
+        ..Default::default()
+    });
+    ExportMetricsServiceRequest {
+        resource_metrics: vec![ResourceMetrics {
+            resource: Some(Resource {
+                attributes: vec![attribute("service.name", "bench".to_owned())],
+                ..Default::default()
+            }),
+            scope_metrics: vec![ScopeMetrics {
+                metrics: metrics.collect(),
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+    }
+}
+
 /// A string.
 pub(crate) fn attribute(key: &str, value: String) -> KeyValue {
     KeyValue {

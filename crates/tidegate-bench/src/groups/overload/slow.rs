@@ -1,24 +1,20 @@
 //! An end of the line that takes what it is given at a pace of its own: who is too fast waits for the answer.
 
-use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tonic::body::Body;
 use tonic::codegen::BoxFuture;
-use tonic::server::{Grpc, NamedService, UnaryService};
+use tonic::server::UnaryService;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
-use tower::Service;
 
 use crate::Error;
-use crate::otlp::codec::Raw;
+use crate::otlp::codec::Answering;
 
 /// A server on the runtime that it was started on.
 pub(in crate::groups) struct SlowSink {
@@ -65,7 +61,7 @@ impl SlowSink {
         let serving = tonic::transport::Server::builder()
             .initial_connection_window_size(64 << 20)
             .initial_stream_window_size(16 << 20)
-            .add_service(Server(turns.clone()))
+            .add_service(Answering(Server(turns.clone())))
             .serve_with_incoming_shutdown(TcpIncoming::from(listener), stop.clone().cancelled_owned());
         tokio::spawn(serving);
         Ok(Self { port, turns, stop })
@@ -98,28 +94,6 @@ impl Drop for SlowSink {
 
 #[derive(Clone)]
 struct Server(Arc<Turns>);
-
-impl NamedService for Server {
-    const NAME: &'static str = "opentelemetry.proto.collector.metrics.v1.MetricsService";
-}
-
-impl Service<http::Request<Body>> for Server {
-    type Response = http::Response<Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<Self::Response, Infallible>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let server = self.clone();
-        Box::pin(async move {
-            let mut grpc = Grpc::new(Raw).max_decoding_message_size(usize::MAX);
-            Ok(grpc.unary(server, request).await)
-        })
-    }
-}
 
 impl UnaryService<Bytes> for Server {
     type Response = Bytes;

@@ -18,15 +18,14 @@ use crate::http::Scraper;
 use crate::process::Process;
 use crate::report::Row;
 use crate::stats::Samples;
+use crate::subject::on_path;
 use feed::{Pusher, SERIES, Target};
-use subjects::{Fed, OURSELVES, PEERS, Ports, Subject, on_path};
+use subjects::{Fed, OURSELVES, PEERS, Ports, Subject};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Seconds of a window, and windows without and with scrapes.
 const WINDOW: u32 = 8;
 const WINDOWS: usize = 3;
-/// How long a peer may take until it shows everything.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) fn rows(tidegate: &Path) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();
@@ -61,19 +60,19 @@ fn measure(subject: &Subject, binary: &Path) -> Result<Vec<Row>, Error> {
     let directory = TempDir::new()?;
     let command = subject.command(binary, directory.path(), ports)?;
     let mut process = Process::start(command, directory)?;
-    let mut scraper = wait_for(&mut process, || {
+    let mut scraper = process.wait_for(|| {
         let mut scraper = Scraper::connect(ports.shown, subject.path)?;
         scraper.get()?;
         Ok(scraper)
     })?;
     let pusher = match subject.fed {
         Fed::Scraping => None,
-        Fed::Otlp => Some(wait_for(&mut process, || Pusher::connect(ports.otlp))?),
+        Fed::Otlp => Some(process.wait_for(|| Pusher::connect(ports.otlp))?),
     };
     let mut feed = Feed { target, pusher };
     let empty = process.memory_mib()?.0;
     feed.target.is_open.store(true, Relaxed);
-    wait_for(&mut process, || {
+    process.wait_for(|| {
         feed.push()?;
         let page = scraper.get()?;
         let shown = page.lines().filter(|line| line.starts_with("bench_")).count();
@@ -148,20 +147,4 @@ fn window(
     }
     let cpu = process.cpu()? - cpu;
     Ok((cpu.as_nanos() as f64, fed as f64 * SERIES as f64))
-}
-
-/// What an attempt gives at last.
-fn wait_for<T>(process: &mut Process, mut attempt: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
-    let begun = Instant::now();
-    loop {
-        match attempt() {
-            Err(error) if begun.elapsed() > PATIENCE => return Err(error),
-            Err(_) => {}
-            done => return done,
-        }
-        if let Some(status) = process.status()? {
-            return Err(format!("it ended: {status}").into());
-        }
-        std::thread::sleep(Duration::from_millis(200));
-    }
 }

@@ -7,17 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-use opentelemetry_proto::tonic::metrics::v1::{
-    AggregationTemporality, Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum, metric,
-    number_data_point,
-};
-use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::metrics::v1::{NumberDataPoint, number_data_point};
 use prost::Message;
 
 use crate::Error;
 use crate::http::Scraper;
 use crate::otlp::load::now_ns;
-use crate::otlp::request::attribute;
+use crate::otlp::request::{attribute, counters};
 
 const METRICS: usize = 100;
 const AGENTS: usize = 500;
@@ -147,26 +143,8 @@ fn request(metrics: &[usize], feeds: u64) -> ExportMetricsServiceRequest {
         )),
         ..Default::default()
     };
-    let metrics = metrics.iter().map(|metric| Metric {
-        name: format!("bench.things_{metric}"),
-        data: Some(metric::Data::Sum(Sum {
-            data_points: (0..AGENTS).map(|agent| point(*metric, agent)).collect(),
-            aggregation_temporality: AggregationTemporality::Cumulative.into(),
-            is_monotonic: true,
-        })),
-        ..Default::default()
-    });
-    ExportMetricsServiceRequest {
-        resource_metrics: vec![ResourceMetrics {
-            resource: Some(Resource {
-                attributes: vec![attribute("service.name", "bench".to_owned())],
-                ..Default::default()
-            }),
-            scope_metrics: vec![ScopeMetrics {
-                metrics: metrics.collect(),
-                ..Default::default()
-            }],
-            ..Default::default()
-        }],
-    }
+    counters(metrics.iter().map(|metric| {
+        let points = (0..AGENTS).map(|agent| point(*metric, agent)).collect();
+        (format!("bench.things_{metric}"), points)
+    }))
 }

@@ -1,6 +1,6 @@
 //! Who is measured, and how each is told to do the same.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 /// A program that is fed series and shows them.
@@ -143,12 +143,4 @@ impl Subject {
         command.env("GOMAXPROCS", "1");
         Ok(command)
     }
-}
-
-/// The program of this name, if it is on PATH.
-pub(in crate::groups) fn on_path(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|directory| directory.join(name))
-        .find(|binary| binary.is_file())
 }
