@@ -252,6 +252,23 @@ mod tests {
         attribute.encode_to_vec()
     }
 
+    /// Whatever one byte of it is changed to: lengths and tags are where the short way could go wrong.
+    #[test]
+    fn no_byte_makes_a_plain_attribute_of_an_unsound_one() {
+        let whole = attribute("key".to_owned(), "\x01\x0a\x01a".to_owned());
+        for at in 0..whole.len() {
+            for byte in 0..=u8::MAX {
+                let mut bytes = whole.clone();
+                bytes[at] = byte;
+                if is_plain_attribute(&bytes) {
+                    let mut found = Found::default();
+                    let looked = found.look(&schema::KEY_VALUE, &bytes, 0);
+                    assert!(looked.is_ok() && !found.in_pieces, "{bytes:?}");
+                }
+            }
+        }
+    }
+
     proptest! {
         /// The short way never says more than the long one, whatever is changed in an attribute.
         #[test]
