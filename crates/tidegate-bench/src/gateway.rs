@@ -72,6 +72,11 @@ impl Gateway {
         }
     }
 
+    /// A connection to a port that it listens on sooner or later: pages are served before receivers start.
+    pub(crate) fn connect(&mut self, port: u16) -> Result<Scraper, Error> {
+        self.process.wait_for(|| Scraper::connect(port, "/"))
+    }
+
     /// What the system says of it.
     pub(crate) fn process(&self) -> &Process {
         &self.process

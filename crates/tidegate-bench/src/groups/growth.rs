@@ -127,7 +127,7 @@ service:
     gateway.first_scrape()?;
     let mut requests = series::requests(count);
     let mut senders: Vec<Scraper> = (0..connections)
-        .map(|_| Scraper::connect(otlp, "/"))
+        .map(|_| gateway.connect(otlp))
         .collect::<Result<_, _>>()?;
     let mut value = 0;
     let mut round = |requests: &mut [Request]| {

@@ -97,9 +97,9 @@ async fn measure(binary: &Path, beside: Option<&str>) -> Result<Measured, Error>
     let load = Load::paced(port, POINTS, A_SECOND).await?;
     tokio::time::sleep(WARM_UP).await;
     sink.take_ages_ms();
-    let before = sink.requests();
+    let before = sink.points();
     tokio::time::sleep(WINDOW).await;
-    let passed = sink.requests() - before;
+    let passed = sink.points() - before;
     let ages = Samples::new(sink.take_ages_ms());
     if load.refused() > 0 {
         return Err(format!("{} requests were refused", load.refused()).into());
@@ -111,7 +111,7 @@ async fn measure(binary: &Path, beside: Option<&str>) -> Result<Measured, Error>
     // It would try to deliver what it holds for the dead one.
     process.kill();
     Ok(Measured {
-        points_per_second: passed as f64 * POINTS as f64 / WINDOW.as_secs_f64(),
+        points_per_second: passed as f64 / WINDOW.as_secs_f64(),
         p50_ms: ages.median(),
         p99_ms: ages.quantile(0.99),
         memory_mib,

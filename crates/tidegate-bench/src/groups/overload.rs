@@ -55,7 +55,7 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
 
 /// What became of everything.
 struct Measured {
-    /// Requests a second in the burst, and the highest resident memory until its end, in MiB.
+    /// Points a second in the burst, and the highest resident memory until its end, in MiB.
     passed: f64,
     burst_mib: f64,
     /// The highest resident memory in all, in MiB.
@@ -95,7 +95,7 @@ impl Measured {
         rows.extend([
             Row::value(
                 named("passed in the burst"),
-                self.passed * POINTS as f64,
+                self.passed,
                 "points/s",
             ),
             limited(Row::value(
@@ -142,16 +142,16 @@ async fn measure(subject: &Subject) -> Result<Measured, Error> {
     let running = subject.start(sink.port)?;
     let crowd = Crowd::start(running.otlp, SHAPE, None).await?;
     tokio::time::sleep(WARM_UP).await;
-    let (before, begun) = (sink.answered(), Instant::now());
+    let (before, begun) = (sink.points(), Instant::now());
     tokio::time::sleep(BURST).await;
-    let passed = (sink.answered() - before) as f64 / begun.elapsed().as_secs_f64();
+    let passed = (sink.points() - before) as f64 / begun.elapsed().as_secs_f64();
     let burst = crowd.finish().await;
     let burst_mib = running.process.memory_mib()?.1;
     if passed == 0.0 {
         return Err(format!("nothing passes {}: {burst:?}", subject.name).into());
     }
     sink.pace(Some(passed * OFFERED * TAKEN));
-    let crowd = Crowd::start(running.otlp, SHAPE, Some(passed * OFFERED)).await?;
+    let crowd = Crowd::start(running.otlp, SHAPE, Some(passed / POINTS as f64 * OFFERED)).await?;
     tokio::time::sleep(STALL[usize::from(subject.is_peer)]).await;
     sink.pace(None);
     let recovered = Instant::now();
@@ -167,24 +167,24 @@ async fn measure(subject: &Subject) -> Result<Measured, Error> {
         burst_mib,
         peak_mib: running.process.memory_mib()?.1,
         answers,
-        arrived: sink.answered() * POINTS as u64,
+        arrived: sink.points(),
         dropped: running.dropped()?,
         drained,
     })
 }
 
-/// Waits until nothing is held and nothing more arrives; says when the last request did.
+/// Waits until nothing is held and nothing more arrives; says when the last did.
 async fn drain(sink: &SlowSink, running: &Running<'_>, since: Instant) -> Result<Duration, Error> {
     /// Of no arrival for so long.
     const QUIET: Duration = Duration::from_secs(2);
-    let (mut seen, mut last) = (sink.answered(), Instant::now());
+    let (mut seen, mut last) = (sink.points(), Instant::now());
     while last.elapsed() < QUIET || running.held()? > 0 {
         if last.elapsed() > PATIENCE {
             return Err(format!("it still holds {} points", running.held()?).into());
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
-        if sink.answered() > seen {
-            (seen, last) = (sink.answered(), Instant::now());
+        if sink.points() > seen {
+            (seen, last) = (sink.points(), Instant::now());
         }
     }
     Ok(last - since)

@@ -140,7 +140,7 @@ service:
         );
         let mut gateway = Gateway::start_on_all_cores(binary, &config)?;
         gateway.first_scrape()?;
-        series::push(requests, &mut Scraper::connect(otlp, "/")?, 1)?;
+        series::push(requests, &mut gateway.connect(otlp)?, 1)?;
         Ok(Self {
             gateway,
             otlp,

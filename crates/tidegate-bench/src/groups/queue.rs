@@ -28,7 +28,7 @@ const SHARE: f64 = 0.6;
 const STILL: Duration = Duration::from_secs(8);
 /// Nothing has arrived for so long: there is no more.
 const QUIET: Duration = Duration::from_secs(7);
-/// A request that nobody answers is begun so seldom.
+/// Points a second of one that as good as never answers.
 const STANDS_STILL: f64 = 0.001;
 
 /// Queues, and how they are configured.
@@ -102,9 +102,9 @@ async fn pass(binary: &Path, queue: &str) -> Result<Passed, Error> {
     let process = start(binary, port, sink.port, queue)?;
     let load = Load::full(port, POINTS, IN_FLIGHT).await?;
     tokio::time::sleep(WARM_UP).await;
-    let (requests, cpu, begun) = (sink.requests(), process.cpu()?, Instant::now());
+    let (before, cpu, begun) = (sink.points(), process.cpu()?, Instant::now());
     tokio::time::sleep(WINDOW).await;
-    let points = (sink.requests() - requests) as f64 * POINTS as f64;
+    let points = (sink.points() - before) as f64;
     if points == 0.0 {
         return Err(format!("nothing passes: {:?}", load.failure()).into());
     }
@@ -129,40 +129,40 @@ async fn spill(binary: &Path) -> Result<Vec<Row>, Error> {
     let crowd = Crowd::start(port, shape, None).await?;
     tokio::time::sleep(STILL).await;
     let answers = crowd.finish().await;
-    let taken = (answers.accepted * POINTS as u64) as f64;
+    let taken = answers.accepted * POINTS as u64;
     let memory = process.memory_mib()?.1;
     sink.pace(None);
-    let before = sink.answered();
+    let before = sink.points();
     // Retries wait for their time first.
     let mut seen = Vec::new();
     let mut last = Instant::now();
     while last.elapsed() < QUIET {
         tokio::time::sleep(Duration::from_millis(10)).await;
-        let arrived = sink.answered() - before;
+        let arrived = sink.points() - before;
         if seen.last().is_none_or(|(_, known)| *known < arrived) {
             last = Instant::now();
             seen.push((last, arrived));
         }
     }
     let (arrived, rate) = drained(&seen);
-    if sink.answered() < answers.accepted {
-        return Err(format!("{} of {} requests arrived", sink.answered(), answers.accepted).into());
+    if sink.points() < taken {
+        return Err(format!("{} of {taken} points arrived", sink.points()).into());
     }
     Ok(vec![
         Row::value(
             "beside one that stands still: points a second taken",
-            taken / STILL.as_secs_f64(),
+            taken as f64 / STILL.as_secs_f64(),
             "/s",
         ),
-        Row::value("beside one that stands still: taken", taken, "points"),
+        Row::value("beside one that stands still: taken", taken as f64, "points"),
         Row::value(
             "beside one that stands still: refused",
             (answers.told + answers.untold) as f64,
             "requests",
         ),
         Row::value("beside one that stands still: peak memory", memory, "MiB"),
-        Row::value("read back", (arrived * POINTS as u64) as f64, "points"),
-        Row::value("read back and delivered", rate * POINTS as f64, "points/s"),
+        Row::value("read back", arrived as f64, "points"),
+        Row::value("read back and delivered", rate, "points/s"),
     ])
 }
 

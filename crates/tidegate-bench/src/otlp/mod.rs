@@ -9,7 +9,7 @@ mod packed;
 pub(crate) mod request;
 mod sink;
 mod timer;
-mod walk;
+pub(crate) mod walk;
 
 pub(crate) use client::Protocol;
 pub(crate) use drive::{Driver, Plan};

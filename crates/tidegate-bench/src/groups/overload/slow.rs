@@ -15,6 +15,7 @@ use tonic::{Request, Response, Status};
 
 use crate::Error;
 use crate::otlp::codec::Answering;
+use crate::otlp::walk;
 
 /// A server on the runtime that it was started on.
 pub(in crate::groups) struct SlowSink {
@@ -23,23 +24,24 @@ pub(in crate::groups) struct SlowSink {
     stop: CancellationToken,
 }
 
-/// Whose turn is when.
+/// Whose turn is when, and how many points had theirs.
 struct Turns {
     schedule: Mutex<Schedule>,
-    answered: AtomicU64,
+    points: AtomicU64,
 }
 
 /// Turns one after another.
 struct Schedule {
-    gap: Duration,
+    /// What a point takes, in seconds.
+    gap: f64,
     next: Instant,
 }
 
 impl Schedule {
-    /// When who comes now is answered.
-    fn turn(&mut self, now: Instant) -> Instant {
+    /// When who comes now with so many points is answered.
+    fn turn(&mut self, now: Instant, points: u64) -> Instant {
         let turn = self.next.max(now);
-        self.next = turn + self.gap;
+        self.next = turn + Duration::from_secs_f64(self.gap * points as f64);
         turn
     }
 }
@@ -50,12 +52,12 @@ impl SlowSink {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let port = listener.local_addr()?.port();
         let schedule = Schedule {
-            gap: Duration::ZERO,
+            gap: 0.0,
             next: Instant::now(),
         };
         let turns = Arc::new(Turns {
             schedule: Mutex::new(schedule),
-            answered: AtomicU64::new(0),
+            points: AtomicU64::new(0),
         });
         let stop = CancellationToken::new();
         let serving = tonic::transport::Server::builder()
@@ -67,16 +69,16 @@ impl SlowSink {
         Ok(Self { port, turns, stop })
     }
 
-    /// Takes so many requests a second from now on; `None`: as they come.
+    /// Takes so many points a second from now on; `None`: as they come.
     pub(in crate::groups) fn pace(&self, a_second: Option<f64>) {
-        let gap = a_second.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(1.0 / rate));
+        let gap = a_second.map_or(0.0, |rate| 1.0 / rate);
         let next = Instant::now();
         *self.turns.schedule() = Schedule { gap, next };
     }
 
-    /// Requests that were taken.
-    pub(in crate::groups) fn answered(&self) -> u64 {
-        self.turns.answered.load(Relaxed)
+    /// Points of the requests that were answered; what a gateway sends as one request may have come to it as many.
+    pub(in crate::groups) fn points(&self) -> u64 {
+        self.turns.points.load(Relaxed)
     }
 }
 
@@ -99,12 +101,14 @@ impl UnaryService<Bytes> for Server {
     type Response = Bytes;
     type Future = BoxFuture<Response<Bytes>, Status>;
 
-    fn call(&mut self, _: Request<Bytes>) -> Self::Future {
+    fn call(&mut self, request: Request<Bytes>) -> Self::Future {
         let turns = self.0.clone();
-        let turn = turns.schedule().turn(Instant::now());
+        let points = walk::points(request.get_ref());
         Box::pin(async move {
+            let points = points.ok_or_else(|| Status::invalid_argument("it can't be read"))?;
+            let turn = turns.schedule().turn(Instant::now(), points);
             tokio::time::sleep_until(turn).await;
-            turns.answered.fetch_add(1, Relaxed);
+            turns.points.fetch_add(points, Relaxed);
             Ok(Response::new(Bytes::new()))
         })
     }
@@ -116,12 +120,12 @@ mod tests {
 
     #[test]
     fn turns_are_a_gap_apart_and_not_saved_up() {
-        let (now, gap) = (Instant::now(), Duration::from_millis(10));
-        let mut schedule = Schedule { gap, next: now };
-        assert_eq!(schedule.turn(now), now);
-        assert_eq!(schedule.turn(now), now + gap);
+        let (now, gap) = (Instant::now(), Duration::from_millis(20));
+        let mut schedule = Schedule { gap: 0.01, next: now };
+        assert_eq!(schedule.turn(now, 2), now);
+        assert_eq!(schedule.turn(now, 1), now + gap);
         let later = now + Duration::from_secs(1);
-        assert_eq!(schedule.turn(later), later);
-        assert_eq!(schedule.turn(later), later + gap);
+        assert_eq!(schedule.turn(later, 2), later);
+        assert_eq!(schedule.turn(later, 2), later + gap);
     }
 }
