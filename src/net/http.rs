@@ -109,7 +109,7 @@ where
         async move {
             let _busy = requests.begin();
             let answer = answer.await;
-            Ok::<_, Infallible>(answer.map(|body| answers::watched(body, sending)))
+            Ok::<_, Infallible>(answer.map(|body| answers::in_pieces(body, sending)))
         }
     });
     let builder = builder(config);

@@ -1,6 +1,9 @@
-//! Answers that are being sent on a connection, and whether the peer still takes them.
+//! Answers that are being sent on a connection: in turns with everything else there is to do, and cut off when the peer
+//! does not take them any more.
 //!
-//! What is sent stays in memory until the peer has it: who asks for page after page and reads none must be cut off.
+//! A page of a million series is a few hundred writes, and a peer on the same machine takes them as fast as they come:
+//! who writes them in one go keeps all other connections waiting, because nobody else looks what has come on these. What
+//! is sent stays in memory until the peer has it: who asks for page after page and reads none must be cut off.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -9,12 +12,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::Either;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::Instant;
 
-/// A body is handed out in pieces of this size, so that a slow peer is told from one that stands still. HTTP's own
-/// buffers hold about as much.
+/// A body is handed out in pieces of this size, so that others have their turns (writing one takes 0.1 ms), and a slow
+/// peer is told from one that stands still. HTTP's own buffers hold about as much.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// A stall is noticed late by at most this part of what is allowed.
@@ -66,33 +68,27 @@ pub(super) async fn stalled(answers: Option<&Answers>, max_stall: Option<Duratio
     }
 }
 
-/// A body of which is known when the peer took a piece; as it is where nobody wants to know.
-pub(super) fn watched<B: Body<Data = Bytes>>(
-    body: B,
-    answers: Option<Arc<Answers>>,
-) -> Either<Watched<B>, Pin<Box<B>>> {
-    let body = Box::pin(body);
-    match answers {
-        None => Either::Right(body),
-        Some(answers) => Either::Left(Watched {
-            number: answers.begin(),
-            body,
-            left: Bytes::new(),
-            answers,
-        }),
+/// A body in pieces; when the peer took the last one is known to `answers`, if anybody wants to know.
+pub(super) fn in_pieces<B: Body<Data = Bytes>>(body: B, answers: Option<Arc<Answers>>) -> Pieces<B> {
+    Pieces {
+        watched: answers.map(|answers| (answers.begin(), answers)),
+        body: Box::pin(body),
+        left: Bytes::new(),
+        turn: None,
     }
 }
 
-/// See [`watched`].
-pub(super) struct Watched<B> {
+/// See [`in_pieces`].
+pub(super) struct Pieces<B> {
     body: Pin<Box<B>>,
     /// Of the frame that is being handed out.
     left: Bytes,
-    number: u64,
-    answers: Arc<Answers>,
+    /// Ends when others have had their turn.
+    turn: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    watched: Option<(u64, Arc<Answers>)>,
 }
 
-impl<B: Body<Data = Bytes>> Body for Watched<B> {
+impl<B: Body<Data = Bytes>> Body for Pieces<B> {
     type Data = Bytes;
     type Error = B::Error;
 
@@ -101,6 +97,10 @@ impl<B: Body<Data = Bytes>> Body for Watched<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let this = &mut *self;
+        if let Some(turn) = &mut this.turn {
+            ready!(turn.as_mut().poll(cx));
+            this.turn = None;
+        }
         if this.left.is_empty() {
             let Some(frame) = ready!(this.body.as_mut().poll_frame(cx)) else {
                 return Poll::Ready(None);
@@ -110,8 +110,14 @@ impl<B: Body<Data = Bytes>> Body for Watched<B> {
                 Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
             }
         }
-        this.answers.go_on(this.number);
+        if let Some((number, answers)) = &this.watched {
+            answers.go_on(*number);
+        }
         let piece = this.left.split_to(this.left.len().min(PIECE_BYTES));
+        if !this.left.is_empty() {
+            // The runtime looks what has come on other connections before it comes back to a task that yields.
+            this.turn = Some(Box::pin(tokio::task::yield_now()));
+        }
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
@@ -121,22 +127,26 @@ impl<B: Body<Data = Bytes>> Body for Watched<B> {
 
     fn size_hint(&self) -> SizeHint {
         let (left, rest) = (self.left.len() as u64, self.body.size_hint());
-        match rest.exact() {
-            Some(rest) => SizeHint::with_exact(left + rest),
-            None => SizeHint::default(),
-        }
+        let mut hint = SizeHint::new();
+        rest.upper().into_iter().for_each(|upper| hint.set_upper(left + upper));
+        hint.set_lower(left + rest.lower());
+        hint
     }
 }
 
-impl<B> Drop for Watched<B> {
+impl<B> Drop for Pieces<B> {
     fn drop(&mut self) {
-        self.answers.end(self.number);
+        if let Some((number, answers)) = &self.watched {
+            answers.end(*number);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use http_body_util::Full;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    use http_body_util::{BodyExt, Full};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
     use tokio::sync::watch;
@@ -202,6 +212,43 @@ mod tests {
             .await
             .unwrap();
         stream
+    }
+
+    #[tokio::test]
+    async fn between_two_pieces_the_runtime_looks_what_has_come() {
+        const PIECES: usize = 64;
+        let (mut near, mut far) = tokio::net::UnixStream::pair().unwrap();
+        let trips = Arc::new(AtomicUsize::new(0));
+        let count = trips.clone();
+        // Each byte gets on only when the runtime has looked at its sockets.
+        tokio::spawn(async move {
+            loop {
+                near.write_u8(0).await.unwrap();
+                far.read_u8().await.unwrap();
+                count.fetch_add(1, SeqCst);
+            }
+        });
+        let page = Bytes::from(vec![b'x'; PIECES * PIECE_BYTES]);
+        let mut body = in_pieces(Full::new(page), None);
+        let mut pieces = 0;
+        while let Some(frame) = body.frame().await {
+            assert_eq!(frame.unwrap().into_data().unwrap().len(), PIECE_BYTES);
+            pieces += 1;
+        }
+        assert_eq!(pieces, PIECES);
+        let trips = trips.load(SeqCst);
+        assert!(trips >= PIECES / 4, "{trips}");
+    }
+
+    #[tokio::test]
+    async fn how_much_is_left_of_an_answer_is_known() {
+        let page = Bytes::from(vec![b'x'; PIECE_BYTES + 7]);
+        let mut body = in_pieces(Full::new(page), None);
+        assert_eq!(body.size_hint().exact(), Some(PIECE_BYTES as u64 + 7));
+        body.frame().await.unwrap().unwrap();
+        assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(7), false));
+        body.frame().await.unwrap().unwrap();
+        assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(0), true));
     }
 
     #[tokio::test]

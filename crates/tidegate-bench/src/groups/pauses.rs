@@ -17,6 +17,7 @@ use crate::Error;
 use crate::gateway::{Gateway, free_port};
 use crate::http::Scraper;
 use crate::report::{Budget, Row};
+use crate::selection;
 use crate::series::{self, Request};
 use crate::stalls::{self, Stalls};
 use crate::stats::Samples;
@@ -30,12 +31,22 @@ const EXPIRY: Duration = Duration::from_secs(20);
 /// The last have gone this long after that.
 const GONE: Duration = Duration::from_secs(6);
 
+type Job = fn(&Path, &mut [Request]) -> Result<Vec<Row>, Error>;
+
 pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
     let mut requests = series::requests(SERIES);
+    let jobs: [(&str, Job); 3] = [
+        ("held", held),
+        ("expired", expired),
+        ("snapshotted", snapshotted),
+    ];
     let mut rows = Vec::new();
-    rows.extend(held(binary, &mut requests)?);
-    rows.extend(expired(binary, &mut requests)?);
-    rows.extend(snapshotted(binary, &mut requests)?);
+    for (_, job) in jobs
+        .into_iter()
+        .filter(|(name, _)| selection::get().has_job("pauses", name))
+    {
+        rows.extend(job(binary, &mut requests)?);
+    }
     Ok(rows)
 }
 
