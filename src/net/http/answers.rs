@@ -128,7 +128,9 @@ impl<B: Body<Data = Bytes>> Body for Pieces<B> {
     fn size_hint(&self) -> SizeHint {
         let (left, rest) = (self.left.len() as u64, self.body.size_hint());
         let mut hint = SizeHint::new();
-        rest.upper().into_iter().for_each(|upper| hint.set_upper(left + upper));
+        rest.upper()
+            .into_iter()
+            .for_each(|upper| hint.set_upper(left + upper));
         hint.set_lower(left + rest.lower());
         hint
     }

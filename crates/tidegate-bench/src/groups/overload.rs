@@ -93,11 +93,7 @@ impl Measured {
         let [accepted, arrived, dropped] =
             [self.answers.accepted * POINTS as u64, self.arrived, self.dropped].map(|points| points as f64);
         rows.extend([
-            Row::value(
-                named("passed in the burst"),
-                self.passed,
-                "points/s",
-            ),
+            Row::value(named("passed in the burst"), self.passed, "points/s"),
             limited(Row::value(
                 named("peak memory in the burst"),
                 self.burst_mib,

@@ -35,11 +35,7 @@ type Job = fn(&Path, &mut [Request]) -> Result<Vec<Row>, Error>;
 
 pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
     let mut requests = series::requests(SERIES);
-    let jobs: [(&str, Job); 3] = [
-        ("held", held),
-        ("expired", expired),
-        ("snapshotted", snapshotted),
-    ];
+    let jobs: [(&str, Job); 3] = [("held", held), ("expired", expired), ("snapshotted", snapshotted)];
     let mut rows = Vec::new();
     for (_, job) in jobs
         .into_iter()
