@@ -77,6 +77,7 @@ impl Sink {
     }
 
     /// How many requests have come.
+    #[cfg(test)]
     pub(crate) fn requests(&self) -> u64 {
         self.seen.requests.load(Relaxed)
     }
