@@ -64,6 +64,11 @@ impl Attributes {
         self.0.as_ref().map_or(0, |set| HEAD + set.slice.len())
     }
 
+    /// Whether others have the same allocation.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.0.as_ref().is_some_and(|set| ThinArc::strong_count(set) > 1)
+    }
+
     /// How many attributes there are, counted.
     pub fn len(&self) -> usize {
         self.view().len()

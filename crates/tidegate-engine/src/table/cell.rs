@@ -8,6 +8,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::Overflow;
 use super::look::Arrivals;
+use super::sets::Sets;
 use super::state::State;
 use crate::chunks::{self, CHUNK, Chunks};
 use crate::index::Index;
@@ -87,8 +88,9 @@ struct Register {
     index: Index,
     free: Vec<u32>,
     by_metric: HashMap<Arc<str>, OfMetric>,
-    /// The series that was made last, which has much in common with the next one.
+    /// The series that was made last, which comes from where the next one does.
     last: Option<Arc<Series>>,
+    sets: Sets,
     arrivals: Arrivals,
     /// When to look whether the series of a chunk are still wanted.
     wheel: Wheel<u32>,
@@ -119,6 +121,7 @@ impl Cells {
                 free: Vec::new(),
                 by_metric: HashMap::new(),
                 last: None,
+                sets: Sets::default(),
                 arrivals: Arrivals::default(),
                 wheel: Wheel::new(term_ns),
             }),
@@ -319,6 +322,7 @@ impl Cells {
             self.unlink(&mut register, &gone);
             MutexGuard::unlock_fair(register);
         }
+        self.register.lock().sets.sweep_some();
         removed
     }
 
@@ -338,7 +342,8 @@ impl Cells {
 }
 
 impl Register {
-    /// A series that shares what it can with others: with the others of its metric, and with the one made before it.
+    /// A series that shares what it can with others: with the others of its metric, with the one made before it, with
+    /// all that have its attributes.
     fn share(&mut self, mut series: Series) -> Arc<Series> {
         let name = series.metric.name.clone();
         let of_metric = self.by_metric.entry(name).or_insert_with(|| OfMetric {
@@ -350,8 +355,8 @@ impl Register {
         if let Some(last) = &self.last {
             share(&mut series.resource, &last.resource);
             share(&mut series.scope, &last.scope);
-            share(&mut series.attributes, &last.attributes);
         }
+        self.sets.share(&mut series.attributes);
         let series = Arc::new(series);
         self.last = Some(series.clone());
         series

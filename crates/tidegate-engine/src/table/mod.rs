@@ -15,6 +15,7 @@ mod look;
 mod points;
 mod saved;
 mod session;
+mod sets;
 mod state;
 mod targets;
 
