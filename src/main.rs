@@ -1,6 +1,9 @@
 //! The `tidegate` binary: parses the command line, calls a command, exits with its code.
 
+use std::hint::black_box;
 use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
 
 use clap::Parser;
 use tidegate::commands::Cli;
@@ -9,6 +12,30 @@ use tidegate::commands::Cli;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+// SAFETY: mimalloc, which is linked as the allocator, declares it as `void mi_collect(bool)`. It takes no pointers, and
+// any thread may call it at any time.
+unsafe extern "C" {
+    safe fn mi_collect(force: bool);
+}
+
+/// How often freed memory is given back. The allocator keeps it for a second by itself.
+const GIVE_BACK_EVERY: Duration = Duration::from_secs(1);
+
 fn main() -> ExitCode {
+    // Without its thread all works, with more memory.
+    let _ = thread::Builder::new()
+        .name("tidegate-memory".into())
+        .spawn(give_back);
     Cli::parse().run()
+}
+
+/// The allocator looks for what it can give back to the system only when somebody asks, or after thousands of
+/// allocations of one thread: what a large page or a burst took would stay resident while little happens.
+fn give_back() {
+    // A thread that has never allocated has no heap, and asks in vain.
+    drop(black_box(Box::new(0_u8)));
+    loop {
+        thread::sleep(GIVE_BACK_EVERY);
+        mi_collect(false);
+    }
 }

@@ -22,8 +22,8 @@ const SIZES: [(usize, Option<f64>); 3] = [(10_000, None), (100_000, None), (1_00
 const BESIDE: usize = 100_000;
 /// Of what a series takes elsewhere it may take this with us.
 const SHARE: f64 = 0.2;
-/// Pages that were written are given back by then.
-const SETTLE: Duration = Duration::from_secs(2);
+/// What pages and requests took is given back by then.
+const SETTLE: Duration = Duration::from_secs(3);
 
 pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();
