@@ -69,10 +69,18 @@ struct Measured {
 }
 
 impl Measured {
-    /// Points that were acknowledged, and neither arrived nor were counted as dropped; or the other way round.
-    fn difference(&self) -> f64 {
-        let accepted = self.answers.accepted * POINTS as u64;
-        accepted.abs_diff(self.arrived + self.dropped) as f64
+    /// Points that were acknowledged, and neither arrived nor were counted as dropped.
+    fn missing(&self) -> u64 {
+        self.accepted().saturating_sub(self.arrived + self.dropped)
+    }
+
+    /// Points that arrived again, or were counted as dropped: their delivery was not known of.
+    fn repeated(&self) -> u64 {
+        (self.arrived + self.dropped).saturating_sub(self.accepted())
+    }
+
+    fn accepted(&self) -> u64 {
+        self.answers.accepted * POINTS as u64
     }
 
     fn rows(&self, subject: &Subject) -> Vec<Row> {
@@ -91,7 +99,7 @@ impl Measured {
             .into_iter()
             .collect();
         let [accepted, arrived, dropped] =
-            [self.answers.accepted * POINTS as u64, self.arrived, self.dropped].map(|points| points as f64);
+            [self.accepted(), self.arrived, self.dropped].map(|points| points as f64);
         rows.extend([
             Row::value(named("passed in the burst"), self.passed, "points/s"),
             limited(Row::value(
@@ -118,10 +126,15 @@ impl Measured {
             ours(
                 Row::value(
                     named("acknowledged, but neither of both"),
-                    self.difference(),
+                    self.missing() as f64,
                     "points",
                 ),
                 Budget::AtMost(0.0),
+            ),
+            Row::value(
+                named("arrived once more than acknowledged"),
+                self.repeated() as f64,
+                "points",
             ),
             Row::value(
                 named("until what was held had arrived"),
@@ -191,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_or_came_twice_is_a_difference() {
+    fn what_is_missing_is_told_from_what_came_twice() {
         let measured = |arrived, dropped| Measured {
             passed: 1.0,
             burst_mib: 1.0,
@@ -204,9 +217,13 @@ mod tests {
             dropped,
             drained: Duration::ZERO,
         };
-        assert_eq!(measured(3000, 0).difference(), 0.0);
-        assert_eq!(measured(1000, 2000).difference(), 0.0);
-        assert_eq!(measured(1000, 0).difference(), 2000.0);
-        assert_eq!(measured(4000, 0).difference(), 1000.0);
+        let both = |arrived, dropped| {
+            let measured = measured(arrived, dropped);
+            (measured.missing(), measured.repeated())
+        };
+        assert_eq!(both(3000, 0), (0, 0));
+        assert_eq!(both(1000, 2000), (0, 0));
+        assert_eq!(both(1000, 0), (2000, 0));
+        assert_eq!(both(4000, 0), (0, 1000));
     }
 }
