@@ -21,10 +21,10 @@ use super::server::{Connection, ConnectionLimits, Server};
 
 /// 1 MiB frames halve the cost of a hop compared with HTTP/2's default of 16 KiB.
 pub const HTTP2_FRAME_BYTES: u32 = 1 << 20;
-/// Four full frames may be on the way in one stream before the sender must wait.
-pub const HTTP2_STREAM_WINDOW_BYTES: u32 = 4 << 20;
+/// A full frame may be on the way in one stream before the sender must wait: a request of most senders.
+pub const HTTP2_STREAM_WINDOW_BYTES: u32 = 1 << 20;
 /// What all streams of a connection may have on the way: the most that an unread connection costs.
-pub const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
+pub const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 2 << 20;
 /// Streams at a time unless configured. SDKs use one; gateways a few dozen.
 pub const HTTP2_MAX_STREAMS: u32 = 200;
 /// Names and values of a request's headers together. Telemetry needs a few hundred bytes.
