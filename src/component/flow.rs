@@ -1,6 +1,7 @@
 //! How a batch moves: admitted by every destination of its path first, then consumed by all of them (DESIGN: all or none).
 
 use std::any::Any;
+use std::pin::Pin;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -49,6 +50,7 @@ pub struct Flow {
     rejected_items: usize,
     rejected_why: Option<String>,
     waits: SmallVec<[oneshot::Receiver<Answer>; 1]>,
+    paces: SmallVec<[Pin<Box<dyn Future<Output = ()> + Send>>; 1]>,
     is_waited_for: bool,
     blocks: bool,
 }
@@ -93,6 +95,11 @@ impl Flow {
         self.waits.push(answer);
     }
 
+    /// The data is taken, but its peer is to have this moment before it sends more.
+    pub fn keep_pace(&mut self, moment: impl Future<Output = ()> + Send + 'static) {
+        self.paces.push(Box::pin(moment));
+    }
+
     /// A push whose sender waits for [`Self::settled`] and keeps what is refused until then.
     pub fn waited_for() -> Self {
         Self {
@@ -124,6 +131,9 @@ impl Flow {
             let stopping = |_| Err(Refused::busy("the gateway is stopping", STOPPING_RETRY_AFTER));
             let verdict = answer.unwrap_or_else(stopping)?;
             self.reject(verdict.rejected_items, || verdict.message);
+        }
+        for pace in std::mem::take(&mut self.paces) {
+            pace.await;
         }
         Ok(self.verdict())
     }

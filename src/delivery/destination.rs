@@ -15,6 +15,7 @@ use super::driver::Engine;
 use super::machine::Machine;
 use super::notices::Notices;
 use super::outcome::Outcome;
+use super::pacing::Pacing;
 use super::parcel::Parcel;
 use super::room::{NoRoom, Reservation, Room};
 use super::shape::Shape;
@@ -63,6 +64,7 @@ pub(super) struct Inner<A> {
     pub(super) ledgers: [Option<Arc<Ledger>>; 3],
     pub(super) attempt: A,
     pub(super) room: Arc<Room>,
+    pacing: Arc<Pacing>,
     pub(super) machine: Mutex<Machine<Parcel>>,
     pub(super) wake: Arc<Notify>,
     /// Set at the start.
@@ -88,6 +90,7 @@ impl<A: Attempt> Destination<A> {
         let max_bytes = delivery.queue.max_bytes.as_usize();
         let inner = Inner {
             room: Room::new(sizer, size, max_bytes, context.base.shared.clone()),
+            pacing: Arc::default(),
             machine: Mutex::new(Machine::new(delivery.rules(), rand::random())),
             wake: Arc::default(),
             engine: OnceLock::new(),
@@ -293,6 +296,11 @@ impl<A: Attempt> Inner<A> {
             let (answer, result) = oneshot::channel();
             reservation.answer_to(answer);
             flow.wait_for(result);
+        } else if flow.is_waited_for() && self.pacing.is_due(self.room.used_bytes()) {
+            let (answer, result) = oneshot::channel();
+            reservation.answer_to(answer);
+            let pacing = self.pacing.clone();
+            flow.keep_pace(async move { pacing.wait(result).await });
         }
         self.queue(Parcel::new(batch), reservation);
     }

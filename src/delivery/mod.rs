@@ -14,6 +14,7 @@ pub(crate) mod http;
 pub mod machine;
 mod notices;
 pub mod outcome;
+mod pacing;
 pub mod parcel;
 pub mod room;
 mod shape;

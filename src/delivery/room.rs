@@ -192,6 +192,11 @@ impl Room {
         self.size.used.load(Relaxed)
     }
 
+    /// Bytes that are set aside or held now.
+    pub fn used_bytes(&self) -> usize {
+        self.bytes.used.load(Relaxed)
+    }
+
     /// The most that may be.
     pub fn limit(&self) -> usize {
         self.size.limit

@@ -295,3 +295,41 @@ async fn c12_each_destination_has_its_own_queue_and_the_payload_is_shared() {
         destination.stop(Instant::now()).await;
     }
 }
+
+/// What a sender waits for that has handed over a batch of 300 KiB.
+fn send_much(setup: &Setup) -> impl Future<Output = ()> + use<> {
+    let batch = opaque(Signal::Metrics, &[7; 300 << 10], 1);
+    let mut flow = Flow::waited_for();
+    setup.destination.admit(&batch, &mut flow).unwrap();
+    ledgers(&setup.cx)[0].enter(1);
+    setup.destination.consume(batch, &mut flow);
+    async { assert!(flow.settled().await.is_ok()) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_sends_more_than_a_little_keeps_pace_with_a_destination_that_keeps_up() {
+    let setup = setup(&delivery(), |_| Outcome::Done);
+    setup.destination.start().await.unwrap();
+    let begun = tokio::time::Instant::now();
+    send_much(&setup).await;
+    assert_eq!(begun.elapsed(), Duration::ZERO, "one alone waits for nobody");
+    let second = send_much(&setup);
+    setup.permits.add_permits(2);
+    second.await;
+    assert_eq!(begun.elapsed(), Duration::ZERO, "it was delivered");
+    assert_eq!(ledgers(&setup.cx)[0].balance().left, 2, "before it was answered");
+
+    let stuck = [send_much(&setup), send_much(&setup), send_much(&setup)];
+    for stuck in stuck {
+        stuck.await;
+    }
+    let waited = begun.elapsed();
+    assert!(
+        waited > Duration::ZERO && waited < Duration::from_millis(50),
+        "briefly: {waited:?}"
+    );
+    send_much(&setup).await;
+    assert_eq!(begun.elapsed(), waited, "the next one not at all");
+    setup.permits.add_permits(4);
+    setup.stop(Duration::from_secs(5)).await;
+}
