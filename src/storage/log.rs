@@ -131,6 +131,11 @@ impl Log {
         };
         log.reclaim();
         log.weigh();
+        // What a former run left without a snapshot: where it fills the quota, nothing more could come to ask for one.
+        let bytes = log.bytes;
+        log.snapshot
+            .iter_mut()
+            .for_each(|snapshot| snapshot.since = bytes);
         Ok((log, recovered))
     }
 
@@ -162,9 +167,10 @@ impl Log {
         payload: impl Iterator<Item = &'a [u8]> + Clone,
     ) -> io::Result<()> {
         let (seq, tag, items) = head;
+        let begun = self.begin(seq);
         // Whatever becomes of it: no other data gets the number.
         self.next_seq = seq + 1;
-        if let Err(error) = self.begin(seq) {
+        if let Err(error) = begun {
             self.buffer.bytes.clear();
             self.buffer.data.clear();
             return Err(error);
@@ -185,14 +191,16 @@ impl Log {
         Ok(())
     }
 
-    /// Notes that nobody needs data any more.
+    /// Notes that nobody needs data any more, or will need it when it is appended.
     pub fn settle(&mut self, seq: u64) {
         self.buffer.settled.push(seq);
     }
 
     /// Writes what is buffered. After an error none of it is in the log, except what was settled, which stays noted.
     pub fn flush(&mut self) -> io::Result<()> {
-        let settled = std::mem::take(&mut self.buffer.settled);
+        // Data can be settled before it is appended: a note of it must not stand before it.
+        let appended = |seq: &mut u64| *seq < self.next_seq;
+        let settled: Vec<_> = self.buffer.settled.extract_if(.., appended).collect();
         let written = self.write(&settled);
         if written.is_err() {
             self.buffer.bytes.clear();

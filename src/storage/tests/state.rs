@@ -65,6 +65,24 @@ fn what_comes_after_a_run_without_data_is_replayed_too() {
     assert_eq!(*sum.0.lock().unwrap(), 14);
 }
 
+#[test]
+fn what_a_killed_run_left_without_a_snapshot_gets_one_before_anything_comes() {
+    let directory = tempfile::tempdir().unwrap();
+    let sum = Sum::default();
+    let open = || {
+        Log::open(directory.path(), &rules(1000), Quota::new(8000), Some(&sum))
+            .unwrap()
+            .0
+    };
+    let mut log = open();
+    assert!(!log.wants_snapshot());
+    let pieces = [&[7u8; 1500][..]];
+    log.append((1, 0, 1), Purpose::State, pieces.into_iter()).unwrap();
+    log.flush().unwrap();
+    drop(log);
+    assert!(open().wants_snapshot());
+}
+
 #[tokio::test]
 async fn what_a_state_is_made_of_is_replayed_once_and_goes_when_a_snapshot_covers_it() {
     let mut directory = tempfile::tempdir().unwrap();
