@@ -17,7 +17,7 @@ use tidegate::net::{Coding, decompress};
 use tidegate::prom::intake::{Intake, Settings, Target};
 use tidegate::prom::model::LabelSet;
 use tidegate::service::{Graph, Plan};
-use tidegate::storage::record::{self, Head, Kind};
+use tidegate::storage::record::{self, Head, Kind, Seal};
 use tidegate::storage::{Fsync, Log, Purpose, Quota, Rules};
 use tidegate_engine::query::{FloatHistogram, HistogramSample, NAME, Query, QuerySeries, Sample};
 use tidegate_engine::{Attributes, Buckets, ExponentialHistogram, Limits, Rule, StreamId, Table, Value};
@@ -323,7 +323,6 @@ fn compression(data: &[u8]) {
 
 /// Segments made of records as the bytes say, with damage between and over them: what is read back was written, once.
 fn log(data: &[u8]) {
-    const SALT: u32 = 7;
     /// More would measure how fast files are made.
     const MAX_SEGMENTS: usize = 16;
     const MAX_STEPS: usize = 1024;
@@ -331,12 +330,16 @@ fn log(data: &[u8]) {
     for file in std::fs::read_dir(&directory).expect("our own directory") {
         std::fs::remove_file(file.expect("our own file").path()).expect("our own file");
     }
+    let seal = match data.len() % 2 {
+        0 => Seal::fresh(7),
+        _ => Seal::reused(7),
+    };
     let (mut segment, mut number, mut written) = (Vec::new(), 1, Vec::new());
     let mut flush = |segment: &mut Vec<u8>, number: u64| {
         std::fs::write(directory.join(format!("{number:020}.seg")), &*segment).expect("a file in memory");
         segment.clear();
     };
-    segment.extend(record::segment_head(number, SALT));
+    segment.extend(record::segment_head(number, seal));
     let mut first = number;
     let mut segments = 0;
     for step in data.chunks(4).take(MAX_STEPS) {
@@ -352,7 +355,7 @@ fn log(data: &[u8]) {
                     items: u32::from(c),
                 };
                 let payload = vec![a; usize::from(c)];
-                record::write(&mut segment, SALT, head, std::iter::once(&*payload));
+                record::write(&mut segment, seal, head, &payload);
                 written.push((number, payload));
                 number += 1;
             }
@@ -365,7 +368,7 @@ fn log(data: &[u8]) {
                     seq: 0,
                     items: 0,
                 };
-                record::write(&mut segment, SALT, head, std::iter::once(&*ranges));
+                record::write(&mut segment, seal, head, &ranges);
             }
             5 => segment.extend([a, b, c]),
             6 => {
@@ -377,7 +380,7 @@ fn log(data: &[u8]) {
                 segments += 1;
                 flush(&mut segment, first);
                 first = number;
-                segment.extend(record::segment_head(number, SALT));
+                segment.extend(record::segment_head(number, seal));
             }
         }
     }
@@ -412,7 +415,7 @@ fn log(data: &[u8]) {
     log.append(
         (log.next_seq(), 0, 1),
         Purpose::Unread,
-        std::iter::once(&b"more"[..]),
+        &[Bytes::from_static(b"more")],
     )
     .expect("a file in memory");
     log.flush().expect("a file in memory");

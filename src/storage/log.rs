@@ -7,14 +7,19 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::record::{self, Head, Kind, Stored};
+use bytes::Bytes;
+
+use super::pieces::Pieces;
+use super::record::{self, Head, Kind, Seal, Stored};
 use super::recovery::{Recovered, lock, recover};
 use super::segment::{Found, Segment, TAGS};
-use super::{Fsync, Purpose, Quota, Rules, State, snapshot};
+use super::spare::Spares;
+use super::unsynced::Unsynced;
+use super::{Fsync, Purpose, Quota, Rules, State, snapshot, spare};
 
 /// A log and its files.
 #[derive(Debug)]
@@ -24,10 +29,8 @@ pub struct Log {
     segments: VecDeque<Segment>,
     /// The newest segment's, while it is appended to.
     file: Option<File>,
-    /// Whether anything is ever synced.
-    syncs: bool,
-    /// Files that are not synced yet, and are not written to any more.
-    closed: Vec<File>,
+    spares: Spares,
+    unsynced: Unsynced,
     next_seq: u64,
     cursor: Cursor,
     buffer: Buffer,
@@ -60,7 +63,7 @@ struct Snapshot {
 /// Records that are not written yet.
 #[derive(Debug, Default)]
 struct Buffer {
-    bytes: Vec<u8>,
+    pieces: Pieces,
     data: Vec<(Head, bool)>,
     settled: Vec<u64>,
 }
@@ -113,8 +116,8 @@ impl Log {
             segment_bytes: rules.segment_bytes,
             segments,
             file: None,
-            syncs: rules.fsync != Fsync::Never,
-            closed: Vec::new(),
+            spares: Spares::default(),
+            unsynced: Unsynced::new(rules.fsync != Fsync::Never),
             next_seq,
             cursor: Cursor {
                 first: oldest,
@@ -156,22 +159,17 @@ impl Log {
 
     /// Bytes that wait to be written.
     pub fn buffered(&self) -> usize {
-        self.buffer.bytes.len()
+        self.buffer.pieces.bytes()
     }
 
     /// Buffers data. Numbers go up. After an error nothing that was buffered is in the log.
-    pub fn append<'a>(
-        &mut self,
-        head: (u64, u8, u32),
-        purpose: Purpose,
-        payload: impl Iterator<Item = &'a [u8]> + Clone,
-    ) -> io::Result<()> {
+    pub fn append(&mut self, head: (u64, u8, u32), purpose: Purpose, payload: &[Bytes]) -> io::Result<()> {
         let (seq, tag, items) = head;
         let begun = self.begin(seq);
         // Whatever becomes of it: no other data gets the number.
         self.next_seq = seq + 1;
         if let Err(error) = begun {
-            self.buffer.bytes.clear();
+            self.buffer.pieces.clear();
             self.buffer.data.clear();
             return Err(error);
         }
@@ -185,8 +183,9 @@ impl Log {
             seq,
             items,
         };
-        let salt = self.segments.back().map_or(0, |newest| newest.salt);
-        record::write(&mut self.buffer.bytes, salt, head, payload);
+        let pieces = payload.iter().map(|piece| &**piece);
+        self.buffer.pieces.copy(&record::head(self.seal(), head, pieces));
+        payload.iter().for_each(|piece| self.buffer.pieces.push(piece));
         self.buffer.data.push((head, purpose != Purpose::Unread));
         Ok(())
     }
@@ -203,9 +202,11 @@ impl Log {
         let settled: Vec<_> = self.buffer.settled.extract_if(.., appended).collect();
         let written = self.write(&settled);
         if written.is_err() {
-            self.buffer.bytes.clear();
+            self.buffer.pieces.clear();
             self.buffer.data.clear();
             self.close();
+            // A full disk can do with what they take.
+            self.spares.clear();
         }
         for seq in settled {
             self.settle_now(seq);
@@ -217,15 +218,13 @@ impl Log {
 
     /// Makes what is written survive a loss of power.
     pub fn sync(&mut self) -> io::Result<()> {
-        self.unsynced()?.iter().try_for_each(File::sync_all)
+        self.unsynced()?.iter().try_for_each(File::sync_data)
     }
 
-    /// What has to be synced for that: files that were closed since it was asked last, the one that is written to,
-    /// and the directory where it has new files. Whoever asks syncs.
+    /// What has to be synced for that: the directory where it has new names, files that were closed since it was asked
+    /// last and hold what is not settled, and the one that is written to. Whoever asks syncs, in this order.
     pub fn unsynced(&mut self) -> io::Result<Vec<File>> {
-        let current = self.file.as_ref().map(File::try_clone).transpose()?;
-        self.closed.extend(current);
-        Ok(std::mem::take(&mut self.closed))
+        self.unsynced.take(&self.directory, self.file.as_ref())
     }
 
     /// Whether so much was written since the last snapshot that it should be made anew.
@@ -308,13 +307,19 @@ impl Log {
 
     /// Sees to it that there is a file with room to append data to.
     fn begin(&mut self, seq: u64) -> io::Result<()> {
-        let buffered = self.buffer.bytes.len() as u64;
+        let buffered = self.buffer.pieces.bytes() as u64;
         let newest = self.segments.back();
         let full = newest.is_some_and(|newest| newest.len + buffered >= self.segment_bytes);
         if self.file.is_some() && full {
             self.flush()?;
-            let closed = self.file.take();
-            self.closed.extend(closed.filter(|_| self.syncs));
+            let closed = self
+                .segments
+                .back()
+                .map(|newest| newest.first)
+                .zip(self.file.take());
+            closed
+                .into_iter()
+                .for_each(|(first, file)| self.unsynced.close(first, file));
         }
         self.open_file(seq)
     }
@@ -324,11 +329,11 @@ impl Log {
         if self.file.is_some() {
             return Ok(());
         }
-        let (segment, file) = Segment::create(&self.directory, seq, rand::random())?;
-        if self.syncs {
-            // Without it a file may be gone after a loss of power, whatever was synced in it.
-            self.closed.push(File::open(&self.directory)?);
-        }
+        let (segment, file) = match self.spares.take(&self.directory, seq, rand::random()) {
+            Some(spare) => spare,
+            None => Segment::create(&self.directory, seq, rand::random())?,
+        };
+        self.unsynced.name();
         self.segments.push_back(segment);
         self.file = Some(file);
         Ok(())
@@ -338,7 +343,6 @@ impl Log {
         if !settled.is_empty() {
             // Notes go where the data goes that they follow: only data begins another segment.
             self.open_file(self.next_seq)?;
-            let salt = self.segments.back().map_or(0, |newest| newest.salt);
             let head = Head {
                 kind: Kind::Settled,
                 tag: 0,
@@ -346,22 +350,24 @@ impl Log {
                 items: 0,
             };
             let ranges = record::ranges_to_bytes(&ranges_of(settled));
-            record::write(&mut self.buffer.bytes, salt, head, std::iter::once(&*ranges));
+            let head = record::head(self.seal(), head, std::iter::once(&*ranges));
+            self.buffer.pieces.copy(&head);
+            self.buffer.pieces.copy(&ranges);
         }
         let (Some(file), Some(newest)) = (&self.file, self.segments.back_mut()) else {
             return Ok(());
         };
-        if let Err(error) = file.write_all_at(&self.buffer.bytes, newest.len) {
+        if let Err(error) = self.buffer.pieces.write(file, newest.len) {
             // Best effort: what stays is torn, and a recovery skips it.
-            let _ = file.set_len(newest.len);
+            let _ = newest.cut(file);
             return Err(error);
         }
         let all_read = self.cursor.first == newest.first && self.cursor.offset >= newest.len;
-        newest.len += self.buffer.bytes.len() as u64;
+        newest.len += self.buffer.pieces.bytes() as u64;
         if let Some(snapshot) = &mut self.snapshot {
-            snapshot.since += self.buffer.bytes.len() as u64;
+            snapshot.since += self.buffer.pieces.bytes() as u64;
         }
-        self.buffer.bytes.clear();
+        self.buffer.pieces.clear();
         let mut all_claimed = true;
         for (head, claimed) in self.buffer.data.drain(..) {
             all_claimed &= claimed;
@@ -372,6 +378,11 @@ impl Log {
             self.cursor.offset = newest.len;
         }
         Ok(())
+    }
+
+    /// That of the newest segment.
+    fn seal(&self) -> Seal {
+        self.segments.back().map_or(Seal::fresh(0), |newest| newest.seal)
     }
 
     /// Ends the newest segment.
@@ -404,13 +415,23 @@ impl Log {
                 .segments
                 .pop_front_if(|oldest| oldest.open == 0 && covers(oldest))
         {
-            // What can't be deleted is settled, and will be deleted by a later run.
-            let _ = std::fs::remove_file(done.path);
+            self.unsynced.forget(done.first);
+            // One that was never full saves little when it is written over.
+            match done.weight() >= self.segment_bytes {
+                true => self.spares.keep(&done),
+                false => spare::delete(&done.path),
+            }
         }
     }
 
+    /// Tells the quota what the files take. Where it could be short of room there are no spare ones.
     fn weigh(&mut self) {
-        let bytes = self.segments.iter().map(|segment| segment.len).sum();
+        let segments: u64 = self.segments.iter().map(Segment::weight).sum();
+        let others = self.quota.used().saturating_sub(self.bytes);
+        if others.saturating_add(segments + self.spares.bytes()) > self.quota.limit() / 2 {
+            self.spares.clear();
+        }
+        let bytes = segments + self.spares.bytes();
         self.quota.resize(self.bytes, bytes);
         self.bytes = bytes;
     }
@@ -418,6 +439,11 @@ impl Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
+        self.spares.clear();
+        if let (Some(file), Some(newest)) = (&self.file, self.segments.back_mut()) {
+            // What is behind the last record is of no use to the next run.
+            let _ = newest.cut(file);
+        }
         self.quota.resize(self.bytes, 0);
     }
 }

@@ -5,14 +5,17 @@
 //! nobody who pushes ever waits for a disk, and writes for all who wait with one `fsync`.
 
 pub mod log;
+mod pieces;
 pub mod record;
 mod recovery;
 mod segment;
 pub mod snapshot;
+mod spare;
 pub mod store;
 mod syncer;
 #[cfg(test)]
 mod tests;
+mod unsynced;
 mod worker;
 
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 //!
 //! | segment head | bytes | | record | bytes |
 //! | --- | --- | --- | --- | --- |
-//! | magic `tidelog`, version 1 | 8 | | mark | 4 |
+//! | magic `tidelog`, version 1 or 2 | 8 | | mark | 4 |
 //! | number of its first record | 8 | | CRC-32 of all that follows, begun with the salt | 4 |
 //! | salt | 4 | | length of the payload | 4 |
 //! | CRC-32 of the 20 bytes before | 4 | | kind: 1 data, 2 settled, 3 data of a state | 1 |
@@ -14,14 +14,17 @@
 //!
 //! The salt is random for each segment: nobody who sends telemetry can make a payload that reads as a record when
 //! what stands before it is damaged. The payload of `settled` is a list of ranges, first and last number of each.
+//!
+//! Version 1 is a file that was empty. Version 2 is one that was written over: what stands behind its last record may be
+//! of its former use. Its marks are salted too, so that nothing there looks like the beginning of a record.
 
 use bytes::Bytes;
 
-/// First bytes of a segment; the last is the version of the layout.
-const SEGMENT_MAGIC: [u8; 8] = *b"tidelog\x01";
+/// First bytes of a segment, without the version of the layout.
+const SEGMENT_MAGIC: [u8; 7] = *b"tidelog";
 /// Bytes before the first record.
 pub const SEGMENT_HEAD: usize = 24;
-/// First bytes of a record: where to look for the next sound one behind damage.
+/// First bytes of a record, before they are salted: where to look for the next sound one behind damage.
 const MARK: [u8; 4] = [0xF1, 0x7D, 0x9E, 0xC3];
 /// Bytes before the payload.
 pub const RECORD_HEAD: usize = 28;
@@ -81,63 +84,125 @@ pub struct Stored {
     pub payload: Bytes,
 }
 
+/// What tells the records of one segment from those of any other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seal {
+    salt: u32,
+    is_reused: bool,
+}
+
+impl Seal {
+    /// Of a file that is new.
+    pub const fn fresh(salt: u32) -> Self {
+        let is_reused = false;
+        Self { salt, is_reused }
+    }
+
+    /// Of a file that holds records of another segment still.
+    pub const fn reused(salt: u32) -> Self {
+        let is_reused = true;
+        Self { salt, is_reused }
+    }
+
+    /// Whether what stands behind the last record may be of another segment.
+    pub fn is_reused(self) -> bool {
+        self.is_reused
+    }
+
+    fn version(self) -> u8 {
+        1 + u8::from(self.is_reused)
+    }
+
+    fn mark(self) -> [u8; 4] {
+        match self.is_reused {
+            true => (u32::from_le_bytes(MARK) ^ self.salt).to_le_bytes(),
+            false => MARK,
+        }
+    }
+
+    fn hasher(self) -> crc32fast::Hasher {
+        crc32fast::Hasher::new_with_initial(self.salt)
+    }
+}
+
 /// The head of a segment.
-pub fn segment_head(first_seq: u64, salt: u32) -> [u8; SEGMENT_HEAD] {
+pub fn segment_head(first_seq: u64, seal: Seal) -> [u8; SEGMENT_HEAD] {
     let mut head = [0; SEGMENT_HEAD];
-    head[..8].copy_from_slice(&SEGMENT_MAGIC);
+    head[..7].copy_from_slice(&SEGMENT_MAGIC);
+    head[7] = seal.version();
     head[8..16].copy_from_slice(&first_seq.to_le_bytes());
-    head[16..20].copy_from_slice(&salt.to_le_bytes());
+    head[16..20].copy_from_slice(&seal.salt.to_le_bytes());
     let crc = crc32fast::hash(&head[..20]);
     head[20..].copy_from_slice(&crc.to_le_bytes());
     head
 }
 
-/// First number and salt of a segment, if this is the head of one.
-pub fn read_segment_head(bytes: &[u8]) -> Option<(u64, u32)> {
+/// First number and seal of a segment, if this is the head of one.
+pub fn read_segment_head(bytes: &[u8]) -> Option<(u64, Seal)> {
     let head = bytes.get(..SEGMENT_HEAD)?;
     let sound = head.starts_with(&SEGMENT_MAGIC) && crc32fast::hash(&head[..20]) == u32_at(head, 20)?;
-    let first = u64_at(head, 8)?;
-    Some((first, u32_at(head, 16)?)).filter(|_| sound && first <= MAX_SEQ)
+    let (first, salt) = (u64_at(head, 8)?, u32_at(head, 16)?);
+    let seal = match head[7] {
+        1 => Seal::fresh(salt),
+        2 => Seal::reused(salt),
+        _ => return None,
+    };
+    Some((first, seal)).filter(|_| sound && first <= MAX_SEQ)
 }
 
-/// Appends a record whose payload comes in pieces.
-pub fn write<'a>(to: &mut Vec<u8>, salt: u32, head: Head, payload: impl Iterator<Item = &'a [u8]> + Clone) {
-    let start = to.len();
+/// What stands before a payload that comes in pieces.
+pub fn head<'a>(
+    seal: Seal,
+    head: Head,
+    payload: impl Iterator<Item = &'a [u8]> + Clone,
+) -> [u8; RECORD_HEAD] {
     let length: usize = payload.clone().map(<[u8]>::len).sum();
-    to.reserve(RECORD_HEAD + length);
-    to.extend(MARK);
-    to.extend([0; 4]);
-    to.extend((length as u32).to_le_bytes());
     let kind = match head.kind {
         Kind::Data => 1,
         Kind::Settled => 2,
         Kind::State => 3,
     };
-    to.extend([kind, head.tag, 0, 0]);
-    to.extend(head.seq.to_le_bytes());
-    to.extend(head.items.to_le_bytes());
-    payload.for_each(|piece| to.extend(piece));
-    let crc = checksum(salt, &to[start + CRC_FROM..]);
-    to[start + 4..start + CRC_FROM].copy_from_slice(&crc.to_le_bytes());
+    let mut bytes = [0; RECORD_HEAD];
+    bytes[..4].copy_from_slice(&seal.mark());
+    bytes[8..12].copy_from_slice(&(length as u32).to_le_bytes());
+    (bytes[12], bytes[13]) = (kind, head.tag);
+    bytes[16..24].copy_from_slice(&head.seq.to_le_bytes());
+    bytes[24..].copy_from_slice(&head.items.to_le_bytes());
+    let mut hasher = seal.hasher();
+    hasher.update(&bytes[CRC_FROM..]);
+    payload.for_each(|piece| hasher.update(piece));
+    bytes[4..CRC_FROM].copy_from_slice(&hasher.finalize().to_le_bytes());
+    bytes
 }
 
-fn checksum(salt: u32, bytes: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new_with_initial(salt);
-    hasher.update(bytes);
-    hasher.finalize()
+/// Appends a whole record.
+pub fn write(to: &mut Vec<u8>, seal: Seal, head: Head, payload: &[u8]) {
+    to.extend(self::head(seal, head, std::iter::once(payload)));
+    to.extend(payload);
 }
 
 /// The length of the payload that a record's head promises, if it is a head at all.
-pub fn promised_length(head: &[u8]) -> Option<usize> {
+pub fn promised_length(head: &[u8], seal: Seal) -> Option<usize> {
     let length = u32_at(head, 8)? as usize;
-    (head.starts_with(&MARK) && length <= MAX_PAYLOAD).then_some(length)
+    (head.starts_with(&seal.mark()) && length <= MAX_PAYLOAD).then_some(length)
+}
+
+/// How many bytes behind the last sound record were to be a record of this segment.
+pub fn torn(rest: &[u8], seal: Seal) -> usize {
+    let promised = || promised_length(rest, seal).map_or(0, |length| RECORD_HEAD + length);
+    match seal.is_reused {
+        true => promised().min(rest.len()),
+        false => rest.len(),
+    }
 }
 
 /// The record at the beginning of `bytes` and its length, if it is whole and sound.
-pub fn read(bytes: &[u8], salt: u32) -> Option<(Head, &[u8], usize)> {
-    let end = RECORD_HEAD + promised_length(bytes)?;
+pub fn read(bytes: &[u8], seal: Seal) -> Option<(Head, &[u8], usize)> {
+    let end = RECORD_HEAD + promised_length(bytes, seal)?;
     let record = bytes.get(..end)?;
-    if checksum(salt, &record[CRC_FROM..]) != u32_at(record, 4)? {
+    let mut hasher = seal.hasher();
+    hasher.update(&record[CRC_FROM..]);
+    if hasher.finalize() != u32_at(record, 4)? {
         return None;
     }
     let head = Head {
@@ -150,12 +215,12 @@ pub fn read(bytes: &[u8], salt: u32) -> Option<(Head, &[u8], usize)> {
 }
 
 /// Where the next sound record begins, at or after `from`.
-pub fn find(bytes: &[u8], from: usize, salt: u32) -> Option<usize> {
-    let mut at = from;
+pub fn find(bytes: &[u8], from: usize, seal: Seal) -> Option<usize> {
+    let (mut at, mark) = (from, seal.mark());
     loop {
         let rest = bytes.get(at..)?;
-        at += rest.windows(MARK.len()).position(|window| window == MARK)?;
-        if read(&bytes[at..], salt).is_some() {
+        at += rest.windows(mark.len()).position(|window| window == mark)?;
+        if read(&bytes[at..], seal).is_some() {
             return Some(at);
         }
         at += 1;

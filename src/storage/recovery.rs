@@ -9,6 +9,7 @@ use bytes::Bytes;
 use rustix::fs::FlockOperation;
 
 use super::segment::{Segment, TAGS};
+use super::spare;
 
 /// What a former run left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,8 +75,10 @@ pub(super) fn recover(
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "seg") {
-            paths.push(path);
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("seg") => paths.push(path),
+            Some(spare::EXTENSION) => spare::delete(&path),
+            _ => {}
         }
     }
     // Names are numbers of equal length. From the newest: notes concern the same file or older ones.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
-use super::record::{self, Head, Kind, RECORD_HEAD, SEGMENT_HEAD, Stored};
+use super::record::{self, Head, Kind, RECORD_HEAD, SEGMENT_HEAD, Seal, Stored};
 
 /// How many owners' tags are told apart: one a signal.
 pub(super) const TAGS: usize = 3;
@@ -36,9 +36,11 @@ impl Bits {
 pub(super) struct Segment {
     pub(super) path: PathBuf,
     pub(super) first: u64,
-    pub(super) salt: u32,
+    pub(super) seal: Seal,
     /// Bytes that are whole records.
     pub(super) len: u64,
+    /// Bytes that the file has, where that is more: of its former use, or torn.
+    on_disk: u64,
     /// Records that it has (or had, before damage): numbers `first` to `first + count - 1`.
     pub(super) count: u64,
     settled: Bits,
@@ -77,28 +79,42 @@ pub(super) struct Scan {
 }
 
 impl Segment {
+    /// The file whose first data is this.
+    pub(super) fn path(directory: &Path, first: u64) -> PathBuf {
+        directory.join(format!("{first:020}.seg"))
+    }
+
     /// A new file, readable by nobody else.
     pub(super) fn create(directory: &Path, first: u64, salt: u32) -> io::Result<(Self, File)> {
-        let path = directory.join(format!("{first:020}.seg"));
+        let (path, seal) = (Self::path(directory, first), Seal::fresh(salt));
         let file = OpenOptions::new()
             .create_new(true)
             .write(true)
             .mode(0o600)
             .open(&path)?;
-        if let Err(error) = file.write_all_at(&record::segment_head(first, salt), 0) {
+        if let Err(error) = file.write_all_at(&record::segment_head(first, seal), 0) {
             // Best effort: an empty file is skipped by a recovery.
             let _ = std::fs::remove_file(&path);
             return Err(error);
         }
-        Ok((Self::known(path, first, salt), file))
+        Ok((Self::known(path, first, seal), file))
     }
 
-    fn known(path: PathBuf, first: u64, salt: u32) -> Self {
+    /// A file of so many bytes that is to be written over.
+    pub(super) fn over(path: PathBuf, first: u64, seal: Seal, former: u64) -> Self {
+        Self {
+            on_disk: former,
+            ..Self::known(path, first, seal)
+        }
+    }
+
+    fn known(path: PathBuf, first: u64, seal: Seal) -> Self {
         Self {
             path,
             first,
-            salt,
+            seal,
             len: SEGMENT_HEAD as u64,
+            on_disk: 0,
             count: 0,
             settled: Bits::default(),
             claimed: Bits::default(),
@@ -118,14 +134,14 @@ impl Segment {
         each: &mut dyn FnMut(u64, Bytes),
     ) -> io::Result<Option<(Self, Scan)>> {
         let bytes = Bytes::from(std::fs::read(&path)?);
-        let Some((first, salt)) = record::read_segment_head(&bytes) else {
+        let Some((first, seal)) = record::read_segment_head(&bytes) else {
             return Ok(None);
         };
-        let (mut segment, mut scan) = (Self::known(path, first, salt), Scan::default());
+        let (mut segment, mut scan) = (Self::known(path, first, seal), Scan::default());
         let mut data = Vec::new();
         let mut at = SEGMENT_HEAD;
         while at < bytes.len() {
-            if let Some((head, payload, length)) = record::read(&bytes[at..], salt) {
+            if let Some((head, payload, length)) = record::read(&bytes[at..], seal) {
                 at += length;
                 segment.len = at as u64;
                 match head.kind {
@@ -137,17 +153,18 @@ impl Segment {
                 }
                 continue;
             }
-            match record::find(&bytes, at + 1, salt) {
+            match record::find(&bytes, at + 1, seal) {
                 Some(next) => {
                     scan.damaged_bytes += (next - at) as u64;
                     at = next;
                 }
                 None => {
-                    scan.torn_bytes = (bytes.len() - at) as u64;
+                    scan.torn_bytes = record::torn(&bytes[at..], seal) as u64;
                     break;
                 }
             }
         }
+        segment.on_disk = bytes.len() as u64;
         for head in data {
             scan.lost_records += segment.recall(head);
         }
@@ -204,6 +221,18 @@ impl Segment {
         self.first + self.count.max(1) - 1
     }
 
+    /// What it takes on the disk.
+    pub(super) fn weight(&self) -> u64 {
+        self.len.max(self.on_disk)
+    }
+
+    /// Ends the file where its last record ends.
+    pub(super) fn cut(&mut self, file: &File) -> io::Result<()> {
+        file.set_len(self.len)?;
+        self.on_disk = 0;
+        Ok(())
+    }
+
     pub(super) fn holds(&self, seq: u64) -> bool {
         (self.first..self.first + self.count).contains(&seq)
     }
@@ -240,7 +269,7 @@ impl Segment {
         };
         let mut head = [0; RECORD_HEAD];
         let sound = match read_at(file, &mut head, offset)? {
-            true => record::promised_length(&head),
+            true => record::promised_length(&head, self.seal),
             false => None,
         };
         let end = sound.map(|length| offset + (RECORD_HEAD + length) as u64);
@@ -251,7 +280,7 @@ impl Segment {
         if !read_at(file, &mut bytes, offset)? {
             return self.skip_damage(offset);
         }
-        let Some((head, _, _)) = record::read(&bytes, self.salt) else {
+        let Some((head, _, _)) = record::read(&bytes, self.seal) else {
             return self.skip_damage(offset);
         };
         if head.kind != Kind::Data || !self.is_wanted(head.seq) {
@@ -277,7 +306,7 @@ impl Segment {
             Some(image) if image.len() as u64 >= self.len => image,
             _ => std::fs::read(&self.path)?,
         };
-        let next = record::find(&bytes, offset as usize + 1, self.salt);
+        let next = record::find(&bytes, offset as usize + 1, self.seal);
         self.image = Some(bytes);
         Ok(Found::Skip(next.map_or(self.len, |next| next as u64)))
     }

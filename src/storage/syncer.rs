@@ -62,7 +62,7 @@ impl Syncer {
 
 fn run(files: &Receiver<Vec<File>>, state: &State) {
     for files in files {
-        if let Err(error) = files.iter().try_for_each(File::sync_all) {
+        if let Err(error) = files.iter().try_for_each(File::sync_data) {
             *state.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         }
         state.busy.store(false, SeqCst);

@@ -171,8 +171,7 @@ impl Worker {
             let mut result = Ok(());
             while let Some((seq, append)) = appends.next_if(|_| self.log.buffered() < WRITE_BYTES) {
                 let head = (seq, append.tag, u32::try_from(append.items).unwrap_or(u32::MAX));
-                let pieces = append.payload.iter().map(|piece| &**piece);
-                result = result.and_then(|()| self.log.append(head, append.purpose, pieces));
+                result = result.and_then(|()| self.log.append(head, append.purpose, &append.payload));
                 written.push(append);
             }
             // A failed append leaves the buffer as it was: what is in it is given up with it, so that all that was

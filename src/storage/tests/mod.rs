@@ -13,7 +13,11 @@ use tokio::sync::{Notify, oneshot};
 
 use super::*;
 
+mod reuse;
 mod state;
+
+/// Of segments that are made by hand.
+const SEAL: record::Seal = record::Seal::fresh(7);
 
 fn rules(segment_bytes: u64) -> Rules {
     Rules {
@@ -34,8 +38,7 @@ fn payload(seq: u64) -> Vec<u8> {
 fn append(log: &mut Log, seq: u64, claimed: bool) {
     let data = payload(seq);
     let head = (seq, (seq % 3) as u8, seq as u32);
-    log.append(head, purpose(claimed), std::iter::once(&*data))
-        .unwrap();
+    log.append(head, purpose(claimed), &[data.into()]).unwrap();
 }
 
 fn purpose(claimed: bool) -> Purpose {
@@ -60,6 +63,16 @@ fn read_all(log: &mut Log) -> Vec<u64> {
     }
 }
 
+/// The files as they are, the snapshot last: data of segments that go meanwhile is in it.
+fn copy(from: &Path) -> TempDir {
+    let to = tempfile::tempdir().unwrap();
+    for file in files(from) {
+        let _ = std::fs::copy(&file, to.path().join(file.file_name().unwrap()));
+    }
+    let _ = std::fs::copy(from.join("state"), to.path().join("state"));
+    to
+}
+
 fn files(directory: &Path) -> Vec<PathBuf> {
     let mut files: Vec<_> = std::fs::read_dir(directory)
         .unwrap()
@@ -76,7 +89,7 @@ enum Step {
     Settle(usize),
     Flush,
     Read,
-    Restart,
+    Restart { killed: bool },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -85,7 +98,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => any::<usize>().prop_map(Step::Settle),
         3 => Just(Step::Flush),
         2 => Just(Step::Read),
-        1 => Just(Step::Restart),
+        1 => any::<bool>().prop_map(|killed| Step::Restart { killed }),
     ]
 }
 
@@ -96,7 +109,7 @@ proptest! {
         steps in prop::collection::vec(step(), 1..120),
         segment_bytes in 200u64..2000,
     ) {
-        let directory = tempfile::tempdir().unwrap();
+        let mut directory = tempfile::tempdir().unwrap();
         let (mut log, _) = open(directory.path(), segment_bytes);
         let (mut seq, mut open_seqs, mut claimed_seqs) = (1, BTreeSet::new(), BTreeSet::new());
         let mut buffered: Vec<(u64, bool)> = Vec::new();
@@ -126,11 +139,13 @@ proptest! {
                         claimed_seqs.extend(wanted);
                     }
                 }
-                Step::Restart => {
+                Step::Restart { killed } => {
                     log.flush().unwrap();
                     open_seqs.extend(buffered.drain(..).map(|(seq, _)| seq));
                     claimed_seqs.clear();
+                    let left = killed.then(|| copy(directory.path()));
                     drop(log);
+                    directory = left.unwrap_or(directory);
                     let recovered;
                     (log, recovered) = open(directory.path(), segment_bytes);
                     prop_assert_eq!(recovered.records, open_seqs.len() as u64);
@@ -230,7 +245,7 @@ fn damage_that_comes_while_it_runs_costs_the_records_and_is_told_with_their_item
 #[test]
 fn numbers_that_no_file_could_hold_are_not_believed() {
     let directory = tempfile::tempdir().unwrap();
-    let mut bytes = record::segment_head(1, 7).to_vec();
+    let mut bytes = record::segment_head(1, SEAL).to_vec();
     for seq in [1, 1 << 40, 2] {
         let head = record::Head {
             kind: record::Kind::Data,
@@ -238,7 +253,7 @@ fn numbers_that_no_file_could_hold_are_not_believed() {
             seq,
             items: seq as u32,
         };
-        record::write(&mut bytes, 7, head, std::iter::once(&*payload(seq)));
+        record::write(&mut bytes, SEAL, head, &payload(seq));
     }
     std::fs::write(directory.path().join("00000000000000000001.seg"), bytes).unwrap();
     let (mut log, recovered) = open(directory.path(), 1 << 20);
@@ -257,10 +272,9 @@ fn a_payload_that_looks_like_a_record_is_not_taken_for_one() {
         items: 7,
     };
     // Whoever sends it can't know the salt.
-    record::write(&mut forged, 0, head, std::iter::once(&b"made up"[..]));
+    record::write(&mut forged, SEAL, head, b"made up");
     let (mut log, _) = open(directory.path(), 1 << 20);
-    log.append((1, 0, 1), Purpose::Unread, std::iter::once(&*forged))
-        .unwrap();
+    log.append((1, 0, 1), Purpose::Unread, &[forged.into()]).unwrap();
     log.flush().unwrap();
     drop(log);
     let file = files(directory.path()).remove(0);

@@ -47,7 +47,7 @@ fn what_comes_after_a_run_without_data_is_replayed_too() {
         match run {
             0 | 3 => {
                 let head = (log.next_seq(), 0, 1);
-                log.append(head, Purpose::State, std::iter::once(&[7u8][..]))
+                log.append(head, Purpose::State, &[Bytes::from_static(&[7])])
                     .unwrap();
                 log.flush().unwrap();
                 expected += 7;
@@ -76,8 +76,8 @@ fn what_a_killed_run_left_without_a_snapshot_gets_one_before_anything_comes() {
     };
     let mut log = open();
     assert!(!log.wants_snapshot());
-    let pieces = [&[7u8; 1500][..]];
-    log.append((1, 0, 1), Purpose::State, pieces.into_iter()).unwrap();
+    let piece = Bytes::from_static(&[7; 1500]);
+    log.append((1, 0, 1), Purpose::State, &[piece]).unwrap();
     log.flush().unwrap();
     drop(log);
     assert!(open().wants_snapshot());
@@ -209,17 +209,4 @@ async fn nobody_who_appends_waits_for_a_snapshot() {
     drop(end);
     drop(store);
     assert!(directory.path().join("state").exists());
-}
-
-/// The files as they are, the snapshot last: data of segments that go meanwhile is in it.
-fn copy(from: &Path) -> TempDir {
-    let to = tempfile::tempdir().unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_some_and(|extension| extension == "seg") {
-            let _ = std::fs::copy(&path, to.path().join(path.file_name().unwrap()));
-        }
-    }
-    let _ = std::fs::copy(from.join("state"), to.path().join("state"));
-    to
 }

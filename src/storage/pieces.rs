@@ -1,0 +1,76 @@
+//! Bytes that are written at one go: what is large from where it is, what is small copied together.
+
+use std::fs::File;
+use std::io::{self, IoSlice};
+
+use bytes::{Bytes, BytesMut};
+use rustix::io::{Errno, pwritev};
+
+/// Smaller ones are copied: a place in the list would cost as much.
+const SMALL: usize = 4096;
+
+/// As many as the system takes in one call.
+const AT_ONCE: usize = 1024;
+
+/// What is to be written, in its order.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    whole: Vec<Bytes>,
+    /// Small ones behind those.
+    small: BytesMut,
+    bytes: usize,
+}
+
+impl Pieces {
+    /// Appends some, without a copy where they are many.
+    pub(super) fn push(&mut self, piece: &Bytes) {
+        if piece.len() < SMALL {
+            return self.copy(piece);
+        }
+        self.end_small();
+        self.bytes += piece.len();
+        self.whole.push(piece.clone());
+    }
+
+    /// Appends a copy.
+    pub(super) fn copy(&mut self, piece: &[u8]) {
+        self.bytes += piece.len();
+        self.small.extend_from_slice(piece);
+    }
+
+    /// How many bytes there are.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.whole.clear();
+        self.small.clear();
+        self.bytes = 0;
+    }
+
+    /// Writes all of it at an offset of a file.
+    pub(super) fn write(&mut self, file: &File, mut offset: u64) -> io::Result<()> {
+        self.end_small();
+        let mut slices: Vec<_> = self.whole.iter().map(|piece| IoSlice::new(piece)).collect();
+        let mut left = &mut slices[..];
+        while !left.is_empty() {
+            let some = &left[..left.len().min(AT_ONCE)];
+            let written = match pwritev(file, some, offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => written,
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            offset += written as u64;
+            IoSlice::advance_slices(&mut left, written);
+        }
+        Ok(())
+    }
+
+    fn end_small(&mut self) {
+        if !self.small.is_empty() {
+            self.whole.push(self.small.split().freeze());
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Files of segments that nobody needs any more, to be written over. Their blocks on the disk and their pages in memory
+//! are there: to make those anew costs more than to write what is in them.
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+use super::record::{self, Seal};
+use super::segment::Segment;
+
+/// As many are kept: while one is written to, those before it wait for their last answers.
+const MOST: usize = 2;
+
+/// The extension of their names.
+pub(super) const EXTENSION: &str = "spare";
+
+/// The spare files of a log, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Spares(VecDeque<(PathBuf, u64)>);
+
+impl Spares {
+    /// Puts the file of a settled segment by, or deletes it where there are enough.
+    pub(super) fn keep(&mut self, segment: &Segment) {
+        let path = segment.path.with_extension(EXTENSION);
+        if self.0.len() < MOST && std::fs::rename(&segment.path, &path).is_ok() {
+            self.0.push_back((path, segment.weight()));
+        } else {
+            // What can't be deleted is settled, and will be deleted by a later run.
+            let _ = std::fs::remove_file(&segment.path);
+        }
+    }
+
+    /// Makes one the segment of this first number, if there is one.
+    pub(super) fn take(&mut self, directory: &Path, first: u64, salt: u32) -> Option<(Segment, File)> {
+        let (spare, bytes) = self.0.pop_front()?;
+        let (path, seal) = (Segment::path(directory, first), Seal::reused(salt));
+        // A head with a name that is not its own would be a segment in the wrong place: the name comes last.
+        let begin = || -> io::Result<File> {
+            let file = OpenOptions::new().write(true).open(&spare)?;
+            file.write_all_at(&record::segment_head(first, seal), 0)?;
+            renameat_with(CWD, &spare, CWD, &path, RenameFlags::NOREPLACE)?;
+            Ok(file)
+        };
+        let begun = begin().inspect_err(|_| delete(&spare));
+        Some((Segment::over(path, first, seal, bytes), begun.ok()?))
+    }
+
+    /// What they take on the disk.
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Gives the disk back what they take.
+    pub(super) fn clear(&mut self) {
+        self.0.drain(..).for_each(|(path, _)| delete(&path));
+    }
+}
+
+/// What can't be deleted will be by a later run.
+pub(super) fn delete(path: &Path) {
+    let _ = std::fs::remove_file(path);
+}
