@@ -126,9 +126,15 @@ impl<T> Chunks<T> {
         self.witnesses.fetch_add(1, Relaxed);
     }
 
-    /// Shows to the witness what nobody has touched since it began.
-    pub(crate) fn witness_rest(&self) {
-        (0..self.used().div_ceil(CHUNK)).for_each(|chunk| drop(self.lock(chunk)));
+    /// Shows to the witness what nobody has touched since it began. Calls `between` every few thousand slots, without a
+    /// lock.
+    pub(crate) fn witness_rest(&self, between: &mut dyn FnMut()) {
+        for chunk in 0..self.used().div_ceil(CHUNK) {
+            drop(self.lock(chunk));
+            if chunk.is_multiple_of(128) {
+                between();
+            }
+        }
     }
 
     /// The witness has seen enough.

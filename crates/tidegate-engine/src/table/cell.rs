@@ -285,8 +285,8 @@ impl Cells {
     }
 
     /// See [`Chunks::witness_rest`].
-    pub(crate) fn witness_rest(&self) {
-        self.chunks.witness_rest();
+    pub(crate) fn witness_rest(&self, between: &mut dyn FnMut()) {
+        self.chunks.witness_rest(between);
     }
 
     /// See [`Chunks::dismiss`].

@@ -9,6 +9,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use smallvec::SmallVec;
+
 use super::Table;
 use super::book::SourceNumber;
 use super::cell::{Caps, Cell, CellRef, Cells};
@@ -20,7 +22,7 @@ use crate::progress::{Last, Progress};
 use crate::rule::Op;
 use crate::saved::{Reader, StreamId, Writer, data_code, data_of};
 use crate::streams::{Streams, lock};
-use crate::{Number, UnixNanos};
+use crate::{Data, Number, Series, UnixNanos};
 
 const VERSION: u8 = 2;
 const CELL: u8 = 1;
@@ -48,8 +50,9 @@ pub struct Restored {
     pub outdated: usize,
 }
 
-/// The state of a table at one moment. While it is here, who changes something saves it first as it was: a chunk of
-/// it, so that nobody waits for time proportional to the number of series.
+/// The state of a table at one moment. While it is here, who changes something keeps it first as it was: a chunk of
+/// it, so that nobody waits for time proportional to the number of series. It becomes bytes elsewhere: who changes
+/// things has others behind him.
 #[derive(Debug)]
 pub struct Frozen {
     cells: Arc<Cells>,
@@ -60,13 +63,30 @@ pub struct Frozen {
 impl Frozen {
     /// The bytes, for [`Table::restore`].
     pub fn into_bytes(self) -> Vec<u8> {
-        self.cells.witness_rest();
-        self.streams.witness_rest();
+        let mut pieces = Pieces::default();
+        pieces.add(&mut vec![VERSION]);
+        let mut writer = Writer::default();
+        let mut cells = || {
+            let kept = lock(&self.saving.cells).take();
+            for cell in kept {
+                cell.save(&mut writer);
+                pieces.add(&mut writer.bytes);
+            }
+        };
         // Streams refer to cells.
-        let mut pieces = vec![vec![VERSION]];
-        pieces.extend(lock(&self.saving.cells).1.take());
-        pieces.extend(lock(&self.saving.streams).take());
-        pieces.concat()
+        self.cells.witness_rest(&mut cells);
+        cells();
+        let mut bytes = Vec::new();
+        let mut streams = || {
+            let kept = lock(&self.saving.streams).take();
+            for stream in kept {
+                stream.save(&mut bytes);
+                pieces.add(&mut bytes);
+            }
+        };
+        self.streams.witness_rest(&mut streams);
+        streams();
+        pieces.0.concat()
     }
 }
 
@@ -77,15 +97,74 @@ impl Drop for Frozen {
     }
 }
 
-/// What has been saved of it.
+/// What has been kept of it, and is not bytes yet.
 #[derive(Debug)]
 struct Saving {
     given: HashMap<u32, Number>,
-    cells: Mutex<(Writer, Pieces)>,
-    streams: Mutex<Pieces>,
+    cells: Mutex<Kept<KeptCell>>,
+    streams: Mutex<Kept<KeptStream>>,
 }
 
-/// Bytes in pieces: what grows by copying all of it makes somebody wait for that.
+/// Things in lists that never grow beyond what was set aside: what grows by copying all of it makes somebody wait.
+#[derive(Debug)]
+struct Kept<T>(Vec<Vec<T>>);
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> Kept<T> {
+    const LENGTH: usize = 4096;
+
+    fn add(&mut self, thing: T) {
+        match self.0.last_mut().filter(|last| last.len() < Self::LENGTH) {
+            Some(last) => last.push(thing),
+            None => {
+                let mut list = Vec::with_capacity(Self::LENGTH);
+                list.push(thing);
+                self.0.push(list);
+            }
+        }
+    }
+
+    fn take(&mut self) -> impl Iterator<Item = T> + use<T> {
+        std::mem::take(&mut self.0).into_iter().flatten()
+    }
+}
+
+/// A cell as it was.
+#[derive(Debug)]
+struct KeptCell {
+    number: u32,
+    series: Arc<Series>,
+    /// Start, time, seen.
+    times: [UnixNanos; 3],
+    value: Last,
+}
+
+/// A stream as it was.
+#[derive(Debug)]
+struct KeptStream {
+    id: StreamId,
+    data: Data,
+    phase: Phase,
+    /// Seen, start, time.
+    times: [UnixNanos; 3],
+    last: Last,
+    targets: SmallVec<[KeptTarget; 1]>,
+}
+
+#[derive(Debug)]
+struct KeptTarget {
+    cell: u32,
+    op: Op,
+    /// What the stream has added to a group.
+    value: Last,
+}
+
+/// Bytes in pieces, for the same reason.
 #[derive(Debug, Default)]
 struct Pieces(Vec<Vec<u8>>);
 
@@ -107,9 +186,38 @@ impl Pieces {
             }
         }
     }
+}
 
-    fn take(&mut self) -> Vec<Vec<u8>> {
-        std::mem::take(&mut self.0)
+impl KeptCell {
+    fn save(&self, writer: &mut Writer) {
+        writer.bytes.push(CELL);
+        writer.bytes.extend(self.number.to_le_bytes());
+        writer.series(&self.series);
+        for time in self.times {
+            writer.bytes.extend(time.to_le_bytes());
+        }
+        self.value.save(&mut writer.bytes);
+    }
+}
+
+impl KeptStream {
+    fn save(&self, to: &mut Vec<u8>) {
+        to.push(STREAM);
+        to.extend(self.id);
+        to.push(data_code(self.data));
+        let phase = PHASES.iter().position(|phase| *phase == self.phase);
+        to.push(phase.unwrap_or_default() as u8);
+        for time in self.times {
+            to.extend(time.to_le_bytes());
+        }
+        self.last.save(to);
+        to.push(self.targets.len() as u8);
+        for target in &self.targets {
+            let op = OPS.iter().position(|op| *op == target.op);
+            to.extend(target.cell.to_le_bytes());
+            to.push(op.unwrap_or_default() as u8);
+            target.value.save(to);
+        }
     }
 }
 
@@ -121,15 +229,12 @@ impl Saving {
             _ => Last::of(&state.value),
         };
         let Some(value) = value else { return };
-        let (writer, pieces) = &mut *lock(&self.cells);
-        writer.bytes.push(CELL);
-        writer.bytes.extend(at.number().to_le_bytes());
-        writer.series(&cell.series);
-        for time in [state.start, state.time, cell.seen] {
-            writer.bytes.extend(time.to_le_bytes());
-        }
-        value.save(&mut writer.bytes);
-        pieces.add(&mut writer.bytes);
+        lock(&self.cells).add(KeptCell {
+            number: at.number(),
+            series: cell.series.clone(),
+            times: [state.start, state.time, cell.seen],
+            value,
+        });
     }
 
     fn stream(&self, cells: &Cells, stream: &Stream, seen: UnixNanos) {
@@ -138,30 +243,28 @@ impl Saving {
         let Some(id) = id.filter(|_| !says_nothing) else {
             return;
         };
-        let mut to = Vec::with_capacity(128);
-        to.push(STREAM);
-        to.extend(id);
-        to.push(data_code(stream.data));
-        let phase = PHASES.iter().position(|phase| *phase == stream.phase);
-        to.push(phase.unwrap_or_default() as u8);
-        for time in [seen, stream.progress.start, stream.progress.time] {
-            to.extend(time.to_le_bytes());
-        }
-        stream.progress.last().save(&mut to);
-        to.push(stream.targets.len() as u8);
         let mut cursor = cells.cursor();
-        for target in stream.targets.iter().take(usize::from(u8::MAX)) {
-            let op = OPS.iter().position(|op| *op == target.op);
-            to.extend(target.cell.number().to_le_bytes());
-            to.push(op.unwrap_or_default() as u8);
+        let targets = stream.targets.iter().take(usize::from(u8::MAX)).map(|target| {
             // What a stream has added to a group only itself changes.
             let is_member = target.op == Op::Member;
             let group = is_member.then(|| cursor.get(target.cell)).flatten();
             let value = group.and_then(|group| group.state.member(target.member));
-            value.map_or(Last::Nothing, Last::Number).save(&mut to);
-        }
+            KeptTarget {
+                cell: target.cell.number(),
+                op: target.op,
+                value: value.map_or(Last::Nothing, Last::Number),
+            }
+        });
+        let targets = targets.collect();
         drop(cursor);
-        lock(&self.streams).add(&mut to);
+        lock(&self.streams).add(KeptStream {
+            id,
+            data: stream.data,
+            phase: stream.phase,
+            times: [seen, stream.progress.start, stream.progress.time],
+            last: stream.progress.last().clone(),
+            targets,
+        });
     }
 }
 
