@@ -57,7 +57,8 @@ struct Stream<T> {
 /// Streams by the bytes they are sent as.
 #[derive(Debug, Default)]
 struct Shard {
-    homes: Index,
+    /// Together as many parts as `identities` has.
+    homes: Index<4>,
     /// Other spellings, and the keys under which their streams live.
     aliases: KeyMap<Key>,
 }
@@ -65,7 +66,7 @@ struct Shard {
 /// What only those need to know who add and remove streams.
 #[derive(Debug)]
 struct Register {
-    identities: Index,
+    identities: Index<64>,
     /// Other spellings of streams: few have any.
     spellings: HashMap<u32, Vec<Key>>,
     free: Vec<u32>,

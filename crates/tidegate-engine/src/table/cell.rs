@@ -85,7 +85,7 @@ pub(crate) struct Cells {
 /// What only those need to know who add and remove cells.
 #[derive(Debug)]
 struct Register {
-    index: Index,
+    index: Index<64>,
     free: Vec<u32>,
     by_metric: HashMap<Arc<str>, OfMetric>,
     /// The series that was made last, which comes from where the next one does.
