@@ -11,7 +11,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use super::{Saving, State};
 
@@ -77,15 +77,22 @@ pub(super) struct Underway {
     pub(super) seq: u64,
     /// What had been written to the log since the one before it, in bytes.
     pub(super) covered: u64,
-    thread: JoinHandle<io::Result<u64>>,
+    outcome: Receiver<io::Result<u64>>,
 }
 
-/// Tells that it is over, also when that is by a panic.
-struct Ended<F: Fn()>(F);
+/// Tells what came of it, also when that is a panic.
+struct Telling<F: Fn()> {
+    outcome: Option<io::Result<u64>>,
+    to: SyncSender<io::Result<u64>>,
+    ended: F,
+}
 
-impl<F: Fn()> Drop for Ended<F> {
+impl<F: Fn()> Drop for Telling<F> {
     fn drop(&mut self) {
-        (self.0)();
+        let panicked = || Err(io::Error::other("making a snapshot panicked (a bug)"));
+        // There is room for one; who does not wait need not know.
+        let _ = self.to.send(self.outcome.take().unwrap_or_else(panicked));
+        (self.ended)();
     }
 }
 
@@ -99,21 +106,30 @@ impl Underway {
         ended: impl Fn() + Send + 'static,
     ) -> io::Result<Self> {
         let directory = directory.to_owned();
+        let (to, outcome) = sync_channel(1);
         let work = move || {
-            let _ended = Ended(ended);
+            let mut telling = Telling {
+                outcome: None,
+                to,
+                ended,
+            };
             let state = saving();
-            write(&directory, seq, &state)?;
-            Ok(state.len() as u64)
+            telling.outcome = Some(write(&directory, seq, &state).map(|()| state.len() as u64));
         };
-        let thread = std::thread::Builder::new()
+        std::thread::Builder::new()
             .name("storage-snapshot".into())
             .spawn(work)?;
-        Ok(Self { seq, covered, thread })
+        Ok(Self {
+            seq,
+            covered,
+            outcome,
+        })
     }
 
-    /// How many bytes it has, when it is over.
+    /// How many bytes it has, when it is over. The thread may still be there: giving back what it took can take longer
+    /// than anybody should wait.
     pub(super) fn wait(self) -> io::Result<u64> {
-        let joined = self.thread.join();
-        joined.unwrap_or_else(|_| Err(io::Error::other("making a snapshot panicked (a bug)")))
+        let gone = |_| Err(io::Error::other("the snapshot was not made"));
+        self.outcome.recv().unwrap_or_else(gone)
     }
 }

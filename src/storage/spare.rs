@@ -60,7 +60,13 @@ impl Spares {
     }
 }
 
-/// What can't be deleted will be by a later run.
+/// What can't be deleted will be by a later run. The name goes now; the blocks go when nobody has the file open any more,
+/// on a thread of their own: a file system can take long to free those of a large file (it may tell the disk of each).
 pub(super) fn delete(path: &Path) {
+    let open = File::open(path);
     let _ = std::fs::remove_file(path);
+    // Without a thread it is closed here.
+    let _ = std::thread::Builder::new()
+        .name("storage-free".into())
+        .spawn(move || drop(open));
 }
