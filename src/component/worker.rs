@@ -1,8 +1,48 @@
-//! A thread of a component's own, for work that blocks, needs finer timing than the runtime's, or gives way to it.
+//! Threads beside the runtime's: of a component's own, for work that blocks or needs finer timing, and those that give
+//! way, for work that takes as long as there are series.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::io;
+use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::task;
+
+/// How much work in the background gives way: where cores are short it gets a third of what others get.
+const NICE: i32 = 5;
+
+/// Lets this thread give way to those that take in what comes, from now on: a system gives threads turns of several
+/// milliseconds, and whoever wakes for a request is not to wait for one to end.
+pub(crate) fn give_way() {
+    use rustix::process::{getpid, getpriority_process, setpriority_process};
+    // Of the first thread, and of this one, on Linux. Nobody is refused who asks for less.
+    let others = getpriority_process(Some(getpid())).unwrap_or(0);
+    let _ = setpriority_process(None, others + NICE);
+}
+
+/// Does work that blocks or takes long on a thread that gives way. It has the runtime of the caller.
+pub(crate) fn in_background<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> task::JoinHandle<T> {
+    /// Only its threads for what blocks are used.
+    static THREADS: LazyLock<io::Result<Runtime>> = LazyLock::new(|| {
+        Builder::new_current_thread()
+            .thread_name("tidegate-background")
+            .on_thread_start(give_way)
+            .build()
+    });
+    match &*THREADS {
+        Ok(threads) => {
+            let caller = Handle::current();
+            threads.spawn_blocking(move || {
+                let _in = caller.enter();
+                work()
+            })
+        }
+        Err(_) => task::spawn_blocking(work),
+    }
+}
 
 /// A thread that is started once and asked to stop.
 pub(crate) struct Worker {
@@ -66,5 +106,23 @@ impl Worker {
             Ok(_) => tracing::error!(thread = name, "a worker ended by a panic"),
             Err(_) => tracing::warn!(thread = name, "a worker did not stop in time"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::getpriority_process;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn work_in_the_background_gives_way_and_has_the_runtime_of_who_asked() {
+        let others = getpriority_process(None).unwrap();
+        let work = || (getpriority_process(None).unwrap(), tokio::spawn(async { 7 }));
+        let (nice, spawned) = in_background(work).await.unwrap();
+        // As much as there is, at most.
+        assert_eq!(nice, (others + NICE).min(19));
+        assert_eq!(spawned.await.unwrap(), 7);
+        assert_eq!(getpriority_process(None).unwrap(), others);
     }
 }

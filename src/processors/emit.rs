@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 
 use crate::batch::{Batch, Points};
 use crate::component::unix_now;
+use crate::component::worker::in_background;
 use crate::component::{Consumer, Flow, Ledger};
 
 /// Points a batch: large enough to share its costs, small enough to be queued whole.
@@ -83,7 +84,7 @@ fn point(reading: Reading<'_>, now: UnixNanos) -> Point {
 /// Does what takes as long as there are series, where it keeps no thread of the runtime from those who wait for it.
 async fn apart<T: Send + Sync + 'static>(with: Arc<T>, work: fn(&T, UnixNanos)) {
     // A panic has been printed; the next round is tried all the same.
-    let _ = tokio::task::spawn_blocking(move || work(&with, unix_now())).await;
+    let _ = in_background(move || work(&with, unix_now())).await;
 }
 
 /// A task that emits at an interval and lets state expire.

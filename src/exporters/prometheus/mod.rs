@@ -21,7 +21,7 @@ use crate::batch::wire::{
     points::{PointVisitor, WirePoint},
 };
 use crate::batch::{Batch, Encoded, Payload, Points, Signal};
-use crate::component::worker::{Pause, Worker};
+use crate::component::worker::{Pause, Worker, give_way};
 use crate::component::{
     ComponentError, ConfigType, Consumer, Context, Exporter, ExporterFactory, Factory, Flow, Ledger,
     Lifecycle, Reason, Refused, Stability, unix_now,
@@ -141,6 +141,7 @@ impl Prometheus {
 
 /// Lets series expire and learns new ones, until it is to stop.
 fn keep(own: &Table, pages: &Pages, exporter: &Arc<str>, pause: &Pause) {
+    give_way();
     while pause.wait(TICK) {
         own.expire(unix_now());
         // A panic has been printed; what expires must do so all the same.

@@ -12,6 +12,7 @@ use super::config::Config;
 use super::debug::{self, Found};
 use super::rounds::Rounds;
 use crate::component::unix_now;
+use crate::component::worker::in_background;
 use crate::net::{Coding, compress};
 use crate::prom::{Conflict, Counts, Difference, Escaping, Format, LeftOut, Page as Exposition, Renderer};
 use crate::telemetry::Every;
@@ -63,7 +64,7 @@ impl Page {
         };
         let make = || async {
             let bytes = self.exposition.body.clone();
-            let made = tokio::task::spawn_blocking(move || compress(coding, &bytes).ok());
+            let made = in_background(move || compress(coding, &bytes).ok());
             made.await.ok().flatten().map(Bytes::from)
         };
         cell.get_or_init(make).await.clone()

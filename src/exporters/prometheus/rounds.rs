@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
+use crate::component::worker::in_background;
+
 /// Pieces of work, one after the other.
 pub(super) struct Rounds<T> {
     make: Box<dyn Fn() -> T + Send + Sync>,
@@ -46,7 +48,7 @@ impl<T: Send + Sync + 'static> Rounds<T> {
         if !std::mem::replace(&mut state.runs, true) {
             let rounds = self.clone();
             // Nobody waits for the task itself: who asked may have gone.
-            tokio::task::spawn_blocking(move || rounds.work());
+            in_background(move || rounds.work());
         }
         seat
     }

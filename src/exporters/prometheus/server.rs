@@ -14,6 +14,7 @@ use hyper::body::Incoming;
 use super::config::{Config, DEBUG_PATH};
 use super::negotiate::Agreed;
 use super::page::{CODINGS, Pages};
+use crate::component::worker::in_background;
 use crate::component::{ComponentError, Context};
 use crate::net::auth::Door;
 use crate::net::{ConnectionLimits, Listener, Server, accept, headers, http::start as serve, tls};
@@ -93,7 +94,7 @@ impl Counter {
 
     async fn debug(&self) -> Answer {
         let pages = self.pages.clone();
-        let Ok(found) = tokio::task::spawn_blocking(move || format!("{:#}\n", pages.debug())).await else {
+        let Ok(found) = in_background(move || format!("{:#}\n", pages.debug())).await else {
             let why = "what is left out could not be found out\n".to_owned();
             return plain(StatusCode::INTERNAL_SERVER_ERROR, why);
         };

@@ -16,6 +16,7 @@ use super::composites::{self, COMPOSITES};
 use super::explain;
 use super::view::{View, millis};
 use crate::component::shared::Phase;
+use crate::component::worker::in_background;
 use crate::component::{Shared, unix_now};
 use crate::extensions::server::{self, Answer, Request};
 use crate::prom::name::Kind;
@@ -93,7 +94,7 @@ impl Api {
         // Never closed.
         let _room = self.room.acquire().await;
         let api = self.clone();
-        let computed = tokio::task::spawn_blocking(move || {
+        let computed = in_background(move || {
             let query = Query::parse(&query)?;
             let now = unix_now();
             api.view.refresh(now, query.only_names().as_deref());
@@ -140,7 +141,7 @@ impl Api {
         // Never closed.
         let _room = self.room.acquire().await;
         let api = self.clone();
-        let computed = tokio::task::spawn_blocking(move || api.compute(&request)).await;
+        let computed = in_background(move || api.compute(&request)).await;
         match computed {
             Ok(Some(Ok(data))) => server::json(StatusCode::OK, &json!({"status": "success", "data": data})),
             Ok(Some(Err(Failure { status, kind, why }))) => server::json(
