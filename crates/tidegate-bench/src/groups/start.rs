@@ -29,8 +29,8 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
     let idle = (gateway.process().cpu()? - before).as_secs_f64() / SETTLE.as_secs_f64();
     Ok(vec![
         Row::median("start to first answered scrape", Samples::new(starts), "ms")
-            .budget(Budget::AtMost(100.0)),
-        Row::value("resident memory, idle", resident, "MiB").budget(Budget::AtMost(25.0)),
+            .budget(Budget::AtMost(50.0)),
+        Row::value("resident memory, idle", resident, "MiB").budget(Budget::AtMost(15.0)),
         Row::value("processor, idle, of one core", idle * 100.0, "%"),
     ])
 }
