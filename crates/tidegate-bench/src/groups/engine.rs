@@ -102,6 +102,16 @@ pub(crate) fn print_bytes(kind: &str, series: usize) {
     println!("{bytes}");
 }
 
+/// Resident memory, once what was freed has been given back: the allocator keeps it for a second, and looks for it when
+/// a thread ends.
+pub(super) fn settled_bytes() -> f64 {
+    std::thread::sleep(Duration::from_millis(1500));
+    let ending = std::thread::spawn(|| drop(std::hint::black_box(Box::new(0_u8))));
+    // It can't panic.
+    let _ = ending.join();
+    resident_bytes()
+}
+
 pub(super) fn resident_bytes() -> f64 {
     let status = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = status
@@ -179,7 +189,7 @@ pub(super) fn dense(series: usize, runs: usize) -> (Samples, f64) {
     let mut shown = 0;
     table.read(NOW, &mut |_| shown += 1);
     assert_eq!(shown, series, "every series is there");
-    let bytes = (resident_bytes() - before) / series as f64;
+    let bytes = (settled_bytes() - before) / series as f64;
     let mut batches = Vec::new();
     for (number, source) in sources.iter().enumerate() {
         for seed in 0..4 {
@@ -266,7 +276,7 @@ fn by_identity(series: usize, runs: usize, order: Order) -> (Samples, f64) {
     };
     let before = resident_bytes();
     round();
-    let bytes = (resident_bytes() - before) / series as f64;
+    let bytes = (settled_bytes() - before) / series as f64;
     let rounds = 1_000_000usize.div_ceil(series);
     let times = (0..runs).map(|_| {
         let begun = Instant::now();

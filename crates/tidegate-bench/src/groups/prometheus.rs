@@ -21,7 +21,7 @@ use tidegate_engine::{
 use tidegate_exposition as exposition;
 
 use self::bare::Bare;
-use super::engine::{NOW, resident_bytes};
+use super::engine::{NOW, resident_bytes, settled_bytes};
 use crate::Error;
 use crate::report::{Budget, Row};
 use crate::stats::Samples;
@@ -136,8 +136,7 @@ pub(crate) fn print_bytes(format: &str, series: usize) {
             agents.count();
             agents.scrape(&mut renderer);
         }
-        settle();
-        println!("{}", (resident_bytes() - before) / series as f64);
+        println!("{}", (settled_bytes() - before) / series as f64);
         drop(renderer);
     }
 }
@@ -153,15 +152,6 @@ fn timed(what: impl FnOnce()) -> f64 {
 fn cpu() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
-}
-
-/// The last page is gone, and what it took is given back: the allocator keeps it for a second, and looks for it when a
-/// thread ends.
-fn settle() {
-    std::thread::sleep(Duration::from_millis(1500));
-    let ending = std::thread::spawn(|| drop(std::hint::black_box(Box::new(0_u8))));
-    // It can't panic.
-    let _ = ending.join();
 }
 
 /// What a gateway that scrapes knows of a target whose labels stay as they are.
