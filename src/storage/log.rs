@@ -4,6 +4,8 @@
 //! notes of what is settled concern data of the same or of older segments, so deleting from the front never brings
 //! settled data back. A file of a former run is never appended to, so a torn tail needs no mending.
 
+mod reading;
+
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -14,12 +16,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::pieces::Pieces;
-use super::record::{self, Head, Kind, Seal, Stored};
+use super::record::{self, Head, Kind, Seal};
 use super::recovery::{Recovered, lock, recover};
-use super::segment::{Found, Segment, TAGS};
+use super::segment::Segment;
 use super::spare::Spares;
 use super::unsynced::Unsynced;
 use super::{Fsync, Purpose, Quota, Rules, State, snapshot, spare};
+use reading::Cursor;
+pub use reading::ReadBack;
 
 /// A log and its files.
 #[derive(Debug)]
@@ -42,13 +46,6 @@ pub struct Log {
     _lock: File,
 }
 
-/// Where reading goes on: an offset in the segment of this first number.
-#[derive(Clone, Copy, Debug, Default)]
-struct Cursor {
-    first: u64,
-    offset: u64,
-}
-
 /// What is known of the newest snapshot.
 #[derive(Clone, Copy, Debug, Default)]
 struct Snapshot {
@@ -66,17 +63,6 @@ struct Buffer {
     pieces: Pieces,
     data: Vec<(Head, bool)>,
     settled: Vec<u64>,
-}
-
-/// What reading came to.
-#[derive(Debug, Default)]
-pub struct ReadBack {
-    /// Data in its order.
-    pub stored: Vec<Stored>,
-    /// Records that turned out to be damaged.
-    pub lost_records: u64,
-    /// Their items, by tag.
-    pub lost_items: [u64; TAGS],
 }
 
 impl Log {
@@ -258,51 +244,6 @@ impl Log {
     /// Where its files are.
     pub fn directory(&self) -> &Path {
         &self.directory
-    }
-
-    /// Reads on, about as much as `max_bytes`; an empty answer means that there is no more.
-    pub fn read(&mut self, max_bytes: usize) -> io::Result<ReadBack> {
-        let (mut back, mut bytes) = (ReadBack::default(), 0);
-        while bytes < max_bytes {
-            let Some(at) = self.segment_of_cursor() else { break };
-            let is_newest = at + 1 == self.segments.len();
-            match self.segments[at].read(self.cursor.offset)? {
-                Found::Record(stored, next) => {
-                    bytes += stored.payload.len();
-                    back.stored.push(stored);
-                    self.cursor.offset = next;
-                }
-                Found::Skip(next) => self.cursor.offset = next,
-                Found::End => {
-                    let (records, items) = self.segments[at].give_up_unread();
-                    back.lost_records += records;
-                    (back.lost_items.iter_mut().zip(items)).for_each(|(sum, lost)| *sum += lost);
-                    if is_newest {
-                        break;
-                    }
-                    self.cursor = Cursor {
-                        first: self.segments[at + 1].first,
-                        offset: record::SEGMENT_HEAD as u64,
-                    };
-                }
-            }
-        }
-        Ok(back)
-    }
-
-    /// The segment that the cursor is in, or the next one if that is gone.
-    fn segment_of_cursor(&mut self) -> Option<usize> {
-        let at = self
-            .segments
-            .partition_point(|segment| segment.first < self.cursor.first);
-        let segment = self.segments.get(at)?;
-        if segment.first != self.cursor.first {
-            self.cursor = Cursor {
-                first: segment.first,
-                offset: record::SEGMENT_HEAD as u64,
-            };
-        }
-        Some(at)
     }
 
     /// Sees to it that there is a file with room to append data to.

@@ -211,7 +211,7 @@ let sound_end = last.checked_sub(1).map_or(record::SEGMENT_HEAD, |last| ends[las
 #[test]
 fn what_is_settled_before_it_is_appended_is_settled_when_it_is() {
     let directory = tempfile::tempdir().unwrap();
-    let (mut log, _) = open(directory.path(), 100);
+    let (mut log, _) = open(directory.path(), 40);
     (1..=3).for_each(|seq| log.settle(seq));
     for seq in 1..=3 {
         // Each begins a segment, and writes what is before it.
@@ -220,7 +220,7 @@ fn what_is_settled_before_it_is_appended_is_settled_when_it_is() {
     log.flush().unwrap();
     assert_eq!((log.segments(), files(directory.path()).len()), (1, 1));
     drop(log);
-    let (log, recovered) = open(directory.path(), 100);
+    let (log, recovered) = open(directory.path(), 40);
     assert_eq!((recovered.records, log.segments()), (0, 0));
 }
 

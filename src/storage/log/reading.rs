@@ -1,0 +1,72 @@
+//! Reading back, from the oldest segment on.
+
+use std::io;
+
+use super::super::record::{self, Stored};
+use super::super::segment::{Found, TAGS};
+use super::Log;
+
+/// Where reading goes on: an offset in the segment of this first number.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cursor {
+    pub(super) first: u64,
+    pub(super) offset: u64,
+}
+
+/// What reading came to.
+#[derive(Debug, Default)]
+pub struct ReadBack {
+    /// Data in its order.
+    pub stored: Vec<Stored>,
+    /// Records that turned out to be damaged.
+    pub lost_records: u64,
+    /// Their items, by tag.
+    pub lost_items: [u64; TAGS],
+}
+
+impl Log {
+    /// Reads on, about as much as `max_bytes`; an empty answer means that there is no more.
+    pub fn read(&mut self, max_bytes: usize) -> io::Result<ReadBack> {
+        let (mut back, mut bytes) = (ReadBack::default(), 0);
+        while bytes < max_bytes {
+            let Some(at) = self.segment_of_cursor() else { break };
+            let is_newest = at + 1 == self.segments.len();
+            match self.segments[at].read(self.cursor.offset)? {
+                Found::Record(stored, next) => {
+                    bytes += stored.payload.len();
+                    back.stored.push(stored);
+                    self.cursor.offset = next;
+                }
+                Found::Skip(next) => self.cursor.offset = next,
+                Found::End => {
+                    let (records, items) = self.segments[at].give_up_unread();
+                    back.lost_records += records;
+                    (back.lost_items.iter_mut().zip(items)).for_each(|(sum, lost)| *sum += lost);
+                    if is_newest {
+                        break;
+                    }
+                    self.cursor = Cursor {
+                        first: self.segments[at + 1].first,
+                        offset: record::SEGMENT_HEAD as u64,
+                    };
+                }
+            }
+        }
+        Ok(back)
+    }
+
+    /// The segment that the cursor is in, or the next one if that is gone.
+    fn segment_of_cursor(&mut self) -> Option<usize> {
+        let at = self
+            .segments
+            .partition_point(|segment| segment.first < self.cursor.first);
+        let segment = self.segments.get(at)?;
+        if segment.first != self.cursor.first {
+            self.cursor = Cursor {
+                first: segment.first,
+                offset: record::SEGMENT_HEAD as u64,
+            };
+        }
+        Some(at)
+    }
+}
