@@ -129,7 +129,7 @@ impl Gauge {
         self.measured_bytes.store(resident_bytes, Relaxed);
         self.held_then_bytes.store(held_bytes, Relaxed);
         // What receivers read until the next measurement is no part of this one.
-        let room = self.soft_limit_bytes.saturating_sub(resident_bytes);
+        let room = held_in(self.soft_limit_bytes.saturating_sub(resident_bytes));
         let most_held = usize::try_from(held_bytes.saturating_add(room)).unwrap_or(usize::MAX);
         self.context.shared.memory.set_most_held(most_held);
         self.set_over(resident_bytes > self.soft_limit_bytes);
@@ -159,12 +159,25 @@ impl Gauge {
         let taken_since = self
             .held_bytes()
             .saturating_sub(self.held_then_bytes.load(Relaxed));
-        self.measured_bytes.load(Relaxed).saturating_add(taken_since)
+        self.measured_bytes
+            .load(Relaxed)
+            .saturating_add(resident_of(taken_since))
     }
 
     fn held_bytes(&self) -> u64 {
         self.context.shared.memory.held_bytes() as u64
     }
+}
+
+/// What so many bytes that are held make resident: a quarter more, for what the allocator rounds up and for what lies in
+/// the windows of connections.
+fn resident_of(held: u64) -> u64 {
+    held.saturating_add(held / 4)
+}
+
+/// How many bytes may be held in so much memory; see [`resident_of`].
+fn held_in(room: u64) -> u64 {
+    room / 5 * 4
 }
 
 #[cfg(test)]
@@ -222,7 +235,10 @@ mod tests {
         limiter.gauge.note(900);
         assert!(limiter.push(opaque(Signal::Logs, b"x", 1)).is_ok());
         assert!(!context.shared.memory.over_limit());
-        context.shared.memory.hold(101);
+        context.shared.memory.hold(80);
+        assert!(limiter.push(opaque(Signal::Logs, b"x", 1)).is_ok());
+        assert!(!context.shared.memory.over_limit());
+        context.shared.memory.hold(1);
         assert!(limiter.push(opaque(Signal::Logs, b"x", 1)).is_err());
         assert!(context.shared.memory.over_limit(), "nor is anything read");
         context.shared.memory.release(300);
