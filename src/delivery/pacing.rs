@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use crate::component::Answer;
 
 /// As many bytes are on their way before anybody waits.
-const ON_THE_WAY: usize = 512 << 10;
+const ON_THE_WAY: usize = 256 << 10;
 
 /// The longest that an answer waits.
 const PATIENCE: Duration = Duration::from_millis(25);

@@ -11,8 +11,8 @@ use crate::otlp::request::{attribute, counters};
 
 /// Counters of an agent, each a metric.
 const METRICS: usize = 100;
-/// Metrics and agents of a request: 5,000 points, as SDKs and agents send them at most.
-const METRICS_A_REQUEST: usize = 10;
+/// Points of a request, as SDKs and agents send them at most, and agents.
+const POINTS_A_REQUEST: usize = 5_000;
 const AGENTS_A_REQUEST: usize = 500;
 /// What stands for the time and the value of a point until they are set.
 const TIME: u64 = 0x5eed_0000_7131_0e01;
@@ -38,7 +38,7 @@ pub(crate) fn requests(series: usize) -> Vec<Request> {
     for agents in agents.chunks(AGENTS_A_REQUEST) {
         requests.extend(
             metrics
-                .chunks(METRICS_A_REQUEST)
+                .chunks(POINTS_A_REQUEST / agents.len())
                 .map(|metrics| Request::of(metrics, agents, start)),
         );
     }

@@ -296,9 +296,9 @@ async fn c12_each_destination_has_its_own_queue_and_the_payload_is_shared() {
     }
 }
 
-/// What a sender waits for that has handed over a batch of 300 KiB.
+/// What a sender waits for that has handed over a batch of 200 KiB.
 fn send_much(setup: &Setup) -> impl Future<Output = ()> + use<> {
-    let batch = opaque(Signal::Metrics, &[7; 300 << 10], 1);
+    let batch = opaque(Signal::Metrics, &[7; 200 << 10], 1);
     let mut flow = Flow::waited_for();
     setup.destination.admit(&batch, &mut flow).unwrap();
     ledgers(&setup.cx)[0].enter(1);
