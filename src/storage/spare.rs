@@ -29,8 +29,7 @@ impl Spares {
         if self.0.len() < MOST && std::fs::rename(&segment.path, &path).is_ok() {
             self.0.push_back((path, segment.weight()));
         } else {
-            // What can't be deleted is settled, and will be deleted by a later run.
-            let _ = std::fs::remove_file(&segment.path);
+            delete(&segment.path);
         }
     }
 
