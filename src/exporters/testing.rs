@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, Version};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
@@ -18,6 +18,7 @@ use crate::batch::{Batch, Signal, wire};
 use crate::component::{Exporter, ExporterContext, ExporterFactory, Ledger};
 use crate::config::{Problems, parse_text};
 use crate::delivery::testing::{exporter_context, ledgers};
+use crate::net::grpc::{APPLICATION_GRPC, GRPC_STATUS, Prefix};
 use crate::net::http::{HttpConfig, start};
 use crate::net::{Coding, ConnectionLimits, Endpoint, Listener, Server, SocketFileConfig, decompress};
 
@@ -98,13 +99,9 @@ async fn read(request: Request<Incoming>) -> Seen {
         .iter()
         .find_map(|name| head.headers.get(*name)?.to_str().ok());
     let mut coding = coding.and_then(Coding::named);
-    if head
-        .headers
-        .get("content-type")
-        .is_some_and(|kind| kind == "application/grpc")
-    {
-        let frame = body.split_to(5);
-        coding = coding.filter(|_| frame[0] == 1);
+    if head.headers.get("content-type") == Some(&APPLICATION_GRPC) {
+        let prefix = Prefix::read(&body.split_to(Prefix::BYTES)).unwrap();
+        coding = coding.filter(|_| prefix.flag == 1);
     }
     Seen {
         path: head.uri.path().to_owned(),
@@ -126,17 +123,12 @@ pub(super) fn answer(status: u16, body: impl Into<Bytes>) -> Response<Body> {
 
 /// A successful answer: one message, then `grpc-status: 0`.
 pub(super) fn grpc_success(message: Vec<u8>) -> Response<Body> {
-    let mut framed = BytesMut::new();
-    framed.put_u8(0);
-    framed.put_u32(message.len().try_into().unwrap());
-    framed.put_slice(&message);
-    let trailers: HeaderMap = [("grpc-status".parse().unwrap(), HeaderValue::from_static("0"))]
-        .into_iter()
-        .collect();
-    let body = Full::new(framed.freeze()).with_trailers(async { Some(Ok(trailers)) });
+    let prefix = Prefix::of(false, message.len()).unwrap().to_bytes();
+    let framed = Bytes::from([&prefix[..], &message].concat());
+    let trailers = HeaderMap::from_iter([(GRPC_STATUS, HeaderValue::from_static("0"))]);
+    let body = Full::new(framed).with_trailers(async { Some(Ok(trailers)) });
     let mut response = Response::new(body.boxed_unsync());
-    let grpc = HeaderValue::from_static("application/grpc");
-    response.headers_mut().insert("content-type", grpc);
+    response.headers_mut().insert("content-type", APPLICATION_GRPC);
     response
 }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
-use http::{HeaderMap, Method, Response, StatusCode};
+use http::{Method, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, Limited, StreamBody};
 use hyper::body::{Frame, Incoming};
@@ -15,6 +15,7 @@ use tokio_stream::{Stream, StreamExt};
 
 use crate::component::{ComponentError, Context};
 use crate::net::auth::{AuthConfig, Door, NotAdmitted};
+use crate::net::grpc::is_call;
 use crate::net::http::{HttpConfig, start};
 use crate::net::{ConnectionLimits, Endpoint, Listener, Server, SocketFileConfig, TlsServerConfig, tls};
 
@@ -81,7 +82,7 @@ impl PageServer {
             async move {
                 match refusal(&door, &request).await {
                     Some(refusal) => refusal,
-                    None if is_grpc(request.headers()) => pages.grpc(request).await,
+                    None if is_call(&request) => pages.grpc(request).await,
                     None => answer(request, &*pages).await,
                 }
             }
@@ -109,15 +110,10 @@ impl PageServer {
     }
 }
 
-fn is_grpc(headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
-    kind.starts_with(b"application/grpc")
-}
-
 /// The answer to who may not ask.
 async fn refusal(door: &Door, request: &http::Request<Incoming>) -> Option<Answer> {
     let NotAdmitted { why, challenge } = door.admit(request.headers()).await.err()?;
-    if is_grpc(request.headers()) {
+    if is_call(request) {
         return Some(grpc_error(tonic::Status::unauthenticated(why.to_string())));
     }
     let why =

@@ -10,6 +10,7 @@ pub mod client;
 pub mod compression;
 pub mod corked;
 pub mod endpoint;
+pub mod grpc;
 pub mod headers;
 pub mod http;
 pub mod listener;

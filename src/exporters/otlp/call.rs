@@ -1,5 +1,4 @@
 //! A unary gRPC call: a request as the bytes that it is, and what its answer means.
-//! Framing after <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>.
 
 use std::io::IoSlice;
 
@@ -13,9 +12,7 @@ use tonic::{Code, Status};
 use super::line::Sender;
 use crate::delivery::Outcome;
 use crate::delivery::answer::{ExportResponse, MAX_ANSWER_BYTES, of_status};
-
-/// A flag byte and a length of 32 bits.
-const PREFIX_BYTES: usize = 5;
+use crate::net::grpc::Prefix;
 
 /// A message with its prefix, as the runs of bytes that it came in: nothing is copied to make it.
 #[derive(Debug)]
@@ -32,14 +29,11 @@ impl Message {
         let mut runs: SmallVec<[Bytes; 4]> = SmallVec::from_buf_and_len([const { Bytes::new() }; 4], 1);
         runs.extend(parts);
         let length = runs.iter().map(Bytes::len).sum::<usize>();
-        let mut prefix = [0; PREFIX_BYTES];
-        prefix[0] = u8::from(is_compressed);
-        prefix[1..].copy_from_slice(&u32::try_from(length).ok()?.to_be_bytes());
-        runs[0] = Bytes::copy_from_slice(&prefix);
+        runs[0] = Bytes::copy_from_slice(&Prefix::of(is_compressed, length)?.to_bytes());
         Some(Self {
             runs,
             at: 0,
-            remaining: PREFIX_BYTES + length,
+            remaining: Prefix::BYTES + length,
         })
     }
 
@@ -110,7 +104,7 @@ pub(super) async fn unary(
 async fn read(body: &mut RecvStream) -> Result<Option<BytesMut>, h2::Error> {
     let mut answer = BytesMut::new();
     while let Some(chunk) = body.data().await.transpose()? {
-        if answer.len() + chunk.len() > PREFIX_BYTES + MAX_ANSWER_BYTES {
+        if answer.len() + chunk.len() > Prefix::BYTES + MAX_ANSWER_BYTES {
             return Ok(None);
         }
         body.flow_control().release_capacity(chunk.len())?;
@@ -144,7 +138,7 @@ fn status_of_http(http: StatusCode) -> Option<Status> {
 
 /// What a successful answer says. One that can't be read comes from a server that took the request.
 fn meaning(answer: &[u8]) -> Outcome {
-    match answer.split_at_checked(PREFIX_BYTES) {
+    match answer.split_at_checked(Prefix::BYTES) {
         None => Outcome::Done,
         Some(([0, ..], message)) => match ExportResponse::decode(message) {
             Ok(answer) => answer.outcome(),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, TE, USER_AGENT as USER_AGENT_HEADER};
+use http::header::{CONTENT_TYPE, HeaderValue, TE, USER_AGENT as USER_AGENT_HEADER};
 use http::{HeaderMap, Method, Request, Uri};
 
 use crate::batch::{Encoded, Signal};
@@ -22,6 +22,7 @@ use crate::component::{
 use crate::delivery::answer::USER_AGENT;
 use crate::delivery::{Attempt, Destination, Outcome, Parcel};
 use crate::net::client::{Connector, UseTls};
+use crate::net::grpc::{APPLICATION_GRPC, EXPORT_METHODS, GRPC_ENCODING, GRPC_TIMEOUT};
 use crate::net::tls::ALPN_GRPC;
 use crate::net::{self, Coding, headers};
 use call::Message;
@@ -52,17 +53,7 @@ pub(super) fn destination(
     Ok(Destination::new(cx, &config.delivery(), client))
 }
 
-/// The method of each signal, by `Signal as usize`.
-const METHODS: [&str; 3] = [
-    "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
-    "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
-    "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
-];
-
-const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
-const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
-const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 
 pub(super) struct Client {
     line: Line,
@@ -87,7 +78,7 @@ impl Client {
             let uri = format!("{scheme}://{authority}{path}").parse();
             uri.map_err(|error: http::uri::InvalidUri| wrong(&error))
         };
-        let [metrics, traces, logs] = METHODS.map(uri);
+        let [metrics, traces, logs] = EXPORT_METHODS.map(uri);
         let credentials = config
             .auth
             .as_ref()
@@ -143,7 +134,7 @@ fn request_headers(config: &Config) -> HeaderMap {
     all.insert(USER_AGENT_HEADER, HeaderValue::from_static(USER_AGENT));
     all.extend(headers::build(&config.chosen().headers(&config.headers)));
     all.insert(TE, TRAILERS);
-    all.insert(CONTENT_TYPE, GRPC);
+    all.insert(CONTENT_TYPE, APPLICATION_GRPC);
     if let Some(coding) = config.compression().coding().and_then(Coding::header) {
         all.insert(GRPC_ENCODING, HeaderValue::from_static(coding));
     }

@@ -39,10 +39,8 @@ async fn a_request_arrives_as_it_was_under_its_method_with_its_headers() {
     balance_when(&bench.ledgers[0], |b| b.left == 3).await;
     let seen = sink.seen();
     assert_eq!(seen.len(), 1);
-    assert_eq!(
-        seen[0].path,
-        "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
-    );
+    let method = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
+    assert_eq!(seen[0].path, method);
     assert_eq!(seen[0].header("api-key"), "hunter2");
     assert_eq!(seen[0].header("grpc-encoding"), "gzip");
     assert!(seen[0].header("user-agent").starts_with("tidegate/"));

@@ -127,7 +127,7 @@ impl Otlp {
         let answer = move |request: Request<Incoming>| {
             let (over_grpc, over_http) = (over_grpc.clone(), over_http.clone());
             async move {
-                match over_grpc::is_grpc(&request) {
+                match net::grpc::is_call(&request) {
                     true => over_grpc.answer(request).await.map(boxed),
                     false => over_http(request).await,
                 }

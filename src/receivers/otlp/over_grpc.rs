@@ -1,12 +1,11 @@
 //! OTLP/gRPC: the three unary `Export` calls.
-//! Framing after <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::Incoming;
@@ -19,32 +18,11 @@ use super::ingest::{Encoding, ExportResponse, Ingest};
 use crate::batch::Signal;
 use crate::component::Verdict;
 use crate::net::body::{Chunks, Run};
+use crate::net::grpc::{
+    APPLICATION_GRPC, EXPORT_METHODS, GRPC_ACCEPT_ENCODING, GRPC_ENCODING, GRPC_STATUS, Prefix, is_call,
+};
 use crate::net::metadata::IncludeMetadata;
 use crate::net::{BodyError, BodyLimits, Coding, Held, decompress};
-
-/// The paths of the calls.
-const CALLS: [(&str, Signal); 3] = [
-    (
-        "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
-        Signal::Metrics,
-    ),
-    (
-        "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
-        Signal::Traces,
-    ),
-    (
-        "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
-        Signal::Logs,
-    ),
-];
-
-/// A flag byte and a length of 32 bits.
-const PREFIX_BYTES: usize = 5;
-
-const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
-const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
-const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
-const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
@@ -65,7 +43,7 @@ impl Grpc {
     }
 
     pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Answer {
-        if !is_grpc(&request) {
+        if !is_call(&request) {
             // "If Content-Type does not begin with application/grpc, gRPC servers SHOULD respond with 415."
             let mut answer = Response::new(Empty::new().boxed_unsync());
             *answer.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
@@ -83,9 +61,10 @@ impl Grpc {
     }
 
     async fn call(&self, request: Request<Incoming>) -> Result<Verdict, Failure> {
-        let called = CALLS.iter().find(|(path, _)| *path == request.uri().path());
+        let called = EXPORT_METHODS.iter().zip(Signal::ALL);
         let entry = called
-            .and_then(|(_, signal)| self.ingest.entry(*signal))
+            .filter(|(method, _)| **method == request.uri().path())
+            .find_map(|(_, signal)| self.ingest.entry(signal))
             .ok_or_else(|| {
                 unimplemented(format!(
                     "no pipeline takes {} from this receiver",
@@ -112,15 +91,6 @@ impl Grpc {
             (true, coding) => Ok(decompress(coding, message, self.limits.max_bytes).await?),
         }
     }
-}
-
-/// Whether a request is a gRPC call.
-pub(super) fn is_grpc(request: &Request<Incoming>) -> bool {
-    let content_type = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-    let rest = content_type.and_then(|value| value.strip_prefix(b"application/grpc"));
-    // `application/grpc-web` is another protocol.
-    request.method() == Method::POST
-        && rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
 }
 
 fn coding(headers: &HeaderMap) -> Result<Coding, Failure> {
@@ -160,7 +130,7 @@ async fn read_message(
     match (end, whole.as_slice().first()) {
         (Some(end), Some(flag @ (0 | 1))) if whole.len() == end => {
             let is_compressed = *flag == 1;
-            Ok((is_compressed, whole.freeze().slice(PREFIX_BYTES..)))
+            Ok((is_compressed, whole.freeze().slice(Prefix::BYTES..)))
         }
         (Some(end), Some(0 | 1)) => Err(Failure::invalid(format!(
             "the message broke off after {} of {end} bytes",
@@ -174,26 +144,27 @@ async fn read_message(
 
 /// Prefix and message together, once the prefix is there.
 fn message_end(whole: &[u8], limit_bytes: usize) -> Result<Option<usize>, Failure> {
-    let Some([_, length @ ..]) = whole.first_chunk::<PREFIX_BYTES>() else {
+    let Some(prefix) = Prefix::read(whole) else {
         return Ok(None);
     };
-    match usize::try_from(u32::from_be_bytes(*length)) {
-        Ok(length) if length <= limit_bytes => Ok(Some(PREFIX_BYTES + length)),
+    match usize::try_from(prefix.length) {
+        Ok(length) if length <= limit_bytes => Ok(Some(Prefix::BYTES + length)),
         _ => Err(BodyError::TooLarge { limit_bytes }.into()),
     }
 }
 
 fn success(verdict: Verdict) -> Answer {
-    let message = ExportResponse::from(verdict);
-    let mut frame = BytesMut::with_capacity(PREFIX_BYTES + message.encoded_len());
-    frame.put_u8(0);
-    // An answer is a few bytes: its message was shortened.
-    frame.put_u32(u32::try_from(message.encoded_len()).unwrap_or(u32::MAX));
-    frame.put_slice(&message.encode_to_vec());
+    let message = ExportResponse::from(verdict).encode_to_vec();
+    let prefix = Prefix {
+        flag: 0,
+        // An answer is a few bytes: its message was shortened.
+        length: u32::try_from(message.len()).unwrap_or(u32::MAX),
+    };
+    let frame = Bytes::from([&prefix.to_bytes()[..], &message].concat());
     let trailers = HeaderMap::from_iter([(GRPC_STATUS, HeaderValue::from_static("0"))]);
-    let body = Full::new(frame.freeze()).with_trailers(std::future::ready(Some(Ok(trailers))));
+    let body = Full::new(frame).with_trailers(std::future::ready(Some(Ok(trailers))));
     let mut answer = Response::new(body.boxed_unsync());
-    answer.headers_mut().insert(CONTENT_TYPE, GRPC);
+    answer.headers_mut().insert(CONTENT_TYPE, APPLICATION_GRPC);
     offer_codings(answer.headers_mut());
     answer
 }

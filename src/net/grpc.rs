@@ -1,0 +1,104 @@
+//! gRPC as both ends of OTLP need it: the methods, the headers, what stands before a message.
+//! After <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>.
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderName, HeaderValue, Method, Request};
+
+/// The method by which each signal is sent, by `Signal as usize`.
+pub const EXPORT_METHODS: [&str; 3] = [
+    "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+    "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+    "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
+];
+
+/// The `Content-Type` of calls and answers.
+pub const APPLICATION_GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+/// How a call went: a code, in the trailers.
+pub const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+/// How the messages that say they are compressed are.
+pub const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+/// How they may be.
+pub const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
+/// How long the caller waits.
+pub const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+
+/// Whether a request is a call.
+pub fn is_call<B>(request: &Request<B>) -> bool {
+    let content_type = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let rest = content_type.and_then(|value| value.strip_prefix(APPLICATION_GRPC.as_bytes()));
+    // `application/grpc-web` is another protocol.
+    request.method() == Method::POST
+        && rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
+}
+
+/// What stands before a message: a byte that says whether it is compressed, and its length in 32 bits, big endian.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    /// 0 or 1; another one is no prefix of gRPC's.
+    pub flag: u8,
+    /// Of the message, in bytes.
+    pub length: u32,
+}
+
+impl Prefix {
+    /// Bytes of a prefix.
+    pub const BYTES: usize = 5;
+
+    /// Of a message that is sent. `None`: gRPC knows none of that length.
+    pub fn of(is_compressed: bool, message_bytes: usize) -> Option<Self> {
+        Some(Self {
+            flag: is_compressed.into(),
+            length: message_bytes.try_into().ok()?,
+        })
+    }
+
+    /// The one that stands first, once it is there.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let [flag, length @ ..] = bytes.first_chunk::<{ Self::BYTES }>()?;
+        Some(Self {
+            flag: *flag,
+            length: u32::from_be_bytes(*length),
+        })
+    }
+
+    /// As it is sent.
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let [a, b, c, d] = self.length.to_be_bytes();
+        [self.flag, a, b, c, d]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_is_a_flag_and_a_length() {
+        let prefix = Prefix::of(true, 0x0102_0304).unwrap();
+        assert_eq!(prefix.to_bytes(), [1, 1, 2, 3, 4]);
+        assert_eq!(Prefix::read(&[1, 1, 2, 3, 4, 9]), Some(prefix));
+        assert_eq!(Prefix::read(&[1, 1, 2, 3]), None);
+        assert_eq!(Prefix::of(false, 1 << 32), None);
+    }
+
+    #[test]
+    fn a_call_is_posted_with_the_content_type_of_grpc() {
+        let is_call = |method: &str, content_type: &str| {
+            let request = Request::builder()
+                .method(method)
+                .header(CONTENT_TYPE, content_type);
+            super::is_call(&request.body(()).unwrap())
+        };
+        for content_type in [
+            "application/grpc",
+            "application/grpc+proto",
+            "application/grpc;x=y",
+        ] {
+            assert!(is_call("POST", content_type), "{content_type}");
+        }
+        for content_type in ["application/grpc-web", "application/json", ""] {
+            assert!(!is_call("POST", content_type), "{content_type}");
+        }
+        assert!(!is_call("GET", "application/grpc"));
+    }
+}
