@@ -1,0 +1,193 @@
+//! Content codings: made, and undone under a limit, since what a small body unpacks to is the sender's choice.
+
+mod deflate;
+mod gzip;
+mod shelf;
+mod zstd;
+
+use std::io::{self, Read};
+
+use bytes::Bytes;
+
+/// Bodies up to this size are unpacked on the spot; larger ones would keep a runtime thread from its other work.
+const INLINE_MAX_BYTES: usize = 256 << 10;
+
+/// Room is not made in smaller steps.
+const MIN_GROWTH_BYTES: usize = 4 << 10;
+
+/// First guess of how much larger a body gets.
+const USUAL_RATIO: usize = 4;
+
+/// A content coding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coding {
+    /// As it is.
+    Identity,
+    /// RFC 1952.
+    Gzip,
+    /// RFC 8878.
+    Zstd,
+    /// RFC 1950, and bare RFC 1951 as some senders understand the name.
+    Deflate,
+    /// Snappy, a bare block or framed: HTTP clients send the one, gRPC's the other.
+    Snappy,
+}
+
+/// The names of the codings, in headers and in configuration.
+const NAMES: &[(&str, Coding)] = &[
+    ("", Coding::Identity),
+    ("identity", Coding::Identity),
+    ("gzip", Coding::Gzip),
+    ("x-gzip", Coding::Gzip),
+    ("zstd", Coding::Zstd),
+    ("deflate", Coding::Deflate),
+    ("zlib", Coding::Deflate),
+    ("snappy", Coding::Snappy),
+    ("x-snappy-framed", Coding::Snappy),
+];
+
+impl Coding {
+    /// What a server accepts, as the value of `Accept-Encoding` and `grpc-accept-encoding`.
+    pub const ACCEPTED: &str = "identity,gzip,zstd,deflate,snappy";
+
+    /// The coding of that name, in any case.
+    pub fn named(name: &str) -> Option<Self> {
+        let name = name.trim();
+        NAMES
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name))
+            .map(|(_, coding)| *coding)
+    }
+
+    /// The value of `Content-Encoding`; none for a body as it is.
+    pub fn header(self) -> Option<&'static str> {
+        let named = NAMES
+            .iter()
+            .find(|(name, coding)| *coding == self && !name.is_empty());
+        named.map(|(name, _)| *name).filter(|_| self != Self::Identity)
+    }
+}
+
+/// A body in this coding. Snappy is a bare block.
+pub fn compress(coding: Coding, body: &[u8]) -> io::Result<Vec<u8>> {
+    match coding {
+        Coding::Identity => Ok(body.to_vec()),
+        Coding::Gzip => gzip::compress(body),
+        Coding::Zstd => zstd::compress(body),
+        Coding::Deflate => deflate::compress(body),
+        Coding::Snappy => Ok(snap::raw::Encoder::new().compress_vec(body)?),
+    }
+}
+
+/// Why a body could not be unpacked.
+#[derive(Debug, thiserror::Error)]
+pub enum DecompressError {
+    /// It unpacks to more than the limit.
+    #[error("the decompressed body is larger than {limit_bytes} bytes")]
+    TooLarge {
+        /// The limit.
+        limit_bytes: usize,
+    },
+    /// It is not what its header says.
+    #[error("can't decompress the body: {0}")]
+    Corrupt(#[from] io::Error),
+}
+
+/// Undoes a coding; more than `limit_bytes` of output is an error. Large bodies are unpacked off the runtime's threads.
+pub async fn decompress(coding: Coding, body: Bytes, limit_bytes: usize) -> Result<Bytes, DecompressError> {
+    if coding == Coding::Identity || body.len() <= INLINE_MAX_BYTES {
+        return decompress_now(coding, body, limit_bytes);
+    }
+    tokio::task::spawn_blocking(move || decompress_now(coding, body, limit_bytes))
+        .await
+        .unwrap_or_else(|_| Err(io::Error::other("the decompression was cut short").into()))
+}
+
+/// The same here and now.
+pub(crate) fn decompress_now(
+    coding: Coding,
+    body: Bytes,
+    limit_bytes: usize,
+) -> Result<Bytes, DecompressError> {
+    match coding {
+        Coding::Identity if body.len() > limit_bytes => Err(DecompressError::TooLarge { limit_bytes }),
+        Coding::Identity => Ok(body),
+        Coding::Gzip => gzip::decompress(&body, limit_bytes),
+        Coding::Deflate => deflate::decompress(&body, limit_bytes),
+        Coding::Zstd => zstd::decompress(&body, limit_bytes),
+        Coding::Snappy if body.starts_with(SNAPPY_FRAMED) => {
+            let mut decoder = snap::read::FrameDecoder::new(&*body);
+            let mut unpacked = Unpacked::new(body.len().saturating_mul(USUAL_RATIO), limit_bytes);
+            unpacked.fill(|into| {
+                let room = into.capacity() - into.len();
+                let read = (&mut decoder).take(room as u64).read_to_end(into)?;
+                Ok(read < room)
+            })?;
+            Ok(unpacked.into())
+        }
+        Coding::Snappy => {
+            let unpacked_bytes = snap::raw::decompress_len(&body).map_err(io::Error::from)?;
+            if unpacked_bytes > limit_bytes {
+                return Err(DecompressError::TooLarge { limit_bytes });
+            }
+            let unpacked = snap::raw::Decoder::new().decompress_vec(&body);
+            Ok(unpacked.map_err(io::Error::from)?.into())
+        }
+    }
+}
+
+/// Snappy framing format, 4.1: the stream identifier.
+const SNAPPY_FRAMED: &[u8] = b"\xff\x06\x00\x00sNaPpY";
+
+/// What a body unpacks to, as far as it has come; never more than its limit and a byte.
+struct Unpacked {
+    bytes: Vec<u8>,
+    limit_bytes: usize,
+}
+
+impl Unpacked {
+    /// With room for what is expected.
+    fn new(expected_bytes: usize, limit_bytes: usize) -> Self {
+        let room = expected_bytes.max(MIN_GROWTH_BYTES);
+        Self {
+            bytes: Vec::with_capacity(room.min(limit_bytes.saturating_add(1))),
+            limit_bytes,
+        }
+    }
+
+    /// Has `step` write into the room that there is, and makes more, until it says that it is done.
+    fn fill(
+        &mut self,
+        mut step: impl FnMut(&mut Vec<u8>) -> io::Result<bool>,
+    ) -> Result<(), DecompressError> {
+        loop {
+            let before = self.bytes.len();
+            let is_done = step(&mut self.bytes)?;
+            let len = self.bytes.len();
+            if len > self.limit_bytes {
+                return Err(DecompressError::TooLarge {
+                    limit_bytes: self.limit_bytes,
+                });
+            }
+            if is_done {
+                return Ok(());
+            }
+            if len < self.bytes.capacity() && len == before {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            }
+            if len == self.bytes.capacity() {
+                let most = self.limit_bytes.saturating_add(1) - len;
+                self.bytes.reserve_exact(len.max(MIN_GROWTH_BYTES).min(most));
+            }
+        }
+    }
+}
+
+impl From<Unpacked> for Bytes {
+    fn from(unpacked: Unpacked) -> Self {
+        unpacked.bytes.into()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,62 @@
+//! RFC 8878.
+
+use std::io;
+
+use bytes::Bytes;
+use zstd::bulk;
+use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
+use zstd::zstd_safe;
+
+use super::shelf::Shelf;
+use super::{DecompressError, USUAL_RATIO, Unpacked};
+
+/// Making a body smaller may not cost more than making it.
+const LEVEL: i32 = 1;
+
+/// Largest window: RFC 9659 forbids more in HTTP, and the decoder allocates what the sender asks for.
+const WINDOW_LOG_MAX: u32 = 23;
+
+static COMPRESSORS: Shelf<bulk::Compressor<'static>> = Shelf::new();
+static DECOMPRESSORS: Shelf<bulk::Decompressor<'static>> = Shelf::new();
+
+pub(super) fn compress(body: &[u8]) -> io::Result<Vec<u8>> {
+    COMPRESSORS.with(|| bulk::Compressor::new(LEVEL), |coder| coder.compress(body))
+}
+
+pub(super) fn decompress(body: &[u8], limit_bytes: usize) -> Result<Bytes, DecompressError> {
+    match whole_bytes(body) {
+        Some(bytes) if bytes > limit_bytes as u64 => Err(DecompressError::TooLarge { limit_bytes }),
+        Some(bytes) => Ok(at_once(body, bytes as usize)?.into()),
+        None => step_by_step(body, limit_bytes),
+    }
+}
+
+/// What a body of one frame says that it unpacks to.
+fn whole_bytes(body: &[u8]) -> Option<u64> {
+    let bytes = zstd_safe::get_frame_content_size(body).ok()??;
+    (zstd_safe::find_frame_compressed_size(body) == Ok(body.len())).then_some(bytes)
+}
+
+/// Without a window: what is unpacked is one.
+fn at_once(body: &[u8], bytes: usize) -> io::Result<Vec<u8>> {
+    let mut unpacked = Vec::with_capacity(bytes);
+    DECOMPRESSORS.with(bulk::Decompressor::new, |coder| {
+        coder.decompress_to_buffer(body, &mut unpacked)
+    })?;
+    Ok(unpacked)
+}
+
+/// Frame after frame, with a coder of its own: its window may be large.
+fn step_by_step(body: &[u8], limit_bytes: usize) -> Result<Bytes, DecompressError> {
+    let mut decoder = Decoder::new()?;
+    decoder.set_parameter(zstd_safe::DParameter::WindowLogMax(WINDOW_LOG_MAX))?;
+    let mut input = InBuffer::around(body);
+    let mut unpacked = Unpacked::new(body.len().saturating_mul(USUAL_RATIO), limit_bytes);
+    unpacked.fill(|into| {
+        let written = into.len();
+        let mut output = OutBuffer::around_pos(into, written);
+        let wanted = decoder.run(&mut input, &mut output)?;
+        Ok(wanted == 0 && input.pos() == body.len())
+    })?;
+    Ok(unpacked.into())
+}
