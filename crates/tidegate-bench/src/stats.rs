@@ -14,6 +14,12 @@ impl Samples {
         Self(values)
     }
 
+    /// Of one against the other, each run against the one of its own round: no ratio shows what the machine did meanwhile.
+    pub(crate) fn ratios<T>(one: &[T], other: &[T], of: fn(&T) -> f64) -> Self {
+        let rounds = one.iter().zip(other);
+        Self::new(rounds.map(|(one, other)| of(one) / of(other)))
+    }
+
     pub(crate) fn median(&self) -> f64 {
         self.quantile(0.5)
     }
@@ -40,6 +46,13 @@ impl Samples {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ratio_is_made_of_runs_of_one_round() {
+        // The machine was half as fast in the second round.
+        let ratios = Samples::ratios(&[100.0, 200.0, 110.0], &[200.0, 400.0, 200.0], |cost| *cost);
+        assert_eq!((ratios.min(), ratios.median(), ratios.max()), (0.5, 0.5, 0.55));
+    }
 
     #[test]
     fn quantiles_are_values_that_were_measured() {

@@ -15,6 +15,7 @@ mod pauses;
 pub(crate) mod prometheus;
 mod queue;
 mod ring;
+mod rounds;
 mod start;
 
 use std::path::Path;

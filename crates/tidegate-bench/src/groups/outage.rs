@@ -1,5 +1,4 @@
-//! A healthy destination beside a dead one: what it gets, and how late, against when it is alone. The runs take turns,
-//! so that what else the machine does falls on both alike.
+//! A healthy destination beside a dead one: what it gets, and how late, against when it is alone.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,6 +6,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use super::rounds::{self, Figure};
 use crate::Error;
 use crate::gateway::free_port;
 use crate::otlp::{Load, Sink};
@@ -33,55 +33,37 @@ const BESIDE: [(&str, Option<&str>); 3] = [
     ),
 ];
 
+const FIGURES: [Figure<Measured>; 4] = [
+    Figure {
+        what: "points a second",
+        unit: "/s",
+        of: |measured| measured.points_per_second,
+        against: Some(("points against alone", Some(Budget::AtLeast(0.95)))),
+    },
+    Figure {
+        what: "age on arrival, median",
+        unit: "ms",
+        of: |measured| measured.p50_ms,
+        against: Some(("median age against alone", Some(Budget::AtMost(1.05)))),
+    },
+    Figure {
+        what: "age on arrival, p99",
+        unit: "ms",
+        of: |measured| measured.p99_ms,
+        against: None,
+    },
+    Figure {
+        what: "resident memory",
+        unit: "MiB",
+        of: |measured| measured.memory_mib,
+        against: None,
+    },
+];
+
 pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
-    let mut results: [Vec<Measured>; BESIDE.len()] = Default::default();
-    for _ in 0..ROUNDS {
-        for (results, (_, beside)) in results.iter_mut().zip(BESIDE) {
-            results.push(super::runtime()?.block_on(measure(binary, beside))?);
-        }
-    }
-    let mut rows = Vec::new();
-    let alone = &results[0];
-    for ((name, beside), measured) in BESIDE.iter().zip(&results) {
-        let column = |of: fn(&Measured) -> f64| Samples::new(measured.iter().map(of));
-        // Each run against the run alone of its own round.
-        let ratio = |of: fn(&Measured) -> f64| {
-            Samples::new(measured.iter().zip(alone).map(|(one, alone)| of(one) / of(alone)))
-        };
-        rows.push(Row::median(
-            format!("{name}: points a second"),
-            column(|m| m.points_per_second),
-            "/s",
-        ));
-        rows.push(Row::median(
-            format!("{name}: age on arrival, median"),
-            column(|m| m.p50_ms),
-            "ms",
-        ));
-        rows.push(Row::median(
-            format!("{name}: age on arrival, p99"),
-            column(|m| m.p99_ms),
-            "ms",
-        ));
-        rows.push(Row::median(
-            format!("{name}: resident memory"),
-            column(|m| m.memory_mib),
-            "MiB",
-        ));
-        if beside.is_some() {
-            let throughput = ratio(|m| m.points_per_second);
-            rows.push(
-                Row::median(format!("{name}: points against alone"), throughput, "x")
-                    .budget(Budget::AtLeast(0.95)),
-            );
-            let age = ratio(|m| m.p50_ms);
-            rows.push(
-                Row::median(format!("{name}: median age against alone"), age, "x")
-                    .budget(Budget::AtMost(1.05)),
-            );
-        }
-    }
-    Ok(rows)
+    rounds::rows(ROUNDS, &BESIDE, &FIGURES, |beside| {
+        super::runtime()?.block_on(measure(binary, beside))
+    })
 }
 
 struct Measured {

@@ -1,6 +1,6 @@
-//! A queue on disk against one in memory, at requests of 1,000 points over gRPC. In turns, so that what else the machine
-//! does falls on all alike. Then the queue that spills, beside a destination that stands still, and how fast it is read
-//! back when the destination comes back. Everything but the gateway shares the other core.
+//! A queue on disk against one in memory, at requests of 1,000 points over gRPC. Then the queue that spills, beside a
+//! destination that stands still, and how fast it is read back when the destination comes back. Everything but the
+//! gateway shares the other core.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,12 +10,12 @@ use tempfile::TempDir;
 
 use super::overload::crowd::{Crowd, Shape};
 use super::overload::slow::SlowSink;
+use super::rounds::{self, Figure};
 use crate::Error;
 use crate::gateway::free_port;
 use crate::otlp::{Load, Sink};
 use crate::process::Process;
 use crate::report::{Budget, Row};
-use crate::stats::Samples;
 
 const POINTS: usize = 1_000;
 const IN_FLIGHT: usize = 16;
@@ -40,53 +40,28 @@ const QUEUES: [(&str, &str); 3] = [
         "storage: file_storage, storage_mode: spill",
     ),
 ];
+/// What is said of them.
+const FIGURES: [Figure<Passed>; 2] = [
+    Figure {
+        what: "points a second",
+        unit: "/s",
+        of: |passed| passed.points_per_second,
+        against: Some(("points a second against memory", Some(Budget::AtLeast(SHARE)))),
+    },
+    Figure {
+        what: "processor time a million points",
+        unit: "s",
+        of: |passed| passed.cpu_per_million,
+        against: Some(("processor time against memory", None)),
+    },
+];
 /// Little memory, so that the disk is what holds.
 const SPILL: &str = "storage: file_storage, storage_mode: spill, max_bytes: 32MiB";
 
 pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
-    let mut results: [Vec<Passed>; QUEUES.len()] = Default::default();
-    for _ in 0..ROUNDS {
-        for (results, (_, queue)) in results.iter_mut().zip(QUEUES) {
-            results.push(super::runtime()?.block_on(pass(binary, queue))?);
-        }
-    }
-    let mut rows = Vec::new();
-    let memory = &results[0];
-    for ((name, queue), passed) in QUEUES.iter().zip(&results) {
-        let column = |of: fn(&Passed) -> f64| Samples::new(passed.iter().map(of));
-        // Each run against the run in memory of its own round.
-        let ratio = |of: fn(&Passed) -> f64| {
-            Samples::new(
-                passed
-                    .iter()
-                    .zip(memory)
-                    .map(|(one, memory)| of(one) / of(memory)),
-            )
-        };
-        rows.push(Row::median(
-            format!("{name}: points a second"),
-            column(|p| p.points_per_second),
-            "/s",
-        ));
-        rows.push(Row::median(
-            format!("{name}: processor time a million points"),
-            column(|p| p.cpu_per_million),
-            "s",
-        ));
-        if !queue.is_empty() {
-            let rate = Row::median(
-                format!("{name}: points a second against memory"),
-                ratio(|p| p.points_per_second),
-                "x",
-            );
-            rows.push(rate.budget(Budget::AtLeast(SHARE)));
-            rows.push(Row::median(
-                format!("{name}: processor time against memory"),
-                ratio(|p| p.cpu_per_million),
-                "x",
-            ));
-        }
-    }
+    let mut rows = rounds::rows(ROUNDS, &QUEUES, &FIGURES, |queue| {
+        super::runtime()?.block_on(pass(binary, queue))
+    })?;
     rows.extend(super::runtime()?.block_on(spill(binary))?);
     Ok(rows)
 }

@@ -125,7 +125,7 @@ fn against(job: &Job, tidegate: &Measured<'_>, others: &[&Measured<'_>]) -> Vec<
             "{}, tidegate against {}: processor time",
             job.name, other.subject.name
         );
-        let row = Row::median(name, ratios(&tidegate.windows, &other.windows), "x");
+        let row = Row::median(name, ratios(tidegate, other), "x");
         match limits.next() {
             Some(limit) => row.budget(Budget::AtMost(limit)),
             None => row,
@@ -141,7 +141,7 @@ fn against(job: &Job, tidegate: &Measured<'_>, others: &[&Measured<'_>]) -> Vec<
             "{}, tidegate against the best peer in Rust, {}: processor time",
             job.name, best.subject.name
         );
-        let row = Row::median(name, ratios(&tidegate.windows, &best.windows), "x");
+        let row = Row::median(name, ratios(tidegate, best), "x");
         rows.push(row.budget(Budget::AtMost(limit)));
     }
     rows
@@ -155,30 +155,7 @@ fn best_rust<'a>(others: &[&'a Measured<'a>]) -> Option<&'a Measured<'a>> {
     peers.copied().min_by(|a, b| cost(a).total_cmp(&cost(b)))
 }
 
-/// Processor time of one against another's, of windows of the same round.
-fn ratios(one: &[Window], other: &[Window]) -> Samples {
-    Samples::new(
-        one.iter()
-            .zip(other)
-            .map(|(one, other)| one.cpu_ns / other.cpu_ns),
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_ratio_is_made_of_windows_of_one_round() {
-        let windows = |costs: [f64; 3]| {
-            costs.map(|cpu_ns| Window {
-                cpu_ns,
-                rate: 1.0,
-                load_share: 1.0,
-            })
-        };
-        // The machine was half as fast in the second round: no ratio shows it.
-        let ratios = ratios(&windows([100.0, 200.0, 110.0]), &windows([200.0, 400.0, 200.0]));
-        assert_eq!((ratios.min(), ratios.median(), ratios.max()), (0.5, 0.5, 0.55));
-    }
+/// Processor time of one against another's.
+fn ratios(one: &Measured<'_>, other: &Measured<'_>) -> Samples {
+    Samples::ratios(&one.windows, &other.windows, |window| window.cpu_ns)
 }
