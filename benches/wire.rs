@@ -7,14 +7,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
-use opentelemetry_proto::tonic::metrics::v1::{
-    AggregationTemporality, HistogramDataPoint, Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum,
-    metric, number_data_point,
-};
-use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::metrics::v1::{HistogramDataPoint, Metric, NumberDataPoint};
 use prost::Message;
 use tidegate::batch::{Signal, convert, json, wire};
+use tidegate_requests::{attribute, int};
 
 const TIME: u64 = 1_700_000_000_000_000_000;
 /// What an inference engine's SDK sends at once: so many counters and a tenth as many histograms, each of eight
@@ -22,46 +19,30 @@ const TIME: u64 = 1_700_000_000_000_000_000;
 const COUNTERS: usize = 100;
 const POINTS: usize = 8;
 
-fn text(key: &str, value: String) -> KeyValue {
-    let value = any_value::Value::StringValue(value);
-    KeyValue {
-        key: key.to_owned(),
-        value: Some(AnyValue { value: Some(value) }),
-        ..Default::default()
-    }
-}
-
 fn attributes(point: usize) -> Vec<KeyValue> {
     vec![
-        text("model_name", "llama-3.3-70b-instruct".to_owned()),
-        text("engine", point.to_string()),
-        text("finished_reason", "stop".to_owned()),
+        attribute("model_name", "llama-3.3-70b-instruct"),
+        attribute("engine", point.to_string()),
+        attribute("finished_reason", "stop"),
     ]
 }
 
 fn counter(number: usize) -> Metric {
-    let data_points = (0..POINTS).map(|point| NumberDataPoint {
+    let points = (0..POINTS).map(|point| NumberDataPoint {
         attributes: attributes(point),
         start_time_unix_nano: TIME,
         time_unix_nano: TIME + 1,
-        value: Some(number_data_point::Value::AsInt((number * point) as i64)),
-        ..Default::default()
+        ..int((number * point) as i64)
     });
     Metric {
-        name: format!("vllm.request.success.{number}"),
         description: "Count of successfully processed requests".to_owned(),
         unit: "{request}".to_owned(),
-        data: Some(metric::Data::Sum(Sum {
-            data_points: data_points.collect(),
-            aggregation_temporality: AggregationTemporality::Cumulative.into(),
-            is_monotonic: true,
-        })),
-        ..Default::default()
+        ..tidegate_requests::counter(format!("vllm.request.success.{number}"), points)
     }
 }
 
 fn histogram(number: usize) -> Metric {
-    let data_points = (0..POINTS).map(|point| HistogramDataPoint {
+    let points = (0..POINTS).map(|point| HistogramDataPoint {
         attributes: attributes(point),
         start_time_unix_nano: TIME,
         time_unix_nano: TIME + 1,
@@ -72,39 +53,16 @@ fn histogram(number: usize) -> Metric {
         ..Default::default()
     });
     Metric {
-        name: format!("vllm.time_to_first_token.{number}"),
         unit: "s".to_owned(),
-        data: Some(metric::Data::Histogram(
-            opentelemetry_proto::tonic::metrics::v1::Histogram {
-                data_points: data_points.collect(),
-                aggregation_temporality: AggregationTemporality::Cumulative.into(),
-            },
-        )),
-        ..Default::default()
+        ..tidegate_requests::histogram(format!("vllm.time_to_first_token.{number}"), points)
     }
 }
 
 fn request() -> ExportMetricsServiceRequest {
-    let metrics = (0..COUNTERS)
-        .map(counter)
-        .chain((0..COUNTERS / 10).map(histogram));
-    ExportMetricsServiceRequest {
-        resource_metrics: vec![ResourceMetrics {
-            resource: Some(Resource {
-                attributes: vec![text("service.name", "vllm".to_owned())],
-                ..Default::default()
-            }),
-            scope_metrics: vec![ScopeMetrics {
-                scope: Some(InstrumentationScope {
-                    name: "vllm".to_owned(),
-                    ..Default::default()
-                }),
-                metrics: metrics.collect(),
-                ..Default::default()
-            }],
-            ..Default::default()
-        }],
-    }
+    let counters = (0..COUNTERS).map(counter);
+    let histograms = (0..COUNTERS / 10).map(histogram);
+    let resource = vec![attribute("service.name", "vllm")];
+    tidegate_requests::request(resource, "vllm", counters.chain(histograms))
 }
 
 fn requests(c: &mut Criterion) {

@@ -9,10 +9,9 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-use opentelemetry_proto::tonic::metrics::v1::{
-    Gauge, Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, metric, number_data_point,
-};
+use opentelemetry_proto::tonic::metrics::v1::{metric, number_data_point};
 use prost::Message;
+use tidegate_requests::{gauge, int, request};
 
 use crate::batch::{Batch, Signal, wire};
 use crate::component::{Exporter, ExporterContext, ExporterFactory, Ledger};
@@ -182,29 +181,7 @@ impl Bench {
 
 /// A gauge with so many points, encoded.
 pub(super) fn points(count: i64) -> Batch {
-    let point = |value| NumberDataPoint {
-        value: Some(number_data_point::Value::AsInt(value)),
-        ..Default::default()
-    };
-    let gauge = Gauge {
-        data_points: (0..count).map(point).collect(),
-    };
-    let metric = Metric {
-        name: "g".into(),
-        data: Some(metric::Data::Gauge(gauge)),
-        ..Default::default()
-    };
-    let scope = ScopeMetrics {
-        metrics: vec![metric],
-        ..Default::default()
-    };
-    let resource = ResourceMetrics {
-        scope_metrics: vec![scope],
-        ..Default::default()
-    };
-    let request = ExportMetricsServiceRequest {
-        resource_metrics: vec![resource],
-    };
+    let request = request(Vec::new(), "", [gauge("g", (0..count).map(int))]);
     let bytes = request.encode_to_vec().into();
     Batch::new(wire::check(Signal::Metrics, bytes).unwrap())
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-use opentelemetry_proto::tonic::metrics::v1 as otlp;
+use opentelemetry_proto::tonic::metrics::v1::NumberDataPoint;
 use prost::Message;
 use tidegate_engine::{
     Attributes, Data, Events, Instrument, Kind, Lease, Metric, Point, Schema, Series, Source, SourceId,
     Value, Values,
 };
+use tidegate_requests::{gauge, int, request};
 
 use crate::batch::{Encoded, Signal};
 use crate::component::testing::{Sink, context};
@@ -85,27 +85,13 @@ pub(super) fn point(name: &str, data: Data, attributes: &[(&str, &str)], value: 
 
 /// A request with a gauge of one point for each (name, value).
 pub(super) fn encoded(gauges: &[(&str, i64)]) -> Encoded {
-    let metric = |(name, value): &(&str, i64)| otlp::Metric {
-        name: (*name).to_owned(),
-        data: Some(otlp::metric::Data::Gauge(otlp::Gauge {
-            data_points: vec![otlp::NumberDataPoint {
-                time_unix_nano: unix_now(),
-                value: Some(otlp::number_data_point::Value::AsInt(*value)),
-                ..Default::default()
-            }],
-        })),
-        ..Default::default()
+    let metric = |(name, value): &(&str, i64)| {
+        let point = NumberDataPoint {
+            time_unix_nano: unix_now(),
+            ..int(*value)
+        };
+        gauge(*name, [point])
     };
-    let scope_metrics = otlp::ScopeMetrics {
-        metrics: gauges.iter().map(metric).collect(),
-        ..Default::default()
-    };
-    let resource_metrics = otlp::ResourceMetrics {
-        scope_metrics: vec![scope_metrics],
-        ..Default::default()
-    };
-    let request = ExportMetricsServiceRequest {
-        resource_metrics: vec![resource_metrics],
-    };
+    let request = request(Vec::new(), "", gauges.iter().map(metric));
     Encoded::one(Signal::Metrics, request.encode_to_vec().into(), gauges.len())
 }

@@ -12,6 +12,7 @@ use prost::Message;
 use std::cell::Cell;
 use tidegate::batch::{Signal, convert, wire};
 use tidegate_engine::{Data, Exemplar, ExponentialHistogram, Point, Value};
+use tidegate_requests::{counter, request};
 
 const PROTOBUF: &str = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;escaping=allow-utf-8";
 
@@ -167,27 +168,7 @@ fn hits(start: u64, seconds: u64, value: Option<i64>) -> ExportMetricsServiceReq
         value: value.map(otlp::number_data_point::Value::AsInt),
         ..otlp::NumberDataPoint::default()
     };
-    let sum = otlp::Sum {
-        data_points: vec![point],
-        aggregation_temporality: otlp::AggregationTemporality::Cumulative as i32,
-        is_monotonic: true,
-    };
-    let metric = Metric {
-        name: "hits_total".to_owned(),
-        data: Some(otlp::metric::Data::Sum(sum)),
-        ..Metric::default()
-    };
-    let scope = otlp::ScopeMetrics {
-        metrics: vec![metric],
-        ..otlp::ScopeMetrics::default()
-    };
-    let resource = otlp::ResourceMetrics {
-        scope_metrics: vec![scope],
-        ..otlp::ResourceMetrics::default()
-    };
-    ExportMetricsServiceRequest {
-        resource_metrics: vec![resource],
-    }
+    request(Vec::new(), "", [counter("hits_total", [point])])
 }
 
 /// What must be the same: all that Prometheus has a place for. It has none for the unit of a name without one, for least

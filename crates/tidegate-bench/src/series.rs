@@ -1,13 +1,13 @@
 //! So many counter series as requests that are made once: values and times are set anew where they stand in the bytes.
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-use opentelemetry_proto::tonic::metrics::v1::{NumberDataPoint, number_data_point};
+use opentelemetry_proto::tonic::metrics::v1::NumberDataPoint;
 use prost::Message;
+use tidegate_requests::{attribute, counter, int};
 
 use crate::Error;
 use crate::http::Scraper;
 use crate::otlp::load::now_ns;
-use crate::otlp::request::{attribute, counters};
 
 /// Counters of an agent, each a metric.
 const METRICS: usize = 100;
@@ -103,18 +103,17 @@ fn message(metrics: &[usize], agents: &[usize], start: u64) -> ExportMetricsServ
         ],
         start_time_unix_nano: start,
         time_unix_nano: TIME,
-        value: Some(number_data_point::Value::AsInt(VALUE)),
-        ..Default::default()
+        ..int(VALUE)
     };
-    counters(metrics.iter().map(|metric| {
-        let points = agents.iter().map(point).collect();
-        (format!("bench.things_{metric}"), points)
-    }))
+    let resource = vec![attribute("service.name", "bench")];
+    let metrics = metrics.iter();
+    let metrics = metrics.map(|metric| counter(format!("bench.things_{metric}"), agents.iter().map(point)));
+    tidegate_requests::request(resource, "", metrics)
 }
 
 #[cfg(test)]
 mod tests {
-    use opentelemetry_proto::tonic::metrics::v1::metric;
+    use opentelemetry_proto::tonic::metrics::v1::{metric, number_data_point};
 
     use super::*;
 

@@ -234,28 +234,16 @@ fn is_packed(wire: WireType, mut bytes: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
     use proptest::prelude::*;
     use prost::Message as _;
+    use tidegate_requests::attribute;
 
     use super::*;
-
-    fn attribute(key: String, value: String) -> Vec<u8> {
-        let value = AnyValue {
-            value: Some(any_value::Value::StringValue(value)),
-        };
-        let attribute = KeyValue {
-            key,
-            value: Some(value),
-            ..Default::default()
-        };
-        attribute.encode_to_vec()
-    }
 
     /// Whatever one byte of it is changed to: lengths and tags are where the short way could go wrong.
     #[test]
     fn no_byte_makes_a_plain_attribute_of_an_unsound_one() {
-        let whole = attribute("key".to_owned(), "\x01\x0a\x01a".to_owned());
+        let whole = attribute("key", "\x01\x0a\x01a").encode_to_vec();
         for at in 0..whole.len() {
             for byte in 0..=u8::MAX {
                 let mut bytes = whole.clone();
@@ -279,7 +267,7 @@ mod tests {
             cut in any::<prop::sample::Index>(),
             backwards in any::<bool>(),
         ) {
-            let whole = attribute(key.clone(), value.clone());
+            let whole = attribute(&key, &*value).encode_to_vec();
             let short = key.len() < 128 && !key.is_empty() && value.len() < 126;
             prop_assert_eq!(is_plain_attribute(&whole), short);
             let mut bytes = whole;

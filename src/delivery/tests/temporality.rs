@@ -2,9 +2,10 @@
 
 use std::sync::Mutex;
 
-use opentelemetry_proto::tonic::metrics::v1::{self as otlp, metric, number_data_point};
+use opentelemetry_proto::tonic::metrics::v1 as otlp;
 use prost::Message;
 use tidegate_engine::{Data, Temporality, Value};
+use tidegate_requests::{gauge, int, metric, request};
 
 use super::*;
 use crate::batch::{convert, wire};
@@ -91,8 +92,7 @@ fn batch(temporality: otlp::AggregationTemporality, start: u64, time: u64, value
     let number = otlp::NumberDataPoint {
         start_time_unix_nano: start,
         time_unix_nano: time,
-        value: Some(number_data_point::Value::AsInt(value)),
-        ..Default::default()
+        ..int(value)
     };
     let histogram = otlp::HistogramDataPoint {
         start_time_unix_nano: start,
@@ -101,11 +101,6 @@ fn batch(temporality: otlp::AggregationTemporality, start: u64, time: u64, value
         sum: Some(value as f64),
         bucket_counts: vec![value as u64, 0],
         explicit_bounds: vec![1.0],
-        ..Default::default()
-    };
-    let metric = |name: &str, data| otlp::Metric {
-        name: name.to_owned(),
-        data: Some(data),
         ..Default::default()
     };
     let sum = otlp::Sum {
@@ -117,22 +112,12 @@ fn batch(temporality: otlp::AggregationTemporality, start: u64, time: u64, value
         data_points: vec![histogram],
         aggregation_temporality: temporality.into(),
     };
-    let gauge = otlp::Gauge {
-        data_points: vec![number],
-    };
-    let request = opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest {
-        resource_metrics: vec![otlp::ResourceMetrics {
-            scope_metrics: vec![otlp::ScopeMetrics {
-                metrics: vec![
-                    metric("s", metric::Data::Sum(sum)),
-                    metric("h", metric::Data::Histogram(histogram)),
-                    metric("g", metric::Data::Gauge(gauge)),
-                ],
-                ..Default::default()
-            }],
-            ..Default::default()
-        }],
-    };
+    let metrics = [
+        metric("s", otlp::metric::Data::Sum(sum)),
+        metric("h", otlp::metric::Data::Histogram(histogram)),
+        gauge("g", [number]),
+    ];
+    let request = request(Vec::new(), "", metrics);
     Batch::new(wire::check(Signal::Metrics, request.encode_to_vec().into()).expect("a request"))
 }
 

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
+use tidegate_requests::attribute;
 use tonic::Status;
 
 use super::*;
@@ -24,18 +24,9 @@ const SPANS: u8 = 16;
 
 /// Spans of every trace, each under another service: number `n` is span `n / TRACES` of trace `n % TRACES`.
 fn batch() -> Batch {
-    let resource = |service: u8| {
-        let value = AnyValue {
-            value: Some(any_value::Value::StringValue(format!("service {service}"))),
-        };
-        Resource {
-            attributes: vec![KeyValue {
-                key: "service.name".to_owned(),
-                value: Some(value),
-                ..Default::default()
-            }],
-            ..Default::default()
-        }
+    let resource = |service: u8| Resource {
+        attributes: vec![attribute("service.name", format!("service {service}"))],
+        ..Default::default()
     };
     let spans = |service: u8| {
         let span = move |trace: u8| Span {

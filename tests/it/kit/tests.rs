@@ -7,9 +7,7 @@ use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::
 use opentelemetry_proto::tonic::collector::metrics::v1::{
     ExportMetricsServiceRequest, ExportMetricsServiceResponse,
 };
-use opentelemetry_proto::tonic::metrics::v1::{
-    Gauge, Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, metric, number_data_point,
-};
+use opentelemetry_proto::tonic::metrics::v1::{NumberDataPoint, number_data_point};
 use prost::Message;
 use std::collections::HashSet;
 use std::io::Write;
@@ -26,23 +24,7 @@ fn gauge(value: f64) -> ExportMetricsServiceRequest {
         value: Some(number_data_point::Value::AsDouble(value)),
         ..Default::default()
     };
-    let metric = Metric {
-        name: "warmth".to_owned(),
-        data: Some(metric::Data::Gauge(Gauge {
-            data_points: vec![point],
-        })),
-        ..Default::default()
-    };
-    let scope_metrics = vec![ScopeMetrics {
-        metrics: vec![metric],
-        ..Default::default()
-    }];
-    ExportMetricsServiceRequest {
-        resource_metrics: vec![ResourceMetrics {
-            scope_metrics,
-            ..Default::default()
-        }],
-    }
+    tidegate_requests::request(Vec::new(), "", [tidegate_requests::gauge("warmth", [point])])
 }
 
 fn push_grpc(

@@ -4,14 +4,12 @@
 use super::{PROTOBUF, Recorded, Scene};
 use crate::kit::any_metrics::{pair, text};
 use crate::kit::{Gateway, Prometheus, Release, free_port, http};
-use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::Buckets;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
-use opentelemetry_proto::tonic::metrics::v1::{
-    ExponentialHistogram, ExponentialHistogramDataPoint, Metric, ResourceMetrics, ScopeMetrics,
-};
+use opentelemetry_proto::tonic::metrics::v1::{ExponentialHistogram, ExponentialHistogramDataPoint, Metric};
 use prost::Message;
 use std::time::{SystemTime, UNIX_EPOCH};
+use tidegate_requests::metric;
 
 const CUMULATIVE: i32 = 2;
 
@@ -73,26 +71,15 @@ fn request(times: u64, start: u64) -> Vec<u8> {
             ..ExponentialHistogramDataPoint::default()
         }
     };
+    let data = ExponentialHistogram {
+        data_points: CASES.map(point).to_vec(),
+        aggregation_temporality: CUMULATIVE,
+    };
     let metric = Metric {
-        name: "took".to_owned(),
         unit: "s".to_owned(),
-        data: Some(Data::ExponentialHistogram(ExponentialHistogram {
-            data_points: CASES.map(point).to_vec(),
-            aggregation_temporality: CUMULATIVE,
-        })),
-        ..Metric::default()
+        ..metric("took", Data::ExponentialHistogram(data))
     };
-    let scope = ScopeMetrics {
-        metrics: vec![metric],
-        ..ScopeMetrics::default()
-    };
-    let resource = ResourceMetrics {
-        scope_metrics: vec![scope],
-        ..ResourceMetrics::default()
-    };
-    let request = ExportMetricsServiceRequest {
-        resource_metrics: vec![resource],
-    };
+    let request = tidegate_requests::request(Vec::new(), "", [metric]);
     request.encode_to_vec()
 }
 

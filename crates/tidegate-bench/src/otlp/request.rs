@@ -3,14 +3,12 @@
 use std::str::FromStr;
 
 use bytes::{Bytes, BytesMut};
-use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
+use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::metrics::v1::{
-    AggregationTemporality, Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint, ResourceMetrics,
-    ScopeMetrics, Sum, metric, number_data_point,
+    HistogramDataPoint, Metric, NumberDataPoint, number_data_point,
 };
-use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message;
+use tidegate_requests::{attribute, counter, gauge, histogram};
 
 const POINTS_PER_METRIC: usize = 10;
 /// The stamp is within as many bytes of the beginning of a request.
@@ -59,45 +57,6 @@ pub(crate) struct Shape {
     pub(crate) seed: usize,
 }
 
-/// Counters of these names and points, of one resource.
-pub(crate) fn counters(
-    counters: impl IntoIterator<Item = (String, Vec<NumberDataPoint>)>,
-) -> ExportMetricsServiceRequest {
-    let metrics = counters.into_iter().map(|(name, data_points)| Metric {
-        name,
-        data: Some(metric::Data::Sum(Sum {
-            data_points,
-            aggregation_temporality: AggregationTemporality::Cumulative.into(),
-            is_monotonic: true,
-        })),
-        ..Default::default()
-    });
-    ExportMetricsServiceRequest {
-        resource_metrics: vec![ResourceMetrics {
-            resource: Some(Resource {
-                attributes: vec![attribute("service.name", "bench".to_owned())],
-                ..Default::default()
-            }),
-            scope_metrics: vec![ScopeMetrics {
-                metrics: metrics.collect(),
-                ..Default::default()
-            }],
-            ..Default::default()
-        }],
-    }
-}
-
-/// A string.
-pub(crate) fn attribute(key: &str, value: String) -> KeyValue {
-    KeyValue {
-        key: key.to_owned(),
-        value: Some(AnyValue {
-            value: Some(any_value::Value::StringValue(value)),
-        }),
-        ..Default::default()
-    }
-}
-
 /// A request of so many points, mixed. It begins with `stamp`, the first thing in it, for whoever wants to know when it
 /// was made.
 pub(crate) fn request(points: usize, stamp: u64) -> Bytes {
@@ -120,63 +79,36 @@ impl Shape {
     pub(crate) fn encode(&self) -> Bytes {
         let first_points = (0..self.points).step_by(POINTS_PER_METRIC);
         let metrics = first_points.enumerate().map(|(number, first)| Metric {
-            name: name(number),
             description: "made up".to_owned(),
             unit: "1".to_owned(),
-            data: Some(self.data(number, first..self.points.min(first + POINTS_PER_METRIC))),
-            ..Default::default()
+            ..self.metric(number, first..self.points.min(first + POINTS_PER_METRIC))
         });
-        let scope = InstrumentationScope {
+        let mut request = tidegate_requests::request(self.resource(), "", metrics);
+        request.resource_metrics[0].scope_metrics[0].scope = Some(InstrumentationScope {
             name: "tidegate-bench".to_owned(),
             version: "1".to_owned(),
             ..Default::default()
-        };
-        let request = ExportMetricsServiceRequest {
-            resource_metrics: vec![ResourceMetrics {
-                resource: Some(self.resource()),
-                scope_metrics: vec![ScopeMetrics {
-                    scope: Some(scope),
-                    metrics: metrics.collect(),
-                    ..Default::default()
-                }],
-                ..Default::default()
-            }],
-        };
+        });
         request.encode_to_vec().into()
     }
 
-    fn resource(&self) -> Resource {
+    fn resource(&self) -> Vec<KeyValue> {
         let Self { source, .. } = self;
-        Resource {
-            attributes: vec![
-                attribute("stamp", format!("{:0DIGITS$}", 0)),
-                attribute("service.name", format!("svc-{}", source % 13)),
-                attribute("service.instance.id", format!("instance-{source:08}")),
-                attribute("host.name", format!("node-{source:04}")),
-                attribute("deployment.environment.name", "bench".to_owned()),
-            ],
-            ..Default::default()
-        }
+        vec![
+            attribute("stamp", format!("{:0DIGITS$}", 0)),
+            attribute("service.name", format!("svc-{}", source % 13)),
+            attribute("service.instance.id", format!("instance-{source:08}")),
+            attribute("host.name", format!("node-{source:04}")),
+            attribute("deployment.environment.name", "bench"),
+        ]
     }
 
-    fn data(&self, metric: usize, series: std::ops::Range<usize>) -> metric::Data {
-        let cumulative = AggregationTemporality::Cumulative.into();
+    fn metric(&self, number: usize, series: std::ops::Range<usize>) -> Metric {
+        let is_gauge = self.kind == Kind::Gauge || self.kind == Kind::Mixed && number % 2 == 1;
         match self.kind {
-            Kind::Histogram => metric::Data::Histogram(Histogram {
-                data_points: series.map(|series| self.histogram(series)).collect(),
-                aggregation_temporality: cumulative,
-            }),
-            Kind::Gauge => metric::Data::Gauge(Gauge {
-                data_points: series.map(|series| self.number(series)).collect(),
-            }),
-            Kind::Mixed if metric % 2 == 1 => metric::Data::Gauge(Gauge {
-                data_points: series.map(|series| self.number(series)).collect(),
-            }),
-            Kind::Sum | Kind::Mixed => metric::Data::Sum(Sum {
-                data_points: series.map(|series| self.number(series)).collect(),
-                aggregation_temporality: cumulative,
-                is_monotonic: true,
-            }),
+            Kind::Histogram => histogram(name(number), series.map(|series| self.histogram(series))),
+            _ if is_gauge => gauge(name(number), series.map(|series| self.number(series))),
+            _ => counter(name(number), series.map(|series| self.number(series))),
         }
     }
 
@@ -185,9 +117,9 @@ impl Shape {
         let methods = ["GET", "POST", "PUT", "DELETE"];
         let statuses = ["200", "204", "404", "500"];
         vec![
-            attribute("http.request.method", methods[series % 4].to_owned()),
+            attribute("http.request.method", methods[series % 4]),
             attribute("http.route", format!("/api/v1/resource/{}", series % 97)),
-            attribute("http.response.status_code", statuses[series / 4 % 4].to_owned()),
+            attribute("http.response.status_code", statuses[series / 4 % 4]),
             attribute(
                 "server.address",
                 format!("host-{:03}.example.internal", (series + seed) % 251),

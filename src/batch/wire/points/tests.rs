@@ -1,22 +1,13 @@
 //! Points by their keys, held against points that are decoded.
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
+use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
 use opentelemetry_proto::tonic::metrics::v1::{self as otlp, metric, number_data_point};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message;
+use tidegate_requests::attribute;
 
 use super::*;
-
-fn attribute(key: &str, value: &str) -> KeyValue {
-    KeyValue {
-        key: key.to_owned(),
-        value: Some(AnyValue {
-            value: Some(any_value::Value::StringValue(value.to_owned())),
-        }),
-        ..Default::default()
-    }
-}
 
 fn number(user: &str, value: Option<number_data_point::Value>) -> otlp::NumberDataPoint {
     otlp::NumberDataPoint {

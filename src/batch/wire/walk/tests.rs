@@ -1,7 +1,6 @@
 //! Edits on the wire, held against the same edits of prost's trees.
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::metrics::v1::{
     Gauge, Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, metric, number_data_point,
 };
@@ -9,37 +8,24 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use proptest::prelude::*;
 use prost::Message;
 use tidegate_engine::AttributeValue;
+use tidegate_requests::{attribute, gauge, int};
 
 use super::*;
 use crate::batch::wire::attributes::{AttributeSet, WireAttributes};
 use crate::batch::wire::check;
 use crate::batch::wire::edit::push_message;
 
-fn pair(key: &str, value: &str) -> KeyValue {
-    let value = any_value::Value::StringValue(value.to_owned());
-    KeyValue {
-        key: key.to_owned(),
-        value: Some(AnyValue { value: Some(value) }),
-        ..Default::default()
-    }
-}
-
 fn data_point(number: i64, attributes: &[String]) -> NumberDataPoint {
     NumberDataPoint {
-        attributes: attributes.iter().map(|key| pair(key, "v")).collect(),
-        value: Some(number_data_point::Value::AsInt(number)),
-        ..Default::default()
+        attributes: attributes.iter().map(|key| attribute(key, "v")).collect(),
+        ..int(number)
     }
 }
 
 fn request() -> impl Strategy<Value = ExportMetricsServiceRequest> {
     let point =
         (0i64..10, prop::collection::vec("[ab]{1,2}", 0..3)).prop_map(|(n, keys)| data_point(n, &keys));
-    let metric = ("[ab]", prop::collection::vec(point, 0..4)).prop_map(|(name, data_points)| Metric {
-        name,
-        data: Some(metric::Data::Gauge(Gauge { data_points })),
-        ..Default::default()
-    });
+    let metric = ("[ab]", prop::collection::vec(point, 0..4)).prop_map(|(name, points)| gauge(name, points));
     let scope = prop::collection::vec(metric, 0..3).prop_map(|metrics| ScopeMetrics {
         metrics,
         schema_url: "s".into(),
@@ -51,7 +37,7 @@ fn request() -> impl Strategy<Value = ExportMetricsServiceRequest> {
     );
     let resource = resource.prop_map(|(text, scope_metrics)| ResourceMetrics {
         resource: text.map(|text| Resource {
-            attributes: vec![pair("r", &text)],
+            attributes: vec![attribute("r", &text)],
             ..Default::default()
         }),
         scope_metrics,
@@ -98,7 +84,7 @@ impl Visitor for Edit {
 fn edited(mut request: ExportMetricsServiceRequest) -> ExportMetricsServiceRequest {
     for resource in &mut request.resource_metrics {
         if let Some(resource) = &mut resource.resource {
-            resource.attributes = vec![pair("r", "changed")];
+            resource.attributes = vec![attribute("r", "changed")];
         }
         for scope in &mut resource.scope_metrics {
             scope.metrics.retain(|metric| metric.name != "b");
@@ -111,7 +97,7 @@ fn edited(mut request: ExportMetricsServiceRequest) -> ExportMetricsServiceReque
                 });
                 for point in &mut gauge.data_points {
                     point.attributes.retain(|pair| pair.key != "a");
-                    point.attributes.push(pair("new", "x"));
+                    point.attributes.push(attribute("new", "x"));
                 }
             }
             scope.metrics.retain(|metric| match &metric.data {
@@ -170,7 +156,7 @@ proptest! {
 fn a_resource_in_two_pieces_behind_its_scopes_is_one_resource() {
     let resource = |key: &str| {
         Resource {
-            attributes: vec![pair(key, "1")],
+            attributes: vec![attribute(key, "1")],
             ..Default::default()
         }
         .encode_to_vec()
@@ -196,5 +182,5 @@ fn a_resource_in_two_pieces_behind_its_scopes_is_one_resource() {
     let encoded = check(Signal::Metrics, bytes.into()).unwrap();
     let after = decoded(&edit(&encoded, &mut Edit).unwrap());
     let found = after.resource_metrics[0].resource.clone().unwrap().attributes;
-    assert_eq!(found, [pair("r", "changed"), pair("second", "1")]);
+    assert_eq!(found, [attribute("r", "changed"), attribute("second", "1")]);
 }

@@ -2,9 +2,9 @@
 
 use http::Response;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
-use opentelemetry_proto::tonic::metrics::v1::{self as otlp, metric, number_data_point};
+use opentelemetry_proto::tonic::metrics::v1::{self as otlp, metric};
 use prost::Message;
+use tidegate_requests::{attribute, gauge, int, metric, request};
 
 use super::*;
 use crate::batch::{Batch, Signal, wire};
@@ -214,13 +214,6 @@ const POINTS: usize = 16_000;
 
 /// Counters of both temporalities, a gauge with a strange name, a histogram with many buckets.
 fn batch(start: u64, time: u64) -> Batch {
-    let attribute = |key: &str, value: String| KeyValue {
-        key: key.to_owned(),
-        value: Some(AnyValue {
-            value: Some(any_value::Value::StringValue(value)),
-        }),
-        ..Default::default()
-    };
     let number = |at: usize| otlp::NumberDataPoint {
         attributes: vec![
             attribute("Pod-Name", format!("pod {at}")),
@@ -228,8 +221,7 @@ fn batch(start: u64, time: u64) -> Batch {
         ],
         start_time_unix_nano: start,
         time_unix_nano: time,
-        value: Some(number_data_point::Value::AsInt(5)),
-        ..Default::default()
+        ..int(5)
     };
     let sum = |name: &str, temporality, count| {
         let sum = otlp::Sum {
@@ -237,7 +229,7 @@ fn batch(start: u64, time: u64) -> Batch {
             aggregation_temporality: temporality,
             is_monotonic: true,
         };
-        (name.to_owned(), metric::Data::Sum(sum))
+        metric(name, metric::Data::Sum(sum))
     };
     let histogram = otlp::Histogram {
         data_points: vec![otlp::HistogramDataPoint {
@@ -251,29 +243,13 @@ fn batch(start: u64, time: u64) -> Batch {
         }],
         aggregation_temporality: 2,
     };
-    let gauge = otlp::Gauge {
-        data_points: vec![number(0)],
-    };
-    let all = [
+    let metrics = [
         sum("cumulative", 2, POINTS),
         sum("delta", 1, 1),
-        ("latency".to_owned(), metric::Data::Histogram(histogram)),
-        ("4xx rate (%)".to_owned(), metric::Data::Gauge(gauge)),
+        metric("latency", metric::Data::Histogram(histogram)),
+        gauge("4xx rate (%)", [number(0)]),
     ];
-    let metrics = all.into_iter().map(|(name, data)| otlp::Metric {
-        name,
-        data: Some(data),
-        ..Default::default()
-    });
-    let request = ExportMetricsServiceRequest {
-        resource_metrics: vec![otlp::ResourceMetrics {
-            scope_metrics: vec![otlp::ScopeMetrics {
-                metrics: metrics.collect(),
-                ..Default::default()
-            }],
-            ..Default::default()
-        }],
-    };
+    let request = request(Vec::new(), "", metrics);
     Batch::new(wire::check(Signal::Metrics, request.encode_to_vec().into()).unwrap())
 }
 

@@ -18,13 +18,11 @@ use opentelemetry_proto::tonic::collector::metrics::v1::{
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
 use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
-use opentelemetry_proto::tonic::metrics::v1::metric::Data;
-use opentelemetry_proto::tonic::metrics::v1::{
-    Gauge, Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, number_data_point,
-};
+use opentelemetry_proto::tonic::metrics::v1::NumberDataPoint;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
 use serde_json::{Value, json};
+use tidegate_requests::{gauge, int, request};
 use tokio::net::{TcpStream, UnixStream};
 use tonic::Code;
 use tonic::codec::CompressionEncoding;
@@ -170,28 +168,9 @@ const JSON: (&str, &str) = ("content-type", "application/json");
 fn metrics(points: usize) -> ExportMetricsServiceRequest {
     let point = NumberDataPoint {
         time_unix_nano: 1,
-        value: Some(number_data_point::Value::AsInt(42)),
-        ..Default::default()
+        ..int(42)
     };
-    let gauge = Gauge {
-        data_points: vec![point; points],
-    };
-    let metric = Metric {
-        name: "m".to_owned(),
-        data: Some(Data::Gauge(gauge)),
-        ..Default::default()
-    };
-    let scope = ScopeMetrics {
-        metrics: vec![metric],
-        ..Default::default()
-    };
-    let resource = ResourceMetrics {
-        scope_metrics: vec![scope],
-        ..Default::default()
-    };
-    ExportMetricsServiceRequest {
-        resource_metrics: vec![resource],
-    }
+    request(Vec::new(), "", [gauge("m", vec![point; points])])
 }
 
 fn traces() -> ExportTraceServiceRequest {

@@ -4,13 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
-use opentelemetry_proto::tonic::metrics::v1::{
-    AggregationTemporality, Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum, metric,
-    number_data_point,
-};
-use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::metrics::v1::{Metric, NumberDataPoint};
 use prost::Message;
 use tidegate::batch::{Batch, Signal, wire};
 use tidegate::component::{
@@ -18,6 +12,7 @@ use tidegate::component::{
 };
 use tidegate::config::{Problems, parse_text};
 use tidegate::processors;
+use tidegate_requests::{attribute, counter, int};
 
 use crate::{Error, Subject};
 
@@ -29,16 +24,6 @@ pub(crate) const FILTERED: usize = POINTS_A_METRIC;
 
 const TIME: u64 = 1_700_000_000_000_000_000;
 
-fn attribute(key: &str, value: String) -> KeyValue {
-    KeyValue {
-        key: key.to_owned(),
-        value: Some(AnyValue {
-            value: Some(any_value::Value::StringValue(value)),
-        }),
-        ..Default::default()
-    }
-}
-
 fn point(number: usize, round: u64) -> NumberDataPoint {
     let keys = ["host", "gpu", "model", "rank", "phase"];
     NumberDataPoint {
@@ -48,46 +33,22 @@ fn point(number: usize, round: u64) -> NumberDataPoint {
             .collect(),
         start_time_unix_nano: TIME,
         time_unix_nano: TIME + round * 1_000_000_000,
-        value: Some(number_data_point::Value::AsInt(
-            (number as u64 + 1_000 * round) as i64,
-        )),
-        ..Default::default()
+        ..int((number as u64 + 1_000 * round) as i64)
     }
 }
 
 /// What an SDK sends: one resource, one scope, running totals that are higher each round.
 fn request(round: u64) -> Bytes {
-    let metric = |first: usize| Metric {
-        name: format!("engine.requests_{first}"),
-        unit: "{request}".to_owned(),
-        data: Some(metric::Data::Sum(Sum {
-            data_points: (first..first + POINTS_A_METRIC)
-                .map(|number| point(number, round))
-                .collect(),
-            aggregation_temporality: AggregationTemporality::Cumulative.into(),
-            is_monotonic: true,
-        })),
-        ..Default::default()
+    let metric = |first: usize| {
+        let points = (first..first + POINTS_A_METRIC).map(|number| point(number, round));
+        Metric {
+            unit: "{request}".to_owned(),
+            ..counter(format!("engine.requests_{first}"), points)
+        }
     };
-    let scope_metrics = ScopeMetrics {
-        scope: Some(InstrumentationScope {
-            name: "engine".to_owned(),
-            ..Default::default()
-        }),
-        metrics: (0..POINTS).step_by(POINTS_A_METRIC).map(metric).collect(),
-        ..Default::default()
-    };
-    let resource_metrics = ResourceMetrics {
-        resource: Some(Resource {
-            attributes: vec![attribute("service.name", "engine".to_owned())],
-            ..Default::default()
-        }),
-        scope_metrics: vec![scope_metrics],
-        ..Default::default()
-    };
-    let request = ExportMetricsServiceRequest {
-        resource_metrics: vec![resource_metrics],
-    };
+    let resource = vec![attribute("service.name", "engine")];
+    let metrics = (0..POINTS).step_by(POINTS_A_METRIC).map(metric);
+    let request = tidegate_requests::request(resource, "engine", metrics);
     request.encode_to_vec().into()
 }
 

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-use opentelemetry_proto::tonic::metrics::v1::{NumberDataPoint, number_data_point};
+use opentelemetry_proto::tonic::metrics::v1::NumberDataPoint;
 use prost::Message;
+use tidegate_requests::{attribute, counter, int};
 
 use crate::Error;
 use crate::http::Scraper;
 use crate::otlp::load::now_ns;
-use crate::otlp::request::{attribute, counters};
 
 const METRICS: usize = 100;
 const AGENTS: usize = 500;
@@ -138,13 +138,12 @@ fn request(metrics: &[usize], feeds: u64) -> ExportMetricsServiceRequest {
         attributes: labels(agent).map(|(name, value)| attribute(name, value)).into(),
         start_time_unix_nano: now - now % AGE_NS - AGE_NS,
         time_unix_nano: now,
-        value: Some(number_data_point::Value::AsInt(
-            value(metric, agent, feeds).cast_signed(),
-        )),
-        ..Default::default()
+        ..int(value(metric, agent, feeds).cast_signed())
     };
-    counters(metrics.iter().map(|metric| {
-        let points = (0..AGENTS).map(|agent| point(*metric, agent)).collect();
-        (format!("bench.things_{metric}"), points)
-    }))
+    let resource = vec![attribute("service.name", "bench")];
+    let counter = |metric: &usize| {
+        let points = (0..AGENTS).map(|agent| point(*metric, agent));
+        counter(format!("bench.things_{metric}"), points)
+    };
+    tidegate_requests::request(resource, "", metrics.iter().map(counter))
 }
