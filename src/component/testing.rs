@@ -90,6 +90,16 @@ pub(crate) fn context(section: &str, id: &str) -> Context {
     }
 }
 
+/// Options of type `C` from YAML, or the problems found.
+pub(crate) fn options<C: crate::config::Decode>(yaml: &str) -> Result<C, String> {
+    let mut problems = crate::config::Problems::default();
+    let node = crate::config::parse_text("test.yaml", yaml, &mut problems);
+    let options = node.and_then(|node| C::decode(&node, &mut problems));
+    options
+        .filter(|_| !problems.has_errors())
+        .ok_or_else(|| problems.to_string())
+}
+
 /// Options of type `C` from YAML; panics with the problems found.
 pub(crate) fn settings<C: crate::config::Decode + Send + Sync + 'static>(yaml: &str) -> super::Settings {
     let mut problems = crate::config::Problems::default();

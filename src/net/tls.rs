@@ -120,8 +120,17 @@ pub type TlsServer = Reloading<Arc<ServerConfig>, TlsError>;
 /// A client's side of TLS as it is now.
 pub type TlsClient = Reloading<Arc<ClientConfig>, TlsError>;
 
-fn interval(interval: Duration) -> Option<Duration> {
-    Some(interval).filter(|interval| !interval.is_zero())
+/// What is made of these files, again whenever they change; looked at this often, 0 is never.
+fn reloading<T: Clone>(
+    files: [&Option<PathBuf>; 3],
+    interval: Duration,
+    load: impl Fn() -> Result<T, TlsError> + Send + Sync + 'static,
+) -> Result<Arc<Reloading<T, TlsError>>, TlsError> {
+    let files = files.into_iter().flatten().cloned();
+    let interval = Some(interval).filter(|interval| !interval.is_zero());
+    let made = Reloading::new(files, interval, load);
+    made.current()?;
+    Ok(Arc::new(made))
 }
 
 /// The cryptography of the whole process. Installs it as rustls' default too, for libraries that ask for that.
@@ -163,14 +172,7 @@ impl TlsServerConfig {
     pub fn build(&self, alpn: &[&[u8]]) -> Result<Arc<TlsServer>, TlsError> {
         let files = [&self.cert_file, &self.key_file, &self.client_ca_file];
         let (config, alpn) = (self.clone(), owned(alpn));
-        let load = move || config.load(&alpn);
-        let server = Reloading::new(
-            files.into_iter().flatten().cloned(),
-            interval(self.reload_interval),
-            load,
-        );
-        server.current()?;
-        Ok(Arc::new(server))
+        reloading(files, self.reload_interval, move || config.load(&alpn))
     }
 
     fn load(&self, alpn: &[Vec<u8>]) -> Result<Arc<ServerConfig>, TlsError> {
@@ -222,14 +224,7 @@ impl TlsClientConfig {
     pub fn build(&self, alpn: &[&[u8]]) -> Result<Arc<TlsClient>, TlsError> {
         let files = [&self.ca_file, &self.cert_file, &self.key_file];
         let (config, alpn) = (self.clone(), owned(alpn));
-        let load = move || config.load(&alpn);
-        let client = Reloading::new(
-            files.into_iter().flatten().cloned(),
-            interval(self.reload_interval),
-            load,
-        );
-        client.current()?;
-        Ok(Arc::new(client))
+        reloading(files, self.reload_interval, move || config.load(&alpn))
     }
 
     fn load(&self, alpn: &[Vec<u8>]) -> Result<Arc<ClientConfig>, TlsError> {

@@ -42,10 +42,11 @@ impl Gateway {
     ) -> Result<Self, Error> {
         let directory = TempDir::new()?;
         let port = free_port()?;
-        let path = directory.path().join("config.yaml");
-        std::fs::write(&path, config.replace("PORT", &port.to_string()))?;
-        let mut command = Command::new(binary);
-        command.args(["run", "--config"]).arg(path);
+        let command = command(
+            binary,
+            directory.path(),
+            &config.replace("PORT", &port.to_string()),
+        )?;
         let started = Instant::now();
         Ok(Self {
             process: start(command, directory)?,
@@ -96,4 +97,13 @@ pub(crate) fn free_port() -> Result<u16, Error> {
             return Ok(port);
         }
     }
+}
+
+/// What runs a binary with this configuration, which is kept in the directory.
+pub(crate) fn command(binary: &Path, directory: &Path, config: &str) -> Result<Command, Error> {
+    let path = directory.join("config.yaml");
+    std::fs::write(&path, config)?;
+    let mut command = Command::new(binary);
+    command.args(["run", "--config"]).arg(path);
+    Ok(command)
 }

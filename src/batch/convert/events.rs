@@ -24,6 +24,15 @@ struct Fold {
     last_time: UnixNanos,
 }
 
+/// When the event at this place happened: when it came in, where nobody has said.
+pub fn event_time(events: &Events, at: usize) -> UnixNanos {
+    let times = events.times.as_ref();
+    times
+        .and_then(|times| times.get(at))
+        .copied()
+        .unwrap_or(events.observed)
+}
+
 /// The points of a batch of events, in the order of the kinds.
 pub fn events_to_points(events: &Events) -> Vec<Point> {
     let mut folds: Vec<Option<Fold>> = vec![None; events.schema.kinds.len()];
@@ -31,12 +40,7 @@ pub fn events_to_points(events: &Events) -> Vec<Point> {
         let (Some(place), Some(value)) = (folds.get_mut(usize::from(*kind)), events.values.get(at)) else {
             continue;
         };
-        let time = events
-            .times
-            .as_ref()
-            .and_then(|times| times.get(at))
-            .copied()
-            .unwrap_or(events.observed);
+        let time = event_time(events, at);
         let weight = events
             .weights
             .as_ref()

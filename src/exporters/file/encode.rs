@@ -72,12 +72,7 @@ fn push_events(events: &Events, lines: &mut String) -> usize {
             unsupported += 1;
             continue;
         };
-        let time = events
-            .times
-            .as_ref()
-            .and_then(|times| times.get(at))
-            .copied()
-            .unwrap_or(events.observed);
+        let time = convert::event_time(events, at);
         let category = kind
             .attributes
             .get("category")

@@ -72,7 +72,7 @@ mod tests {
 
     use super::*;
     use crate::batch::Sizer;
-    use crate::config::{Decode, Problems, parse_text};
+    use crate::component::testing::options;
     use crate::delivery::testing::opaque;
 
     #[derive(Default)]
@@ -88,19 +88,13 @@ mod tests {
         }
     }
 
-    fn config(text: &str) -> Result<Config, String> {
-        let mut problems = Problems::default();
-        let node = parse_text("a.yaml", text, &mut problems).expect("YAML");
-        Config::decode(&node, &mut problems)
-            .filter(|_| !problems.has_errors())
-            .ok_or_else(|| problems.to_string())
-    }
-
     #[test]
     fn every_batch_carries_the_wishes_on() {
         let next = Arc::new(Keep::default());
         let stamp = Stamp {
-            batching: config("{timeout: 1s, send_batch_size: 10}").unwrap().batching(),
+            batching: options::<Config>("{timeout: 1s, send_batch_size: 10}")
+                .unwrap()
+                .batching(),
             kept: None,
             next: next.clone(),
         };
@@ -119,7 +113,7 @@ mod tests {
     #[test]
     fn only_the_named_headers_stay() {
         let next = Arc::new(Keep::default());
-        let config = config("{metadata_keys: [X-Tenant]}").unwrap();
+        let config = options::<Config>("{metadata_keys: [X-Tenant]}").unwrap();
         let stamp = Stamp {
             batching: config.batching(),
             kept: config.kept(),
@@ -153,11 +147,11 @@ mod tests {
 
     #[test]
     fn a_maximum_below_the_minimum_is_an_error() {
-        let error = config("{send_batch_size: 10, send_batch_max_size: 9}").unwrap_err();
+        let error = options::<Config>("{send_batch_size: 10, send_batch_max_size: 9}").unwrap_err();
         assert!(
             error.contains("must be greater than or equal to send_batch_size"),
             "{error}"
         );
-        assert!(config("{send_batch_size: 10, send_batch_max_size: 10}").is_ok());
+        assert!(options::<Config>("{send_batch_size: 10, send_batch_max_size: 10}").is_ok());
     }
 }

@@ -81,15 +81,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Decode, parse_text};
-
-    fn config(text: &str) -> Result<Config, String> {
-        let mut problems = Problems::default();
-        let node = parse_text("a.yaml", text, &mut problems).expect("YAML");
-        Config::decode(&node, &mut problems)
-            .filter(|_| !problems.has_errors())
-            .ok_or_else(|| problems.to_string())
-    }
+    use crate::component::testing::options;
 
     #[test]
     fn the_soft_limit_leaves_room_for_spikes() {
@@ -101,7 +93,7 @@ mod tests {
             ("{limit_mib: 100, limit_percentage: 50}", 80),
         ];
         for (text, mib) in table {
-            let soft = config(text).unwrap().soft_limit_bytes(1000 * MIB);
+            let soft = options::<Config>(text).unwrap().soft_limit_bytes(1000 * MIB);
             assert_eq!(soft.div_ceil(MIB), mib, "{text}");
         }
     }
@@ -128,7 +120,7 @@ mod tests {
             ),
         ];
         for (text, expected) in table {
-            let error = config(text).unwrap_err();
+            let error = options::<Config>(text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");
         }
     }

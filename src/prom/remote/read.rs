@@ -5,7 +5,7 @@ use prost::Message;
 
 use super::Version;
 use super::histogram::Native;
-use super::series::{Kind, Sample};
+use super::series::{Kind, Sample, numbered};
 use crate::batch::wire::proto::{Field, Fields, WireType, varint};
 
 /// Why a request can't be read.
@@ -138,7 +138,7 @@ fn family(bytes: &[u8]) -> Result1<Metadata<'_>> {
     for field in fields(bytes) {
         let field = field?;
         match field.number {
-            1 => metadata.kind = Kind::of(number(&field)?),
+            1 => metadata.kind = numbered(number(&field)?),
             2 => metadata.family = text(&field)?,
             4 => metadata.help = text(&field)?,
             5 => metadata.unit = text(&field)?,
@@ -243,7 +243,7 @@ fn metadata_two<'a>(bytes: &'a [u8], symbols: &[&'a str]) -> Result1<Metadata<'a
     for field in fields(bytes) {
         let field = field?;
         match field.number {
-            1 => metadata.kind = Kind::of(number(&field)?),
+            1 => metadata.kind = numbered(number(&field)?),
             3 => metadata.help = symbol(number(&field)?, symbols)?,
             4 => metadata.unit = symbol(number(&field)?, symbols)?,
             _ => {}

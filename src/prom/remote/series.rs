@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tidegate_engine::Key;
+pub(crate) use tidegate_exposition::MetricType as Kind;
 
 use super::histogram::Native;
 
@@ -57,57 +58,32 @@ impl Hash for Identity {
     }
 }
 
-/// What a metric is, in the numbers of both messages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub(crate) enum Kind {
-    #[default]
-    Unknown = 0,
-    Counter = 1,
-    Gauge = 2,
-    Histogram = 3,
-    GaugeHistogram = 4,
-    Summary = 5,
-    Info = 6,
-    StateSet = 7,
+/// What a metric is, each at its number in both messages.
+const KINDS: [Kind; 8] = [
+    Kind::Unknown,
+    Kind::Counter,
+    Kind::Gauge,
+    Kind::Histogram,
+    Kind::GaugeHistogram,
+    Kind::Summary,
+    Kind::Info,
+    Kind::StateSet,
+];
+
+/// By its number; strangers are unknown.
+pub(super) fn numbered(number: u64) -> Kind {
+    let at = usize::try_from(number).unwrap_or(usize::MAX);
+    KINDS.get(at).copied().unwrap_or_default()
 }
 
-impl Kind {
-    const ALL: [Self; 8] = [
-        Self::Unknown,
-        Self::Counter,
-        Self::Gauge,
-        Self::Histogram,
-        Self::GaugeHistogram,
-        Self::Summary,
-        Self::Info,
-        Self::StateSet,
-    ];
+/// Its number.
+pub(super) fn number(kind: Kind) -> u64 {
+    KINDS.iter().position(|known| *known == kind).unwrap_or_default() as u64
+}
 
-    /// By its number; strangers are unknown.
-    pub(crate) fn of(number: u64) -> Self {
-        let at = usize::try_from(number).unwrap_or(usize::MAX);
-        Self::ALL.get(at).copied().unwrap_or_default()
-    }
-
-    /// As Prometheus spells it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Unknown => "unknown",
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-            Self::Histogram => "histogram",
-            Self::GaugeHistogram => "gaugehistogram",
-            Self::Summary => "summary",
-            Self::Info => "info",
-            Self::StateSet => "stateset",
-        }
-    }
-
-    /// By that name.
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
+/// By its name.
+pub(super) fn named(name: &str) -> Option<Kind> {
+    KINDS.into_iter().find(|kind| kind.name() == name)
 }
 
 /// What is said of a metric rather than of a series.

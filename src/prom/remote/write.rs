@@ -7,7 +7,7 @@ use prost::Message;
 
 use super::Version;
 use super::histogram::Native;
-use super::series::{Exemplar, Family, Sample, Series};
+use super::series::{Exemplar, Family, Sample, Series, number};
 
 /// A request, uncompressed.
 pub(crate) fn encode<'a>(
@@ -62,7 +62,7 @@ fn one<'a>(all: impl Iterator<Item = &'a Series>, metadata: bool) -> Vec<u8> {
     }
     for family in families {
         out.message(3, |out| {
-            out.number(1, family.kind as u64);
+            out.number(1, number(family.kind));
             out.text(2, &family.name);
             out.text(4, &family.help);
             out.text(5, &family.unit);
@@ -106,7 +106,7 @@ fn two<'a>(all: impl Iterator<Item = &'a Series>) -> Vec<u8> {
                     });
                 }
                 out.message(5, |out| {
-                    out.number(1, series.family.kind as u64);
+                    out.number(1, number(series.family.kind));
                     out.number(3, u64::from(help));
                     out.number(4, u64::from(unit));
                 });

@@ -1,14 +1,13 @@
 //! A healthy destination beside a dead one: what it gets, and how late, against when it is alone.
 
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
 use super::rounds::{self, Figure};
 use crate::Error;
-use crate::gateway::free_port;
+use crate::gateway::{self, free_port};
 use crate::otlp::{Load, Sink};
 use crate::process::Process;
 use crate::report::{Budget, Row};
@@ -124,9 +123,6 @@ exporters:
 ",
         directory.path()
     );
-    let path = directory.path().join("config.yaml");
-    std::fs::write(&path, yaml)?;
-    let mut command = Command::new(binary);
-    command.args(["run", "--config"]).arg(path);
+    let command = gateway::command(binary, directory.path(), &yaml)?;
     Process::start(command, directory)
 }

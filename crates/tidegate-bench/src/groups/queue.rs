@@ -3,7 +3,6 @@
 //! gateway shares the other core.
 
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -12,7 +11,7 @@ use super::overload::crowd::{Crowd, Shape};
 use super::overload::slow::SlowSink;
 use super::rounds::{self, Figure};
 use crate::Error;
-use crate::gateway::free_port;
+use crate::gateway::{self, free_port};
 use crate::otlp::{Load, Sink};
 use crate::process::Process;
 use crate::report::{Budget, Row};
@@ -167,10 +166,7 @@ service:
 ",
         directory.path()
     );
-    let path = directory.path().join("config.yaml");
-    std::fs::write(&path, yaml)?;
-    let mut command = Command::new(binary);
-    command.args(["run", "--config"]).arg(path);
+    let command = gateway::command(binary, directory.path(), &yaml)?;
     Process::start(command, directory)
 }
 

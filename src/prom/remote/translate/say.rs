@@ -34,7 +34,7 @@ impl Settings {
             return Known::refused(stream, Reason::Invalid, "its temporality is unspecified");
         };
         let said = metric.metadata.get(PROMETHEUS_TYPE).and_then(|said| match said {
-            tidegate_engine::AttributeRef::Str(name) => Kind::named(name),
+            tidegate_engine::AttributeRef::Str(name) => series::named(name),
             _ => None,
         });
         // A part of a histogram or summary that came by itself has its suffix already.
