@@ -26,13 +26,6 @@ fn raise_file_limit() -> usize {
     usize::try_from(files).unwrap_or(usize::MAX)
 }
 
-fn memory_mib(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a running gateway");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line.and_then(|line| line.trim().split(' ').next()?.parse::<u64>().ok());
-    kib.expect("its peak") / 1024
-}
-
 fn serves(port: u16) {
     let answer = http::post(port, "/v1/logs", "application/json", LOG).expect("an answer");
     assert_eq!(answer.status, 200, "{}", answer.text());
@@ -158,7 +151,7 @@ service:
     }
     assert!(refused > MUTATED / 4, "{refused} of {MUTATED} are refused");
     serves(port);
-    let peak = memory_mib(gateway.pid());
+    let peak = gateway.memory_mib("VmHWM");
     println!("peak {peak} MiB");
     assert!(peak < MAX_MEMORY_MIB, "{peak} MiB");
     drop((silent, slow));

@@ -12,6 +12,7 @@ mod conservation;
 mod examples;
 mod hostile;
 mod kit;
+mod memory;
 mod native_histograms;
 mod negotiation;
 mod nixl;

@@ -89,6 +89,16 @@ impl Gateway {
         self.process.pid()
     }
 
+    /// What the system says of its memory: `VmRSS`, resident now, or `VmHWM`, at most so far.
+    pub(crate) fn memory_mib(&self, field: &str) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
+        let rest = status
+            .lines()
+            .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        let kib = rest.and_then(|rest| rest.trim().split(' ').next()?.parse::<u64>().ok());
+        kib.expect("a number of kB") / 1024
+    }
+
     pub(crate) fn stderr(&self) -> &Transcript {
         &self.process.stderr
     }
