@@ -133,3 +133,64 @@ impl Pace {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tidegate_engine::{Limits, Rule, Value};
+
+    use super::*;
+    use crate::component::Refused;
+    use crate::processors::testing::point;
+
+    /// On which threads it is handed points.
+    #[derive(Clone)]
+    struct Threads(watch::Sender<Vec<Option<String>>>);
+
+    impl Threads {
+        fn note(&self) {
+            let name = std::thread::current().name().map(str::to_owned);
+            self.0.send_modify(|all| all.push(name));
+        }
+
+        async fn are_of_the_background(&self) {
+            let mut seen = self.0.subscribe();
+            let seen = seen.wait_for(|all| !all.is_empty());
+            let seen = tokio::time::timeout(Duration::from_secs(30), seen).await;
+            let seen = seen.expect("in time").expect("never closed").clone();
+            let is_of_background = |name: &Option<String>| name.as_deref() == Some("tidegate-background");
+            assert!(seen.iter().all(is_of_background), "{seen:?}");
+        }
+    }
+
+    impl Consumer for Threads {
+        fn admit(&self, _: &Batch, _: &mut Flow) -> Result<(), Refused> {
+            Ok(())
+        }
+
+        fn consume(&self, _: Batch, _: &mut Flow) {
+            self.note();
+        }
+    }
+
+    #[tokio::test]
+    async fn what_takes_as_long_as_there_are_series_keeps_no_thread_of_the_runtime() {
+        let table = Table::new("test", vec![Rule::newest()], Limits::default());
+        table.observe(&point("temperature", Data::Gauge, &[], Value::Int(3)), unix_now());
+        let (emitted, expired) = (
+            Threads(watch::Sender::default()),
+            Threads(watch::Sender::default()),
+        );
+        let emitter = Emitter {
+            table: Arc::new(table),
+            next: Arc::new(emitted.clone()),
+            ledger: Arc::default(),
+        };
+        let (pace, expire) = (Pace::default(), expired.clone());
+        pace.start(Arc::new(emitter), Duration::from_millis(5), move |_| {
+            expire.note()
+        });
+        emitted.are_of_the_background().await;
+        expired.are_of_the_background().await;
+        pace.stop(Instant::now() + Duration::from_secs(30)).await;
+    }
+}

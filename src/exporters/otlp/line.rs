@@ -141,3 +141,67 @@ impl Drop for Call {
 fn lock(current: &Mutex<Current>) -> MutexGuard<'_, Current> {
     current.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::net::TlsClientConfig;
+    use crate::net::client::UseTls;
+
+    const SOON: Duration = Duration::from_secs(30);
+
+    async fn accept(listener: &TcpListener) -> h2::server::Connection<TcpStream, Bytes> {
+        let (stream, _) = listener.accept().await.unwrap();
+        h2::server::handshake(stream).await.unwrap()
+    }
+
+    async fn line() -> (TcpListener, Line) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let peer = format!("http://{}", listener.local_addr().unwrap());
+        let connector = Connector::new(None, UseTls::Never, &TlsClientConfig::default(), &[]);
+        (listener, Line::new(connector.unwrap(), peer.parse().unwrap()))
+    }
+
+    /// The number of the connection that a call is on, which is made where there is none.
+    async fn number(line: &Line) -> u64 {
+        let (_, call) = line.call().await.unwrap();
+        let number = call.number;
+        call.answered();
+        number
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_ended_while_nobody_used_it_is_no_failure_of_the_next_call() {
+        let (listener, line) = line().await;
+        let (first, peer) = tokio::join!(line.call(), accept(&listener));
+        let (sender, call) = first.unwrap();
+        call.answered();
+        assert_eq!(number(&line).await, 0, "one connection for all");
+        drop(peer);
+        let ended = async {
+            while sender.clone().ready().await.is_ok() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(SOON, ended).await.expect("its end is seen");
+        let dialled = async { tokio::join!(number(&line), accept(&listener)).0 };
+        assert_eq!(tokio::time::timeout(SOON, dialled).await.expect("it dials"), 1);
+    }
+
+    #[tokio::test]
+    async fn who_gets_no_answer_twice_in_a_row_dials_anew() {
+        let (listener, line) = line().await;
+        let (first, _peer) = tokio::join!(line.call(), accept(&listener));
+        drop(first.unwrap());
+        assert_eq!(number(&line).await, 0, "an answer in between");
+        drop(line.call().await.unwrap());
+        assert_eq!(line.current().1.number, 0, "one without an answer");
+        let dialled = async { tokio::join!(number(&line), accept(&listener)).0 };
+        assert_eq!(tokio::time::timeout(SOON, dialled).await.expect("it dials"), 1);
+    }
+}

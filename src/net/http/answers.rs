@@ -242,6 +242,27 @@ mod tests {
         assert!(trips >= PIECES / 4, "{trips}");
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_was_sent_or_given_up_is_not_waited_for() {
+        let answers = Arc::<Answers>::default();
+        let page = || Full::new(Bytes::from(vec![b'x'; 2 * PIECE_BYTES]));
+        let mut first = in_pieces(page(), Some(answers.clone()));
+        let begun = answers.oldest().unwrap();
+        tokio::time::advance(Duration::from_secs(1)).await;
+        first.frame().await.unwrap().unwrap();
+        assert_eq!(
+            answers.oldest(),
+            Some(begun + Duration::from_secs(1)),
+            "a piece was taken"
+        );
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let second = in_pieces(page(), Some(answers.clone()));
+        drop(first);
+        assert_eq!(answers.oldest(), Some(begun + Duration::from_secs(2)), "given up");
+        second.collect().await.unwrap();
+        assert_eq!(answers.oldest(), None, "sent");
+    }
+
     #[tokio::test]
     async fn how_much_is_left_of_an_answer_is_known() {
         let page = Bytes::from(vec![b'x'; PIECE_BYTES + 7]);
