@@ -327,7 +327,9 @@ impl<A: Attempt> Inner<A> {
         };
         match tokio::time::timeout(timeout, self.attempt.send(parcel)).await {
             Ok(outcome) => outcome,
-            Err(_) => Outcome::retry(format!("no answer within {timeout:?}")),
+            Err(_) => Outcome::TimedOut {
+                why: format!("no answer within {timeout:?}"),
+            },
         }
     }
 

@@ -20,6 +20,11 @@ pub enum Outcome {
         /// For the log.
         why: String,
     },
+    /// Not in time: whether the peer has it nobody knows. Tried again.
+    TimedOut {
+        /// For the log.
+        why: String,
+    },
     /// Never: trying again gives the same answer.
     Permanent {
         /// For the log.
@@ -54,6 +59,7 @@ impl Outcome {
             Self::Parts(Parts { left: Some(left), .. }) => Some(&left.why),
             Self::Parts(Parts { losses, .. }) => losses.first().map(|loss| &*loss.why),
             Self::Retry { why, .. }
+            | Self::TimedOut { why }
             | Self::Permanent { why }
             | Self::Refused { why }
             | Self::TooLarge { why } => Some(why),

@@ -26,6 +26,7 @@ use super::room::Charge;
 use crate::batch::{Batching, Sizer};
 use crate::component::Reason;
 use gather::Gathering;
+use order::Joined;
 pub use order::Together;
 
 /// What can be queued, joined and cut.
@@ -166,6 +167,7 @@ pub struct Machine<L: Load> {
     waiting: BTreeMap<(Instant, u64), Request<L>>,
     flying: HashMap<u64, Request<L>>,
     gate: Gate,
+    joined: Joined,
     settled: VecDeque<Action<L>>,
     /// Something was kept for the next run: what comes behind it in order must be too.
     keeping: bool,
@@ -184,6 +186,7 @@ impl<L: Load> Machine<L> {
             waiting: BTreeMap::new(),
             flying: HashMap::new(),
             gate: Gate::default(),
+            joined: Joined::default(),
             settled: VecDeque::new(),
             keeping: false,
             next_id: 0,
@@ -229,7 +232,12 @@ impl<L: Load> Machine<L> {
         let Some(mut request) = self.flying.remove(&id) else {
             return;
         };
+        let items = request.load.items();
         match outcome {
+            Outcome::TimedOut { why } => {
+                self.joined.timed_out(items);
+                return self.retry(now, id, request, None, why);
+            }
             Outcome::Retry { after, why } => return self.retry(now, id, request, after, why),
             Outcome::Done => self.deliver(&request.load, None),
             Outcome::Partly(loss) => self.deliver(&request.load, Some(loss)),
@@ -243,6 +251,7 @@ impl<L: Load> Machine<L> {
             Outcome::TooLarge { why } => self.halve(request, why),
         }
         self.gate.answered(id);
+        self.joined.answered(items);
     }
 
     /// Everything should go out now, at the latest by `deadline`: nothing is gathered any more, waiting

@@ -38,6 +38,7 @@ fn outcome(how: u8, items: usize) -> Outcome {
             reason: Reason::Invalid,
             why: String::new(),
         }),
+        7 => Outcome::TimedOut { why: String::new() },
         _ => Outcome::Done,
     }
 }

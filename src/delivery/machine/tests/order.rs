@@ -199,6 +199,29 @@ fn what_no_attempt_could_take_goes_together_where_nobody_says_how_to_batch() {
 }
 
 #[test]
+fn less_goes_together_after_a_timeout_and_more_again_with_every_answer() {
+    let mut bench = Bench::new(1, Some(backoff()));
+    bench.machine.rules.together = Some(Together {
+        items: 1_000,
+        bytes: 1 << 20,
+    });
+    (0..400).for_each(|n| bench.push(run(n * 10..n * 10 + 10)));
+    let (first, items) = bench.send();
+    assert_eq!(items.len(), 1_000);
+    bench.finish(first, Outcome::TimedOut { why: "late".into() });
+    let (second, items) = bench.send();
+    assert_eq!(items.len(), 500, "half of what was late");
+    bench.finish(second, Outcome::Done);
+    let (third, items) = bench.send();
+    assert_eq!(items.len(), 620, "an eighth more or so, in whole loads");
+    bench.finish(third, Outcome::Done);
+    let (fourth, items) = bench.at(1000).send();
+    assert_eq!(items.len(), 1_000, "what was late comes again as it was");
+    bench.finish(fourth, busy());
+    assert_eq!(bench.send().1.len(), 740, "who is busy has answered");
+}
+
+#[test]
 fn what_waits_for_its_retry_is_not_overtaken() {
     let mut bench = in_order(Some(backoff()));
     bench.push(run(0..2));
