@@ -1,14 +1,20 @@
 //! Folding: one pass over the columns of a batch into a few numbers per kind, so that state is touched once a kind.
 
+mod buckets;
+mod double;
+
 use std::sync::Arc;
+
+pub(crate) use buckets::{BucketSets, BucketTable};
+use double::Double;
 
 use crate::{Events, Number, UnixNanos, Values};
 
 /// Whole values at or above this are nonsense (a negative duration read as unsigned, say) and are counted as invalid.
 pub(crate) const MAX_WHOLE_VALUE: u64 = 1 << 63;
 
-/// Events whose state is loaded together.
-const TOUCHED: usize = 16;
+/// Events whose state is loaded together: more than there can be misses under way at a time.
+const TOUCHED: usize = 128;
 
 /// State of fewer kinds than this is near in any case.
 const TOUCH_FROM: usize = 4096;
@@ -16,14 +22,36 @@ const TOUCH_FROM: usize = 4096;
 /// Running statistics by kind. They accumulate over as many batches as one likes until they are drained.
 #[derive(Debug, Default)]
 pub(crate) struct Folds {
+    /// By kind.
+    briefs: Vec<Brief>,
+    /// Of the kinds that need more.
     whole: Vec<Whole>,
+    /// What is to be added to `whole`; empty but for its room.
+    later: Vec<Later>,
+    /// By kind; empty until doubles come.
     double: Vec<Double>,
-    /// Buckets by (kind, rule); chained by `Buckets::next`, entered by `observe`. Entry 0 stands for "none".
-    buckets: Vec<Buckets>,
+    /// By (kind, rule), entered by `observe`.
+    buckets: BucketSets,
     dirty: Vec<u16>,
 }
 
-/// Statistics of whole values: a cache line a kind.
+/// What most kinds need of whole values, a sum or the last one: four kinds a cache line, since those of many kinds are
+/// as far away as memory is.
+#[derive(Clone, Copy, Debug)]
+struct Brief {
+    /// Where `stamp` is `ELSEWHERE`, the place of the kind in `Folds::whole`.
+    number: u64,
+    /// The newest time and 1, or 0: nothing since the last drain; and `LAST` where the last value is kept.
+    stamp: u64,
+}
+
+/// Says in a stamp that the number is the last value instead of the sum: times end before, in the year 2262.
+const LAST: u64 = 1 << 63;
+
+/// A stamp that no time has.
+const ELSEWHERE: u64 = u64::MAX;
+
+/// All statistics of whole values: a cache line a kind.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Whole {
@@ -32,35 +60,21 @@ struct Whole {
     min: u64,
     max: u64,
     last: u64,
-    time: UnixNanos,
+    /// As that of a brief sum.
+    stamp: u64,
     observe: u32,
+    kind: u16,
 }
 
-/// Statistics of doubles and of weighted values.
+/// A value, and where it belongs in `Folds::whole`.
 #[derive(Clone, Copy, Debug)]
-struct Double {
-    sum: f64,
-    count: f64,
-    min: f64,
-    max: f64,
-    last: f64,
-    time: UnixNanos,
-    observe: u32,
-    falls: bool,
+struct Later {
+    place: usize,
+    value: u64,
+    stamp: u64,
 }
 
-/// Observations of one kind by the bounds of one rule.
-#[derive(Debug)]
-pub(crate) struct Buckets {
-    table: Arc<BucketTable>,
-    /// Whole observations since the last drain.
-    pub(crate) counts: Vec<u64>,
-    /// Weighted observations; whole ones move to `counts` when drained, the fraction stays. Empty until needed.
-    fractions: Vec<f64>,
-    next: u32,
-}
-
-/// What became of one kind since the last drain.
+/// What became of one kind since the last drain; of a kind that nobody asked more of, the sum and the time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Folded {
     pub(crate) count: f64,
@@ -72,43 +86,8 @@ pub(crate) struct Folded {
     observe: u32,
 }
 
-/// Bucket bounds with a short way to the bucket of a whole number.
-#[derive(Debug)]
-pub(crate) struct BucketTable {
-    pub(crate) bounds: Arc<[f64]>,
-    /// Largest whole number in each bucket but the last.
-    whole: Vec<u64>,
-    /// First bucket that a number of so many bits can be in.
-    by_bits: [u32; 65],
-}
-
-impl BucketTable {
-    pub(crate) fn new(bounds: Arc<[f64]>) -> Self {
-        let whole: Vec<u64> = bounds.iter().map(|bound| bound.max(0.0) as u64).collect();
-        let reachable = bounds.partition_point(|bound| *bound < 0.0);
-        let smallest = |bits: u32| if bits == 0 { 0 } else { 1u64 << (bits - 1) };
-        let by_bits = std::array::from_fn(|bits| {
-            let least = smallest(bits as u32);
-            whole.partition_point(|upper| *upper < least).max(reachable) as u32
-        });
-        Self {
-            bounds,
-            whole,
-            by_bits,
-        }
-    }
-
-    fn of_whole(&self, value: u64) -> usize {
-        let mut bucket = self.by_bits[(64 - value.leading_zeros()) as usize] as usize;
-        while self.whole.get(bucket).is_some_and(|upper| value > *upper) {
-            bucket += 1;
-        }
-        bucket
-    }
-
-    fn of_double(&self, value: f64) -> usize {
-        self.bounds.partition_point(|bound| *bound < value)
-    }
+impl Brief {
+    const EMPTY: Self = Self { number: 0, stamp: 0 };
 }
 
 impl Whole {
@@ -118,44 +97,70 @@ impl Whole {
         min: u64::MAX,
         max: 0,
         last: 0,
-        time: 0,
+        stamp: 0,
         observe: 0,
-    };
-}
-
-impl Double {
-    const EMPTY: Self = Self {
-        sum: 0.0,
-        count: 0.0,
-        min: f64::INFINITY,
-        max: f64::NEG_INFINITY,
-        last: 0.0,
-        time: 0,
-        observe: 0,
-        falls: true,
+        kind: 0,
     };
 }
 
 impl Folds {
-    /// Room for kinds up to `kinds`; existing ones keep what they have.
+    /// Room for kinds up to `kinds`, of each its sum; existing ones keep what they have.
     pub(crate) fn grow(&mut self, kinds: usize) {
-        if self.whole.len() < kinds {
-            self.whole.resize(kinds, Whole::EMPTY);
+        if self.briefs.len() < kinds {
+            self.briefs.resize(kinds, Brief::EMPTY);
         }
+    }
+
+    /// Room for kinds up to `kinds`, of each everything.
+    pub(crate) fn grow_detailed(&mut self, kinds: usize) {
+        let known = self.briefs.len();
+        self.grow(kinds);
+        (known..kinds).for_each(|kind| self.detail(kind));
+    }
+
+    /// Keeps the last value of a new kind instead of its sum.
+    pub(crate) fn keep_last(&mut self, kind: u16) {
+        if let Some(fold) = self.briefs.get_mut(usize::from(kind)) {
+            fold.stamp |= LAST;
+        }
+    }
+
+    /// Keeps everything of a kind from now on.
+    pub(crate) fn detail(&mut self, kind: usize) {
+        self.whole_of(kind);
+    }
+
+    fn whole_of(&mut self, kind: usize) -> Option<&mut Whole> {
+        let place = self.place_of_whole(kind)?;
+        self.whole.get_mut(place)
+    }
+
+    fn place_of_whole(&mut self, kind: usize) -> Option<usize> {
+        let fold = self.briefs.get_mut(kind)?;
+        if fold.stamp != ELSEWHERE {
+            self.whole.push(Whole {
+                sum: u128::from(fold.number),
+                stamp: fold.stamp & !LAST,
+                kind: kind as u16,
+                ..Whole::EMPTY
+            });
+            *fold = Brief {
+                number: self.whole.len() as u64 - 1,
+                stamp: ELSEWHERE,
+            };
+        }
+        Some(fold.number as usize)
     }
 
     /// Counts the observations of `kind` by `bounds` as well; the answer names the buckets when drained.
     pub(crate) fn observe(&mut self, kind: u16, table: Arc<BucketTable>) -> u32 {
-        if self.buckets.is_empty() {
-            self.buckets
-                .push(Buckets::new(Arc::new(BucketTable::new(Arc::from([]))), 0));
-        }
-        let id = self.buckets.len() as u32;
-        let Some(fold) = self.whole.get_mut(usize::from(kind)) else {
+        let Some(next) = self.whole_of(kind.into()).map(|fold| fold.observe) else {
             return 0;
         };
-        self.buckets.push(Buckets::new(table, fold.observe));
-        fold.observe = id;
+        let id = self.buckets.add(table, next);
+        if let Some(fold) = self.whole_of(kind.into()) {
+            fold.observe = id;
+        }
         if let Some(double) = self.double.get_mut(usize::from(kind)) {
             double.observe = id;
         }
@@ -166,64 +171,96 @@ impl Folds {
     pub(crate) fn add(&mut self, events: &Events, falls: impl Fn(usize) -> bool) -> usize {
         match (&events.values, &events.weights) {
             (Values::U64(values), None) => match &events.times {
-                Some(times) => self.add_whole(&events.kinds, values, times.iter().copied()),
-                None => self.add_whole(&events.kinds, values, std::iter::repeat(events.observed)),
+                Some(times) => self.add_words(&events.kinds, values, times.iter().copied()),
+                None => self.add_words(&events.kinds, values, std::iter::repeat(events.observed)),
             },
             _ => self.add_doubles(events, falls),
         }
     }
 
-    fn add_whole(
+    fn add_words(
         &mut self,
         kinds: &[u16],
         values: &[u64],
         mut times: impl Iterator<Item = UnixNanos>,
     ) -> usize {
         let mut valid = 0;
-        let is_large = self.whole.len() > TOUCH_FROM;
         for (kinds, values) in kinds.chunks(TOUCHED).zip(values.chunks(TOUCHED)) {
-            if is_large {
-                self.touch(kinds);
+            self.touch(kinds);
+            for ((kind, value), time) in kinds.iter().zip(values).zip(times.by_ref()) {
+                valid += usize::from(*value < MAX_WHOLE_VALUE && self.add_one(*kind, *value, stamp(time)));
             }
-            valid += self.add_some(kinds, values, times.by_ref());
+            if !self.later.is_empty() {
+                self.add_noted();
+            }
         }
         kinds.len() - valid
     }
 
-    /// Loads what the next events need, all at once: the misses of one wait for each other, those of many do not.
+    /// Loads what the next events need, all at once: the misses of one wait for each other, those of many do not. That
+    /// takes a loop that does nothing else, least of all branch on what it waits for.
     fn touch(&self, kinds: &[u16]) {
-        let of = |kind: &u16| self.whole.get(usize::from(*kind)).map_or(0, |fold| fold.observe);
-        std::hint::black_box(kinds.iter().map(of).fold(0, |all, one| all ^ one));
+        if self.briefs.len() > TOUCH_FROM {
+            let brief = |kind: &u16| self.briefs.get(usize::from(*kind)).map_or(0, |fold| fold.stamp);
+            std::hint::black_box(kinds.iter().map(brief).fold(0, |all, one| all ^ one));
+        }
     }
 
-    fn add_some(&mut self, kinds: &[u16], values: &[u64], times: impl Iterator<Item = UnixNanos>) -> usize {
-        let mut valid = 0;
-        for ((kind, value), time) in kinds.iter().zip(values).zip(times) {
-            let Some(fold) = self.whole.get_mut(usize::from(*kind)) else {
+    /// Adds a value, or notes it for [`Self::add_noted`].
+    // Part of the loop, which else does not load ahead of a call.
+    #[inline(always)]
+    fn add_one(&mut self, kind: u16, value: u64, stamp: u64) -> bool {
+        let Some(fold) = self.briefs.get_mut(usize::from(kind)) else {
+            return false;
+        };
+        let keeps_last = fold.stamp & LAST;
+        let number = match keeps_last {
+            0 => fold.number.checked_add(value),
+            _ if fold.stamp == ELSEWHERE => None,
+            _ => Some(value),
+        };
+        let Some(number) = number else {
+            self.note(kind, value, stamp);
+            return true;
+        };
+        if fold.stamp == keeps_last {
+            self.dirty.push(kind);
+        }
+        *fold = Brief {
+            number,
+            stamp: fold.stamp.max(stamp | keeps_last),
+        };
+        true
+    }
+
+    /// Notes a value of a kind of which more is kept, or whose sum has become too large for a word.
+    fn note(&mut self, kind: u16, value: u64, stamp: u64) {
+        if let Some(place) = self.place_of_whole(kind.into()) {
+            self.later.push(Later { place, value, stamp });
+        }
+    }
+
+    /// Takes in what was noted, in a loop of its own: the more of them it sees ahead, the more of their misses overlap.
+    fn add_noted(&mut self) {
+        let later = std::mem::take(&mut self.later);
+        if self.whole.len() > TOUCH_FROM {
+            let chain = |later: &Later| self.whole.get(later.place).map_or(0, |fold| fold.observe);
+            std::hint::black_box(later.iter().map(chain).fold(0, |all, one| all ^ one));
+            self.buckets
+                .touch(later.iter().map(|later| (chain(later), later.value)));
+        }
+        for Later { place, value, stamp } in &later {
+            let Some(fold) = self.whole.get_mut(*place) else {
                 continue;
             };
-            if *value >= MAX_WHOLE_VALUE {
-                continue;
+            if fold.stamp == 0 {
+                self.dirty.push(fold.kind);
             }
-            valid += 1;
-            if fold.count == 0 {
-                self.dirty.push(*kind);
-            }
-            fold.count += 1;
-            fold.sum += u128::from(*value);
-            fold.min = fold.min.min(*value);
-            fold.max = fold.max.max(*value);
-            fold.last = *value;
-            fold.time = fold.time.max(time);
-            let mut at = fold.observe;
-            while at != 0 {
-                let buckets = &mut self.buckets[at as usize];
-                let bucket = buckets.table.of_whole(*value);
-                buckets.counts[bucket] += 1;
-                at = buckets.next;
-            }
+            fold.add(*value, *stamp);
+            self.buckets.observe_whole(fold.observe, *value);
         }
-        valid
+        self.later = later;
+        self.later.clear();
     }
 
     fn add_doubles(&mut self, events: &Events, falls: impl Fn(usize) -> bool) -> usize {
@@ -240,14 +277,9 @@ impl Folds {
     }
 
     fn grow_doubles(&mut self, falls: impl Fn(usize) -> bool) {
-        for kind in self.double.len()..self.whole.len() {
-            let observe = self.whole[kind].observe;
-            let falls = falls(kind);
-            self.double.push(Double {
-                observe,
-                falls,
-                ..Double::EMPTY
-            });
+        for kind in self.double.len()..self.briefs.len() {
+            let observe = self.detail_of(kind).map_or(0, |fold| fold.observe);
+            self.double.push(Double::new(observe, falls(kind)));
         }
     }
 
@@ -255,40 +287,40 @@ impl Folds {
         let Some(fold) = self.double.get_mut(usize::from(kind)) else {
             return false;
         };
-        let sound = value.is_finite() && weight.is_finite() && weight > 0.0;
-        if !sound || (value < 0.0 && !fold.falls) {
+        if !fold.takes(value, weight) {
             return false;
         }
-        if fold.count == 0.0 {
+        if fold.is_empty() {
             self.dirty.push(kind);
         }
-        fold.count += weight;
-        fold.sum += value * weight;
-        fold.min = fold.min.min(value);
-        fold.max = fold.max.max(value);
-        fold.last = value;
-        fold.time = fold.time.max(time);
-        let mut at = fold.observe;
-        while at != 0 {
-            let buckets = &mut self.buckets[at as usize];
-            buckets.add_weighted(value, weight);
-            at = buckets.next;
-        }
+        fold.add(value, weight, time);
+        self.buckets.observe_weighted(fold.observe, value, weight);
         true
     }
 
     /// Shows `each` what has become of every kind that was touched since the last drain, and starts afresh.
-    pub(crate) fn drain(&mut self, mut each: impl FnMut(usize, Folded, &mut BucketSets<'_>)) {
+    pub(crate) fn drain(&mut self, mut each: impl FnMut(usize, Folded, &mut BucketSets)) {
+        // Cells of one source mostly lie in the order of its kinds.
+        self.dirty.sort_unstable();
         for kind in self.dirty.drain(..) {
             let kind = usize::from(kind);
-            let whole = self.whole.get_mut(kind).and_then(Whole::take);
+            let whole = self.briefs.get_mut(kind).and_then(|fold| match fold.stamp {
+                ELSEWHERE => self.whole.get_mut(fold.number as usize)?.take(),
+                _ => fold.take(),
+            });
             let double = self.double.get_mut(kind).and_then(Double::take);
             for folded in whole.into_iter().chain(double) {
-                let mut sets = BucketSets(&mut self.buckets);
-                each(kind, folded, &mut sets);
-                sets.clear(folded.observe);
+                each(kind, folded, &mut self.buckets);
+                self.buckets.clear(folded.observe);
             }
         }
+    }
+
+    fn detail_of(&self, kind: usize) -> Option<&Whole> {
+        let fold = self.briefs.get(kind)?;
+        self.whole
+            .get(fold.number as usize)
+            .filter(|_| fold.stamp == ELSEWHERE)
     }
 
     /// Whether nothing was added since the last drain.
@@ -297,124 +329,61 @@ impl Folds {
     }
 }
 
-/// The buckets of the kind being drained, by the id that `Folds::observe` gave.
-pub(crate) struct BucketSets<'a>(&'a mut [Buckets]);
-
-impl BucketSets<'_> {
-    pub(crate) fn counts(&mut self, id: u32) -> &[u64] {
-        match self.0.get_mut(id as usize) {
-            Some(buckets) => buckets.settle(),
-            None => &[],
-        }
-    }
-
-    fn clear(&mut self, mut at: u32) {
-        while let Some(buckets) = self.0.get_mut(at as usize).filter(|_| at != 0) {
-            buckets.counts.fill(0);
-            at = buckets.next;
-        }
-    }
+/// See [`Brief::stamp`].
+fn stamp(time: UnixNanos) -> u64 {
+    time.saturating_add(1).min(LAST - 2)
 }
 
-impl Buckets {
-    fn new(table: Arc<BucketTable>, next: u32) -> Self {
-        Self {
-            counts: vec![0; table.bounds.len() + 1],
-            fractions: Vec::new(),
-            table,
-            next,
-        }
-    }
-
-    fn add_weighted(&mut self, value: f64, weight: f64) {
-        self.fractions.resize(self.counts.len(), 0.0);
-        self.fractions[self.table.of_double(value)] += weight;
-    }
-
-    fn settle(&mut self) -> &[u64] {
-        for (count, fraction) in self.counts.iter_mut().zip(&mut self.fractions) {
-            // A sum of ten weights of 0.1 is a hair below 1: rounding up a hair keeps it whole.
-            let whole = (*fraction + 1e-9).floor();
-            *count = count.saturating_add(whole as u64);
-            *fraction -= whole;
-        }
-        &self.counts
+impl Brief {
+    fn take(&mut self) -> Option<Folded> {
+        const UNKNOWN: Number = Number::Double(f64::NAN);
+        let Self { number, stamp } = *self;
+        let (keeps_last, number) = (stamp & LAST, Number::from(u128::from(number)));
+        *self = Self {
+            number: 0,
+            stamp: keeps_last,
+        };
+        (stamp != keeps_last).then(|| Folded {
+            count: f64::NAN,
+            sum: if keeps_last == 0 { number } else { UNKNOWN },
+            min: f64::NAN,
+            max: f64::NAN,
+            last: if keeps_last == 0 { UNKNOWN } else { number },
+            time: (stamp ^ keeps_last) - 1,
+            observe: 0,
+        })
     }
 }
 
 impl Whole {
+    #[inline(always)]
+    fn add(&mut self, value: u64, stamp: u64) {
+        self.sum += u128::from(value);
+        self.count += 1;
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+        self.last = value;
+        self.stamp = self.stamp.max(stamp);
+    }
+
     fn take(&mut self) -> Option<Folded> {
-        let taken = std::mem::replace(
-            self,
-            Self {
-                observe: self.observe,
-                ..Self::EMPTY
-            },
-        );
-        (taken.count > 0).then(|| Folded {
+        let kept = Self {
+            observe: self.observe,
+            kind: self.kind,
+            ..Self::EMPTY
+        };
+        let taken = std::mem::replace(self, kept);
+        (taken.stamp != 0).then(|| Folded {
             count: taken.count as f64,
             sum: Number::from(taken.sum),
             min: taken.min as f64,
             max: taken.max as f64,
             last: Number::from(u128::from(taken.last)),
-            time: taken.time,
-            observe: taken.observe,
-        })
-    }
-}
-
-impl Double {
-    fn take(&mut self) -> Option<Folded> {
-        let kept = Self {
-            observe: self.observe,
-            falls: self.falls,
-            ..Self::EMPTY
-        };
-        let taken = std::mem::replace(self, kept);
-        (taken.count > 0.0).then_some(Folded {
-            count: taken.count,
-            sum: Number::Double(taken.sum),
-            min: taken.min,
-            max: taken.max,
-            last: Number::Double(taken.last),
-            time: taken.time,
+            time: taken.stamp - 1,
             observe: taken.observe,
         })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn the_short_way_to_a_bucket_leads_where_the_definition_does(
-            bounds in prop::collection::btree_set(-50i32..2000, 0..20),
-            values in prop::collection::vec(0u64..2100, 1..50),
-        ) {
-            let bounds: Arc<[f64]> = bounds.iter().map(|bound| f64::from(*bound) / 2.0).collect();
-            let table = BucketTable::new(bounds);
-            for value in values {
-                prop_assert_eq!(table.of_whole(value), table.of_double(value as f64));
-            }
-        }
-    }
-
-    #[test]
-    fn fractions_of_weighted_observations_are_kept_for_the_next_drain() {
-        let mut folds = Folds::default();
-        folds.grow(1);
-        let id = folds.observe(0, Arc::new(BucketTable::new(Arc::from([1.0]))));
-        folds.grow_doubles(|_| false);
-        let mut drained = Vec::new();
-        for _ in 0..3 {
-            folds.add_double(0, 0.5, 2.5, 7);
-            folds.drain(|_, _, sets| drained.push(sets.counts(id)[0]));
-        }
-        assert_eq!(drained, [2, 3, 2]);
-        assert!(!folds.add_double(0, -1.0, 1.0, 7) && !folds.add_double(0, f64::NAN, 1.0, 7));
-    }
-}
+mod tests;

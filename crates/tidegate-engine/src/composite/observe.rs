@@ -68,7 +68,7 @@ impl CompositeSet {
             return;
         }
         let mut folds = lock(&self.spare).pop().unwrap_or_default();
-        folds.grow(events.schema.kinds.len());
+        folds.grow_detailed(events.schema.kinds.len());
         let kinds = &events.schema.kinds;
         folds.add(events, |kind| {
             kinds

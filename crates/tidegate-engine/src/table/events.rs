@@ -2,11 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use smallvec::SmallVec;
-
 use super::Table;
 use super::cell::CellRef;
-use super::targets::Target;
+use super::targets::{Target, Targets};
 use crate::fold::{BucketSets, BucketTable, Folded, Folds};
 use crate::progress::Rejection;
 use crate::rule::Op;
@@ -31,7 +29,11 @@ pub struct Absorbed {
 pub(super) struct SourceState {
     source: Arc<Source>,
     schema: Arc<Schema>,
-    kinds: Vec<KindPlan>,
+    /// By kind, the cells that its events change. `member` of a target is, of sums that may fall, its place in `given`,
+    /// and of histograms the id of its buckets.
+    targets: Vec<Targets>,
+    /// What was added so far to sums that may fall: taken back when the source leaves.
+    given: Vec<Number>,
     /// By kind, what becomes of its events; apart from the plans since it is looked at for every event.
     fates: Vec<Fate>,
     folds: Folds,
@@ -42,24 +44,11 @@ pub(super) struct SourceState {
     gone: bool,
 }
 
-#[derive(Debug)]
-struct KindPlan {
-    targets: SmallVec<[EventTarget; 1]>,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Taken,
     Unmatched,
     NoRoom,
-}
-
-#[derive(Debug)]
-struct EventTarget {
-    to: Target,
-    buckets: u32,
-    /// What it has added so far, for sums that may fall: taken back when the source leaves.
-    given: Number,
 }
 
 impl Table {
@@ -132,7 +121,8 @@ impl Table {
             Arc::new(Mutex::new(SourceState {
                 source: source.clone(),
                 schema: Arc::default(),
-                kinds: Vec::new(),
+                targets: Vec::new(),
+                given: Vec::new(),
                 fates: Vec::new(),
                 folds: Folds::default(),
                 takes_all: true,
@@ -148,14 +138,14 @@ impl Table {
         if Arc::ptr_eq(&state.schema, schema) {
             return;
         }
-        let new = schema.kinds.len().saturating_sub(state.kinds.len());
+        let new = schema.kinds.len().saturating_sub(state.targets.len());
         state.folds.grow(schema.kinds.len());
-        state.kinds.reserve_exact(new);
+        state.targets.reserve_exact(new);
         state.fates.reserve_exact(new);
-        for index in state.kinds.len()..schema.kinds.len() {
-            let (plan, fate) = self.plan_kind(state, schema, index, now);
+        for index in state.targets.len()..schema.kinds.len() {
+            let (targets, fate) = self.plan_kind(state, schema, index, now);
             state.takes_all &= fate == Fate::Taken;
-            state.kinds.push(plan);
+            state.targets.push(targets);
             state.fates.push(fate);
         }
         if schema.kinds.len() >= state.schema.kinds.len() {
@@ -170,13 +160,11 @@ impl Table {
         schema: &Schema,
         index: usize,
         now: UnixNanos,
-    ) -> (KindPlan, Fate) {
-        let mut plan = KindPlan {
-            targets: SmallVec::new(),
-        };
+    ) -> (Targets, Fate) {
+        let mut targets = Targets::default();
         let mut fate = Fate::Unmatched;
         let (Some(kind), Ok(number)) = (schema.kinds.get(index), u16::try_from(index)) else {
-            return (plan, fate);
+            return (targets, fate);
         };
         let crowded = index >= self.limits.streams_per_source;
         for rule in &self.rules {
@@ -185,22 +173,18 @@ impl Table {
             };
             match self.cell(rule, output, crowded, 0, now) {
                 Some((cell, op)) => {
-                    let to = self.target(cell, op);
-                    let buckets = self
-                        .prepare(&to, rule.zero.then_some(now))
-                        .map(|table| state.folds.observe(number, table));
-                    plan.targets.push(EventTarget {
-                        to,
-                        buckets: buckets.unwrap_or(0),
-                        given: Number::ZERO,
-                    });
+                    let mut target = self.target(cell, op);
+                    let bounds = self.prepare(&target, rule.zero.then_some(now));
+                    state.enter(number, &mut target, bounds);
+                    targets.push(target);
                     fate = Fate::Taken;
                 }
                 None if fate == Fate::Unmatched => fate = Fate::NoRoom,
                 None => {}
             }
         }
-        (plan, fate)
+        state.keep(number, &targets);
+        (targets, fate)
     }
 
     /// Makes a cell show its 0 if it should, and gives its bounds if it takes observations.
@@ -226,26 +210,25 @@ impl Table {
     }
 
     fn flush_source(&self, state: &mut SourceState) {
-        let (kinds, seen) = (&mut state.kinds, state.seen);
+        let (targets, given, seen) = (&state.targets, &mut state.given, state.seen);
         let mut cursor = self.cells.cursor();
-        state
-            .folds
-            .drain(|kind, folded: Folded, sets: &mut BucketSets<'_>| {
-                let Some(plan) = kinds.get_mut(kind) else {
-                    return;
-                };
-                for target in &mut plan.targets {
-                    if target.to.op == Op::UpDown {
-                        target.given = target.given.plus(folded.sum);
-                    }
-                    if let Some(cell) = cursor.get(target.to.cell) {
-                        let buckets = sets.counts(target.buckets);
-                        cell.state
-                            .apply_folded(target.to.op, target.to.member, &folded, buckets);
-                        cell.seen = cell.seen.max(seen);
-                    }
+        state.folds.drain(|kind, folded: Folded, sets: &mut BucketSets| {
+            for target in targets.get(kind).into_iter().flat_map(|targets| targets.iter()) {
+                let given = given.get_mut(target.member as usize);
+                if let Some(given) = given.filter(|_| target.op == Op::UpDown) {
+                    *given = given.plus(folded.sum);
                 }
-            });
+                if let Some(cell) = cursor.get(target.cell) {
+                    let buckets = match target.op {
+                        Op::Observe => sets.counts(target.member),
+                        _ => &[],
+                    };
+                    cell.state
+                        .apply_folded(target.op, target.member, &folded, buckets);
+                    cell.seen = cell.seen.max(seen);
+                }
+            }
+        });
     }
 
     /// Keeps the series of live sources alive, and lets go the sources that have left.
@@ -279,8 +262,8 @@ impl Table {
 
     fn touch_source(&self, state: &SourceState, now: UnixNanos) {
         let mut cursor = self.cells.cursor();
-        for target in state.kinds.iter().flat_map(|kind| &kind.targets) {
-            if let Some(cell) = cursor.get(target.to.cell) {
+        for target in state.each_target() {
+            if let Some(cell) = cursor.get(target.cell) {
                 cell.seen = cell.seen.max(now);
             }
         }
@@ -288,16 +271,20 @@ impl Table {
 
     fn leave_source(&self, state: &mut SourceState) {
         let mut cursor = self.cells.cursor();
-        for target in state.kinds.drain(..).flat_map(|kind| kind.targets) {
-            let Some(cell) = cursor.get(target.to.cell) else {
+        for target in state.each_target() {
+            let Some(cell) = cursor.get(target.cell) else {
                 continue;
             };
-            match target.to.op {
-                Op::UpDown => cell.state.add(Number::ZERO.minus(target.given), cell.state.time),
-                Op::Member => cell.state.leave(target.to.member),
+            match target.op {
+                Op::UpDown => {
+                    let given = state.given(target);
+                    cell.state.add(Number::ZERO.minus(given), cell.state.time);
+                }
+                Op::Member => cell.state.leave(target.member),
                 _ => {}
             }
         }
+        state.targets.clear();
         state.gone = true;
         self.changed();
     }
@@ -308,23 +295,55 @@ impl SourceState {
         &self.source
     }
 
+    /// Makes ready what a target needs beside the folds of its kind.
+    fn enter(&mut self, kind: u16, target: &mut Target, bounds: Option<Arc<BucketTable>>) {
+        match (target.op, bounds) {
+            (Op::UpDown, _) => {
+                target.member = self.given.len() as u32;
+                self.given.push(Number::ZERO);
+            }
+            (Op::Observe, Some(bounds)) => target.member = self.folds.observe(kind, bounds),
+            _ => {}
+        }
+    }
+
+    /// Lets the folds of a new kind keep what its targets need.
+    fn keep(&mut self, kind: u16, targets: &[Target]) {
+        let all = |wanted: [Op; 2]| targets.iter().all(|target| wanted.contains(&target.op));
+        if all([Op::Add, Op::UpDown]) {
+            return;
+        }
+        match all([Op::Last, Op::Member]) {
+            true => self.folds.keep_last(kind),
+            false => self.folds.detail(kind.into()),
+        }
+    }
+
+    fn each_target(&self) -> impl Iterator<Item = &Target> {
+        self.targets.iter().flat_map(|targets| targets.iter())
+    }
+
     /// The source, and how many of its kinds end in some series.
     pub(super) fn count(&self) -> (Arc<Source>, usize) {
-        let fed = self.kinds.iter().filter(|kind| !kind.targets.is_empty());
+        let fed = self.targets.iter().filter(|targets| !targets.is_empty());
         (self.source.clone(), fed.count())
     }
 
     /// How many of its kinds end in this series.
     pub(super) fn feeds(&self, at: CellRef) -> usize {
-        let feeds = |kind: &&KindPlan| kind.targets.iter().any(|target| target.to.cell == at);
-        self.kinds.iter().filter(feeds).count()
+        let feeds = |targets: &&Targets| targets.iter().any(|target| target.cell == at);
+        self.targets.iter().filter(feeds).count()
+    }
+
+    fn given(&self, target: &Target) -> Number {
+        let given = self.given.get(target.member as usize);
+        given.copied().unwrap_or(Number::ZERO)
     }
 
     /// What it has added to sums that may fall.
     pub(super) fn each_given(&self, mut each: impl FnMut(CellRef, Number)) {
-        let targets = self.kinds.iter().flat_map(|kind| &kind.targets);
-        for target in targets.filter(|target| target.to.op == Op::UpDown) {
-            each(target.to.cell, target.given);
+        for target in self.each_target().filter(|target| target.op == Op::UpDown) {
+            each(target.cell, self.given(target));
         }
     }
 
