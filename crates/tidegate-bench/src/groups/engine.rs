@@ -42,9 +42,9 @@ const EVENTS: &str = "events";
 pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();
     for (series, dense_budget, identity_budget) in SIZES {
-        let (times, _) = dense(series, RUNS);
+        let times = dense(series, RUNS);
         rows.push(
-            Row::median(format!("event, dense, {series} series"), times, "ns")
+            Row::median(format!("event, dense, {series} series"), times.event, "ns")
                 .budget(Budget::AtMost(dense_budget)),
         );
         let (times, _) = by_identity(series, RUNS, Order::Same);
@@ -95,9 +95,9 @@ fn bytes_of(kind: &str) -> Result<f64, Error> {
 
 /// Prints what a series takes in this process; see [`bytes_of`].
 pub(crate) fn print_bytes(kind: &str, series: usize) {
-    let (_, bytes) = match kind {
-        EVENTS => dense(series, 1),
-        _ => by_identity(series, 1, Order::Same),
+    let bytes = match kind {
+        EVENTS => dense(series, 1).bytes,
+        _ => by_identity(series, 1, Order::Same).1,
     };
     println!("{bytes}");
 }
@@ -141,8 +141,18 @@ fn table(rule: Rule) -> Table {
     Table::new("bench", vec![rule], limits)
 }
 
-/// Times of an event, and bytes of a series.
-pub(super) fn dense(series: usize, runs: usize) -> (Samples, f64) {
+/// What counters take that are fed by events, whose sources and kinds are known.
+pub(super) struct Dense {
+    /// Times of an event.
+    pub(super) event: Samples,
+    /// Times of an event that is a bare addition: no table could do with less than a word a counter.
+    pub(super) bare: Samples,
+    /// Bytes of a series.
+    bytes: f64,
+}
+
+/// Events of kinds in random order, each batch from one source; in turns with the bare additions.
+pub(super) fn dense(series: usize, runs: usize) -> Dense {
     let of_source = series.min(KINDS);
     let kind = |number: usize| Kind {
         name: format!("m{number}").into(),
@@ -195,22 +205,44 @@ pub(super) fn dense(series: usize, runs: usize) -> (Samples, f64) {
         for seed in 0..4 {
             let mut next = scatter(seed + 100 * number as u64);
             let kinds = (0..BATCH).map(|_| (next() % of_source as u64) as u16);
-            batches.push(batch(source, kinds.collect(), seed));
+            batches.push((number, batch(source, kinds.collect(), seed)));
         }
     }
     let events = (batches.len() * BATCH) as f64;
     // Many short rounds of few series, so that a round is long enough to be timed.
     let rounds = (2_000_000.0 / events).ceil() as usize;
-    let times = (0..runs).map(|_| {
+    let timed = |act: &mut dyn FnMut(usize, &Events)| {
         let begun = Instant::now();
         for _ in 0..rounds {
-            for events in &batches {
-                std::hint::black_box(table.absorb(events));
-            }
+            batches.iter().for_each(|(source, events)| act(*source, events));
         }
         begun.elapsed().as_secs_f64() * 1e9 / (events * rounds as f64)
+    };
+    let mut sums = vec![vec![0; of_source]; sources.len()];
+    let times = (0..runs).map(|_| {
+        let event = timed(&mut |_, events| {
+            std::hint::black_box(table.absorb(events));
+        });
+        (event, timed(&mut |source, events| add(&mut sums[source], events)))
     });
-    (Samples::new(times), bytes)
+    let (event, bare): (Vec<f64>, Vec<f64>) = times.unzip();
+    Dense {
+        event: Samples::new(event),
+        bare: Samples::new(bare),
+        bytes,
+    }
+}
+
+/// The least that there is to do of events of counters.
+fn add(sums: &mut [u64], events: &Events) {
+    if let Values::U64(values) = &events.values {
+        for (kind, value) in events.kinds.iter().zip(values) {
+            if let Some(sum) = sums.get_mut(usize::from(*kind)) {
+                *sum = sum.wrapping_add(*value);
+            }
+        }
+    }
+    std::hint::black_box(sums);
 }
 
 /// In which order points come.
