@@ -204,7 +204,7 @@ impl Spill {
     pub(super) fn close(&self) {
         self.store.close();
         if let Some((directory, conversion)) = &self.at_stop
-            && let Err(error) = snapshot::write(directory, 0, &conversion.save(&mut || ())())
+            && let Err(error) = snapshot::write(directory, 0, conversion.save(&mut || ()))
         {
             tracing::warn!(directory = %directory.display(), %error, "how far streams have come is not kept");
         }

@@ -208,7 +208,7 @@ impl State for Conversion {
     fn save(&self, between: &mut dyn FnMut()) -> Saving {
         let _nobody = self.passing.write().unwrap_or_else(PoisonError::into_inner);
         between();
-        let saved = self.converter.save();
-        Box::new(move || saved)
+        let frozen = self.converter.freeze();
+        Box::new(move |to| frozen.write(to))
     }
 }

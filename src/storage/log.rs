@@ -21,7 +21,7 @@ use super::recovery::{Recovered, lock, recover};
 use super::segment::Segment;
 use super::spare::Spares;
 use super::unsynced::Unsynced;
-use super::{Fsync, Purpose, Quota, Rules, State, snapshot, spare};
+use super::{Fsync, Purpose, Quota, Rules, Saving, State, snapshot, spare};
 use reading::Cursor;
 pub use reading::ReadBack;
 
@@ -222,9 +222,9 @@ impl Log {
     }
 
     /// Keeps the owner's state as of `seq`, which is written: what it is made of need not be kept any more.
-    pub fn keep_snapshot(&mut self, seq: u64, state: &[u8]) -> io::Result<()> {
-        snapshot::write(&self.directory, seq, state)?;
-        self.kept_snapshot(seq, state.len() as u64, self.since_snapshot());
+    pub fn keep_snapshot(&mut self, seq: u64, saving: Saving) -> io::Result<()> {
+        let bytes = snapshot::write(&self.directory, seq, saving)?;
+        self.kept_snapshot(seq, bytes, self.since_snapshot());
         Ok(())
     }
 
@@ -348,6 +348,8 @@ impl Log {
     /// Deletes the oldest segments that nobody needs; the one that is appended to stays.
     fn reclaim(&mut self) {
         let snapshot = self.snapshot;
+        // As much as was written between two snapshots will be again: all of its files come free at once.
+        let ahead = snapshot.map_or(0, |snapshot| snapshot.bytes);
         let covers = |segment: &Segment| {
             snapshot.is_none_or(|snapshot| segment.first + segment.count <= snapshot.seq + 1)
         };
@@ -359,7 +361,7 @@ impl Log {
             self.unsynced.forget(done.first);
             // One that was never full saves little when it is written over.
             match done.weight() >= self.segment_bytes {
-                true => self.spares.keep(&done),
+                true => self.spares.keep(&done, ahead),
                 false => spare::delete(&done.path),
             }
         }

@@ -18,6 +18,7 @@ mod tests;
 mod unsynced;
 mod worker;
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -74,8 +75,9 @@ pub trait State: Send + Sync {
     fn save(&self, between: &mut dyn FnMut()) -> Saving;
 }
 
-/// Makes the bytes of a snapshot, on another thread, while the state goes on. There is one at a time.
-pub type Saving = Box<dyn FnOnce() -> Vec<u8> + Send>;
+/// Writes the bytes of a snapshot as they are made, on another thread, while the state goes on; in pieces that are worth
+/// a call of the system. There is one at a time.
+pub type Saving = Box<dyn FnOnce(&mut dyn Write) -> io::Result<()> + Send>;
 
 /// How logs are kept.
 #[derive(Clone, Debug)]

@@ -9,15 +9,30 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::{Saving, State};
+use crate::component::worker::give_way;
 
 const MAGIC: [u8; 8] = *b"tidesna\x01";
 const HEAD: usize = 20;
 const NAME: &str = "state";
+/// Of one that is being written, or of the one before, to be written over.
+const NEW: &str = "state.new";
+
+/// As much is written before it is forced to the disk: the disk is there for the log in between.
+const UNSYNCED: usize = 4 << 20;
+
+/// Where a piece took longer, it waited for the disk.
+const LONGEST_REST: Duration = Duration::from_millis(1);
 
 /// The snapshot of a log that none is made of while it runs: it holds what was true at the stop, and is good once.
 pub fn take(directory: &Path, state: &dyn State) {
@@ -43,32 +58,112 @@ fn parse(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (head, state) = bytes.split_at_checked(HEAD)?;
     let seq = head.get(8..16)?.try_into().ok().map(u64::from_le_bytes)?;
     let crc = head.get(16..20)?.try_into().ok().map(u32::from_le_bytes)?;
-    (head.starts_with(&MAGIC) && checksum(seq, state) == crc).then_some((seq, state))
+    let mut checksum = checksum(seq);
+    checksum.update(state);
+    (head.starts_with(&MAGIC) && checksum.finalize() == crc).then_some((seq, state))
 }
 
-fn checksum(seq: u64, state: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&seq.to_le_bytes());
-    hasher.update(state);
-    hasher.finalize()
+/// Writes a snapshot in place of the one before, as it is made. Gives the size of the state in bytes.
+pub fn write(directory: &Path, seq: u64, saving: Saving) -> io::Result<u64> {
+    write_at_leisure(directory, seq, saving, &AtomicBool::new(true))
 }
 
-/// Writes a snapshot in place of the one before.
-pub fn write(directory: &Path, seq: u64, state: &[u8]) -> io::Result<()> {
-    let new = directory.join("state.new");
-    let mut file = OpenOptions::new()
-        .create(true)
-        .truncate(true)
-        .write(true)
-        .mode(0o600)
-        .open(&new)?;
-    file.write_all(&MAGIC)?;
-    file.write_all(&seq.to_le_bytes())?;
-    file.write_all(&checksum(seq, state).to_le_bytes())?;
-    file.write_all(state)?;
-    file.sync_data()?;
-    std::fs::rename(&new, directory.join(NAME))?;
-    File::open(directory)?.sync_all()
+/// The same; with rests until somebody is `waited_for`.
+fn write_at_leisure(directory: &Path, seq: u64, saving: Saving, waited_for: &AtomicBool) -> io::Result<u64> {
+    let new = directory.join(NEW);
+    let mut file = Growing::begin(&new, seq, waited_for)?;
+    saving(&mut file)?;
+    let bytes = file.end()?;
+    put_in_place(&new, &directory.join(NAME))?;
+    File::open(directory)?.sync_all()?;
+    Ok(bytes)
+}
+
+/// What was there before stays, under the other name, to be written over: to free its blocks and to find others costs
+/// more, and whoever writes to the log would wait for the file system to note it.
+fn put_in_place(new: &Path, name: &Path) -> io::Result<()> {
+    // Not there yet, or no file system that can exchange two names.
+    renameat_with(CWD, new, CWD, name, RenameFlags::EXCHANGE).or_else(|_| std::fs::rename(new, name))
+}
+
+/// A snapshot that is being written: what is not whole is found under no name that anybody reads.
+struct Growing<'a> {
+    file: File,
+    seq: u64,
+    bytes: u64,
+    unsynced: usize,
+    checksum: crc32fast::Hasher,
+    waited_for: &'a AtomicBool,
+    rested: Instant,
+}
+
+impl<'a> Growing<'a> {
+    fn begin(path: &Path, seq: u64, waited_for: &'a AtomicBool) -> io::Result<Self> {
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(path)?;
+        Ok(Self {
+            file,
+            seq,
+            bytes: 0,
+            unsynced: 0,
+            checksum: checksum(seq),
+            waited_for,
+            rested: Instant::now(),
+        })
+    }
+
+    /// Gives its core up for as long as it had it: whoever wants it would else have it at the next turn, which is some
+    /// milliseconds away.
+    fn rest(&mut self) {
+        if !self.waited_for.load(Relaxed) {
+            thread::sleep(self.rested.elapsed().min(LONGEST_REST));
+            self.rested = Instant::now();
+        }
+    }
+
+    /// Makes it whole, and makes it survive a loss of power.
+    fn end(self) -> io::Result<u64> {
+        let head = [
+            MAGIC.as_slice(),
+            &self.seq.to_le_bytes(),
+            &self.checksum.finalize().to_le_bytes(),
+        ];
+        self.file.write_all_at(&head.concat(), 0)?;
+        // What is written over may have been longer.
+        self.file.set_len(HEAD as u64 + self.bytes)?;
+        self.file.sync_data()?;
+        Ok(self.bytes)
+    }
+}
+
+impl Write for Growing<'_> {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        self.file.write_all_at(piece, HEAD as u64 + self.bytes)?;
+        self.checksum.update(piece);
+        self.bytes += piece.len() as u64;
+        self.unsynced += piece.len();
+        if self.unsynced >= UNSYNCED {
+            self.flush()?;
+        }
+        self.rest();
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.unsynced = 0;
+        self.file.sync_data()
+    }
+}
+
+/// Of a state that follows.
+fn checksum(seq: u64) -> crc32fast::Hasher {
+    let mut checksum = crc32fast::Hasher::new();
+    checksum.update(&seq.to_le_bytes());
+    checksum
 }
 
 /// A snapshot that a thread of its own writes.
@@ -77,6 +172,7 @@ pub(super) struct Underway {
     pub(super) seq: u64,
     /// What had been written to the log since the one before it, in bytes.
     pub(super) covered: u64,
+    waited_for: Arc<AtomicBool>,
     outcome: Receiver<io::Result<u64>>,
 }
 
@@ -107,14 +203,16 @@ impl Underway {
     ) -> io::Result<Self> {
         let directory = directory.to_owned();
         let (to, outcome) = sync_channel(1);
+        let waited_for = Arc::new(AtomicBool::new(false));
+        let is_waited_for = waited_for.clone();
         let work = move || {
+            give_way();
             let mut telling = Telling {
                 outcome: None,
                 to,
                 ended,
             };
-            let state = saving();
-            telling.outcome = Some(write(&directory, seq, &state).map(|()| state.len() as u64));
+            telling.outcome = Some(write_at_leisure(&directory, seq, saving, &is_waited_for));
         };
         std::thread::Builder::new()
             .name("storage-snapshot".into())
@@ -122,6 +220,7 @@ impl Underway {
         Ok(Self {
             seq,
             covered,
+            waited_for,
             outcome,
         })
     }
@@ -129,6 +228,7 @@ impl Underway {
     /// How many bytes it has, when it is over. The thread may still be there: giving back what it took can take longer
     /// than anybody should wait.
     pub(super) fn wait(self) -> io::Result<u64> {
+        self.waited_for.store(true, Relaxed);
         let gone = |_| Err(io::Error::other("the snapshot was not made"));
         self.outcome.recv().unwrap_or_else(gone)
     }

@@ -11,9 +11,10 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::record::{self, Seal};
 use super::segment::Segment;
+use crate::component::worker::give_way;
 
-/// As many are kept: while one is written to, those before it wait for their last answers.
-const MOST: usize = 2;
+/// As many are kept at least: while one is written to, those before it wait for their last answers.
+const LEAST: usize = 2;
 
 /// The extension of their names.
 pub(super) const EXTENSION: &str = "spare";
@@ -23,10 +24,11 @@ pub(super) const EXTENSION: &str = "spare";
 pub(super) struct Spares(VecDeque<(PathBuf, u64)>);
 
 impl Spares {
-    /// Puts the file of a settled segment by, or deletes it where there are enough.
-    pub(super) fn keep(&mut self, segment: &Segment) {
+    /// Puts the file of a settled segment by, or deletes it where there are enough for `ahead` bytes.
+    pub(super) fn keep(&mut self, segment: &Segment, ahead: u64) {
         let path = segment.path.with_extension(EXTENSION);
-        if self.0.len() < MOST && std::fs::rename(&segment.path, &path).is_ok() {
+        let are_few = self.0.len() < LEAST || self.bytes() < ahead;
+        if are_few && std::fs::rename(&segment.path, &path).is_ok() {
             self.0.push_back((path, segment.weight()));
         } else {
             delete(&segment.path);
@@ -67,5 +69,8 @@ pub(super) fn delete(path: &Path) {
     // Without a thread it is closed here.
     let _ = std::thread::Builder::new()
         .name("storage-free".into())
-        .spawn(move || drop(open));
+        .spawn(move || {
+            give_way();
+            drop(open);
+        });
 }

@@ -82,6 +82,11 @@ impl<T> Chunks<T> {
         self.used.load(Relaxed)
     }
 
+    /// How many chunks have slots.
+    pub(crate) fn chunks(&self) -> u32 {
+        self.used().div_ceil(CHUNK)
+    }
+
     /// One slot more; gives its number. The caller sees to it that nobody else does the same at that time.
     pub(crate) fn push(&self, slot: T) -> u32 {
         let at = self.used();
@@ -126,15 +131,19 @@ impl<T> Chunks<T> {
         self.witnesses.fetch_add(1, Relaxed);
     }
 
-    /// Shows to the witness what nobody has touched since it began. Calls `between` every few thousand slots, without a
-    /// lock.
-    pub(crate) fn witness_rest(&self, between: &mut dyn FnMut()) {
-        for chunk in 0..self.used().div_ceil(CHUNK) {
+    /// Shows to the witness what nobody has touched since it began. Calls `between` every few thousand slots and at the
+    /// end, without a lock.
+    ///
+    /// # Errors
+    /// The first of `between`; what is left is not shown then.
+    pub(crate) fn witness_rest<E>(&self, between: &mut dyn FnMut() -> Result<(), E>) -> Result<(), E> {
+        for chunk in 0..self.chunks() {
             drop(self.lock(chunk));
             if chunk.is_multiple_of(128) {
-                between();
+                between()?;
             }
         }
+        between()
     }
 
     /// The witness has seen enough.
@@ -144,7 +153,7 @@ impl<T> Chunks<T> {
 
     /// Shows every slot to `each`, a chunk at a time.
     pub(crate) fn each(&self, mut each: impl FnMut(u32, &mut T)) {
-        for chunk in 0..self.used().div_ceil(CHUNK) {
+        for chunk in 0..self.chunks() {
             let mut slots = self.lock(chunk);
             for (at, slot) in slots.iter_mut().enumerate() {
                 each(chunk * CHUNK + at as u32, slot);

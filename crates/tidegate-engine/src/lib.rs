@@ -12,11 +12,13 @@ pub mod composite;
 pub mod event;
 pub mod exponential;
 mod fold;
+mod former;
 pub mod grouping;
 pub mod histogram;
 pub mod history;
 pub mod identity;
 mod index;
+mod kept;
 pub mod key;
 pub mod lease;
 pub mod number;
@@ -58,7 +60,7 @@ pub use table::{
     Absorbed, Cardinality, Count, Explanation, Feeder, Frozen, Life, Limits, Looker, Outcome, Overflow,
     Place, Reading, Restored, Seen, Session, Stats, Table, cardinality,
 };
-pub use temporality::{Converted, Converter, ConverterLimits};
+pub use temporality::{Converted, Converter, ConverterLimits, FrozenPlaces};
 pub use trust::State;
 pub use value::{Buckets, ExponentialHistogram, Histogram, Quantile, Summary, Value};
 

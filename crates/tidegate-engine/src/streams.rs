@@ -163,18 +163,21 @@ impl<T> Streams<T> {
         });
     }
 
-    /// Shows every stream as it is now to `each`, with the time it was last seen; see [`Chunks::begin_witness`].
-    pub(crate) fn begin_witness(&self, each: impl Fn(&mut T, UnixNanos) + Send + Sync + 'static) {
+    /// Shows every stream as it is now to `some`, a chunk at a time, with the time it was last seen; see
+    /// [`Chunks::begin_witness`].
+    pub(crate) fn begin_witness(
+        &self,
+        some: impl Fn(&mut dyn Iterator<Item = (&T, UnixNanos)>) + Send + Sync + 'static,
+    ) {
         self.chunks.begin_witness(move |_, slots| {
-            for stream in slots.iter_mut().flatten() {
-                each(&mut stream.state, stream.seen);
-            }
+            let streams = slots.iter().flatten();
+            some(&mut streams.map(|stream| (&stream.state, stream.seen)));
         });
     }
 
     /// See [`Chunks::witness_rest`].
-    pub(crate) fn witness_rest(&self, between: &mut dyn FnMut()) {
-        self.chunks.witness_rest(between);
+    pub(crate) fn witness_rest<E>(&self, between: &mut dyn FnMut() -> Result<(), E>) -> Result<(), E> {
+        self.chunks.witness_rest(between)
     }
 
     /// See [`Chunks::dismiss`].
@@ -207,6 +210,12 @@ impl<T> Streams<T> {
             // A chunk at a time: new streams do not wait for all that have gone.
             FairGuard::bump(&mut register);
         }
+    }
+
+    /// Calls `act` while nobody adds or expires streams.
+    pub(crate) fn still<R>(&self, act: impl FnOnce() -> R) -> R {
+        let _register = self.register.lock();
+        act()
     }
 
     /// How many streams are known.

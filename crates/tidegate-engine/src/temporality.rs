@@ -4,15 +4,17 @@
 //! deltas so far come to (totals). Whoever hands on what it gives must not lose it uncounted: the next delta begins
 //! where this one ends.
 
-use std::collections::HashMap;
+use std::io::{self, Write};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 
 use crate::bytes::{number, take};
+use crate::former::Former;
+use crate::kept::Kept;
 use crate::key::Key;
 use crate::progress::{Change, Last, Progress};
 use crate::saved::StreamId;
-use crate::streams::{Streams, Sweep, lock};
+use crate::streams::{Streams, Sweep};
 use crate::{Data, Metric, Point, Rejection, Sample, Series, Temporality, UnixNanos, Value};
 
 /// How many streams, and for how long.
@@ -34,9 +36,9 @@ pub struct Converter {
     /// Whoever began before this was counted by somebody else.
     born: UnixNanos,
     limits: ConverterLimits,
-    streams: Streams<Stream>,
-    /// Of a former process, by what its streams are called; taken up when they are seen again.
-    saved: Mutex<HashMap<StreamId, Saved>>,
+    streams: Arc<Streams<Stream>>,
+    /// Of a former process; taken up when they are seen again.
+    restored: Arc<Former<Saved>>,
     swept: AtomicU64,
 }
 
@@ -55,6 +57,38 @@ struct Saved {
     /// What all deltas come to, and since when.
     total: Last,
     since: UnixNanos,
+}
+
+/// Places of one moment. While it is here, whoever changes some of them keeps them first as they were.
+#[derive(Debug)]
+pub struct FrozenPlaces {
+    streams: Arc<Streams<Stream>>,
+    restored: Arc<Former<Saved>>,
+    kept: Arc<Kept<(StreamId, Saved)>>,
+}
+
+impl FrozenPlaces {
+    /// Writes the bytes, for [`Converter::restore`], in pieces as they are made.
+    ///
+    /// # Errors
+    /// Those of `to`: what is written then is of no use.
+    pub fn write(self, to: &mut dyn Write) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        let mut pass_on = || {
+            self.kept
+                .pass_on(&mut bytes, to, |(id, saved), bytes| saved.save(id, bytes))
+        };
+        self.restored.witness_rest(&mut pass_on)?;
+        self.streams.witness_rest(&mut pass_on)?;
+        to.write_all(&bytes)
+    }
+}
+
+impl Drop for FrozenPlaces {
+    fn drop(&mut self) {
+        self.restored.dismiss();
+        self.streams.dismiss();
+    }
 }
 
 /// What became of a point.
@@ -77,8 +111,8 @@ impl Converter {
             wanted,
             born,
             limits,
-            streams: Streams::new(limits.streams, limits.expiry_ns),
-            saved: Mutex::default(),
+            streams: Arc::new(Streams::new(limits.streams, limits.expiry_ns)),
+            restored: Arc::default(),
             swept: AtomicU64::new(born),
         }
     }
@@ -119,7 +153,7 @@ impl Converter {
         let make = || {
             let series = Arc::new(with_temporality(&from, self.wanted));
             let id = id(&series);
-            let saved = lock(&self.saved).remove(&id).unwrap_or_default();
+            let saved = self.restored.take(id).unwrap_or_default();
             Stream { id, series, saved }
         };
         match self.streams.learn(key, Key::of(&from), now, make) {
@@ -190,27 +224,38 @@ impl Converter {
         }
     }
 
-    /// The places of all streams, for [`Self::restore`].
+    /// The places of all streams, for [`Self::restore`]. Whoever calls sees to it that nothing is converted meanwhile.
     pub fn save(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        self.streams
-            .each(|stream, _| stream.saved.save(stream.id, &mut bytes));
-        // What has not been seen again yet would be forgotten by the process after the next.
-        for (id, saved) in &*lock(&self.saved) {
-            saved.save(*id, &mut bytes);
-        }
+        // Memory refuses nothing.
+        let _ = self.freeze().write(&mut bytes);
         bytes
+    }
+
+    /// The places of this moment, to be made bytes while more is converted. Whoever calls sees to it that nothing is
+    /// converted meanwhile, and that there is one at a time.
+    pub fn freeze(&self) -> FrozenPlaces {
+        let kept = Arc::new(Kept::default());
+        let (of_streams, of_restored) = (kept.clone(), kept.clone());
+        self.streams.begin_witness(move |some| {
+            of_streams.add(some.map(|(stream, _)| (stream.id, stream.saved.clone())));
+        });
+        // What has not been seen again yet would be forgotten by the process after the next.
+        self.restored
+            .begin_witness(move |some| of_restored.add(some.cloned()));
+        FrozenPlaces {
+            streams: self.streams.clone(),
+            restored: self.restored.clone(),
+            kept,
+        }
     }
 
     /// Takes up places of a former process; later calls win. Gives how many could be read.
     pub fn restore(&self, mut bytes: &[u8]) -> usize {
         let mut restored = 0;
-        let mut all = lock(&self.saved);
         while let Some((id, saved)) = Saved::load(&mut bytes) {
             restored += 1;
-            if all.len() < self.limits.streams || all.contains_key(&id) {
-                all.insert(id, saved);
-            }
+            self.restored.put(id, saved, self.limits.streams);
         }
         restored
     }

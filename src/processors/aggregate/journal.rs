@@ -21,7 +21,6 @@ use tracing::{info, warn};
 
 use super::intake::Intake;
 use crate::batch::{Batch, Encoded, Payload, Signal, convert};
-use crate::component::worker::give_way;
 use crate::component::{Answer, ComponentError, Context, Flow, Ledger, Reason, Refused, unix_now};
 use crate::storage::{Append, Done, Joins, Purpose, Saving, Share, State, Store};
 
@@ -263,9 +262,6 @@ impl State for Book {
     fn save(&self, _: &mut dyn FnMut()) -> Saving {
         // Nobody else takes anything in: this is the log's thread.
         let frozen = self.intake.table.freeze();
-        Box::new(move || {
-            give_way();
-            frozen.into_bytes()
-        })
+        Box::new(move |to| frozen.write(to))
     }
 }

@@ -14,6 +14,7 @@ use tokio::sync::{Notify, oneshot};
 use super::*;
 
 mod reuse;
+mod snapshots;
 mod state;
 
 /// Of segments that are made by hand.

@@ -30,8 +30,8 @@ impl State for Sum {
     fn save(&self, between: &mut dyn FnMut()) -> Saving {
         let sum = self.0.lock().unwrap();
         between();
-        let saved = sum.to_le_bytes().into();
-        Box::new(move || saved)
+        let saved = sum.to_le_bytes();
+        Box::new(move |to| to.write_all(&saved))
     }
 }
 
@@ -56,8 +56,8 @@ fn what_comes_after_a_run_without_data_is_replayed_too() {
             _ => {}
         }
         if run == 0 {
-            log.keep_snapshot(log.next_seq() - 1, &expected.to_le_bytes())
-                .unwrap();
+            let saving: Saving = Box::new(move |to| to.write_all(&expected.to_le_bytes()));
+            log.keep_snapshot(log.next_seq() - 1, saving).unwrap();
         }
     }
     let sum = Sum::default();
@@ -157,11 +157,11 @@ impl State for Slow {
 
     fn save(&self, _: &mut dyn FnMut()) -> Saving {
         let (begun, may_end) = (self.begun.clone(), self.may_end.clone());
-        Box::new(move || {
+        Box::new(move |_| {
             begun.send(()).unwrap();
             // Nobody there any more: at once.
             let _ = may_end.lock().unwrap().recv();
-            Vec::new()
+            Ok(())
         })
     }
 }

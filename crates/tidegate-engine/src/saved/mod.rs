@@ -40,6 +40,12 @@ fn refer<T: Eq + Hash>(seen: &mut HashMap<Arc<T>, u32>, thing: &Arc<T>, to: &mut
     number == next && seen.len() as u32 > next
 }
 
+impl AsMut<Vec<u8>> for Writer {
+    fn as_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+}
+
 impl Writer {
     pub(crate) fn series(&mut self, series: &Series) {
         self.resource(&series.resource);

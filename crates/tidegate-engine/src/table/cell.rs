@@ -272,21 +272,20 @@ impl Cells {
         });
     }
 
-    /// Shows every cell as it is now to `each`; see [`Chunks::begin_witness`].
-    pub(crate) fn begin_witness(&self, each: impl Fn(CellRef, &mut Cell) + Send + Sync + 'static) {
+    /// Shows every cell as it is now to `some`, a chunk at a time, with its number; see [`Chunks::begin_witness`].
+    pub(crate) fn begin_witness(
+        &self,
+        some: impl Fn(&mut dyn Iterator<Item = (u32, &Cell)>) + Send + Sync + 'static,
+    ) {
         self.chunks.begin_witness(move |chunk, slots| {
-            for (index, slot) in (chunk * CHUNK..).zip(slots) {
-                let generation = slot.generation;
-                if let Some(cell) = &mut slot.cell {
-                    each(CellRef { index, generation }, cell);
-                }
-            }
+            let slots = (chunk * CHUNK..).zip(slots.iter());
+            some(&mut slots.filter_map(|(index, slot)| Some((index, slot.cell.as_ref()?))));
         });
     }
 
     /// See [`Chunks::witness_rest`].
-    pub(crate) fn witness_rest(&self, between: &mut dyn FnMut()) {
-        self.chunks.witness_rest(between);
+    pub(crate) fn witness_rest<E>(&self, between: &mut dyn FnMut() -> Result<(), E>) -> Result<(), E> {
+        self.chunks.witness_rest(between)
     }
 
     /// See [`Chunks::dismiss`].

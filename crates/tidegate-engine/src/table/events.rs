@@ -235,29 +235,33 @@ impl Table {
     pub(super) fn sweep_sources(&self, now: UnixNanos) {
         let sources: Vec<_> = self.sources().values().cloned().collect();
         for shared in sources {
-            let mut state = lock(&shared);
-            self.flush_source(&mut state);
-            if state.source.lease.is_alive(now) {
-                self.touch_source(&state, now);
-                continue;
-            }
-            self.leave_source(&mut state);
-            let mut all = self.sources.write().unwrap_or_else(PoisonError::into_inner);
-            all.remove(&state.source.id);
+            self.streams.still(|| self.sweep_source(&mut lock(&shared), now));
         }
     }
 
     /// Lets a source of events go now, whatever its lease says.
     pub fn let_go(&self, source: SourceId) {
-        let Some(shared) = self.sources().get(&source).cloned() else {
-            return;
-        };
-        let mut state = lock(&shared);
-        self.flush_source(&mut state);
-        self.leave_source(&mut state);
-        drop(state);
+        let shared = self.sources().get(&source).cloned();
+        if let Some(shared) = shared {
+            self.streams.still(|| self.part_from(&mut lock(&shared)));
+        }
+    }
+
+    fn sweep_source(&self, state: &mut SourceState, now: UnixNanos) {
+        match state.source.lease.is_alive(now) {
+            true => {
+                self.flush_source(state);
+                self.touch_source(state, now);
+            }
+            false => self.part_from(state),
+        }
+    }
+
+    fn part_from(&self, state: &mut SourceState) {
+        self.flush_source(state);
+        self.leave_source(state);
         let mut all = self.sources.write().unwrap_or_else(PoisonError::into_inner);
-        all.remove(&source);
+        all.remove(&state.source.id);
     }
 
     fn touch_source(&self, state: &SourceState, now: UnixNanos) {

@@ -37,6 +37,7 @@ pub use saved::{Frozen, Restored};
 pub use session::Session;
 use state::State;
 
+use crate::former::Former;
 use crate::lease::nanos;
 use crate::progress::Rejection;
 use crate::rule::{Op, Output, Rule};
@@ -89,7 +90,7 @@ pub struct Table {
     /// What streams are called in other processes, where the state is saved.
     identify: Option<fn(&Series) -> StreamId>,
     /// Streams of a former process and when they were seen; taken up when they are seen again.
-    restored: Mutex<HashMap<StreamId, (Stream, UnixNanos)>>,
+    restored: Arc<Former<(Stream, UnixNanos)>>,
     folded: Mutex<Folded>,
     book: Mutex<Book>,
     sources: RwLock<Sources>,
@@ -109,7 +110,7 @@ impl Table {
             cells: Arc::new(Cells::new(nanos(limits.expiry))),
             streams: Arc::new(Streams::new(limits.streams, nanos(limits.expiry))),
             identify: None,
-            restored: Mutex::default(),
+            restored: Arc::default(),
             folded: Mutex::new(Folded::new(limits.streams)),
             book: Mutex::default(),
             sources: RwLock::default(),

@@ -118,7 +118,7 @@ impl Table {
         let (source, streams) = lock(&self.book).join(&series.resource);
         let crowded = streams > self.limits.streams_per_source;
         let id = self.identify.map(|identify| identify(series));
-        let old = id.and_then(|id| lock(&self.restored).remove(&id));
+        let old = id.and_then(|id| self.restored.take(id));
         let folded = lock(&self.folded).take(Key::of(series));
         // What it had counted before is in its series, or gone with it: another one counts from now on.
         let start = if old.is_some() || folded.is_some() {
@@ -354,9 +354,12 @@ impl Table {
             }
             swept
         });
-        lock(&self.restored).retain(|_, (stream, seen)| {
-            self.sweep_stream(stream, now.saturating_sub(*seen), expiry, memory) == Sweep::Keep
-        });
+        self.restored.retain(
+            |act| self.streams.still(act),
+            |(stream, seen)| {
+                self.sweep_stream(stream, now.saturating_sub(*seen), expiry, memory) == Sweep::Keep
+            },
+        );
     }
 
     fn sweep_stream(&self, stream: &mut Stream, idle: u64, expiry: u64, memory: u64) -> Sweep {

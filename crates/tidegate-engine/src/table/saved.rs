@@ -7,7 +7,8 @@
 //! Sources of events end with the process that watches them: they are saved as having left. So are exemplars.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::io::{self, Write};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -18,6 +19,8 @@ use super::points::{About, Phase, Stream};
 use super::state::State;
 use super::targets::{Target, Targets};
 use crate::bytes::{number, take};
+use crate::former::Former;
+use crate::kept::Kept;
 use crate::progress::{Last, Progress};
 use crate::rule::Op;
 use crate::saved::{Reader, StreamId, Writer, data_code, data_of};
@@ -25,6 +28,7 @@ use crate::streams::{Streams, lock};
 use crate::{Data, Number, Series, UnixNanos};
 
 const VERSION: u8 = 2;
+
 const CELL: u8 = 1;
 const STREAM: u8 = 2;
 
@@ -57,41 +61,32 @@ pub struct Restored {
 pub struct Frozen {
     cells: Arc<Cells>,
     streams: Arc<Streams<Stream>>,
+    restored: Arc<Former<(Stream, UnixNanos)>>,
     saving: Arc<Saving>,
 }
 
 impl Frozen {
-    /// The bytes, for [`Table::restore`].
-    pub fn into_bytes(self) -> Vec<u8> {
-        let mut pieces = Pieces::default();
-        pieces.add(&mut vec![VERSION]);
+    /// Writes the bytes, for [`Table::restore`], in pieces as they are made.
+    ///
+    /// # Errors
+    /// Those of `to`: what is written then is of no use.
+    pub fn write(self, to: &mut dyn Write) -> io::Result<()> {
+        let Saving { cells, streams, .. } = &*self.saving;
         let mut writer = Writer::default();
-        let mut cells = || {
-            let kept = lock(&self.saving.cells).take();
-            for cell in kept {
-                cell.save(&mut writer);
-                pieces.add(&mut writer.bytes);
-            }
-        };
+        writer.bytes.push(VERSION);
         // Streams refer to cells.
-        self.cells.witness_rest(&mut cells);
-        cells();
-        let mut bytes = Vec::new();
-        let mut streams = || {
-            let kept = lock(&self.saving.streams).take();
-            for stream in kept {
-                stream.save(&mut bytes);
-                pieces.add(&mut bytes);
-            }
-        };
-        self.streams.witness_rest(&mut streams);
-        streams();
-        pieces.0.concat()
+        self.cells
+            .witness_rest(&mut || cells.pass_on(&mut writer, to, |cell, writer| cell.save(writer)))?;
+        let mut pass_on = || streams.pass_on(&mut writer.bytes, to, |stream, bytes| stream.save(bytes));
+        self.streams.witness_rest(&mut pass_on)?;
+        self.restored.witness_rest(&mut pass_on)?;
+        to.write_all(&writer.bytes)
     }
 }
 
 impl Drop for Frozen {
     fn drop(&mut self) {
+        self.restored.dismiss();
         self.streams.dismiss();
         self.cells.dismiss();
     }
@@ -101,37 +96,8 @@ impl Drop for Frozen {
 #[derive(Debug)]
 struct Saving {
     given: HashMap<u32, Number>,
-    cells: Mutex<Kept<KeptCell>>,
-    streams: Mutex<Kept<KeptStream>>,
-}
-
-/// Things in lists that never grow beyond what was set aside: what grows by copying all of it makes somebody wait.
-#[derive(Debug)]
-struct Kept<T>(Vec<Vec<T>>);
-
-impl<T> Default for Kept<T> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
-impl<T> Kept<T> {
-    const LENGTH: usize = 4096;
-
-    fn add(&mut self, thing: T) {
-        match self.0.last_mut().filter(|last| last.len() < Self::LENGTH) {
-            Some(last) => last.push(thing),
-            None => {
-                let mut list = Vec::with_capacity(Self::LENGTH);
-                list.push(thing);
-                self.0.push(list);
-            }
-        }
-    }
-
-    fn take(&mut self) -> impl Iterator<Item = T> + use<T> {
-        std::mem::take(&mut self.0).into_iter().flatten()
-    }
+    cells: Kept<KeptCell>,
+    streams: Kept<KeptStream>,
 }
 
 /// A cell as it was.
@@ -162,30 +128,6 @@ struct KeptTarget {
     op: Op,
     /// What the stream has added to a group.
     value: Last,
-}
-
-/// Bytes in pieces, for the same reason.
-#[derive(Debug, Default)]
-struct Pieces(Vec<Vec<u8>>);
-
-impl Pieces {
-    const SIZE: usize = 256 << 10;
-
-    /// Adds what is in `bytes`, and leaves that empty.
-    fn add(&mut self, bytes: &mut Vec<u8>) {
-        match self
-            .0
-            .last_mut()
-            .filter(|last| last.len() + bytes.len() <= Self::SIZE)
-        {
-            Some(last) => last.append(bytes),
-            None => {
-                let mut piece = Vec::with_capacity(Self::SIZE.max(bytes.len()));
-                piece.append(bytes);
-                self.0.push(piece);
-            }
-        }
-    }
 }
 
 impl KeptCell {
@@ -222,27 +164,26 @@ impl KeptStream {
 }
 
 impl Saving {
-    fn cell(&self, at: CellRef, cell: &Cell) {
+    fn cell(&self, number: u32, cell: &Cell) -> Option<KeptCell> {
         let state = &cell.state;
-        let value = match (self.given.get(&at.number()), state.value.number()) {
+        let value = match (self.given.get(&number), state.value.number()) {
             (Some(given), Some(number)) => Some(Last::Number(number.minus(*given))),
             _ => Last::of(&state.value),
         };
-        let Some(value) = value else { return };
-        lock(&self.cells).add(KeptCell {
-            number: at.number(),
+        Some(KeptCell {
+            number,
             series: cell.series.clone(),
             times: [state.start, state.time, cell.seen],
-            value,
-        });
+            value: value?,
+        })
     }
+}
 
-    fn stream(&self, cells: &Cells, stream: &Stream, seen: UnixNanos) {
+impl KeptStream {
+    fn of(stream: &Stream, seen: UnixNanos, cells: &Cells) -> Option<Self> {
         let id = stream.about.as_ref().and_then(|about| about.id);
         let says_nothing = stream.targets.is_empty() && !stream.progress.holds_total();
-        let Some(id) = id.filter(|_| !says_nothing) else {
-            return;
-        };
+        let id = id.filter(|_| !says_nothing)?;
         let mut cursor = cells.cursor();
         let targets = stream.targets.iter().take(usize::from(u8::MAX)).map(|target| {
             // What a stream has added to a group only itself changes.
@@ -255,48 +196,60 @@ impl Saving {
                 value: value.map_or(Last::Nothing, Last::Number),
             }
         });
-        let targets = targets.collect();
-        drop(cursor);
-        lock(&self.streams).add(KeptStream {
+        Some(Self {
             id,
             data: stream.data,
             phase: stream.phase,
             times: [seen, stream.progress.start, stream.progress.time],
             last: stream.progress.last().clone(),
-            targets,
-        });
+            targets: targets.collect(),
+        })
     }
 }
 
 impl Table {
     /// The state as bytes, for [`Self::restore`]. Whoever calls sees to it that nothing is taken in meanwhile.
     pub fn save(&self) -> Vec<u8> {
-        self.freeze().into_bytes()
+        let mut bytes = Vec::new();
+        // Memory refuses nothing.
+        let _ = self.freeze().write(&mut bytes);
+        bytes
     }
 
     /// The state of this moment, to be made bytes while the table takes in more. Whoever calls sees to it that nothing is
-    /// taken in meanwhile, and that there is one at a time; that takes as long as there are sources of events and
-    /// streams of a former process that have not come again, not as there are series.
+    /// taken in meanwhile, and that there is one at a time; that takes as long as there are sources of events, not as
+    /// there are series.
     pub fn freeze(&self) -> Frozen {
-        self.flush();
-        let saving = Arc::new(Saving {
-            given: self.given_by_sources(),
-            cells: Mutex::default(),
-            streams: Mutex::default(),
-        });
-        // What has not been seen again yet.
-        for (stream, seen) in lock(&self.restored).values() {
-            saving.stream(&self.cells, stream, *seen);
-        }
-        let (of_cells, of_streams, cells) = (saving.clone(), saving.clone(), self.cells.clone());
-        self.cells.begin_witness(move |at, cell| of_cells.cell(at, cell));
-        self.streams
-            .begin_witness(move |stream, seen| of_streams.stream(&cells, stream, seen));
-        Frozen {
-            cells: self.cells.clone(),
-            streams: self.streams.clone(),
-            saving,
-        }
+        // What has left a series has left its stream too, and the other way round.
+        self.streams.still(|| {
+            self.flush();
+            let saving = Arc::new(Saving {
+                given: self.given_by_sources(),
+                cells: Kept::default(),
+                streams: Kept::default(),
+            });
+            let (of_cells, of_streams, of_restored) = (saving.clone(), saving.clone(), saving.clone());
+            let [cells, cells_of_restored] = [self.cells.clone(), self.cells.clone()];
+            self.cells.begin_witness(move |some| {
+                let kept = some.filter_map(|(number, cell)| of_cells.cell(number, cell));
+                of_cells.cells.add(kept);
+            });
+            self.streams.begin_witness(move |some| {
+                let kept = some.filter_map(|(stream, seen)| KeptStream::of(stream, seen, &cells));
+                of_streams.streams.add(kept);
+            });
+            self.restored.begin_witness(move |some| {
+                let kept =
+                    some.filter_map(|(_, (stream, seen))| KeptStream::of(stream, *seen, &cells_of_restored));
+                of_restored.streams.add(kept);
+            });
+            Frozen {
+                cells: self.cells.clone(),
+                streams: self.streams.clone(),
+                restored: self.restored.clone(),
+                saving,
+            }
+        })
     }
 
     /// What the sources of events have added to sums that may fall, by cell.
@@ -331,11 +284,8 @@ impl Table {
                 }
                 [STREAM] => {
                     let (id, stream, seen) = self.load_stream(&mut reader.bytes, &cells)?;
-                    let mut all = lock(&self.restored);
-                    if all.len() < self.limits.streams {
-                        restored.streams += 1;
-                        all.insert(id, (stream, seen));
-                    }
+                    let put = self.restored.put(id, (stream, seen), self.limits.streams);
+                    restored.streams += usize::from(put);
                 }
                 _ => return None,
             }

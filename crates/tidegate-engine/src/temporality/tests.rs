@@ -275,6 +275,43 @@ proptest! {
 }
 
 #[test]
+fn places_are_those_of_one_moment_whatever_is_converted_while_they_are_written() {
+    let data = counter(Temporality::Cumulative);
+    let convert = |converter: &Converter, stream: u64, count: i64| {
+        let series = series(data, &stream.to_string());
+        let value = Value::Int(count);
+        let sample = Sample {
+            start: BORN,
+            time: BORN + count as u64,
+            value: &value,
+            exemplars: &[],
+        };
+        let key = Key::of(&series);
+        match converter.convert(key, sample, BORN, &mut || Some(series.clone()), &id, None) {
+            Converted::Point(point) => point.value,
+            other => panic!("{other:?}"),
+        }
+    };
+    let former = Converter::new(Temporality::Delta, BORN, LIMITS);
+    (0..200).for_each(|stream| drop(convert(&former, stream, 100)));
+    let converter = Converter::new(Temporality::Delta, BORN, LIMITS);
+    converter.restore(&former.save());
+    // Some are known again, the others are still what the former process knew.
+    (0..100).for_each(|stream| drop(convert(&converter, stream, 200)));
+    let frozen = converter.freeze();
+    (50..150)
+        .chain(300..400)
+        .for_each(|stream| drop(convert(&converter, stream, 300)));
+    let mut bytes = Vec::new();
+    frozen.write(&mut bytes).unwrap();
+    let next = Converter::new(Temporality::Delta, BORN, LIMITS);
+    assert_eq!(next.restore(&bytes), 200);
+    for (stream, expected) in [(0, 200), (70, 200), (120, 300), (170, 300), (320, 400)] {
+        assert_eq!(convert(&next, stream, 400), Value::Int(expected), "{stream}");
+    }
+}
+
+#[test]
 fn every_kind_of_place_survives_as_bytes() {
     let mut exponential = crate::ExponentialHistogram {
         count: 3,

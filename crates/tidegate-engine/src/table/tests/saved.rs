@@ -18,7 +18,7 @@ fn identify(series: &Series) -> StreamId {
     id
 }
 
-fn kept(rules: Vec<Rule>) -> Table {
+pub(super) fn kept(rules: Vec<Rule>) -> Table {
     table(rules).identified_by(identify)
 }
 
@@ -131,7 +131,9 @@ fn check_frozen(kept_state: &mut Kept) {
     let Some((frozen, at_once)) = kept_state.take() else {
         return;
     };
-    let [late, early] = [frozen.into_bytes(), at_once].map(|bytes| {
+    let mut late = Vec::new();
+    frozen.write(&mut late).expect("there is room");
+    let [late, early] = [late, at_once].map(|bytes| {
         let table = kept(rules());
         let restored = table.restore(&bytes).expect("own bytes");
         // In another order: chunks that changed first come first.
