@@ -14,8 +14,11 @@ use crate::stalls::come_first;
 
 /// Between two probes.
 const GAP: Duration = Duration::from_millis(1);
+/// They come in turns from so many senders, each with a connection of its own: a sender has one request on its way at a
+/// time, so with one of them every probe would wait for all before it, and none would show what a request waits.
+const SENDERS: u32 = 64;
 /// One in so many is of a series that was never seen.
-const NEW: u64 = 8;
+const NEW: u32 = 8;
 /// Names of probes: one of their own, so that they are no part of what is looked at.
 const METRIC: usize = 1 << 20;
 
@@ -26,53 +29,85 @@ pub(super) struct Wait {
     pub(super) acknowledged: Instant,
 }
 
-/// A thread that sends them.
+/// Threads that send them.
 pub(super) struct Probe {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Result<Vec<Wait>, Error>>,
+    threads: Vec<JoinHandle<Result<Vec<Wait>, Error>>>,
 }
 
 impl Probe {
     /// Sends to this port, on whichever core is free.
     pub(super) fn start(port: u16) -> Result<Self, Error> {
         let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
-        let probe = move || {
-            come_first();
-            let mut to = Scraper::connect(port, "/")?;
-            // Agents that no probe before this one had.
-            let first = now_ns() as usize;
-            let mut known = Request::single(METRIC, first);
-            // Nobody has to wait for a connection, or for the first series.
-            send(&mut to, &mut known, 0)?;
-            let mut waits = Vec::new();
-            let mut due = Instant::now();
-            for number in 1u64.. {
-                if stopped.load(Relaxed) {
-                    break;
-                }
-                due += GAP;
-                let mut new = number
-                    .is_multiple_of(NEW)
-                    .then(|| Request::single(METRIC, first + number as usize));
-                thread::sleep(due.saturating_duration_since(Instant::now()));
-                send(&mut to, new.as_mut().unwrap_or(&mut known), number)?;
-                let acknowledged = Instant::now();
-                waits.push(Wait { due, acknowledged });
-            }
-            Ok(waits)
+        // Agents that no probe before this one had.
+        let first = now_ns() as usize;
+        // Nobody has to wait for a connection, or for the first series.
+        let senders = (0..SENDERS).map(|number| Sender::connect(port, number, first));
+        let senders: Vec<Sender> = senders.collect::<Result<_, _>>()?;
+        let begin = Instant::now();
+        let start = |sender: Sender| {
+            let stop = stop.clone();
+            thread::Builder::new().spawn(move || sender.run(begin, &stop))
         };
-        let thread = on_all_cores(|| thread::Builder::new().spawn(probe))?;
-        Ok(Self {
-            stop,
-            thread: thread?,
-        })
+        let threads = on_all_cores(|| senders.into_iter().map(start).collect::<Result<_, _>>())??;
+        Ok(Self { stop, threads })
     }
 
     /// What they waited.
     pub(super) fn finish(self) -> Result<Vec<Wait>, Error> {
         self.stop.store(true, Relaxed);
-        self.thread.join().map_err(|_| "the probe panicked")?
+        let mut waits = Vec::new();
+        for thread in self.threads {
+            waits.extend(thread.join().map_err(|_| "a probe panicked")??);
+        }
+        Ok(waits)
+    }
+}
+
+/// One of those that send.
+struct Sender {
+    number: u32,
+    /// The agent of the first probe of all.
+    first: usize,
+    to: Scraper,
+    known: Request,
+}
+
+impl Sender {
+    fn connect(port: u16, number: u32, first: usize) -> Result<Self, Error> {
+        let mut to = Scraper::connect(port, "/")?;
+        let mut known = Request::single(METRIC, first + number as usize);
+        send(&mut to, &mut known, 0)?;
+        Ok(Self {
+            number,
+            first,
+            to,
+            known,
+        })
+    }
+
+    fn run(mut self, begin: Instant, stop: &AtomicBool) -> Result<Vec<Wait>, Error> {
+        come_first();
+        let mut waits = Vec::new();
+        for round in 1.. {
+            let probe = round * SENDERS + self.number;
+            let due = begin + GAP * probe;
+            // Each sender in its turn, so that new series come evenly.
+            let is_new = (round + self.number).is_multiple_of(NEW);
+            let mut new = is_new.then(|| Request::single(METRIC, self.first + probe as usize));
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            if stop.load(Relaxed) {
+                break;
+            }
+            send(
+                &mut self.to,
+                new.as_mut().unwrap_or(&mut self.known),
+                round.into(),
+            )?;
+            let acknowledged = Instant::now();
+            waits.push(Wait { due, acknowledged });
+        }
+        Ok(waits)
     }
 }
 
