@@ -191,6 +191,55 @@ async fn an_attempt_that_takes_too_long_is_repeated() {
     setup.stop(Duration::from_secs(5)).await;
 }
 
+/// Notes how many items each attempt has; the first is never answered.
+struct Stuck(Arc<Mutex<Vec<usize>>>);
+
+#[async_trait]
+impl Attempt for Stuck {
+    async fn send(&self, parcel: Parcel) -> Outcome {
+        let attempts = {
+            let mut seen = self.0.lock().unwrap();
+            seen.push(parcel.items());
+            seen.len()
+        };
+        match attempts {
+            1 => std::future::pending().await,
+            _ => Outcome::Done,
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_waits_behind_an_attempt_that_takes_too_long_does_not_all_go_together() {
+    let mut config = delivery();
+    config.timeout = Some(Duration::from_millis(20));
+    config.queue.num_consumers = std::num::NonZeroUsize::MIN;
+    config.together = Some(Together {
+        items: 1_000,
+        bytes: 1 << 20,
+    });
+    let (cx, seen) = (
+        exporter_context("exporters::stuck"),
+        Arc::<Mutex<Vec<usize>>>::default(),
+    );
+    let ledger = ledgers(&cx)[0].clone();
+    let destination = Destination::new(cx, &config, Stuck(seen.clone()));
+    destination.start().await.unwrap();
+    for _ in 0..10 {
+        destination
+            .push(opaque(Signal::Metrics, b"0123456789", 10))
+            .unwrap();
+        ledger.enter(10);
+    }
+    balance_when(&ledger, |b| b.left == 100).await;
+    assert_eq!(
+        seen.lock().unwrap()[..2],
+        [10, 10],
+        "half of what was late is less than one"
+    );
+    destination.stop(Instant::now() + Duration::from_secs(5)).await;
+}
+
 #[tokio::test]
 async fn c14_a_stop_waits_for_what_can_be_delivered() {
     let setup = setup(&delivery(), |_| Outcome::Done);
