@@ -1,5 +1,6 @@
 //! The single rules of resets, leases, caps and groupings; `model` holds tables against a slow, plain model.
 
+mod events;
 mod frozen;
 mod model;
 mod saved;
