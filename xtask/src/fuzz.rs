@@ -73,11 +73,16 @@ fn run(binary: &Path, name: &str, seeds: &Path, directory: &Path, seconds: u32) 
     for needed in [&corpus, &findings] {
         std::fs::create_dir_all(needed).map_err(|error| format!("{}: {error}", needed.display()))?;
     }
+    // A log deletes files on threads that end when they like: what one of them still has looks like a leak.
+    let leaks = u8::from(name != "log");
     let mut fuzzer = Command::new(binary);
     fuzzer
         .env("TIDEGATE_FUZZ_TARGET", name)
         // The reader's own handler for truncated mappings must see SIGBUS and SIGSEGV first.
-        .env("ASAN_OPTIONS", "handle_segv=0:handle_sigbus=0:detect_leaks=1")
+        .env(
+            "ASAN_OPTIONS",
+            format!("handle_segv=0:handle_sigbus=0:detect_leaks={leaks}"),
+        )
         .arg(corpus)
         .arg(seeds)
         .arg(format!("-artifact_prefix={}/", findings.display()))
