@@ -1,5 +1,5 @@
-//! What a request of metrics costs on its way through: checked (all that a hop needs), decoded to points, and turned
-//! from and to JSON. prost's decoding of the same bytes stands beside it for comparison.
+//! What a request of metrics costs on its way through: checked (all that a hop needs), decoded to points, turned
+//! from and to JSON, and compressed. prost's decoding of the same bytes stands beside it for comparison.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -11,7 +11,9 @@ use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::{HistogramDataPoint, Metric, NumberDataPoint};
 use prost::Message;
 use tidegate::batch::{Signal, convert, json, wire};
+use tidegate::net::{Coding, compress, decompress};
 use tidegate_requests::{attribute, int};
+use tokio::runtime::Builder;
 
 const TIME: u64 = 1_700_000_000_000_000_000;
 /// What an inference engine's SDK sends at once: so many counters and a tenth as many histograms, each of eight
@@ -81,6 +83,17 @@ fn requests(c: &mut Criterion) {
         b.iter(|| ExportMetricsServiceRequest::decode(black_box(bytes.clone())));
     });
     group.bench_function("to_json", |b| b.iter(|| json::to_json(black_box(&encoded))));
+    let runtime = Builder::new_current_thread().build().expect("a runtime");
+    for coding in [Coding::Gzip, Coding::Zstd] {
+        let name = coding.header().unwrap_or_default();
+        let packed = Bytes::from(compress(coding, &bytes).expect("a coder"));
+        group.bench_function(format!("compress/{name}"), |b| {
+            b.iter(|| compress(coding, black_box(&bytes)));
+        });
+        group.bench_function(format!("decompress/{name}"), |b| {
+            b.iter(|| runtime.block_on(decompress(coding, black_box(packed.clone()), bytes.len())));
+        });
+    }
     group.throughput(Throughput::Bytes(document.len() as u64));
     group.bench_function("from_json", |b| {
         b.iter(|| json::to_protobuf(Signal::Metrics, black_box(&document)));
