@@ -11,6 +11,8 @@ pub(crate) struct Message {
     by_number: [u8; MAX_NUMBER + 1],
     /// What follows a tag, by its byte.
     steps: [Step; ONE_BYTE_TAGS],
+    /// The types of its fields that are messages, by the field's number.
+    inner: [Option<&'static Message>; MAX_NUMBER + 1],
     /// A point, a span or a log record.
     pub(crate) is_item: bool,
 }
@@ -51,6 +53,8 @@ pub(crate) enum Value {
     Varint,
     /// A length, and bytes that nobody looks at.
     Bytes,
+    /// A length, and values of eight bytes each.
+    Fixed64s,
     /// A length, and a message.
     Message,
     /// A length, and a `KeyValue`.
@@ -93,6 +97,12 @@ impl Message {
         self.fields.get(usize::from(place).checked_sub(1)?)
     }
 
+    /// The type of the field of a number, where that is a message.
+    #[inline]
+    pub(crate) fn inner(&self, number: u32) -> Option<&'static Message> {
+        *self.inner.get(number as usize)?
+    }
+
     /// What follows a tag that begins with this byte.
     #[inline]
     pub(crate) fn step(&self, tag: u8) -> Step {
@@ -116,20 +126,22 @@ impl Field {
         }
     }
 
-    const fn step(&self) -> Step {
-        let value = match (self.kind, self.kind.wire()) {
-            (Type::Message(_), _) if self.is_attribute => Value::Attribute,
-            (Type::Message(_), _) => Value::Message,
-            (_, WireType::Bytes) => Value::Bytes,
-            (_, WireType::Fixed64) => Value::Fixed64,
-            (_, WireType::Fixed32) => Value::Fixed32,
-            (_, WireType::Varint) => Value::Varint,
+    /// How the field is written on the wire, and what it is then: numbers that may be repeated are packed.
+    const fn step(&self) -> (WireType, Step) {
+        let (wire, value) = match (self.kind, self.kind.wire()) {
+            (Type::Message(_), wire) if self.is_attribute => (wire, Value::Attribute),
+            (Type::Message(_), wire) => (wire, Value::Message),
+            (_, wire @ WireType::Bytes) => (wire, Value::Bytes),
+            (_, WireType::Fixed64) if self.repeated => (WireType::Bytes, Value::Fixed64s),
+            (_, wire @ WireType::Fixed64) => (wire, Value::Fixed64),
+            (_, wire @ WireType::Fixed32) => (wire, Value::Fixed32),
+            (_, wire @ WireType::Varint) => (wire, Value::Varint),
         };
         let once = match self.once() {
             Some(bit) => bit,
             None => 0,
         };
-        Step { value, once }
+        (wire, Step { value, once })
     }
 }
 
@@ -198,6 +210,18 @@ const fn by_number(fields: &[Field]) -> [u8; MAX_NUMBER + 1] {
     places
 }
 
+const fn inner(fields: &[Field]) -> [Option<&'static Message>; MAX_NUMBER + 1] {
+    let mut all = [None; MAX_NUMBER + 1];
+    let mut at = 0;
+    while at < fields.len() {
+        if let Type::Message(inner) = fields[at].kind {
+            all[fields[at].number as usize] = Some(inner);
+        }
+        at += 1;
+    }
+    all
+}
+
 const fn steps(fields: &[Field]) -> [Step; ONE_BYTE_TAGS] {
     let mut steps = [Step {
         value: Value::Other,
@@ -205,9 +229,10 @@ const fn steps(fields: &[Field]) -> [Step; ONE_BYTE_TAGS] {
     }; ONE_BYTE_TAGS];
     let mut at = 0;
     while at < fields.len() {
-        let tag = (fields[at].number as usize) << 3 | fields[at].kind.wire() as usize;
+        let (wire, step) = fields[at].step();
+        let tag = (fields[at].number as usize) << 3 | wire as usize;
         if tag < ONE_BYTE_TAGS {
-            steps[tag] = fields[at].step();
+            steps[tag] = step;
         }
         at += 1;
     }
@@ -220,6 +245,7 @@ macro_rules! messages {
             fields: &[$($field),*],
             by_number: by_number(&[$($field),*]),
             steps: steps(&[$($field),*]),
+            inner: inner(&[$($field),*]),
             is_item: $is_item,
         };)*
     };

@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use super::proto::{self, Fields, WireType, varint};
 use super::{MAX_DEPTH, WireError, text};
-use crate::batch::schema::{self, Field, Message, Type, Value};
+use crate::batch::schema::{self, Message, Type, Value};
 use crate::batch::{Encoded, Signal};
 
 /// Checks the bytes of an `Export*ServiceRequest` and counts its points, spans or log records.
@@ -21,15 +21,12 @@ use crate::batch::{Encoded, Signal};
 /// # Errors
 /// What is wrong and in which message.
 pub fn check(signal: Signal, bytes: Bytes) -> Result<Encoded, WireError> {
-    let request = schema::request(signal);
-    let mut found = Found::default();
-    found.look(request, &bytes, 0)?;
+    let found = Found::of(signal, &bytes)?;
     if !found.in_pieces {
         return Ok(Encoded::one(signal, bytes, found.items));
     }
     let bytes = written_anew(signal, &bytes)?;
-    let mut found = Found::default();
-    found.look(request, &bytes, 0)?;
+    let found = Found::of(signal, &bytes)?;
     Ok(Encoded::one(signal, bytes, found.items))
 }
 
@@ -58,10 +55,21 @@ struct Found {
     in_pieces: bool,
 }
 
+/// What a message comes to. The error is boxed: nearly every message has none, and an answer of one word costs less.
+type Looked<T = ()> = Result<T, Box<WireError>>;
+
 impl Found {
-    fn look(&mut self, message: &'static Message, bytes: &[u8], depth: usize) -> Result<(), WireError> {
+    fn of(signal: Signal, request: &[u8]) -> Result<Self, WireError> {
+        let mut found = Self::default();
+        found
+            .look(schema::request(signal), request, 0)
+            .map_err(|error| *error)?;
+        Ok(found)
+    }
+
+    fn look(&mut self, message: &'static Message, bytes: &[u8], depth: usize) -> Looked {
         if depth > MAX_DEPTH {
-            return Err(WireError::here("messages nested too deeply"));
+            return Err(refused("messages nested too deeply"));
         }
         self.items += usize::from(message.is_item);
         let may_be_plain = depth < MAX_DEPTH - 2;
@@ -75,11 +83,13 @@ impl Found {
                     .split_first()
                     .and_then(|(byte, next)| (*byte < 0x80).then_some(next)),
                 Value::Bytes => delimited(behind).map(|(_, next)| next),
+                Value::Fixed64s => delimited(behind)
+                    .and_then(|(values, next)| values.len().is_multiple_of(8).then_some(next)),
                 Value::Attribute if may_be_plain => after_plain_attributes(tag, rest),
                 Value::Attribute => None,
                 Value::Message => match delimited(behind) {
                     Some((inner, next)) => {
-                        self.look_inside(message, tag >> 3, inner, depth)?;
+                        self.look_inside(message, u32::from(tag >> 3), inner, depth)?;
                         Some(next)
                     }
                     None => None,
@@ -90,8 +100,12 @@ impl Found {
                 rest = self.look_closely(message, rest, &mut seen, depth)?;
                 continue;
             };
-            self.in_pieces |= seen & step.once != 0;
-            seen |= step.once;
+            if step.once != 0 {
+                if seen & step.once != 0 {
+                    self.in_pieces = true;
+                }
+                seen |= step.once;
+            }
             rest = next;
         }
         Ok(())
@@ -105,9 +119,9 @@ impl Found {
         bytes: &'a [u8],
         seen: &mut u32,
         depth: usize,
-    ) -> Result<&'a [u8], WireError> {
+    ) -> Looked<&'a [u8]> {
         let mut fields = Fields::new(bytes);
-        let Some(field) = fields.next().transpose().map_err(WireError::here)? else {
+        let Some(field) = fields.next().transpose().map_err(refused)? else {
             return Ok(&[]);
         };
         let Some(known) = message.field(field.number) else {
@@ -120,31 +134,35 @@ impl Found {
             Type::Message(_) if field.wire == WireType::Bytes => {
                 self.look_inside(message, field.number, field.payload, depth)?;
             }
-            kind => value(kind, known.repeated, &field).map_err(|error| error.inside(known.name))?,
+            kind => {
+                let sound = value(kind, known.repeated, &field);
+                sound.map_err(|problem| within(refused(problem), message, field.number))?;
+            }
         }
         Ok(fields.rest())
     }
 
     /// A field that is a message.
     #[inline]
-    fn look_inside(
-        &mut self,
-        message: &'static Message,
-        number: impl Into<u32>,
-        bytes: &[u8],
-        depth: usize,
-    ) -> Result<(), WireError> {
-        let Some(Field {
-            name,
-            kind: Type::Message(inner),
-            ..
-        }) = message.field(number.into())
-        else {
-            return Err(WireError::here("not a message"));
+    fn look_inside(&mut self, message: &'static Message, number: u32, bytes: &[u8], depth: usize) -> Looked {
+        let Some(inner) = message.inner(number) else {
+            return Err(refused("not a message"));
         };
         self.look(inner, bytes, depth + 1)
-            .map_err(|error| error.inside(name))
+            .map_err(|error| within(error, message, number))
     }
+}
+
+#[cold]
+fn refused(problem: &'static str) -> Box<WireError> {
+    Box::new(WireError::here(problem))
+}
+
+/// An error in a field, as the message around it tells it.
+#[cold]
+fn within(error: Box<WireError>, message: &'static Message, number: u32) -> Box<WireError> {
+    let name = message.field(number).map_or("", |field| field.name);
+    Box::new(error.inside(name))
 }
 
 /// A length and so many bytes, and what is behind them.
@@ -191,23 +209,30 @@ fn after_plain_attribute(tag: u8, bytes: &[u8]) -> Option<&[u8]> {
     }
     let next = bytes.get(2 + usize::from(length)..)?;
     let second: &[u8; 4] = bytes.get(4 + usize::from(first)..)?.first_chunk()?;
-    let rest = length - first - 4;
+    let rest = u32::from(length) - u32::from(first) - 4;
     let is_plain = match first_tag {
-        KEY => *second == [VALUE, rest, STRING, rest - 2],
-        VALUE => first >= 2 && bytes[4..6] == [STRING, first - 2] && second[..2] == [KEY, rest],
+        // One number against another: to compare four bytes takes twice as many steps.
+        KEY => {
+            let expected = u32::from(VALUE) | rest << 8 | u32::from(STRING) << 16 | (rest - 2) << 24;
+            u32::from_le_bytes(*second) == expected
+        }
+        VALUE => {
+            let is_string = first >= 2 && bytes[4..6] == [STRING, first - 2];
+            is_string && second[0] == KEY && u32::from(second[1]) == rest
+        }
         _ => false,
     };
     is_plain.then_some(next)
 }
 
 #[inline]
-fn value(kind: Type, repeated: bool, field: &proto::Field<'_>) -> Result<(), WireError> {
+fn value(kind: Type, repeated: bool, field: &proto::Field<'_>) -> Result<(), &'static str> {
     let wire = kind.wire();
     match kind {
-        Type::Message(_) => Err(WireError::here("not a message")),
+        Type::Message(_) => Err("not a message"),
         _ if field.wire == wire => Ok(()),
         _ if repeated && field.wire == WireType::Bytes && is_packed(wire, field.payload) => Ok(()),
-        _ => Err(WireError::here("a value of another type")),
+        _ => Err("a value of another type"),
     }
 }
 

@@ -342,6 +342,35 @@ proptest! {
     }
 }
 
+/// A request with one point of a histogram that has this as its bounds.
+fn with_bounds(tag: u8, bounds: &[u8]) -> Vec<u8> {
+    let (mut point, mut histogram, mut metric) = (vec![tag], Vec::new(), Vec::new());
+    point.extend_from_slice(bounds);
+    push_message(&mut histogram, 1, &point);
+    push_message(&mut metric, 9, &histogram);
+    request_of(vec![metric], Vec::new())
+}
+
+#[test]
+fn numbers_that_may_be_repeated_are_packed_or_single_and_whole() {
+    const PACKED: u8 = 7 << 3 | 2;
+    const SINGLE: u8 = 7 << 3 | 1;
+    let two = [&[16][..], &[0; 16]].concat();
+    for (tag, bounds) in [(PACKED, &*two), (PACKED, &[0]), (SINGLE, &[0; 8])] {
+        let bytes = with_bounds(tag, bounds);
+        assert_eq!(check(Signal::Metrics, bytes.into()).unwrap().items(), 1);
+    }
+    for (tag, bounds) in [
+        (PACKED, &[7, 0, 0, 0, 0, 0, 0, 0][..]),
+        (PACKED, &two[..16]),
+        (SINGLE, &[0; 7]),
+    ] {
+        let bytes = with_bounds(tag, bounds);
+        assert_eq!(prost_items(Signal::Metrics, &bytes), None);
+        assert!(check(Signal::Metrics, bytes.into()).is_err(), "{tag} {bounds:?}");
+    }
+}
+
 #[test]
 fn messages_nest_as_deep_as_prost_follows() {
     // Written outwards by hand: prost itself can neither encode nor drop what is nested too deeply.
