@@ -9,6 +9,8 @@ use opentelemetry_proto::tonic::{logs::v1 as logs, metrics::v1 as metrics, trace
 use proptest::prelude::*;
 use prost::Message;
 
+use tidegate_requests::attribute;
+
 use super::edit::push_message;
 use super::{check, text, walk};
 use crate::batch::{Encoded, Signal, convert, schema};
@@ -355,20 +357,31 @@ fn with_bounds(tag: u8, bounds: &[u8]) -> Vec<u8> {
 fn numbers_that_may_be_repeated_are_packed_or_single_and_whole() {
     const PACKED: u8 = 7 << 3 | 2;
     const SINGLE: u8 = 7 << 3 | 1;
-    let two = [&[16][..], &[0; 16]].concat();
-    for (tag, bounds) in [(PACKED, &*two), (PACKED, &[0]), (SINGLE, &[0; 8])] {
-        let bytes = with_bounds(tag, bounds);
+    let packed = |bytes: u8| [&[bytes][..], &vec![0; bytes.into()]].concat();
+    for (tag, bounds) in [(PACKED, packed(16)), (PACKED, packed(0)), (SINGLE, vec![0; 8])] {
+        let bytes = with_bounds(tag, &bounds);
         assert_eq!(check(Signal::Metrics, bytes.into()).unwrap().items(), 1);
     }
+    let cut_off = packed(16)[..16].to_vec();
     for (tag, bounds) in [
-        (PACKED, &[7, 0, 0, 0, 0, 0, 0, 0][..]),
-        (PACKED, &two[..16]),
-        (SINGLE, &[0; 7]),
+        (PACKED, packed(7)),
+        (PACKED, packed(12)),
+        (PACKED, cut_off),
+        (SINGLE, vec![0; 7]),
     ] {
-        let bytes = with_bounds(tag, bounds);
+        let bytes = with_bounds(tag, &bounds);
         assert_eq!(prost_items(Signal::Metrics, &bytes), None);
-        assert!(check(Signal::Metrics, bytes.into()).is_err(), "{tag} {bounds:?}");
+        let answer = check(Signal::Metrics, bytes.into());
+        assert!(answer.is_err(), "{tag} {bounds:?}");
     }
+}
+
+/// A value that is an array of one.
+fn in_array(value: &[u8]) -> Vec<u8> {
+    let (mut array, mut outer) = (Vec::new(), Vec::new());
+    push_message(&mut array, 1, value);
+    push_message(&mut outer, 5, &array);
+    outer
 }
 
 #[test]
@@ -376,12 +389,7 @@ fn messages_nest_as_deep_as_prost_follows() {
     // Written outwards by hand: prost itself can neither encode nor drop what is nested too deeply.
     let nested = |depth: usize| {
         let leaf = vec![0x18, 1];
-        let body = (0..depth).fold(leaf, |inner, _| {
-            let (mut array, mut outer) = (Vec::new(), Vec::new());
-            push_message(&mut array, 1, &inner);
-            push_message(&mut outer, 5, &array);
-            outer
-        });
+        let body = (0..depth).fold(leaf, |inner, _| in_array(&inner));
         let mut record = Vec::new();
         push_message(&mut record, 5, &body);
         request_of(vec![record], Vec::new())
@@ -393,6 +401,39 @@ fn messages_nest_as_deep_as_prost_follows() {
     let error = check(Signal::Logs, too_deep.into()).unwrap_err();
     assert_eq!(error.problem, "messages nested too deeply");
     assert!(check(Signal::Logs, nested(5000).into()).is_err());
+}
+
+#[test]
+fn plain_attributes_nest_no_deeper_than_others() {
+    let list_of = |attribute: &KeyValue| {
+        let (mut list, mut value) = (Vec::new(), Vec::new());
+        push_message(&mut list, 1, &attribute.encode_to_vec());
+        push_message(&mut value, 6, &list);
+        value
+    };
+    let in_attribute = |value: &[u8]| {
+        let (mut attribute, mut list, mut outer) = (b"\x0a\x01k".to_vec(), Vec::new(), Vec::new());
+        push_message(&mut attribute, 2, value);
+        push_message(&mut list, 1, &attribute);
+        push_message(&mut outer, 6, &list);
+        outer
+    };
+    let taken = |innermost: &KeyValue, lists: usize| {
+        let value = (0..lists).fold(list_of(innermost), |value, _| in_array(&value));
+        [value.clone(), in_attribute(&value)].map(|value| {
+            let mut record = Vec::new();
+            push_message(&mut record, 5, &value);
+            check(Signal::Logs, request_of(vec![record], Vec::new()).into()).is_ok()
+        })
+    };
+    let seven = AnyValue {
+        value: Some(any_value::Value::IntValue(7)),
+    };
+    let (plain, other) = (attribute("key", "value"), pair("key", seven));
+    let of = |attribute: &KeyValue| -> Vec<_> { (35..55).map(|lists| taken(attribute, lists)).collect() };
+    assert_eq!(of(&plain), of(&other));
+    assert_eq!(of(&plain).first(), Some(&[true; 2]));
+    assert_eq!(of(&plain).last(), Some(&[false; 2]));
 }
 
 /// A request with one gauge of one point, named and labelled with what is no UTF-8.

@@ -96,6 +96,7 @@ impl<'a> Contender<'a> {
                 windows: Vec::new(),
                 idle_mib,
                 peak_mib: 0.0,
+                paced_peak_mib: None,
                 ages: Vec::new(),
                 lost: 0.0,
                 totals: Totals::default(),

@@ -100,6 +100,8 @@ fn own(job: &Job, measured: &Measured<'_>) -> Vec<Row> {
         let p99 = row("age at half that rate, p99", age(|ages| ages.1), "ms");
         rows.extend([place(p50, "age p50"), place(p99, "age p99")]);
     }
+    let paced = measured.paced_peak_mib;
+    rows.extend(paced.map(|peak| one("peak memory with half load behind it", peak, "MiB")));
     rows.push(place(lost, "lost"));
     let refused = one(
         "requests refused and sent again",

@@ -55,7 +55,10 @@ pub(in crate::groups) struct Measured<'a> {
     pub(in crate::groups) subject: &'a Subject,
     pub(in crate::groups) windows: Vec<Window>,
     pub(in crate::groups) idle_mib: f64,
+    /// Resident memory at its highest, idle and at full load.
     pub(in crate::groups) peak_mib: f64,
+    /// The same with half load behind it, where requests that a stall of the machine has made late come all at once.
+    pub(in crate::groups) paced_peak_mib: Option<f64>,
     /// Milliseconds at half the rate that it takes, p50 and p99 of each window; of those whose requests arrive stamped.
     pub(in crate::groups) ages: Vec<(f64, f64)>,
     /// Points that were acknowledged and did not arrive; below 0 of those that came twice.
@@ -123,8 +126,8 @@ pub(super) async fn measure<'a>(
             keep(subject, taken, &mut contenders, &mut left_out)?;
         }
     }
-    let measured = contenders.into_iter().map(Contender::finish);
-    Ok((measured.collect::<Result<_, _>>()?, left_out))
+    let measured = contenders.into_iter().map(Contender::finish).collect();
+    Ok((measured, left_out))
 }
 
 /// Who fails is left out of the rest, unless it is us.
@@ -170,6 +173,7 @@ impl<'a> Contender<'a> {
                 windows: Vec::new(),
                 idle_mib: 0.0,
                 peak_mib: 0.0,
+                paced_peak_mib: None,
                 ages: Vec::new(),
                 lost: 0.0,
                 totals: Totals::default(),
@@ -245,6 +249,7 @@ impl<'a> Contender<'a> {
             rate: arrived / (last - begun).as_secs_f64(),
             load_share,
         });
+        self.measured.peak_mib = self.started.process.memory_mib()?.1;
         Ok(())
     }
 
@@ -255,6 +260,7 @@ impl<'a> Contender<'a> {
         let a_second = rates.median() / 2.0 / self.kept as f64;
         let late = Samples::new(self.driver.pace(a_second, window).await?);
         self.drain().await;
+        self.measured.paced_peak_mib = Some(self.started.process.memory_mib()?.1);
         let ages = self.sink.take_ages_ms();
         if !ages.is_empty() && late.quantile(0.99) < LATE_MS {
             let ages = Samples::new(ages);
@@ -278,14 +284,12 @@ impl<'a> Contender<'a> {
         }
     }
 
-    fn finish(self) -> Result<Measured<'a>, Error> {
-        let lost = self.expected() as f64 - self.sink.points() as f64;
-        Ok(Measured {
-            peak_mib: self.started.process.memory_mib()?.1,
-            lost,
+    fn finish(self) -> Measured<'a> {
+        Measured {
+            lost: self.expected() as f64 - self.sink.points() as f64,
             totals: self.driver.totals(),
             ..self.measured
-        })
+        }
     }
 }
 
