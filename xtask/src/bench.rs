@@ -49,7 +49,7 @@ pub(crate) fn soak(minutes: &[String]) -> Outcome {
 }
 
 /// Builds the gateway and the harness with optimisations; gives the directory of both.
-fn build() -> Result<PathBuf, String> {
+pub(crate) fn build() -> Result<PathBuf, String> {
     let build = [
         "build",
         "--release",

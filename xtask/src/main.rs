@@ -7,6 +7,7 @@ mod bench;
 mod capi;
 mod fuzz;
 mod instructions;
+mod pgo;
 mod process;
 mod python;
 mod sdk;
@@ -49,6 +50,11 @@ const COMMANDS: &[Command] = &[
         name: "bench",
         about: "measure the release binary; arguments choose groups or jobs (otlp, otlp/grpc-1000, sdk, instructions); --publish writes docs/benchmarks.md",
         run: bench::bench,
+    },
+    Command {
+        name: "pgo",
+        about: "build target/pgo/tidegate: the gateway, laid out by a profile of itself under load (20 minutes)",
+        run: pgo::pgo,
     },
     Command {
         name: "soak",

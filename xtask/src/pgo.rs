@@ -1,0 +1,81 @@
+//! `cargo xtask pgo`: the gateway, built with a profile of what it does under load.
+//!
+//! Two builds of the release profile and a load between them: the first counts, the second lays out and inlines by the
+//! counts. What never ran is moved out of the way of what did, so it is memory as much as time that is saved.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{fs, io};
+
+use crate::{Outcome, bench, process, test::workspace};
+
+/// What it is trained on: each way through the gateway that carries much.
+const LOAD: [&str; 8] = [
+    "ring",
+    "aggregate",
+    "otlp/grpc-1000",
+    "otlp/grpc-100",
+    "otlp/http-1000",
+    "otlp/gzip",
+    "otlp/zstd",
+    "otlp/edit",
+];
+
+/// Builds `target/pgo/tidegate`.
+pub(crate) fn pgo(_: &[String]) -> Outcome {
+    let host = said_by_rustc("host-tuple")?;
+    let tool = Path::new(&said_by_rustc("sysroot")?).join(format!("lib/rustlib/{host}/bin/llvm-profdata"));
+    if !tool.exists() {
+        return Err("no llvm-profdata: `rustup component add llvm-tools` brings it".to_owned());
+    }
+    let directory = process::target().join("pgo");
+    let (counts, profile) = (directory.join("counts"), directory.join("profile"));
+    emptied(&counts).map_err(|error| format!("{}: {error}", counts.display()))?;
+
+    let counting = gateway(&directory.join("counting"), &host, "generate", &counts)?;
+    let mut load = Command::new(bench::build()?.join("tidegate-bench"));
+    load.arg(counting).arg("bench").arg(directory.join("report"));
+    process::stream(load.args(["--only", "tidegate", "--window", "300"]).args(LOAD))?;
+
+    let mut merge = Command::new(tool);
+    merge.args(["merge", "--output"]).args([&profile, &counts]);
+    process::stream(&mut merge)?;
+    let built = gateway(&directory.join("profiled"), &host, "use", &profile)?;
+    let here = directory.join("tidegate");
+    fs::copy(&built, &here).map_err(|error| format!("{}: {error}", built.display()))?;
+    println!("{}", here.display());
+    Ok(())
+}
+
+/// What `rustc --print` says.
+fn said_by_rustc(what: &str) -> Result<String, String> {
+    let (said, ended) = process::printed(process::by_hand("rustc").args(["--print", what]))?;
+    ended.map(|()| said.trim().to_owned())
+}
+
+fn emptied(directory: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => fs::create_dir_all(directory),
+    }
+}
+
+/// Builds the gateway to generate a profile, or to use one. The target is named so that build scripts and macros have no
+/// part in it.
+fn gateway(directory: &Path, host: &str, how: &str, profile: &Path) -> Result<PathBuf, String> {
+    let build = ["build", "--release", "--package", "tidegate", "--bin", "tidegate"];
+    let mut cargo = process::cargo();
+    cargo
+        .args(build)
+        .args(["--target", host])
+        .arg("--target-dir")
+        .arg(directory);
+    // Not RUSTFLAGS, which are cut at spaces.
+    let flag = format!("-Cprofile-{how}={}", profile.display());
+    process::stream(
+        cargo
+            .env("CARGO_ENCODED_RUSTFLAGS", flag)
+            .current_dir(workspace()),
+    )?;
+    Ok(directory.join(host).join("release").join("tidegate"))
+}
