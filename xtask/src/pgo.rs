@@ -16,9 +16,9 @@ const LOAD: [&str; 8] = [
     "otlp/grpc-1000",
     "otlp/grpc-100",
     "otlp/http-1000",
-    "otlp/gzip",
-    "otlp/zstd",
-    "otlp/edit",
+    "otlp/grpc-1000-gzip",
+    "otlp/grpc-1000-zstd",
+    "otlp/edit-1000",
 ];
 
 /// Builds `target/pgo/tidegate`.

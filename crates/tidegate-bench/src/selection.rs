@@ -51,6 +51,12 @@ impl Selection {
             || of_group.any(|asked| asked == group || asked.strip_prefix(group) == Some(&format!("/{job}")))
     }
 
+    /// The jobs of a group that are named.
+    pub(crate) fn jobs(&self, group: &str) -> impl Iterator<Item = &str> {
+        let named = self.groups.iter().filter_map(|asked| asked.split_once('/'));
+        named.filter_map(move |(of, job)| (of == group).then_some(job))
+    }
+
     pub(crate) fn has_subject(&self, subject: &str) -> bool {
         self.subjects.is_empty() || self.subjects.iter().any(|asked| asked == subject)
     }
@@ -77,5 +83,7 @@ mod tests {
         assert!(!asked(&["otlp/grpc-10"]).has_job("otlp", "grpc-100"));
         assert!(asked(&["otlp/grpc-10"]).has_group("otlp"));
         assert!(!asked(&["otlp/grpc-10"]).has_group("age"));
+        let named = asked(&["age/one", "otlp/grpc-10", "otlp", "otlp/grpc-1"]);
+        assert!(named.jobs("otlp").eq(["grpc-10", "grpc-1"]));
     }
 }

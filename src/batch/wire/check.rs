@@ -136,7 +136,7 @@ impl Found {
             }
             kind => {
                 let sound = value(kind, known.repeated, &field);
-                sound.map_err(|problem| within(refused(problem), message, field.number))?;
+                sound.map_err(|problem| within(WireError::here(problem), message, field.number))?;
             }
         }
         Ok(fields.rest())
@@ -149,7 +149,7 @@ impl Found {
             return Err(refused("not a message"));
         };
         self.look(inner, bytes, depth + 1)
-            .map_err(|error| within(error, message, number))
+            .map_err(|error| within(*error, message, number))
     }
 }
 
@@ -160,7 +160,7 @@ fn refused(problem: &'static str) -> Box<WireError> {
 
 /// An error in a field, as the message around it tells it.
 #[cold]
-fn within(error: Box<WireError>, message: &'static Message, number: u32) -> Box<WireError> {
+fn within(error: WireError, message: &'static Message, number: u32) -> Box<WireError> {
     let name = message.field(number).map_or("", |field| field.name);
     Box::new(error.inside(name))
 }

@@ -21,14 +21,14 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
     let (mut subjects, missing) = subject::all(binary)?;
     subjects.retain(|subject| asked.has_subject(&subject.name));
     let mut rows = Vec::new();
+    let names: Vec<&str> = JOBS.iter().map(|job| job.name).collect();
+    if let Some(unknown) = asked.jobs("otlp").find(|job| !names.contains(job)) {
+        return Err(format!("no job `{unknown}`; there are: {}", names.join(", ")).into());
+    }
     let jobs: Vec<&Job> = JOBS
         .iter()
         .filter(|job| asked.has_job("otlp", job.name))
         .collect();
-    if jobs.is_empty() {
-        let names: Vec<&str> = JOBS.iter().map(|job| job.name).collect();
-        return Err(format!("no such job; there are: {}", names.join(", ")).into());
-    }
     let times = times(asked.window, jobs.len());
     for job in jobs {
         let (measured, left_out) = super::runtime()?.block_on(turns::measure(job, &subjects, times))?;
