@@ -368,13 +368,10 @@ async fn who_sends_more_than_a_little_keeps_pace_with_a_destination_that_keeps_u
     assert_eq!(begun.elapsed(), Duration::ZERO, "it was delivered");
     assert_eq!(ledgers(&setup.cx)[0].balance().left, 2, "before it was answered");
 
-    let stuck = [send_much(&setup), send_much(&setup), send_much(&setup)];
-    for stuck in stuck {
-        stuck.await;
-    }
+    tokio::join!(send_much(&setup), send_much(&setup), send_much(&setup));
     let waited = begun.elapsed();
     assert!(
-        waited > Duration::ZERO && waited < Duration::from_millis(100),
+        waited > Duration::ZERO && waited <= Duration::from_millis(100),
         "briefly: {waited:?}"
     );
     send_much(&setup).await;
