@@ -17,10 +17,10 @@ use crate::component::Answer;
 const ON_THE_WAY: usize = 256 << 10;
 
 /// The longest that an answer waits.
-const PATIENCE: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_millis(25);
 
 /// Nobody waits for so long after somebody has waited in vain: slow destinations cost senders a tenth.
-const IMPATIENCE: Duration = Duration::from_secs(1);
+const IMPATIENCE: Duration = Duration::from_millis(250);
 
 /// Whether those who send to a destination wait for it.
 #[derive(Debug, Default)]

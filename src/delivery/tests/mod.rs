@@ -371,7 +371,7 @@ async fn who_sends_more_than_a_little_keeps_pace_with_a_destination_that_keeps_u
     tokio::join!(send_much(&setup), send_much(&setup), send_much(&setup));
     let waited = begun.elapsed();
     assert!(
-        waited > Duration::ZERO && waited <= Duration::from_millis(100),
+        waited > Duration::ZERO && waited < Duration::from_millis(50),
         "briefly: {waited:?}"
     );
     send_much(&setup).await;
