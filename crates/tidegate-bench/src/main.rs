@@ -51,7 +51,7 @@ fn main() -> ExitCode {
 
 fn run() -> Result<(), Error> {
     const USAGE: &str = "usage: tidegate-bench BINARY (bench OUTPUT_DIRECTORY [--publish] [--only SUBJECT,...] \
-        [--window MS] [--kind KIND] [GROUP[/JOB]...] | soak [MINUTES])";
+        [--window MS] [--rounds N] [--kind KIND] [GROUP[/JOB]...] | soak [MINUTES])";
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
@@ -106,14 +106,25 @@ fn bench(binary: &Path, output: &Path, asked: &[&str]) -> Result<(), Error> {
             }
             report.add(group.name, row);
         }
+        // After each: what was measured stays when a later one fails.
+        report.write(output)?;
+        if let Some(page) = &asked.publish {
+            publish::publish(&report, page, &names, &asked.command)?;
+        }
     }
-    report.write(output)?;
     println!("\nwritten to {}", output.display());
     if let Some(page) = &asked.publish {
-        publish::publish(&report, page, &names, &asked.command)?;
         println!("and to {}", page.display());
     }
     Ok(())
+}
+
+/// There is no median of none.
+fn rounds(asked: &str) -> Result<usize, Error> {
+    match asked.parse()? {
+        0 => Err("--rounds wants 1 or more".into()),
+        rounds => Ok(rounds),
+    }
 }
 
 /// Where `--publish` writes.
@@ -136,6 +147,7 @@ fn parse(arguments: &[&str]) -> Result<Selection, Error> {
         };
         match *argument {
             "--only" => selection.subjects = value()?.split(',').map(str::to_owned).collect(),
+            "--rounds" => selection.rounds = Some(rounds(value()?)?),
             "--window" => selection.window = Some(Duration::from_millis(value()?.parse()?)),
             "--kind" => selection.kind = Some(value()?.parse()?),
             "--publish" => selection.publish = Some(PAGE.into()),

@@ -14,6 +14,8 @@ pub(crate) struct Selection {
     /// Names of subjects; empty: all.
     pub(crate) subjects: Vec<String>,
     pub(crate) window: Option<Duration>,
+    /// How often subjects of OTLP take turns at full load.
+    pub(crate) rounds: Option<usize>,
     /// What points are, where a job does not depend on it.
     pub(crate) kind: Option<Kind>,
     /// The page that figures are written into.

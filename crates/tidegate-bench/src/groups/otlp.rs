@@ -13,7 +13,7 @@ use turns::Times;
 
 use crate::Error;
 use crate::report::Row;
-use crate::selection;
+use crate::selection::{self, Selection};
 use crate::subject;
 
 pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
@@ -29,7 +29,7 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
         .iter()
         .filter(|job| asked.has_job("otlp", job.name))
         .collect();
-    let times = times(asked.window, jobs.len());
+    let times = times(asked, jobs.len());
     for job in jobs {
         let (measured, left_out) = super::runtime()?.block_on(turns::measure(job, &subjects, times))?;
         println!("  {}", job.name);
@@ -44,11 +44,11 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
 }
 
 /// Windows of one job are longer than those of all.
-fn times(window: Option<Duration>, jobs: usize) -> Times {
-    let window = window.unwrap_or(Duration::from_millis(if jobs == 1 { 1200 } else { 600 }));
+fn times(asked: &Selection, jobs: usize) -> Times {
+    let window = Duration::from_millis(if jobs == 1 { 1200 } else { 600 });
     Times {
-        window,
-        rounds: 5,
+        window: asked.window.unwrap_or(window),
+        rounds: asked.rounds.unwrap_or(5),
         paced_rounds: 2,
     }
 }
