@@ -43,12 +43,11 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
     Ok(rows)
 }
 
-/// Windows of one job are longer than those of all.
+/// Many short windows, so that what the host does for a while falls on all alike; more of them for a job by itself.
 fn times(asked: &Selection, jobs: usize) -> Times {
-    let window = Duration::from_millis(if jobs == 1 { 1200 } else { 600 });
     Times {
-        window: asked.window.unwrap_or(window),
-        rounds: asked.rounds.unwrap_or(5),
+        window: asked.window.unwrap_or(Duration::from_millis(400)),
+        rounds: asked.rounds.unwrap_or(if jobs == 1 { 25 } else { 9 }),
         paced_rounds: 2,
     }
 }
