@@ -83,7 +83,8 @@ async fn measure(binary: &Path, beside: Option<&str>) -> Result<Measured, Error>
     let passed = sink.points() - before;
     let ages = Samples::new(sink.take_ages_ms());
     if load.refused() > 0 {
-        return Err(format!("{} requests were refused", load.refused()).into());
+        let how = beside.unwrap_or("alone");
+        return Err(format!("{how}: {} requests were refused", load.refused()).into());
     }
     if let Some(why) = load.failure() {
         return Err(format!("requests failed: {why}").into());
@@ -112,7 +113,7 @@ fn start(binary: &Path, from: u16, to: u16, beside: Option<&str>) -> Result<Proc
         ),
     };
     let yaml = format!(
-        "extensions: {{file_storage: {{directory: {:?}, max_size: 64MiB}}}}
+        "extensions: {{file_storage: {{directory: {:?}, max_size: 256MiB}}}}
 receivers: {{otlp: {{protocols: {{grpc: {{endpoint: \"127.0.0.1:{from}\"}}}}}}}}
 exporters:
   otlp: {{endpoint: \"127.0.0.1:{to}\", tls: {{insecure: true}}, compression: none}}

@@ -23,7 +23,6 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    #[allow(dead_code)]
     /// Sends requests of so many points as fast as they are taken, `in_flight` at a time.
     pub(crate) async fn full(port: u16, points: usize, in_flight: usize) -> Result<Self, Error> {
         let driver = Self::connect(port, points, in_flight).await?;
