@@ -16,7 +16,7 @@ use crate::Error;
 use crate::gateway::free_port;
 use crate::http::Scraper;
 use crate::process::Process;
-use crate::report::Row;
+use crate::report::{Budget, Row};
 use crate::stats::Samples;
 use crate::subject::on_path;
 use feed::{Pusher, SERIES, Target};
@@ -26,12 +26,15 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Seconds of a window, and windows without and with scrapes.
 const WINDOW: u32 = 8;
 const WINDOWS: usize = 3;
+/// A series that the Collector shows takes at least so many times what one of ours does.
+const COLLECTOR_TAKES: f64 = 10.0;
 
 pub(super) fn rows(tidegate: &Path) -> Result<Vec<Row>, Error> {
-    let mut rows = Vec::new();
+    let mut ours = Vec::new();
     for subject in &OURSELVES {
-        rows.extend(measure(subject, tidegate)?);
+        ours.push(measure(subject, tidegate)?);
     }
+    let mut rows: Vec<Row> = ours.iter().flat_map(|one| one.rows(None)).collect();
     let mut missing = Vec::new();
     for peer in &PEERS {
         let Some(binary) = on_path(peer.name) else {
@@ -39,7 +42,10 @@ pub(super) fn rows(tidegate: &Path) -> Result<Vec<Row>, Error> {
             continue;
         };
         match measure(peer, &binary) {
-            Ok(measured) => rows.extend(measured),
+            Ok(measured) => {
+                let mut ours = ours.iter();
+                rows.extend(measured.rows(ours.find(|one| one.subject.fed == peer.fed)));
+            }
             Err(error) => println!("  left out, {}: {error}", peer.name),
         }
     }
@@ -50,7 +56,45 @@ pub(super) fn rows(tidegate: &Path) -> Result<Vec<Row>, Error> {
     Ok(rows)
 }
 
-fn measure(subject: &Subject, binary: &Path) -> Result<Vec<Row>, Error> {
+/// What was measured of a subject.
+struct Measured {
+    subject: &'static Subject,
+    /// Processor time a sample that it was fed, and a series that it showed, ns.
+    taken: Samples,
+    shown: Samples,
+    memory_mib: f64,
+    /// Without any series.
+    empty_mib: f64,
+}
+
+impl Measured {
+    /// Its figures, and what it takes to show a series against who is fed in the same way.
+    fn rows(&self, ours: Option<&Self>) -> Vec<Row> {
+        let how = match self.subject.fed {
+            Fed::Scraping => "scrapes",
+            Fed::Otlp => "takes over OTLP",
+        };
+        let named = |what: &str| format!("{}, {how} {SERIES} series: {what}", self.subject.name);
+        let of_a_series = (self.memory_mib - self.empty_mib) * f64::from(1 << 20) / SERIES as f64;
+        let mut rows = vec![
+            Row::median(named("processor time a sample"), self.taken.clone(), "ns"),
+            Row::median(named("processor time a series shown"), self.shown.clone(), "ns"),
+            Row::value(named("memory"), self.memory_mib, "MiB"),
+            Row::value(named("memory a series"), of_a_series, "B"),
+        ];
+        rows.extend(ours.map(|ours| {
+            let ratio = self.shown.median() / ours.shown.median();
+            let row = Row::value(named("a series shown, against tidegate"), ratio, "x");
+            match self.subject.is_collector() {
+                true => row.budget(Budget::AtLeast(COLLECTOR_TAKES)),
+                false => row,
+            }
+        }));
+        rows
+    }
+}
+
+fn measure(subject: &'static Subject, binary: &Path) -> Result<Measured, Error> {
     let (target, target_port) = Target::serve()?;
     let ports = Ports {
         target: target_port,
@@ -70,7 +114,7 @@ fn measure(subject: &Subject, binary: &Path) -> Result<Vec<Row>, Error> {
         Fed::Otlp => Some(process.wait_for(|| Pusher::connect(ports.otlp))?),
     };
     let mut feed = Feed { target, pusher };
-    let empty = process.memory_mib()?.0;
+    let empty_mib = process.memory_mib()?.0;
     feed.target.is_open.store(true, Relaxed);
     process.wait_for(|| {
         feed.push()?;
@@ -89,19 +133,13 @@ fn measure(subject: &Subject, binary: &Path) -> Result<Vec<Row>, Error> {
         taken.push(a_sample);
         shown.push((cpu - a_sample * samples) / f64::from(WINDOW) / SERIES as f64);
     }
-    let how = match subject.fed {
-        Fed::Scraping => "scrapes",
-        Fed::Otlp => "takes over OTLP",
-    };
-    let named = |what: &str| format!("{}, {how} {SERIES} series: {what}", subject.name);
-    let memory = process.memory_mib()?.0;
-    let of_a_series = (memory - empty) * f64::from(1 << 20) / SERIES as f64;
-    Ok(vec![
-        Row::median(named("processor time a sample"), Samples::new(taken), "ns"),
-        Row::median(named("processor time a series shown"), Samples::new(shown), "ns"),
-        Row::value(named("memory"), memory, "MiB"),
-        Row::value(named("memory a series"), of_a_series, "B"),
-    ])
+    Ok(Measured {
+        subject,
+        taken: Samples::new(taken),
+        shown: Samples::new(shown),
+        memory_mib: process.memory_mib()?.0,
+        empty_mib,
+    })
 }
 
 /// Where the series of a program come from.

@@ -119,6 +119,11 @@ pub(in crate::groups) const PEERS: [Subject; 7] = [
 ];
 
 impl Subject {
+    /// Whether it is the OpenTelemetry Collector, in whatever distribution.
+    pub(in crate::groups) fn is_collector(&self) -> bool {
+        self.name.starts_with("otelcol")
+    }
+
     /// How it is started, with its files in this directory.
     pub(in crate::groups) fn command(
         &self,
