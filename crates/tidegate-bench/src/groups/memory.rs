@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::prometheus::peers::subjects::{Fed, OURSELVES, PEERS, Ports, Subject};
+use super::scrape::subjects::{Fed, OURSELVES, PEERS, Ports, Subject};
 use crate::Error;
 use crate::gateway::free_port;
 use crate::http::Scraper;

@@ -16,6 +16,7 @@ pub(crate) mod prometheus;
 mod queue;
 mod ring;
 mod rounds;
+mod scrape;
 mod start;
 
 use std::path::Path;
@@ -56,6 +57,11 @@ pub(crate) const GROUPS: &[Group] = &[
         name: "prometheus",
         about: "scrapes of 1k, 100k and 1M series in every format, and what an exposed series takes",
         run: prometheus::run,
+    },
+    Group {
+        name: "scrape",
+        about: "gateways that scrape a target, or take OTLP, and are scraped; beside peers where they are on PATH",
+        run: scrape::run,
     },
     Group {
         name: "instant",

@@ -1,7 +1,7 @@
 //! Prometheus's formats by themselves: what a scrape costs a series, first and later, and what an exposed series takes.
+//! Whole gateways that scrape and are scraped are in [`super::scrape`].
 
 mod bare;
-pub(super) mod peers;
 
 use std::path::Path;
 use std::process::Command;
@@ -49,7 +49,7 @@ const BYTES_A_SERIES: f64 = 350.0;
 /// Series that are exposed where memory is looked at.
 const EXPOSED: &str = "1000000";
 
-pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
+pub(super) fn run(_: &Path) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();
     for series in SIZES {
         let mut agents = Agents::new(series);
@@ -112,7 +112,6 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
         );
         rows.push(row.budget(Budget::AtMost(BYTES_A_SERIES)));
     }
-    rows.extend(peers::rows(binary)?);
     Ok(rows)
 }
 

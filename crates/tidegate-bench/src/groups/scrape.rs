@@ -3,7 +3,7 @@
 //! with one scrape a second beside.
 
 mod feed;
-pub(in crate::groups) mod subjects;
+pub(super) mod subjects;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const WINDOWS: usize = 3;
 /// A series that the Collector shows takes at least so many times what one of ours does.
 const COLLECTOR_TAKES: f64 = 10.0;
 
-pub(super) fn rows(tidegate: &Path) -> Result<Vec<Row>, Error> {
+pub(super) fn run(tidegate: &Path) -> Result<Vec<Row>, Error> {
     let mut ours = Vec::new();
     for subject in &OURSELVES {
         ours.push(measure(subject, tidegate)?);
