@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Parser;
 use tidegate::commands::Cli;
 
-/// Decoding and table work allocate in bursts; measured against glibc it halves their cost.
+/// Decoding and table work allocate in bursts: docs/decisions/0021-the-allocator-is-mimalloc.md has it beside others.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -16,6 +16,7 @@ use hyper_util::server::conn::auto;
 use tokio::time::Instant;
 
 use self::answers::Answers;
+use super::behind::Behind;
 use super::listener::Listener;
 use super::server::{Connection, ConnectionLimits, Server};
 
@@ -117,7 +118,7 @@ where
     tokio::pin!(serving);
 
     let mut outcome = tokio::select! {
-        outcome = serving.as_mut() => Some(outcome),
+        outcome = Behind::new(serving.as_mut()) => Some(outcome),
         () = stopping.cancelled() => None,
         () = sleep(config.max_age) => None,
         () = activity.idle(config.header_timeout, config.max_idle) => None,

@@ -12,6 +12,7 @@ use http::Uri;
 use tokio::sync::OnceCell;
 
 use super::call::Message;
+use crate::net::behind::Behind;
 use crate::net::client::Connector;
 use crate::net::corked::Corked;
 
@@ -91,7 +92,7 @@ impl Line {
         let (ours, driven) = Corked::pair(stream);
         let handshake = h2::client::Builder::new().enable_push(false).handshake(ours);
         let (sender, connection) = handshake.await.map_err(io::Error::other)?;
-        tokio::spawn(driven.drive(connection));
+        tokio::spawn(Behind::new(driven.drive(connection)));
         Ok(sender)
     }
 }

@@ -1,0 +1,120 @@
+//! A connection that lets those go first who have something for it.
+//!
+//! Whoever has an answer or a request wakes the task of its connection, and a task that was woken is run next: one
+//! answer, one write, one peer woken. Behind everybody else who is ready it finds what they have too, and writes it at
+//! one go.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Runs a future whenever it is woken, but after all other tasks that are ready then.
+#[derive(Debug)]
+pub struct Behind<F> {
+    future: F,
+    /// The others have been.
+    is_next: bool,
+}
+
+impl<F> Behind<F> {
+    /// The future, behind the others.
+    pub fn new(future: F) -> Self {
+        Self {
+            future,
+            is_next: false,
+        }
+    }
+}
+
+impl<F: Future + Unpin> Future for Behind<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        if !std::mem::replace(&mut self.is_next, true) {
+            // Who wakes itself while it runs goes to the end of the queue.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.is_next = false;
+        Pin::new(&mut self.future).poll(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::time::Duration;
+
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    const ANSWERS: usize = 10;
+    const SOON: Duration = Duration::from_secs(30);
+
+    /// How often a connection writes that is given answers by so many tasks which are ready at once.
+    fn writes(connection: impl FnOnce(Writer) -> Pin<Box<dyn Future<Output = ()> + Send>>) -> usize {
+        // One thread of the scheduler that gateways have: the other one has no slot for who is to be next.
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_time()
+            .build()
+            .unwrap();
+        let (answers, given) = mpsc::channel(ANSWERS);
+        let writes = Arc::new(AtomicUsize::new(0));
+        let writer = Writer {
+            given,
+            left: ANSWERS,
+            writes: writes.clone(),
+        };
+        let connection = connection(writer);
+        let all = async move {
+            let connection = tokio::spawn(connection);
+            tokio::task::yield_now().await;
+            for _ in 0..ANSWERS {
+                let answers = answers.clone();
+                tokio::spawn(async move { answers.send(()).await });
+            }
+            connection.await.unwrap();
+        };
+        let all = runtime.spawn(all);
+        let ended = runtime.block_on(async { tokio::time::timeout(SOON, all).await });
+        ended.expect("every answer is written").unwrap();
+        writes.load(SeqCst)
+    }
+
+    /// Takes what there is, and writes it at one go.
+    struct Writer {
+        given: mpsc::Receiver<()>,
+        left: usize,
+        writes: Arc<AtomicUsize>,
+    }
+
+    impl Future for Writer {
+        type Output = ();
+
+        fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+            let before = self.left;
+            while self.left > 0 && self.given.poll_recv(cx).is_ready() {
+                self.left -= 1;
+            }
+            if self.left < before {
+                self.writes.fetch_add(1, SeqCst);
+            }
+            match self.left {
+                0 => Poll::Ready(()),
+                _ => Poll::Pending,
+            }
+        }
+    }
+
+    #[test]
+    fn answers_that_are_ready_are_written_at_one_go() {
+        assert_eq!(writes(|writer| Box::pin(Behind::new(writer))), 1);
+        assert!(
+            writes(|writer| Box::pin(writer)) > 1,
+            "there is nothing to gather"
+        );
+    }
+}
