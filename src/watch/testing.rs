@@ -17,6 +17,8 @@ pub(crate) struct Bench {
     set: CompositeSet,
     schema: Arc<Schema>,
     sources: Vec<(String, Arc<Source>)>,
+    /// How long a source lives after its last value.
+    pub(crate) term: Duration,
 }
 
 pub(crate) fn declaration(name: &str) -> Declaration {
@@ -54,6 +56,7 @@ impl Bench {
             set: CompositeSet::new(vec![composite]),
             schema: Arc::new(Schema { kinds: vec![kind] }),
             sources: Vec::new(),
+            term: Duration::from_secs(60),
         }
     }
 
@@ -72,7 +75,7 @@ impl Bench {
             resource: Arc::default(),
             scope: Arc::default(),
             attributes: [("model", model)].into_iter().collect(),
-            lease: Arc::new(Lease::new(Duration::from_secs(60), unix_now())),
+            lease: Arc::new(Lease::new(self.term, unix_now())),
         });
         self.sources.push((model.to_owned(), source.clone()));
         source
@@ -90,6 +93,31 @@ impl Bench {
             weights: None,
             observed: unix_now(),
         });
+    }
+
+    /// Lets a model's source be alive without a value.
+    pub(crate) fn join(&mut self, model: &str) {
+        let source = self.source(model);
+        self.set.observe_events(&Events {
+            source,
+            schema: self.schema.clone(),
+            kinds: Vec::new(),
+            values: Values::F64(Vec::new()),
+            times: None,
+            weights: None,
+            observed: unix_now(),
+        });
+    }
+
+    /// Waits until the sources are overdue.
+    pub(crate) async fn until_stale(&self) {
+        let is_stale = || {
+            let latest = self.watched.read(unix_now());
+            latest.shown.iter().all(|shown| shown.answer.state.says_nothing())
+        };
+        while !is_stale() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     /// Lets a model's source be overdue.

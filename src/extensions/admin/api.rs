@@ -89,7 +89,8 @@ impl Api {
         &self.stopping
     }
 
-    /// The numbers that a query comes to now.
+    /// The numbers that a query gives now, for an autoscaler: a composite that is stale or absent is an error, whatever its
+    /// `on_stale` shows.
     pub(super) async fn numbers(self: Arc<Self>, query: String) -> Result<Vec<f64>, String> {
         // Never closed.
         let _room = self.room.acquire().await;
@@ -98,7 +99,9 @@ impl Api {
             let query = Query::parse(&query)?;
             let now = unix_now();
             api.view.refresh(now, query.only_names().as_deref());
-            Ok(match api.at_present(&query, now)? {
+            let value = query.instant(&*api.view, millis(now))?;
+            api.check_composites(&query, now, |_| true)?;
+            Ok(match value {
                 Instant::Scalar(number) => vec![number],
                 Instant::Vector(vector) => {
                     let numbers = vector.iter().map(|(_, value)| value.float());
@@ -206,13 +209,18 @@ impl Api {
     fn at_present(&self, query: &Query, now: UnixNanos) -> Result<Instant, Failure> {
         let value = query.instant(&*self.view, millis(now))?;
         if matches!(&value, Instant::Vector(vector) if vector.is_empty()) {
-            self.check_composites(query, now)?;
+            self.check_composites(query, now, |policy| policy == OnStale::Error)?;
         }
         Ok(value)
     }
 
     /// Nothing where a declared composite has nothing to say is no answer that a scaler may act upon.
-    fn check_composites(&self, query: &Query, now: UnixNanos) -> Result<(), Failure> {
+    fn check_composites(
+        &self,
+        query: &Query,
+        now: UnixNanos,
+        is_error: impl Fn(OnStale) -> bool,
+    ) -> Result<(), Failure> {
         if query.handles_absence() {
             return Ok(());
         }
@@ -225,8 +233,9 @@ impl Api {
             }
             let answers = composite.composite().read(now);
             let states: BTreeSet<&str> = answers.iter().map(|answer| answer.state.name()).collect();
-            let is_error = composite.declaration().on_stale == OnStale::Error;
-            if is_error && answers.iter().all(|answer| answer.state.says_nothing()) {
+            if is_error(composite.declaration().on_stale)
+                && answers.iter().all(|answer| answer.state.says_nothing())
+            {
                 return Err(Failure {
                     status: StatusCode::UNPROCESSABLE_ENTITY,
                     kind: "execution",

@@ -1,11 +1,12 @@
-//! KEDA's external scaler. What a trigger asks for stands in its metadata (`trigger`); what is not known is an error,
-//! never 0: then KEDA's own `fallback` decides.
+//! KEDA's external scaler. The trigger's metadata says what it asks for (`trigger`). A value that is null, stale or
+//! absent is the error FAILED_PRECONDITION, never 0: then KEDA's own `fallback` decides.
 
 mod trigger;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_engine::Answer;
 use tokio::sync::mpsc;
 use tonic::Status;
 
@@ -133,6 +134,21 @@ fn whole(value: f64) -> i64 {
     value.ceil() as i64
 }
 
+/// The value of a group. Null is never zero, and a stale value is no ground for scaling, whatever `on_stale` shows.
+fn known(name: &str, answer: &Answer) -> Result<f64, Status> {
+    let value = answer.value.filter(|_| !answer.state.says_nothing());
+    value.ok_or_else(|| {
+        let group = match answer.attributes.is_empty() {
+            true => String::new(),
+            false => format!("{{{}}}", answer.attributes),
+        };
+        let state = answer.state.name();
+        Status::failed_precondition(format!(
+            "the composite `{name}{group}` is {state} and has no value"
+        ))
+    })
+}
+
 /// The trigger's value now: the largest of its signals, each in proportion to its target.
 async fn value(api: &Arc<Api>, trigger: &Trigger) -> Result<f64, Status> {
     let mut largest: Option<f64> = None;
@@ -146,21 +162,8 @@ async fn value(api: &Arc<Api>, trigger: &Trigger) -> Result<f64, Status> {
                 let mut values = Vec::new();
                 for watched in named(api, name)? {
                     for shown in watched.read(unix_now()).shown.iter() {
-                        let answer = &shown.answer;
-                        if wants.takes(&answer.attributes) {
-                            let state = answer.state;
-                            let unknown = || {
-                                Status::failed_precondition(format!(
-                                    "the composite `{name}` is {}",
-                                    state.name()
-                                ))
-                            };
-                            values.push(match answer.value {
-                                Some(value) => value,
-                                None if state.says_nothing() => return Err(unknown()),
-                                // Sources are there, and nothing happened.
-                                None => 0.0,
-                            });
+                        if wants.takes(&shown.answer.attributes) {
+                            values.push(known(name, &shown.answer)?);
                         }
                     }
                 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use prost::Message;
+use tidegate_engine::{Declaration, OnStale};
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Channel;
@@ -15,7 +16,7 @@ use crate::component::Lifecycle;
 use crate::component::testing::{context, settings};
 use crate::extensions::admin::{Admin, Config};
 use crate::net::Endpoint;
-use crate::watch::testing::{Bench, threshold};
+use crate::watch::testing::{Bench, declaration, threshold};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -76,6 +77,29 @@ impl Gateway {
             .server_streaming(Request::new(request), path, codec)
             .await;
         answer.map(tonic::Response::into_inner)
+    }
+}
+
+impl Gateway {
+    /// The error of a call that must fail.
+    async fn fails(&mut self, face: &str, metadata: &[(&str, &str)]) -> Status {
+        let object = object(metadata);
+        match face {
+            "IsActive" => {
+                let path = "/externalscaler.ExternalScaler/IsActive";
+                let answer: Result<say::IsActiveResponse, _> = self.call(path, object).await;
+                answer.unwrap_err()
+            }
+            _ => {
+                let path = "/externalscaler.ExternalScaler/GetMetrics";
+                let ask = say::GetMetricsRequest {
+                    scaled_object_ref: Some(object),
+                    metric_name: String::new(),
+                };
+                let answer: Result<say::GetMetricsResponse, _> = self.call(path, ask).await;
+                answer.unwrap_err()
+            }
+        }
     }
 }
 
@@ -313,4 +337,55 @@ async fn what_is_not_known_is_an_error_and_never_zero() {
     let query = ask(&[("query", "1 + 1"), ("target", "1")]);
     let two: say::GetMetricsResponse = gateway.call(path, query).await.unwrap();
     assert_eq!(two.metric_values[0].metric_value_float, 2.0);
+    // A source without a value is null, not 0: for each face of KEDA, and among values of other groups too.
+    gateway.usage.join("m");
+    let null = [("composite", "kv_usage"), ("target", "1")];
+    for face in ["GetMetrics", "IsActive"] {
+        let status = gateway.fails(face, &null).await;
+        assert_eq!(status.code(), Code::FailedPrecondition, "{face}: {status}");
+        assert!(status.message().contains("is idle and has no value"), "{status}");
+    }
+    gateway.usage.say("n", 0.5);
+    let sum = [("composite", "kv_usage"), ("target", "1"), ("combine", "sum")];
+    let status = gateway.fails("GetMetrics", &sum).await;
+    assert!(status.message().contains("kv_usage{model=m}"), "{status}");
+}
+
+#[tokio::test]
+async fn a_stale_value_is_an_error_for_keda_even_where_the_last_one_is_shown() {
+    let mut gateway = Gateway::start().await;
+    let shown = Declaration {
+        on_stale: OnStale::Last,
+        ..declaration("shown")
+    };
+    let mut bench = Bench::of(shown, Vec::new());
+    gateway.admin.base.shared.composites.add(bench.watched.clone());
+    bench.term = Duration::from_millis(20);
+    bench.say("m", 7.0);
+    bench.until_stale().await;
+    let latest = bench.watched.read(crate::component::unix_now());
+    assert_eq!(latest.shown[0].answer.value, Some(7.0));
+    let status = gateway
+        .fails("GetMetrics", &[("composite", "shown"), ("target", "1")])
+        .await;
+    assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
+    let query = [("query", "sum(shown)"), ("target", "1")];
+    let status = gateway.fails("GetMetrics", &query).await;
+    assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
+}
+
+#[tokio::test]
+async fn activity_stays_as_it_was_while_the_value_is_not_known() {
+    let mut gateway = Gateway::start().await;
+    let trigger = [("composite", "queue_depth"), ("target", "10")];
+    let path = "/externalscaler.ExternalScaler/StreamIsActive";
+    gateway.depth.term = Duration::from_secs(1);
+    gateway.depth.say("m", 5.0);
+    let mut stream: Streaming<say::IsActiveResponse> = gateway.stream(path, object(&trigger)).await.unwrap();
+    assert!(next(&mut stream).await.result);
+    gateway.depth.until_stale().await;
+    let said = tokio::time::timeout(Duration::from_millis(300), stream.message()).await;
+    assert!(said.is_err(), "it repeats nothing: {said:?}");
+    let status = gateway.fails("IsActive", &trigger).await;
+    assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
 }
