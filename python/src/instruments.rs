@@ -116,7 +116,7 @@ instrument! {
                 let text = "Counters can only be incremented by non-negative amounts.";
                 return Err(PyValueError::new_err(text));
             }
-            cell.add(amount);
+            cell.add_or_saturate(amount);
             match exemplar {
                 None => Ok(()),
                 some => keep_exemplar(slf.as_any(), some, amount),

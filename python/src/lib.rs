@@ -38,9 +38,16 @@ mod _tidegate {
     #[pymodule_export]
     use crate::sdk::registry::{FamilyValues, Registry};
     #[pymodule_export]
+    use crate::sdk::server::{Health, Server};
+    #[pymodule_export]
     use crate::sdk::trace::{TraceContext, set_span_source};
     #[pymodule_export]
     use crate::store::{Family, Store};
     #[pymodule_export]
     use crate::timer::Timer;
+
+    /// The version of the package.
+    #[pymodule_export]
+    #[allow(non_upper_case_globals)]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
 }

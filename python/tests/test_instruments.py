@@ -40,6 +40,28 @@ def test_a_counter_does_not_fall(client: ModuleType, registry: Any, amount: floa
     assert registry.get_sample_value("c_total") == 0
 
 
+def test_a_counter_can_become_infinite(client: ModuleType, registry: Any) -> None:
+    counter = client.Counter("c", "help", registry=registry)
+    counter.inc(float("inf"))
+    counter.inc()
+    assert registry.get_sample_value("c_total") == float("inf")
+
+
+#: Names that no documentation lists, but which programs import.
+INNER_NAMES = {
+    "context_managers": ["decorate"],
+    "decorator": ["decorate", "getargspec", "getfullargspec"],
+    "exposition": ["ThreadingWSGIServer", "_SilentHandler", "_get_best_family", "_get_ssl_ctx", "_make_handler"],
+    "metrics": ["_build_full_name", "_validate_labelnames", "_validate_metric_name"],
+    "mmap_dict": ["MmapedDict", "mmap_key"],
+}
+
+
+@pytest.mark.parametrize("module", INNER_NAMES)
+def test_names_that_programs_import_are_there(part: Any, module: str) -> None:
+    assert [name for name in INNER_NAMES[module] if not hasattr(part(module), name)] == []
+
+
 def test_count_exceptions(client: ModuleType, registry: Any) -> None:
     counter = client.Counter("c", "help", registry=registry)
 

@@ -28,7 +28,7 @@ def read(client: str, which: str, text: str) -> Any:
 def plain(sample: Any) -> Any:
     exemplar = sample.exemplar and (*sample.exemplar[:2], repr(sample.exemplar.timestamp))
     native = sample.native_histogram and tuple(map(repr, sample.native_histogram))
-    return sample.name, sample.labels or {}, repr(sample.value), repr(sample.timestamp), exemplar, native
+    return sample.name, sample.labels, repr(sample.value), repr(sample.timestamp), exemplar, native
 
 
 @pytest.mark.parametrize("which", PARSERS)
@@ -116,6 +116,8 @@ NO_OPENMETRICS = [
     page("# TYPE a gauge", "# TYPE a gauge", "# EOF"),
     page("# HELP a b", "# HELP a b", "# EOF"),
     page("# UNIT a b", "# EOF"),
+    page("# HELP a\t", "# EOF"),
+    page("# HELP a\tb", "# EOF"),
     page("# TYPE a_b info", "# UNIT a_b b", "# EOF"),
     page("# TYPE a gauge", "a 1", "# HELP a b", "# EOF"),
     page("# TYPE a gauge", "a 1", "# TYPE b gauge", "b 1", "# TYPE a gauge", "# EOF"),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import AsyncIterator, Callable, Iterator
@@ -346,11 +348,87 @@ def test_the_drop_in_and_the_sdk_share_a_directory(tmp_path: Path) -> None:
 def test_serving() -> None:
     registry = Prometheus()
     component(registry)
-    server, thread = registry.serve(0)
-    url = f"http://127.0.0.1:{server.server_port}/metrics"
+    server = registry.serve(0)
+    url = f"{server.url}/metrics"
     assert urllib.request.urlopen(url, timeout=10).read().decode() == registry.expose()
     request = urllib.request.Request(url, headers={"Accept": "application/openmetrics-text"})
     assert urllib.request.urlopen(request, timeout=10).read().endswith(b"# EOF\n")
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    server.close()
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(url, timeout=10)
+
+
+def _status(url: str) -> int:
+    try:
+        return int(urllib.request.urlopen(url, timeout=10).status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_health() -> None:
+    server = Prometheus().serve(0)
+    assert [_status(server.url + path) for path in ("/health", "/live", "/nope", "/")] == [200, 200, 404, 404]
+    server.health.set_endpoint("generate", False)
+    assert (_status(server.url + "/health"), _status(server.url + "/live")) == (503, 200)
+    assert not server.health.is_ready
+    server.health.set_endpoint("generate", True)
+    assert _status(server.url + "/health") == 200
+    server.health.set_ready(False)
+    assert _status(server.url + "/health") == 503
+    assert repr(server.health) == "<tidegate.Health not ready>"
+    with pytest.raises(OSError, match=str(server.address[1])):
+        Prometheus().serve(server.address[1])
+    server.close()
+    server.close()
+
+
+def test_a_server_lives_without_a_reference() -> None:
+    import gc
+
+    url = Prometheus().serve(0).url
+    gc.collect()
+    assert _status(url + "/live") == 200
+
+
+def test_what_is_printed_says_what_it_is() -> None:
+    registry = Prometheus()
+    service = component(registry)
+    composite = registry.composite("sizes", of=registry.register(Histogram("Sizes", name="shown")))
+    assert repr(registry) == "<tidegate.Prometheus>"
+    assert repr(composite) == "<tidegate.Composite 'sizes'>"
+    assert "state=idle" in repr(composite.get()) and "value=None" in repr(composite.get())
+    assert "requests" in repr(service) and type(service).__name__ in repr(service)
+    assert tidegate.__version__.count(".") == 2
+
+
+def test_the_error_names_the_instrument_to_use() -> None:
+    counter = Prometheus().register(Counter("Requests", name="requests"))
+    with pytest.raises(TypeError, match="FloatCounter"):
+        counter.inc(1.5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="UpDownCounter"):
+        counter.inc(-1)
+    assert counter.get() == 0
+    with pytest.raises(ValueError, match="did you mean 'prometheus'"):
+        tidegate.registry("prometheuss")
+
+
+def test_a_composite_in_a_child_of_fork_is_absent_until_it_sees_data() -> None:
+    registry = Prometheus()
+    latency = registry.register(Histogram("Latency", name="latency", buckets=[1, 10]))
+    composite = registry.composite("latency", of=latency, window=60.0)
+    latency.observe(4)
+    latency.observe(5)
+    assert (composite.get().state, composite.get().count) == ("fresh", 2)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            before = composite.get()
+            latency.observe(7)
+            after = composite.get()
+            os.write(write, f"{before.state} {before.value} {after.state} {after.count} {after.avg}".encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read, 200).decode() == "absent None fresh 1.0 7.0"
+    assert composite.get().count == 2

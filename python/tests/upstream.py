@@ -5,9 +5,6 @@ They are not part of this repository: `test_upstream.py` runs them where they we
 
 from __future__ import annotations
 
-import inspect
-import sys
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -49,10 +46,6 @@ DIFFERENCES = {
                 "TestMultiProcess::test_initialization_detects_pid_change",
                 "TestMultiProcess::test_merge_no_accumulate",
                 "TestMultiProcess::test_missing_gauge_file_during_merge",
-                "TestMmapedDict::test_corruption_detected",
-                "TestMmapedDict::test_expansion",
-                "TestMmapedDict::test_multi_expansion",
-                "TestMmapedDict::test_process_restart",
             )
         ],
         _FILES,
@@ -65,14 +58,6 @@ UNSTEADY = "test_exposition.py::TestWsgiTLS::test_mtls_untrusted_client_cert_rai
 
 def pytest_configure(config: pytest.Config) -> None:
     tidegate.compat.install()
-    import prometheus_client
-
-    # Two parts of prometheus_client's inside that its tests import. Decorated functions keep their signature for
-    # `inspect`, which looks through the wrapper.
-    decorator = ModuleType("prometheus_client.decorator")
-    decorator.getargspec = lambda f: inspect.getfullargspec(inspect.unwrap(f))[:4]  # type: ignore[attr-defined]
-    sys.modules[decorator.__name__] = decorator
-    prometheus_client.mmap_dict = ModuleType("prometheus_client.mmap_dict")  # type: ignore[attr-defined]
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:

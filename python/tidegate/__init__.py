@@ -17,11 +17,11 @@
 `tidegate.dynamo` hands metrics to Dynamo.
 """
 
-from tidegate._tidegate import Snapshot, Subscription, callback_failures
+from tidegate._tidegate import Health, Server, Snapshot, Subscription, __version__, callback_failures
 from tidegate.composites import Composite, Watch
 from tidegate.instruments import Counter, FloatCounter, Gauge, Histogram, UpDownCounter
 from tidegate.places import registry
-from tidegate.registries import Fanout, Foreign, Null, Otel, Prometheus, Registry, Shm
+from tidegate.registries import Fanout, Foreign, Null, Otel, Prometheus, QueryAnswer, Registry, Shm
 from tidegate.sets import MetricSet
 from tidegate.trace import TraceContext
 
@@ -32,18 +32,22 @@ __all__ = [
     "FloatCounter",
     "Foreign",
     "Gauge",
+    "Health",
     "Histogram",
     "MetricSet",
     "Null",
     "Otel",
     "Prometheus",
+    "QueryAnswer",
     "Registry",
+    "Server",
     "Shm",
     "Snapshot",
     "Subscription",
     "TraceContext",
     "UpDownCounter",
     "Watch",
+    "__version__",
     "callback_failures",
     "registry",
 ]

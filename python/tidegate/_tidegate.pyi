@@ -14,6 +14,7 @@ __all__ = [
     "FloatCounterInstrument",
     "Gauge",
     "GaugeInstrument",
+    "Health",
     "Histogram",
     "HistogramInstrument",
     "MergedFamily",
@@ -25,6 +26,7 @@ __all__ = [
     "RingInspection",
     "RingPoll",
     "RingReader",
+    "Server",
     "Snapshot",
     "Sources",
     "Store",
@@ -35,10 +37,13 @@ __all__ = [
     "Trigger",
     "UpDownCounterInstrument",
     "Watcher",
+    "__version__",
     "callback_failures",
     "inspect_ring",
     "set_span_source",
 ]
+
+__version__: str
 
 _Path = Union[str, os.PathLike[str]]
 _T = TypeVar("_T")
@@ -250,6 +255,13 @@ class FamilyValues:
     @property
     def series(self) -> list[tuple[dict[str, str], Any]]: ...
 
+_QueryAnswer = Union[
+    float,
+    str,
+    list[tuple[dict[str, str], float]],
+    list[tuple[dict[str, str], list[tuple[float, float]]]],
+]
+
 class Registry:
     @staticmethod
     def _prometheus(max_series: int) -> Registry: ...
@@ -278,7 +290,30 @@ class Registry:
     def push_failures(self) -> tuple[int, int]: ...
     def fold(self, grace: float = 60.0) -> None: ...
     def record(self, every: float = ..., keep: float = ...) -> None: ...
-    def query(self, query: str) -> Any: ...
+    def query(self, query: str) -> _QueryAnswer: ...
+    def _serve(self, host: str, port: int) -> Server: ...
+
+@final
+class Health:
+    """Whether the program is ready, as a whole and by endpoint: what `/health` answers."""
+
+    def set_ready(self, ready: bool) -> None: ...
+    def set_endpoint(self, name: str, ready: bool) -> None: ...
+    def remove_endpoint(self, name: str) -> None: ...
+    @property
+    def is_ready(self) -> bool: ...
+
+@final
+class Server:
+    """Serves `/metrics`, `/health` and `/live` until it is closed."""
+
+    @property
+    def address(self) -> tuple[str, int]: ...
+    @property
+    def url(self) -> str: ...
+    @property
+    def health(self) -> Health: ...
+    def close(self) -> None: ...
 
 @final
 class Snapshot:
@@ -339,7 +374,7 @@ class Sources:
         function: Optional[str] = None,
         quantiles: Sequence[float] = ...,
     ) -> Sources: ...
-    def build(self) -> Composite: ...
+    def build(self, is_absent: bool = False) -> Composite: ...
 
 @final
 class Composite:

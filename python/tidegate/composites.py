@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import AsyncIterator, Iterator, Optional
+import os
+from typing import AsyncIterator, Callable, Iterator, Optional
 
 from tidegate import _tidegate as native
 from tidegate.instruments import Callback
@@ -11,6 +12,9 @@ __all__ = ["Composite", "Watch"]
 
 #: Seconds that a wait sleeps at most in one piece, so that it can be given up.
 _PATIENCE = 0.25
+
+#: Composites that were copied by a fork.
+_OF_PARENTS: list[native.Composite] = []
 
 
 class Watch:
@@ -47,8 +51,23 @@ class Composite:
     It sees what is recorded from its making on.
     """
 
-    def __init__(self, composite: native.Composite) -> None:
-        self._native = composite
+    def __init__(self, build: Callable[[bool], native.Composite]) -> None:
+        self._build = build
+        self._made = build(False)
+        self._process = os.getpid()
+
+    @property
+    def _native(self) -> native.Composite:
+        """The composite of this process: a child of `fork` begins with one that has seen nothing."""
+        process = os.getpid()
+        if self._process != process:
+            # What the parent's watches is a copy that nobody asks. Dropping it could wait for a thread of the parent.
+            _OF_PARENTS.append(self._made)
+            self._made, self._process = self._build(True), process
+        return self._made
+
+    def __repr__(self) -> str:
+        return f"<tidegate.Composite {self.name!r}>"
 
     @property
     def name(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from difflib import get_close_matches
 from typing import Callable, Optional
 from urllib.parse import urlsplit
 
@@ -38,7 +39,9 @@ def _one(place: str) -> Registry:
     scheme, _, rest = place.partition(":")
     make = _SCHEMES.get(scheme)
     if make is None:
-        raise ValueError(f"{place!r} is no place for metrics: one of {', '.join(_SCHEMES)} is meant")
+        near = get_close_matches(scheme, _SCHEMES, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"unknown registry {place!r}: use one of {', '.join(_SCHEMES)}{hint}")
     return make(rest)
 
 
@@ -47,7 +50,7 @@ def _prometheus(rest: str) -> Registry:
     if rest:
         address = urlsplit(rest)
         if not address.hostname or address.port is None:
-            raise ValueError(f"prometheus:{rest}: prometheus://host:port is meant")
+            raise ValueError(f"prometheus:{rest} has no host and port: write prometheus://host:port")
         made.serve(address.port, address.hostname)
     return made
 
@@ -63,7 +66,7 @@ def _otlp(scheme: str, protocol: str) -> Callable[[str], Registry]:
 
 def _null(rest: str) -> Registry:
     if rest:
-        raise ValueError(f"null:{rest}: null has no place")
+        raise ValueError(f"null:{rest}: null takes no address")
     return Null()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import threading
 from typing import Any, Mapping, Optional, Sequence, TypeVar, Union
 
 from tidegate import _tidegate as native
@@ -12,9 +11,21 @@ from tidegate._report import LOGGER
 from tidegate.composites import Composite
 from tidegate.instruments import Instrument
 
-__all__ = ["Fanout", "Foreign", "Null", "Otel", "Prometheus", "Registry", "Shm"]
+__all__ = ["Fanout", "Foreign", "Null", "Otel", "Prometheus", "QueryAnswer", "Registry", "Shm"]
 
 _I = TypeVar("_I", bound=Instrument)
+
+#: What `Registry.query` gives: a number, a text, a vector or a range.
+QueryAnswer = Union[
+    float,
+    str,
+    list[tuple[dict[str, str], float]],
+    list[tuple[dict[str, str], list[tuple[float, float]]]],
+]
+
+#: Servers run until they are closed, also where the program keeps no reference.
+_SERVING: list[native.Server] = []
+
 
 class Registry:
     """Where instruments are registered, and what becomes of what they record.
@@ -75,17 +86,22 @@ class Registry:
 
         `function`: `min`, `avg`, `max`, `sum`, `count`, `rate`, `last`; without, the mean, and of counters the rate.
         """
-        sources = native.Sources(name, window, list(by), function, list(quantiles))
-        for instrument in (of,) if isinstance(of, Instrument) else of:
-            instrument._add_to(sources)  # type: ignore[attr-defined]
-        return Composite(sources.build())
+        instruments = (of,) if isinstance(of, Instrument) else tuple(of)
+
+        def build(is_absent: bool) -> native.Composite:
+            sources = native.Sources(name, window, list(by), function, list(quantiles))
+            for instrument in instruments:
+                instrument._add_to(sources)  # type: ignore[attr-defined]
+            return sources.build(is_absent)
+
+        return Composite(build)
 
     def record(self, every: float = 0.5, keep: float = 300.0) -> None:
         """Begins to keep samples for `query`: one in `every` seconds, for `keep` seconds. The first query does, too."""
         self._native.record(every, keep)
 
-    def query(self, query: str) -> Any:
-        """The value of a PromQL query now, by the names of the page.
+    def query(self, query: str) -> QueryAnswer:
+        """The value of a PromQL query now, by the names of the page; `ValueError` for a query that has none.
 
         A number, a text, a list of `(labels, value)`, or for a range a list of `(labels, [(seconds, value), ...])`.
         """
@@ -99,11 +115,18 @@ class Registry:
         """Gets out what was recorded until now, and stops; `OSError` if it did not get out. Seconds."""
         self._native.shutdown(within)
 
-    def serve(self, port: int, addr: str = "127.0.0.1") -> tuple[Any, threading.Thread]:
-        """Serves the page at any path from a daemon thread; gives the server and the thread."""
-        from tidegate._page import serve
+    def serve(self, port: int, addr: str = "127.0.0.1") -> native.Server:
+        """Serves `/metrics`, `/health` and `/live` on a thread of its own; `OSError` if the address is taken.
 
-        return serve(self.expose, port, addr)
+        Port 0 takes any free one: `server.address` has it. `/health` answers 200 while `server.health` is ready, else
+        503; any other path is 404. It serves until `server.close()` or the end of the program.
+        """
+        server = self._native._serve(addr, port)
+        _SERVING.append(server)
+        return server
+
+    def __repr__(self) -> str:
+        return f"<tidegate.{type(self).__name__}>"
 
 
 class Prometheus(Registry):

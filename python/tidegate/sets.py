@@ -39,3 +39,8 @@ class MetricSet:
         scoped = registry._native._scope(self._prefix, [], None, None, None)
         for name, declared in self._declared.items():
             setattr(self, name, declared._registered(scoped, name, labels))
+        self._own_labels = labels
+
+    def __repr__(self) -> str:
+        labels = "".join(f", {name}={value!r}" for name, value in self._own_labels.items())
+        return f"<{type(self).__name__}: {', '.join(self._declared)}{labels}>"

@@ -200,6 +200,21 @@ impl<A> FloatCell<A> {
         if self.counts && !(0.0..f64::INFINITY).contains(&by) {
             return self.cell.invalid();
         }
+        self.add_checked(by);
+    }
+
+    /// Adds as `prometheus_client` does: +Inf makes a counter +Inf for good. Less than zero and NaN are not added to a
+    /// counter but counted as invalid.
+    #[inline]
+    pub fn add_or_saturate(&self, by: f64) {
+        if self.counts && !(0.0..=f64::INFINITY).contains(&by) {
+            return self.cell.invalid();
+        }
+        self.add_checked(by);
+    }
+
+    #[inline]
+    fn add_checked(&self, by: f64) {
         match self.cell.words() {
             Some([value]) => add_float(value, by),
             Some([value, time, ..]) => {

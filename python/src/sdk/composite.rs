@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use tidegate_metrics::{Change, CompositeBuilder, CompositeError, Function, Source, composite};
+use tidegate_metrics::{Change, CompositeBuilder, CompositeError, Function, Source, State, composite};
 
 use super::{Labels, borrowed};
 
@@ -16,7 +16,11 @@ pub(crate) struct Sources(Mutex<Option<CompositeBuilder>>);
 
 /// What instruments say over a window.
 #[pyclass(frozen, module = "tidegate._tidegate")]
-pub(crate) struct Composite(tidegate_metrics::Composite);
+pub(crate) struct Composite {
+    composite: tidegate_metrics::Composite,
+    /// In a child of `fork` it is absent until it has seen data: what its parent saw is not its own.
+    is_absent: AtomicBool,
+}
 
 /// What a composite says about one of its groups at an instant. Times in seconds.
 #[pyclass(frozen, get_all, module = "tidegate._tidegate")]
@@ -70,10 +74,15 @@ impl Sources {
         Ok(Self(Mutex::new(Some(builder))))
     }
 
-    fn build(&self, py: Python<'_>) -> PyResult<Composite> {
+    #[pyo3(signature = (is_absent = false))]
+    fn build(&self, py: Python<'_>, is_absent: bool) -> PyResult<Composite> {
         let builder = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let builder = builder.ok_or_else(|| PyValueError::new_err("it is built already"))?;
-        py.detach(|| builder.build()).map(Composite).map_err(impossible)
+        let composite = py.detach(|| builder.build()).map_err(impossible)?;
+        Ok(Composite {
+            composite,
+            is_absent: AtomicBool::new(is_absent),
+        })
     }
 }
 
@@ -88,32 +97,44 @@ impl Sources {
 impl Composite {
     #[getter]
     fn name(&self) -> &str {
-        self.0.name()
+        self.composite.name()
     }
 
     /// What it says now: about the group with these labels, or the first.
     #[pyo3(signature = (labels = None))]
     fn get(&self, py: Python<'_>, labels: Option<Labels>) -> Option<Snapshot> {
         py.detach(|| match labels {
-            None => Some(self.0.get()),
-            Some(labels) => self.0.get_for(&borrowed(&labels)),
+            None => Some(self.composite.get()),
+            Some(labels) => self.composite.get_for(&borrowed(&labels)),
         })
-        .map(Snapshot::of)
+        .map(|snapshot| self.shown(snapshot))
     }
 
     /// What it says now about every group.
     fn all(&self, py: Python<'_>) -> Vec<Snapshot> {
-        let all = py.detach(|| self.0.all());
-        all.into_iter().map(Snapshot::of).collect()
+        let all = py.detach(|| self.composite.all());
+        all.into_iter().map(|snapshot| self.shown(snapshot)).collect()
     }
 
     fn on_change(&self, py: Python<'_>, callback_: Py<PyAny>, trigger: &Trigger) -> PyResult<Subscription> {
         let callback = callback(callback_);
-        Subscription::of(py.detach(|| self.0.on_change(trigger.0.clone(), callback)))
+        Subscription::of(py.detach(|| self.composite.on_change(trigger.0.clone(), callback)))
     }
 
     fn watch(&self, py: Python<'_>) -> Watcher {
-        Watcher(Mutex::new(py.detach(|| self.0.watch())))
+        Watcher(Mutex::new(py.detach(|| self.composite.watch())))
+    }
+}
+
+impl Composite {
+    fn shown(&self, snapshot: tidegate_metrics::Snapshot) -> Snapshot {
+        let mut shown = Snapshot::of(snapshot);
+        if shown.count > 0.0 {
+            self.is_absent.store(false, Relaxed);
+        } else if self.is_absent.load(Relaxed) {
+            shown.state = State::Absent.name();
+        }
+        shown
     }
 }
 
@@ -169,6 +190,23 @@ impl Watcher {
             watcher.wait(at_most)
         });
         Ok(news.map(|all| all.into_iter().map(Snapshot::of).collect()))
+    }
+}
+
+#[pymethods]
+impl Snapshot {
+    fn __repr__(&self) -> String {
+        let labels: std::collections::BTreeMap<_, _> = self.labels.iter().collect();
+        let labels: Vec<String> = labels
+            .iter()
+            .map(|(name, value)| format!("{name}={value:?}"))
+            .collect();
+        let value = self.value.map_or("None".to_owned(), |value| value.to_string());
+        let (count, state) = (self.count, self.state);
+        format!(
+            "<tidegate.Snapshot {{{}}} value={value} count={count} state={state}>",
+            labels.join(", ")
+        )
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::sync::OnceLock;
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyFloat, PyTuple};
 use tidegate_cells::OVERFLOW_LABEL;
 use tidegate_metrics::{
     Counter, CounterFamily, Description, FloatCounter, FloatCounterFamily, Gauge, GaugeFamily, GaugeMode,
@@ -150,10 +150,10 @@ instrument! {
         }
 
         /// Adds.
-        #[pyo3(signature = (amount = 1))]
-        fn inc(&self, amount: i64) -> PyResult<()> {
+        #[pyo3(signature = (amount = Whole(1)), text_signature = "($self, amount=1)")]
+        fn inc(&self, amount: Whole) -> PyResult<()> {
             let handle = self.handle.get().ok_or_else(unusable)?;
-            let amount = u64::try_from(amount).map_err(|_| shrinking())?;
+            let amount = u64::try_from(amount.0).map_err(|_| shrinking())?;
             handle.add(amount);
             Ok(())
         }
@@ -284,5 +284,24 @@ instrument! {
 
 #[cold]
 fn shrinking() -> PyErr {
-    PyValueError::new_err("a counter only grows")
+    PyValueError::new_err("a counter only grows: use an UpDownCounter or a Gauge for what falls")
+}
+
+/// A whole number of a call.
+struct Whole(i64);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Whole {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let too_fine =
+            || PyTypeError::new_err("a Counter counts whole numbers: use a FloatCounter for fractions");
+        value.extract().map(Self).map_err(|error: PyErr| {
+            if value.is_instance_of::<PyFloat>() {
+                too_fine()
+            } else {
+                error
+            }
+        })
+    }
 }

@@ -6,6 +6,7 @@ pub(crate) mod history;
 pub(crate) mod instrument;
 mod otel;
 pub(crate) mod registry;
+pub(crate) mod server;
 pub(crate) mod trace;
 
 use pyo3::exceptions::{PyOSError, PyValueError};

@@ -13,6 +13,7 @@ use tidegate_metrics::{Fanout, MetricsRegistry, Null, Prometheus, Scope, Shm, Va
 use super::foreign::foreign;
 use super::history::{Recorder, answer};
 use super::otel::{Options, Pushing};
+use super::server::Server;
 use super::{Labels, borrowed, failed};
 use crate::store::raise;
 
@@ -162,6 +163,11 @@ impl Registry {
             false => Format::Prometheus,
         };
         py.detach(|| text::render(&self.scope.gather(), format))
+    }
+
+    /// Serves the page and the health of the program.
+    fn _serve(&self, py: Python<'_>, host: &str, port: u16) -> PyResult<Server> {
+        Server::start(py, Arc::new(self.scope.clone()), host, port)
     }
 
     /// All values.

@@ -33,7 +33,7 @@ class _PrometheusRedirectHandler(HTTPRedirectHandler):
         return Request(url, req.data, req.headers, req.origin_req_host, unverifiable=True, method=method)
 
 
-def _sender(
+def _make_handler(
     url: str,
     method: str,
     timeout: Optional[float],
@@ -54,14 +54,14 @@ def _sender(
 
 def default_handler(url: str, method: str, timeout: Optional[float], headers: list[_Header], data: bytes) -> _Send:
     """Sends by HTTP or HTTPS."""
-    return _sender(url, method, timeout, headers, data, HTTPHandler)
+    return _make_handler(url, method, timeout, headers, data, HTTPHandler)
 
 
 def passthrough_redirect_handler(
     url: str, method: str, timeout: Optional[float], headers: list[_Header], data: bytes
 ) -> _Send:
     """Sends and follows any redirect with the same request: for gateways that are trusted."""
-    return _sender(url, method, timeout, headers, data, _PrometheusRedirectHandler)
+    return _make_handler(url, method, timeout, headers, data, _PrometheusRedirectHandler)
 
 
 def basic_auth_handler(
@@ -106,7 +106,7 @@ def tls_auth_handler(
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     context.load_cert_chain(certfile=certfile, keyfile=keyfile)
-    return _sender(url, method, timeout, headers, data, HTTPSHandler(context=context))
+    return _make_handler(url, method, timeout, headers, data, HTTPSHandler(context=context))
 
 
 def push_to_gateway(

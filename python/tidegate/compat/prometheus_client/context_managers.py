@@ -2,4 +2,6 @@
 
 from tidegate._around import ExceptionCounter, InprogressTracker, Timer
 
+from .decorator import decorate as decorate
+
 __all__ = ["ExceptionCounter", "InprogressTracker", "Timer"]

@@ -136,6 +136,8 @@ def gzip_accepted(accept_encoding_header: str) -> bool:
 
 # They use what is above.
 from ._push import (  # noqa: E402
+    _make_handler as _make_handler,
+    _PrometheusRedirectHandler as _PrometheusRedirectHandler,
     basic_auth_handler,
     default_handler,
     delete_from_gateway,
@@ -147,6 +149,10 @@ from ._push import (  # noqa: E402
 )
 from ._serve import (  # noqa: E402
     MetricsHandler,
+    ThreadingWSGIServer as ThreadingWSGIServer,
+    _get_best_family as _get_best_family,
+    _get_ssl_ctx as _get_ssl_ctx,
+    _SilentHandler as _SilentHandler,
     _bake_output as _bake_output,
     make_wsgi_app,
     start_http_server,

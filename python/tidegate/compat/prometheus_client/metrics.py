@@ -10,12 +10,17 @@ from typing import Callable, Iterable, Literal, Optional, Sequence, Union
 from tidegate import _tidegate as native
 
 from . import values
-from ._wrapper import Celled, MetricWrapperBase, View
+from ._wrapper import Celled, MetricWrapperBase, View, _build_full_name as _build_full_name
 from .context_managers import ExceptionCounter, InprogressTracker
 from .registry import REGISTRY, CollectorRegistry
 from .samples import Exemplar, Sample
 from .utils import INF, floatToGoString
-from .validation import _validate_exemplar
+from .validation import (
+    _validate_exemplar,
+    _validate_labelname as _validate_labelname,
+    _validate_labelnames as _validate_labelnames,
+    _validate_metric_name as _validate_metric_name,
+)
 
 
 def _get_use_created() -> bool:

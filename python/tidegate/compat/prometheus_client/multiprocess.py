@@ -31,6 +31,8 @@ class MultiProcessCollector:
         if not place or not os.path.isdir(place):
             raise ValueError("env PROMETHEUS_MULTIPROC_DIR is not set or not a directory")
         self._path = place
+        self._has_warned = False
+        values.prepare(place)
         self._directory = Directory(place)
         if registry:
             registry.register(self)
@@ -41,6 +43,7 @@ class MultiProcessCollector:
             self._directory.fold(_GRACE)
         except OSError:
             pass  # Its counts are read where they are.
+        self._warn_of_foreign_files()
         families, problems = self._directory.collect()
         for path, why in problems:
             warnings.warn(f"{path} is left out: {why}", RuntimeWarning, stacklevel=2)
@@ -50,6 +53,20 @@ class MultiProcessCollector:
             metric = Metric(family.name, family.help, family.kind, unit)
             metric.samples = [Sample(*sample) for sample in family.samples]
             yield metric
+
+    def _warn_of_foreign_files(self) -> None:
+        """Says once that some processes record with the real prometheus_client, whose counts are not collected."""
+        foreign = [] if self._has_warned else values.foreign_files(self._path)
+        if not foreign:
+            return
+        self._has_warned = True
+        warnings.warn(
+            f"{len(foreign)} files of the real prometheus_client are in {self._path} ({os.path.basename(foreign[0])}, ...): "
+            "their counts are missing here. Set TIDEGATE_COMPAT=prometheus_client for all processes, or start the "
+            "program with `python -m tidegate.compat`",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 def mark_process_dead(pid: int, path: Optional[_Path] = None) -> None:

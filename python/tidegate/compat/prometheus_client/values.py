@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import glob
 import os
 import threading
 import warnings
@@ -15,6 +17,11 @@ DIRECTORY_VARIABLES = ("PROMETHEUS_MULTIPROC_DIR", "prometheus_multiproc_dir", "
 #: prometheus_client knows no bound: these only keep a mistake from taking the machine.
 _MAX_SERIES = 200_000
 _MAX_BYTES = 1 << 28
+
+#: A file that cleaning hooks of servers (``rm *.db``) find. Readers of prometheus_client take it for an empty one of theirs.
+MARKER = "tidegate.db"
+#: Says that there was a marker: without it, a directory of an older version or of the SDK has none either.
+_MARKED = ".tidegate-marked"
 
 _stores: dict[str, Store] = {}
 _lock = threading.Lock()
@@ -59,6 +66,46 @@ def family(
         return make(_memory())
 
 
+def prepare(place: str) -> None:
+    """Makes a directory clean again where a hook has deleted its `*.db` files, and marks it for the next time.
+
+    What dead processes counted goes then, as it would with prometheus_client; living processes keep their files.
+    """
+    marker = os.path.join(place, MARKER)
+    if os.path.exists(marker):
+        return
+    try:
+        with open(os.path.join(place, _MARKED), "ab") as marked:
+            fcntl.flock(marked, fcntl.LOCK_EX)
+            if os.path.exists(marker):
+                return
+            if marked.tell() > 0:
+                _remove_dead(place)
+            else:
+                marked.write(b"1")
+            with open(marker, "wb") as file:
+                file.write(bytes(8))
+    except OSError:
+        pass  # A directory that can't be written needs no marker: nobody cleans it.
+
+
+def _remove_dead(place: str) -> None:
+    """Removes the files of processes whose lock is free, and what was folded of earlier ones."""
+    for path in glob.glob(os.path.join(glob.escape(place), "*.cells")):
+        with open(path, "rb") as cells:
+            try:
+                fcntl.flock(cells, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            os.unlink(path)
+
+
+def foreign_files(place: str) -> list[str]:
+    """The `*.db` files of the real prometheus_client in a directory."""
+    found = glob.glob(os.path.join(glob.escape(place), "*.db"))
+    return sorted(path for path in found if os.path.basename(path) != MARKER)
+
+
 def _memory() -> Store:
     return Store(None, max_series=_MAX_SERIES, max_bytes=_MAX_BYTES)
 
@@ -67,6 +114,8 @@ def _shared(place: str) -> Store:
     with _lock:
         store = _stores.get(place)
         if store is None:
+            if place != os.environ.get(DIRECTORY_VARIABLES[-1]):
+                prepare(place)
             store = _stores[place] = Store(place, max_series=_MAX_SERIES, max_bytes=_MAX_BYTES)
         return store
 

@@ -74,7 +74,7 @@ def _write_metric(output: list[str], metric: Metric, escaping: str, with_native:
 
 def series(sample: Sample, escaping: str) -> str:
     """The name and labels of a sample; a name that must be quoted moves into the braces."""
-    items = sorted(sample.labels.items())
+    items = sorted((sample.labels or {}).items())
     labels = ",".join([f'{_label_name(name, escaping)}="{escape_text(value)}"' for name, value in items])
     name, is_quoted = _metric_name(sample.name, escaping)
     if is_quoted:

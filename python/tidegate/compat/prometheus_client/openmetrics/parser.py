@@ -62,7 +62,8 @@ def text_fd_to_metric_families(fd: TextIO) -> Iterator[Metric]:
 def _comment(line: str) -> tuple[str, str, str]:
     comment = _COMMENT.match(line)
     about = comment and ABOUT.match(comment[2])
-    if not comment or not about or about[2] is None:
+    # One space separates the name and the text.
+    if not comment or not about or about[2] is None or not comment[2].startswith(about[1] + " "):
         raise ValueError(f"Invalid line: {line}")
     return comment[1], unquote(about[1]), unescape(about[2]) if comment[1] == "HELP" else about[2]
 
