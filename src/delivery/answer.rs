@@ -61,10 +61,12 @@ impl PartialSuccess {
     pub(crate) fn outcome(self) -> Outcome {
         let items = usize::try_from(self.rejected).unwrap_or(0);
         if items == 0 {
-            if !self.error_message.is_empty() {
-                tracing::debug!(warning = %self.error_message, "the server accepted everything with a warning");
-            }
-            return Outcome::Done;
+            return match self.error_message.is_empty() {
+                true => Outcome::Done,
+                false => Outcome::Accepted {
+                    note: format!("a warning from the peer: {}", self.error_message),
+                },
+            };
         }
         Outcome::Partly(Loss {
             items,
@@ -212,8 +214,9 @@ mod tests {
             .encode_to_vec();
             ExportResponse::decode(&*bytes).unwrap().outcome()
         };
-        assert_eq!(answer(0, "old field"), Outcome::Done);
-        assert_eq!(answer(-1, "nonsense"), Outcome::Done);
+        assert_eq!(answer(0, ""), Outcome::Done);
+        assert!(matches!(answer(0, "old field"), Outcome::Accepted { note } if note.contains("old field")));
+        assert!(matches!(answer(-1, "nonsense"), Outcome::Accepted { .. }));
         assert!(matches!(answer(2, "bad"), Outcome::Partly(Loss { items: 2, .. })));
         assert_eq!(ExportResponse::decode(&b""[..]).unwrap().outcome(), Outcome::Done);
     }

@@ -176,6 +176,12 @@ impl<A: Attempt> Inner<A> {
             Action::Delivered { lane, items } => self.with_ledger(&lane, |ledger| ledger.leave(items)),
             Action::Dropped { lane, loss } => self.lose(now, &lane, &loss),
             Action::Kept { load, charge } => self.keep(now, &load, &charge),
+            Action::Noted { items, note } => {
+                if let Some(items) = self.notices.note("noted", items, now) {
+                    let component = &*self.context.path;
+                    warn!(component, items, %note, "delivered, with a remark");
+                }
+            }
             Action::Retrying { items, delay, why } => {
                 if let Some(items) = self.notices.note("retry", items, now) {
                     let component = &*self.context.path;

@@ -9,6 +9,11 @@ use crate::component::Reason;
 pub enum Outcome {
     /// The peer has all of it.
     Done,
+    /// The peer has all of it, and its answer says something more.
+    Accepted {
+        /// For the log.
+        note: String,
+    },
     /// The peer has it, except for items that it (or the protocol) can't take. Not tried again.
     Partly(Loss),
     /// Parts of it fared differently. What is named in neither list, the peer has.
@@ -54,7 +59,7 @@ impl Outcome {
     /// What went wrong, if anything did.
     pub fn error(&self) -> Option<&str> {
         match self {
-            Self::Done => None,
+            Self::Done | Self::Accepted { .. } => None,
             Self::Partly(loss) => Some(&loss.why),
             Self::Parts(Parts { left: Some(left), .. }) => Some(&left.why),
             Self::Parts(Parts { losses, .. }) => losses.first().map(|loss| &*loss.why),

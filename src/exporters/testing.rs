@@ -19,7 +19,9 @@ use crate::config::{Problems, parse_text};
 use crate::delivery::testing::{exporter_context, ledgers};
 use crate::net::grpc::{APPLICATION_GRPC, GRPC_STATUS, Prefix};
 use crate::net::http::{HttpConfig, start};
-use crate::net::{Coding, ConnectionLimits, Endpoint, Listener, Server, SocketFileConfig, decompress};
+use crate::net::{
+    Coding, ConnectionLimits, Endpoint, Listener, Server, SocketFileConfig, compress, decompress,
+};
 
 /// A request as it arrived.
 #[derive(Clone, Debug)]
@@ -68,7 +70,7 @@ impl Sink {
                     all.push(request.clone());
                     all.len() - 1
                 };
-                answer(n, &request)
+                mirrored(answer(n, &request), &request).await
             }
         });
         Self { server, seen }
@@ -113,6 +115,30 @@ async fn read(request: Request<Incoming>) -> Seen {
     }
 }
 
+/// Go's gRPC servers compress an answer as its request was.
+async fn mirrored(answer: Response<Body>, request: &Seen) -> Response<Body> {
+    let name = request.header("grpc-encoding").to_owned();
+    let coding = match &*name {
+        "" => return answer,
+        "snappy" => Coding::SnappyFramed,
+        name => Coding::named(name).unwrap(),
+    };
+    let (mut head, body) = answer.into_parts();
+    let collected = body.collect().await.unwrap();
+    let trailers = collected.trailers().cloned();
+    let mut body = collected.to_bytes();
+    if Prefix::read(&body).is_some_and(|prefix| prefix.flag == 0)
+        && !head.headers.contains_key("grpc-encoding")
+    {
+        let packed = compress(coding, &body.slice(Prefix::BYTES..)).unwrap();
+        let prefix = Prefix::of(true, packed.len()).unwrap().to_bytes();
+        body = [&prefix[..], &packed].concat().into();
+        head.headers.insert("grpc-encoding", name.parse().unwrap());
+    }
+    let body = Full::new(body).with_trailers(async { trailers.map(Ok) });
+    Response::from_parts(head, body.boxed_unsync())
+}
+
 /// A plain answer.
 pub(super) fn answer(status: u16, body: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::new(Full::new(body.into()).boxed_unsync());
@@ -123,7 +149,12 @@ pub(super) fn answer(status: u16, body: impl Into<Bytes>) -> Response<Body> {
 /// A successful answer: one message, then `grpc-status: 0`.
 pub(super) fn grpc_success(message: Vec<u8>) -> Response<Body> {
     let prefix = Prefix::of(false, message.len()).unwrap().to_bytes();
-    let framed = Bytes::from([&prefix[..], &message].concat());
+    grpc_answer([&prefix[..], &message].concat())
+}
+
+/// An answer of these bytes, then `grpc-status: 0`.
+pub(super) fn grpc_answer(bytes: Vec<u8>) -> Response<Body> {
+    let framed = Bytes::from(bytes);
     let trailers = HeaderMap::from_iter([(GRPC_STATUS, HeaderValue::from_static("0"))]);
     let body = Full::new(framed).with_trailers(async { Some(Ok(trailers)) });
     let mut response = Response::new(body.boxed_unsync());

@@ -112,6 +112,13 @@ pub enum Action<L: Load> {
         /// The room it has, and the tickets of what is on disk already.
         charge: Charge,
     },
+    /// Worth a line in the log: the peer has it, and says something more.
+    Noted {
+        /// How many items it is about.
+        items: usize,
+        /// What the peer said, or what is odd about it.
+        note: String,
+    },
     /// Worth a line in the log: an attempt failed and will be repeated.
     Retrying {
         /// How many items wait.
@@ -240,6 +247,10 @@ impl<L: Load> Machine<L> {
             }
             Outcome::Retry { after, why } => return self.retry(now, id, request, after, why),
             Outcome::Done => self.deliver(&request.load, None),
+            Outcome::Accepted { note } => {
+                self.deliver(&request.load, None);
+                self.settled.push_back(Action::Noted { items, note });
+            }
             Outcome::Partly(loss) => self.deliver(&request.load, Some(loss)),
             Outcome::Parts(parts) => {
                 if let Some(left) = self.settle(&mut request, parts) {

@@ -12,7 +12,8 @@ use tonic::{Code, Status};
 use super::line::Sender;
 use crate::delivery::Outcome;
 use crate::delivery::answer::{ExportResponse, MAX_ANSWER_BYTES, of_status};
-use crate::net::grpc::Prefix;
+use crate::net::grpc::{GRPC_ENCODING, Prefix};
+use crate::net::{Coding, decompress};
 
 /// A message with its prefix, as the runs of bytes that it came in: nothing is copied to make it.
 #[derive(Debug)]
@@ -88,29 +89,39 @@ pub(super) async fn unary(
     if let Some(status) = Status::from_header_map(head.headers()).filter(|status| status.code() != Code::Ok) {
         return Ok(of_status(&status));
     }
-    let Some(answer) = read(&mut body).await? else {
-        return Ok(Outcome::permanent("the answer is too large"));
-    };
+    let answer = read(&mut body).await?;
     let trailers = body.trailers().await?;
-    Ok(match status(&head, trailers.as_ref()) {
-        Some(status) if status.code() != Code::Ok => of_status(&status),
-        // A server that says nothing of how it went, and has not answered, may have failed half way.
-        None if answer.is_empty() => Outcome::retry("the answer broke off"),
-        _ => meaning(&answer),
+    let status = status(&head, trailers.as_ref());
+    if let Some(failed) = status.as_ref().filter(|status| status.code() != Code::Ok) {
+        return Ok(of_status(failed));
+    }
+    Ok(match (decode(head.headers(), answer).await, status) {
+        (Ok(None), None) => Outcome::retry("the answer broke off"),
+        (Ok(answer), _) => answer.map_or(Outcome::Done, ExportResponse::outcome),
+        (Err(why), None) => Outcome::retry(format!("no gRPC status, and an unreadable answer: {why}")),
+        // Status 0 says that the peer has the request, whatever else is wrong with the answer.
+        (Err(why), Some(_)) => Outcome::Accepted {
+            note: format!("the peer accepted the request, but its answer is unreadable: {why}"),
+        },
     })
 }
 
-/// The bytes of an answer, unless they are too many.
-async fn read(body: &mut RecvStream) -> Result<Option<BytesMut>, h2::Error> {
-    let mut answer = BytesMut::new();
+/// The bytes of an answer; of one that is too large, only that it is. It is read to its end for the status there.
+async fn read(body: &mut RecvStream) -> Result<Result<Bytes, String>, h2::Error> {
+    const MAX_BYTES: usize = Prefix::BYTES + MAX_ANSWER_BYTES;
+    let (mut answer, mut length) = (BytesMut::new(), 0_usize);
     while let Some(chunk) = body.data().await.transpose()? {
-        if answer.len() + chunk.len() > Prefix::BYTES + MAX_ANSWER_BYTES {
-            return Ok(None);
-        }
         body.flow_control().release_capacity(chunk.len())?;
-        answer.extend_from_slice(&chunk);
+        length = length.saturating_add(chunk.len());
+        match length <= MAX_BYTES {
+            true => answer.extend_from_slice(&chunk),
+            false => answer.clear(),
+        }
     }
-    Ok(Some(answer))
+    Ok(match length <= MAX_BYTES {
+        true => Ok(answer.freeze()),
+        false => Err(format!("it has {length} bytes, more than {MAX_BYTES}")),
+    })
 }
 
 /// How the server says it went.
@@ -136,16 +147,39 @@ fn status_of_http(http: StatusCode) -> Option<Status> {
     Some(Status::new(code, format!("no gRPC status, but HTTP's {http}")))
 }
 
-/// What a successful answer says. One that can't be read comes from a server that took the request.
-fn meaning(answer: &[u8]) -> Outcome {
-    match answer.split_at_checked(Prefix::BYTES) {
-        None => Outcome::Done,
-        Some(([0, ..], message)) => match ExportResponse::decode(message) {
-            Ok(answer) => answer.outcome(),
-            Err(error) => Outcome::permanent(format!("unreadable answer: {error}")),
-        },
-        Some(_) => Outcome::permanent("unreadable answer: it is compressed, which was not asked for"),
+/// The message of an answer, compressed as `grpc-encoding` says. `None`: the answer has no message.
+async fn decode(
+    headers: &HeaderMap,
+    answer: Result<Bytes, String>,
+) -> Result<Option<ExportResponse>, String> {
+    let mut message = answer?;
+    if message.is_empty() {
+        return Ok(None);
     }
+    let prefix = Prefix::read(&message).filter(|prefix| prefix.flag <= 1);
+    let prefix = prefix.ok_or("it does not begin with the prefix of a gRPC message")?;
+    message.advance(Prefix::BYTES);
+    if message.len() != prefix.length as usize {
+        let (has, said) = (message.len(), prefix.length);
+        return Err(format!("its message has {has} bytes and says that it has {said}"));
+    }
+    let coding = match prefix.flag {
+        0 => Coding::Identity,
+        _ => coding(headers)?,
+    };
+    let plain = decompress(coding, message, MAX_ANSWER_BYTES).await;
+    let plain = plain.map_err(|error| error.to_string())?;
+    let decoded = ExportResponse::decode(plain);
+    decoded.map(Some).map_err(|error| error.to_string())
+}
+
+/// How an answer that says that it is compressed is compressed.
+fn coding(headers: &HeaderMap) -> Result<Coding, String> {
+    let name = headers
+        .get(GRPC_ENCODING)
+        .ok_or("it is compressed, without a `grpc-encoding`")?;
+    let known = name.to_str().ok().and_then(Coding::named);
+    known.ok_or_else(|| format!("its `grpc-encoding` is {name:?}, which is not supported"))
 }
 
 #[cfg(test)]
@@ -198,17 +232,5 @@ mod tests {
                 Some(Code::Unknown)
             ]
         );
-    }
-
-    #[test]
-    fn an_answer_that_cannot_be_read_is_from_a_server_that_took_the_request() {
-        assert_eq!(meaning(b""), Outcome::Done);
-        assert_eq!(meaning(&[0; 5]), Outcome::Done);
-        for unreadable in [&[1, 0, 0, 0, 0][..], &[0, 0, 0, 0, 1, 0xff]] {
-            assert!(
-                matches!(meaning(unreadable), Outcome::Permanent { .. }),
-                "{unreadable:?}"
-            );
-        }
     }
 }

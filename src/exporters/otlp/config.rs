@@ -50,6 +50,8 @@ crate::choices! {
         Gzip = "gzip",
         /// RFC 8878.
         Zstd = "zstd",
+        /// Snappy, framed.
+        Snappy = "snappy",
         /// Not at all.
         None = "none" | "",
     }
@@ -60,7 +62,17 @@ impl Compression {
         match self {
             Self::Gzip => Some(Coding::Gzip),
             Self::Zstd => Some(Coding::Zstd),
+            Self::Snappy => Some(Coding::SnappyFramed),
             Self::None => None,
+        }
+    }
+
+    /// The value of `grpc-encoding`.
+    pub(super) fn header(self) -> Option<&'static str> {
+        match self {
+            // gRPC gives the framed format the short name.
+            Self::Snappy => Some("snappy"),
+            other => other.coding().and_then(Coding::header),
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::component::{
 use crate::delivery::answer::USER_AGENT;
 use crate::delivery::{Attempt, Destination, Outcome, Parcel};
 use crate::net::client::{Connector, UseTls};
-use crate::net::grpc::{APPLICATION_GRPC, EXPORT_METHODS, GRPC_ENCODING, GRPC_TIMEOUT};
+use crate::net::grpc::{APPLICATION_GRPC, EXPORT_METHODS, GRPC_ACCEPT_ENCODING, GRPC_ENCODING, GRPC_TIMEOUT};
 use crate::net::tls::ALPN_GRPC;
 use crate::net::{self, Coding, headers};
 use call::Message;
@@ -135,8 +135,9 @@ fn request_headers(config: &Config) -> HeaderMap {
     all.extend(headers::build(&config.chosen().headers(&config.headers)));
     all.insert(TE, TRAILERS);
     all.insert(CONTENT_TYPE, APPLICATION_GRPC);
-    if let Some(coding) = config.compression().coding().and_then(Coding::header) {
-        all.insert(GRPC_ENCODING, HeaderValue::from_static(coding));
+    all.insert(GRPC_ACCEPT_ENCODING, HeaderValue::from_static(Coding::ACCEPTED));
+    if let Some(name) = config.compression().header() {
+        all.insert(GRPC_ENCODING, HeaderValue::from_static(name));
     }
     if let Some(timeout) = grpc_timeout(config.timeout) {
         all.insert(GRPC_TIMEOUT, timeout);

@@ -10,7 +10,7 @@ use crate::component::Reason;
 use crate::delivery::answer::ExportResponse;
 use crate::delivery::testing::balance_when;
 use crate::exporters::testing::{
-    Bench, Body, Sink, grpc_failure, grpc_ok, grpc_success, names_mistakes, points, values,
+    Bench, Body, Sink, grpc_answer, grpc_failure, grpc_ok, grpc_success, names_mistakes, points, values,
 };
 use crate::net::ConnectionLimits;
 
@@ -51,14 +51,61 @@ async fn a_request_arrives_as_it_was_under_its_method_with_its_headers() {
 
 #[tokio::test]
 async fn every_compression_is_understood() {
-    for compression in ["zstd", "none"] {
+    for compression in ["gzip", "zstd", "snappy", "none"] {
         let sink = Sink::start(|_, _| ok()).await;
         let bench = bench(&sink, &format!(", compression: {compression}")).await;
         bench.push(points(100));
-        balance_when(&bench.ledgers[0], |b| b.left == 100).await;
-        assert_eq!(values(&sink.seen()[0].message).len(), 100, "{compression}");
+        let balance = balance_when(&bench.ledgers[0], |b| b.held() == 0).await;
+        assert_eq!((balance.left, balance.dropped_total()), (100, 0), "{compression}");
+        let seen = &sink.seen()[0];
+        assert_eq!(values(&seen.message).len(), 100, "{compression}");
+        assert_eq!(
+            seen.header("grpc-encoding"),
+            if compression == "none" { "" } else { compression }
+        );
+        assert!(seen.header("grpc-accept-encoding").contains("gzip"));
         bench.stop().await;
     }
+}
+
+#[tokio::test]
+async fn a_partial_success_is_read_in_every_coding() {
+    for compression in ["gzip", "zstd", "snappy", "none"] {
+        let sink = Sink::start(|_, _| success(ExportResponse::rejecting(2, "no").encode_to_vec())).await;
+        let bench = bench(&sink, &format!(", compression: {compression}")).await;
+        bench.push(points(5));
+        let balance = balance_when(&bench.ledgers[0], |b| b.held() == 0).await;
+        assert_eq!((balance.left, balance.dropped[Reason::Rejected as usize]), (3, 2));
+        bench.stop().await;
+    }
+}
+
+/// Answers that no client can read, with status 0.
+const UNREADABLE: [fn() -> Response<Body>; 5] = [
+    || grpc_answer(vec![0, 0, 0, 0, 1, 0xff]),
+    || grpc_answer(vec![0, 0, 0, 0, 9, 0]),
+    || grpc_answer(vec![7, 7]),
+    || grpc_answer(vec![0; (1 << 20) + 100]),
+    || {
+        let mut answer = grpc_answer(vec![1, 0, 0, 0, 1, 0]);
+        answer
+            .headers_mut()
+            .insert("grpc-encoding", "rot13".parse().unwrap());
+        answer
+    },
+];
+
+#[tokio::test]
+async fn a_request_with_status_0_is_delivered_whatever_its_answer_says() {
+    let sink = Sink::start(|n, _| UNREADABLE[n]()).await;
+    let bench = bench(&sink, ", compression: none").await;
+    for n in 1..=UNREADABLE.len() as u64 {
+        bench.push(points(1));
+        let balance = balance_when(&bench.ledgers[0], |b| b.held() == 0).await;
+        assert_eq!((balance.left, balance.dropped_total()), (n, 0));
+    }
+    bench.stop().await;
+    assert_eq!(sink.seen().len(), UNREADABLE.len());
 }
 
 #[tokio::test]
@@ -208,8 +255,8 @@ fn mistakes_are_named() {
         ("{endpoint: \"\"}", "requires a non-empty \"endpoint\""),
         ("{endpoint: \"a\"}", "missing port"),
         (
-            "{endpoint: \"a:1\", compression: snappy}",
-            "expected one of gzip, zstd, none",
+            "{endpoint: \"a:1\", compression: lz4}",
+            "expected one of gzip, zstd, snappy, none",
         ),
         ("{endpoint: \"a:1\", headers: {\"a b\": x}}", "is no header name"),
         ("{endpoint: \"a:1\", headers: {a-bin: x}}", "binary metadata"),

@@ -31,6 +31,16 @@ crate::choices! {
         Gzip = "gzip",
         /// RFC 8878, level 1.
         Zstd = "zstd",
+        /// Snappy as one block.
+        Snappy = "snappy",
+        /// Snappy, framed.
+        SnappyFramed = "x-snappy-framed",
+        /// RFC 1950, which HTTP calls deflate.
+        Deflate = "deflate",
+        /// The same, sent as `Content-Encoding: zlib`.
+        Zlib = "zlib",
+        /// LZ4, framed.
+        Lz4 = "lz4",
     }
 }
 
@@ -101,20 +111,29 @@ impl Compression {
     /// The value of `Content-Encoding`.
     pub(super) fn content_coding(self) -> Option<&'static str> {
         match self {
-            Self::None => None,
-            Self::Gzip => Some("gzip"),
-            Self::Zstd => Some("zstd"),
+            Self::Zlib => Some("zlib"),
+            other => other.coding().header(),
+        }
+    }
+
+    fn coding(self) -> Coding {
+        match self {
+            Self::None => Coding::Identity,
+            Self::Gzip => Coding::Gzip,
+            Self::Zstd => Coding::Zstd,
+            Self::Snappy => Coding::Snappy,
+            Self::SnappyFramed => Coding::SnappyFramed,
+            Self::Deflate | Self::Zlib => Coding::Deflate,
+            Self::Lz4 => Coding::Lz4,
         }
     }
 
     /// The body as it is to be sent.
     fn compress(self, body: Bytes) -> Result<Bytes, String> {
-        let coding = match self {
-            Self::None => return Ok(body),
-            Self::Gzip => Coding::Gzip,
-            Self::Zstd => Coding::Zstd,
-        };
-        net::compress(coding, &body)
+        if self == Self::None {
+            return Ok(body);
+        }
+        net::compress(self.coding(), &body)
             .map(Bytes::from)
             .map_err(|error| format!("compressing: {error}"))
     }

@@ -90,17 +90,17 @@ impl Client {
     }
 }
 
-/// The answer broke off or was too large. The status decides, except that a success is none: who sent it may
-/// have failed half way. Too large an answer is not worth another attempt.
+/// The answer broke off or was too large. The status decides, except that a peer that broke off a success may
+/// have failed half way.
 fn unreadable(
     status: StatusCode,
     after: Option<std::time::Duration>,
     error: &(dyn std::error::Error + Send + Sync + 'static),
 ) -> Outcome {
     match status.is_success() {
-        true if error.is::<http_body_util::LengthLimitError>() => {
-            Outcome::permanent("the answer is too large")
-        }
+        true if error.is::<http_body_util::LengthLimitError>() => Outcome::Accepted {
+            note: "the peer accepted the request, but its answer is too large to be read".to_owned(),
+        },
         true => Outcome::retry(format!("the answer broke off: {error}")),
         false => of_http(status, after, &error.to_string()),
     }

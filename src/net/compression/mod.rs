@@ -2,10 +2,11 @@
 
 mod deflate;
 mod gzip;
+mod lz4;
 mod shelf;
 mod zstd;
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 
 use bytes::Bytes;
 
@@ -29,8 +30,12 @@ pub enum Coding {
     Zstd,
     /// RFC 1950, and bare RFC 1951 as some senders understand the name.
     Deflate,
-    /// Snappy, a bare block or framed: HTTP clients send the one, gRPC's the other.
+    /// Snappy as a bare block. Framed bodies are read too: HTTP clients send the one, gRPC's the other.
     Snappy,
+    /// Snappy, framed. Bare blocks are read too.
+    SnappyFramed,
+    /// LZ4 in its frame format.
+    Lz4,
 }
 
 /// The names of the codings, in headers and in configuration.
@@ -43,12 +48,13 @@ const NAMES: &[(&str, Coding)] = &[
     ("deflate", Coding::Deflate),
     ("zlib", Coding::Deflate),
     ("snappy", Coding::Snappy),
-    ("x-snappy-framed", Coding::Snappy),
+    ("x-snappy-framed", Coding::SnappyFramed),
+    ("lz4", Coding::Lz4),
 ];
 
 impl Coding {
     /// What a server accepts, as the value of `Accept-Encoding` and `grpc-accept-encoding`.
-    pub const ACCEPTED: &str = "identity,gzip,zstd,deflate,snappy";
+    pub const ACCEPTED: &str = "identity,gzip,zstd,deflate,snappy,lz4";
 
     /// The coding of that name, in any case.
     pub fn named(name: &str) -> Option<Self> {
@@ -68,7 +74,7 @@ impl Coding {
     }
 }
 
-/// A body in this coding. Snappy is a bare block.
+/// A body in this coding.
 pub fn compress(coding: Coding, body: &[u8]) -> io::Result<Vec<u8>> {
     match coding {
         Coding::Identity => Ok(body.to_vec()),
@@ -76,6 +82,12 @@ pub fn compress(coding: Coding, body: &[u8]) -> io::Result<Vec<u8>> {
         Coding::Zstd => zstd::compress(body),
         Coding::Deflate => deflate::compress(body),
         Coding::Snappy => Ok(snap::raw::Encoder::new().compress_vec(body)?),
+        Coding::SnappyFramed => {
+            let mut encoder = snap::write::FrameEncoder::new(Vec::new());
+            encoder.write_all(body)?;
+            encoder.into_inner().map_err(|error| error.into_error())
+        }
+        Coding::Lz4 => lz4::compress(body),
     }
 }
 
@@ -115,7 +127,8 @@ pub(crate) fn decompress_now(
         Coding::Gzip => gzip::decompress(&body, limit_bytes),
         Coding::Deflate => deflate::decompress(&body, limit_bytes),
         Coding::Zstd => zstd::decompress(&body, limit_bytes),
-        Coding::Snappy if body.starts_with(SNAPPY_FRAMED) => {
+        Coding::Lz4 => lz4::decompress(&body, limit_bytes),
+        Coding::Snappy | Coding::SnappyFramed if body.starts_with(SNAPPY_FRAMED) => {
             let mut decoder = snap::read::FrameDecoder::new(&*body);
             let mut unpacked = Unpacked::new(body.len().saturating_mul(USUAL_RATIO), limit_bytes);
             unpacked.fill(|into| {
@@ -125,7 +138,7 @@ pub(crate) fn decompress_now(
             })?;
             Ok(unpacked.into())
         }
-        Coding::Snappy => {
+        Coding::Snappy | Coding::SnappyFramed => {
             let unpacked_bytes = snap::raw::decompress_len(&body).map_err(io::Error::from)?;
             if unpacked_bytes > limit_bytes {
                 return Err(DecompressError::TooLarge { limit_bytes });

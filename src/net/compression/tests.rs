@@ -32,14 +32,28 @@ fn pack(coding: &str, data: &[u8]) -> Bytes {
                     .map_err(|error| io::Error::other(error.to_string()))
             })
         }
+        "lz4" | "lz4 of linked blocks" => {
+            let info = lz4_flex::frame::FrameInfo::new()
+                .block_mode(match coding {
+                    "lz4" => lz4_flex::frame::BlockMode::Independent,
+                    _ => lz4_flex::frame::BlockMode::Linked,
+                })
+                .content_checksum(true);
+            let mut encoder = lz4_flex::frame::FrameEncoder::with_frame_info(info, Vec::new());
+            let written = encoder.write_all(data);
+            written.and_then(|()| Ok(encoder.finish()?))
+        }
         _ => Ok(data.to_vec()),
     };
     packed.unwrap().into()
 }
 
-const ALL: [(&str, Coding); 7] = [
+const ALL: [(&str, Coding); 10] = [
     ("snappy", Coding::Snappy),
     ("framed snappy", Coding::Snappy),
+    ("framed snappy", Coding::SnappyFramed),
+    ("lz4", Coding::Lz4),
+    ("lz4 of linked blocks", Coding::Lz4),
     ("identity", Coding::Identity),
     ("gzip", Coding::Gzip),
     ("zlib", Coding::Deflate),
@@ -62,7 +76,7 @@ fn exactly_the_limit_passes_and_a_byte_more_does_not() {
 #[test]
 fn what_is_compressed_is_what_its_name_says() {
     let data = b"all work and no play ".repeat(100);
-    for name in ["gzip", "zstd", "deflate", "snappy"] {
+    for name in ["gzip", "zstd", "deflate", "snappy", "x-snappy-framed", "lz4"] {
         let coding = Coding::named(name).unwrap();
         assert_eq!(coding.header(), Some(name));
         let packed = compress(coding, &data).unwrap();
@@ -70,6 +84,29 @@ fn what_is_compressed_is_what_its_name_says() {
         assert_eq!(*decompress_now(coding, packed.into(), data.len()).unwrap(), *data);
     }
     assert_eq!(Coding::Identity.header(), None);
+}
+
+#[test]
+fn a_body_that_ends_early_is_an_error_in_every_coding() {
+    let noise: Vec<u8> = (0..1000).map(|_| rand::random()).collect();
+    for name in ["gzip", "zlib", "zstd", "snappy", "framed snappy", "lz4"] {
+        let coding = Coding::named(name.trim_start_matches("framed ")).unwrap();
+        let packed = pack(name, &noise);
+        for missing in [1, 2, 4, 8, 100, packed.len() - 1] {
+            let cut = packed.slice(..packed.len() - missing);
+            let refused = decompress_now(coding, cut, noise.len());
+            assert!(refused.is_err(), "{name} without its last {missing} bytes");
+        }
+    }
+}
+
+#[test]
+fn lz4_frames_are_joined_as_the_format_says() {
+    let two = [pack("lz4", b"one "), pack("lz4 of linked blocks", b"two")].concat();
+    assert_eq!(
+        *decompress_now(Coding::Lz4, two.into(), 100).unwrap(),
+        *b"one two"
+    );
 }
 
 #[test]
@@ -199,7 +236,7 @@ async fn a_large_body_is_unpacked_elsewhere_with_the_same_result() {
 proptest! {
     #[test]
     fn what_is_packed_unpacks_to_the_same(data in proptest::collection::vec(0..4u8, 0..20_000), level in 0..10u32) {
-        for coding in [Coding::Gzip, Coding::Deflate, Coding::Zstd, Coding::Snappy] {
+        for coding in [Coding::Gzip, Coding::Deflate, Coding::Zstd, Coding::Snappy, Coding::SnappyFramed, Coding::Lz4] {
             let packed = compress(coding, &data).unwrap();
             prop_assert_eq!(&*decompress_now(coding, packed.into(), data.len()).unwrap(), &*data);
         }

@@ -296,6 +296,8 @@ fn router(shared: Shared) -> axum::Router {
             <$server>::new(shared.clone())
                 .accept_compressed(CompressionEncoding::Gzip)
                 .accept_compressed(CompressionEncoding::Zstd)
+                .send_compressed(CompressionEncoding::Gzip)
+                .send_compressed(CompressionEncoding::Zstd)
                 .max_decoding_message_size(usize::MAX)
         };
     }
@@ -308,9 +310,21 @@ fn router(shared: Shared) -> axum::Router {
         .layer(axum::extract::DefaultBodyLimit::disable())
         .with_state(shared.clone());
     grpc.into_axum_router()
+        .layer(axum::middleware::map_request(mirror))
         .route_service("/v1/metrics", http.clone())
         .route_service("/v1/traces", http.clone())
         .route_service("/v1/logs", http)
+}
+
+/// Answers are compressed as their requests are, as Go's gRPC servers do it: tonic would choose by what the client
+/// accepts.
+async fn mirror(mut request: axum::extract::Request) -> axum::extract::Request {
+    let encoding = request.headers().get("grpc-encoding").cloned();
+    match encoding {
+        Some(encoding) => drop(request.headers_mut().insert("grpc-accept-encoding", encoding)),
+        None => drop(request.headers_mut().remove("grpc-accept-encoding")),
+    }
+    request
 }
 
 async fn take_http(

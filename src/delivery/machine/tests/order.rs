@@ -28,7 +28,7 @@ fn loads(bench: &mut Bench) -> Vec<(u64, Run)> {
                 *bench.dropped.entry(loss.reason.name()).or_default() += loss.items
             }
             Action::Kept { load, .. } => bench.kept.extend(load.rest()),
-            Action::Retrying { .. } => {}
+            Action::Retrying { .. } | Action::Noted { .. } => {}
         }
     }
     sends

@@ -36,11 +36,13 @@ async fn s1_s2_http_takes_every_signal_in_every_coding_byte_for_byte() {
         encoder.write_all(data).unwrap();
         encoder.finish().unwrap()
     };
-    let codings: [(&str, Pack); 4] = [
+    let lz4: Pack = |data| net::compress(net::Coding::Lz4, data).unwrap();
+    let codings: [(&str, Pack); 5] = [
         ("identity", |data| data.to_vec()),
         ("gzip", gzip),
         ("deflate", zlib),
         ("zstd", |data| zstd::stream::encode_all(data, 0).unwrap()),
+        ("lz4", lz4),
     ];
     for (coding, pack) in codings {
         let gateway = Gateway::start(BOTH).await;
