@@ -309,7 +309,7 @@ fn compression(data: &[u8]) {
     let Some((choice, body)) = data.split_first() else {
         return;
     };
-    let names = ["gzip", "zstd", "deflate", "snappy"];
+    let names = ["gzip", "zstd", "deflate", "snappy", "lz4"];
     let Some(coding) = Coding::named(names[usize::from(*choice) % names.len()]) else {
         return;
     };
