@@ -16,9 +16,11 @@ use hyper_util::server::conn::auto;
 use tokio::time::Instant;
 
 use self::answers::Answers;
+use super::authority::AuthorityFilter;
 use super::behind::Behind;
 use super::listener::Listener;
 use super::server::{Connection, ConnectionLimits, Server};
+use super::stream::Peer;
 
 /// 1 MiB frames halve the cost of a hop compared with HTTP/2's default of 16 KiB.
 pub const HTTP2_FRAME_BYTES: u32 = 1 << 20;
@@ -113,6 +115,10 @@ where
             Ok::<_, Infallible>(answer.map(|body| answers::in_pieces(body, sending)))
         }
     });
+    let stream = match peer {
+        Peer::Unix(_) => AuthorityFilter::new(stream),
+        Peer::Tcp(_) => AuthorityFilter::passing(stream),
+    };
     let builder = builder(config);
     let serving = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(serving);

@@ -5,6 +5,7 @@
 
 pub mod accept;
 pub mod auth;
+pub mod authority;
 pub mod behind;
 pub mod body;
 pub mod client;
