@@ -23,6 +23,7 @@ use tidegate_engine::query::{FloatHistogram, HistogramSample, NAME, Query, Query
 use tidegate_engine::{Attributes, Buckets, ExponentialHistogram, Limits, Rule, StreamId, Table, Value};
 use tidegate_exposition::{Format, NativeHistograms};
 use tidegate_ring::{Batch, MpStore, Options, Reader};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Names as `cargo xtask fuzz` gives them.
 pub(crate) const TARGETS: &[(&str, fn(&[u8]))] = &[
@@ -35,6 +36,7 @@ pub(crate) const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("events", tidegate::receivers::uds::fuzz::events),
     ("statsd", tidegate::receivers::uds::fuzz::statsd),
     ("compression", compression),
+    ("authority", authority),
     ("log", log),
     ("query", query),
     ("state", state),
@@ -319,6 +321,49 @@ fn compression(data: &[u8]) {
     if let Ok(unpacked) = runtime.block_on(decompress(coding, Bytes::copy_from_slice(body), LIMIT)) {
         assert!(unpacked.len() <= LIMIT);
     }
+}
+
+/// What leaves the filter of authorities depends on what enters it, not on the pieces; once is enough; and h2 reads it.
+fn authority(data: &[u8]) {
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime");
+    let filtered = |bytes: &[u8], piece: usize| {
+        let (client, server) = tokio::io::duplex(piece);
+        let bytes = bytes.to_vec();
+        runtime.block_on(async move {
+            let mut filter = tidegate::net::authority::AuthorityFilter::new(server);
+            let (mut client, mut out) = (client, Vec::new());
+            let write = async {
+                client.write_all(&bytes).await.expect("it is read");
+                drop(client);
+            };
+            let (_, read) = tokio::join!(write, filter.read_to_end(&mut out));
+            read.expect("no error of its own");
+            out
+        })
+    };
+    let Some((piece, rest)) = data.split_first() else {
+        return;
+    };
+    let bytes = [PREFACE, rest].concat();
+    let whole = filtered(&bytes, bytes.len());
+    assert_eq!(filtered(&bytes, usize::from(*piece) + 1), whole);
+    assert_eq!(filtered(&whole, whole.len()), whole);
+    runtime.block_on(async {
+        let (mut client, server) = tokio::io::duplex(bytes.len());
+        client.write_all(&bytes).await.expect("there is room");
+        client.shutdown().await.expect("it is open");
+        let filter = tidegate::net::authority::AuthorityFilter::new(server);
+        let read = tokio::spawn(async move { client.read_to_end(&mut Vec::new()).await });
+        let mut builder = h2::server::Builder::new();
+        let builder = builder.max_frame_size(1 << 20).max_header_list_size(64 << 10);
+        if let Ok(mut connection) = builder.handshake::<_, Bytes>(filter).await {
+            while let Some(Ok(_)) = connection.accept().await {}
+        }
+        read.abort();
+    });
 }
 
 /// Segments made of records as the bytes say, with damage between and over them: what is read back was written, once.

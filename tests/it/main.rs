@@ -29,5 +29,6 @@ mod scraped;
 mod scraped_pages;
 mod sdk;
 mod smoke;
+mod socket_path;
 mod state;
 mod telemetry;

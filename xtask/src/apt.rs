@@ -25,6 +25,17 @@ pub(crate) fn unpack(packages: &[&str], directory: &Path) -> Outcome {
     extract(directory)
 }
 
+/// Unpacks packages of the machine's release and those they need that the machine lacks.
+pub(crate) fn unpack_with_needs(packages: &[&str], directory: &Path) -> Outcome {
+    let apt = Apt { options: Vec::new() };
+    let missing = apt.missing(packages).or_else(|_| {
+        apt.update()?;
+        apt.missing(packages)
+    })?;
+    let missing: Vec<_> = missing.iter().map(String::as_str).collect();
+    unpack(&missing, directory)
+}
+
 /// Unpacks packages of the unstable release into `directory`.
 pub(crate) fn unpack_unstable(packages: &[&str], directory: &Path) -> Outcome {
     let state = directory.join(".apt");
@@ -86,11 +97,34 @@ impl Apt {
         )
     }
 
+    /// What an installation of these packages would install. Nothing is installed.
+    fn missing(&self, packages: &[&str]) -> Result<Vec<String>, String> {
+        let simulated = self
+            .command()
+            .args(["install", "--simulate", "--no-install-recommends"])
+            .args(packages)
+            .output()
+            .map_err(|error| format!("apt-get: {error}"))?;
+        match simulated.status.success() {
+            true => Ok(installed(&String::from_utf8_lossy(&simulated.stdout))),
+            false => Err(String::from_utf8_lossy(&simulated.stderr).into_owned()),
+        }
+    }
+
     fn command(&self) -> Command {
         let mut apt = Command::new("apt-get");
         apt.args(&self.options);
         apt
     }
+}
+
+/// A line of a simulation is `Inst NAME (VERSION ARCHIVE)`.
+fn installed(simulation: &str) -> Vec<String> {
+    let names = simulation.lines().filter_map(|line| {
+        let rest = line.strip_prefix("Inst ")?;
+        rest.split(' ').next()
+    });
+    names.map(str::to_owned).collect()
 }
 
 /// The address of the archive that the machine's release comes from.
@@ -155,6 +189,13 @@ fn packages_in(directory: &Path) -> Result<Vec<PathBuf>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn packages_of_a_simulation_are_named() {
+        let simulation = "Reading package lists...\nInst libre2-9 (20220601 Debian:12 [amd64])\n\
+                          Inst libgrpc29 [1.0] (1.51.1 Debian:12 [amd64])\nConf libre2-9 (20220601)\n";
+        assert_eq!(installed(simulation), ["libre2-9", "libgrpc29"]);
+    }
 
     #[test]
     fn the_archive_is_the_one_of_the_machines_release() {

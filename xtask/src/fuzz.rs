@@ -16,6 +16,7 @@ const TARGETS: &[(&str, &str)] = &[
     ("events", "tests/data"),
     ("statsd", "tests/data"),
     ("compression", "tests/data"),
+    ("authority", "tests/data"),
     ("log", "tests/data"),
     ("query", "tests/data/promql"),
     ("state", "tests/data"),

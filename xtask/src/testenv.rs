@@ -21,7 +21,8 @@ const STAMP: &str = ".stamp";
 struct Part {
     name: &'static str,
     source: Source,
-    /// Proves the part works: programs (relative to the part) or Python code, which must succeed.
+    /// Proves the part works: programs (relative to the part) or Python code, which must succeed; headers of libraries,
+    /// which must be there.
     checks: &'static [&'static str],
 }
 
@@ -34,6 +35,8 @@ enum Source {
     Sdist(&'static str),
     /// Packages of the machine's Debian release, unpacked only.
     Debian(&'static [&'static str]),
+    /// Libraries to compile with: packages of the machine's Debian release with the packages they need, unpacked only.
+    Libraries(&'static [&'static str]),
     /// The newest packages that Debian has, unpacked only. Their versions move.
     Unstable(&'static [&'static str]),
 }
@@ -99,6 +102,12 @@ const PARTS: &[Part] = &[
         name: "valgrind",
         source: Source::Debian(&["valgrind"]),
         checks: &["usr/bin/valgrind"],
+    },
+    // The C++ client of gRPC.
+    Part {
+        name: "grpc-cpp",
+        source: Source::Libraries(&["libgrpc++-dev"]),
+        checks: &["usr/include/grpcpp/generic/generic_stub.h"],
     },
     Part {
         name: "debian-unstable",
@@ -193,6 +202,7 @@ impl Part {
             Source::PipAlone(package) => format!("{package} alone"),
             Source::Sdist(package) => format!("{package} source"),
             Source::Debian(packages) => format!("debian {}", packages.join(" ")),
+            Source::Libraries(packages) => format!("debian libraries {}", packages.join(" ")),
             Source::Unstable(packages) => format!("debian unstable {}", packages.join(" ")),
         }
     }
@@ -202,6 +212,10 @@ impl Part {
             Source::Debian(_) | Source::Unstable(_) => {
                 process::run(Command::new(directory.join(check)).arg("--version"))
             }
+            Source::Libraries(_) => match directory.join(check).exists() {
+                true => Ok(()),
+                false => Err(format!("{check} is missing")),
+            },
             Source::Pip(_) | Source::PipAlone(_) | Source::Sdist(_) => process::run(
                 Command::new("python3")
                     .args(["-c", check])
@@ -218,6 +232,7 @@ impl Source {
             Source::PipAlone(package) => process::run(pip_into(directory).args(["--no-deps", package])),
             Source::Sdist(package) => source(package, directory),
             Source::Debian(packages) => apt::unpack(packages, directory),
+            Source::Libraries(packages) => apt::unpack_with_needs(packages, directory),
             Source::Unstable(packages) => apt::unpack_unstable(packages, directory),
         }
     }
@@ -352,7 +367,7 @@ mod tests {
             let packages = match part.source {
                 Source::Pip(packages) => packages.to_vec(),
                 Source::PipAlone(package) | Source::Sdist(package) => vec![package],
-                Source::Debian(_) | Source::Unstable(_) => continue,
+                Source::Debian(_) | Source::Libraries(_) | Source::Unstable(_) => continue,
             };
             for package in packages {
                 assert!(package.contains("=="), "{package} of {}", part.name);
