@@ -3,6 +3,7 @@
 pub mod auth;
 pub mod books;
 mod clock;
+pub mod collisions;
 pub mod edge;
 pub mod factory;
 pub mod flow;

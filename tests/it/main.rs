@@ -19,6 +19,7 @@ mod nixl;
 mod otlp;
 mod peers;
 mod plugins;
+mod processes;
 mod promql;
 mod query;
 mod real_exporters;

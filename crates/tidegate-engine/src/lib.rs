@@ -53,7 +53,7 @@ pub use number::Number;
 pub use partial::{Partial, Partials};
 pub use pattern::{AttributeFilter, BadPattern, Pattern};
 pub use point::{Exemplar, Point};
-pub use progress::{Rejection, Sample};
+pub use progress::{Collision, Rejection, Sample};
 pub use rule::{GaugePolicy, Input, Rule};
 pub use saved::StreamId;
 pub use table::{

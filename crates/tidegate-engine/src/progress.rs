@@ -2,9 +2,14 @@
 
 mod last;
 mod late;
+mod runs;
 
 pub(crate) use last::Last;
-use late::{Late, Run};
+use late::Late;
+pub use runs::Collision;
+use runs::Runs;
+
+use crate::bytes::take;
 
 use crate::{
     Data, Exemplar, ExponentialHistogram, Histogram, Number, Summary, Temporality, UnixNanos, Value,
@@ -110,7 +115,16 @@ pub(crate) struct Moments {
     pub(crate) sum: f64,
 }
 
-/// Where a stream stands.
+/// How a state that shows points as they are takes one.
+#[derive(Clone, Debug)]
+pub(crate) enum Followed<'a> {
+    /// It shows the point.
+    AsItIs,
+    /// Several runs are alive: it adds what one of them gained.
+    Adds(Change<'a>),
+}
+
+/// Where a stream stands. Start, time and last word are those of the run that began last.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
     pub(crate) start: UnixNanos,
@@ -119,6 +133,9 @@ pub(crate) struct Progress {
     /// What may still come out of order; `None` where nothing can.
     late: Option<Box<Late>>,
 }
+
+/// Stands before the last words of several runs in saved state, where the kind of one last word stands otherwise.
+const SEVERAL_RUNS: u8 = 6;
 
 /// Where in its stream a point stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,8 +146,10 @@ enum Place {
     Restart,
     /// In a gap that was left by deltas: it comes late, and counts.
     Gap,
-    /// Of the run before this one, which it continues: it comes late, and counts.
-    FormerRun,
+    /// Of a run that began before the newest: it adds what it has gained.
+    OtherRun,
+    /// Of such a run that was forgotten, or may have been: increases are counted from here.
+    ForgottenRun,
     /// Of a run that was folded when the stream was forgotten: increases are counted from here.
     Folded,
 }
@@ -149,7 +168,7 @@ impl Progress {
     /// A stream whose runs up to the one that began at `start` are part of what is retained: they add nothing again.
     pub(crate) fn folded(start: UnixNanos, time: UnixNanos) -> Self {
         Self {
-            late: Some(Box::new(Late::folded())),
+            late: Some(Box::new(Late::folded(start))),
             ..Self::at(start, time, Last::Nothing)
         }
     }
@@ -165,9 +184,21 @@ impl Progress {
         let (Last::Number(Number::Int(then)), Value::Int(now)) = (&mut self.last, sample.value) else {
             return None;
         };
-        let is_total = matches!(data, Data::Sum { .. }) && data.temporality() == Temporality::Cumulative;
-        let is_next = sample.start == self.start && sample.time > self.time && self.late.is_none();
-        if !is_total || !is_next || *then < 0 || *now < *then {
+        let Data::Sum {
+            monotonic,
+            temporality,
+        } = data
+        else {
+            return None;
+        };
+        let is_next = sample.start == self.start && sample.time > self.time;
+        let is_plain = match &self.late {
+            None => true,
+            // Levels of other runs may be overdue.
+            Some(late) => monotonic && !late.is_folded && late.runs.are_at_rest(self.time),
+        };
+        let is_total = temporality == Temporality::Cumulative;
+        if !is_total || !is_next || !is_plain || *then < 0 || *now < *then {
             return None;
         }
         let increase = *now - *then;
@@ -176,8 +207,9 @@ impl Progress {
         Some(Number::Int(increase))
     }
 
-    /// What `sample` adds. The first point of a cumulative stream adds all it has counted so far. Points that come
-    /// out of order count when they are at most `lateness_ns` older than the newest and say what no other has said.
+    /// What `sample` adds. The first point of a cumulative run adds all it has counted so far. Deltas that come out of
+    /// order count when they are at most `lateness_ns` older than the newest and say what no other has said; with 0
+    /// nothing may come out of order. A word of a run adds what the run has gained since its last word.
     pub(crate) fn advance<'a>(
         &mut self,
         data: Data,
@@ -185,35 +217,68 @@ impl Progress {
         lateness_ns: u64,
     ) -> Result<Change<'a>, Rejection> {
         check(data, sample.value)?;
-        let place = self.place(data, sample, lateness_ns)?;
-        match place {
-            Place::Next => self.note_gap(data, sample, lateness_ns),
-            Place::Restart => self.restart(data, sample, lateness_ns),
+        match self.place(data, sample, lateness_ns)? {
+            Place::Next => {
+                self.note_gap(data, sample, lateness_ns);
+                self.note_next(data, sample);
+            }
+            Place::Restart => self.restart(data, sample),
             Place::Gap => return self.fill(data, sample),
-            Place::FormerRun => return self.continue_former(data, sample),
+            Place::OtherRun => return self.advance_run(data, sample, false),
+            Place::ForgottenRun => return self.advance_run(data, sample, true),
             Place::Folded => {
-                self.late = None;
+                if let Some(late) = &mut self.late {
+                    late.is_folded = false;
+                }
                 // Only tells where increases are counted from.
                 self.change(data, sample.value)?;
             }
         }
         let change = self.change(data, sample.value)?;
         (self.start, self.time) = (sample.start, sample.time);
-        Ok(change)
+        Ok(self.without_overdue(data, change))
     }
 
-    /// Checks order only, for states that take points as they are.
-    pub(crate) fn follow(&mut self, data: Data, sample: &Sample<'_>) -> Result<(), Rejection> {
+    /// Checks order, for states that show points as they are; nothing else is kept of a stream that one process
+    /// reports. Where a second run goes on beside another, both are added up from then on: `shown` is what the state
+    /// shows.
+    pub(crate) fn follow<'a>(
+        &mut self,
+        data: Data,
+        sample: &Sample<'a>,
+        lateness_ns: u64,
+        shown: &mut dyn FnMut() -> Option<Last>,
+    ) -> Result<Followed<'a>, Rejection> {
+        let is_total = data != Data::Gauge && data.temporality() == Temporality::Cumulative;
+        let has_starts = is_total && self.start != 0 && sample.start != 0;
+        if self.is_interleaved() {
+            return self.advance(data, sample, lateness_ns).map(Followed::Adds);
+        }
         check(data, sample.value)?;
         self.place(data, sample, 0)?;
+        if has_starts && sample.start != self.start {
+            let runs = &mut self.late.get_or_insert_default().runs;
+            if runs.remove(sample.start) {
+                runs.are_interleaved = true;
+                runs.note(Collision::Interleaved);
+                self.last = shown().unwrap_or_default();
+                return self.advance(data, sample, lateness_ns).map(Followed::Adds);
+            }
+            let newest = self.time.max(sample.time);
+            runs.entry(self.start, newest).time = self.time;
+        }
         (self.start, self.time) = (sample.start, sample.time);
-        Ok(())
+        Ok(Followed::AsItIs)
+    }
+
+    fn is_interleaved(&self) -> bool {
+        self.late.as_ref().is_some_and(|late| late.runs.are_interleaved)
     }
 
     /// Where a point stands; an error where it adds nothing.
     ///
-    /// A later start time is a new beginning whatever the clock says. Of a run that has been heard of later than this
-    /// point all is known; if it says no more than that, nothing is lost.
+    /// A later start time is a new run whatever the clock says. Of a run that has been heard of later than this point
+    /// all is known; if it says no more than that, nothing is lost.
     fn place(&self, data: Data, sample: &Sample<'_>, lateness_ns: u64) -> Result<Place, Rejection> {
         if self.time == 0 {
             return Ok(Place::Next);
@@ -221,44 +286,72 @@ impl Progress {
         if data.temporality() == Temporality::Delta {
             return self.place_of_delta(sample);
         }
-        let runs = data != Data::Gauge && self.start != 0 && sample.start != 0;
-        let (newer_run, older_run) = (sample.start > self.start, sample.start < self.start);
-        if self.late.as_ref().is_some_and(|late| late.is_folded) && !(runs && newer_run) {
+        let has_starts = data != Data::Gauge && self.start != 0 && sample.start != 0;
+        if has_starts && sample.start > self.start {
+            return self.place_of_new_run(sample, lateness_ns, Place::Restart);
+        }
+        if has_starts && sample.start < self.start {
+            return self.place_of_other_run(data, sample, lateness_ns);
+        }
+        if self.late.as_ref().is_some_and(|late| late.is_folded) {
             let is_newer = sample.time > self.time;
-            return if is_newer {
-                Ok(Place::Folded)
-            } else {
-                Err(Rejection::Late)
-            };
+            return is_newer.then_some(Place::Folded).ok_or(Rejection::Late);
         }
-        if runs && newer_run {
-            return Ok(Place::Restart);
+        match sample.time > self.time {
+            true => Ok(Place::Next),
+            false => Err(self.is_repeated(data, sample)),
         }
-        if runs && older_run {
-            let falls = matches!(data, Data::Sum { monotonic: false, .. });
-            let is_recent = self.time.saturating_sub(sample.time) <= lateness_ns;
-            let former = self.late.as_ref().and_then(|late| late.former.as_ref());
-            return match former {
-                Some(former) if former.start == sample.start => match sample.time > former.time {
-                    true => Ok(Place::FormerRun),
-                    false if former.last.covers(data, sample.value) => Err(Rejection::Duplicate),
-                    false => Err(Rejection::Late),
-                },
-                // A clock was set back between two runs.
-                _ if sample.time > self.time => Ok(Place::Restart),
-                // Nothing was heard of it before the run that came after it.
-                None if lateness_ns > 0 && is_recent && !falls => Ok(Place::FormerRun),
-                _ => Err(Rejection::Late),
-            };
-        }
-        if sample.time > self.time {
-            return Ok(Place::Next);
-        }
+    }
+
+    fn is_repeated(&self, data: Data, sample: &Sample<'_>) -> Rejection {
         let is_same = sample.time == self.time && self.says(sample.value);
         let is_covered = sample.time < self.time && self.last.covers(data, sample.value);
         match is_same || is_covered {
-            true => Err(Rejection::Duplicate),
-            false => Err(Rejection::Late),
+            true => Rejection::Duplicate,
+            false => Rejection::Late,
+        }
+    }
+
+    fn place_of_new_run(
+        &self,
+        sample: &Sample<'_>,
+        lateness_ns: u64,
+        place: Place,
+    ) -> Result<Place, Rejection> {
+        let oldest = self.newest().max(sample.time).saturating_sub(lateness_ns);
+        let is_full = |late: &Late| late.runs.are_full(oldest);
+        match self.late.as_deref().is_some_and(is_full) {
+            true => Err(Rejection::Limit),
+            false => Ok(place),
+        }
+    }
+
+    /// A run that was never heard of counts in full, however old its point: nobody else has counted it. One that may
+    /// have been forgotten can't be told from one that was counted already.
+    fn place_of_other_run(
+        &self,
+        data: Data,
+        sample: &Sample<'_>,
+        lateness_ns: u64,
+    ) -> Result<Place, Rejection> {
+        let falls = matches!(data, Data::Sum { monotonic: false, .. });
+        let runs = self.late.as_ref().map(|late| &late.runs);
+        let is_in_order = sample.time > self.newest();
+        // What it gained is part of its next word.
+        let is_too_late = lateness_ns == 0 && !is_in_order;
+        // A level that was true before its successor began.
+        let is_replaced = falls && sample.time <= self.start;
+        if is_too_late || is_replaced {
+            return Err(Rejection::Late);
+        }
+        match runs.and_then(|runs| runs.find(sample.start)) {
+            Some(run) if sample.time > run.time => Ok(Place::OtherRun),
+            Some(run) if run.last.covers(data, sample.value) => Err(Rejection::Duplicate),
+            Some(_) => Err(Rejection::Late),
+            None if !falls && runs.is_some_and(|runs| runs.may_have_forgotten(sample.start)) => {
+                is_in_order.then_some(Place::ForgottenRun).ok_or(Rejection::Late)
+            }
+            None => self.place_of_new_run(sample, lateness_ns, Place::OtherRun),
         }
     }
 
@@ -290,16 +383,43 @@ impl Progress {
         }
     }
 
-    fn restart(&mut self, data: Data, sample: &Sample<'_>, lateness_ns: u64) {
-        self.late = None;
-        if matches!(data, Data::Sum { monotonic: false, .. }) {
+    /// Notes what the next word of the newest run tells about others.
+    fn note_next(&mut self, data: Data, sample: &Sample<'_>) {
+        if data.temporality() != Temporality::Cumulative || data == Data::Gauge {
             return;
         }
-        let last = std::mem::take(&mut self.last);
-        let is_recent = sample.time.saturating_sub(self.time) <= lateness_ns;
-        if lateness_ns > 0 && is_recent && !matches!(last, Last::Nothing) {
-            self.late = Some(Box::new(Late::after(self.start, self.time, last)));
+        let falls = matches!(data, Data::Sum { monotonic: false, .. });
+        let (then, now) = (self.last.weight(), Last::weight_of(sample.value));
+        let fell = !falls && then.zip(now).is_some_and(|(then, now)| now < then);
+        if fell && self.late.is_none() {
+            self.late = Some(Box::default());
         }
+        let Some(late) = &mut self.late else { return };
+        let newest = late.runs.newest;
+        late.runs.note_overlap(self.time, &[newest], sample.time);
+        late.runs.note_word(then, now, fell);
+        if falls {
+            late.runs.current_gap = sample.time.saturating_sub(self.time);
+        }
+    }
+
+    /// Another run begins: the one so far becomes one of the others.
+    fn restart(&mut self, data: Data, sample: &Sample<'_>) {
+        let falls = matches!(data, Data::Sum { monotonic: false, .. });
+        let is_known = self.holds_total();
+        if !is_known {
+            return;
+        }
+        let newest = self.newest().max(sample.time);
+        let runs = &mut self.late.get_or_insert_default().runs;
+        let (are_interleaved, gap) = (runs.are_interleaved, std::mem::take(&mut runs.current_gap));
+        let run = runs.entry(self.start, newest);
+        (run.time, run.gap) = (self.time, gap);
+        // A level gives way to its successor's, until it is clear that both are alive.
+        if !falls || are_interleaved {
+            run.last = std::mem::take(&mut self.last);
+        }
+        runs.note_time(self.time);
     }
 
     fn fill<'a>(&mut self, data: Data, sample: &Sample<'a>) -> Result<Change<'a>, Rejection> {
@@ -310,16 +430,79 @@ impl Progress {
         Ok(change)
     }
 
-    fn continue_former<'a>(&mut self, data: Data, sample: &Sample<'a>) -> Result<Change<'a>, Rejection> {
-        let late = self.late.get_or_insert_default();
-        let unheard = || Run::new(sample.start, 0, Last::Nothing);
-        let mut former = late.former.take().unwrap_or_else(unheard);
-        std::mem::swap(&mut former.last, &mut self.last);
+    /// What a word of a run adds that is not the newest.
+    fn advance_run<'a>(
+        &mut self,
+        data: Data,
+        sample: &Sample<'a>,
+        is_baseline: bool,
+    ) -> Result<Change<'a>, Rejection> {
+        let newest = self.newest();
+        let mut late = self.late.take().unwrap_or_default();
+        let run = late.runs.entry(sample.start, newest.max(sample.time));
+        let said = run.time;
+        std::mem::swap(&mut run.last, &mut self.last);
+        if is_baseline {
+            // Only tells where increases are counted from.
+            let _ = self.change(data, sample.value);
+        }
         let change = self.change(data, sample.value);
-        std::mem::swap(&mut former.last, &mut self.last);
-        former.time = sample.time;
-        self.late.get_or_insert_default().former = Some(former);
-        change
+        std::mem::swap(&mut run.last, &mut self.last);
+        if said != 0 {
+            run.gap = sample.time.saturating_sub(said);
+        }
+        run.time = sample.time;
+        if said != 0 {
+            late.runs.note_overlap(said, &[self.time, newest], sample.time);
+        }
+        if is_baseline {
+            late.runs.note(Collision::Forgotten);
+        }
+        late.runs.note_time(sample.time);
+        self.late = Some(late);
+        Ok(self.without_overdue(data, change?))
+    }
+
+    /// Of a sum that may fall, what runs add that say nothing any more is taken back.
+    fn without_overdue<'a>(&mut self, data: Data, change: Change<'a>) -> Change<'a> {
+        let falls = matches!(
+            data,
+            Data::Sum {
+                monotonic: false,
+                temporality: Temporality::Cumulative
+            }
+        );
+        let newest = self.newest();
+        match (&mut self.late, change) {
+            (Some(late), Change::Number(number)) if falls => {
+                let mut gone = late.runs.take_overdue(newest);
+                if runs::is_overdue(self.time, late.runs.current_gap, newest)
+                    && let Last::Number(level) = std::mem::take(&mut self.last)
+                {
+                    gone = gone.plus(level);
+                }
+                Change::Number(number.minus(gone))
+            }
+            (_, change) => change,
+        }
+    }
+
+    /// The time of the latest word of any run; 0 = none.
+    pub(crate) fn newest(&self) -> UnixNanos {
+        let of_others = self.late.as_ref().map_or(0, |late| late.runs.newest);
+        self.time.max(of_others)
+    }
+
+    /// Whether a point that began at `start` belongs to a run that was heard of.
+    pub(crate) fn knows(&self, start: UnixNanos) -> bool {
+        let is_current = start == self.start || start == 0 || self.start == 0;
+        let is_other = |late: &Late| late.runs.find(start).is_some();
+        self.time != 0 && (is_current || self.late.as_deref().is_some_and(is_other))
+    }
+
+    /// A collision of runs that nobody has asked for yet.
+    pub(crate) fn take_collision(&mut self) -> Option<Collision> {
+        self.late.as_mut()?.runs.take_untold()
     }
 
     fn says(&self, value: &Value) -> bool {
@@ -414,10 +597,38 @@ impl Progress {
 
     /// What a stream that leaves takes with it: what it has added to a sum that may fall. Called once, at the end.
     pub(crate) fn withdraw(&mut self) -> Option<Number> {
-        match std::mem::take(&mut self.last) {
-            Last::Number(number) => Some(number),
-            _ => None,
+        let others = self.late.as_mut().map(|late| late.runs.take_all());
+        match (std::mem::take(&mut self.last), others) {
+            (Last::Number(number), Some(others)) => Some(number.plus(others)),
+            (Last::Number(number), None) => Some(number),
+            (_, others) => others.filter(|others| others.as_f64() != 0.0),
         }
+    }
+
+    /// The last word, for another process; with those of other runs where there are any.
+    pub(crate) fn save(&self, to: &mut Vec<u8>) {
+        let late = self.late.as_ref();
+        if let Some(late) = late.filter(|late| late.runs.is_worth_saving()) {
+            to.push(SEVERAL_RUNS);
+            late.runs.save(to);
+        }
+        self.last.save(to);
+    }
+
+    /// Reads what [`Self::save`] wrote, and what older builds did: the last word of one run.
+    pub(crate) fn load(start: UnixNanos, time: UnixNanos, from: &mut &[u8]) -> Option<Self> {
+        let mut late = None;
+        if from.first() == Some(&SEVERAL_RUNS) {
+            take::<1>(from)?;
+            late = Some(Box::new(Late::of_runs(Runs::load(from)?)));
+        }
+        let last = Last::load(from)?;
+        Some(Self {
+            start,
+            time,
+            last,
+            late,
+        })
     }
 }
 

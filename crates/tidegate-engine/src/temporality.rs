@@ -48,6 +48,8 @@ struct Stream {
     /// As it is handed on.
     series: Arc<Series>,
     saved: Saved,
+    /// A former process knew it.
+    is_restored: bool,
 }
 
 /// A stream's place.
@@ -153,8 +155,13 @@ impl Converter {
         let make = || {
             let series = Arc::new(with_temporality(&from, self.wanted));
             let id = id(&series);
-            let saved = self.restored.take(id).unwrap_or_default();
-            Stream { id, series, saved }
+            let restored = self.restored.take(id);
+            Stream {
+                id,
+                series,
+                is_restored: restored.is_some(),
+                saved: restored.unwrap_or_default(),
+            }
         };
         match self.streams.learn(key, Key::of(&from), now, make) {
             Some(home) => self
@@ -190,7 +197,8 @@ impl Converter {
 
     fn delta(&self, stream: &mut Stream, data: Data, sample: &Sample<'_>) -> Result<Converted, Rejection> {
         let progress = &mut stream.saved.progress;
-        let (was, since) = (progress.time, progress.start);
+        let (was, since) = (progress.newest(), progress.start);
+        let is_new_run = !progress.knows(sample.start);
         let value = match progress.advance(data, sample, IN_ORDER)? {
             Change::Number(number) => number.into(),
             Change::Histogram(histogram) => Value::Histogram(histogram.into_owned()),
@@ -200,7 +208,9 @@ impl Converter {
             Change::End => Value::NoRecordedValue,
         };
         let is_first = was == 0;
-        if is_first && sample.start < self.born && value != Value::NoRecordedValue {
+        // One that another process began to count may have begun another run meanwhile.
+        let is_untold = is_first || (is_new_run && !stream.is_restored);
+        if is_untold && sample.start < self.born && value != Value::NoRecordedValue {
             return Ok(Converted::Baseline);
         }
         let restarted = sample.start > since;
@@ -332,16 +342,15 @@ impl Saved {
         to.extend(self.progress.start.to_le_bytes());
         to.extend(self.progress.time.to_le_bytes());
         to.extend(self.since.to_le_bytes());
-        self.progress.last().save(to);
+        self.progress.save(to);
         self.total.save(to);
     }
 
     fn load(from: &mut &[u8]) -> Option<(StreamId, Self)> {
         let id = *take(from)?;
         let (start, time, since) = (number(from)?, number(from)?, number(from)?);
-        let last = Last::load(from)?;
         let saved = Self {
-            progress: Progress::at(start, time, last),
+            progress: Progress::load(start, time, from)?,
             total: Last::load(from)?,
             since,
         };

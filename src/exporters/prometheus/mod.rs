@@ -24,7 +24,7 @@ use crate::batch::{Batch, Encoded, Payload, Points, Signal};
 use crate::component::worker::{Pause, Worker, give_way};
 use crate::component::{
     ComponentError, ConfigType, Consumer, Context, Exporter, ExporterFactory, Factory, Flow, Ledger,
-    Lifecycle, Reason, Refused, Stability, unix_now,
+    Lifecycle, Reason, Refused, Stability, collisions, unix_now,
 };
 use crate::net::Server;
 use crate::net::auth::Door;
@@ -147,6 +147,7 @@ fn keep(own: &Table, pages: &Pages, exporter: &Arc<str>, pause: &Pause) {
         // A panic has been printed; what expires must do so all the same.
         let _ = catch_unwind(AssertUnwindSafe(|| pages.learn()));
         tell(&own.stats(), exporter);
+        collisions::tell(own, &("exporter", exporter.to_string()));
     }
     pages.close();
 }

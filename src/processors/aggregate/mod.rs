@@ -8,6 +8,7 @@ pub mod config;
 mod intake;
 mod journal;
 mod nixl;
+mod replica;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,7 +23,7 @@ use super::emit::{Emitter, Pace};
 use crate::batch::{Batch, Signal, stream_id};
 use crate::component::{
     ComponentError, ConfigType, Consumer, Context, Factory, Flow, Ledger, Lifecycle, Made, Processor,
-    ProcessorContext, ProcessorFactory, Refused, Stability, unix_now,
+    ProcessorContext, ProcessorFactory, Refused, Stability, collisions, unix_now,
 };
 
 /// The factory of `aggregate`.
@@ -89,6 +90,7 @@ impl Lifecycle for Aggregate {
         if let Some(journal) = &self.journal {
             journal.open(&self.base).await?;
         }
+        replica::warn_of_others(&self.base);
         self.base.shared.tables.add(self.intake.table.clone());
         let emitter = Arc::new(Emitter {
             table: self.intake.table.clone(),
@@ -101,6 +103,7 @@ impl Lifecycle for Aggregate {
         self.pace.start(emitter, self.config.interval, move |now| {
             table.expire(now);
             tell(&table.stats(), &labels);
+            collisions::tell(&table, &labels[0]);
         });
         Ok(())
     }

@@ -53,6 +53,28 @@ impl Last {
         }
     }
 
+    /// What tells a fall: the number, or how much was counted.
+    pub(super) fn weight(&self) -> Option<f64> {
+        match self {
+            Self::Nothing => None,
+            Self::Number(number) => Some(number.as_f64()),
+            Self::Histogram(histogram) => Some(histogram.count as f64),
+            Self::Exponential(histogram) => Some(histogram.count as f64),
+            Self::Summary(moments) => Some(moments.count as f64),
+        }
+    }
+
+    /// The same of a point's value.
+    pub(super) fn weight_of(value: &Value) -> Option<f64> {
+        match value {
+            Value::Int(_) | Value::Double(_) => value.number().map(Number::as_f64),
+            Value::Histogram(histogram) => Some(histogram.count as f64),
+            Value::ExponentialHistogram(histogram) => Some(histogram.count as f64),
+            Value::Summary(summary) => Some(summary.count as f64),
+            Value::NoRecordedValue => None,
+        }
+    }
+
     /// The value of a point that says this; `None`: it is no number.
     pub(crate) fn of(value: &Value) -> Option<Self> {
         Some(match value {

@@ -1,8 +1,8 @@
-//! What of a stream may still come out of order: gaps between deltas, and the end of the run before this one.
+//! What of a stream may still come out of order: gaps between deltas, and runs beside the newest.
 
 use smallvec::SmallVec;
 
-use super::Last;
+use super::runs::Runs;
 use crate::UnixNanos;
 
 /// Gaps of one stream that are remembered; what would fill an older one is refused as late.
@@ -13,38 +13,24 @@ const MAX_GAPS: usize = 16;
 pub(super) struct Late {
     /// Between deltas: from, to; in the order in which they came up.
     gaps: SmallVec<[(UnixNanos, UnixNanos); 1]>,
-    /// The run before this one.
-    pub(super) former: Option<Run>,
+    /// The runs of a cumulative stream that began before the newest.
+    pub(super) runs: Runs,
     /// The stream was forgotten, and what it had counted until then is part of what is retained.
     pub(super) is_folded: bool,
 }
 
-/// A run of a cumulative stream, from one start to the next.
-#[derive(Clone, Debug)]
-pub(super) struct Run {
-    pub(super) start: UnixNanos,
-    pub(super) time: UnixNanos,
-    pub(super) last: Last,
-}
-
-impl Run {
-    pub(super) fn new(start: UnixNanos, time: UnixNanos, last: Last) -> Self {
-        Self { start, time, last }
-    }
-}
-
 impl Late {
-    pub(super) fn folded() -> Self {
+    pub(super) fn folded(start: UnixNanos) -> Self {
         Self {
             is_folded: true,
+            runs: Runs::forgotten_until(start),
             ..Self::default()
         }
     }
 
-    /// A new run came after this one.
-    pub(super) fn after(start: UnixNanos, time: UnixNanos, last: Last) -> Self {
+    pub(super) fn of_runs(runs: Runs) -> Self {
         Self {
-            former: Some(Run::new(start, time, last)),
+            runs,
             ..Self::default()
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::progress::Rejection;
+use crate::progress::{Collision, Rejection};
 
 /// How much a table may hold, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +97,8 @@ pub struct Stats {
     pub expired_series: u64,
     /// Quantiles of summaries that were left out, since quantiles do not add up.
     pub refused_quantiles: u64,
+    /// Input streams that several processes report, by `Collision as usize`.
+    pub colliding_streams: [u64; Collision::ALL.len()],
     /// Items not taken in, by `Rejection as usize`.
     pub rejected: [u64; Rejection::ALL.len()],
 }

@@ -39,10 +39,10 @@ use state::State;
 
 use crate::former::Former;
 use crate::lease::nanos;
-use crate::progress::Rejection;
+use crate::progress::{Collision, Rejection};
 use crate::rule::{Op, Output, Rule};
 use crate::saved::StreamId;
-use crate::streams::Streams;
+use crate::streams::{Streams, lock};
 use crate::{Composite, Exemplar, Series, SourceId, UnixNanos, Value};
 
 /// A series as a reader of a table sees it.
@@ -74,6 +74,7 @@ struct Counters {
     expired: AtomicU64,
     next_sweep: AtomicU64,
     rejected: [AtomicU64; Rejection::ALL.len()],
+    colliding: [AtomicU64; Collision::ALL.len()],
 }
 
 type Sources = HashMap<SourceId, Arc<Mutex<events::SourceState>>>;
@@ -92,6 +93,8 @@ pub struct Table {
     /// Streams of a former process and when they were seen; taken up when they are seen again.
     restored: Arc<Former<(Stream, UnixNanos)>>,
     folded: Mutex<Folded>,
+    /// The last stream that collided, by its first output series.
+    collided: Mutex<Option<(Collision, Arc<Series>)>>,
     book: Mutex<Book>,
     sources: RwLock<Sources>,
     composites: RwLock<Vec<Arc<Composite>>>,
@@ -112,6 +115,7 @@ impl Table {
             identify: None,
             restored: Arc::default(),
             folded: Mutex::new(Folded::new(limits.streams)),
+            collided: Mutex::default(),
             book: Mutex::default(),
             sources: RwLock::default(),
             composites: RwLock::default(),
@@ -169,8 +173,14 @@ impl Table {
             overflowed_streams: std::array::from_fn(|at| self.counters.overflowed[at].load(Relaxed)),
             refused_quantiles: self.counters.refused_quantiles.load(Relaxed),
             expired_series: self.counters.expired.load(Relaxed),
+            colliding_streams: std::array::from_fn(|at| self.counters.colliding[at].load(Relaxed)),
             rejected: std::array::from_fn(|at| self.counters.rejected[at].load(Relaxed)),
         }
+    }
+
+    /// The output series of a stream that turned out since the last call to be reported by several processes.
+    pub fn take_collided(&self) -> Option<(Collision, Arc<Series>)> {
+        lock(&self.collided).take()
     }
 
     /// Shows `composite` to readers of this table as a gauge.

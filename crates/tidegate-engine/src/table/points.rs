@@ -12,7 +12,7 @@ use super::cell::{self, CellRef};
 use super::targets::{Target, Targets};
 use crate::key::Key;
 use crate::lease::nanos;
-use crate::progress::{Change, Progress, Rejection, Sample};
+use crate::progress::{Change, Followed, Last, Progress, Rejection, Sample};
 use crate::rule::Op;
 use crate::saved::StreamId;
 use crate::streams::{Sweep, lock};
@@ -249,18 +249,32 @@ impl Table {
         now: UnixNanos,
         cells: &mut cell::Cursor<'_>,
     ) -> Result<(), Rejection> {
-        stream.progress.follow(stream.data, sample)?;
+        let (progress, targets) = (&mut stream.progress, &stream.targets);
+        let mut shown = || {
+            let target = targets.iter().next()?;
+            cells
+                .get(target.cell)
+                .and_then(|cell| Last::of(&cell.state.value))
+        };
+        let followed = progress.follow(stream.data, sample, self.lateness_ns, &mut shown)?;
         if matches!(sample.value, Value::NoRecordedValue) {
             self.end(stream, cells);
             return Ok(());
         }
+        let mut fits = true;
         for target in stream.targets.iter() {
             if let Some(cell) = cells.get(target.cell) {
-                cell.state.keep(sample);
+                match &followed {
+                    Followed::AsItIs => cell.state.keep(sample),
+                    Followed::Adds(change) => fits &= cell.state.keep_adding(change, sample),
+                }
                 cell.seen = cell.seen.max(now);
             }
         }
-        Ok(())
+        if matches!(followed, Followed::Adds(_)) {
+            self.note_collision(stream, cells);
+        }
+        if fits { Ok(()) } else { Err(Rejection::Unsupported) }
     }
 
     fn add(
@@ -272,7 +286,11 @@ impl Table {
     ) -> Result<(), Rejection> {
         let change = match stream.progress.next_total(stream.data, sample) {
             Some(increase) => Change::Number(increase),
-            None => stream.progress.advance(stream.data, sample, self.lateness_ns)?,
+            None => {
+                let change = stream.progress.advance(stream.data, sample, self.lateness_ns)?;
+                self.note_collision(stream, cells);
+                change
+            }
         };
         if matches!(change, Change::End) {
             self.end(stream, cells);
@@ -286,6 +304,19 @@ impl Table {
             }
         }
         if fits { Ok(()) } else { Err(Rejection::Unsupported) }
+    }
+
+    /// Counts a stream that several processes turn out to report, and remembers one of its output series.
+    fn note_collision(&self, stream: &mut Stream, cells: &mut cell::Cursor<'_>) {
+        let Some(collision) = stream.progress.take_collision() else {
+            return;
+        };
+        self.counters.colliding[collision as usize].fetch_add(1, Relaxed);
+        let target = stream.targets.iter().next();
+        let cell = target.and_then(|target| cells.get(target.cell));
+        if let Some(cell) = cell {
+            *lock(&self.collided) = Some((collision, cell.series.clone()));
+        }
     }
 
     /// The stream has said that it is over: a series that shows it alone goes with it.
@@ -348,7 +379,7 @@ impl Table {
                 // One at a time: whoever makes a stream known does not wait for all that have gone.
                 lock(&self.book).leave(stream.source);
                 if stream.phase == Phase::Left && stream.progress.holds_total() {
-                    let (start, time) = (stream.progress.start, stream.progress.time);
+                    let (start, time) = (stream.progress.start, stream.progress.newest());
                     lock(&self.folded).add(identity, start, time);
                 }
             }

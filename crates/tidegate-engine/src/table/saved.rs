@@ -116,9 +116,8 @@ struct KeptStream {
     id: StreamId,
     data: Data,
     phase: Phase,
-    /// Seen, start, time.
-    times: [UnixNanos; 3],
-    last: Last,
+    seen: UnixNanos,
+    progress: Progress,
     targets: SmallVec<[KeptTarget; 1]>,
 }
 
@@ -149,10 +148,10 @@ impl KeptStream {
         to.push(data_code(self.data));
         let phase = PHASES.iter().position(|phase| *phase == self.phase);
         to.push(phase.unwrap_or_default() as u8);
-        for time in self.times {
+        for time in [self.seen, self.progress.start, self.progress.time] {
             to.extend(time.to_le_bytes());
         }
-        self.last.save(to);
+        self.progress.save(to);
         to.push(self.targets.len() as u8);
         for target in &self.targets {
             let op = OPS.iter().position(|op| *op == target.op);
@@ -200,8 +199,8 @@ impl KeptStream {
             id,
             data: stream.data,
             phase: stream.phase,
-            times: [seen, stream.progress.start, stream.progress.time],
-            last: stream.progress.last().clone(),
+            seen,
+            progress: stream.progress.clone(),
             targets: targets.collect(),
         })
     }
@@ -328,7 +327,7 @@ impl Table {
         let data = data_of(take::<1>(from)?[0])?;
         let phase = *PHASES.get(usize::from(take::<1>(from)?[0]))?;
         let (seen, start, time) = (number(from)?, number(from)?, number(from)?);
-        let progress = Progress::at(start, time, Last::load(from)?);
+        let progress = Progress::load(start, time, from)?;
         let [count] = *take(from)?;
         let mut targets = Targets::default();
         for _ in 0..count {

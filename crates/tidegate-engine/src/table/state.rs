@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::fold::Folded;
-use crate::progress::{Change, Moments, Sample};
+use crate::progress::{Change, Last, Moments, Sample};
 use crate::rule::{DEFAULT_BOUNDS, GaugePolicy, Op, Rule};
 use crate::{Data, Exemplar, ExponentialHistogram, Histogram, Number, Summary, UnixNanos, Value};
 
@@ -137,6 +137,23 @@ impl State {
             rare.exemplars
                 .extend(sample.exemplars.iter().take(MAX_EXEMPLARS).cloned());
         }
+    }
+
+    /// Adds what one of several processes gained that report the series; `false`: it is of another kind.
+    pub(crate) fn keep_adding(&mut self, change: &Change<'_>, sample: &Sample<'_>) -> bool {
+        let Some(mut total) = Last::of(&self.value) else {
+            return false;
+        };
+        let Some(value) = total.add(change) else {
+            return false;
+        };
+        self.value = value;
+        self.time = self.time.max(sample.time);
+        if sample.start != 0 {
+            self.start = self.start.min(sample.start);
+        }
+        self.add_exemplars(sample.exemplars);
+        true
     }
 
     fn add_exemplars(&mut self, new: &[Exemplar]) {

@@ -1,0 +1,142 @@
+//! Several processes that report as one series: gunicorn workers without `service.instance.id`, pods whose instance a
+//! processor removes. What the gateway shows is the sum of what each counted.
+
+use super::kit::{Gateway, SOON, free_port, http, wait_for};
+
+/// A process that counts, and reports what it has counted since it began.
+struct Worker {
+    start: u64,
+    counted: u64,
+}
+
+/// When the tests' processes begin: a nanosecond of 2026.
+const EPOCH: u64 = 1_790_000_000_000_000_000;
+const SECOND: u64 = 1_000_000_000;
+
+impl Worker {
+    fn body(&self, time: u64) -> String {
+        let Self { start, counted } = self;
+        let times = format!(r#""startTimeUnixNano":"{start}","timeUnixNano":"{time}""#);
+        let sum = format!(
+            r#"{{"name":"requests","sum":{{"isMonotonic":true,"aggregationTemporality":2,"dataPoints":[{{"asInt":"{counted}",{times}}}]}}}}"#
+        );
+        let wait = format!(
+            r#"{{"name":"wait","histogram":{{"aggregationTemporality":2,"dataPoints":[{{"count":"{counted}","sum":{counted},"explicitBounds":[1],"bucketCounts":["{counted}","0"],{times}}}]}}}}"#
+        );
+        format!(
+            r#"{{"resourceMetrics":[{{"resource":{{"attributes":[{{"key":"service.name","value":{{"stringValue":"web"}}}},{{"key":"service.instance.id","value":{{"stringValue":"{start}"}}}}]}},"scopeMetrics":[{{"metrics":[{sum},{wait}]}}]}}]}}"#
+        )
+    }
+}
+
+/// The value of the only sample of a page whose name is this; 0: there is none.
+fn shown(port: u16, name: &str) -> f64 {
+    let page = http::get(port, "/metrics").unwrap().text();
+    let samples = page
+        .lines()
+        .filter(|line| line.starts_with(&format!("{name}{{")) || line.starts_with(&format!("{name} ")));
+    let values: Vec<f64> = samples
+        .filter_map(|line| line.split_whitespace().nth(1)?.parse().ok())
+        .collect();
+    assert!(values.len() <= 1, "{page}");
+    values.first().copied().unwrap_or(0.0)
+}
+
+#[test]
+fn processes_under_one_identity_add_up_exactly_with_aggregate_and_without() {
+    let (input, added, plain) = (free_port(), free_port(), free_port());
+    let gateway = Gateway::start(&format!(
+        "receivers:
+  otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{input}\"}}}}}}
+processors:
+  resource: {{attributes: [{{key: service.instance.id, action: delete}}]}}
+  aggregate: {{rules: [{{match: {{name: \"*\"}}, without: []}}]}}
+exporters:
+  prometheus/added: {{endpoint: \"127.0.0.1:{added}\"}}
+  prometheus/plain: {{endpoint: \"127.0.0.1:{plain}\"}}
+service:
+  pipelines:
+    metrics/added: {{receivers: [otlp], processors: [resource, aggregate], exporters: [prometheus/added]}}
+    metrics/plain: {{receivers: [otlp], processors: [resource], exporters: [prometheus/plain]}}
+"
+    ));
+    let mut workers: Vec<Worker> = Vec::new();
+    let (mut counted, mut turn) = (0, 0);
+    for processes in [3, 4, 8] {
+        while workers.len() < processes {
+            let start = EPOCH + workers.len() as u64 * 7;
+            workers.push(Worker { start, counted: 0 });
+        }
+        for step in 0..10 {
+            // Each time in another order.
+            for at in 0..processes {
+                let worker = &mut workers[(at * 5 + step) % processes];
+                worker.counted += 1;
+                counted += 1;
+                turn += 1;
+                let body = worker.body(EPOCH + turn * SECOND);
+                let answer = http::post(input, "/v1/metrics", "application/json", body.as_bytes());
+                assert_eq!(answer.unwrap().status, 200);
+            }
+            let wanted = counted as f64;
+            assert_eq!(
+                shown(added, "requests_total"),
+                wanted,
+                "{processes} processes, step {step}"
+            );
+            assert_eq!(shown(added, "wait_count"), wanted);
+        }
+        // All have been heard beside each other.
+        assert_eq!(
+            shown(plain, "requests_total"),
+            counted as f64,
+            "{processes} processes"
+        );
+        assert_eq!(shown(plain, "wait_count"), counted as f64);
+    }
+    for component in [
+        "processor=\"processors::aggregate@metrics/added\"",
+        "exporter=\"prometheus/plain\"",
+    ] {
+        let labels = [component, "reason=\"interleaved\""];
+        // Both read it from their tables about once a second.
+        let mut colliding = 0.0;
+        wait_for(SOON, "the collision is counted", || {
+            colliding = gateway.own_metric("tidegate_colliding_streams_total", &labels);
+            (colliding > 0.0).then_some(())
+        });
+        assert_eq!(colliding, 2.0, "{component}");
+    }
+    let log = gateway.stop();
+    assert!(log.contains("several processes report the same series"), "{log}");
+}
+
+#[test]
+fn a_later_replica_warns_that_senders_may_be_counted_twice() {
+    let (input, page) = (free_port(), free_port());
+    let config = format!(
+        "receivers:
+  otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{input}\"}}}}}}
+processors:
+  aggregate: {{rules: [{{match: {{name: \"*\"}}, without: []}}]}}
+exporters:
+  prometheus: {{endpoint: \"127.0.0.1:{page}\"}}
+service:
+  pipelines:
+    metrics: {{receivers: [otlp], processors: [aggregate], exporters: [prometheus]}}
+"
+    );
+    for (host, warns) in [("gateway-0", false), ("gateway-1", true)] {
+        let gateway = Gateway::start_with(&config, |command| {
+            command
+                .env("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+                .env("HOSTNAME", host);
+        });
+        let log = gateway.stop();
+        assert_eq!(
+            log.contains("one of several replicas that aggregate"),
+            warns,
+            "{log}"
+        );
+    }
+}
