@@ -1,6 +1,6 @@
 //! What `run` and `validate` share: from `--config` and `--set` to a plan, with every problem on standard error.
 
-use super::{Failure, components};
+use super::{Failure, components, fetch};
 use crate::config::{At, Class, Loader, Problems, Registry};
 use crate::service::Plan;
 use crate::service::graph::BuildError;
@@ -8,13 +8,16 @@ use crate::service::graph::BuildError;
 /// Where the configuration comes from.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ConfigArgs {
-    /// A YAML file; several are merged, later ones win (maps deeply, lists as a whole). Also `env:VARIABLE` and
-    /// `yaml:TEXT`
+    /// A YAML file; several are merged, later ones win (maps deeply, lists as a whole). Also `env:VARIABLE`,
+    /// `yaml:TEXT`, `http://...` and `https://...`
     #[arg(long = "config", short = 'c', value_name = "FILE")]
     configs: Vec<String>,
     /// Sets one value over all files, for example `--set exporters.prometheus.endpoint=0.0.0.0:9464`
     #[arg(long = "set", value_name = "A.B.C=VALUE")]
     sets: Vec<String>,
+    /// The Collector's switches for features in the making. tidegate has none: accepted with a warning
+    #[arg(long = "feature-gates", value_name = "GATES", allow_hyphen_values = true)]
+    feature_gates: Vec<String>,
 }
 
 impl ConfigArgs {
@@ -23,10 +26,24 @@ impl ConfigArgs {
         let loader = self
             .configs
             .iter()
-            .fold(Loader::default(), |loader, config| loader.config(config));
+            .fold(Loader::default(), |loader, config| match is_url(config) {
+                true => fetched(loader, config),
+                false => loader.config(config),
+            });
         self.sets
             .iter()
             .fold(loader, |loader, set| loader.set(set.as_str()))
+    }
+}
+
+fn is_url(config: &str) -> bool {
+    config.starts_with("http://") || config.starts_with("https://")
+}
+
+fn fetched(loader: Loader<'static>, url: &str) -> Loader<'static> {
+    match fetch::text(url) {
+        Ok(text) => loader.text(fetch::without_credentials(url), text),
+        Err(why) => loader.failed(format!("--config {}: {why}", fetch::without_credentials(url))),
     }
 }
 
@@ -39,13 +56,21 @@ pub struct Loaded {
 
 /// Loads; prints all problems when there are errors.
 pub fn load(args: &ConfigArgs) -> Result<Loaded, Failure> {
-    load_from(args.loader())
+    load_with(args.loader(), &args.feature_gates)
 }
 
 /// The same, from a loader.
 pub fn load_from(loader: Loader<'_>) -> Result<Loaded, Failure> {
+    load_with(loader, &[])
+}
+
+fn load_with(loader: Loader<'_>, feature_gates: &[String]) -> Result<Loaded, Failure> {
     let loaded = loader.load(&Kinds);
     let mut problems = loaded.problems;
+    if !feature_gates.is_empty() {
+        let message = "accepted without effect: tidegate has no feature gates";
+        problems.place(None, "--feature-gates").warning(message);
+    }
     let plan = loaded
         .document
         .and_then(|document| Plan::resolve(&document, &mut problems));

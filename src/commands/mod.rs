@@ -6,6 +6,7 @@ pub mod completion;
 pub mod components;
 pub mod composites;
 pub mod explain;
+mod fetch;
 pub mod load;
 pub mod plugin_host;
 pub mod query;
@@ -24,11 +25,22 @@ use clap::{Parser, Subcommand};
 /// Drains NVIDIA NIXL telemetry out of shared memory, takes OTLP and Unix-socket events, aggregates across
 /// ranks, answers composites at any instant, and serves Prometheus, OTLP vendors and files. Configured by one
 /// YAML file in the OpenTelemetry Collector's shape.
+///
+/// Without a subcommand it runs, as the Collector does: `tidegate --config gateway.yaml`.
 #[derive(Debug, Parser)]
-#[command(name = "tidegate", version, propagate_version = false, max_term_width = 100)]
+#[command(
+    name = "tidegate",
+    version,
+    propagate_version = false,
+    max_term_width = 100,
+    arg_required_else_help = true,
+    args_conflicts_with_subcommands = true
+)]
 pub struct Cli {
+    #[command(flatten)]
+    run: run::Args,
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -63,7 +75,7 @@ enum Command {
 impl Cli {
     /// Runs the command that was asked for.
     pub fn run(self) -> ExitCode {
-        let result = match self.command {
+        let result = match self.command.unwrap_or(Command::Run(self.run)) {
             Command::Run(args) => run::run(&args),
             Command::Quickstart(args) => quickstart::run(&args),
             Command::Validate(args) => validate::run(&args),

@@ -12,7 +12,7 @@ use crate::service::{Graph, Running};
 use crate::telemetry::{Telemetry, start_logs};
 
 /// Arguments of `run`.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 #[command(
     after_help = "SIGTERM and SIGINT drain and stop; a second one stops at once.\n\nExample:\n  \
 tidegate run --config gateway.yaml --set exporters.prometheus.endpoint=0.0.0.0:9464"

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::document::{Component, Document, Pipeline, Reference};
+use super::foreign;
 use super::id::{Class, ComponentId, PipelineId};
 use super::node::{Node, quoted};
 use super::problems::Problems;
@@ -31,6 +32,9 @@ pub(super) fn check(document: &Document, registry: &dyn Registry, cx: &mut Probl
     for extension in &document.service.extensions {
         checker.check_reference(extension, &[Class::Extension], cx);
     }
+    for component in document.components() {
+        checker.check_storage(component, cx);
+    }
     checker.check_repeated_pipelines(cx);
     checker.check_ambiguous(cx);
     checker.check_connectors(cx);
@@ -53,6 +57,12 @@ fn check_kind(component: &Component, registry: &dyn Registry, cx: &mut Problems)
         return;
     }
     kinds.sort_unstable();
+    if let Some(instead) = foreign::instead(*class, &id.kind) {
+        cx.at_key(options)
+            .help(instead)
+            .error(format!("`{}` is not in tidegate", id.kind));
+        return;
+    }
     let guess = nearest(&id.kind, kinds.iter().copied())
         .map(|near| format!("did you mean `{near}`? "))
         .unwrap_or_default();
@@ -159,6 +169,39 @@ impl<'a> Checker<'a> {
             classes[0],
             quoted(&text)
         ));
+    }
+
+    /// Every `storage` and `sending_queue::storage` names an extension that starts.
+    fn check_storage(&self, component: &Component, cx: &mut Problems) {
+        let options = &component.options;
+        let peer = options.get("protocol").and_then(|protocol| protocol.get("otlp"));
+        let queues = [Some(options), peer].into_iter().flatten();
+        let queues = queues.filter_map(|around| around.get("sending_queue"));
+        for node in std::iter::once(options)
+            .chain(queues)
+            .filter_map(|around| around.get("storage"))
+        {
+            let Some(id) = node.as_text().filter(|id| !self.starts(id)) else {
+                continue;
+            };
+            let help = match self.ids[&Class::Extension]
+                .iter()
+                .any(|known| known.to_string() == id)
+            {
+                true => format!("add `{id}` to `service::extensions`"),
+                false => format!(
+                    "define it, as in `extensions: {{{id}: {{directory: /var/lib/tidegate}}}}`, and name it under \
+                     `service::extensions`"
+                ),
+            };
+            let message = format!("{} is no extension that starts", node.shown());
+            cx.at(node).help(help).error(message);
+        }
+    }
+
+    fn starts(&self, id: &str) -> bool {
+        let mut extensions = self.document.service.extensions.iter();
+        extensions.any(|extension| extension.id.to_string() == id)
     }
 
     fn check_repeated_pipelines(&self, cx: &mut Problems) {

@@ -39,6 +39,12 @@ pub trait Decode: Sized {
     /// Whether null is a value of its own here; elsewhere a null option means its default.
     const TAKES_NULL: bool = false;
 
+    /// What null means as the value of a map, where that is something: an unset variable in a map of strings is an
+    /// empty string, as in the Collector.
+    fn of_null() -> Option<Self> {
+        None
+    }
+
     /// Reads a value, reporting all that is wrong with it.
     fn decode(node: &Node, cx: &mut Problems) -> Option<Self>;
 
@@ -205,6 +211,10 @@ impl Decode for f64 {
 /// A number where a string belongs is taken as it was written: `0660` stays `0660`. So is
 /// whatever an environment variable holds.
 impl Decode for String {
+    fn of_null() -> Option<Self> {
+        Some(Self::new())
+    }
+
     fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
         match node.as_text() {
             Some(text) if !is_written_bool(node) => Some(text.to_owned()),
@@ -305,6 +315,10 @@ impl Decode for ByteSize {
 }
 
 impl Decode for Secret {
+    fn of_null() -> Option<Self> {
+        Some(Self::default())
+    }
+
     fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
         cx.hide(node);
         match node.as_text() {
@@ -403,7 +417,7 @@ impl<T: Decode> Decode for Ordered<T> {
         };
         let decoded: Vec<_> = entries
             .iter()
-            .map(|entry| Some((entry.key.clone(), T::decode(&entry.value, cx)?)))
+            .map(|entry| Some((entry.key.clone(), decode_value(&entry.value, cx)?)))
             .collect();
         decoded.into_iter().collect::<Option<_>>().map(Self)
     }
@@ -415,6 +429,11 @@ impl<T: Decode> Decode for Ordered<T> {
     fn show(&self) -> String {
         show_map(self.0.iter().map(|(key, value)| (key, value)))
     }
+}
+
+fn decode_value<T: Decode>(node: &Node, cx: &mut Problems) -> Option<T> {
+    let empty = T::of_null().filter(|_| node.is_null() && !node.is_broken());
+    empty.or_else(|| T::decode(node, cx))
 }
 
 fn show_map<'a, T: Decode + 'a>(entries: impl Iterator<Item = (&'a String, &'a T)>) -> String {

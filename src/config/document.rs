@@ -135,7 +135,22 @@ impl Service {
         let pipelines = fields.optional(key("pipelines"), Ordered::<Node>::default);
         let drain_timeout = fields.optional(key("drain_timeout"), || None);
         fields.finish();
-        let pipelines = pipelines.unwrap_or_default().0.into_iter();
+        let pipelines = pipelines.unwrap_or_default().0;
+        let (pipelines, left_out): (Vec<_>, Vec<_>) =
+            pipelines.into_iter().partition(|(id, _)| !is_of_profiles(id));
+        for (_, node) in &left_out {
+            cx.at_key(node)
+                .help("profiles are not supported; the other pipelines run")
+                .warning("this pipeline is left out");
+        }
+        if let [(_, node), ..] = left_out.as_slice()
+            && pipelines.is_empty()
+        {
+            cx.at_key(node)
+                .help("tidegate carries metrics, traces and logs")
+                .error("there are only pipelines of profiles");
+        }
+        let pipelines = pipelines.into_iter();
         Self {
             extensions: extensions.unwrap_or_default().0,
             telemetry: telemetry.flatten(),
@@ -164,6 +179,11 @@ impl Pipeline {
             exporters,
         })
     }
+}
+
+/// Whether a pipeline carries the Collector's fourth signal, which is in development there.
+fn is_of_profiles(id: &str) -> bool {
+    id.split('/').next() == Some("profiles")
 }
 
 fn parse_id<T>(text: &str, node: &Node, cx: &mut Problems) -> Option<T>

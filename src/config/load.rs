@@ -5,7 +5,7 @@ use std::path::{Path as FilePath, PathBuf};
 use super::check::{self, Registry};
 use super::document::Document;
 use super::merge::{merge, read_set};
-use super::node::{Node, Path};
+use super::node::{Entry, Node, Path, Value};
 use super::problems::Problems;
 use super::substitute::{Env, read_file, substitute};
 use super::yaml;
@@ -41,10 +41,18 @@ pub struct Loader<'a> {
     env: Option<Box<Env<'a>>>,
 }
 
+/// The name of a text that stands on the command line.
+const INLINE: &str = "--config";
+
 enum Input {
     File(PathBuf),
-    Text { name: String, text: String },
+    Text {
+        name: String,
+        text: String,
+    },
     Variable(String),
+    /// It could not be had; why.
+    Failed(String),
 }
 
 /// What one load gives.
@@ -61,7 +69,7 @@ impl<'a> Loader<'a> {
     /// Adds a `--config` argument: a path, `file:PATH`, `yaml:TEXT` or `env:VARIABLE`.
     pub fn config(self, argument: &str) -> Self {
         match argument.split_once(':') {
-            Some(("yaml", text)) => self.text("--config", text),
+            Some(("yaml", text)) => self.text(INLINE, text),
             Some(("env", name)) => self.input(Input::Variable(name.to_owned())),
             Some(("file", path)) => self.file(path),
             _ => self.file(argument),
@@ -77,6 +85,11 @@ impl<'a> Loader<'a> {
     pub fn text(self, name: impl Into<String>, text: impl Into<String>) -> Self {
         let (name, text) = (name.into(), text.into());
         self.input(Input::Text { name, text })
+    }
+
+    /// Adds the failure to get a configuration, which loading reports.
+    pub fn failed(self, why: impl Into<String>) -> Self {
+        self.input(Input::Failed(why.into()))
     }
 
     /// Adds a `--set` argument (`a.b.c=v` or `a::b::c=v`), which wins over all files.
@@ -157,6 +170,10 @@ impl Input {
         let (name, text) = match self {
             Input::Text { name, text } => (name.clone(), text.clone()),
             Input::File(path) => (path.display().to_string(), read_config(path, problems)?),
+            Input::Failed(why) => {
+                problems.place(None, "").error(why);
+                return None;
+            }
             Input::Variable(name) => match env(name) {
                 Some(text) => (format!("env:{name}"), text),
                 None => {
@@ -167,8 +184,11 @@ impl Input {
             },
         };
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-        let file = problems.sources.add(name, text);
-        let root = yaml::parse(file, 0..text.len(), problems)?;
+        let file = problems.sources.add(name.as_str(), text);
+        let mut root = yaml::parse(file, 0..text.len(), problems)?;
+        if name == INLINE {
+            root = nested_by_colons(root);
+        }
         if root.as_map().is_none() {
             let found = root.describe();
             let message = format!("a configuration is a map of sections, found {found}");
@@ -177,6 +197,33 @@ impl Input {
         }
         Some(root)
     }
+}
+
+/// The Collector's short form on a command line: `yaml:exporters::debug::verbosity: detailed`.
+fn nested_by_colons(root: Node) -> Node {
+    let Value::Map(entries) = root.value else {
+        return root;
+    };
+    let mut whole = Node {
+        value: Value::Map(Vec::new()),
+        ..root
+    };
+    for Entry { key, value } in entries {
+        let mut keys: Vec<&str> = key.split("::").collect();
+        let mut node = value;
+        while let Some(key) = keys.pop() {
+            let mut around = Node::new(Value::Map(Vec::new()), node.span);
+            around.key_span = node.key_span;
+            let entry = Entry {
+                key: key.to_owned(),
+                value: node,
+            };
+            around.value = Value::Map(vec![entry]);
+            node = around;
+        }
+        merge(&mut whole, node);
+    }
+    whole
 }
 
 fn read_config(path: &FilePath, problems: &mut Problems) -> Option<String> {

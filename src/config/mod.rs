@@ -8,6 +8,7 @@
 mod check;
 mod decode;
 mod document;
+mod foreign;
 mod id;
 mod load;
 mod merge;
@@ -29,9 +30,9 @@ pub use document::{Component, Document, Pipeline, Reference, Service};
 pub use id::{Class, ComponentId, IdError, PipelineId, Signal};
 pub use load::{Loaded, Loader};
 pub use node::{Entry, Kind, Node, Path, Scalar, Value};
-pub use options::OptionDoc;
 #[doc(hidden)]
 pub use options::{Fields, Names, decode_choice, show_fields};
+pub use options::{OptionDoc, WithoutEffect};
 pub use print::print_redacted;
 pub use problems::{At, Problem, Problems, Severity};
 pub use secret::Secret;

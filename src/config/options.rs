@@ -19,7 +19,12 @@ pub struct OptionDoc {
     pub default: Option<String>,
     /// The doc comment of the field, joined to one line.
     pub help: String,
+    /// Whether the option is accepted and does nothing; `help` says why.
+    pub is_without_effect: bool,
 }
+
+/// Options that are accepted and do nothing: the key, and why it can mean nothing here.
+pub type WithoutEffect = [(&'static str, &'static str)];
 
 impl OptionDoc {
     /// Used by [`options!`](crate::options).
@@ -32,7 +37,21 @@ impl OptionDoc {
             type_help: T::type_help(),
             default: default.map(|value| value.show()),
             help: help.join(" ").trim().to_owned(),
+            is_without_effect: false,
         }
+    }
+
+    /// Used by [`options!`](crate::options).
+    #[doc(hidden)]
+    pub fn without_effect(table: &WithoutEffect) -> impl Iterator<Item = Self> {
+        table.iter().map(|(name, why)| Self {
+            name,
+            aliases: &[],
+            type_help: TypeHelp::plain("any value"),
+            default: Some("unset".to_owned()),
+            help: (*why).to_owned(),
+            is_without_effect: true,
+        })
     }
 
     /// The options inside this one, empty for plain values.
@@ -102,6 +121,21 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Keys that others know and that can mean nothing here: each that is given is one warning.
+    pub fn accept(&mut self, table: &WithoutEffect) {
+        for (key, why) in table {
+            if let Some(entry) = self.node.entry(key).filter(|entry| !entry.value.is_null()) {
+                self.cx
+                    .at_key(&entry.value)
+                    .warning(format!("accepted without effect: {why}"));
+            }
+            self.known.push(Names {
+                field: key,
+                aliases: &[],
+            });
+        }
+    }
+
     /// An option that must be there.
     pub fn required<T: Decode>(&mut self, names: Names) -> Option<T> {
         match self.find(names) {
@@ -158,6 +192,7 @@ impl<'a> Fields<'a> {
         }
         let mut keys: Vec<_> = self.known.iter().map(|names| names.key()).collect();
         keys.sort_unstable();
+        keys.dedup();
         match keys.as_slice() {
             [] => "no options are known here".to_owned(),
             keys => format!("known keys: {}", keys.join(", ")),
@@ -181,7 +216,9 @@ impl<'a> Fields<'a> {
 #[doc(hidden)]
 pub fn decode_choice<T: Copy>(node: &Node, cx: &mut Problems, words: &[(&'static str, T)]) -> Option<T> {
     let text = node.as_text();
-    let found = words.iter().find(|(word, _)| Some(*word) == text);
+    // As the Collector reads most of them: in upper case too.
+    let same = |word: &str| text.is_some_and(|text| text.eq_ignore_ascii_case(word));
+    let found = words.iter().find(|(word, _)| same(word));
     if let Some((_, value)) = found {
         return Some(*value);
     }
@@ -212,6 +249,8 @@ pub fn decode_choice<T: Copy>(node: &Node, cx: &mut Problems, words: &[(&'static
 /// * A field's type may be another `options!` struct, `Option` of one (absent: `None`; `key:` with
 ///   nothing after it: all defaults), or `Vec` and maps of them.
 /// * `refused = TABLE` after the struct names keys that others know and we don't take, each with the reason.
+/// * `accepted = TABLE, ...` after that names keys that others know and that can mean nothing here, each with the
+///   reason: giving one is a warning, and the documentation lists them.
 /// * `check = path` after that names a `fn(&Config, &Node, &mut Problems)` that looks at values
 ///   together; it runs when everything has decoded.
 ///
@@ -252,15 +291,16 @@ macro_rules! options {
         $(#[$meta:meta])*
         $vis:vis struct $name:ident { $($body:tt)* }
         $(refused = $refused:expr;)?
+        $(accepted = $($accepted:expr),+;)?
         $(check = $check:path)?
     ) => {
         $crate::options! {
-            @fields [$(#[$meta])* $vis struct $name, [$($refused)?] $($check)?] [defaults] [] $($body)* ,
+            @fields [$(#[$meta])* $vis struct $name, [$($refused)?] [$($($accepted)+)?] $($check)?] [defaults] [] $($body)* ,
         }
     };
 
     // All fields read.
-    (@fields [$(#[$meta:meta])* $vis:vis struct $name:ident, [$($refused:expr)?] $($check:path)?] [$($defaults:ident)?] [$({
+    (@fields [$(#[$meta:meta])* $vis:vis struct $name:ident, [$($refused:expr)?] [$($accepted:expr)*] $($check:path)?] [$($defaults:ident)?] [$({
         [$($help:literal)*] [$($alias:literal)*]
         [$fvis:vis] $field:ident [$ty:ty] $how:ident $($default:expr)?
     })*] $(,)*) => {
@@ -273,14 +313,17 @@ macro_rules! options {
         impl $name {
             /// The table of these options, for documentation.
             $vis fn options() -> ::std::vec::Vec<$crate::config::OptionDoc> {
-                ::std::vec![$($crate::config::OptionDoc::new::<$ty>(
+                #[allow(unused_mut, reason = "most tables accept nothing that has no effect")]
+                let mut options = ::std::vec![$($crate::config::OptionDoc::new::<$ty>(
                     $crate::config::Names {
                         field: stringify!($field),
                         aliases: &[$($alias),*],
                     },
                     &[$($help),*],
                     $crate::options!(@default $($default)?),
-                )),*]
+                )),*];
+                $(options.extend($crate::config::OptionDoc::without_effect($accepted));)*
+                options
             }
         }
 
@@ -294,6 +337,7 @@ macro_rules! options {
                 #[allow(unused_mut, reason = "a struct without fields asks for nothing")]
                 let mut fields = $crate::config::Fields::open::<Self>(node, cx)?;
                 $(fields.refuse($refused);)?
+                $(fields.accept($accepted);)*
                 $(let $field = fields.$how::<$ty>(
                     $crate::config::Names {
                         field: stringify!($field),

@@ -305,11 +305,44 @@ fn secret_by_text(line: &str, masks: &[Range<usize>], offset: usize) -> Option<R
         let key = key.rsplit([' ', '{', ',', '"', '\'', '.', ':']).next();
         secret::is_secret_key(key.unwrap_or_default())
     })?;
-    let value = line[colon + 1..].trim();
-    let harmless = value.is_empty() || value.starts_with("${") || value.starts_with('#');
-    let start = offset + colon + 1;
-    let known = masks.iter().any(|mask| mask.end > start);
-    (!harmless && !known).then_some(start..offset + line.len())
+    let rest = &line[colon + 1..];
+    let start = colon + 1 + (rest.len() - rest.trim_start().len());
+    let value = &line[start..];
+    let plain = value.trim_start_matches(['"', '\'']);
+    let harmless = plain.is_empty() || plain.starts_with("${") || value.starts_with('#');
+    let (start, end) = (
+        offset + start,
+        offset + start + value_length(&line[..colon], value),
+    );
+    let known = masks.iter().any(|mask| mask.start < end && mask.end > start);
+    (!harmless && !known).then_some(start..end)
+}
+
+/// How much of the rest of a line is the value: to its closing quote, in a map in braces to the next comma or brace, else
+/// all of it.
+fn value_length(before: &str, rest: &str) -> usize {
+    match rest.chars().next() {
+        Some(quote @ ('"' | '\'')) => closing_quote(rest, quote).unwrap_or(rest.len()),
+        _ if before.matches('{').count() > before.matches('}').count() => {
+            rest.find([',', '}']).unwrap_or(rest.len())
+        }
+        _ => rest.len(),
+    }
+}
+
+/// Where a quoted text that begins a line ends; a quote in it is written `\"`, or `''`.
+fn closing_quote(text: &str, quote: char) -> Option<usize> {
+    let mut chars = text.char_indices().skip(1).peekable();
+    while let Some((at, c)) = chars.next() {
+        let next_is_quote = chars.peek().is_some_and(|(_, next)| *next == quote);
+        match c {
+            '\\' if quote == '"' => drop(chars.next()),
+            '\'' if quote == '\'' && next_is_quote => drop(chars.next()),
+            c if c == quote => return Some(at + 1),
+            _ => {}
+        }
+    }
+    None
 }
 
 /// A line whose masked parts are replaced, with a map from source bytes to shown columns.

@@ -199,7 +199,9 @@ impl Expander<'_> {
             (None, None) => {
                 self.at_reference(node, body)
                     .help(format!("set it, or write `${{env:{name}:-default}}`"))
-                    .warning(format!("environment variable {name} is not set; null is used"));
+                    .warning(format!(
+                        "environment variable {name} is not set; nothing stands in its place"
+                    ));
                 Ok(None)
             }
         }

@@ -46,6 +46,7 @@ crate::options! {
         /// What happens when the queue is full.
         pub on_full: OnFull = OnFull::Refuse,
         /// Whether a sender that finds the queue full waits for room instead of being told to come back.
+        #[alias = "blocking"]
         pub block_on_overflow: bool = false,
         /// Whether a sender is answered only when its data is delivered, or is known not to be.
         pub wait_for_result: bool = false,
@@ -73,8 +74,10 @@ crate::options! {
         /// How long the first batch of a request may wait for others.
         pub flush_timeout: Duration = Duration::from_millis(200),
         /// A request of this size goes out at once.
+        #[alias = "min_size_items"]
         pub min_size: usize = 8192,
         /// A larger request is cut; 0 = never.
+        #[alias = "max_size_items"]
         pub max_size: usize = 0,
         /// What the sizes count.
         pub sizer: Sizer = Sizer::Items,

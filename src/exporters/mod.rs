@@ -3,6 +3,7 @@
 pub mod debug;
 pub mod file;
 pub mod loadbalancing;
+pub mod nop;
 pub mod otlp;
 pub mod otlphttp;
 pub mod plugin;
@@ -19,6 +20,7 @@ pub static FACTORIES: &[&ExporterFactory] = &[
     &debug::FACTORY,
     &file::FACTORY,
     &loadbalancing::FACTORY,
+    &nop::FACTORY,
     &otlp::FACTORY,
     &otlphttp::FACTORY,
     &plugin::FACTORY,

@@ -5,6 +5,7 @@ pub mod auth;
 pub mod composite_page;
 pub mod file_storage;
 pub mod health_check;
+pub mod memory_ballast;
 mod server;
 
 use crate::component::ExtensionFactory;
@@ -19,4 +20,6 @@ pub static FACTORIES: &[&ExtensionFactory] = &[
     &composite_page::FACTORY,
     &file_storage::FACTORY,
     &health_check::FACTORY,
+    &health_check::v2::FACTORY,
+    &memory_ballast::FACTORY,
 ];

@@ -35,5 +35,16 @@ pub use stream::{Credentials, Peer, Stream};
 pub use tls::{TlsClientConfig, TlsError, TlsServer, TlsServerConfig};
 pub use unix::{FileMode, Owner, SocketFile, SocketFileConfig};
 
+use crate::config::WithoutEffect;
+
+/// Options of the Collector's servers and clients that can mean nothing here.
+pub const BUFFER_SIZES: &WithoutEffect = &[
+    ("read_buffer_size", "buffers grow and shrink with what is read"),
+    (
+        "write_buffer_size",
+        "what is written together is written at one go, whatever its size",
+    ),
+];
+
 #[cfg(test)]
 mod tests;

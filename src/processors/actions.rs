@@ -1,8 +1,10 @@
 //! What `attributes` and `resource` do to a set of attributes: the Collector's actions, in written order.
 
+use http::HeaderName;
 use regex::Regex;
 use tidegate_engine::{AttributeRef, AttributeValue, Attributes};
 
+use crate::batch::ClientMetadata;
 use crate::batch::wire::attributes::AttributeSet;
 use crate::config::{Decode, Kind, Node, Problems, TypeHelp, wrong_type};
 
@@ -49,7 +51,10 @@ crate::options! {
         pub value: Option<Plain> = None,
         /// The attribute whose value is put in.
         pub from_attribute: Option<String> = None,
-        /// Regular expression: keys to delete, or groups to extract.
+        /// The header of the sender's request whose value is put in: `metadata.NAME`. Several values are joined by `;`.
+        /// The receiver must keep it (`include_metadata`).
+        pub from_context: Option<FromContext> = None,
+        /// Regular expression: keys to delete or hash, or groups to extract.
         pub pattern: Option<Pattern> = None,
         /// What to convert to.
         pub converted_type: Option<Type> = None,
@@ -60,13 +65,19 @@ crate::options! {
 impl Action {
     fn check(&self, at: &Node, cx: &mut Problems) {
         let puts = matches!(self.action, Verb::Insert | Verb::Update | Verb::Upsert);
-        if self.key.is_empty() && !(self.action == Verb::Delete && self.pattern.is_some()) {
+        let by_pattern = matches!(self.action, Verb::Delete | Verb::Hash) && self.pattern.is_some();
+        if self.key.is_empty() && !by_pattern {
             cx.at(at.child("key"))
                 .error(format!("action `{}` needs a `key`", self.action));
         }
-        if puts && (self.value.is_some() == self.from_attribute.is_some()) {
+        let sources = [
+            self.value.is_some(),
+            self.from_attribute.is_some(),
+            self.from_context.is_some(),
+        ];
+        if puts && sources.into_iter().filter(|given| *given).count() != 1 {
             cx.at(at.child("action")).error(format!(
-                "action `{}` needs one of `value` and `from_attribute`",
+                "action `{}` needs one of `value`, `from_attribute` and `from_context`",
                 self.action
             ));
         }
@@ -86,47 +97,55 @@ impl Action {
         }
     }
 
-    /// Does it.
-    pub(in crate::processors) fn apply(&self, set: &mut dyn AttributeSet) {
+    /// Does it. `client` is what is kept of the request that brought the set.
+    pub(in crate::processors) fn apply(&self, set: &mut dyn AttributeSet, client: Option<&ClientMetadata>) {
         match self.action {
             Verb::Insert if set.has(&self.key) => {}
             Verb::Update if !set.has(&self.key) => {}
             Verb::Insert | Verb::Update | Verb::Upsert => {
-                if let Some(value) = self.source(set) {
+                if let Some(value) = self.source(set, client) {
                     set.set(&self.key, value);
                 }
             }
             Verb::Delete => self.delete(set),
-            Verb::Hash => self.change(set, |value| Some(hash(&value).into())),
-            Verb::Convert => self.change(set, |value| self.convert(&value)),
+            Verb::Hash => {
+                for key in self.keys(set) {
+                    change(set, &key, |value| Some(hash(value).into()));
+                }
+            }
+            Verb::Convert => change(set, &self.key, |value| self.convert(value)),
             Verb::Extract => self.extract(set),
         }
     }
 
-    fn source(&self, set: &dyn AttributeSet) -> Option<AttributeValue> {
-        match (&self.value, &self.from_attribute) {
-            (Some(value), _) => Some(value.0.clone()),
-            (None, Some(key)) => set.get(key),
-            (None, None) => None,
+    fn source(&self, set: &dyn AttributeSet, client: Option<&ClientMetadata>) -> Option<AttributeValue> {
+        match (&self.value, &self.from_attribute, &self.from_context) {
+            (Some(value), _, _) => Some(value.0.clone()),
+            (None, Some(key), _) => set.get(key),
+            (None, None, Some(header)) => header.value(client?),
+            (None, None, None) => None,
         }
     }
 
     fn delete(&self, set: &mut dyn AttributeSet) {
-        if !self.key.is_empty() && set.has(&self.key) {
-            set.remove(&self.key);
-        }
-        let Some(pattern) = &self.pattern else { return };
-        for key in set.keys().iter().filter(|key| pattern.0.is_match(key)) {
-            set.remove(key);
+        for key in self.keys(set) {
+            set.remove(&key);
         }
     }
 
-    fn change(&self, set: &mut dyn AttributeSet, change: impl Fn(AttributeValue) -> Option<AttributeValue>) {
-        let Some(value) = set.get(&self.key) else { return };
-        match change(value.clone()) {
-            Some(changed) if changed != value => set.set(&self.key, changed),
-            _ => {}
+    /// The keys that are there of those that `key` and `pattern` name.
+    fn keys(&self, set: &dyn AttributeSet) -> Vec<String> {
+        let mut keys: Vec<String> = match &self.pattern {
+            Some(pattern) => {
+                let matches = |key: &String| *key != self.key && pattern.0.is_match(key);
+                set.keys().into_iter().filter(matches).collect()
+            }
+            None => Vec::new(),
+        };
+        if set.has(&self.key) {
+            keys.push(self.key.clone());
         }
+        keys
     }
 
     /// What can't be converted stays as it is.
@@ -152,21 +171,77 @@ impl Action {
         let Some(found) = pattern.0.captures(&text) else {
             return;
         };
+        // A group that took no part gives an empty text, as in the Collector.
         for name in pattern.groups() {
-            if let Some(part) = found.name(name) {
-                set.set(name, part.as_str().into());
-            }
+            set.set(name, found.name(name).map_or("", |part| part.as_str()).into());
         }
     }
 }
 
-/// SHA-256 in hexadecimal digits: people hash to hide personal data, so it must not be easy to undo.
+fn change(set: &mut dyn AttributeSet, key: &str, change: impl Fn(&AttributeValue) -> Option<AttributeValue>) {
+    let Some(value) = set.get(key) else { return };
+    match change(&value) {
+        Some(changed) if changed != value => set.set(key, changed),
+        _ => {}
+    }
+}
+
+/// SHA-256 in hexadecimal digits, of the bytes that the Collector digests: text as it is, numbers in 8 little-endian
+/// bytes, truth values in one. An empty text stays empty. Other values are digested as their text; the Collector
+/// replaces them by an empty text.
 fn hash(value: &AttributeValue) -> String {
-    let digest = ring::digest::digest(
-        &ring::digest::SHA256,
-        crate::prom::labels::text(value.view()).as_bytes(),
-    );
+    match value {
+        AttributeValue::Str(text) if text.is_empty() => String::new(),
+        AttributeValue::Str(text) => sha256(text.as_bytes()),
+        AttributeValue::Int(number) => sha256(&number.to_le_bytes()),
+        AttributeValue::Double(number) => sha256(&number.to_le_bytes()),
+        AttributeValue::Bool(truth) => sha256(&[u8::from(*truth)]),
+        other => sha256(crate::prom::labels::text(other.view()).as_bytes()),
+    }
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
     digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A header of the sender's request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FromContext(HeaderName);
+
+impl FromContext {
+    fn value(&self, client: &ClientMetadata) -> Option<AttributeValue> {
+        let values = client.headers().get_all(&self.0).iter();
+        let values: Vec<_> = values
+            .map(|value| String::from_utf8_lossy(value.as_bytes()))
+            .collect();
+        (!values.is_empty()).then(|| values.join(";").into())
+    }
+}
+
+impl Decode for FromContext {
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        let text = String::decode(node, cx)?;
+        if text == "client.address" || text.starts_with("auth.") {
+            cx.at(node)
+                .help("name a header that the receiver keeps: `metadata.x-tenant`")
+                .error(format!("`from_context: {text}` is not supported"));
+            return None;
+        }
+        let name = text.strip_prefix("metadata.").unwrap_or(&text);
+        match HeaderName::try_from(name) {
+            Ok(name) => Some(Self(name)),
+            Err(_) => wrong_type(node, cx),
+        }
+    }
+
+    fn type_help() -> TypeHelp {
+        TypeHelp::like("header of the request", "metadata.x-tenant")
+    }
+
+    fn show(&self) -> String {
+        format!("metadata.{}", self.0)
+    }
 }
 
 /// A plain value of an attribute in the configuration.
@@ -283,7 +358,7 @@ mod tests {
     fn done(action: &str) -> Attributes {
         let before = Attributes::new(vec![("a".into(), "x-1".into()), ("n".into(), 7i64.into())]);
         let mut set = Decoded::new(&before);
-        settings::<Action>(action).get::<Action>().apply(&mut set);
+        settings::<Action>(action).get::<Action>().apply(&mut set, None);
         set.changed().unwrap_or(before)
     }
 
@@ -298,8 +373,21 @@ mod tests {
             ("n", AttributeValue::from(7i64)),
         );
         let text = |text: &str| AttributeValue::from(text);
-        let sha256 = text("7902699be42c8a8e46fbbb4501726517e86b22c56a189f7625a6da49081b2451");
-        let table: [(&str, Attributes); 13] = [
+        // Of 7 as the Collector digests it: eight bytes, the least significant first.
+        let sha256 = text("aae89fc0f03e2959ae4d701a80cc3915918c950b159f6abb6c92c1433b1a8534");
+        let table: [(&str, Attributes); 16] = [
+            (
+                "{key: b, action: INSERT, value: 1}",
+                with(&[a.clone(), n.clone(), ("b", 1i64.into())]),
+            ),
+            (
+                "{action: hash, pattern: '^n$'}",
+                with(&[a.clone(), ("n", sha256.clone())]),
+            ),
+            (
+                "{key: a, action: extract, pattern: '(?P<letter>[a-z])(?P<more>[0-9])?-'}",
+                with(&[a.clone(), n.clone(), ("letter", text("x")), ("more", text(""))]),
+            ),
             (
                 "{key: b, action: insert, value: 1}",
                 with(&[a.clone(), n.clone(), ("b", 1i64.into())]),
@@ -349,6 +437,73 @@ mod tests {
         }
     }
 
+    /// Digests that a Collector 0.155 made of these values.
+    #[test]
+    fn hashes_are_those_of_the_collector() {
+        let table: [(AttributeValue, &str); 8] = [
+            (
+                1i64.into(),
+                "7c9fa136d4413fa6173637e883b6998d32e1d675f88cddff9dcbcf331820f4b8",
+            ),
+            (
+                42i64.into(),
+                "ed049108bc18f2c64369e8d0ea42850bdd1a7d1dd340cfde716315579702a76c",
+            ),
+            (
+                (-1i64).into(),
+                "12a3ae445661ce5dee78d0650d33362dec29c4f82af05e7e57fb595bbbacf0ca",
+            ),
+            (
+                1.5.into(),
+                "e163f8cb0f7067a7fc78ca859a77f849aea3214f38fb75b884e4a16be725c905",
+            ),
+            (
+                true.into(),
+                "4bf5122f344554c53bde2ebb8cd2b7e3d1600ad631c385a5d7cce23c7785459a",
+            ),
+            (
+                false.into(),
+                "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d",
+            ),
+            (
+                "x-1".into(),
+                "e0f26c5c92757661153f941e9d0e65ece63b67e4e2e4640e69d7a71437f2aa31",
+            ),
+            ("".into(), ""),
+        ];
+        for (value, expected) in table {
+            assert_eq!(hash(&value), expected, "{value:?}");
+        }
+        let bytes = AttributeValue::Bytes([1, 2].into());
+        assert_eq!(
+            hash(&bytes).len(),
+            64,
+            "ours, where the Collector leaves an empty text"
+        );
+    }
+
+    #[test]
+    fn a_value_comes_from_a_header_that_was_kept() {
+        let headers = [("x-tenant", "a"), ("x-tenant", "b"), ("x-zone", "eu")];
+        let headers =
+            headers.map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap()));
+        let mut kept = http::HeaderMap::new();
+        for (name, value) in headers {
+            kept.append(name, value);
+        }
+        let client = ClientMetadata::new(kept);
+        let value = |yaml: &str, client: Option<&ClientMetadata>| {
+            let mut set = Decoded::new(&Attributes::default());
+            settings::<Action>(yaml).get::<Action>().apply(&mut set, client);
+            set.get("t")
+        };
+        let tenant = "{key: t, action: insert, from_context: metadata.X-Tenant}";
+        assert_eq!(value(tenant, Some(&client)), Some("a;b".into()));
+        assert_eq!(value(tenant, None), None);
+        let zone = "{key: t, action: upsert, from_context: x-zone}";
+        assert_eq!(value(zone, Some(&client)), Some("eu".into()));
+    }
+
     #[test]
     fn actions_that_make_no_sense_are_refused() {
         let wrong = [
@@ -360,6 +515,9 @@ mod tests {
             "{key: a, action: convert}",
             "{key: a, action: delete, pattern: '('}",
             "{key: a, action: remove}",
+            "{key: a, action: insert, from_context: metadata.x, value: 1}",
+            "{key: a, action: insert, from_context: auth.subject}",
+            "{key: a, action: insert, from_context: client.address}",
         ];
         for action in wrong {
             let mut problems = Problems::default();

@@ -7,19 +7,19 @@ use tidegate_engine::{Attributes, Schema, Series, Source};
 use super::actions::{Action, Decoded};
 use super::sources::EditedSources;
 use crate::batch::wire::walk::{self, Visitor};
-use crate::batch::{Batch, Payload, Points};
+use crate::batch::{Batch, ClientMetadata, Payload, Points};
 use crate::component::{Consumer, Flow, Ledger, Lifecycle, Processor, Reason, Refused};
 
 /// An edit of one of the sets of attributes that items have.
 pub(super) trait Edit: Send + Sync {
-    /// Edits requests in place.
-    fn on_wire(&self) -> Box<dyn Visitor + '_>;
+    /// Edits requests in place. `client` is what is kept of the sender's request.
+    fn on_wire<'a>(&'a self, client: Option<&'a ClientMetadata>) -> Box<dyn Visitor + 'a>;
 
-    /// A source of events and its kinds after the edit; `None` where they stay.
+    /// A source of events and its kinds after the edit; `None` where they stay. Events come without a request.
     fn source(&self, source: &Source, schema: &Schema) -> Option<(Source, Schema)>;
 
     /// What edits series, one after the other.
-    fn series(&self) -> SeriesEdit<'_>;
+    fn series<'a>(&'a self, client: Option<&'a ClientMetadata>) -> SeriesEdit<'a>;
 }
 
 /// Makes of a series what it is after the edit; `None` where it stays.
@@ -43,8 +43,8 @@ impl<E: Edit> Editing<E> {
         }
     }
 
-    fn points(&self, points: &Points) -> Points {
-        let mut edit = self.edit.series();
+    fn points(&self, points: &Points, client: Option<&ClientMetadata>) -> Points {
+        let mut edit = self.edit.series(client);
         let edited = points.points.iter().map(|point| {
             let mut point = point.clone();
             if let Some(series) = edit(&point.series) {
@@ -74,8 +74,9 @@ impl<E: Edit> Consumer for Editing<E> {
     }
 
     fn consume(&self, batch: Batch, flow: &mut Flow) {
+        let client = batch.client.as_deref();
         let payload = match batch.payload {
-            Payload::Encoded(encoded) => match walk::edit(&encoded, &mut *self.edit.on_wire()) {
+            Payload::Encoded(encoded) => match walk::edit(&encoded, &mut *self.edit.on_wire(client)) {
                 Ok(edited) => edited.into(),
                 Err(_) => return self.ledger.drop_items(Reason::Invalid, encoded.items()),
             },
@@ -83,17 +84,21 @@ impl<E: Edit> Consumer for Editing<E> {
                 let edit = |source: &Source, schema: &Schema| self.edit.source(source, schema);
                 Payload::Events(self.sources.apply(events, edit))
             }
-            Payload::Points(points) => self.points(&points).into(),
+            Payload::Points(points) => self.points(&points, client).into(),
         };
         self.next.consume(Batch { payload, ..batch }, flow);
     }
 }
 
 /// The set after the actions; `None` when it is as it was.
-pub(super) fn edit_set(attributes: &Attributes, actions: &[Action]) -> Option<Attributes> {
+pub(super) fn edit_set(
+    attributes: &Attributes,
+    actions: &[Action],
+    client: Option<&ClientMetadata>,
+) -> Option<Attributes> {
     let mut set = Decoded::new(attributes);
     for action in actions {
-        action.apply(&mut set);
+        action.apply(&mut set, client);
     }
     set.changed()
 }

@@ -2,6 +2,7 @@
 
 pub mod nixl;
 pub mod nixl_mp;
+pub mod nop;
 pub mod otlp;
 pub mod prometheus;
 pub mod prometheusremotewrite;
@@ -14,6 +15,7 @@ use crate::component::ReceiverFactory;
 pub static FACTORIES: &[&ReceiverFactory] = &[
     &nixl::FACTORY,
     &nixl_mp::FACTORY,
+    &nop::FACTORY,
     &otlp::FACTORY,
     &prometheus::FACTORY,
     &prometheusremotewrite::FACTORY,

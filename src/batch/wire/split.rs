@@ -16,7 +16,13 @@ pub(crate) fn split_part(signal: Signal, part: &Part, at: usize) -> Option<(Part
 /// The items from number `from` up to `to`.
 fn keep(signal: Signal, part: &Part, from: usize, to: usize) -> Option<Part> {
     let whole = Encoded::one(signal, part.bytes.clone(), part.items);
-    let mut window = Window { from, to, next: 0 };
+    let is_last = to == part.items;
+    let mut window = Window {
+        from,
+        to,
+        is_last,
+        next: 0,
+    };
     let kept = edit(&whole, &mut window).ok()?.parts.pop()?;
     (kept.items == to - from && window.next == part.items).then_some(kept)
 }
@@ -24,10 +30,17 @@ fn keep(signal: Signal, part: &Part, from: usize, to: usize) -> Option<Part> {
 struct Window {
     from: usize,
     to: usize,
+    /// Whether no other side follows.
+    is_last: bool,
     next: usize,
 }
 
 impl Visitor for Window {
+    /// It goes with the item behind it.
+    fn empty_metric(&mut self, _: &[u8]) -> bool {
+        self.next >= self.from && (self.next < self.to || self.is_last)
+    }
+
     fn item(&mut self, _: &Item<'_>, _: &mut Editor<'_>) -> bool {
         let keep = (self.from..self.to).contains(&self.next);
         self.next += 1;

@@ -79,13 +79,18 @@ pub(crate) trait Visitor {
         true
     }
 
+    /// A metric without points. False: it goes.
+    fn empty_metric(&mut self, _name: &[u8]) -> bool {
+        true
+    }
+
     /// An item. False: it goes.
     fn item(&mut self, _item: &Item<'_>, _editor: &mut Editor<'_>) -> bool {
         true
     }
 }
 
-/// The request after a visit; unchanged parts are shared, emptied parts gone.
+/// The request after a visit; unchanged parts are shared. What the visit emptied is gone, what came in empty stays.
 pub(crate) fn edit(encoded: &Encoded, visitor: &mut dyn Visitor) -> Result<Encoded, WireError> {
     let mut edited = Encoded {
         signal: encoded.signal,
@@ -93,8 +98,7 @@ pub(crate) fn edit(encoded: &Encoded, visitor: &mut dyn Visitor) -> Result<Encod
     };
     for part in &encoded.parts {
         let left = edit_part(encoded.signal, part, visitor)?;
-        // A request without items is one still; it is emptied ones that go.
-        if left.items > 0 || part.items == 0 {
+        if left.items > 0 || part.items == 0 || !left.bytes.is_empty() {
             edited.parts.push(left);
         }
     }
@@ -107,6 +111,8 @@ fn edit_part(signal: Signal, part: &Part, visitor: &mut dyn Visitor) -> Result<P
         editor: Editor::new(&part.bytes),
         visitor,
         items: 0,
+        empty: 0,
+        removed: 0,
     };
     walk.request(&part.bytes)?;
     let items = walk.items;
@@ -152,13 +158,17 @@ struct Walk<'a, 'v> {
     visitor: &'v mut dyn Visitor,
     /// Items kept.
     items: usize,
+    /// Messages that came in empty and are kept.
+    empty: usize,
+    /// Messages that the visitor did not keep.
+    removed: usize,
 }
 
 impl Walk<'_, '_> {
     fn request(&mut self, request: &[u8]) -> Result<(), WireError> {
         self.children(request, 1, |walk, resource| match walk.resource(resource)? {
             true => walk.children(resource, 2, Self::scope),
-            false => Ok(()),
+            false => walk.remove(),
         })
     }
 
@@ -212,7 +222,7 @@ impl Walk<'_, '_> {
             .transpose()?
             .map_or(&[][..], |field| field.payload);
         if !self.visitor.metric(name) {
-            return Ok(());
+            return self.remove();
         }
         self.visitor.begin(Level::Metric, metric);
         let data = Fields::new(metric).map_while(Result::ok).find_map(|field| {
@@ -220,14 +230,33 @@ impl Walk<'_, '_> {
             (field.wire == WireType::Bytes).then_some(*known)
         });
         // There is one at most: see `check`.
-        let Some((number, kind)) = data else { return Ok(()) };
-        self.children(metric, number, |walk, data| {
-            walk.visitor.begin(Level::Data(number), data);
-            walk.items(data, 1, kind, name)
-        })
+        let (before, empty) = ((self.items, self.removed), self.empty);
+        if let Some((number, kind)) = data {
+            self.children(metric, number, |walk, data| {
+                walk.visitor.begin(Level::Data(number), data);
+                walk.items(data, 1, kind, name)
+            })?;
+        }
+        self.empty = empty;
+        match (self.items, self.removed) == before {
+            true => self.empty_metric(name),
+            false => Ok(()),
+        }
     }
 
-    /// Visits every message under a field number; those that lose all their items go.
+    fn empty_metric(&mut self, name: &[u8]) -> Result<(), WireError> {
+        match self.visitor.empty_metric(name) {
+            true => Ok(()),
+            false => self.remove(),
+        }
+    }
+
+    fn remove(&mut self) -> Result<(), WireError> {
+        self.removed += 1;
+        Ok(())
+    }
+
+    /// Visits every message under a field number; those that lose all that they had go.
     fn children(
         &mut self,
         message: &[u8],
@@ -239,10 +268,13 @@ impl Walk<'_, '_> {
             let field = field.map_err(WireError::here)?;
             let end = self.editor.range_of(field.payload).end;
             if field.number == number && field.wire == WireType::Bytes {
-                let before = self.items;
+                let before = (self.items + self.empty, self.removed);
                 self.editor.open(start, field.payload);
                 let visited = visit(self, field.payload);
-                self.editor.close(self.items > before);
+                let has_some = self.items + self.empty > before.0;
+                let was_empty = !has_some && self.removed == before.1;
+                self.empty += usize::from(was_empty);
+                self.editor.close(has_some || was_empty);
                 visited?;
             }
             start = end;
@@ -264,7 +296,10 @@ impl Walk<'_, '_> {
                 name: own_name,
                 message: item,
             };
-            walk.items += usize::from(walk.visitor.item(&item, &mut walk.editor));
+            match walk.visitor.item(&item, &mut walk.editor) {
+                true => walk.items += 1,
+                false => walk.removed += 1,
+            }
             Ok(())
         })
     }

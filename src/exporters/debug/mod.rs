@@ -2,13 +2,15 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::batch::{Batch, Signal, convert, json};
 use crate::component::{
     ConfigType, Consumer, Exporter, ExporterFactory, Factory, Flow, Ledger, Lifecycle, Reason, Refused,
     Stability,
 };
+use crate::config::{Node, Problems, WithoutEffect};
 use crate::prom::labels::text;
 
 crate::options! {
@@ -16,6 +18,54 @@ crate::options! {
     pub struct Config {
         /// `basic`: a line a batch; `normal`: a line a point, span or log record; `detailed`: everything of each.
         pub verbosity: Verbosity = Verbosity::Basic,
+        /// The old spelling of `verbosity`: `debug` is `detailed`, `info` is `normal`, the others are `basic`.
+        pub loglevel: Option<LogLevel> = None,
+        /// Batches of a signal that are printed in each second before `sampling_thereafter` counts.
+        pub sampling_initial: u64 = 2,
+        /// Of the batches beyond, each so-manieth is printed; 0: none. All are counted.
+        pub sampling_thereafter: u64 = 1,
+    }
+    accepted = OUTPUTS;
+    check = Config::check
+}
+
+/// Options of the Collector's exporter that can mean nothing here.
+const OUTPUTS: &WithoutEffect = &[
+    ("use_internal_logger", "what is printed goes to standard error"),
+    ("output_paths", "what is printed goes to standard error"),
+    ("sending_queue", "each batch is printed when it comes"),
+];
+
+crate::choices! {
+    /// The levels that the Collector's `logging` exporter had.
+    pub enum LogLevel {
+        /// Everything.
+        Debug = "debug",
+        /// One line an item.
+        Info = "info",
+        /// Counts.
+        Warn = "warn",
+        /// Counts.
+        Error = "error",
+    }
+}
+
+impl Config {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        if self.loglevel.is_some() && at.get("verbosity").is_some() {
+            cx.at(at.child("loglevel"))
+                .help("leave it out")
+                .error("`verbosity` says it already");
+        }
+    }
+
+    fn verbosity(&self) -> Verbosity {
+        match self.loglevel {
+            None => self.verbosity,
+            Some(LogLevel::Debug) => Verbosity::Detailed,
+            Some(LogLevel::Info) => Verbosity::Normal,
+            Some(LogLevel::Warn | LogLevel::Error) => Verbosity::Basic,
+        }
     }
 }
 
@@ -34,7 +84,7 @@ crate::choices! {
 /// The factory of `debug`.
 pub static FACTORY: ExporterFactory = Factory {
     kind: "debug",
-    aliases: &[],
+    aliases: &["logging"],
     signals: &[
         (Signal::Metrics, Stability::Beta),
         (Signal::Traces, Stability::Beta),
@@ -43,17 +93,51 @@ pub static FACTORY: ExporterFactory = Factory {
     help: "prints metrics, traces and logs to standard error",
     config: ConfigType::of::<Config>(),
     build: |settings, cx| {
-        let verbosity = settings.get::<Config>().verbosity;
+        let config = settings.get::<Config>();
+        let sampler = || Mutex::new(Sampler::new(config.sampling_initial, config.sampling_thereafter));
         Ok(Arc::new(Debug {
-            verbosity,
+            verbosity: config.verbosity(),
+            samplers: [sampler(), sampler(), sampler()],
             id: cx.base.id.clone(),
             ledgers: cx.ledgers,
         }))
     },
 };
 
+/// Which batches of a second are printed.
+struct Sampler {
+    initial: u64,
+    thereafter: u64,
+    /// When the second began, and the batches that it has seen.
+    second: Option<(Instant, u64)>,
+}
+
+impl Sampler {
+    const fn new(initial: u64, thereafter: u64) -> Self {
+        Self {
+            initial,
+            thereafter,
+            second: None,
+        }
+    }
+
+    fn prints(&mut self, now: Instant) -> bool {
+        const SECOND: Duration = Duration::from_secs(1);
+        let (began, seen) = match self.second {
+            Some((began, seen)) if now.duration_since(began) < SECOND => (began, seen + 1),
+            _ => (now, 1),
+        };
+        self.second = Some((began, seen));
+        let beyond = seen.saturating_sub(self.initial);
+        // Nothing is a multiple of 0 but 0.
+        beyond.is_multiple_of(self.thereafter)
+    }
+}
+
 struct Debug {
     verbosity: Verbosity,
+    /// By `Signal as usize`.
+    samplers: [Mutex<Sampler>; 3],
     id: Arc<str>,
     ledgers: [Option<Arc<Ledger>>; 3],
 }
@@ -74,6 +158,12 @@ impl Consumer for Debug {
         if items == 0 {
             return;
         }
+        let sampler = &self.samplers[batch.signal() as usize];
+        let mut sampler = sampler.lock().unwrap_or_else(PoisonError::into_inner);
+        if !sampler.prints(Instant::now()) {
+            return ledger.leave(items);
+        }
+        drop(sampler);
         match describe(&batch, self.verbosity) {
             Ok(body) => {
                 let head = format!("{}: {} {}\n", self.id, items, batch.signal().items());
@@ -163,6 +253,41 @@ mod tests {
     fn described(signal: Signal, json: &str, verbosity: Verbosity) -> String {
         let encoded = wire::check(signal, json::to_protobuf(signal, json.as_bytes()).unwrap()).unwrap();
         describe(&Batch::new(encoded), verbosity).unwrap()
+    }
+
+    #[test]
+    fn of_many_batches_in_a_second_some_are_printed() {
+        let begin = Instant::now();
+        let printed = |initial, thereafter, count: u64| {
+            let mut sampler = Sampler::new(initial, thereafter);
+            let printed = |_: &u64| sampler.prints(begin);
+            (1..=count).filter(printed).collect::<Vec<_>>()
+        };
+        assert_eq!(printed(2, 1, 5), [1, 2, 3, 4, 5], "the default");
+        assert_eq!(printed(2, 3, 9), [1, 2, 5, 8]);
+        assert_eq!(printed(2, 0, 9), [1, 2]);
+        let mut sampler = Sampler::new(1, 0);
+        assert!(sampler.prints(begin));
+        assert!(!sampler.prints(begin));
+        assert!(
+            sampler.prints(begin + Duration::from_secs(1)),
+            "a second later it begins again"
+        );
+    }
+
+    #[test]
+    fn the_old_exporters_levels_are_verbosities() {
+        use crate::component::testing::options;
+        for (yaml, expected) in [
+            ("{}", Verbosity::Basic),
+            ("verbosity: Detailed", Verbosity::Detailed),
+            ("loglevel: debug", Verbosity::Detailed),
+            ("loglevel: info", Verbosity::Normal),
+            ("loglevel: warn", Verbosity::Basic),
+        ] {
+            assert_eq!(options::<Config>(yaml).unwrap().verbosity(), expected, "{yaml}");
+        }
+        assert!(options::<Config>("{loglevel: info, verbosity: basic}").is_err());
     }
 
     #[test]

@@ -5,9 +5,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::batch::Sizer;
-use crate::config::{Node, Problems};
+use crate::config::{Node, Problems, WithoutEffect};
 use crate::delivery::config::BatchConfig;
 use crate::delivery::{Delivery, QueueConfig, RetryConfig, Shape, TemporalityChoice};
+
+/// Options of the Collector's exporter that can mean nothing here.
+const OF_FILE: &WithoutEffect = &[(
+    "group_by",
+    "requests of all resources go to one file; name several exporters behind `filter` for several files",
+)];
 
 crate::options! {
     /// Options of the `file` exporter.
@@ -31,6 +37,7 @@ crate::options! {
         /// The queue.
         pub sending_queue: QueueConfig = QueueConfig::default(),
     }
+    accepted = OF_FILE;
     check = Config::check
 }
 

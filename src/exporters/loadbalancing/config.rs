@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use crate::batch::Signal;
-use crate::config::{Node, Problems};
+use crate::config::{Decode, Node, Problems, TypeHelp, WithoutEffect, wrong_type};
 use crate::delivery::{QueueConfig, RetryConfig};
 use crate::exporters::otlp;
-use crate::net::TlsClientConfig;
 use crate::net::auth::AuthConfig;
 use crate::net::headers::{self, Headers};
+use crate::net::{BUFFER_SIZES, TlsClientConfig};
 
 crate::choices! {
     /// What stays together.
@@ -35,6 +35,12 @@ crate::options! {
         pub resolver: Resolver = required,
         /// What stays together, on one endpoint. Without: traces and logs by `traceID`, metrics by `service`.
         pub routing_key: Option<RoutingKey> = None,
+        /// How long one attempt may take, where `protocol::otlp` does not say it; 0 = as long as it does.
+        pub timeout: Option<Duration> = None,
+        /// Retries, of one endpoint, where `protocol::otlp` does not say it.
+        pub retry_on_failure: Option<RetryConfig> = None,
+        /// The queue, of one endpoint, where `protocol::otlp` does not say it.
+        pub sending_queue: Option<QueueConfig> = None,
     }
     check = Config::check
 }
@@ -58,15 +64,31 @@ crate::options! {
         pub headers: Headers = Headers::new(),
         /// Who we are, by an extension.
         pub auth: Option<AuthConfig> = None,
-        /// How long one attempt may take; 0 = as long as it does.
-        pub timeout: Duration = Duration::from_secs(5),
+        /// Pings that find a connection dead, as of the `otlp` exporter.
+        pub keepalive: Option<otlp::Keepalive> = None,
+        /// The name of the servers in requests (`:authority`).
+        pub authority: Option<String> = None,
+        /// How long one attempt may take; 0 = as long as it does. Without: 5s.
+        pub timeout: Option<Duration> = None,
         /// Retries, of one endpoint.
-        pub retry_on_failure: RetryConfig = RetryConfig::default(),
+        pub retry_on_failure: Option<RetryConfig> = None,
         /// The queue, of one endpoint.
-        pub sending_queue: QueueConfig = QueueConfig::default(),
+        pub sending_queue: Option<QueueConfig> = None,
     }
+    accepted = otlp::OF_GRPC, BUFFER_SIZES, OF_EXPORTER;
     check = Peer::check
 }
+
+const OF_EXPORTER: &WithoutEffect = &[("endpoint", "endpoints come from `resolver`")];
+
+/// Where the Collector finds endpoints too.
+const OTHER_RESOLVERS: &[(&str, &str)] = &[
+    (
+        "k8s",
+        "Kubernetes is not asked yet: name a headless service in `dns: {hostname: ...}`",
+    ),
+    ("aws_cloud_map", "use `dns`"),
+];
 
 crate::options! {
     /// `resolver`: one of them.
@@ -76,6 +98,7 @@ crate::options! {
         /// The addresses of a name.
         pub dns: Option<Dns> = None,
     }
+    refused = OTHER_RESOLVERS;
     check = Resolver::check
 }
 
@@ -94,7 +117,7 @@ crate::options! {
         /// The name; a headless service has an address for each of its pods.
         pub hostname: String = required,
         /// The port of all addresses.
-        pub port: u16 = DEFAULT_PORT,
+        pub port: Port = Port(DEFAULT_PORT),
         /// How often it is looked up.
         pub interval: Duration = Duration::from_secs(5),
         /// How long that may take.
@@ -106,9 +129,34 @@ crate::options! {
 /// OTLP over gRPC.
 const DEFAULT_PORT: u16 = 4317;
 
+/// A port, as a number or, as in the Collector, as a string.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Port(pub(super) u16);
+
+impl Decode for Port {
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        match node.as_text().and_then(|text| text.parse().ok()) {
+            Some(port) => Some(Self(port)),
+            None => wrong_type(node, cx),
+        }
+    }
+
+    fn type_help() -> TypeHelp {
+        TypeHelp::like("port", "4317")
+    }
+
+    fn show(&self) -> String {
+        self.0.to_string()
+    }
+}
+
 impl Config {
     fn check(&self, at: &Node, cx: &mut Problems) {
-        if self.protocol.otlp.sending_queue.storage.is_some() && self.resolver.dns.is_some() {
+        let queue = self.protocol.otlp.sending_queue.as_ref();
+        let has_storage = queue
+            .or(self.sending_queue.as_ref())
+            .is_some_and(|queue| queue.storage.is_some());
+        if has_storage && self.resolver.dns.is_some() {
             cx.at(at.child("protocol"))
                 .help("addresses come and go, and with them whose data it is; use `resolver: static`")
                 .error("`sending_queue::storage` can't be combined with `resolver: dns`");
@@ -124,22 +172,23 @@ impl Config {
     }
 }
 
-impl Peer {
-    fn check(&self, at: &Node, cx: &mut Problems) {
-        headers::check(&self.headers, at.child("headers"), cx);
-    }
-
+impl Config {
     /// The options of the exporter for one endpoint.
     pub(super) fn at(&self, endpoint: otlp::Target) -> otlp::Config {
+        let peer = &self.protocol.otlp;
+        let queue = peer.sending_queue.as_ref().or(self.sending_queue.as_ref());
+        let retry = peer.retry_on_failure.as_ref().or(self.retry_on_failure.as_ref());
         otlp::Config {
             endpoint,
-            tls: self.tls.clone(),
-            compression: Some(self.compression),
-            headers: self.headers.clone(),
-            auth: self.auth.clone(),
-            timeout: self.timeout,
-            retry_on_failure: self.retry_on_failure.clone(),
-            sending_queue: self.sending_queue.clone(),
+            tls: peer.tls.clone(),
+            compression: Some(peer.compression),
+            headers: peer.headers.clone(),
+            auth: peer.auth.clone(),
+            keepalive: peer.keepalive.clone(),
+            authority: peer.authority.clone(),
+            timeout: peer.timeout.or(self.timeout).unwrap_or(TIMEOUT),
+            retry_on_failure: retry.cloned().unwrap_or_default(),
+            sending_queue: queue.cloned().unwrap_or_default(),
             vendor: None,
             api_key: None,
             temporality: None,
@@ -148,6 +197,16 @@ impl Peer {
         }
     }
 }
+
+impl Peer {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        headers::check(&self.headers, at.child("headers"), cx);
+        otlp::check_authority(self.authority.as_ref(), at, cx);
+    }
+}
+
+/// How long one attempt may take where nobody says.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Resolver {
     fn check(&self, at: &Node, cx: &mut Problems) {

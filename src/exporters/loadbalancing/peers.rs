@@ -68,7 +68,7 @@ impl Peers {
     fn make(&self, endpoint: &str) -> Result<Peer, ComponentError> {
         let target = endpoint.parse();
         let target = target.map_err(|error| self.cx.base.error(format!("`{endpoint}`: {error}")))?;
-        let config = self.config.protocol.otlp.at(target);
+        let config = self.config.at(target);
         let base = &self.cx.base;
         let cx = ExporterContext {
             base: Context {
@@ -109,7 +109,7 @@ impl Peers {
 
     /// The addresses of the name; `None`, and word of it, when there is no answer: what is known stays.
     async fn look_up(&self, dns: &Dns) -> Option<Vec<String>> {
-        let lookup = tokio::net::lookup_host((dns.hostname.as_str(), dns.port));
+        let lookup = tokio::net::lookup_host((dns.hostname.as_str(), dns.port.0));
         let (component, hostname) = (&*self.cx.base.path, &*dns.hostname);
         match tokio::time::timeout(dns.timeout, lookup).await {
             Ok(Ok(addresses)) => {

@@ -84,14 +84,24 @@ fn share(encoded: &Encoded, targets: &[usize], target: usize) -> Result<Encoded,
     struct Share<'a> {
         targets: std::slice::Iter<'a, usize>,
         target: usize,
+        /// Metrics without points have no key of their own: one endpoint gets them.
+        takes_empty: bool,
     }
     impl Visitor for Share<'_> {
+        fn empty_metric(&mut self, _: &[u8]) -> bool {
+            self.takes_empty
+        }
+
         fn item(&mut self, _: &Item<'_>, _: &mut Editor<'_>) -> bool {
             self.targets.next() == Some(&self.target)
         }
     }
-    let targets = targets.iter();
-    edit(encoded, &mut Share { targets, target })
+    let mut share = Share {
+        takes_empty: targets.iter().min() == Some(&target),
+        targets: targets.iter(),
+        target,
+    };
+    edit(encoded, &mut share)
 }
 
 /// Finds the endpoint of every item, in order.

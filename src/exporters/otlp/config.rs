@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::target::Target;
-use crate::config::{Node, Problems, Secret};
+use crate::config::{Node, Problems, Secret, WithoutEffect};
 use crate::delivery::{Delivery, NameRules, QueueConfig, RetryConfig, TemporalityChoice};
 use crate::exporters::vendor::{Chosen, VendorName};
 use crate::net::auth::AuthConfig;
 use crate::net::headers::{self, Headers};
-use crate::net::{Coding, TlsClientConfig};
+use crate::net::{BUFFER_SIZES, Coding, TlsClientConfig};
 
 crate::options! {
     /// Options of `otlp`.
@@ -23,6 +23,10 @@ crate::options! {
         pub headers: Headers = Headers::new(),
         /// Who we are, by an extension.
         pub auth: Option<AuthConfig> = None,
+        /// Pings that find a connection dead. Without: none is sent, and two requests without an answer end it.
+        pub keepalive: Option<Keepalive> = None,
+        /// The name of the server in requests (`:authority`), where it is not that of the endpoint.
+        pub authority: Option<String> = None,
         /// How long one attempt may take; 0 = as long as it does.
         pub timeout: Duration = Duration::from_secs(5),
         /// Whose rules to keep: sets what is not set here, as `tidegate components KIND --options` shows.
@@ -40,7 +44,56 @@ crate::options! {
         /// The queue.
         pub sending_queue: QueueConfig = QueueConfig::default(),
     }
+    accepted = OF_GRPC, BUFFER_SIZES;
     check = Config::check
+}
+
+/// Options of the Collector's gRPC client that can mean nothing here.
+pub(in crate::exporters) const OF_GRPC: &WithoutEffect = &[
+    (
+        "wait_for_ready",
+        "requests wait for the connection, and are sent again where it fails",
+    ),
+    (
+        "balancer_name",
+        "there is one connection; `loadbalancing` uses all addresses of a name",
+    ),
+];
+
+crate::options! {
+    /// Pings of a gRPC client, under grpc-go's names.
+    pub(in crate::exporters) struct Keepalive {
+        /// Between two pings; at least 1 s. Servers may refuse clients that ping more often than every 5 minutes.
+        pub time: Duration = Duration::from_secs(10),
+        /// How long the answer to a ping may take before the connection is given up.
+        pub timeout: Duration = Duration::from_secs(20),
+        /// Whether pings go out while no request is under way.
+        pub permit_without_stream: bool = false,
+    }
+    check = Keepalive::check
+}
+
+/// As grpc-go has an interval of at least 10 s; shorter ones are of use in a cluster of one's own.
+const MIN_PING_INTERVAL: Duration = Duration::from_secs(1);
+
+impl Keepalive {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        if self.time < MIN_PING_INTERVAL {
+            cx.at(at.child("time")).error("must be at least 1s");
+        }
+        if self.timeout.is_zero() {
+            cx.at(at.child("timeout")).error("must be greater than zero");
+        }
+    }
+}
+
+/// Reports a name that no request may carry as its authority.
+pub(in crate::exporters) fn check_authority(authority: Option<&String>, at: &Node, cx: &mut Problems) {
+    let is_wrong = |authority: &&String| authority.parse::<http::uri::Authority>().is_err();
+    if authority.filter(is_wrong).is_some() {
+        cx.at(at.child("authority"))
+            .error("expected a name such as otlp.example.com or otlp.example.com:443");
+    }
 }
 
 crate::choices! {
@@ -80,6 +133,7 @@ impl Compression {
 impl Config {
     fn check(&self, at: &Node, cx: &mut Problems) {
         headers::check(&self.headers, at.child("headers"), cx);
+        check_authority(self.authority.as_ref(), at, cx);
         self.chosen().check(at, true, cx);
         let binary = self.headers.keys().find(|name| name.ends_with("-bin"));
         if let Some(name) = binary {

@@ -8,10 +8,12 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use h2::client::SendRequest;
+use h2::{Ping, PingPong};
 use http::Uri;
 use tokio::sync::OnceCell;
 
 use super::call::Message;
+use super::config::Keepalive;
 use crate::net::behind::Behind;
 use crate::net::client::Connector;
 use crate::net::corked::Corked;
@@ -26,6 +28,7 @@ pub(super) type Sender = SendRequest<Message>;
 pub(super) struct Line {
     connector: Connector,
     peer: Uri,
+    keepalive: Option<Keepalive>,
     current: Arc<Mutex<Current>>,
 }
 
@@ -35,6 +38,8 @@ struct Current {
     connection: Arc<OnceCell<Sender>>,
     number: u64,
     unanswered: u32,
+    /// Requests without an answer yet.
+    under_way: usize,
 }
 
 /// A request on the line; when it ends without an answer that is noted.
@@ -46,10 +51,11 @@ pub(super) struct Call {
 
 impl Line {
     /// Connects when it is used.
-    pub(super) fn new(connector: Connector, peer: Uri) -> Self {
+    pub(super) fn new(connector: Connector, peer: Uri, keepalive: Option<Keepalive>) -> Self {
         Self {
             connector,
             peer,
+            keepalive,
             current: Arc::default(),
         }
     }
@@ -67,7 +73,8 @@ impl Line {
     /// The same on the connection that there is, or a new one; `None`: that one takes no more requests.
     async fn connected(&self) -> io::Result<Option<(Sender, Call)>> {
         let (connection, call) = self.current();
-        let sender = connection.get_or_try_init(|| self.dial()).await?.clone();
+        let number = call.number;
+        let sender = connection.get_or_try_init(|| self.dial(number)).await?.clone();
         match sender.ready().await {
             Ok(sender) => Ok(Some((sender, call))),
             Err(_) => {
@@ -78,7 +85,8 @@ impl Line {
     }
 
     fn current(&self) -> (Arc<OnceCell<Sender>>, Call) {
-        let current = lock(&self.current);
+        let mut current = lock(&self.current);
+        current.under_way += 1;
         let call = Call {
             current: self.current.clone(),
             number: current.number,
@@ -87,13 +95,46 @@ impl Line {
         (current.connection.clone(), call)
     }
 
-    async fn dial(&self) -> io::Result<Sender> {
+    async fn dial(&self, number: u64) -> io::Result<Sender> {
         let stream = self.connector.connect(self.peer.clone()).await?;
         let (ours, driven) = Corked::pair(stream);
         let handshake = h2::client::Builder::new().enable_push(false).handshake(ours);
-        let (sender, connection) = handshake.await.map_err(io::Error::other)?;
-        tokio::spawn(Behind::new(driven.drive(connection)));
+        let (sender, mut connection) = handshake.await.map_err(io::Error::other)?;
+        let pings = connection.ping_pong().zip(self.keepalive.clone());
+        let driven = Behind::new(driven.drive(connection));
+        match pings {
+            None => drop(tokio::spawn(driven)),
+            Some((pings, keepalive)) => {
+                let watched = watch(pings, keepalive, self.current.clone(), number);
+                tokio::spawn(async move {
+                    tokio::select! {
+                        _ = driven => {}
+                        // Dropping the connection fails the requests on it, which are sent again.
+                        () = watched => {}
+                    }
+                });
+            }
+        }
         Ok(sender)
+    }
+}
+
+/// Pings the other end; returns when an answer has not come in time.
+async fn watch(mut pings: PingPong, keepalive: Keepalive, current: Arc<Mutex<Current>>, number: u64) {
+    loop {
+        tokio::time::sleep(keepalive.time).await;
+        if !keepalive.permit_without_stream && lock(&current).under_way == 0 {
+            continue;
+        }
+        match tokio::time::timeout(keepalive.timeout, pings.ping(Ping::opaque())).await {
+            Ok(Ok(_)) => {}
+            // The connection has ended, which its driver sees too.
+            Ok(Err(_)) => return std::future::pending().await,
+            Err(_) => {
+                tracing::debug!("a ping got no answer: the connection is given up");
+                return lock(&current).hang_up(number);
+            }
+        }
     }
 }
 
@@ -116,6 +157,7 @@ impl Current {
         if self.number == number {
             *self = Self {
                 number: number + 1,
+                under_way: self.under_way,
                 ..Self::default()
             };
         }
@@ -125,6 +167,7 @@ impl Current {
 impl Drop for Call {
     fn drop(&mut self) {
         let mut current = lock(&self.current);
+        current.under_way = current.under_way.saturating_sub(1);
         if current.number != self.number {
             return;
         }
@@ -165,7 +208,10 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let peer = format!("http://{}", listener.local_addr().unwrap());
         let connector = Connector::new(None, UseTls::Never, &TlsClientConfig::default(), &[]);
-        (listener, Line::new(connector.unwrap(), peer.parse().unwrap()))
+        (
+            listener,
+            Line::new(connector.unwrap(), peer.parse().unwrap(), None),
+        )
     }
 
     /// The number of the connection that a call is on, which is made where there is none.
@@ -204,5 +250,36 @@ mod tests {
         assert_eq!(line.current().1.number, 0, "one without an answer");
         let dialled = async { tokio::join!(number(&line), accept(&listener)).0 };
         assert_eq!(tokio::time::timeout(SOON, dialled).await.expect("it dials"), 1);
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_answers_no_ping_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let peer = format!("http://{}", listener.local_addr().unwrap());
+        let connector = Connector::new(None, UseTls::Never, &TlsClientConfig::default(), &[]);
+        let keepalive = Keepalive {
+            time: Duration::from_millis(10),
+            timeout: Duration::from_millis(100),
+            permit_without_stream: true,
+        };
+        let line = Line::new(connector.unwrap(), peer.parse().unwrap(), Some(keepalive));
+        // A connection that nobody drives answers nothing; one that is driven answers pings.
+        let (first, silent) = tokio::join!(line.call(), accept(&listener));
+        let (sender, call) = first.unwrap();
+        call.answered();
+        let ended = async {
+            while sender.clone().ready().await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(SOON, ended).await.expect("it is given up");
+        let dialled = async { tokio::join!(number(&line), accept(&listener)) };
+        let (second, mut driven) = tokio::time::timeout(SOON, dialled).await.expect("it dials");
+        assert_eq!(second, 1);
+        let driver = tokio::spawn(async move { while driven.accept().await.is_some() {} });
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        assert_eq!(number(&line).await, 1, "it answers, so it is kept");
+        driver.abort();
+        drop(silent);
     }
 }

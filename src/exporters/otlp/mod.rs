@@ -26,7 +26,7 @@ use crate::net::grpc::{APPLICATION_GRPC, EXPORT_METHODS, GRPC_ACCEPT_ENCODING, G
 use crate::net::tls::ALPN_GRPC;
 use crate::net::{self, Coding, headers};
 use call::Message;
-pub(super) use config::{Compression, Config};
+pub(super) use config::{Compression, Config, Keepalive, OF_GRPC, check_authority};
 use line::Line;
 pub(super) use target::Target;
 
@@ -72,13 +72,17 @@ impl Client {
         let unix = config.endpoint.unix_path();
         let connector = Connector::new(unix, use_tls, &config.tls, ALPN_GRPC);
         let connector = connector.map_err(|error| cx.error(error.to_string()))?;
-        let authority = config.endpoint.authority();
+        let authority = config.authority.clone();
+        let authority = authority.unwrap_or_else(|| config.endpoint.authority());
         let scheme = if secure { "https" } else { "http" };
         let uri = |path: &str| {
             let uri = format!("{scheme}://{authority}{path}").parse();
             uri.map_err(|error: http::uri::InvalidUri| wrong(&error))
         };
         let [metrics, traces, logs] = EXPORT_METHODS.map(uri);
+        // The connection goes to the endpoint, whatever the server is called.
+        let peer = format!("{scheme}://{}", config.endpoint.authority()).parse();
+        let peer = peer.map_err(|error: http::uri::InvalidUri| wrong(&error))?;
         let credentials = config
             .auth
             .as_ref()
@@ -91,7 +95,7 @@ impl Client {
             return Err(cx.error("auth: signed requests are for the `otlphttp` exporter"));
         }
         Ok(Self {
-            line: Line::new(connector, uri("")?),
+            line: Line::new(connector, peer, config.keepalive.clone()),
             uris: [metrics?, traces?, logs?],
             headers: request_headers(config),
             compression: config.compression().coding(),

@@ -17,11 +17,13 @@ pub(in crate::exporters) struct Target {
 }
 
 /// Prefixes: those of URLs, and gRPC's own for names that are looked up.
-const SCHEMES: [(&str, Option<bool>); 4] = [
+const SCHEMES: [(&str, Option<bool>); 6] = [
     ("http://", Some(false)),
     ("https://", Some(true)),
     ("dns:///", None),
     ("passthrough:///", None),
+    ("dns:", None),
+    ("passthrough:", None),
 ];
 
 impl Target {
@@ -43,6 +45,10 @@ impl FromStr for Target {
     type Err = EndpointError;
 
     fn from_str(text: &str) -> Result<Self, EndpointError> {
+        if text.starts_with("dns://") && !text.starts_with("dns:///") {
+            // The name server to ask: only the system's are asked.
+            return Err(EndpointError::Scheme("dns".to_owned()));
+        }
         let scheme = SCHEMES
             .iter()
             .find_map(|(prefix, secure)| Some((text.strip_prefix(prefix)?, *secure)));
@@ -100,6 +106,8 @@ mod tests {
             ("http://localhost:4317", Some(false), "http://localhost:4317"),
             ("https://a.example:443/", Some(true), "https://a.example:443"),
             ("dns:///a.example:4317", None, "a.example:4317"),
+            ("dns:a.example:4317", None, "a.example:4317"),
+            ("passthrough:10.0.0.1:4317", None, "10.0.0.1:4317"),
             ("unix:/run/a.sock", None, "unix:/run/a.sock"),
         ];
         for (text, secure, shown) in table {
@@ -111,5 +119,7 @@ mod tests {
             );
         }
         assert_eq!("localhost".parse::<Target>(), Err(EndpointError::NoPort));
+        let server = "dns://8.8.8.8/a.example:4317".parse::<Target>();
+        assert!(matches!(server, Err(EndpointError::Scheme(_))), "{server:?}");
     }
 }

@@ -2,7 +2,24 @@
 
 use std::time::Duration;
 
-use crate::config::{ByteSize, Node, Problems};
+use crate::config::{ByteSize, Node, Problems, WithoutEffect};
+
+/// Options of the Collector's storage that can mean nothing here.
+const OF_BBOLT: &WithoutEffect = &[
+    (
+        "compaction",
+        "disk space comes back by whole files of `segment_size`",
+    ),
+    (
+        "timeout",
+        "a directory that another process has locked is an error at once",
+    ),
+    ("recreate", "damaged records are left out and counted"),
+    (
+        "directory_permissions",
+        "directories that are made are the gateway's alone",
+    ),
+];
 
 crate::choices! {
     /// When written data is forced to the disk.
@@ -32,6 +49,7 @@ crate::options! {
         /// Size of a file; disk space comes back by whole files.
         pub segment_size: ByteSize = ByteSize::mib(16),
     }
+    accepted = OF_BBOLT;
     check = Config::check
 }
 

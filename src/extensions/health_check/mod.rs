@@ -1,5 +1,7 @@
 //! `health_check`: tells the cluster whether the gateway takes data: 200 while it runs, 503 before and after.
 
+pub mod v2;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -12,8 +14,14 @@ use crate::component::shared::{Phase, Shared};
 use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
 };
-use crate::config::{Node, Problems};
+use crate::config::{Node, Problems, WithoutEffect};
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
+
+/// Options of the Collector's extension that can mean nothing here.
+const OF_THE_COLLECTOR: &WithoutEffect = &[(
+    "check_collector_pipeline",
+    "the probe says whether the gateway takes data, and its answer names exporters in trouble",
+)];
 
 /// The port of the Collector's extension.
 const PORT: u16 = 13133;
@@ -32,6 +40,7 @@ crate::options! {
         /// TLS; unset: none.
         pub tls: Option<TlsServerConfig> = None,
     }
+    accepted = OF_THE_COLLECTOR;
     check = Config::check
 }
 
@@ -60,19 +69,30 @@ pub static FACTORY: ExtensionFactory = Factory {
     signals: &[],
     help: "answers liveness and readiness probes over HTTP",
     config: ConfigType::of::<Config>(),
-    build: |settings, cx| Ok(Arc::new(HealthCheck::new(settings.get(), cx))),
+    build: |settings, cx| Ok(Arc::new(HealthCheck::new(settings.get(), Shape::First, cx))),
 };
+
+/// What the JSON object looks like.
+#[derive(Clone, Copy)]
+enum Shape {
+    /// As that of the Collector's `health_check`.
+    First,
+    /// As that of its `healthcheckv2`.
+    Second,
+}
 
 struct HealthCheck {
     config: Arc<Config>,
+    shape: Shape,
     base: Context,
     server: PageServer,
 }
 
 impl HealthCheck {
-    fn new(config: Arc<Config>, base: Context) -> Self {
+    fn new(config: Arc<Config>, shape: Shape, base: Context) -> Self {
         Self {
             config,
+            shape,
             base,
             server: PageServer::default(),
         }
@@ -86,6 +106,7 @@ impl Lifecycle for HealthCheck {
     async fn start(&self) -> Result<(), ComponentError> {
         let probe = Probe {
             config: self.config.clone(),
+            shape: self.shape,
             shared: self.base.shared.clone(),
             since: Since(SystemTime::now(), Instant::now()),
         };
@@ -106,6 +127,7 @@ impl Lifecycle for HealthCheck {
 
 struct Probe {
     config: Arc<Config>,
+    shape: Shape,
     shared: Arc<Shared>,
     since: Since,
 }
@@ -118,7 +140,7 @@ impl Pages for Probe {
 
     async fn page(&self, request: Request) -> Answer {
         match request.path == self.config.path {
-            true => health(&self.config, &self.shared, self.since),
+            true => health(&self.config, self.shape, &self.shared, self.since),
             false => server::json(
                 StatusCode::NOT_FOUND,
                 &json!({"error": format!("the probe is at {}", self.config.path)}),
@@ -131,7 +153,7 @@ impl Pages for Probe {
 #[derive(Clone, Copy)]
 struct Since(SystemTime, Instant);
 
-fn health(config: &Config, shared: &Shared, since: Since) -> Answer {
+fn health(config: &Config, shape: Shape, shared: &Shared, since: Since) -> Answer {
     let is_ready = shared.health.phase() == Phase::Ready;
     let status = if is_ready {
         StatusCode::OK
@@ -147,11 +169,20 @@ fn health(config: &Config, shared: &Shared, since: Since) -> Answer {
         return server::text(status, "text/plain; charset=utf-8", text.clone());
     }
     let uptime = Duration::from_secs(since.1.elapsed().as_secs());
-    let mut body = json!({
-        "status": if is_ready { "Server available" } else { "Server not available" },
-        "upSince": humantime::format_rfc3339_millis(since.0).to_string(),
-        "uptime": humantime::format_duration(uptime).to_string(),
-    });
+    let up_since = humantime::format_rfc3339_millis(since.0).to_string();
+    let mut body = match shape {
+        Shape::First => json!({
+            "status": if is_ready { "Server available" } else { "Server not available" },
+            "upSince": up_since,
+            "uptime": humantime::format_duration(uptime).to_string(),
+        }),
+        Shape::Second => json!({
+            "start_time": up_since,
+            "healthy": is_ready,
+            "status": v2::status(shared.health.phase()),
+            "status_time": humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
+        }),
+    };
     // A component in trouble is no reason to restart the gateway: the others do their work.
     let troubles = shared.health.troubles();
     if !troubles.is_empty() {
@@ -169,6 +200,7 @@ mod tests {
     async fn start(yaml: &str) -> HealthCheck {
         let extension = HealthCheck::new(
             settings::<Config>(yaml).get(),
+            Shape::First,
             context("extensions", "health_check"),
         );
         extension.start().await.unwrap();

@@ -7,10 +7,10 @@ use tidegate_engine::{Attributes, Kind, Schema, Series, Source};
 use super::actions::{Action, Decoded};
 use super::editing::{Edit, Editing, SeriesEdit, edit_set};
 use super::select::{InOut, Judge, Measured, OnWire, Selector};
-use crate::batch::Signal;
 use crate::batch::wire::attributes::WireAttributes;
 use crate::batch::wire::edit::Editor;
 use crate::batch::wire::walk::{Header, Item, Level, Visitor};
+use crate::batch::{ClientMetadata, Signal};
 use crate::component::{ConfigType, Factory, ProcessorFactory, Stability};
 use crate::config::{Node, Problems};
 
@@ -61,8 +61,9 @@ struct AttributeEdit {
 }
 
 impl Edit for AttributeEdit {
-    fn on_wire(&self) -> Box<dyn Visitor + '_> {
+    fn on_wire<'a>(&'a self, client: Option<&'a ClientMetadata>) -> Box<dyn Visitor + 'a> {
         Box::new(WireEdit {
+            client,
             actions: &self.config.actions,
             judge: Judge::new(&self.selects),
         })
@@ -76,7 +77,7 @@ impl Edit for AttributeEdit {
         let mut changed = false;
         let kind = |kind: &Kind| {
             let whole = source.attributes.merge(&kind.attributes);
-            let edited = self.edited(&mut judge, &kind.name, &whole);
+            let edited = self.edited(&mut judge, &kind.name, &whole, None);
             changed |= edited.is_some();
             let attributes = edited.unwrap_or(whole);
             Kind {
@@ -94,12 +95,12 @@ impl Edit for AttributeEdit {
         changed.then_some((source, schema))
     }
 
-    fn series(&self) -> SeriesEdit<'_> {
+    fn series<'a>(&'a self, client: Option<&'a ClientMetadata>) -> SeriesEdit<'a> {
         let mut judge = Judge::new(&self.selects);
         Box::new(move |series| {
             judge.resource(&Decoded::new(&series.resource.attributes));
             judge.scope(&series.scope);
-            let attributes = self.edited(&mut judge, &series.metric.name, &series.attributes)?;
+            let attributes = self.edited(&mut judge, &series.metric.name, &series.attributes, client)?;
             Some(Series {
                 attributes,
                 ..series.clone()
@@ -109,9 +110,15 @@ impl Edit for AttributeEdit {
 }
 
 impl AttributeEdit {
-    fn edited(&self, judge: &mut Judge<'_>, name: &str, attributes: &Attributes) -> Option<Attributes> {
+    fn edited(
+        &self,
+        judge: &mut Judge<'_>,
+        name: &str,
+        attributes: &Attributes,
+        client: Option<&ClientMetadata>,
+    ) -> Option<Attributes> {
         match judge.item(&Measured { name, attributes }) {
-            true => edit_set(attributes, &self.config.actions),
+            true => edit_set(attributes, &self.config.actions, client),
             false => None,
         }
     }
@@ -119,6 +126,7 @@ impl AttributeEdit {
 
 struct WireEdit<'a> {
     actions: &'a [Action],
+    client: Option<&'a ClientMetadata>,
     judge: Judge<'a>,
 }
 
@@ -138,7 +146,7 @@ impl Visitor for WireEdit<'_> {
         if self.judge.item(&OnWire { item, editor }) {
             let mut set = WireAttributes::read(item.message, item.kind.attributes_field(), editor);
             for action in self.actions {
-                action.apply(&mut set);
+                action.apply(&mut set, self.client);
             }
             set.write(editor);
         }

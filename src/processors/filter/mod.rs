@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tidegate_engine::{Events, Point, Values};
 
 use super::actions::Decoded;
-use super::select::{InOut, Judge, Measured, OnWire, Selector};
+use super::select::{InOut, Judge, Measured, Named, OnWire, Selector};
 use crate::batch::wire::edit::Editor;
 use crate::batch::wire::walk::{self, Header, Item, Level, Visitor};
 use crate::batch::{Batch, Encoded, Payload, Points, Signal};
@@ -15,6 +15,7 @@ use crate::component::{
     ConfigType, Consumer, Factory, Flow, Ledger, Lifecycle, Processor, ProcessorFactory, Reason, Refused,
     Stability,
 };
+use crate::config::WithoutEffect;
 
 crate::options! {
     /// Options of the `filter` processor.
@@ -29,7 +30,36 @@ crate::options! {
         /// What becomes of what does not stay.
         pub action: Action = Action::Drop,
     }
+    refused = OTTL;
+    accepted = ABOUT_OTTL;
 }
+
+const NO_OTTL: &str = "OTTL is not supported; `include` and `exclude` select by names and attributes";
+
+/// Where the Collector's processor has OTTL conditions.
+const OTTL: &[(&str, &str)] = &[
+    ("metric_conditions", NO_OTTL),
+    ("trace_conditions", NO_OTTL),
+    ("log_conditions", NO_OTTL),
+    ("profile_conditions", NO_OTTL),
+    ("profiles", "tidegate carries no profiles"),
+];
+
+/// The same below `metrics`, `traces` and `logs`.
+const OTTL_RULES: &[(&str, &str)] = &[
+    ("resource", NO_OTTL),
+    ("metric", NO_OTTL),
+    ("datapoint", NO_OTTL),
+    ("span", NO_OTTL),
+    ("spanevent", NO_OTTL),
+    ("log_record", NO_OTTL),
+];
+
+/// Says what becomes of OTTL's own errors.
+const ABOUT_OTTL: &WithoutEffect = &[(
+    "error_mode",
+    "it is about OTTL conditions, of which there are none",
+)];
 
 crate::choices! {
     /// What becomes of what does not stay. Either way it is counted.
@@ -49,6 +79,7 @@ crate::options! {
         /// These go.
         pub exclude: Option<Selector> = None,
     }
+    refused = OTTL_RULES;
 }
 
 /// The factory of `filter`.
@@ -69,7 +100,7 @@ pub static FACTORY: ProcessorFactory = Factory {
             Signal::Traces => &config.spans,
             Signal::Logs => &config.logs,
         };
-        let keeps = InOut::new(rules.include.as_ref(), rules.exclude.as_ref(), cx.signal);
+        let keeps = InOut::of_filter(rules.include.as_ref(), rules.exclude.as_ref(), cx.signal);
         let keeps = keeps.map_err(|error| cx.base.error(error))?;
         Ok(Arc::new(Filter {
             keeps,
@@ -204,6 +235,10 @@ impl Visitor for WireFilter<'_> {
     fn resource(&mut self, resource: &Header<'_>, editor: &mut Editor<'_>) -> bool {
         self.0.wire_resource(resource, editor);
         true
+    }
+
+    fn empty_metric(&mut self, name: &[u8]) -> bool {
+        self.0.item(&Named(name))
     }
 
     fn item(&mut self, item: &Item<'_>, editor: &mut Editor<'_>) -> bool {

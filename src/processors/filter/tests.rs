@@ -322,3 +322,107 @@ fn what_is_rejected_is_told_to_the_sender() {
         );
     }
 }
+
+/// One metric in each resource: (env, name, tier).
+fn fleet() -> Batch {
+    use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+    use opentelemetry_proto::tonic::metrics::v1::{ResourceMetrics, ScopeMetrics};
+    let tier = KeyValue {
+        key: "tier".to_owned(),
+        value: Some(AnyValue {
+            value: Some(any_value::Value::IntValue(42)),
+        }),
+        ..Default::default()
+    };
+    let metrics = |env: &str| ResourceMetrics {
+        resource: Some(Resource {
+            attributes: vec![pair("env", env), tier.clone()],
+            ..Default::default()
+        }),
+        scope_metrics: vec![ScopeMetrics {
+            metrics: ["a", "b"]
+                .map(|name| tidegate_requests::gauge(name, vec![tidegate_requests::int(1)]))
+                .into(),
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let request = ExportMetricsServiceRequest {
+        resource_metrics: ["x", "y"].map(metrics).into(),
+    };
+    Batch::new(check(Signal::Metrics, request.encode_to_vec().into()).unwrap())
+}
+
+/// `env/name` of all metrics of batches.
+fn names(batches: &[Batch]) -> Vec<String> {
+    use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+    let mut names = Vec::new();
+    for batch in batches {
+        let Payload::Encoded(encoded) = &batch.payload else {
+            panic!("wire stays wire")
+        };
+        let request = ExportMetricsServiceRequest::decode(encoded.joined()).unwrap();
+        for resource in request.resource_metrics {
+            let attributes = &resource.resource.as_ref().unwrap().attributes;
+            let Some(any_value::Value::StringValue(env)) = &attributes[0].value.as_ref().unwrap().value
+            else {
+                panic!("env is a string")
+            };
+            for metric in resource.scope_metrics.iter().flat_map(|scope| &scope.metrics) {
+                names.push(format!("{env}/{}", metric.name));
+            }
+        }
+    }
+    names
+}
+
+#[test]
+fn names_and_resources_exclude_each_by_itself_and_include_together() {
+    let x = "resource_attributes: [{key: env, value: x}]";
+    let cases: [(&str, &[&str]); 6] = [
+        (&format!("exclude: {{metric_names: [a], {x}}}"), &["y/b"]),
+        (&format!("exclude: {{{x}}}"), &["y/a", "y/b"]),
+        (&format!("include: {{metric_names: [a], {x}}}"), &["x/a"]),
+        (
+            "exclude: {match_type: regexp, metric_names: ['^a$'], resource_attributes: [{key: env, value: '^x'}]}",
+            &["y/b"],
+        ),
+        // A type of its own: 42 is not "42" when values are compared, but its text matches.
+        ("include: {resource_attributes: [{key: tier, value: '42'}]}", &[]),
+        (
+            "include: {match_type: regexp, resource_attributes: [{key: tier, value: '^42$'}]}",
+            &["x/a", "x/b", "y/a", "y/b"],
+        ),
+    ];
+    for (rules, expected) in cases {
+        let bench = Bench::new(Signal::Metrics, &format!("metrics: {{{rules}}}"));
+        assert_eq!(names(&bench.push(fleet())), expected, "{rules}");
+    }
+    let same = Bench::new(
+        Signal::Metrics,
+        "metrics: {exclude: {resource_attributes: [{key: tier, value: 42}]}}",
+    );
+    assert!(same.push(fleet()).is_empty());
+}
+
+#[test]
+fn metrics_without_points_pass_unless_their_name_is_excluded() {
+    use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+    let request = || {
+        let mut request = ExportMetricsServiceRequest::decode(match fleet().payload {
+            Payload::Encoded(encoded) => encoded.joined(),
+            _ => unreachable!(),
+        })
+        .unwrap();
+        let metrics = &mut request.resource_metrics[0].scope_metrics[0].metrics;
+        metrics.push(tidegate_requests::gauge("empty", Vec::new()));
+        metrics.push(tidegate_requests::gauge("a.empty", Vec::new()));
+        Batch::new(check(Signal::Metrics, request.encode_to_vec().into()).unwrap())
+    };
+    let bench = Bench::new(
+        Signal::Metrics,
+        "metrics: {exclude: {match_type: regexp, metric_names: ['^a']}}",
+    );
+    assert_eq!(names(&bench.push(request())), ["x/b", "x/empty", "y/b"]);
+    assert_eq!(bench.filtered(), 2);
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::{Node, Problems};
+use crate::config::{Node, Problems, WithoutEffect};
 
 /// A mebibyte, in bytes.
 const MIB: u64 = 1 << 20;
@@ -14,7 +14,8 @@ crate::options! {
     /// Options of `memory_limiter`.
     pub(super) struct Config {
         /// How often memory is measured; between two measurements, what tidegate itself takes in is added.
-        pub check_interval: Duration = Duration::from_secs(1),
+        /// Must be given, as in the Collector.
+        pub check_interval: Duration = Duration::ZERO,
         /// The most memory the process should use, in MiB.
         pub limit_mib: u64 = 0,
         /// The same in percent of the memory of the machine or container.
@@ -24,13 +25,25 @@ crate::options! {
         /// The same in percent of the memory of the machine or container.
         pub spike_limit_percentage: u64 = 0,
     }
+    accepted = OF_GO;
     check = Config::check
 }
+
+const NO_COLLECTOR: &str = "there is no garbage collector to run";
+
+/// Options of the Collector's processor that can mean nothing here.
+const OF_GO: &WithoutEffect = &[
+    ("min_gc_interval_when_soft_limited", NO_COLLECTOR),
+    ("min_gc_interval_when_hard_limited", NO_COLLECTOR),
+    ("max_gc_interval_when_soft_limited", NO_COLLECTOR),
+    ("max_gc_interval_when_hard_limited", NO_COLLECTOR),
+];
 
 impl Config {
     fn check(&self, at: &Node, cx: &mut Problems) {
         if self.check_interval.is_zero() {
             cx.at(at.child("check_interval"))
+                .help("1s is usual: `check_interval: 1s`")
                 .error("'check_interval' must be greater than zero");
         }
         if self.limit_mib == 0 && self.limit_percentage == 0 {
@@ -86,11 +99,14 @@ mod tests {
     #[test]
     fn the_soft_limit_leaves_room_for_spikes() {
         let table = [
-            ("{limit_mib: 100}", 80),
-            ("{limit_mib: 100, spike_limit_mib: 30}", 70),
-            ("{limit_percentage: 50}", 400),
-            ("{limit_percentage: 50, spike_limit_percentage: 10}", 400),
-            ("{limit_mib: 100, limit_percentage: 50}", 80),
+            ("{check_interval: 1s, limit_mib: 100}", 80),
+            ("{check_interval: 1s, limit_mib: 100, spike_limit_mib: 30}", 70),
+            ("{check_interval: 1s, limit_percentage: 50}", 400),
+            (
+                "{check_interval: 1s, limit_percentage: 50, spike_limit_percentage: 10}",
+                400,
+            ),
+            ("{check_interval: 1s, limit_mib: 100, limit_percentage: 50}", 80),
         ];
         for (text, mib) in table {
             let soft = options::<Config>(text).unwrap().soft_limit_bytes(1000 * MIB);
@@ -101,21 +117,21 @@ mod tests {
     #[test]
     fn every_contradiction_is_named() {
         let table = [
+            ("{limit_mib: 1}", "'check_interval' must be greater than zero"),
             (
-                "{limit_mib: 1, check_interval: 0s}",
-                "'check_interval' must be greater than zero",
-            ),
-            (
-                "{}",
+                "{check_interval: 1s}",
                 "'limit_mib' or 'limit_percentage' must be greater than zero",
             ),
             (
-                "{limit_mib: 5, spike_limit_mib: 5}",
+                "{check_interval: 1s, limit_mib: 5, spike_limit_mib: 5}",
                 "'spike_limit_mib' must be smaller than 'limit_mib'",
             ),
-            ("{limit_percentage: 101}", "must be between 0 and 100"),
             (
-                "{limit_percentage: 50, spike_limit_percentage: 50}",
+                "{check_interval: 1s, limit_percentage: 101}",
+                "must be between 0 and 100",
+            ),
+            (
+                "{check_interval: 1s, limit_percentage: 50, spike_limit_percentage: 50}",
                 "'spike_limit_percentage' must be smaller",
             ),
         ];

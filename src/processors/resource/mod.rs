@@ -6,10 +6,10 @@ use tidegate_engine::{Attributes, Resource, Schema, Series, Source};
 
 use super::actions::Action;
 use super::editing::{Edit, Editing, SeriesEdit, edit_set};
-use crate::batch::Signal;
 use crate::batch::wire::attributes::WireAttributes;
 use crate::batch::wire::edit::{Editor, push_message};
 use crate::batch::wire::walk::{HEADER, Header, Visitor};
+use crate::batch::{ClientMetadata, Signal};
 use crate::component::{ConfigType, Factory, ProcessorFactory, Stability};
 use crate::config::{Node, Problems};
 
@@ -58,8 +58,8 @@ struct ResourceEdit {
 }
 
 impl ResourceEdit {
-    fn edited(&self, resource: &Resource) -> Option<Arc<Resource>> {
-        let attributes = edit_set(&resource.attributes, &self.config.attributes)?;
+    fn edited(&self, resource: &Resource, client: Option<&ClientMetadata>) -> Option<Arc<Resource>> {
+        let attributes = edit_set(&resource.attributes, &self.config.attributes, client)?;
         Some(Arc::new(Resource {
             attributes,
             schema_url: resource.schema_url.clone(),
@@ -68,26 +68,29 @@ impl ResourceEdit {
 }
 
 impl Edit for ResourceEdit {
-    fn on_wire(&self) -> Box<dyn Visitor + '_> {
-        Box::new(WireEdit(&self.config.attributes))
+    fn on_wire<'a>(&'a self, client: Option<&'a ClientMetadata>) -> Box<dyn Visitor + 'a> {
+        Box::new(WireEdit {
+            actions: &self.config.attributes,
+            client,
+        })
     }
 
     fn source(&self, source: &Source, schema: &Schema) -> Option<(Source, Schema)> {
         let source = Source {
-            resource: self.edited(&source.resource)?,
+            resource: self.edited(&source.resource, None)?,
             ..source.clone()
         };
         Some((source, schema.clone()))
     }
 
-    fn series(&self) -> SeriesEdit<'_> {
+    fn series<'a>(&'a self, client: Option<&'a ClientMetadata>) -> SeriesEdit<'a> {
         // Points of a resource share it and follow one another.
         let mut last: Option<(Arc<Resource>, Option<Arc<Resource>>)> = None;
         Box::new(move |series| {
             let resource = match &last {
                 Some((known, edited)) if Arc::ptr_eq(known, &series.resource) => edited.clone(),
                 _ => {
-                    let edited = self.edited(&series.resource);
+                    let edited = self.edited(&series.resource, client);
                     last = Some((series.resource.clone(), edited.clone()));
                     edited
                 }
@@ -100,20 +103,23 @@ impl Edit for ResourceEdit {
     }
 }
 
-struct WireEdit<'a>(&'a [Action]);
+struct WireEdit<'a> {
+    actions: &'a [Action],
+    client: Option<&'a ClientMetadata>,
+}
 
 impl Visitor for WireEdit<'_> {
     fn resource(&mut self, resource: &Header<'_>, editor: &mut Editor<'_>) -> bool {
         match resource.missing_at {
             None => {
                 let mut set = WireAttributes::read(resource.message, ATTRIBUTES, editor);
-                for action in self.0 {
-                    action.apply(&mut set);
+                for action in self.actions {
+                    action.apply(&mut set, self.client);
                 }
                 set.write(editor);
             }
             Some(at) => {
-                if let Some(attributes) = edit_set(&Attributes::default(), self.0) {
+                if let Some(attributes) = edit_set(&Attributes::default(), self.actions, self.client) {
                     editor.insert(at, &encoded_resource(&attributes));
                 }
             }

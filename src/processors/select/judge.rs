@@ -3,6 +3,7 @@
 
 use opentelemetry_proto::tonic::common::v1::AnyValue;
 use prost::Message;
+use smallvec::SmallVec;
 use tidegate_engine::{AttributeValue, Attributes, Scope};
 
 use super::selection::{InOut, Selection};
@@ -39,12 +40,14 @@ pub(in crate::processors) trait Candidate {
 
 /// What is known on the way through a batch.
 pub(in crate::processors) struct Judge<'a> {
-    sides: [Side<'a>; 2],
+    include: Option<Side<'a>>,
+    /// An item that satisfies one of them does not count.
+    excludes: SmallVec<[Side<'a>; 2]>,
 }
 
-/// `include`, or `exclude`.
+/// `include`, or a part of `exclude`.
 struct Side<'a> {
-    selection: Option<&'a Selection>,
+    selection: &'a Selection,
     /// Whether the resource, and the scope, satisfy it.
     around: [bool; 2],
     /// Where the name stands that was asked for last, and the answer. Forgotten with every resource, so that it can't
@@ -54,25 +57,19 @@ struct Side<'a> {
 
 impl<'a> Judge<'a> {
     pub(in crate::processors) fn new(selects: &'a InOut) -> Self {
-        let side = |selection: &'a Option<Selection>| {
-            let mut side = Side {
-                selection: selection.as_ref(),
-                around: [true; 2],
-                name: None,
-            };
-            side.resource(&Decoded::new(&Attributes::default()));
-            side
-        };
         Self {
-            sides: [side(&selects.include), side(&selects.exclude)],
+            include: selects.include.as_ref().map(Side::new),
+            excludes: selects.excludes.iter().map(Side::new).collect(),
         }
+    }
+
+    fn sides(&mut self) -> impl Iterator<Item = &mut Side<'a>> {
+        self.include.iter_mut().chain(&mut self.excludes)
     }
 
     /// The items of a resource follow.
     pub(in crate::processors) fn resource(&mut self, resource: &dyn AttributeSet) {
-        for side in &mut self.sides {
-            side.resource(resource);
-        }
+        self.sides().for_each(|side| side.resource(resource));
     }
 
     /// As [`Self::resource`], of a resource on the wire.
@@ -89,11 +86,7 @@ impl<'a> Judge<'a> {
 
     /// As [`Self::scope`], of the message around a scope and its items.
     pub(in crate::processors) fn wire_scope(&mut self, around: &[u8]) {
-        let asked = self
-            .sides
-            .iter()
-            .any(|side| side.selection.is_some_and(Selection::needs_scope));
-        if !asked {
+        if !self.sides().any(|side| side.selection.needs_scope()) {
             return;
         }
         let scope = last(around, HEADER).map_or(&[][..], |field| field.payload);
@@ -102,36 +95,40 @@ impl<'a> Judge<'a> {
     }
 
     fn named_scope(&mut self, name: &[u8], version: &[u8]) {
-        for side in &mut self.sides {
-            side.around[1] = side
-                .selection
-                .is_none_or(|selection| selection.scope(name, version));
+        for side in self.sides() {
+            side.around[1] = side.selection.scope(name, version);
         }
     }
 
     /// Whether an item counts.
     pub(in crate::processors) fn item(&mut self, item: &dyn Candidate) -> bool {
-        let [include, exclude] = &mut self.sides;
-        let included = include.selection.is_none() || include.satisfied(item);
-        included && !(exclude.selection.is_some() && exclude.satisfied(item))
+        let included = self.include.as_mut().is_none_or(|side| side.satisfied(item));
+        included && !self.excludes.iter_mut().any(|side| side.satisfied(item))
     }
 }
 
-impl Side<'_> {
+impl<'a> Side<'a> {
+    fn new(selection: &'a Selection) -> Self {
+        let mut side = Self {
+            selection,
+            around: [true; 2],
+            name: None,
+        };
+        side.resource(&Decoded::new(&Attributes::default()));
+        side
+    }
+
     fn resource(&mut self, resource: &dyn AttributeSet) {
         self.name = None;
         self.around = [
-            self.selection
-                .is_none_or(|selection| selection.resource(resource)),
+            self.selection.resource(resource),
             // Until a scope comes: one without a name.
-            self.selection.is_none_or(|selection| selection.scope(b"", b"")),
+            self.selection.scope(b"", b""),
         ];
     }
 
     fn satisfied(&mut self, item: &dyn Candidate) -> bool {
-        let Some(selection) = self.selection else {
-            return false;
-        };
+        let selection = self.selection;
         if self.around.contains(&false) {
             return false;
         }
@@ -145,6 +142,19 @@ impl Side<'_> {
             }
         };
         allowed && selection.item(item)
+    }
+}
+
+/// A metric without points: a name and nothing else.
+pub(in crate::processors) struct Named<'a>(pub(in crate::processors) &'a [u8]);
+
+impl Candidate for Named<'_> {
+    fn name(&self) -> &[u8] {
+        self.0
+    }
+
+    fn attributes(&self) -> Box<dyn AttributeSet + '_> {
+        Box::new(Decoded::new(&Attributes::default()))
     }
 }
 

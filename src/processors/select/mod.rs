@@ -9,9 +9,9 @@ mod selection;
 use regex::Regex;
 
 use super::actions::Plain;
-use crate::config::{Decode, Kind, Node, Problems, TypeHelp, wrong_type};
+use crate::config::{Decode, Kind, Node, Problems, TypeHelp, WithoutEffect, wrong_type};
 
-pub(in crate::processors) use judge::{Judge, Measured, OnWire};
+pub(in crate::processors) use judge::{Judge, Measured, Named, OnWire};
 pub(in crate::processors) use selection::InOut;
 
 crate::choices! {
@@ -29,8 +29,6 @@ crate::options! {
     pub struct Selector {
         /// How names and values are compared.
         pub match_type: MatchType = MatchType::Strict,
-        /// Accepted as the Collector has it; compiled expressions need no cache here.
-        pub regexp: RegexpCache = RegexpCache::default(),
         /// Values of the resource's `service.name`.
         pub services: Vec<String> = Vec::new(),
         /// Names of metrics.
@@ -57,18 +55,12 @@ crate::options! {
         #[alias = "resources"]
         pub resource_attributes: Vec<Wanted> = Vec::new(),
     }
+    accepted = OF_GO;
     check = Selector::check
 }
 
-crate::options! {
-    /// The Collector's cache of comparisons.
-    pub struct RegexpCache {
-        /// Accepted, without effect.
-        pub cacheenabled: bool = false,
-        /// Accepted, without effect.
-        pub cachemaxnumentries: u64 = 0,
-    }
-}
+/// Options of the Collector's matcher that can mean nothing here.
+const OF_GO: &WithoutEffect = &[("regexp", "compiled expressions need no cache")];
 
 crate::options! {
     /// An attribute that must be there.
@@ -158,7 +150,22 @@ const TEXTS: [&str; 6] = [
 ];
 
 impl Selector {
-    fn check(&self, at: &Node, cx: &mut Problems) {
+    /// What it asks of the resource's attributes, and the rest, each as a selector; `None` where it asks for one only.
+    fn resource_apart(&self) -> Option<(Self, Self)> {
+        let mut others = self.clone();
+        let resource_attributes = std::mem::take(&mut others.resource_attributes);
+        if resource_attributes.is_empty() || others.selects_nothing() {
+            return None;
+        }
+        let resource = Self {
+            match_type: self.match_type,
+            resource_attributes,
+            ..Self::default()
+        };
+        Some((resource, others))
+    }
+
+    fn selects_nothing(&self) -> bool {
         let texts = [
             &self.services,
             &self.metric_names,
@@ -168,11 +175,14 @@ impl Selector {
             &self.span_kinds,
         ];
         let attributes = [&self.attributes, &self.resource_attributes];
-        let empty = texts.iter().all(|list| list.is_empty())
+        texts.iter().all(|list| list.is_empty())
             && attributes.iter().all(|list| list.is_empty())
             && self.libraries.is_empty()
-            && self.log_severity_number.is_none();
-        if empty {
+            && self.log_severity_number.is_none()
+    }
+
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        if self.selects_nothing() {
             cx.at(at).error(
                 "selects nothing: give names, attributes, resource_attributes, services, libraries, \
                  bodies or severities",

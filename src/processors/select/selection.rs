@@ -6,7 +6,7 @@ use regex::RegexSet;
 use tidegate_engine::AttributeValue;
 
 use super::judge::Candidate;
-use super::{MatchType, Selector, Severity, Wanted};
+use super::{MatchType, Plain, Selector, Severity, Wanted};
 use crate::batch::Signal;
 use crate::batch::wire::attributes::AttributeSet;
 use crate::prom::labels::text;
@@ -49,8 +49,42 @@ impl Texts {
     }
 }
 
+/// What the value of an attribute may be.
+#[derive(Debug)]
+enum Values {
+    Any,
+    /// Of the same type too: 42 is not "42".
+    Equal(AttributeValue),
+    /// The text of a plain value matches.
+    Regex(RegexSet),
+}
+
+impl Values {
+    fn new(how: MatchType, wanted: Option<&Plain>) -> Self {
+        match (how, wanted) {
+            (_, None) => Self::Any,
+            (MatchType::Strict, Some(value)) => Self::Equal(value.0.clone()),
+            (MatchType::Regexp, Some(value)) => {
+                Self::Regex(RegexSet::new([text(value.0.view())]).unwrap_or_default())
+            }
+        }
+    }
+
+    fn allow(&self, value: &AttributeValue) -> bool {
+        use AttributeValue::{Bool, Double, Int, Str};
+        match (self, value) {
+            (Self::Any, _) => true,
+            (Self::Equal(Double(wanted)), Double(value)) => wanted == value,
+            (Self::Equal(wanted), value) => wanted == value,
+            (Self::Regex(regex), Str(value)) => regex.is_match(value),
+            (Self::Regex(regex), Bool(_) | Int(_) | Double(_)) => regex.is_match(&text(value.view())),
+            (Self::Regex(_), _) => false,
+        }
+    }
+}
+
 /// A key and what its value may be.
-type WantedAttribute = (String, Texts);
+type WantedAttribute = (String, Values);
 
 /// A selector, ready to be asked.
 #[derive(Debug)]
@@ -90,10 +124,8 @@ impl Selection {
         }
         let how = selector.match_type;
         let wanted = |list: &[Wanted]| -> Vec<WantedAttribute> {
-            let value =
-                |wanted: &Wanted| Texts::new(how, &wanted.value.as_ref().map(|value| text(value.0.view())));
             list.iter()
-                .map(|wanted| (wanted.key.clone(), value(wanted)))
+                .map(|wanted| (wanted.key.clone(), Values::new(how, wanted.value.as_ref())))
                 .collect()
         };
         let libraries = selector.libraries.iter();
@@ -185,19 +217,17 @@ fn span_kind(kind: i32) -> &'static str {
 }
 
 fn has_all(wanted: &[WantedAttribute], set: &dyn AttributeSet) -> bool {
-    wanted.iter().all(|(key, values)| match set.get(key) {
-        None => false,
-        Some(_) if values.is_any() => true,
-        Some(AttributeValue::Str(value)) => values.allow(&value),
-        Some(value) => values.allow(&text(value.view())),
-    })
+    wanted
+        .iter()
+        .all(|(key, values)| set.get(key).is_some_and(|value| values.allow(&value)))
 }
 
 /// `include` and `exclude` together: an item counts when it is included (or nothing says what is) and not excluded.
 #[derive(Debug)]
 pub(in crate::processors) struct InOut {
     pub(super) include: Option<Selection>,
-    pub(super) exclude: Option<Selection>,
+    /// An item that satisfies one of them is excluded.
+    pub(super) excludes: Vec<Selection>,
 }
 
 impl InOut {
@@ -207,13 +237,35 @@ impl InOut {
         exclude: Option<&Selector>,
         signal: Signal,
     ) -> Result<Self, String> {
-        let of = |what: &str, selector: Option<&Selector>| {
-            let selection = selector.map(|selector| Selection::new(selector, signal));
-            selection.transpose().map_err(|error| format!("{what}::{error}"))
+        let of = |what: &str, selector: &Selector| {
+            Selection::new(selector, signal).map_err(|error| format!("{what}::{error}"))
         };
         Ok(Self {
-            include: of("include", include)?,
-            exclude: of("exclude", exclude)?,
+            include: include.map(|selector| of("include", selector)).transpose()?,
+            excludes: exclude
+                .map(|selector| of("exclude", selector))
+                .transpose()?
+                .into_iter()
+                .collect(),
         })
+    }
+
+    /// As the Collector's `filter` reads it: of metrics, `resource_attributes` of `exclude` exclude by themselves, and
+    /// what else it names excludes elsewhere too.
+    pub(in crate::processors) fn of_filter(
+        include: Option<&Selector>,
+        exclude: Option<&Selector>,
+        signal: Signal,
+    ) -> Result<Self, String> {
+        let apart = exclude
+            .filter(|_| signal == Signal::Metrics)
+            .and_then(Selector::resource_apart);
+        let Some((resource, others)) = apart else {
+            return Self::new(include, exclude, signal);
+        };
+        let mut both = Self::new(include, Some(&resource), signal)?;
+        both.excludes
+            .extend(Self::new(None, Some(&others), signal)?.excludes);
+        Ok(both)
     }
 }

@@ -131,7 +131,7 @@ pub struct HttpOptions {
 
 /// `options!` with the HTTP client options after those that are given.
 macro_rules! http_options {
-    ($(#[$meta:meta])* pub struct $name:ident { $($body:tt)* } refused = $refused:expr; check = $check:path) => {
+    ($(#[$meta:meta])* pub struct $name:ident { $($body:tt)* } refused = $refused:expr; $(accepted = $accepted:expr;)? check = $check:path) => {
         crate::options! {
             $(#[$meta])*
             pub struct $name {
@@ -156,6 +156,7 @@ macro_rules! http_options {
                     = $crate::config::Ordered::default(),
             }
             refused = $refused;
+            $(accepted = $accepted;)?
             check = $check
         }
 

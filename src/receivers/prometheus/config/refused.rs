@@ -1,5 +1,7 @@
 //! What Prometheus and the Collector's receiver take and we don't, each with the reason.
 
+use crate::config::WithoutEffect;
+
 /// Beside `config`.
 pub(super) const RECEIVER: &[(&str, &str)] = &[
     (
@@ -112,4 +114,22 @@ pub(super) const JOB: &[(&str, &str)] = &[
     ("no_proxy", super::http::REFUSED[2].1),
     ("proxy_from_environment", super::http::REFUSED[3].1),
     ("proxy_connect_header", super::http::REFUSED[4].1),
+];
+
+const NO_RULES: &str = "rules are for Prometheus, and it times them";
+const NO_LIST: &str = "no page lists dropped targets";
+const ONE_HISTOGRAM: &str = "classic histograms and those with custom buckets become the same here";
+
+/// In `global`: taken, and nothing comes of it.
+pub(super) const GLOBAL_WITHOUT_EFFECT: &WithoutEffect = &[
+    ("evaluation_interval", NO_RULES),
+    ("rule_query_offset", NO_RULES),
+    ("keep_dropped_targets", NO_LIST),
+    ("convert_classic_histograms_to_nhcb", ONE_HISTOGRAM),
+];
+
+/// In a job: taken, and nothing comes of it.
+pub(super) const JOB_WITHOUT_EFFECT: &WithoutEffect = &[
+    ("keep_dropped_targets", NO_LIST),
+    ("convert_classic_histograms_to_nhcb", ONE_HISTOGRAM),
 ];

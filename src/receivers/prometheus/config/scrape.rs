@@ -61,25 +61,18 @@ crate::options! {
         /// As in a job.
         pub label_value_length_limit: u64 = 0,
         /// As in a job.
-        pub keep_dropped_targets: u64 = 0,
-        /// As in a job.
         pub metric_name_validation_scheme: Option<Validation> = None,
         /// As in a job.
         pub metric_name_escaping_scheme: Option<Escaping> = None,
         /// As in a job.
         pub scrape_native_histograms: bool = false,
         /// As in a job.
-        pub convert_classic_histograms_to_nhcb: bool = false,
-        /// As in a job.
         pub always_scrape_classic_histograms: bool = false,
         /// As in a job.
         pub extra_scrape_metrics: bool = false,
-        /// Taken and not used: there are no rules.
-        pub evaluation_interval: PromDuration = PromDuration::default(),
-        /// Taken and not used: there are no rules.
-        pub rule_query_offset: PromDuration = PromDuration::default(),
     }
     refused = refused::GLOBAL;
+    accepted = refused::GLOBAL_WITHOUT_EFFECT;
     check = GlobalConfig::check
 }
 
@@ -101,8 +94,6 @@ http_options! {
         /// Take the classic buckets of histograms that are native too.
         #[alias = "scrape_classic_histograms"]
         pub always_scrape_classic_histograms: Option<bool> = None,
-        /// Taken and not used: classic histograms and those with custom buckets become the same here.
-        pub convert_classic_histograms_to_nhcb: Option<bool> = None,
         /// Where the page is.
         pub metrics_path: String = "/metrics".to_owned(),
         /// Parameters of the URL.
@@ -129,8 +120,6 @@ http_options! {
         pub label_value_length_limit: u64 = 0,
         /// With more targets, all scrapes of the job fail; 0: no limit.
         pub target_limit: u64 = 0,
-        /// Taken and not used: no page lists dropped targets.
-        pub keep_dropped_targets: u64 = 0,
         /// A native histogram of more buckets is made coarser; one that can't be fails the page; 0: no limit.
         pub native_histogram_bucket_limit: u64 = 0,
         /// A native histogram is made coarser until its buckets grow by this factor; 0: as it is.
@@ -155,6 +144,7 @@ http_options! {
         pub metric_relabel_configs: Vec<Rule> = Vec::new(),
     }
     refused = refused::JOB;
+    accepted = refused::JOB_WITHOUT_EFFECT;
     check = ScrapeConfig::check
 }
 

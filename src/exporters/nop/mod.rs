@@ -1,0 +1,44 @@
+//! `nop`: takes everything and keeps nothing.
+
+use std::sync::Arc;
+
+use crate::batch::{Batch, Signal};
+use crate::component::{
+    ConfigType, Consumer, Exporter, ExporterFactory, Factory, Flow, Ledger, Lifecycle, Refused, Stability,
+};
+
+crate::options! {
+    /// The `nop` exporter has no options.
+    pub struct Config {}
+}
+
+/// The factory of `nop`.
+pub static FACTORY: ExporterFactory = Factory {
+    kind: "nop",
+    aliases: &[],
+    signals: &[
+        (Signal::Metrics, Stability::Beta),
+        (Signal::Traces, Stability::Beta),
+        (Signal::Logs, Stability::Beta),
+    ],
+    help: "takes everything and keeps nothing",
+    config: ConfigType::of::<Config>(),
+    build: |_, cx| Ok(Arc::new(Nop(cx.ledgers))),
+};
+
+struct Nop([Option<Arc<Ledger>>; 3]);
+
+impl Lifecycle for Nop {}
+impl Exporter for Nop {}
+
+impl Consumer for Nop {
+    fn admit(&self, _: &Batch, _: &mut Flow) -> Result<(), Refused> {
+        Ok(())
+    }
+
+    fn consume(&self, batch: Batch, _: &mut Flow) {
+        if let Some(ledger) = &self.0[batch.signal() as usize] {
+            ledger.leave(batch.items());
+        }
+    }
+}

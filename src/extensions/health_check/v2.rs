@@ -1,0 +1,176 @@
+//! `healthcheckv2`: `health_check` with the options and the answers of the Collector's second extension, over HTTP.
+
+use std::sync::Arc;
+
+use super::{HealthCheck, PORT, ResponseBody, Shape};
+use crate::component::shared::Phase;
+use crate::component::{ConfigType, ExtensionFactory, Factory};
+use crate::config::{Node, Problems, WithoutEffect};
+use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
+
+crate::options! {
+    /// Options of the `healthcheckv2` extension.
+    pub struct Config {
+        /// Whether the options and answers are those of version 2 (`http`); naming `http` says so too.
+        pub use_v2: bool = false,
+        /// Probes over HTTP.
+        pub http: Option<Http> = None,
+        /// Where probes are answered, in version 1.
+        pub endpoint: Endpoint = Endpoint::localhost(PORT),
+        /// Path of the probe, in version 1.
+        pub path: String = "/".to_owned(),
+        /// Texts to answer with instead of the JSON object, in version 1.
+        pub response_body: Option<ResponseBody> = None,
+        /// TLS, in version 1; unset: none.
+        pub tls: Option<TlsServerConfig> = None,
+    }
+    refused = OVER_GRPC;
+    accepted = super::OF_THE_COLLECTOR, COMPONENTS;
+    check = Config::check
+}
+
+const OVER_GRPC: &[(&str, &str)] = &[(
+    "grpc",
+    "probe over HTTP: `http: {endpoint: \"0.0.0.0:13133\"}` answers at /status",
+)];
+
+const COMPONENTS: &WithoutEffect = &[(
+    "component_health",
+    "a component in trouble never makes the gateway unhealthy; the answer names it",
+)];
+
+const NO_PAGE: &WithoutEffect = &[("config", "the configuration is not served")];
+
+crate::options! {
+    /// Probes over HTTP.
+    pub struct Http {
+        /// Where probes are answered.
+        pub endpoint: Endpoint = Endpoint::localhost(PORT),
+        /// The probe.
+        pub status: Status = Status::default(),
+        /// TLS; unset: none.
+        pub tls: Option<TlsServerConfig> = None,
+    }
+    accepted = NO_PAGE;
+}
+
+crate::options! {
+    /// The probe.
+    pub struct Status {
+        /// Only `true`: an extension that answers nothing is left out.
+        pub enabled: bool = true,
+        /// Its path.
+        pub path: String = "/status".to_owned(),
+    }
+    check = Status::check
+}
+
+impl Status {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        if !self.enabled {
+            cx.at(at.child("enabled"))
+                .help("leave the extension out of `service::extensions`")
+                .error("without it nothing is answered");
+        }
+        check_path(&self.path, at, cx);
+    }
+}
+
+fn check_path(path: &str, at: &Node, cx: &mut Problems) {
+    if !path.starts_with('/') {
+        cx.at(at.child("path")).error("a path begins with `/`");
+    }
+}
+
+impl Config {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        check_path(&self.path, at, cx);
+    }
+
+    /// The same as options of `health_check`.
+    fn probe(&self) -> (super::Config, Shape) {
+        let second = self.http.clone().or_else(|| self.use_v2.then(Http::default));
+        match second {
+            Some(http) => (
+                super::Config {
+                    endpoint: http.endpoint,
+                    path: http.status.path,
+                    response_body: None,
+                    socket: SocketFileConfig::default(),
+                    tls: http.tls,
+                },
+                Shape::Second,
+            ),
+            None => (
+                super::Config {
+                    endpoint: self.endpoint.clone(),
+                    path: self.path.clone(),
+                    response_body: self.response_body.clone(),
+                    socket: SocketFileConfig::default(),
+                    tls: self.tls.clone(),
+                },
+                Shape::First,
+            ),
+        }
+    }
+}
+
+/// The factory of `healthcheckv2`.
+pub static FACTORY: ExtensionFactory = Factory {
+    kind: "healthcheckv2",
+    aliases: &["health_check_v2"],
+    signals: &[],
+    help: "answers liveness and readiness probes over HTTP, in the shape of the Collector's second extension",
+    config: ConfigType::of::<Config>(),
+    build: |settings, cx| {
+        let (config, shape) = settings.get::<Config>().probe();
+        Ok(Arc::new(HealthCheck::new(Arc::new(config), shape, cx)))
+    },
+};
+
+/// The Collector's word for it.
+pub(super) fn status(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Starting => "StatusStarting",
+        Phase::Ready => "StatusOK",
+        Phase::Stopping => "StatusStopping",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::component::Lifecycle;
+    use crate::component::testing::{context, options};
+    use crate::extensions::server::testing::fetch;
+
+    #[tokio::test]
+    async fn each_version_answers_in_its_shape() {
+        let first = ("endpoint: 127.0.0.1:0", "/", "status", "Server available");
+        let second = ("http: {endpoint: '127.0.0.1:0'}", "/status", "status", "StatusOK");
+        let moved = (
+            "{use_v2: true, http: {endpoint: '127.0.0.1:0', status: {path: /live}}}",
+            "/live",
+            "status",
+            "StatusOK",
+        );
+        for (yaml, path, key, expected) in [first, second, moved] {
+            let (config, shape) = options::<Config>(yaml).unwrap().probe();
+            let extension = HealthCheck::new(Arc::new(config), shape, context("extensions", "healthcheckv2"));
+            extension.start().await.unwrap();
+            extension.base.shared.health.enter(Phase::Ready);
+            let (status, body) = fetch(&extension.server.local(), "GET", path).await;
+            let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+            assert_eq!((status, &body[key]), (200, &expected.into()), "{yaml}");
+            extension.stop(Instant::now() + Duration::from_secs(10)).await;
+        }
+    }
+
+    #[test]
+    fn probes_over_grpc_are_refused_by_name() {
+        let error = options::<Config>("grpc: {endpoint: '0.0.0.0:13132'}").unwrap_err();
+        assert!(error.contains("`grpc` is not supported"), "{error}");
+    }
+}

@@ -1,0 +1,30 @@
+//! `nop`: brings nothing in. It fills the place that a pipeline must fill.
+
+use std::sync::Arc;
+
+use crate::batch::Signal;
+use crate::component::{ConfigType, Factory, Lifecycle, Receiver, ReceiverFactory, Stability};
+
+crate::options! {
+    /// The `nop` receiver has no options.
+    pub struct Config {}
+}
+
+/// The factory of `nop`.
+pub static FACTORY: ReceiverFactory = Factory {
+    kind: "nop",
+    aliases: &[],
+    signals: &[
+        (Signal::Metrics, Stability::Beta),
+        (Signal::Traces, Stability::Beta),
+        (Signal::Logs, Stability::Beta),
+    ],
+    help: "brings nothing in",
+    config: ConfigType::of::<Config>(),
+    build: |_, _| Ok(Arc::new(Nop)),
+};
+
+struct Nop;
+
+impl Lifecycle for Nop {}
+impl Receiver for Nop {}
