@@ -86,7 +86,7 @@ fn an_empty_variable_is_null_without_a_word() {
 fn an_unset_variable_is_null_with_a_warning() {
     let (node, problems) = expand("${env:UNSET}");
     assert!(node.is_null() && !problems.has_errors());
-    let expected = "s.yaml:1:4: warning: v: environment variable UNSET is not set; null is used\n  \
+    let expected = "s.yaml:1:4: warning: v: environment variable UNSET is not set; nothing stands in its place\n  \
                     1 | v: ${env:UNSET}\n    |    ^^^^^^^^^^^^\n  \
                     help: set it, or write `${env:UNSET:-default}`\n";
     assert_eq!(problems.to_string(), expected);
