@@ -1,5 +1,6 @@
 //! The subcommands, one file each. A command prints for people; everything below it returns errors.
 
+mod broken_runtime;
 pub mod cardinality;
 pub mod client;
 pub mod completion;
@@ -65,7 +66,7 @@ enum Command {
     Ring(ring::Args),
     /// The process of a plugin; started by the gateway
     #[command(hide = true)]
-    PluginHost,
+    PluginHost(plugin_host::Args),
     /// Print version and build information
     Version,
     /// Print a completion script for a shell
@@ -85,7 +86,7 @@ impl Cli {
             Command::Explain(args) => explain::run(&args),
             Command::Cardinality(args) => cardinality::run(&args),
             Command::Ring(args) => ring::run(&args),
-            Command::PluginHost => plugin_host::run(),
+            Command::PluginHost(args) => plugin_host::run(&args),
             Command::Version => version::run(),
             Command::Completion(args) => completion::run(&args),
         };

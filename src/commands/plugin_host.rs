@@ -4,8 +4,16 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::Failure;
 
+/// Arguments of `plugin-host`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Bytes of memory that the process may write to
+    #[arg(long)]
+    memory_limit: u64,
+}
+
 /// Serves the gateway at the other end of standard input until it closes.
-pub fn run() -> Result<(), Failure> {
+pub fn run(args: &Args) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build()
@@ -19,5 +27,5 @@ pub fn run() -> Result<(), Failure> {
         SignalKind::hangup(),
     ]
     .map(signal);
-    tidegate_plugin::host::serve_stdin().map_err(Failure::io("serving the gateway"))
+    tidegate_plugin::host::serve_stdin(args.memory_limit).map_err(Failure::io("serving the gateway"))
 }

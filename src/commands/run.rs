@@ -30,6 +30,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 
 /// The runtime of a gateway.
 pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    super::broken_runtime::end_the_process();
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("tidegate-worker")

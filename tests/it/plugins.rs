@@ -474,3 +474,101 @@ fn a_path_needs_no_name_and_a_crash_at_the_start_is_told() {
     );
     assert_eq!(validated, "");
 }
+
+#[test]
+fn answers_reach_the_log_as_printable_text() {
+    let odd = Odd::start(&[
+        ("inside", "escapes"),
+        ("outside", "escapes;, isolation: process"),
+        ("silent", "silent-length"),
+    ]);
+    odd.push(2);
+    wait_until(SOON, "all are refused", || {
+        ["inside", "outside", "silent"].map(|id| odd.dropped(id, "rejected")) == [2.0; 3]
+    });
+    let said = odd.gateway.stop();
+    assert!(!said.contains(['\u{1b}', '\0']), "{said:?}");
+    assert!(said.matches(r"\u{1b}[31mred\nand more").count() >= 2, "{said}");
+}
+
+#[test]
+fn a_plugin_that_leaks_meets_its_limit_and_the_gateway_does_not() {
+    let odd = Odd::start(&[
+        ("leaking", "leak;, isolation: process, memory_limit: 256MiB"),
+        ("well", "fine"),
+    ]);
+    // Four calls of 64 MiB do not fit beside the process itself: every few calls it crashes and begins again.
+    for _ in 0..12 {
+        odd.push(1);
+    }
+    wait_until(SOON, "it has met its limit", || {
+        odd.calls("leaking", "crashed") >= 2.0
+    });
+    wait_until(SOON, "every batch has arrived all the same", || {
+        odd.sent("leaking") == 12.0
+    });
+    assert_eq!(odd.sent("well"), 12.0);
+    assert_eq!(odd.dropped("leaking", "rejected"), 0.0);
+    let resident = odd.gateway.memory_mib("VmHWM");
+    assert!(resident < 150, "{resident} MiB");
+    odd.gateway.stop();
+}
+
+#[test]
+fn a_plugin_that_others_could_replace_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = TempDir::new().expect("a temporary directory");
+    let file = directory.path().join(plugins::file("odd"));
+    plugins::odd(&file, &[]);
+    let configuration = directory.path().join("gateway.yaml");
+    fs::write(
+        &configuration,
+        config(free_port(), directory.path(), &[("odd", "fine")]),
+    )
+    .expect("a file");
+    let validate = || {
+        let done = tidegate()
+            .arg("validate")
+            .arg("--config")
+            .arg(&configuration)
+            .output();
+        let done = done.expect("it runs");
+        (
+            done.status.success(),
+            String::from_utf8_lossy(&done.stderr).into_owned(),
+        )
+    };
+    let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
+    assert_eq!(validate(), (true, String::new()));
+    mode(&file, 0o757);
+    let (is_valid, said) = validate();
+    assert!(
+        !is_valid && said.contains("chmod o-w") && said.contains(".so"),
+        "{said}"
+    );
+    mode(&file, 0o755);
+    mode(directory.path(), 0o777);
+    let (is_valid, said) = validate();
+    assert!(
+        !is_valid && said.contains("every user may write to it (mode 777)"),
+        "{said}"
+    );
+    mode(directory.path(), 0o700);
+    // Only root can give a file away.
+    if std::os::unix::fs::chown(&file, Some(12345), None).is_ok() {
+        let (is_valid, said) = validate();
+        assert!(
+            !is_valid && said.contains("its owner is the user 12345"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_gateway_whose_runtime_breaks_ends() {
+    let odd = Odd::start(&[("closing", "close-all")]);
+    odd.push(1);
+    let (status, said) = odd.gateway.wait(SOON);
+    assert_eq!(status, None, "a signal ends it: {said}");
+    assert!(said.contains("the runtime is broken"), "{said}");
+}

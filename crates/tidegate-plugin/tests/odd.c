@@ -122,6 +122,28 @@ static tidegate_status export_batch(void *instance, const tidegate_batch *batch,
         answer->message_length = (size_t)-1;
         return TIDEGATE_REFUSED;
     }
+    if (does(odd, "escapes")) {
+        tidegate_say(answer, "\033[31mred\nand more");
+        return TIDEGATE_REFUSED;
+    }
+    if (does(odd, "silent-length")) {
+        /* A length without a text. */
+        answer->message_length = 1000;
+        return TIDEGATE_REFUSED;
+    }
+    if (does(odd, "leak")) {
+        /* Written to, as memory that is only asked for costs nothing. */
+        char *leak = malloc(64 << 20);
+        if (!leak) {
+            abort();
+        }
+        memset(leak, 1, 64 << 20);
+    }
+    if (does(odd, "close-all")) {
+        for (int file = 3; file < 1024; file++) {
+            close(file);
+        }
+    }
     if (does(odd, "stdin")) {
         tidegate_say(answer, getchar() == EOF ? "nothing" : "something");
         return TIDEGATE_REFUSED;

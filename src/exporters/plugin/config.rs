@@ -7,7 +7,9 @@ use std::time::Duration;
 use serde_json::{Map, Number, Value as Json};
 use tidegate_plugin::host::{Refusal, VersionReq, Wanted};
 
-use crate::config::{Decode, Entry, Kind, Node, Problems, Scalar, Secret, TypeHelp, Value, wrong_type};
+use crate::config::{
+    ByteSize, Decode, Entry, Kind, Node, Problems, Scalar, Secret, TypeHelp, Value, wrong_type,
+};
 use crate::delivery::{Delivery, QueueConfig, RetryConfig, Shape, TemporalityChoice};
 
 crate::options! {
@@ -23,6 +25,9 @@ crate::options! {
         pub version: Option<VersionRange> = None,
         /// Where the plugin runs.
         pub isolation: Isolation = Isolation::None,
+        /// Memory that a plugin in a process of its own may take; beyond it an allocation fails, and the process
+        /// usually ends and is started again. At least 64MiB.
+        pub memory_limit: ByteSize = ByteSize::mib(1024),
         /// What the plugin is created with: a text as it is, a map or list as JSON. Never printed.
         pub config: PluginConfig = PluginConfig::default(),
         /// How long a call of the plugin may take, its creation included.
@@ -51,6 +56,9 @@ crate::choices! {
 
 /// Where plugins are installed.
 const DIRECTORIES: [&str; 2] = ["/usr/local/lib/tidegate/plugins", "/usr/lib/tidegate/plugins"];
+
+/// Less than this leaves a plugin no room beside the process itself.
+const MIN_MEMORY: ByteSize = ByteSize::mib(64);
 
 impl Config {
     /// The file that is meant.
@@ -94,6 +102,10 @@ impl Config {
                 .at(at.child("directories"))
                 .error("can't be combined with `path`: nothing is looked for"),
             _ => {}
+        }
+        if self.memory_limit < MIN_MEMORY {
+            cx.at(at.child("memory_limit"))
+                .error("must be at least 64MiB: the process itself needs about 20MiB");
         }
         if self.timeout.is_zero() {
             cx.at(at.child("timeout"))

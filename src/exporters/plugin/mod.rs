@@ -113,7 +113,8 @@ impl Plugin {
             Isolation::Process => {
                 // Its calls are bounded there; a call may have to start the process first.
                 let patience = limit * 2 + START_ALLOWANCE;
-                let make = move || Process::start(Box::new(host), wanted, setup, limit);
+                let memory = self.config.memory_limit.bytes();
+                let make = move || Process::start(Box::new(move || host(memory)), wanted, setup, limit);
                 Worker::start(name, patience, notes, make).await
             }
         }
@@ -168,10 +169,12 @@ impl Running {
 }
 
 /// This binary again, as the process of a plugin.
-fn host() -> Command {
+fn host(memory_limit: u64) -> Command {
     // The binary that runs, whatever has been installed in its place since.
     let mut command = Command::new("/proc/self/exe");
-    command.arg("plugin-host");
+    command.args(["plugin-host", "--memory-limit", &memory_limit.to_string()]);
+    // The allocator would reserve a gigabyte of writable memory at once, which counts against the limit.
+    command.env("MIMALLOC_ARENA_EAGER_COMMIT", "0");
     command
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::batch::{Batch, Events, Kind, Values};
-use super::instance::answer_of;
+use super::instance::{answer_of, printable};
 use super::{Description, Setup, Wanted};
 use crate::answer::Answer;
 use crate::plugin::{Instrument, Signal, Takes};
@@ -167,14 +167,14 @@ impl Told {
         let mut from = In(body);
         let told = match from.u8()? {
             b'C' => Self::Created(Description {
-                name: from.text()?.to_string(),
-                version: from.text()?.to_string(),
+                name: printable(&from.text()?),
+                version: printable(&from.text()?),
                 takes: Takes(from.u32()?).known(),
             }),
-            b'R' => Self::Refused(from.text()?.to_string()),
+            b'R' => Self::Refused(printable(&from.text()?)),
             b'A' => {
                 let (status, lost, after) = (from.u32()?.cast_signed(), from.u64()?, from.u64()?);
-                Self::Answered(answer_of(status, lost, after, from.text()?.to_string()))
+                Self::Answered(answer_of(status, lost, after, &from.text()?))
             }
             _ => return Err(malformed()),
         };

@@ -89,12 +89,27 @@ fn asked(call: impl FnOnce(&mut abi::Answer) -> i32) -> Answer {
     };
     let status = call(&mut answer);
     let said = message.get(..answer.message_length).unwrap_or(&message);
-    let why = String::from_utf8_lossy(said).into_owned();
-    answer_of(status, answer.lost_items, answer.retry_after_ns, why)
+    let why = String::from_utf8_lossy(said);
+    answer_of(status, answer.lost_items, answer.retry_after_ns, &why)
+}
+
+/// The text of an answer up to its first NUL, with control characters escaped: logs and terminals get no sequences of a
+/// plugin's choice.
+pub(super) fn printable(text: &str) -> String {
+    let text = text.split('\0').next().unwrap_or_default();
+    let mut printable = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() {
+            true => printable.extend(c.escape_default()),
+            false => printable.push(c),
+        }
+    }
+    printable
 }
 
 /// An answer out of its parts.
-pub(super) fn answer_of(status: i32, lost_items: u64, retry_after_ns: u64, why: String) -> Answer {
+pub(super) fn answer_of(status: i32, lost_items: u64, retry_after_ns: u64, why: &str) -> Answer {
+    let why = printable(why);
     match status {
         status::OK => Answer::Ok,
         status::PARTIAL => Answer::Partial { lost_items, why },
@@ -108,5 +123,25 @@ pub(super) fn answer_of(status: i32, lost_items: u64, retry_after_ns: u64, why: 
         unknown => Answer::Refused {
             why: format!("it answered with the unknown status {unknown}: {why}"),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_an_answer_is_printable() {
+        for (said, shown) in [
+            ("plain \u{e9} text", "plain \u{e9} text"),
+            ("\u{1b}[31mred\u{7}", "\\u{1b}[31mred\\u{7}"),
+            ("two\nlines\ttab", "two\\nlines\\ttab"),
+            ("cut\0here", "cut"),
+            ("\0\0\0", ""),
+            ("\u{9b}31m", "\\u{9b}31m"),
+        ] {
+            let answer = answer_of(status::REFUSED, 0, 0, said);
+            assert_eq!(answer.why(), shown, "{said:?}");
+        }
     }
 }

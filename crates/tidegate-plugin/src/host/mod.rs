@@ -82,6 +82,16 @@ pub enum Refusal {
         /// What it is or has.
         found: String,
     },
+    /// Other users could put their own code in its place.
+    #[error("{}: {found}; a plugin runs with the gateway's rights, so run `{cure}`", path.display())]
+    Unsafe {
+        /// The file or its folder.
+        path: PathBuf,
+        /// Who can change it.
+        found: String,
+        /// The command that mends it.
+        cure: String,
+    },
     /// The dynamic loader refused it.
     #[error("{}: can't be loaded: {why}", path.display())]
     NotLoaded {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixStream;
 
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit};
 
 use super::frame::{self, MAX_REQUEST_BYTES, Request, Told};
 use super::{Instance, Library, Refusal, Setup, Wanted};
@@ -12,14 +12,29 @@ use crate::answer::Answer;
 
 /// Serves the gateway at the other end of standard input until it closes. The plugin finds nothing there.
 ///
+/// Memory that the process may write to is bounded by `memory_limit` bytes, stacks and shared mappings aside: an
+/// allocation beyond it fails, which ends most plugins. Other processes are not affected.
+///
 /// # Errors
-/// Standard input is no socket, or what comes is not the gateway's.
-pub fn serve_stdin() -> io::Result<()> {
+/// Standard input is no socket, the limit can't be set, or what comes is not the gateway's.
+pub fn serve_stdin(memory_limit: u64) -> io::Result<()> {
+    limit_memory(memory_limit)?;
     // A plugin that hangs would outlive a gateway that was killed: it would never see its socket end.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let socket = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 3)?;
     rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
     serve(UnixStream::from(socket))
+}
+
+/// A limit that is in force already may be lower, and stays then.
+fn limit_memory(limit: u64) -> io::Result<()> {
+    let now = getrlimit(Resource::Data);
+    let limit = now.maximum.map_or(limit, |maximum| maximum.min(limit));
+    let both = Rlimit {
+        current: Some(limit),
+        maximum: Some(limit),
+    };
+    Ok(setrlimit(Resource::Data, both)?)
 }
 
 /// Serves the gateway at the other end until it closes.
