@@ -70,7 +70,7 @@ fn program() -> Command {
 #[test]
 #[ignore = "is the process of a plugin, not a test"]
 fn plugin_process() {
-    serve_stdin().unwrap();
+    serve_stdin(1 << 30).unwrap();
 }
 
 async fn apart(does: &str, directory: &TempDir, limit: Duration, notes: Notes) -> Result<Worker, Refusal> {
