@@ -91,6 +91,7 @@ pub struct Ledger {
     entered: AtomicU64,
     left: AtomicU64,
     absorbed: AtomicU64,
+    unsent: AtomicU64,
     made: AtomicU64,
     restored: AtomicU64,
     dropped: [AtomicU64; Reason::ALL.len()],
@@ -105,6 +106,8 @@ pub struct Balance {
     pub left: u64,
     /// Items that became part of a state.
     pub absorbed: u64,
+    /// Those of them that no reader or peer sees: they only set where the counting of a stream begins.
+    pub unsent: u64,
     /// Items that the component made itself (emissions of state).
     pub made: u64,
     /// Items that a former run left on disk.
@@ -117,6 +120,11 @@ impl Balance {
     /// Items dropped for any reason.
     pub fn dropped_total(&self) -> u64 {
         self.dropped.iter().sum()
+    }
+
+    /// Items that a destination accepted: a peer, or the table that a page shows.
+    pub fn sent(&self) -> u64 {
+        self.left + self.absorbed.saturating_sub(self.unsent)
     }
 
     /// Items still in the component's hands.
@@ -140,6 +148,12 @@ impl Ledger {
     /// Counts items that became part of a state.
     pub fn absorb(&self, items: usize) {
         self.absorbed.fetch_add(items as u64, Relaxed);
+    }
+
+    /// Counts items that became part of a state and that no reader or peer sees by themselves.
+    pub fn absorb_unsent(&self, items: usize) {
+        self.unsent.fetch_add(items as u64, Relaxed);
+        self.absorb(items);
     }
 
     /// Counts items that the component made itself and hands on; they never entered.
@@ -181,6 +195,7 @@ impl Ledger {
         Balance {
             entered: self.entered.load(Relaxed),
             left: self.left.load(Relaxed),
+            unsent: self.unsent.load(Relaxed),
             absorbed: self.absorbed.load(Relaxed),
             made: self.made.load(Relaxed),
             restored: self.restored.load(Relaxed),

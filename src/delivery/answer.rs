@@ -111,8 +111,87 @@ pub(crate) fn of_status(status: &tonic::Status) -> Outcome {
     match status.code() {
         code if RETRYABLE.contains(&code) || no_answer || throttled => Outcome::Retry { after, why },
         tonic::Code::InvalidArgument => Outcome::Refused { why },
+        tonic::Code::Unauthenticated | tonic::Code::PermissionDenied => denied(after, why),
         _ => Outcome::Permanent { why },
     }
+}
+
+fn denied(after: Option<Duration>, why: String) -> Outcome {
+    Outcome::Denied {
+        retries: false,
+        after,
+        why,
+    }
+}
+
+/// What a peer said, for people: without what we sent of secrets, on one line, and not longer than a status and the
+/// first 500 bytes of an answer.
+pub(crate) fn quote(said: &str, headers: &http::HeaderMap) -> String {
+    const MAX_BYTES: usize = 540;
+    let said = redact(said, headers);
+    let mut quoted = String::new();
+    for character in said.chars() {
+        match character.is_control() {
+            true => quoted.extend(character.escape_default()),
+            false => quoted.push(character),
+        }
+        if quoted.len() >= MAX_BYTES {
+            quoted.push_str("...");
+            break;
+        }
+    }
+    quoted
+}
+
+/// Headers whose values are no secrets.
+const OPEN_HEADERS: [&str; 10] = [
+    "accept",
+    "content-encoding",
+    "content-type",
+    "grpc-accept-encoding",
+    "grpc-encoding",
+    "grpc-timeout",
+    "te",
+    "user-agent",
+    "x-prometheus-remote-write-version",
+    "x-scope-orgid",
+];
+
+fn redact(said: &str, headers: &http::HeaderMap) -> String {
+    /// What is shorter is in every text.
+    const MIN_BYTES: usize = 4;
+    let secret = headers
+        .iter()
+        .filter(|(name, _)| !OPEN_HEADERS.contains(&name.as_str()));
+    let values = secret.filter_map(|(_, value)| value.to_str().ok());
+    let mut said = said.to_owned();
+    for value in values {
+        // Of `Bearer token` and `Basic base64` the peer may repeat the second word alone.
+        let token = value.rsplit(' ').next().unwrap_or_default();
+        let password = password(token);
+        for secret in [value, token, password.as_deref().unwrap_or_default()] {
+            if secret.len() >= MIN_BYTES {
+                said = said.replace(secret, "[REDACTED]");
+            }
+        }
+    }
+    said
+}
+
+/// The password in the token of basic authentication.
+fn password(token: &str) -> Option<String> {
+    use base64::Engine;
+    let pair = base64::engine::general_purpose::STANDARD.decode(token).ok()?;
+    let (_, password) = std::str::from_utf8(&pair).ok()?.split_once(':')?;
+    Some(password.to_owned())
+}
+
+/// An address without what may be secret in it: user, password and query.
+pub(crate) fn address(uri: &http::Uri) -> String {
+    let scheme = uri.scheme_str().unwrap_or("http");
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}://{host}{}", uri.path())
 }
 
 fn retry_delay(status: &tonic::Status) -> Option<Duration> {
@@ -127,6 +206,7 @@ pub(crate) fn of_http(status: http::StatusCode, after: Option<Duration>, message
     };
     match status.as_u16() {
         400 | 422 => Outcome::Refused { why },
+        401 | 403 => denied(after, why),
         413 => Outcome::TooLarge { why },
         429 | 502 | 503 | 504 => Outcome::Retry { after, why },
         _ => Outcome::Permanent { why },
@@ -199,6 +279,45 @@ mod tests {
             .map(|status| status.as_u16())
             .collect();
         assert_eq!(retried, [429, 502, 503, 504]);
+    }
+
+    #[test]
+    fn what_a_peer_says_is_quoted_on_one_line_without_our_secrets() {
+        let headers = [
+            ("api-key", "hunter2"),
+            ("authorization", "Basic dXNlcjpvcGVuIHNlc2FtZQ=="),
+            ("user-agent", "tidegate/1"),
+        ];
+        let headers = headers.map(|(name, value)| {
+            (
+                http::HeaderName::from_static(name),
+                http::HeaderValue::from_static(value),
+            )
+        });
+        let headers = http::HeaderMap::from_iter(headers);
+        let said = "401: no hunter2,\n`dXNlcjpvcGVuIHNlc2FtZQ==`, open sesame from tidegate/1";
+        let quoted = "401: no [REDACTED],\\n`[REDACTED]`, [REDACTED] from tidegate/1";
+        assert_eq!(quote(said, &headers), quoted);
+        let long = quote(&"ü".repeat(1000), &headers);
+        assert!(long.ends_with("ü...") && long.len() < 560, "{}", long.len());
+    }
+
+    #[test]
+    fn an_address_has_no_secrets() {
+        let uri = "https://me:secret@a.example:4318/v1/logs?api_key=secret"
+            .parse()
+            .unwrap();
+        assert_eq!(address(&uri), "https://a.example:4318/v1/logs");
+    }
+
+    #[test]
+    fn who_is_denied_access_is_told_apart() {
+        let denied = |outcome: Outcome| matches!(outcome, Outcome::Denied { retries: false, .. });
+        for (code, status) in [(Code::Unauthenticated, 401), (Code::PermissionDenied, 403)] {
+            assert!(denied(of_status(&Status::new(code, "no"))));
+            assert!(denied(of_http(status.try_into().unwrap(), None, "no")));
+        }
+        assert!(!denied(of_http(http::StatusCode::NOT_FOUND, None, "no")));
     }
 
     #[test]

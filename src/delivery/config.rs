@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::backoff::Backoff;
 use super::machine::{Rules, Together};
+use super::retry_on::RetryStatus;
 use super::shape::Shape;
 use super::temporality::TemporalityChoice;
 use crate::batch::{Batching, Sizer};
@@ -101,6 +102,9 @@ crate::options! {
         /// A request is dropped this long after its first attempt; 0 = never. Without: 5 minutes, never where the
         /// queue has storage.
         pub max_elapsed_time: Option<Duration> = None,
+        /// Answers that are final by the protocol and are tried again all the same: HTTP statuses such as 401, or gRPC
+        /// codes such as UNAUTHENTICATED.
+        pub retry_on_status: Vec<RetryStatus> = Vec::new(),
     }
     check = RetryConfig::check
 }

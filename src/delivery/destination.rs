@@ -1,7 +1,7 @@
 //! What the graph sees of a pushing exporter: room is set aside on admission, and what is consumed is queued in memory,
 //! on disk, or both.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,9 +17,11 @@ use super::notices::Notices;
 use super::outcome::Outcome;
 use super::pacing::Pacing;
 use super::parcel::Parcel;
+use super::recovery::Recovery;
 use super::room::{NoRoom, Reservation, Room};
 use super::shape::Shape;
 use super::spill::{How, Spill, Way};
+use super::standing::{Brief, OUTAGE, Standing};
 use super::stored;
 use super::temporality::Conversion;
 use crate::batch::{Batch, Batching, Signal};
@@ -41,6 +43,11 @@ pub trait Attempt: Send + Sync + 'static {
     /// Opens what must be open before the first attempt. An error stops the gateway's start.
     async fn open(&self) -> Result<(), String> {
         Ok(())
+    }
+
+    /// Where it sends, for people; without user, password or query. Empty: it has no address.
+    fn endpoint(&self) -> String {
+        String::new()
     }
 
     /// Tries to deliver. Dropping the future gives up (time limit, shutdown). Several run at once.
@@ -72,6 +79,9 @@ pub(super) struct Inner<A> {
     pub(super) ended: AtomicBool,
     pub(super) timeout: Option<Duration>,
     pub(super) notices: Notices,
+    pub(super) standing: Standing,
+    pub(super) recovery: Recovery,
+    pub(super) ending: Ending,
     /// Set at the start, where the queue has storage.
     pub(super) spill: OnceLock<Spill>,
     conversion: Option<Arc<Conversion>>,
@@ -81,6 +91,13 @@ pub(super) struct Inner<A> {
     stopping: AtomicBool,
     queue: QueueConfig,
     batching: Option<Batching>,
+}
+
+/// What became of items after the stop began.
+#[derive(Default)]
+pub(super) struct Ending {
+    pub(super) delivered: AtomicUsize,
+    pub(super) lost: AtomicUsize,
 }
 
 impl<A: Attempt> Destination<A> {
@@ -104,6 +121,14 @@ impl<A: Attempt> Destination<A> {
             batching: delivery.queue.batching(),
             timeout: delivery.timeout,
             notices: Notices::default(),
+            standing: Standing::new(
+                context.base.path.clone(),
+                attempt.endpoint(),
+                context.base.shared.clone(),
+                OUTAGE,
+            ),
+            recovery: Recovery::default(),
+            ending: Ending::default(),
             context: context.base,
             ledgers: context.ledgers,
             attempt,
@@ -112,6 +137,13 @@ impl<A: Attempt> Destination<A> {
             inner: Arc::new(inner),
             task: Mutex::default(),
         }
+    }
+}
+
+#[cfg(test)]
+impl<A: Attempt> Destination<A> {
+    pub(super) fn inner(&self) -> &Inner<A> {
+        &self.inner
     }
 }
 
@@ -137,6 +169,8 @@ impl<A: Attempt> Lifecycle for Destination<A> {
     }
 
     async fn stop(&self, deadline: Instant) {
+        let waiting = self.inner.waiting();
+        self.inner.tell_drain(waiting, deadline);
         self.inner.stopping.store(true, Relaxed);
         self.inner.machine().drain(deadline);
         self.inner.wake.notify_one();
@@ -149,6 +183,7 @@ impl<A: Attempt> Lifecycle for Destination<A> {
         self.inner.ended.store(true, SeqCst);
         self.inner.give_up();
         self.inner.close_spill().await;
+        self.inner.tell_end(waiting);
         self.inner.attempt.close(deadline).await;
     }
 }
@@ -200,6 +235,50 @@ impl<A: Attempt> Consumer for Destination<A> {
 }
 
 impl<A: Attempt> Inner<A> {
+    pub(super) fn has_storage(&self) -> bool {
+        self.queue.storage.is_some()
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Relaxed)
+    }
+
+    /// Items that are not delivered or dropped yet.
+    pub(super) fn waiting(&self) -> u64 {
+        let on_disk_only = self.spill.get().map_or(0, Spill::backlog);
+        self.machine().held_items() as u64 + on_disk_only
+    }
+
+    fn tell_drain(&self, waiting: u64, deadline: Instant) {
+        if waiting > 0 {
+            let (component, limit) = (
+                &*self.context.path,
+                deadline.saturating_duration_since(Instant::now()),
+            );
+            info!(component, items = waiting, limit = %Brief(limit), "stopping: sending what waits");
+        }
+    }
+
+    fn tell_end(&self, waited: u64) {
+        let kept = match self.heir.get() {
+            Some(_) => 0,
+            None => self.spill.get().map_or(0, Spill::waiting),
+        };
+        let (sent, lost) = (
+            self.ending.delivered.load(Relaxed),
+            self.ending.lost.load(Relaxed),
+        );
+        let component = &*self.context.path;
+        if lost > 0 {
+            warn!(component, sent, kept, lost, "stopped before everything was sent");
+        } else if waited > 0 || kept > 0 {
+            info!(component, sent, kept, lost, "stopped");
+        }
+        if kept > 0 {
+            info!(component, items = kept, "kept on disk for the next run");
+        }
+    }
+
     async fn open_spill(&self) -> Result<(), ComponentError> {
         let Some(id) = &self.queue.storage else {
             return Ok(());
@@ -235,6 +314,7 @@ impl<A: Attempt> Inner<A> {
         if recovered.records > 0 {
             let (records, items) = (recovered.records, recovered.items.iter().sum::<u64>());
             info!(component, records, items, "found on disk, to be sent");
+            self.recovery.begin(items, Instant::now());
         }
         recovered.tell_damage(component);
     }

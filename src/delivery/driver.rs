@@ -1,19 +1,22 @@
 //! Runs the machine on tokio: carries out attempts, keeps the books, moves data between memory and disk.
 
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::destination::{Attempt, Inner};
 use super::machine::{Action, Load, Machine};
+use super::notices::INTERVAL;
 use super::outcome::{Loss, Outcome};
 use super::parcel::{Lane, Parcel};
+use super::recovery::Progress;
 use super::room::{Charge, Reservation};
 use super::spill::{How, Spill};
+use super::standing::{Brief, Outage, Trouble};
 use crate::batch::{Batch, Signal};
 use crate::component::slow::{Slow, Stage};
 use crate::component::{Ledger, Reason};
@@ -53,6 +56,8 @@ pub(super) struct Engine {
     /// Attempts under way.
     attempts: Mutex<JoinSet<()>>,
     size: metrics::Gauge,
+    /// Items on disk, where the queue has storage.
+    backlog: Option<metrics::Gauge>,
     /// When the driver looks again by itself.
     looks_at: Mutex<Instant>,
 }
@@ -82,6 +87,9 @@ impl<A: Attempt> Inner<A> {
             runtime: Handle::current(),
             attempts: Mutex::default(),
             size: metrics::gauge!("otelcol_exporter_queue_size", "exporter" => exporter),
+            backlog: self.has_storage().then(|| {
+                metrics::gauge!("tidegate_storage_backlog_items", "component" => self.context.path.to_string())
+            }),
             looks_at: Mutex::new(Instant::now()),
         };
         // Started once.
@@ -101,7 +109,14 @@ impl<A: Attempt> Inner<A> {
         self.give_up();
         let mut attempts = std::mem::take(&mut *engine.attempts());
         attempts.shutdown().await;
+        self.show(engine);
+    }
+
+    fn show(&self, engine: &Engine) {
         engine.size.set(self.room.used() as f64);
+        if let (Some(gauge), Some(spill)) = (&engine.backlog, self.spill.get()) {
+            gauge.set(spill.waiting() as f64);
+        }
     }
 
     /// Does all there is to do now. When to look again; `None` = it is over.
@@ -111,12 +126,20 @@ impl<A: Attempt> Inner<A> {
         /// What is on disk is looked after by then: a disk that failed is tried again.
         const BACKLOG: Duration = Duration::from_secs(1);
         let now = Instant::now();
+        if let Some(outage) = self.standing.overdue(now) {
+            self.tell_outage(&outage);
+        }
         let has_backlog = self.spill.get().is_some_and(|spill| self.read_back(spill));
         self.act(engine, now);
         let machine = self.machine();
         let deadline = machine.deadline();
         let over = deadline.is_some_and(|deadline| machine.is_empty() || deadline <= now);
-        let wake_at = machine.wake_at(now).into_iter().chain(deadline).min();
+        let wake_at = machine
+            .wake_at(now)
+            .into_iter()
+            .chain(deadline)
+            .chain(self.standing.due())
+            .min();
         let rest = now + if has_backlog { BACKLOG } else { IDLE };
         let looks_at = wake_at.map_or(rest, |at| at.min(rest));
         // While the machine is held: whoever changes it next sees it.
@@ -146,7 +169,7 @@ impl<A: Attempt> Inner<A> {
         while let Some(action) = self.next_action(now) {
             self.carry_out(now, action, engine);
         }
-        engine.size.set(self.room.used() as f64);
+        self.show(engine);
     }
 
     /// The lock is let go before the action is carried out: a runtime that shuts down ends an attempt within `spawn`.
@@ -173,20 +196,88 @@ impl<A: Attempt> Inner<A> {
     fn book(&self, now: Instant, action: Action<Parcel>) {
         match action {
             Action::Send { .. } => {}
-            Action::Delivered { lane, items } => self.with_ledger(&lane, |ledger| ledger.leave(items)),
-            Action::Dropped { lane, loss } => self.lose(now, &lane, &loss),
-            Action::Kept { load, charge } => self.keep(now, &load, &charge),
+            Action::Delivered { lane, items } => {
+                self.with_ledger(&lane, |ledger| ledger.leave(items));
+                if items > 0 {
+                    self.tell_back(self.standing.delivered(now));
+                }
+                if self.is_stopping() {
+                    self.ending.delivered.fetch_add(items, Relaxed);
+                }
+                self.tell_recovery(now);
+            }
+            Action::Dropped { lane, loss } => {
+                if loss.reason == Reason::Rejected {
+                    self.tell_back(self.standing.answered(now));
+                }
+                self.lose(now, &lane, &loss);
+            }
+            Action::Denied { items, why } => self.tell_denied(now, items, &why),
+            Action::Kept { load, charge } => self.keep(&load, &charge),
             Action::Noted { items, note } => {
                 if let Some(items) = self.notices.note("noted", items, now) {
                     let component = &*self.context.path;
-                    warn!(component, items, %note, "delivered, with a remark");
+                    let endpoint = self.endpoint();
+                    warn!(component, endpoint, items, %note, "delivered, with a remark");
                 }
             }
-            Action::Retrying { items, delay, why } => {
-                if let Some(items) = self.notices.note("retry", items, now) {
-                    let component = &*self.context.path;
-                    info!(component, items, ?delay, error = %why, "sending failed, will retry");
-                }
+            Action::Retrying { items, delay, why } => self.tell_retry(now, items, delay, &why),
+        }
+    }
+
+    fn endpoint(&self) -> Option<&str> {
+        Some(&*self.standing.endpoint).filter(|endpoint| !endpoint.is_empty())
+    }
+
+    fn tell_retry(&self, now: Instant, items: usize, delay: Duration, why: &str) {
+        /// Between two lines in an outage that everybody knows of.
+        const KNOWN: Duration = Duration::from_secs(300);
+        let is_told = self.standing.is_told();
+        self.standing.failed(now, Trouble::Unavailable, why);
+        // The driver says when this becomes an outage.
+        self.wake.notify_one();
+        let interval = if is_told { KNOWN } else { INTERVAL };
+        if let Some(items) = self.notices.note_every(interval, "retry", items, now) {
+            let (component, endpoint) = (&*self.context.path, self.endpoint());
+            info!(component, endpoint, items, delay = %Brief(delay), error = %why, "sending failed, will retry");
+        }
+    }
+
+    fn tell_denied(&self, now: Instant, items: usize, why: &str) {
+        self.standing.failed(now, Trouble::Denied, why);
+        if let Some(items) = self.notices.note("denied", items, now) {
+            let (component, endpoint) = (&*self.context.path, self.endpoint());
+            error!(
+                component,
+                endpoint,
+                items,
+                error = %why,
+                "access denied: check the credentials; `retry_on_failure::retry_on_status` keeps the data meanwhile"
+            );
+        }
+    }
+
+    fn tell_outage(&self, Outage { lasts, why }: &Outage) {
+        let (component, endpoint, held) = (&*self.context.path, self.endpoint(), self.waiting());
+        warn!(component, endpoint, since = %Brief(*lasts), held, error = %why, "the destination is down");
+    }
+
+    fn tell_back(&self, ended: Option<Outage>) {
+        let Some(Outage { lasts, .. }) = ended else { return };
+        let (component, endpoint, held) = (&*self.context.path, self.endpoint(), self.waiting());
+        info!(component, endpoint, after = %Brief(lasts), held, "the destination is back");
+    }
+
+    fn tell_recovery(&self, now: Instant) {
+        let Some(spill) = self.spill.get() else { return };
+        let component = &*self.context.path;
+        match self.recovery.progress(spill.former(), now) {
+            None => {}
+            Some(Progress::Remaining(remaining, items)) => {
+                info!(component, remaining, items, "sending what was found on disk");
+            }
+            Some(Progress::CaughtUp(items, took)) => {
+                info!(component, items, took = %Brief(took), "caught up: nothing is left of what was found on disk");
             }
         }
     }
@@ -230,7 +321,7 @@ impl<A: Attempt> Inner<A> {
     }
 
     /// Leaves a request to the heir, or to the next run: what is on disk stays there, the rest is written.
-    fn keep(&self, now: Instant, load: &Parcel, charge: &Charge) {
+    fn keep(&self, load: &Parcel, charge: &Charge) {
         let tickets: Vec<_> = charge
             .iter()
             .filter_map(|reservation| reservation.ticket())
@@ -246,10 +337,6 @@ impl<A: Attempt> Inner<A> {
             load.batches()
                 .iter()
                 .for_each(|batch| drop(spill.append(batch, &[], How::default())));
-        }
-        if let Some(items) = self.notices.note("kept", load.items(), now) {
-            let component = &*self.context.path;
-            info!(component, items, "kept on disk for the next run");
         }
     }
 
@@ -274,7 +361,8 @@ impl<A: Attempt> Inner<A> {
                 match (ticket, parcel.batches().first()) {
                     (Some(ticket), _) => ticket.keep(),
                     (None, Some(batch)) => {
-                        inner.lose_batch(batch, Reason::Shutdown, "it could not be stored")
+                        inner.lose_batch(batch, Reason::Shutdown, "it could not be stored");
+                        spill.forget(batch.items());
                     }
                     (None, None) => {}
                 }
@@ -294,9 +382,14 @@ impl<A: Attempt> Inner<A> {
 
     fn lose(&self, now: Instant, lane: &Lane, loss: &Loss) {
         self.with_ledger(lane, |ledger| ledger.drop_items(loss.reason, loss.items));
+        if self.is_stopping() {
+            self.ending.lost.fetch_add(loss.items, Relaxed);
+        }
+        self.tell_recovery(now);
         if let Some(items) = self.notices.note(loss.reason.name(), loss.items, now) {
             let (component, signal) = (&*self.context.path, lane.signal.name());
-            warn!(component, signal, items, reason = loss.reason.name(), error = %loss.why, "dropped");
+            let endpoint = self.endpoint();
+            warn!(component, endpoint, signal, items, reason = loss.reason.name(), error = %loss.why, "dropped");
         }
     }
 

@@ -116,8 +116,8 @@ pub(crate) struct HttpAnswer {
 impl HttpAnswer {
     /// Status and text, for people.
     pub(crate) fn text(&self) -> String {
-        /// Longest text that is worth a log line.
-        const MAX_CHARS: usize = 300;
+        /// More is never shown; what is shown of it is cut where secrets are taken out.
+        const MAX_CHARS: usize = 4096;
         let body = self.body.as_ref().map_or(&[][..], |body| body);
         let text: String = String::from_utf8_lossy(body)
             .trim()
@@ -148,6 +148,16 @@ impl HttpClient {
                 .build(connector),
             credentials: options.auth.map(|auth| auth.credentials(cx)).transpose()?,
         })
+    }
+
+    /// These headers as they are sent: with what the peer must not repeat in a log.
+    pub(crate) fn with_credentials(&self, headers: &HeaderMap, client: Option<&ClientMetadata>) -> HeaderMap {
+        let mut headers = headers.clone();
+        if let Some(credentials) = &self.credentials {
+            // Without, nothing was sent that could be repeated.
+            let _ = credentials.apply(&mut headers, client);
+        }
+        headers
     }
 
     /// Sends a body with these headers and who we are. An error: there is no answer, or we can't prove now who we are.

@@ -1,11 +1,11 @@
-//! Log lines about loss and failure: the first at once, then at most one of a kind every ten seconds.
+//! Log lines about loss and failure: the first at once, then at most one of a kind in an interval.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Between two lines of one kind.
-const INTERVAL: Duration = Duration::from_secs(10);
+/// Between two lines of one kind, usually.
+pub(super) const INTERVAL: Duration = Duration::from_secs(10);
 
 /// The kinds of lines that one component writes, and when it last did.
 #[derive(Default)]
@@ -22,12 +22,23 @@ struct Kind {
 impl Notices {
     /// Notes `items`; when a line is due, the items since the last one.
     pub(super) fn note(&self, kind: &'static str, items: usize, now: Instant) -> Option<usize> {
+        self.note_every(INTERVAL, kind, items, now)
+    }
+
+    /// The same with another interval.
+    pub(super) fn note_every(
+        &self,
+        interval: Duration,
+        kind: &'static str,
+        items: usize,
+        now: Instant,
+    ) -> Option<usize> {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let kind = kinds.entry(kind).or_default();
         kind.items += items;
         let due = kind
             .last
-            .is_none_or(|last| now.saturating_duration_since(last) >= INTERVAL);
+            .is_none_or(|last| now.saturating_duration_since(last) >= interval);
         due.then(|| {
             kind.last = Some(now);
             std::mem::take(&mut kind.items)

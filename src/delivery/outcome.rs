@@ -35,6 +35,15 @@ pub enum Outcome {
         /// For the log.
         why: String,
     },
+    /// The peer does not accept our credentials, or this sender.
+    Denied {
+        /// Whether to try again: credentials may be renewed.
+        retries: bool,
+        /// The peer said when to come again.
+        after: Option<Duration>,
+        /// For the log.
+        why: String,
+    },
     /// Never, for something that is in it; without that the rest may pass.
     Refused {
         /// For the log.
@@ -66,9 +75,37 @@ impl Outcome {
             Self::Retry { why, .. }
             | Self::TimedOut { why }
             | Self::Permanent { why }
+            | Self::Denied { why, .. }
             | Self::Refused { why }
             | Self::TooLarge { why } => Some(why),
         }
+    }
+
+    /// The same, tried again although it would be final. What is too large is cut all the same.
+    pub fn tried_again(self) -> Self {
+        match self {
+            Self::Denied { after, why, .. } => Self::Denied {
+                retries: true,
+                after,
+                why,
+            },
+            Self::Permanent { why } | Self::Refused { why } => Self::retry(why),
+            other => other,
+        }
+    }
+
+    /// The same with its reason reworded.
+    pub fn reworded(mut self, reword: impl FnOnce(&str) -> String) -> Self {
+        if let Self::Retry { why, .. }
+        | Self::TimedOut { why }
+        | Self::Permanent { why }
+        | Self::Denied { why, .. }
+        | Self::Refused { why }
+        | Self::TooLarge { why } = &mut self
+        {
+            *why = reword(why);
+        }
+        self
     }
 
     /// Never.
@@ -84,6 +121,8 @@ pub struct Parts {
     pub losses: Vec<Loss>,
     /// Items that are to be tried again.
     pub left: Option<Left>,
+    /// The peer does not accept our credentials: what it said.
+    pub denied: Option<String>,
 }
 
 /// Items of a request that are still to be sent; whoever sends keeps which ones they are with the request.

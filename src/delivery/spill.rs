@@ -14,7 +14,7 @@ use super::parcel::Parcel;
 use super::room::{NoRoom, Reservation, Room};
 use super::stored;
 use super::temporality::Conversion;
-use super::ticket::Ticket;
+use super::ticket::{Claimed, Ticket};
 use crate::batch::{Batch, Signal};
 use crate::component::{ComponentError, Context};
 use crate::storage::{Append, Done, Outbox, Purpose, Recovered, Share, State, Storage, Store, snapshot};
@@ -23,6 +23,9 @@ use crate::storage::{Append, Done, Outbox, Purpose, Recovered, Share, State, Sto
 pub(super) struct Spill {
     store: Arc<Store>,
     mode: StorageMode,
+    claimed: Claimed,
+    /// What a former run left, of that.
+    former: Claimed,
     /// What has a smaller number is of a former run.
     first_seq: u64,
     /// Where the conversion's places are kept at the stop, when they are not with every batch.
@@ -94,8 +97,12 @@ impl Spill {
             first_seq: store.next_seq(),
             store,
             mode,
+            claimed: Claimed::default(),
+            former: Claimed::default(),
             at_stop,
         };
+        let found = recovered.items.iter().sum::<u64>();
+        spill.former.add(usize::try_from(found).unwrap_or(usize::MAX));
         Ok((spill, recovered))
     }
 
@@ -133,11 +140,31 @@ impl Spill {
             done,
             share,
         });
-        self.ticket(seq, !claimed)
+        if claimed {
+            self.claimed.add(batch.items());
+        }
+        self.ticket(seq, batch.items(), !claimed)
     }
 
-    fn ticket(&self, seq: u64, keeps: bool) -> Ticket {
-        Ticket::new(self.store.clone(), seq, keeps)
+    fn ticket(&self, seq: u64, items: usize, keeps: bool) -> Ticket {
+        let former = (seq < self.first_seq).then(|| self.former.clone());
+        let counts = std::iter::once(self.claimed.clone()).chain(former).collect();
+        Ticket::new(self.store.clone(), counts, seq, items, keeps)
+    }
+
+    /// Items of all batches on disk that are not delivered or dropped, wherever else they are.
+    pub(super) fn waiting(&self) -> u64 {
+        self.store.backlog() + self.claimed.items()
+    }
+
+    /// Those of them that a former run left.
+    pub(super) fn former(&self) -> u64 {
+        self.former.items()
+    }
+
+    /// Items that could not be written, and that nobody has any more.
+    pub(super) fn forget(&self, items: usize) {
+        self.store.taken(items as u64);
     }
 
     /// Whether whoever was told of a failure must not be told that all is well.
@@ -147,7 +174,12 @@ impl Spill {
 
     /// Whether there is something to read back.
     pub(super) fn has_backlog(&self) -> bool {
-        self.store.backlog() > 0
+        self.backlog() > 0
+    }
+
+    /// Items on disk that are not in memory.
+    pub(super) fn backlog(&self) -> u64 {
+        self.store.backlog()
     }
 
     /// Asks for what comes next.
@@ -171,7 +203,9 @@ impl Spill {
                         true => Parcel::again(batch),
                         false => Parcel::new(batch),
                     };
-                    post.parcels.push((parcel, Some(self.ticket(seq, false))));
+                    post.claimed += items as usize;
+                    post.parcels
+                        .push((parcel, Some(self.ticket(seq, items as usize, false))));
                 }
                 None => {
                     self.store.settle(seq);
@@ -181,6 +215,8 @@ impl Spill {
                 }
             }
         }
+        // Only what a former run left is read from files that may have been damaged since.
+        self.former.lose(post.lost.iter().sum());
         let failed = failed.into_iter().filter_map(|append| {
             let payload = append.payload.concat().into();
             stored::from_bytes(crate::storage::Stored {
@@ -198,6 +234,7 @@ impl Spill {
     /// What was collected is in memory: what comes may stand behind it there.
     pub(super) fn taken(&self, post: &Post) {
         self.store.taken(post.items);
+        self.claimed.add(post.claimed);
     }
 
     /// Writes what is there and ends. Blocking.
@@ -220,4 +257,6 @@ pub(super) struct Post {
     pub(super) lost: [u64; Signal::ALL.len()],
     /// How many items all of this is.
     items: u64,
+    /// How many of them are on disk still.
+    claimed: usize,
 }

@@ -165,7 +165,7 @@ impl Converting<'_> {
         match converter.convert(key, sample, self.now, series, &stream_id, cursor) {
             Converted::Point(point) => self.made.push(point),
             // It is part of the state, as is what was said before.
-            Converted::Baseline | Converted::Rejected(Rejection::Duplicate) => ledger.absorb(1),
+            Converted::Baseline | Converted::Rejected(Rejection::Duplicate) => ledger.absorb_unsent(1),
             Converted::Unreadable => ledger.drop_items(Reason::Invalid, 1),
             Converted::Rejected(rejection) => {
                 ledger.drop_items(rejection.into(), 1);

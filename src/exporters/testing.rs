@@ -14,7 +14,7 @@ use prost::Message;
 use tidegate_requests::{gauge, int, request};
 
 use crate::batch::{Batch, Signal, wire};
-use crate::component::{Exporter, ExporterContext, ExporterFactory, Ledger};
+use crate::component::{Exporter, ExporterContext, ExporterFactory, Ledger, Shared};
 use crate::config::{Problems, parse_text};
 use crate::delivery::testing::{exporter_context, ledgers};
 use crate::net::grpc::{APPLICATION_GRPC, GRPC_STATUS, Prefix};
@@ -176,6 +176,7 @@ pub(super) fn grpc_failure(status: tonic::Status) -> Response<Body> {
 pub(super) struct Bench {
     pub(super) exporter: Arc<dyn Exporter>,
     pub(super) ledgers: [Arc<Ledger>; 3],
+    pub(super) shared: Arc<Shared>,
 }
 
 impl Bench {
@@ -195,9 +196,13 @@ impl Bench {
             .filter(|_| !problems.has_errors())
             .ok_or_else(|| problems.to_string())?;
         let cx: ExporterContext = exporter_context("exporters::test");
-        let ledgers = ledgers(&cx);
+        let (ledgers, shared) = (ledgers(&cx), cx.base.shared.clone());
         let exporter = (factory.build)(&settings, cx).map_err(|error| error.to_string())?;
-        Ok(Self { exporter, ledgers })
+        Ok(Self {
+            exporter,
+            ledgers,
+            shared,
+        })
     }
 
     pub(super) fn push(&self, batch: Batch) {

@@ -1,7 +1,6 @@
 //! The thread of a store: writes what has come in at one go, tells those who wait, reads back, syncs at its time.
 
 use std::io;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -287,7 +286,5 @@ impl Worker {
     fn show(&self) {
         let owner = || self.inner.owner.to_string();
         metrics::gauge!("tidegate_storage_bytes", "component" => owner()).set(self.log.bytes() as f64);
-        let backlog = self.inner.backlog.load(Relaxed);
-        metrics::gauge!("tidegate_storage_backlog_items", "component" => owner()).set(backlog as f64);
     }
 }

@@ -118,7 +118,7 @@ impl Page {
                     .filter(|node| node.signal == signal)
             };
             let counts: [(&str, BalanceCount); 3] = [
-                ("sent", |balance| balance.left + balance.absorbed),
+                ("sent", Balance::sent),
                 ("send_failed", |balance| {
                     FAILED
                         .iter()

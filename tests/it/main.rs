@@ -9,6 +9,7 @@ mod capi;
 mod cells;
 mod composites;
 mod conservation;
+mod delivery;
 mod examples;
 mod hostile;
 mod kit;

@@ -6,6 +6,7 @@ mod apt;
 mod bench;
 mod capi;
 mod fuzz;
+mod golang;
 mod instructions;
 mod pgo;
 mod process;
@@ -28,7 +29,7 @@ struct Command {
 const COMMANDS: &[Command] = &[
     Command {
         name: "setup",
-        about: "install what the tests need: NIXL wheels, Python packages, Prometheus and its neighbours",
+        about: "install what the tests need: NIXL wheels, Python packages, Go programs, Prometheus and its neighbours",
         run: testenv::setup,
     },
     Command {

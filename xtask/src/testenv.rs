@@ -5,7 +5,7 @@
 //! made beside its place and then renamed, under a lock, so a run that dies or overlaps another
 //! leaves nothing half done.
 
-use crate::{Outcome, apt, process};
+use crate::{Outcome, apt, golang, process};
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -39,6 +39,8 @@ enum Source {
     Libraries(&'static [&'static str]),
     /// The newest packages that Debian has, unpacked only. Their versions move.
     Unstable(&'static [&'static str]),
+    /// A Go program of `tests/go/`.
+    Go(&'static str),
 }
 
 /// The Python parts are pinned. One NIXL wheel per layout of its ring, and per interface of its exporters.
@@ -92,6 +94,12 @@ const PARTS: &[Part] = &[
         name: "prometheus-client-source",
         source: Source::Sdist("prometheus-client==0.26.0"),
         checks: &["import tests.test_core"],
+    },
+    // A gRPC server as most peers have it.
+    Part {
+        name: "otlpsink",
+        source: Source::Go("otlpsink"),
+        checks: &["otlpsink"],
     },
     Part {
         name: "prometheus",
@@ -204,12 +212,13 @@ impl Part {
             Source::Debian(packages) => format!("debian {}", packages.join(" ")),
             Source::Libraries(packages) => format!("debian libraries {}", packages.join(" ")),
             Source::Unstable(packages) => format!("debian unstable {}", packages.join(" ")),
+            Source::Go(program) => golang::sources(program),
         }
     }
 
     fn verify(&self, directory: &Path) -> Outcome {
         self.checks.iter().try_for_each(|check| match self.source {
-            Source::Debian(_) | Source::Unstable(_) => {
+            Source::Debian(_) | Source::Unstable(_) | Source::Go(_) => {
                 process::run(Command::new(directory.join(check)).arg("--version"))
             }
             Source::Libraries(_) => match directory.join(check).exists() {
@@ -234,6 +243,7 @@ impl Source {
             Source::Debian(packages) => apt::unpack(packages, directory),
             Source::Libraries(packages) => apt::unpack_with_needs(packages, directory),
             Source::Unstable(packages) => apt::unpack_unstable(packages, directory),
+            Source::Go(program) => golang::build(program, directory),
         }
     }
 }
@@ -367,7 +377,7 @@ mod tests {
             let packages = match part.source {
                 Source::Pip(packages) => packages.to_vec(),
                 Source::PipAlone(package) | Source::Sdist(package) => vec![package],
-                Source::Debian(_) | Source::Libraries(_) | Source::Unstable(_) => continue,
+                Source::Debian(_) | Source::Libraries(_) | Source::Unstable(_) | Source::Go(_) => continue,
             };
             for package in packages {
                 assert!(package.contains("=="), "{package} of {}", part.name);

@@ -119,6 +119,13 @@ pub enum Action<L: Load> {
         /// What the peer said, or what is odd about it.
         note: String,
     },
+    /// Worth a line in the log: the peer denied access. What becomes of the items follows.
+    Denied {
+        /// How many items it is about.
+        items: usize,
+        /// What the peer said.
+        why: String,
+    },
     /// Worth a line in the log: an attempt failed and will be repeated.
     Retrying {
         /// How many items wait.
@@ -252,12 +259,25 @@ impl<L: Load> Machine<L> {
                 self.settled.push_back(Action::Noted { items, note });
             }
             Outcome::Partly(loss) => self.deliver(&request.load, Some(loss)),
-            Outcome::Parts(parts) => {
+            Outcome::Parts(mut parts) => {
+                if let Some(why) = parts.denied.take() {
+                    self.settled.push_back(Action::Denied { items, why });
+                }
                 if let Some(left) = self.settle(&mut request, parts) {
                     return self.retry(now, id, request, left.after, left.why);
                 }
             }
             Outcome::Permanent { why } => self.drop_request(&request, Reason::Rejected, why),
+            Outcome::Denied { retries, after, why } => {
+                self.settled.push_back(Action::Denied {
+                    items,
+                    why: why.clone(),
+                });
+                if retries {
+                    return self.retry(now, id, request, after, why);
+                }
+                self.drop_request(&request, Reason::Rejected, why);
+            }
             Outcome::Refused { why } => self.isolate(request, why),
             Outcome::TooLarge { why } => self.halve(request, why),
         }

@@ -128,6 +128,32 @@ async fn a_failed_attempt_is_repeated_and_a_panicking_one_is_booked() {
 }
 
 #[tokio::test]
+async fn an_outage_is_told_when_it_is_long_and_ends_with_the_first_delivery() {
+    let setup = setup(&delivery(), |n| match n {
+        0..2 => Outcome::retry("refused"),
+        _ => Outcome::Done,
+    });
+    setup.destination.start().await.unwrap();
+    setup.push(2).unwrap();
+    setup.permits.add_permits(2);
+    let inner = setup.destination.inner();
+    // No attempt ends meanwhile: the third has no permit.
+    while !inner.standing.is_told() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(setup.asked.load(SeqCst), 3);
+    let troubles = setup.cx.base.shared.health.troubles();
+    assert!(troubles["exporters::script"].contains("refused"), "{troubles:?}");
+    setup.permits.add_permits(1);
+    balance_when(&ledgers(&setup.cx)[0], |b| b.left == 2).await;
+    while inner.standing.is_told() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(setup.cx.base.shared.health.troubles().is_empty());
+    setup.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
 async fn a_full_queue_refuses_or_drops_as_configured() {
     let mut config = delivery();
     config.queue.queue_size = 2.try_into().unwrap();

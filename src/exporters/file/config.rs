@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::batch::Sizer;
 use crate::config::{Node, Problems, WithoutEffect};
 use crate::delivery::config::BatchConfig;
-use crate::delivery::{Delivery, QueueConfig, RetryConfig, Shape, TemporalityChoice};
+use crate::delivery::{Delivery, QueueConfig, RetryConfig, Shape, Speaks, TemporalityChoice};
 
 /// Options of the Collector's exporter that can mean nothing here.
 const OF_FILE: &WithoutEffect = &[(
@@ -106,6 +106,7 @@ impl Config {
     }
 
     fn check(&self, at: &Node, cx: &mut Problems) {
+        self.retry_on_failure.check_statuses(Speaks::Other, at, cx);
         if self.path.as_os_str().is_empty() {
             cx.at(at.child("path")).error("must not be empty");
         }

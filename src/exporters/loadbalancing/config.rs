@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::batch::Signal;
 use crate::config::{Decode, Node, Problems, TypeHelp, WithoutEffect, wrong_type};
-use crate::delivery::{QueueConfig, RetryConfig};
+use crate::delivery::{QueueConfig, RetryConfig, Speaks};
 use crate::exporters::otlp;
 use crate::net::auth::AuthConfig;
 use crate::net::headers::{self, Headers};
@@ -152,6 +152,9 @@ impl Decode for Port {
 
 impl Config {
     fn check(&self, at: &Node, cx: &mut Problems) {
+        if let Some(retry) = &self.retry_on_failure {
+            retry.check_statuses(Speaks::Grpc, at, cx);
+        }
         let queue = self.protocol.otlp.sending_queue.as_ref();
         let has_storage = queue
             .or(self.sending_queue.as_ref())
@@ -202,6 +205,9 @@ impl Peer {
     fn check(&self, at: &Node, cx: &mut Problems) {
         headers::check(&self.headers, at.child("headers"), cx);
         otlp::check_authority(self.authority.as_ref(), at, cx);
+        if let Some(retry) = &self.retry_on_failure {
+            retry.check_statuses(Speaks::Grpc, at, cx);
+        }
     }
 }
 

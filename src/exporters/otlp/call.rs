@@ -10,8 +10,8 @@ use smallvec::SmallVec;
 use tonic::{Code, Status};
 
 use super::line::Sender;
-use crate::delivery::Outcome;
 use crate::delivery::answer::{ExportResponse, MAX_ANSWER_BYTES, of_status};
+use crate::delivery::{Outcome, RetryConfig};
 use crate::net::grpc::{GRPC_ENCODING, Prefix};
 use crate::net::{Coding, decompress};
 
@@ -80,6 +80,7 @@ pub(super) async fn unary(
     sender: &mut Sender,
     request: Request<()>,
     message: Message,
+    retry: &RetryConfig,
 ) -> Result<Outcome, h2::Error> {
     let (response, mut body) = sender.send_request(request, false)?;
     // What does not fit the peer's window waits in the library: it is bytes that we hold anyway.
@@ -87,13 +88,13 @@ pub(super) async fn unary(
     let (head, mut body) = response.await?.into_parts();
     let head = Response::from_parts(head, ());
     if let Some(status) = Status::from_header_map(head.headers()).filter(|status| status.code() != Code::Ok) {
-        return Ok(of_status(&status));
+        return Ok(retry.of_grpc(status.code(), of_status(&status)));
     }
     let answer = read(&mut body).await?;
     let trailers = body.trailers().await?;
     let status = status(&head, trailers.as_ref());
     if let Some(failed) = status.as_ref().filter(|status| status.code() != Code::Ok) {
-        return Ok(of_status(failed));
+        return Ok(retry.of_grpc(failed.code(), of_status(failed)));
     }
     Ok(match (decode(head.headers(), answer).await, status) {
         (Ok(None), None) => Outcome::retry("the answer broke off"),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::target::Target;
 use crate::config::{Node, Problems, Secret, WithoutEffect};
-use crate::delivery::{Delivery, NameRules, QueueConfig, RetryConfig, TemporalityChoice};
+use crate::delivery::{Delivery, NameRules, QueueConfig, RetryConfig, Speaks, TemporalityChoice};
 use crate::exporters::vendor::{Chosen, VendorName};
 use crate::net::auth::AuthConfig;
 use crate::net::headers::{self, Headers};
@@ -135,6 +135,7 @@ impl Config {
         headers::check(&self.headers, at.child("headers"), cx);
         check_authority(self.authority.as_ref(), at, cx);
         self.chosen().check(at, true, cx);
+        self.retry_on_failure.check_statuses(Speaks::Grpc, at, cx);
         let binary = self.headers.keys().find(|name| name.ends_with("-bin"));
         if let Some(name) = binary {
             cx.at(at.child("headers").child(name))

@@ -19,8 +19,8 @@ use crate::component::auth::Credentials;
 use crate::component::{
     ComponentError, ConfigType, Context, ExporterContext, ExporterFactory, Factory, Stability,
 };
-use crate::delivery::answer::USER_AGENT;
-use crate::delivery::{Attempt, Destination, Outcome, Parcel};
+use crate::delivery::answer::{USER_AGENT, quote};
+use crate::delivery::{Attempt, Destination, Outcome, Parcel, RetryConfig};
 use crate::net::client::{Connector, UseTls};
 use crate::net::grpc::{APPLICATION_GRPC, EXPORT_METHODS, GRPC_ACCEPT_ENCODING, GRPC_ENCODING, GRPC_TIMEOUT};
 use crate::net::tls::ALPN_GRPC;
@@ -57,10 +57,13 @@ const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
 pub(super) struct Client {
     line: Line,
+    /// The address, for people.
+    shown: String,
     /// Of each signal's method, by `Signal as usize`.
     uris: [Uri; 3],
     headers: HeaderMap,
     compression: Option<Coding>,
+    retry: RetryConfig,
     credentials: Option<Arc<dyn Credentials>>,
 }
 
@@ -95,10 +98,15 @@ impl Client {
             return Err(cx.error("auth: signed requests are for the `otlphttp` exporter"));
         }
         Ok(Self {
+            shown: match &config.endpoint.unix_path() {
+                Some(path) => format!("unix:{}", path.display()),
+                None => format!("{scheme}://{}", config.endpoint.authority()),
+            },
             line: Line::new(connector, peer, config.keepalive.clone()),
             uris: [metrics?, traces?, logs?],
             headers: request_headers(config),
             compression: config.compression().coding(),
+            retry: config.retry_on_failure.clone(),
             credentials,
         })
     }
@@ -109,12 +117,16 @@ impl Client {
         let mut request = Request::new(());
         *request.method_mut() = Method::POST;
         *request.uri_mut() = self.uris[parcel.signal() as usize].clone();
-        *request.headers_mut() = self.headers.clone();
-        if let Some(credentials) = &self.credentials {
-            let applied = credentials.apply(request.headers_mut(), parcel.client());
-            applied.map_err(Outcome::retry)?;
-        }
+        *request.headers_mut() = self.headers(parcel).map_err(Outcome::retry)?;
         Ok((request, message))
+    }
+
+    fn headers(&self, parcel: &Parcel) -> Result<HeaderMap, String> {
+        let mut headers = self.headers.clone();
+        if let Some(credentials) = &self.credentials {
+            credentials.apply(&mut headers, parcel.client())?;
+        }
+        Ok(headers)
     }
 
     fn message(&self, encoded: Encoded) -> Result<Message, Outcome> {
@@ -164,6 +176,10 @@ fn grpc_timeout(timeout: Duration) -> Option<HeaderValue> {
 
 #[async_trait]
 impl Attempt for Client {
+    fn endpoint(&self) -> String {
+        self.shown.clone()
+    }
+
     async fn send(&self, parcel: Parcel) -> Outcome {
         let (request, message) = match self.request(&parcel) {
             Ok(request) => request,
@@ -173,10 +189,11 @@ impl Attempt for Client {
             Ok(ready) => ready,
             Err(error) => return Outcome::retry(error_chain(&error)),
         };
-        match call::unary(&mut sender, request, message).await {
+        match call::unary(&mut sender, request, message, &self.retry).await {
             Ok(outcome) => {
                 call.answered();
-                outcome
+                let headers = || self.headers(&parcel).unwrap_or_default();
+                outcome.reworded(|why| quote(why, &headers()))
             }
             Err(error) => {
                 // A stream that the peer ended is an answer of it; else the connection has come to its end.

@@ -135,6 +135,28 @@ async fn c5_c8_what_is_busy_is_asked_again_and_what_refuses_is_not() {
 }
 
 #[tokio::test]
+async fn denied_requests_are_tried_again_where_that_is_asked_for() {
+    for code in ["PERMISSION_DENIED", "7"] {
+        let sink = Sink::start(|n, _| match n {
+            0..3 => failure(Status::permission_denied("not yet")),
+            _ => ok(),
+        })
+        .await;
+        let mut options = format!("endpoint: \"http://{}\"", sink.address());
+        options += &format!(
+            ", retry_on_failure: {{retry_on_status: [{code}], initial_interval: 1ms, max_interval: 1ms}}"
+        );
+        let bench = Bench::build(&FACTORY, &format!("{{{options}}}")).unwrap();
+        bench.exporter.start().await.unwrap();
+        bench.push(points(2));
+        let balance = balance_when(&bench.ledgers[0], |b| b.held() == 0).await;
+        assert_eq!((balance.left, balance.dropped_total()), (2, 0));
+        assert_eq!(sink.seen().len(), 4);
+        bench.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn what_is_refused_for_its_content_costs_itself_only() {
     let sink = Sink::start(|_, seen| match values(&seen.message).contains(&3) {
         false => ok(),
@@ -263,6 +285,14 @@ fn mistakes_are_named() {
         (
             "{endpoint: \"a:1\", sending_queue: {drain: true}}",
             "unknown key \"drain\"",
+        ),
+        (
+            "{endpoint: \"a:1\", retry_on_failure: {retry_on_status: [401]}}",
+            "this exporter speaks gRPC: name codes such as UNAUTHENTICATED",
+        ),
+        (
+            "{endpoint: \"a:1\", retry_on_failure: {retry_on_status: [OK]}}",
+            "is not a failure: expected an HTTP status (300 to 599) or a gRPC code",
         ),
         (
             "{endpoint: \"a:1\", vendor: dynatrace}",

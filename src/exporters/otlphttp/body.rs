@@ -139,23 +139,21 @@ impl Compression {
     }
 }
 
-/// The message of an answer that is an error: a `google.rpc.Status`, or plain text.
+/// The message of an answer that is an error: of a `google.rpc.Status`, else the text as it is.
 pub(super) fn error_message(answer: &[u8], headers: &HeaderMap) -> String {
-    /// Longest text that is worth a log line.
-    const MAX_CHARS: usize = 300;
+    /// More is never shown; what is shown of it is cut where secrets are taken out.
+    const MAX_CHARS: usize = 4096;
+    let text = || String::from_utf8_lossy(answer).trim().to_owned();
     let message = match Encoding::of_answer(headers) {
         Some(Encoding::Proto) => RpcStatus::decode(answer)
             .map(|status| status.message)
             .unwrap_or_default(),
         Some(Encoding::Json) => {
             let status = serde_json::from_slice::<Value>(answer).unwrap_or_default();
-            status
-                .get("message")
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned()
+            let message = status.get("message").and_then(Value::as_str);
+            message.map_or_else(text, str::to_owned)
         }
-        None => String::from_utf8_lossy(answer).trim().to_owned(),
+        None => text(),
     };
     message.chars().take(MAX_CHARS).collect()
 }

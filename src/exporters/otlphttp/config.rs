@@ -8,7 +8,7 @@ use http::Uri;
 use super::body::{Compression, Encoding};
 use crate::batch::Signal;
 use crate::config::{Node, Problems, Secret};
-use crate::delivery::{Delivery, NameRules, QueueConfig, RetryConfig, TemporalityChoice};
+use crate::delivery::{Delivery, NameRules, QueueConfig, RetryConfig, Speaks, TemporalityChoice};
 use crate::exporters::vendor::{Chosen, VendorName};
 use crate::net::TlsClientConfig;
 use crate::net::auth::AuthConfig;
@@ -75,6 +75,7 @@ impl Config {
     fn check(&self, at: &Node, cx: &mut Problems) {
         headers::check(&self.headers, at.child("headers"), cx);
         self.chosen().check(at, false, cx);
+        self.retry_on_failure.check_statuses(Speaks::Http, at, cx);
         if self.endpoint.is_none() && self.own_urls() == [None; 3] {
             cx.at(at)
                 .help("set `endpoint`, or `metrics_endpoint`, `traces_endpoint`, `logs_endpoint`")

@@ -13,10 +13,11 @@ use http::{HeaderMap, StatusCode, Uri};
 
 use crate::batch::Signal;
 use crate::component::{ComponentError, ConfigType, Context, ExporterFactory, Factory, Stability};
-use crate::delivery::answer::{USER_AGENT, of_http};
+use crate::delivery::answer::{USER_AGENT, address, of_http, quote};
 use crate::delivery::http::{HttpAnswer, HttpClient, HttpOptions};
-use crate::delivery::{Attempt, Destination, Outcome, Parcel};
+use crate::delivery::{Attempt, Destination, Outcome, Parcel, RetryConfig};
 use crate::net::headers;
+use crate::net::url::Url;
 use body::{Compression, Encoding};
 use config::Config;
 
@@ -51,6 +52,9 @@ struct Client {
     headers: HeaderMap,
     encoding: Encoding,
     compression: Compression,
+    retry: RetryConfig,
+    /// The address, for people.
+    shown: String,
 }
 
 impl Client {
@@ -68,6 +72,8 @@ impl Client {
             headers: request_headers(config),
             encoding: config.encoding,
             compression: config.compression(),
+            retry: config.retry_on_failure.clone(),
+            shown: shown(config),
         })
     }
 
@@ -88,6 +94,15 @@ impl Client {
             false => of_http(status, after, &body::error_message(&body, &headers)),
         }
     }
+}
+
+fn shown(config: &Config) -> String {
+    if let Some(path) = config.unix_path() {
+        return format!("unix:{}", path.display());
+    }
+    let base = config.endpoint.as_ref().map(Url::exact);
+    let first = || Signal::ALL.iter().find_map(|signal| config.url(*signal));
+    base.or_else(first).map_or_else(String::new, |uri| address(&uri))
 }
 
 /// The answer broke off or was too large. The status decides, except that a peer that broke off a success may
@@ -121,6 +136,10 @@ fn request_headers(config: &Config) -> HeaderMap {
 
 #[async_trait]
 impl Attempt for Client {
+    fn endpoint(&self) -> String {
+        self.shown.clone()
+    }
+
     async fn send(&self, parcel: Parcel) -> Outcome {
         let Some(url) = &self.urls[parcel.signal() as usize] else {
             return Outcome::permanent("no endpoint for this signal");
@@ -131,7 +150,12 @@ impl Attempt for Client {
         };
         let headers = self.headers.clone();
         match self.http.post(url, headers, body, parcel.client()).await {
-            Ok(answer) => self.outcome(answer),
+            Ok(answer) => {
+                let status = answer.status;
+                let outcome = self.retry.of_http(status, self.outcome(answer));
+                let headers = || self.http.with_credentials(&self.headers, parcel.client());
+                outcome.reworded(|why| quote(why, &headers()))
+            }
             Err(outcome) => outcome,
         }
     }

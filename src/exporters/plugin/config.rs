@@ -10,7 +10,7 @@ use tidegate_plugin::host::{Refusal, VersionReq, Wanted};
 use crate::config::{
     ByteSize, Decode, Entry, Kind, Node, Problems, Scalar, Secret, TypeHelp, Value, wrong_type,
 };
-use crate::delivery::{Delivery, QueueConfig, RetryConfig, Shape, TemporalityChoice};
+use crate::delivery::{Delivery, QueueConfig, RetryConfig, Shape, Speaks, TemporalityChoice};
 
 crate::options! {
     /// Options of the `plugin` exporter.
@@ -93,6 +93,7 @@ impl Config {
     }
 
     fn check(&self, at: &Node, cx: &mut Problems) {
+        self.retry_on_failure.check_statuses(Speaks::Other, at, cx);
         match (&self.name, &self.path) {
             (None, None) => cx.at(at).error("one of `name` and `path` must be specified"),
             (Some(name), _) if !Wanted::is_name(name) => cx

@@ -250,7 +250,7 @@ fn outcome(answer: Answer, unsupported: Loss, items: usize) -> Outcome {
             let losses = [rejected, unsupported].into_iter();
             Outcome::Parts(Parts {
                 losses: losses.filter(|loss| loss.items > 0).collect(),
-                left: None,
+                ..Parts::default()
             })
         }
         Answer::Retry { after, why } => Outcome::Retry { after, why },

@@ -25,8 +25,49 @@ pub(super) enum Verdict {
     Halve { why: String, searches: bool },
     /// Not now.
     Again { after: Option<Duration>, why: String },
+    /// The receiver does not accept our credentials; `retries`: they may be renewed.
+    Denied {
+        retries: bool,
+        after: Option<Duration>,
+        why: String,
+    },
     /// The receiver does not know this message.
     Strange { why: String },
+}
+
+impl Verdict {
+    /// Why it is none that takes everything.
+    fn why_mut(&mut self) -> Option<&mut String> {
+        match self {
+            Self::Taken => None,
+            Self::Lost { why, .. }
+            | Self::Halve { why, .. }
+            | Self::Again { why, .. }
+            | Self::Strange { why }
+            | Self::Denied { why, .. } => Some(why),
+        }
+    }
+
+    /// The same with its reason reworded.
+    pub(super) fn reworded(mut self, reword: impl FnOnce(&str) -> String) -> Self {
+        if let Some(why) = self.why_mut() {
+            *why = reword(why);
+        }
+        self
+    }
+
+    /// The same, tried again although it would be final. What is too large is cut all the same.
+    pub(super) fn tried_again(self) -> Self {
+        match self {
+            Self::Denied { after, why, .. } => Self::Denied {
+                retries: true,
+                after,
+                why,
+            },
+            Self::Lost { why, .. } | Self::Halve { why, searches: true } => Self::Again { after: None, why },
+            other => other,
+        }
+    }
 }
 
 /// What was sent.
@@ -84,6 +125,11 @@ pub(super) fn verdict(answer: &HttpAnswer, version: Version, dialect: Dialect, s
         (400, Version::Two, None) if dialect == Dialect::Two => Verdict::Strange { why },
         (400 | 422, Version::Two, Some(written @ 1..)) => partly(written),
         (400 | 422, _, _) => Verdict::Halve { why, searches: true },
+        (401 | 403, _, _) => Verdict::Denied {
+            retries: false,
+            after: answer.after,
+            why,
+        },
         (413, _, _) => Verdict::Halve { why, searches: false },
         (429 | 500.., _, _) => Verdict::Again {
             after: answer.after,

@@ -6,7 +6,9 @@ use std::time::Duration;
 use tidegate_engine::Pattern;
 
 use crate::config::{ByteSize, Node, Ordered, Problems};
-use crate::delivery::{Delivery, QueueConfig, RetryConfig, Shape, StorageMode, TemporalityChoice, Together};
+use crate::delivery::{
+    Delivery, QueueConfig, RetryConfig, Shape, Speaks, StorageMode, TemporalityChoice, Together,
+};
 use crate::net::TlsClientConfig;
 use crate::net::auth::AuthConfig;
 use crate::net::headers::{self, Headers};
@@ -133,6 +135,7 @@ const RESERVED: [&str; 4] = [
 
 impl Config {
     fn check(&self, at: &Node, cx: &mut Problems) {
+        self.retry_on_failure.check_statuses(Speaks::Http, at, cx);
         headers::check(&self.headers, at.child("headers"), cx);
         for name in self.headers.keys() {
             if RESERVED

@@ -9,6 +9,7 @@ mod progress;
 #[cfg(test)]
 mod tests;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::time::Duration;
@@ -21,10 +22,10 @@ use tokio::task::JoinSet;
 
 use crate::batch::{ClientMetadata, Signal};
 use crate::component::{ComponentError, ConfigType, Context, ExporterFactory, Factory, Reason, Stability};
-use crate::delivery::answer::USER_AGENT;
+use crate::delivery::answer::{USER_AGENT, address, quote};
 use crate::delivery::http::{HttpClient, HttpOptions};
 use crate::delivery::machine::Load;
-use crate::delivery::{Attempt, Destination, Left, Outcome, Parcel, Parts};
+use crate::delivery::{Attempt, Destination, Left, Outcome, Parcel, Parts, RetryConfig};
 use crate::net::headers;
 use crate::prom::remote::translate::Translator;
 use crate::prom::remote::{VERSION_HEADER, Version, write};
@@ -56,6 +57,9 @@ struct Writer(Arc<Inner>);
 struct Inner {
     http: HttpClient,
     url: Uri,
+    /// The socket that the URL stands for, if it is one.
+    unix: Option<PathBuf>,
+    retry: RetryConfig,
     /// By message.
     headers: [HeaderMap; 2],
     translator: Translator,
@@ -98,6 +102,8 @@ impl Inner {
         Ok(Self {
             http: HttpClient::new(options, cx)?,
             url: config.endpoint.exact(),
+            unix: config.endpoint.unix_path(),
+            retry: config.retry_on_failure.clone(),
             headers: [Version::One, Version::Two].map(|version| request_headers(config, version)),
             translator: Translator::new(config.settings()),
             timeout: Some(config.timeout).filter(|timeout| !timeout.is_zero()),
@@ -134,6 +140,13 @@ impl Inner {
                     progress.halve(shard, searches, self.isolates || !searches, why);
                 }
                 Verdict::Again { after, why } => return Err(Left { items: 0, after, why }),
+                Verdict::Denied { retries, after, why } => {
+                    progress.deny(&why);
+                    if retries {
+                        return Err(Left { items: 0, after, why });
+                    }
+                    progress.lost(shard, chunk.points(), Reason::Rejected, why);
+                }
                 // It is spoken to otherwise from now on.
                 Verdict::Strange { why } if self.falls_back => {
                     if self.dialect.swap(Dialect::One as u8, Relaxed) != Dialect::One as u8 {
@@ -164,8 +177,8 @@ impl Inner {
                 };
             }
         };
-        let headers = self.headers[version as usize].clone();
-        let posting = self.http.post(&self.url, headers, body, client);
+        let headers = &self.headers[version as usize];
+        let posting = self.http.post(&self.url, headers.clone(), body, client);
         let answer = match self.timeout {
             None => posting.await,
             Some(timeout) => match tokio::time::timeout(timeout, posting).await {
@@ -174,7 +187,14 @@ impl Inner {
             },
         };
         let verdict = match answer {
-            Ok(answer) => answer::verdict(&answer, version, dialect, &Sent::of(chunk)),
+            Ok(answer) => {
+                let verdict = answer::verdict(&answer, version, dialect, &Sent::of(chunk));
+                let verdict = match self.retry.has_http(answer.status) {
+                    true => verdict.tried_again(),
+                    false => verdict,
+                };
+                verdict.reworded(|why| quote(why, &self.http.with_credentials(headers, client)))
+            }
             Err(Outcome::Retry { after, why }) => Verdict::Again { after, why },
             Err(other) => Verdict::Lost {
                 items: chunk.points(),
@@ -241,6 +261,13 @@ impl Writer {
 
 #[async_trait]
 impl Attempt for Writer {
+    fn endpoint(&self) -> String {
+        match self.0.unix.as_deref() {
+            Some(path) => format!("unix:{}", path.display()),
+            None => address(&self.0.url),
+        }
+    }
+
     async fn send(&self, parcel: Parcel) -> Outcome {
         let progress = match self.progress(&parcel).await {
             Ok(progress) => progress,
@@ -269,6 +296,7 @@ impl Attempt for Writer {
             }
         }
         Outcome::Parts(Parts {
+            denied: progress.take_denied(),
             losses: progress.take_losses(),
             left: left.map(|left| Left {
                 items: progress.points_left(),

@@ -73,6 +73,8 @@ fn cut(groups: Vec<Group>, max_bytes: usize) -> VecDeque<Arc<Chunk>> {
 pub(super) struct Progress {
     shards: Vec<Mutex<VecDeque<Arc<Chunk>>>>,
     losses: Mutex<Vec<Loss>>,
+    /// What the receiver said when it denied access.
+    denied: Mutex<Option<String>>,
 }
 
 impl Progress {
@@ -90,6 +92,7 @@ impl Progress {
         let losses = translation.dropped.into_iter();
         Self {
             shards: dealt.into_iter().map(chunked).collect(),
+            denied: Mutex::default(),
             losses: Mutex::new(
                 losses
                     .map(|(reason, items, why)| Loss { items, reason, why })
@@ -158,6 +161,15 @@ impl Progress {
     }
 
     /// What was lost since it was asked last.
+    /// The receiver denies access.
+    pub(super) fn deny(&self, why: &str) {
+        *self.denied.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_owned());
+    }
+
+    pub(super) fn take_denied(&self) -> Option<String> {
+        self.denied.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     pub(super) fn take_losses(&self) -> Vec<Loss> {
         std::mem::take(&mut *self.losses())
     }

@@ -15,9 +15,10 @@ use tokio::task::JoinHandle;
 use crate::batch::{Batch, Encoded, Signal};
 use crate::component::{ComponentError, Consumer, Context, ExporterContext, Flow, Ledger, Lifecycle, Reason};
 use crate::config::{Node, Problems};
-use crate::delivery::answer::{MAX_ANSWER_BYTES, USER_AGENT, of_http};
+use crate::delivery::answer::{MAX_ANSWER_BYTES, USER_AGENT, address, of_http, quote};
 use crate::delivery::{
-    Attempt, Delivery, Destination, Outcome, Parcel, QueueConfig, RetryConfig, Shape, TemporalityChoice,
+    Attempt, Delivery, Destination, Outcome, Parcel, QueueConfig, RetryConfig, Shape, Speaks,
+    TemporalityChoice,
 };
 use crate::net::client::{Connector, UseTls};
 use crate::net::headers::{self, Headers};
@@ -48,6 +49,7 @@ crate::options! {
 impl WebhookConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         headers::check(&self.headers, at.child("headers"), cx);
+        self.retry_on_failure.check_statuses(Speaks::Http, at, cx);
     }
 
     fn delivery(&self) -> Delivery {
@@ -69,6 +71,9 @@ struct Post {
     http: Http,
     url: Uri,
     headers: HeaderMap,
+    retry: RetryConfig,
+    /// The address, for people.
+    shown: String,
     labels: [(&'static str, String); 2],
 }
 
@@ -92,6 +97,11 @@ impl Post {
                 .build(connector),
             url: config.endpoint.exact(),
             headers: all,
+            retry: config.retry_on_failure.clone(),
+            shown: match config.endpoint.unix_path() {
+                Some(path) => format!("unix:{}", path.display()),
+                None => address(&config.endpoint.exact()),
+            },
             labels,
         })
     }
@@ -112,13 +122,20 @@ impl Post {
         let after = retry_after::parse(&head.headers, SystemTime::now());
         let said = Limited::new(body, MAX_ANSWER_BYTES).collect().await;
         let said = said.map(|body| body.to_bytes()).unwrap_or_default();
-        let said = String::from_utf8_lossy(said.get(..said.len().min(200)).unwrap_or_default());
-        of_http(head.status, after, &said)
+        let said = String::from_utf8_lossy(said.get(..said.len().min(4096)).unwrap_or_default());
+        let outcome = self
+            .retry
+            .of_http(head.status, of_http(head.status, after, &said));
+        outcome.reworded(|why| quote(why, &self.headers))
     }
 }
 
 #[async_trait]
 impl Attempt for Post {
+    fn endpoint(&self) -> String {
+        self.shown.clone()
+    }
+
     async fn send(&self, parcel: Parcel) -> Outcome {
         let mut body = BytesMut::new();
         parcel

@@ -11,6 +11,7 @@ pub(crate) mod exporters;
 pub(crate) mod exposer;
 pub(crate) mod fixture;
 pub(crate) mod gateway;
+pub(crate) mod go_sink;
 pub(crate) mod http;
 pub(crate) mod otlp_sink;
 pub(crate) mod pages;
@@ -28,6 +29,7 @@ pub(crate) mod victoria_metrics;
 
 pub(crate) use exporters::Exporter;
 pub(crate) use gateway::Gateway;
+pub(crate) use go_sink::GoSink;
 pub(crate) use otlp_sink::{OtlpSink, Trouble};
 pub(crate) use prometheus::{Prometheus, Release, promtool_check, promtool_reads};
 pub(crate) use script::Script;

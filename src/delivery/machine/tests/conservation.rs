@@ -20,7 +20,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let sizes = prop::option::of((1..20usize, 0..20usize));
     let step = prop_oneof![
         3 => (0..2u8, 1..15u32, sizes).prop_map(|(lane, items, batch)| Step::Push { lane, items, batch }),
-        3 => (any::<usize>(), 0..9u8).prop_map(|(which, how)| Step::Finish { which, how }),
+        3 => (any::<usize>(), 0..12u8).prop_map(|(which, how)| Step::Finish { which, how }),
         1 => (0..5000u64).prop_map(Step::Pass),
     ];
     prop::collection::vec(step, 1..120)
@@ -40,6 +40,11 @@ fn outcome(how: u8, items: usize) -> Outcome {
         }),
         7 => Outcome::TimedOut { why: String::new() },
         8 => Outcome::Accepted { note: String::new() },
+        9 | 10 => Outcome::Denied {
+            retries: how == 9,
+            after: None,
+            why: String::new(),
+        },
         _ => Outcome::Done,
     }
 }
@@ -95,7 +100,7 @@ proptest! {
         for second in 0..12 {
             clock += 1000;
             for (n, (id, items)) in std::mem::take(&mut flying).into_iter().enumerate() {
-                bench.finish(id, outcome((n % 8) as u8, items.len()));
+                bench.finish(id, outcome((n % 11) as u8, items.len()));
             }
             flying.extend(bench.at(clock).sends());
             prop_assert!(second < 11 || flying.len() <= consumers);

@@ -193,7 +193,7 @@ impl Bench {
                     *self.dropped.entry(loss.reason.name()).or_default() += loss.items;
                 }
                 Action::Kept { load, .. } => self.kept.extend(load.items),
-                Action::Retrying { .. } | Action::Noted { .. } => {}
+                Action::Retrying { .. } | Action::Noted { .. } | Action::Denied { .. } => {}
             }
         }
         sends

@@ -28,7 +28,7 @@ fn loads(bench: &mut Bench) -> Vec<(u64, Run)> {
                 *bench.dropped.entry(loss.reason.name()).or_default() += loss.items
             }
             Action::Kept { load, .. } => bench.kept.extend(load.rest()),
-            Action::Retrying { .. } | Action::Noted { .. } => {}
+            Action::Retrying { .. } | Action::Noted { .. } | Action::Denied { .. } => {}
         }
     }
     sends
@@ -53,6 +53,7 @@ fn answer(load: &Run, taken: u32, refused: u32, log: &mut Vec<u32>) -> Outcome {
         why: "bad".into(),
     };
     Outcome::Parts(Parts {
+        denied: None,
         losses: vec![loss],
         left: (items > 0).then(|| Rest {
             items,

@@ -156,6 +156,41 @@ async fn a_request_that_is_too_large_goes_in_halves() {
 }
 
 #[tokio::test]
+async fn a_denied_request_is_told_with_the_words_of_the_peer_and_without_our_key() {
+    let sink = Sink::start(|_, _| json(401, "{\"error\": \"invalid api key\\nhunter2\"}")).await;
+    let bench = bench(&sink, ", headers: {api-key: hunter2}").await;
+    bench.push(points(2));
+    let balance = balance_when(&bench.ledgers[0], |b| b.held() == 0).await;
+    assert_eq!(balance.dropped[Reason::Rejected as usize], 2);
+    let troubles = bench.shared.health.troubles();
+    let trouble = &troubles["exporters::test"];
+    let address = sink.address();
+    assert!(
+        trouble.starts_with(&format!("access to http://{address}/base/ is denied since ")),
+        "{trouble}"
+    );
+    let said = "401 Unauthorized: {\"error\": \"invalid api key\\n[REDACTED]\"}";
+    assert!(trouble.ends_with(said), "{trouble}");
+    bench.stop().await;
+    assert_eq!(sink.seen().len(), 1, "it is not tried again");
+}
+
+#[tokio::test]
+async fn denied_requests_are_tried_again_where_that_is_asked_for() {
+    let sink = Sink::start(|n, _| answer(if n < 3 { 403 } else { 200 }, "")).await;
+    let mut options = format!("endpoint: \"http://{}\"", sink.address());
+    options += ", retry_on_failure: {retry_on_status: [401, 403], initial_interval: 1ms, max_interval: 1ms}";
+    let bench = Bench::build(&FACTORY, &format!("{{{options}}}")).unwrap();
+    bench.exporter.start().await.unwrap();
+    bench.push(points(2));
+    let balance = balance_when(&bench.ledgers[0], |b| b.held() == 0).await;
+    assert_eq!((balance.left, balance.dropped_total()), (2, 0));
+    assert_eq!(sink.seen().len(), 4);
+    assert!(bench.shared.health.troubles().is_empty());
+    bench.stop().await;
+}
+
+#[tokio::test]
 async fn every_compression_is_understood() {
     for compression in [
         "gzip",

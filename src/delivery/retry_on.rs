@@ -1,0 +1,145 @@
+//! `retry_on_failure::retry_on_status`: answers that are final by the protocol, and are tried again all the same.
+
+use http::StatusCode;
+use tonic::Code;
+
+use super::config::RetryConfig;
+use super::outcome::Outcome;
+use crate::config::{Decode, Kind, Node, Problems, TypeHelp, wrong_type};
+
+/// A status of HTTP or gRPC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RetryStatus {
+    /// 300 to 599.
+    Http(u16),
+    /// 1 to 16, or its name.
+    Grpc(Code),
+}
+
+/// The failures of gRPC, by their numbers from 1.
+const CODES: [&str; 16] = [
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+];
+
+/// What an exporter speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speaks {
+    /// gRPC.
+    Grpc,
+    /// HTTP.
+    Http,
+    /// Nothing that has a status.
+    Other,
+}
+
+impl RetryConfig {
+    /// Complains about statuses that the exporter never sees; `at` is the exporter's own node.
+    pub fn check_statuses(&self, speaks: Speaks, at: &Node, cx: &mut Problems) {
+        let wrong = self.retry_on_status.iter().any(|status| {
+            let of = match status {
+                RetryStatus::Http(_) => Speaks::Http,
+                RetryStatus::Grpc(_) => Speaks::Grpc,
+            };
+            of != speaks
+        });
+        if !wrong {
+            return;
+        }
+        let at = at.child("retry_on_failure").child("retry_on_status");
+        cx.at(at).error(match speaks {
+            Speaks::Grpc => "this exporter speaks gRPC: name codes such as UNAUTHENTICATED",
+            Speaks::Http => "this exporter speaks HTTP: list statuses such as 401",
+            Speaks::Other => "this exporter's answers have no status",
+        });
+    }
+
+    /// The outcome of an HTTP answer, tried again where that is asked for.
+    pub fn of_http(&self, status: StatusCode, outcome: Outcome) -> Outcome {
+        match self.has_http(status) {
+            true => outcome.tried_again(),
+            false => outcome,
+        }
+    }
+
+    /// The outcome of a gRPC answer, tried again where that is asked for.
+    pub fn of_grpc(&self, code: Code, outcome: Outcome) -> Outcome {
+        match self.retry_on_status.contains(&RetryStatus::Grpc(code)) {
+            true => outcome.tried_again(),
+            false => outcome,
+        }
+    }
+
+    /// Whether an HTTP status is listed.
+    pub fn has_http(&self, status: StatusCode) -> bool {
+        self.retry_on_status.contains(&RetryStatus::Http(status.as_u16()))
+    }
+}
+
+impl Decode for RetryStatus {
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        let Some(scalar) = node.scalar() else {
+            return wrong_type(node, cx);
+        };
+        let status = match scalar.kind {
+            Kind::Int(code @ 1..=16) => Some(Self::Grpc(Code::from_i32(code as i32))),
+            Kind::Int(status @ 300..=599) => Some(Self::Http(status as u16)),
+            _ => named(&scalar.text),
+        };
+        if status.is_none() {
+            let shown = node.shown();
+            cx.at(node).error(format!(
+                "{shown} is not a failure: expected an HTTP status (300 to 599) or a gRPC code such as UNAUTHENTICATED"
+            ));
+        }
+        status
+    }
+
+    fn type_help() -> TypeHelp {
+        TypeHelp::like("status", "401 (HTTP), or UNAUTHENTICATED (gRPC)")
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::Http(status) => status.to_string(),
+            Self::Grpc(code) => {
+                let at = (*code as usize).saturating_sub(1);
+                (*CODES.get(at).unwrap_or(&"OK")).to_owned()
+            }
+        }
+    }
+}
+
+fn named(name: &str) -> Option<RetryStatus> {
+    let at = CODES.iter().position(|known| known.eq_ignore_ascii_case(name))?;
+    Some(RetryStatus::Grpc(Code::from_i32(at as i32 + 1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_its_name() {
+        for code in (1..=16).map(Code::from_i32) {
+            let status = RetryStatus::Grpc(code);
+            let letters = status.show().replace('_', "");
+            assert!(format!("{code:?}").eq_ignore_ascii_case(&letters), "{letters}");
+            assert_eq!(named(&status.show()), Some(status));
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! How a destination fares, for the log, the health check and a gauge: since when it fails, and why.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::component::Shared;
+
+/// A destination that fails for so long is worth a warning. Tests of the driver have no minute.
+pub(super) const OUTAGE: Duration = match cfg!(test) {
+    true => Duration::from_millis(50),
+    false => Duration::from_secs(60),
+};
+
+/// What is wrong with a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Trouble {
+    /// It can't be reached, or is busy.
+    Unavailable,
+    /// It denies access: wrong or missing credentials.
+    Denied,
+}
+
+impl Trouble {
+    const ALL: [Self; 2] = [Self::Unavailable, Self::Denied];
+
+    /// The `reason` label of the gauge.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Unavailable => "unavailable",
+            Self::Denied => "denied",
+        }
+    }
+}
+
+/// The standing of one destination.
+pub(super) struct Standing {
+    component: Arc<str>,
+    /// Where it sends, without secrets; empty = the exporter has no address.
+    pub(super) endpoint: String,
+    shared: Arc<Shared>,
+    /// How long is too long.
+    outage: Duration,
+    /// Whether there is anything to end: success costs no lock.
+    is_failing: AtomicBool,
+    failing: Mutex<Option<Failing>>,
+    gauges: OnceLock<[metrics::Gauge; 2]>,
+}
+
+struct Failing {
+    trouble: Trouble,
+    since: Instant,
+    began: SystemTime,
+    failures: u32,
+    /// Whether the warning is out.
+    is_told: bool,
+    why: String,
+}
+
+/// An outage that is worth a warning, or that has ended after one.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Outage {
+    pub(super) lasts: Duration,
+    /// What the last attempt came to.
+    pub(super) why: String,
+}
+
+impl Standing {
+    pub(super) fn new(component: Arc<str>, endpoint: String, shared: Arc<Shared>, outage: Duration) -> Self {
+        Self {
+            component,
+            endpoint,
+            shared,
+            outage,
+            is_failing: AtomicBool::new(false),
+            failing: Mutex::default(),
+            gauges: OnceLock::new(),
+        }
+    }
+
+    /// An attempt failed, and will be repeated or was denied. One failure proves little: the health check names the
+    /// destination from the second in a row.
+    pub(super) fn failed(&self, now: Instant, trouble: Trouble, why: &str) {
+        const SHOWN_FROM: u32 = 2;
+        let mut failing = self.lock();
+        let failing = failing.get_or_insert_with(|| Failing {
+            trouble,
+            since: now,
+            began: SystemTime::now(),
+            failures: 0,
+            is_told: false,
+            why: String::new(),
+        });
+        self.is_failing.store(true, Relaxed);
+        failing.trouble = failing.trouble.max(trouble);
+        failing.failures = failing.failures.saturating_add(1);
+        why.clone_into(&mut failing.why);
+        if failing.failures >= SHOWN_FROM || failing.trouble == Trouble::Denied {
+            let shown = self.describe(failing);
+            self.shared.health.trouble(&self.component, Some(shown));
+            self.show(Some(failing.trouble));
+        }
+    }
+
+    /// The peer took something. An outage ends that was warned of.
+    pub(super) fn delivered(&self, now: Instant) -> Option<Outage> {
+        self.end(now, Trouble::Denied)
+    }
+
+    /// The peer answered, if only to refuse some data: it is there.
+    pub(super) fn answered(&self, now: Instant) -> Option<Outage> {
+        self.end(now, Trouble::Unavailable)
+    }
+
+    /// Ends a trouble that is no worse than this.
+    fn end(&self, now: Instant, worst: Trouble) -> Option<Outage> {
+        if !self.is_failing.load(Relaxed) {
+            return None;
+        }
+        let mut failing = self.lock();
+        let ended = failing.take_if(|failing| failing.trouble <= worst)?;
+        self.is_failing.store(false, Relaxed);
+        self.shared.health.trouble(&self.component, None);
+        self.show(None);
+        ended.is_told.then(|| ended.outage(now))
+    }
+
+    /// An outage that has become worth a warning.
+    pub(super) fn overdue(&self, now: Instant) -> Option<Outage> {
+        let mut failing = self.lock();
+        let failing = failing.as_mut()?;
+        let due = !failing.is_told && now.saturating_duration_since(failing.since) >= self.outage;
+        due.then(|| {
+            failing.is_told = true;
+            failing.outage(now)
+        })
+    }
+
+    /// When to look at [`Self::overdue`].
+    pub(super) fn due(&self) -> Option<Instant> {
+        let failing = self.lock();
+        let untold = failing.as_ref().filter(|failing| !failing.is_told)?;
+        Some(untold.since + self.outage)
+    }
+
+    /// Whether the warning is out: what follows is no news.
+    pub(super) fn is_told(&self) -> bool {
+        self.lock().as_ref().is_some_and(|failing| failing.is_told)
+    }
+
+    fn describe(&self, failing: &Failing) -> String {
+        let since = humantime::format_rfc3339_seconds(failing.began);
+        let (endpoint, why) = (&self.endpoint, &failing.why);
+        let to = if endpoint.is_empty() { "" } else { " to " };
+        match failing.trouble {
+            Trouble::Unavailable => format!("sending{to}{endpoint} fails since {since}: {why}"),
+            Trouble::Denied => format!("access{to}{endpoint} is denied since {since}: {why}"),
+        }
+    }
+
+    fn show(&self, trouble: Option<Trouble>) {
+        let make = |reason: Trouble| {
+            let component = self.component.to_string();
+            metrics::gauge!("tidegate_exporter_failing", "component" => component, "reason" => reason.name())
+        };
+        let gauges = self.gauges.get_or_init(|| Trouble::ALL.map(make));
+        for (reason, gauge) in Trouble::ALL.into_iter().zip(gauges) {
+            gauge.set(f64::from(u8::from(Some(reason) == trouble)));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Failing>> {
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Failing {
+    fn outage(&self, now: Instant) -> Outage {
+        Outage {
+            lasts: now.saturating_duration_since(self.since),
+            why: self.why.clone(),
+        }
+    }
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        // An endpoint that is not used any more is nobody's trouble.
+        if self.is_failing.load(Relaxed) {
+            self.shared.health.trouble(&self.component, None);
+            self.show(None);
+        }
+    }
+}
+
+/// A time as people write it: `350ms`, `4.5s`, `2m 5s`.
+pub(super) struct Brief(pub(super) Duration);
+
+impl fmt::Display for Brief {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tenths = (self.0.as_millis() + 50) / 100;
+        match (self.0.as_millis(), tenths) {
+            (millis @ ..1000, _) => write!(f, "{millis}ms"),
+            (_, tenths @ ..600) if tenths % 10 == 0 => write!(f, "{}s", tenths / 10),
+            (_, tenths @ ..600) => write!(f, "{}.{}s", tenths / 10, tenths % 10),
+            _ => humantime::format_duration(Duration::from_secs(self.0.as_secs())).fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn standing() -> (Standing, Arc<Shared>) {
+        let shared = Arc::new(Shared::default());
+        let standing = Standing::new(
+            "exporters::otlp".into(),
+            "http://a:4317".into(),
+            shared.clone(),
+            Duration::from_secs(60),
+        );
+        (standing, shared)
+    }
+
+    #[test]
+    fn a_destination_that_is_down_for_a_minute_is_one_warning_and_one_word_when_it_is_back() {
+        let (standing, shared) = standing();
+        let start = Instant::now();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        assert_eq!((standing.delivered(start), standing.due()), (None, None));
+        standing.failed(start, Trouble::Unavailable, "refused");
+        assert!(shared.health.troubles().is_empty(), "one failure proves little");
+        standing.failed(at(5), Trouble::Unavailable, "refused again");
+        let shown = shared.health.troubles()["exporters::otlp"].clone();
+        assert!(
+            shown.starts_with("sending to http://a:4317 fails since 2"),
+            "{shown}"
+        );
+        assert!(shown.ends_with("Z: refused again"), "{shown}");
+        assert_eq!((standing.overdue(at(59)), standing.due()), (None, Some(at(60))));
+        let outage = |seconds: u64| Outage {
+            lasts: Duration::from_secs(seconds),
+            why: "refused again".to_owned(),
+        };
+        assert_eq!(standing.overdue(at(60)), Some(outage(60)));
+        assert_eq!((standing.overdue(at(61)), standing.due()), (None, None));
+        assert_eq!(standing.delivered(at(90)), Some(outage(90)));
+        assert!(shared.health.troubles().is_empty());
+        assert_eq!(standing.delivered(at(91)), None);
+    }
+
+    #[test]
+    fn denied_access_is_shown_at_once_and_until_something_is_taken() {
+        let (standing, shared) = standing();
+        let now = Instant::now();
+        standing.failed(now, Trouble::Denied, "401");
+        standing.failed(now, Trouble::Unavailable, "401");
+        let shown = shared.health.troubles()["exporters::otlp"].clone();
+        assert!(
+            shown.starts_with("access to http://a:4317 is denied since"),
+            "{shown}"
+        );
+        standing.answered(now);
+        assert_eq!(shared.health.troubles().len(), 1, "a refusal proves nothing");
+        standing.delivered(now);
+        assert!(shared.health.troubles().is_empty());
+        standing.failed(now, Trouble::Denied, "401");
+        drop(standing);
+        assert!(shared.health.troubles().is_empty());
+    }
+
+    #[test]
+    fn times_are_brief() {
+        let shown = |millis| Brief(Duration::from_millis(millis)).to_string();
+        assert_eq!(
+            [350, 4471, 5000, 59_900, 125_300].map(shown),
+            ["350ms", "4.5s", "5s", "59.9s", "2m 5s"]
+        );
+    }
+}

