@@ -39,7 +39,8 @@ fn push_grpc(
         let client = MetricsServiceClient::connect(sink.endpoint()).await;
         let mut client = client.expect("it connects");
         if let Some(encoding) = compression {
-            client = client.send_compressed(encoding);
+            // A server answers with the coding of the request.
+            client = client.send_compressed(encoding).accept_compressed(encoding);
         }
         let response = client.export(gauge(1.5)).await?;
         Ok(response.into_inner())
