@@ -52,6 +52,7 @@ impl From<QueryError> for Failure {
             QueryError::Execution(_) | QueryError::Samples(_) => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "execution")
             }
+            QueryError::Timeout => (StatusCode::SERVICE_UNAVAILABLE, "timeout"),
         };
         Self {
             status,

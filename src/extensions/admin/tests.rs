@@ -338,12 +338,12 @@ async fn what_a_data_source_asks_for_is_answered_as_prometheus_does() {
         ),
         (
             "/api/v1/query_range?query=up&start=1&end=2000000&step=1",
-            "more than 11000 points",
+            "exceeded maximum resolution of 11,000 points",
         ),
         ("/api/v1/series", "no match[] parameter"),
         (
-            "/api/v1/query?query=day_of_week()",
-            "`day_of_week` is not supported",
+            "/api/v1/query?query=info(up)",
+            "1:1: parse error: the function \"info\" is not supported",
         ),
     ] {
         let (status, answer) = get(&admin, path).await;

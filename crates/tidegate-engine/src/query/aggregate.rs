@@ -1,183 +1,359 @@
-//! Aggregation operators: `sum by (...)`, `topk`, `quantile` and so on. Those that are of numbers only pass over
-//! native histograms.
+//! Aggregations: `sum by (...)`, `topk`, `quantile` and so on. Those that are of numbers only pass over native
+//! histograms.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use promql_parser::parser::LabelModifier;
+use super::eval::{Eval, Value, execution};
+use super::float_histogram::Total;
+use super::notes::{Note, go_shortest};
+use super::over_time::{Sum, mean, quantile, variance};
+use super::rows::{ABSENT, Cell, Groups, Keep, Rows, Steps, is_absent};
+use super::syntax::ast::{Aggregate, Aggregation};
+use super::syntax::quoted;
+use super::{FloatHistogram, Labels, QueryError, SampleValue};
 
-use super::eval::Vector;
-use super::over_time::{extreme, mean, quantile, sum, variance};
-use super::{FloatHistogram, Labels, NAME, QueryError, SampleValue};
-
-/// One value a group.
-type Fold = fn(&[f64]) -> f64;
-
-const FOLDS: &[(&str, Fold)] = &[
-    ("sum", |values| sum(values.iter().copied())),
-    ("avg", |values| mean(values.iter().copied())),
-    ("min", |values| {
-        extreme(values.iter().copied(), |new, old| new < old).unwrap_or(f64::NAN)
-    }),
-    ("max", |values| {
-        extreme(values.iter().copied(), |new, old| new > old).unwrap_or(f64::NAN)
-    }),
-    ("stdvar", |values| variance(values.iter().copied())),
-    ("stddev", |values| variance(values.iter().copied()).sqrt()),
-];
-
-/// Operators that look at a number or a text as well.
-const WITH_PARAMETER: [&str; 4] = ["topk", "bottomk", "quantile", "count_values"];
-
-/// Operators that only look at how many there are.
-const COUNTS: [&str; 2] = ["count", "group"];
-
-pub(super) fn is_supported(operator: &str) -> bool {
-    FOLDS.iter().any(|(name, _)| *name == operator)
-        || WITH_PARAMETER.contains(&operator)
-        || COUNTS.contains(&operator)
+/// Which group each row belongs to, and the groups' labels.
+struct Grouped {
+    places: Vec<usize>,
+    labels: Vec<Labels>,
 }
 
-/// What stands before the vector.
-pub(super) enum Parameter {
-    None,
-    Number(f64),
-    Text(String),
-}
-
-/// The group that a series belongs to.
-fn group(labels: &Labels, modifier: Option<&LabelModifier>) -> Labels {
-    match modifier {
-        None => Labels::default(),
-        Some(LabelModifier::Include(names)) => {
-            labels.filter(|name| names.labels.iter().any(|known| known == name))
-        }
-        Some(LabelModifier::Exclude(names)) => {
-            labels.filter(|name| name != NAME && !names.labels.iter().any(|known| known == name))
-        }
+fn grouped(node: &Aggregate, rows: &Rows) -> Grouped {
+    let grouping = &node.grouping;
+    let keep = match grouping.is_without {
+        true => Keep::Without(&grouping.labels),
+        false => Keep::By(&grouping.labels),
+    };
+    let mut groups = Groups::new(keep);
+    let places = rows.labels.iter();
+    let places = places
+        .map(|labels| groups.place(labels, rows.is_nameless))
+        .collect();
+    Grouped {
+        places,
+        labels: groups.labels,
     }
 }
 
-pub(super) fn aggregate(
-    operator: &str,
-    parameter: &Parameter,
-    modifier: Option<&LabelModifier>,
-    vector: Vector,
-) -> Result<Vector, QueryError> {
-    let mut places: HashMap<Labels, usize> = HashMap::new();
-    let mut groups: Vec<(Labels, Members)> = Vec::new();
-    for (labels, value) in vector {
-        let mut of = group(&labels, modifier);
-        if let ("count_values", Parameter::Text(label)) = (operator, parameter) {
-            let number = value.float();
-            let number = number.ok_or_else(|| unsupported("`count_values` of native histograms"))?;
-            of = of.with(label, &show(number));
+impl Eval {
+    pub(super) fn aggregate(&self, node: &Aggregate, steps: Steps) -> Result<Rows, QueryError> {
+        let parameter = match &node.parameter {
+            None => Value::Scalar(Vec::new()),
+            Some(expr) => self.value(expr, steps)?,
+        };
+        let rows = self.vector(&node.expr, steps)?;
+        if rows.has_histograms() {
+            self.note_ignored(node, &rows);
         }
-        let at = *places.entry(of.clone()).or_insert_with(|| {
-            groups.push((of, Members::default()));
-            groups.len() - 1
-        });
-        match value {
-            SampleValue::Float(number) => groups[at].1.floats.push((labels, number)),
-            SampleValue::Histogram(histogram) => groups[at].1.histograms.push(histogram),
-        }
-    }
-    let groups = groups.into_iter();
-    match (operator, parameter) {
-        ("topk" | "bottomk", Parameter::Number(k)) => {
-            if k.is_nan() {
-                return Err(QueryError::Execution(format!("{operator}: the parameter is NaN")));
+        let groups = grouped(node, &rows);
+        match (node.operator, parameter) {
+            (Aggregation::CountValues, Value::Text(label)) => count_values(&label, &rows, &groups),
+            (Aggregation::Quantile, Value::Scalar(ranks)) => {
+                self.note_ranks(node, &ranks);
+                Ok(by_cell(&rows, &groups, |step, members| {
+                    let number = |member: &Member<'_>| member.cell.float();
+                    let numbers: Vec<f64> = members.iter().filter_map(number).collect();
+                    (!numbers.is_empty()).then(|| SampleValue::Float(quantile(ranks[step], numbers)))
+                }))
             }
-            let keep = if *k < 1.0 { 0 } else { *k as usize };
-            let of_group = |(_, members): (_, Members)| best(members.floats, keep, operator == "topk");
-            let best = groups.flat_map(of_group);
-            Ok(best
-                .map(|(labels, value)| (labels, SampleValue::Float(value)))
-                .collect())
+            (Aggregation::Topk | Aggregation::Bottomk | Aggregation::Limitk, Value::Scalar(counts)) => {
+                choose(node.operator, &counts, rows, &groups)
+            }
+            (Aggregation::Count | Aggregation::Group, _) => Ok(counted(node.operator, &rows, &groups)),
+            (operator, _) if !rows.has_histograms() => Ok(of_numbers(operator, &rows, &groups)),
+            (operator, _) => Ok(by_cell(&rows, &groups, |_, members| {
+                self.of_members(operator, node, members)
+            })),
         }
-        ("quantile", Parameter::Number(q)) => Ok(groups
-            .filter_map(|(labels, members)| {
-                Some((labels, members.fold(|values| quantile(*q, values.to_vec()))?))
-            })
-            .collect()),
-        ("count", _) | ("count_values", Parameter::Text(_)) => Ok(groups
-            .map(|(labels, members)| (labels, SampleValue::Float(members.len() as f64)))
-            .collect()),
-        ("group", _) => Ok(groups
-            .map(|(labels, _)| (labels, SampleValue::Float(1.0)))
-            .collect()),
-        _ => {
-            let fold = FOLDS.iter().find(|(name, _)| *name == operator);
-            let (_, fold) = fold.ok_or_else(|| unsupported(&format!("`{operator}` in this form")))?;
-            let of_group = |(labels, members): (_, Members)| {
-                let value = match (operator, members.histograms.is_empty()) {
-                    ("sum" | "avg", false) => members.merge(operator == "avg"),
-                    _ => members.fold(fold),
-                };
-                Some((labels, value?))
+    }
+
+    /// One value of numbers and histograms.
+    fn of_members(
+        &self,
+        operator: Aggregation,
+        node: &Aggregate,
+        members: &[Member<'_>],
+    ) -> Option<SampleValue> {
+        let numbers: Vec<f64> = members.iter().filter_map(|member| member.cell.float()).collect();
+        let histograms = members.iter().filter_map(|member| member.cell.histogram());
+        let histograms: Vec<&FloatHistogram> = histograms.map(|histogram| &**histogram).collect();
+        let is_sum = matches!(operator, Aggregation::Sum | Aggregation::Avg);
+        match (is_sum, numbers.is_empty(), histograms.is_empty()) {
+            (true, false, false) => {
+                self.notes.add(Note::MixedInAggregation, node.expr.span());
+                None
+            }
+            (true, true, _) => {
+                let total = Total::of(histograms.iter().copied())?;
+                Some(SampleValue::Histogram(Arc::new(match operator {
+                    Aggregation::Avg => total.mean(histograms),
+                    _ => total.whole(),
+                })))
+            }
+            (_, true, _) => None,
+            (_, false, _) => Some(SampleValue::Float(fold(operator, &numbers))),
+        }
+    }
+
+    fn note_ignored(&self, node: &Aggregate, rows: &Rows) {
+        use Aggregation::{Bottomk, Max, Min, Quantile, Stddev, Stdvar, Topk};
+        let ignores = matches!(
+            node.operator,
+            Min | Max | Stddev | Stdvar | Quantile | Topk | Bottomk
+        );
+        if ignores && rows.histograms.iter().any(Option::is_some) {
+            let note = Note::IgnoredInAggregation(node.operator.name());
+            // Prometheus points to different places.
+            let span = match node.operator {
+                Topk | Bottomk => node.span,
+                _ => node.expr.span(),
             };
-            Ok(groups.filter_map(of_group).collect())
+            self.notes.add(note, span);
+        }
+    }
+
+    fn note_ranks(&self, node: &Aggregate, ranks: &[f64]) {
+        for rank in ranks.iter().filter(|rank| !(0.0..=1.0).contains(*rank)) {
+            let span = node.parameter.as_ref().map_or(node.span, |expr| expr.span());
+            self.notes.add(Note::InvalidQuantile(go_shortest(*rank)), span);
         }
     }
 }
 
-fn unsupported(what: &str) -> QueryError {
-    QueryError::Unsupported(what.to_owned())
-}
-
-/// The members of a group.
-#[derive(Default)]
-struct Members {
-    floats: Vec<(Labels, f64)>,
-    histograms: Vec<Arc<FloatHistogram>>,
-}
-
-impl Members {
-    fn len(&self) -> usize {
-        self.floats.len() + self.histograms.len()
-    }
-
-    /// One number of the numbers, if there are any.
-    fn fold(&self, fold: impl Fn(&[f64]) -> f64) -> Option<SampleValue> {
-        let numbers: Vec<f64> = self.floats.iter().map(|(_, value)| *value).collect();
-        (!numbers.is_empty()).then(|| SampleValue::Float(fold(&numbers)))
-    }
-
-    /// One histogram of the histograms; nothing where numbers are among them.
-    fn merge(&self, is_mean: bool) -> Option<SampleValue> {
-        let whole = total(self.histograms.iter().map(|histogram| &**histogram))?;
-        let divisor = if is_mean { self.len() as f64 } else { 1.0 };
-        self.floats
-            .is_empty()
-            .then(|| SampleValue::Histogram(Arc::new(whole.over(divisor))))
+fn fold(operator: Aggregation, numbers: &[f64]) -> f64 {
+    let all = || numbers.iter().copied();
+    match operator {
+        Aggregation::Sum => Sum::of(all()),
+        Aggregation::Avg => mean(all()),
+        Aggregation::Min => all().reduce(smaller).unwrap_or(f64::NAN),
+        Aggregation::Max => all().reduce(larger).unwrap_or(f64::NAN),
+        Aggregation::Stdvar => variance(all()),
+        Aggregation::Stddev => variance(all()).sqrt(),
+        _ => f64::NAN,
     }
 }
 
-/// The sum of histograms.
-pub(super) fn total<'a>(histograms: impl IntoIterator<Item = &'a FloatHistogram>) -> Option<FloatHistogram> {
-    let mut histograms = histograms.into_iter();
-    let mut whole = histograms.next()?.clone();
-    histograms.for_each(|histogram| whole.add(histogram));
-    Some(whole)
+/// NaN only where there is nothing else.
+fn smaller(best: f64, value: f64) -> f64 {
+    if best.is_nan() || value < best {
+        value
+    } else {
+        best
+    }
 }
 
-/// The first `keep` in the order of their values; NaN comes last either way.
-fn best(mut members: Vec<(Labels, f64)>, keep: usize, largest: bool) -> Vec<(Labels, f64)> {
-    members.sort_by(|(_, a), (_, b)| match (a.is_nan(), b.is_nan()) {
-        (false, false) if largest => b.total_cmp(a),
-        (false, false) => a.total_cmp(b),
-        (a, b) => a.cmp(&b),
+fn larger(best: f64, value: f64) -> f64 {
+    if best.is_nan() || value > best {
+        value
+    } else {
+        best
+    }
+}
+
+/// Numbers only, row by row.
+fn of_numbers(operator: Aggregation, rows: &Rows, groups: &Grouped) -> Rows {
+    match operator {
+        Aggregation::Min => folded(rows, groups, smaller),
+        Aggregation::Max => folded(rows, groups, larger),
+        Aggregation::Sum | Aggregation::Avg => summed(operator, rows, groups),
+        _ => by_cell(rows, groups, |_, members| {
+            let numbers: Vec<f64> = members.iter().filter_map(|member| member.cell.float()).collect();
+            (!numbers.is_empty()).then(|| SampleValue::Float(fold(operator, &numbers)))
+        }),
+    }
+}
+
+fn folded(rows: &Rows, groups: &Grouped, join: fn(f64, f64) -> f64) -> Rows {
+    let mut made = Rows::of_labels(rows.steps, groups.labels.clone());
+    for (row, group) in groups.places.iter().enumerate() {
+        for (best, value) in made.row_mut(*group).iter_mut().zip(rows.row(row)) {
+            match (is_absent(*best), is_absent(*value)) {
+                (_, true) => {}
+                (true, false) => *best = *value,
+                (false, false) => *best = join(*best, *value),
+            }
+        }
+    }
+    made
+}
+
+fn summed(operator: Aggregation, rows: &Rows, groups: &Grouped) -> Rows {
+    let mut sums = vec![(Sum::default(), 0_u32); groups.labels.len() * rows.steps];
+    for (row, group) in groups.places.iter().enumerate() {
+        let of_group = sums.iter_mut().skip(group * rows.steps);
+        for ((sum, count), value) in of_group.zip(rows.row(row)) {
+            if !is_absent(*value) {
+                sum.add(*value);
+                *count += 1;
+            }
+        }
+    }
+    let mut overflown = false;
+    let mut made = Rows::of_labels(rows.steps, groups.labels.clone());
+    for ((sum, count), to) in sums.iter().zip(&mut made.floats) {
+        *to = match (operator, count) {
+            (_, 0) => ABSENT,
+            (Aggregation::Avg, count) => {
+                overflown |= !sum.value().is_finite();
+                sum.mean(f64::from(*count))
+            }
+            _ => sum.value(),
+        };
+    }
+    match overflown {
+        false => made,
+        // The mean may be finite where the sum is not.
+        true => by_cell(rows, groups, |_, members| {
+            let numbers: Vec<f64> = members.iter().filter_map(|member| member.cell.float()).collect();
+            (!numbers.is_empty()).then(|| SampleValue::Float(fold(operator, &numbers)))
+        }),
+    }
+}
+
+fn counted(operator: Aggregation, rows: &Rows, groups: &Grouped) -> Rows {
+    let mut made = Rows::of_labels(rows.steps, groups.labels.clone());
+    for (row, step, _) in rows.cells() {
+        let count = &mut made.row_mut(groups.places[row])[step];
+        *count = match (operator, is_absent(*count)) {
+            (Aggregation::Count, false) => *count + 1.0,
+            _ => 1.0,
+        };
+    }
+    made
+}
+
+/// A value of a group at a step.
+#[derive(Clone, Copy)]
+struct Member<'a> {
+    row: usize,
+    cell: Cell<'a>,
+}
+
+impl<'a> Cell<'a> {
+    pub(super) fn float(self) -> Option<f64> {
+        match self {
+            Self::Float(number) => Some(number),
+            Self::Histogram(_) => None,
+        }
+    }
+
+    pub(super) fn histogram(self) -> Option<&'a Arc<FloatHistogram>> {
+        match self {
+            Self::Float(_) => None,
+            Self::Histogram(histogram) => Some(histogram),
+        }
+    }
+}
+
+/// Shows the members of every group at every step to `each`.
+fn members<'a>(rows: &'a Rows, groups: &Grouped, each: &mut dyn FnMut(usize, usize, &[Member<'a>])) {
+    let mut of_group = vec![Vec::new(); groups.labels.len()];
+    for step in 0..rows.steps {
+        for (row, group) in groups.places.iter().enumerate() {
+            let cell = rows.cell(row, step);
+            of_group[*group].extend(cell.map(|cell| Member { row, cell }));
+        }
+        for (group, members) in of_group.iter_mut().enumerate() {
+            if !members.is_empty() {
+                each(step, group, members);
+                members.clear();
+            }
+        }
+    }
+}
+
+/// One value a group and step.
+fn by_cell(
+    rows: &Rows,
+    groups: &Grouped,
+    fold: impl Fn(usize, &[Member<'_>]) -> Option<SampleValue>,
+) -> Rows {
+    let mut made = Rows::of_labels(rows.steps, groups.labels.clone());
+    members(rows, groups, &mut |step, group, members| {
+        if let Some(value) = fold(step, members) {
+            made.set(group, step, value);
+        }
     });
-    members.truncate(keep);
-    members
+    made
 }
 
-/// A number as Prometheus writes it.
-pub(super) fn show(value: f64) -> String {
-    match value {
-        _ if value.is_nan() => "NaN".to_owned(),
-        f64::INFINITY => "+Inf".to_owned(),
-        f64::NEG_INFINITY => "-Inf".to_owned(),
-        _ => value.to_string(),
+fn count_values(label: &str, rows: &Rows, groups: &Grouped) -> Result<Rows, QueryError> {
+    if label.is_empty() {
+        return execution(format!("invalid label name {}", quoted(label)));
+    }
+    let mut places = Groups::new(Keep::All);
+    let mut made = Rows::new(rows.steps);
+    for (row, step, cell) in rows.cells() {
+        let shown = match cell {
+            Cell::Float(number) => super::show_number(number),
+            Cell::Histogram(histogram) => histogram.to_string(),
+        };
+        let labels = groups.labels[groups.places[row]].with(label, &shown);
+        let place = places.place(&labels, false);
+        if place == made.len() {
+            made.push(labels);
+        }
+        let count = &mut made.row_mut(place)[step];
+        *count = if is_absent(*count) { 1.0 } else { *count + 1.0 };
+    }
+    Ok(made)
+}
+
+/// Takes all values away but those of the first so many series of each group.
+fn choose(
+    operator: Aggregation,
+    counts: &[f64],
+    mut rows: Rows,
+    groups: &Grouped,
+) -> Result<Rows, QueryError> {
+    for count in counts {
+        if count.is_nan() {
+            return execution("Parameter value is NaN");
+        }
+        if count.abs() >= i64::MAX as f64 {
+            return execution(format!("Scalar value {} overflows int64", go_shortest(*count)));
+        }
+    }
+    let mut kept = Vec::new();
+    members(&rows, groups, &mut |step, _, members| {
+        let count = counts[step].max(0.0) as usize;
+        let mut best: Vec<Member<'_>> = match operator {
+            Aggregation::Limitk => members.to_vec(),
+            _ => members
+                .iter()
+                .filter(|member| member.cell.float().is_some())
+                .copied()
+                .collect(),
+        };
+        match operator {
+            Aggregation::Limitk => best.sort_by(|a, b| rows.labels[a.row].cmp(&rows.labels[b.row])),
+            _ => best.sort_by(|a, b| order(a.cell, b.cell, operator == Aggregation::Topk)),
+        }
+        kept.extend(best.iter().take(count).map(|member| (member.row, step)));
+    });
+    let mut made = Rows {
+        is_nameless: rows.is_nameless,
+        ..Rows::new(rows.steps)
+    };
+    let mut places = vec![usize::MAX; rows.len()];
+    for (row, step) in kept {
+        if places[row] == usize::MAX {
+            places[row] = made.push(std::mem::take(&mut rows.labels[row]));
+        }
+        if let Some(cell) = rows.cell(row, step) {
+            made.set(places[row], step, cell.value());
+        }
+    }
+    Ok(made)
+}
+
+/// The order of `topk` and `bottomk`; NaN comes last either way.
+fn order(a: Cell<'_>, b: Cell<'_>, is_falling: bool) -> std::cmp::Ordering {
+    let number = |cell: Cell<'_>| cell.float().unwrap_or(f64::NAN);
+    let (a, b) = (number(a), number(b));
+    match (a.is_nan(), b.is_nan()) {
+        (false, false) if is_falling => b.total_cmp(&a),
+        (false, false) => a.total_cmp(&b),
+        (a, b) => a.cmp(&b),
     }
 }

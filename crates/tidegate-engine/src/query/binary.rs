@@ -1,296 +1,392 @@
 //! Binary operators: arithmetic, comparisons and sets, with vector matching. Native histograms can be added,
 //! subtracted, compared for equality and scaled; pairs that an operator has no meaning for drop out.
 
-use std::collections::hash_map::Entry::{Occupied, Vacant};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use promql_parser::parser::{BinModifier, LabelModifier, VectorMatchCardinality};
+use super::eval::{Value, execution};
+use super::notes::{Note, Notebook};
+use super::rows::{Cell, Groups, Keep, Rows, is_absent};
+use super::syntax::ast::{Group, Link, Matching, Operator, Span};
+use super::{FloatHistogram, Labels, QueryError, SampleValue};
 
-use super::eval::Vector;
-use super::{FloatHistogram, Labels, NAME, QueryError, SampleValue};
-
-/// An operator between two values.
-#[derive(Clone, Copy)]
-pub(super) enum Operator {
-    /// Gives a number of numbers; its name says what it makes of histograms.
-    Arithmetic(&'static str, fn(f64, f64) -> f64),
-    /// Lets the left number pass, or not; `Some`: histograms pass if their being the same is this.
-    Comparison(Option<bool>, fn(f64, f64) -> bool),
-    /// On whole vectors.
-    Set(Set),
+/// An operator at its place in a query.
+struct Operation<'a> {
+    link: &'a Link,
+    notes: &'a Notebook,
+    span: Span,
 }
 
-#[derive(Clone, Copy)]
-pub(super) enum Set {
-    And,
-    Or,
-    Unless,
-}
-
-const OPERATORS: &[(&str, Operator)] = &[
-    ("+", Operator::Arithmetic("+", |a, b| a + b)),
-    ("-", Operator::Arithmetic("-", |a, b| a - b)),
-    ("*", Operator::Arithmetic("*", |a, b| a * b)),
-    ("/", Operator::Arithmetic("/", |a, b| a / b)),
-    ("%", Operator::Arithmetic("%", |a, b| a % b)),
-    ("^", Operator::Arithmetic("^", f64::powf)),
-    ("atan2", Operator::Arithmetic("atan2", f64::atan2)),
-    ("==", Operator::Comparison(Some(true), |a, b| a == b)),
-    ("!=", Operator::Comparison(Some(false), |a, b| a != b)),
-    ("<", Operator::Comparison(None, |a, b| a < b)),
-    (">", Operator::Comparison(None, |a, b| a > b)),
-    ("<=", Operator::Comparison(None, |a, b| a <= b)),
-    (">=", Operator::Comparison(None, |a, b| a >= b)),
-    ("and", Operator::Set(Set::And)),
-    ("or", Operator::Set(Set::Or)),
-    ("unless", Operator::Set(Set::Unless)),
-];
-
-pub(super) fn operator(name: &str) -> Option<Operator> {
-    OPERATORS
-        .iter()
-        .find(|(known, _)| *known == name)
-        .map(|(_, operator)| *operator)
-}
-
-impl Operator {
-    fn apply(self, left: f64, right: f64, kept: f64, as_bool: bool) -> Option<f64> {
-        match self {
-            Self::Arithmetic(_, compute) => Some(compute(left, right)),
-            Self::Comparison(_, holds) if as_bool => Some(f64::from(u8::from(holds(left, right)))),
-            Self::Comparison(_, holds) => holds(left, right).then_some(kept),
-            Self::Set(_) => None,
+/// What an operator makes of both sides.
+pub(super) fn link(
+    link: &Link,
+    left: Value,
+    right: Value,
+    notes: &Notebook,
+    span: Span,
+) -> Result<Value, QueryError> {
+    let operation = Operation { link, notes, span };
+    let operator = link.operator;
+    Ok(match (left, right) {
+        (Value::Scalar(left), Value::Scalar(right)) => {
+            let pairs = left.iter().zip(&right);
+            Value::Scalar(
+                pairs
+                    .map(|(left, right)| number(operator, *left, *right))
+                    .collect(),
+            )
         }
+        (Value::Vector(left), Value::Scalar(right)) => {
+            Value::Vector(operation.with_scalar(left, &right, false)?)
+        }
+        (Value::Scalar(left), Value::Vector(right)) => {
+            Value::Vector(operation.with_scalar(right, &left, true)?)
+        }
+        (Value::Vector(left), Value::Vector(right)) => Value::Vector(match operator.is_set() {
+            true => sets(link, left, right)?,
+            false => operation.vectors(&left, &right)?,
+        }),
+        _ => return execution("an operator takes scalars and vectors"),
+    })
+}
+
+/// Whether a comparison holds.
+fn holds(operator: Operator, left: f64, right: f64) -> bool {
+    match operator {
+        Operator::Equal => left == right,
+        Operator::NotEqual => left != right,
+        Operator::Less => left < right,
+        Operator::Greater => left > right,
+        Operator::LessOrEqual => left <= right,
+        Operator::GreaterOrEqual => left >= right,
+        _ => false,
+    }
+}
+
+/// A comparison is 1 or 0.
+fn number(operator: Operator, left: f64, right: f64) -> f64 {
+    match operator {
+        Operator::Add => left + right,
+        Operator::Sub => left - right,
+        Operator::Mul => left * right,
+        Operator::Div => left / right,
+        Operator::Mod => left % right,
+        Operator::Pow => left.powf(right),
+        Operator::Atan2 => left.atan2(right),
+        comparison => f64::from(u8::from(holds(comparison, left, right))),
+    }
+}
+
+fn as_bool(value: bool) -> SampleValue {
+    SampleValue::Float(f64::from(u8::from(value)))
+}
+
+impl Operation<'_> {
+    /// Whether what comes out is still the metric that went in.
+    fn keeps_name(&self) -> bool {
+        self.link.operator.is_comparison() && !self.link.matching.as_bool
     }
 
     /// `kept`: what a comparison lets pass.
-    fn of_values(
-        self,
-        left: &SampleValue,
-        right: &SampleValue,
-        kept: &SampleValue,
-        as_bool: bool,
-    ) -> Option<SampleValue> {
-        if let (SampleValue::Float(left), SampleValue::Float(right)) = (left, right) {
-            return self
-                .apply(*left, *right, kept.float()?, as_bool)
-                .map(SampleValue::Float);
-        }
-        match self {
-            Self::Arithmetic(name, _) => arithmetic(name, left, right),
-            Self::Comparison(sameness, _) => {
-                let same = match (left, right) {
-                    (SampleValue::Histogram(left), SampleValue::Histogram(right)) => left.is_same(right),
-                    _ => return as_bool.then_some(SampleValue::Float(0.0)),
-                };
-                let holds = sameness == Some(same);
-                match as_bool {
-                    true => Some(SampleValue::Float(f64::from(u8::from(holds)))),
-                    false => holds.then(|| kept.clone()),
-                }
+    fn of_cells(&self, left: Cell<'_>, right: Cell<'_>, kept: Cell<'_>) -> Option<SampleValue> {
+        let operator = self.link.operator;
+        let compared = |holds: bool| match self.link.matching.as_bool {
+            true => Some(as_bool(holds)),
+            false => holds.then(|| kept.value()),
+        };
+        match (left, right) {
+            (Cell::Float(left), Cell::Float(right)) if operator.is_comparison() => {
+                compared(holds(operator, left, right))
             }
-            Self::Set(_) => None,
+            (Cell::Float(left), Cell::Float(right)) => {
+                Some(SampleValue::Float(number(operator, left, right)))
+            }
+            (Cell::Histogram(left), Cell::Histogram(right))
+                if matches!(operator, Operator::Equal | Operator::NotEqual) =>
+            {
+                compared(left.is_same(right) == (operator == Operator::Equal))
+            }
+            _ => {
+                let made = arithmetic(operator, left, right);
+                if made.is_none() {
+                    let note = Note::IncompatibleTypes(kind(left), operator.name(), kind(right));
+                    self.notes.add(note, self.span);
+                }
+                made.map(|made| SampleValue::Histogram(Arc::new(made)))
+            }
         }
     }
 
-    /// Whether what comes out is still the metric that went in.
-    fn keeps_name(self, as_bool: bool) -> bool {
-        matches!(self, Self::Comparison(..)) && !as_bool
+    /// A vector and numbers; `swapped`: the number stands on the left.
+    fn with_scalar(&self, mut rows: Rows, numbers: &[f64], swapped: bool) -> Result<Rows, QueryError> {
+        let operator = self.link.operator;
+        let is_filter = operator.is_comparison() && !self.link.matching.as_bool;
+        for row in 0..rows.len() {
+            let plain = rows.row_mut(row).iter_mut().zip(numbers);
+            for (value, number_there) in plain.filter(|(value, _)| !is_absent(**value)) {
+                let (left, right) = match swapped {
+                    true => (*number_there, *value),
+                    false => (*value, *number_there),
+                };
+                *value = match is_filter {
+                    false => number(operator, left, right),
+                    true if holds(operator, left, right) => *value,
+                    true => super::rows::ABSENT,
+                };
+            }
+        }
+        for at in 0..rows.histograms.len() {
+            let Some(histogram) = rows.histograms[at].take() else {
+                continue;
+            };
+            let (number, cell) = (Cell::Float(numbers[at % rows.steps]), Cell::Histogram(&histogram));
+            let (left, right) = if swapped { (number, cell) } else { (cell, number) };
+            if let Some(value) = self.of_cells(left, right, cell) {
+                rows.set(at / rows.steps, at % rows.steps, value);
+            }
+        }
+        match self.keeps_name() {
+            true => Ok(rows),
+            false => rows.nameless(),
+        }
+    }
+
+    /// Two vectors, series by series.
+    fn vectors(&self, left: &Rows, right: &Rows) -> Result<Rows, QueryError> {
+        let matching = &self.link.matching;
+        let swapped = matching.group == Group::Right;
+        let (many, one) = if swapped { (right, left) } else { (left, right) };
+        let mut groups = Groups::new(keep(matching));
+        let places = |groups: &mut Groups<'_>, labels: &Labels| groups.place(labels, one.is_nameless);
+        let ones: Vec<usize> = one
+            .labels
+            .iter()
+            .map(|labels| places(&mut groups, labels))
+            .collect();
+        let manies = many.labels.iter();
+        let manies: Vec<Option<usize>> = manies
+            .map(|labels| groups.find(labels, many.is_nameless))
+            .collect();
+        let mut made = Joined::new(many);
+        // The row of the one side that stands for a group at a step.
+        let mut here = vec![usize::MAX; groups.labels.len()];
+        let mut matched = vec![usize::MAX; groups.labels.len()];
+        for step in 0..many.steps {
+            here.fill(usize::MAX);
+            for (row, group) in ones.iter().enumerate() {
+                if one.cell(row, step).is_none() {
+                    continue;
+                }
+                let other = std::mem::replace(&mut here[*group], row);
+                if other != usize::MAX {
+                    let side = if swapped { "left" } else { "right" };
+                    return execution(format!(
+                        "found duplicate series for the match group {} on the {side} hand-side of the operation: [{}, {}];many-to-many matching not allowed: matching labels must be unique on one side",
+                        groups.labels[*group],
+                        one.shown(row),
+                        one.shown(other)
+                    ));
+                }
+            }
+            for (row, group) in manies.iter().enumerate() {
+                let Some(group) = group.filter(|group| here[*group] != usize::MAX) else {
+                    continue;
+                };
+                let Some(own) = many.cell(row, step) else { continue };
+                let other = here[group];
+                let Some(others) = one.cell(other, step) else {
+                    continue;
+                };
+                let place = made.place((row, other), || self.labels(many.shown(row), one, other));
+                let taken = match matching.group {
+                    Group::None => &mut matched[group],
+                    _ => &mut made.taken[place],
+                };
+                if std::mem::replace(taken, step) == step {
+                    return execution(match matching.group {
+                        Group::None => {
+                            "multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)"
+                        }
+                        _ => "multiple matches for labels: grouping labels must ensure unique matches",
+                    });
+                }
+                let (l, r) = if swapped { (others, own) } else { (own, others) };
+                if let Some(value) = self.of_cells(l, r, l) {
+                    made.rows.set(place, step, value);
+                }
+            }
+        }
+        Ok(made.rows)
+    }
+
+    /// The labels of a match.
+    fn labels(&self, labels: Labels, one: &Rows, other: usize) -> Labels {
+        let matching = &self.link.matching;
+        let mut out = match self.keeps_name() {
+            true => labels,
+            false => labels.nameless(),
+        };
+        if matching.group == Group::None
+            && let Some(names) = &matching.labels
+        {
+            out = out.filter(|name| names.iter().any(|known| known == name) == matching.is_on);
+        }
+        if !matching.include.is_empty() {
+            let others = one.shown(other);
+            for name in &matching.include {
+                out = out.with(name, others.get(name));
+            }
+        }
+        out
+    }
+}
+
+/// Rows by the labels of matches.
+struct Joined {
+    rows: Rows,
+    /// By row: the last step that has a match.
+    taken: Vec<usize>,
+    by_labels: HashMap<Labels, usize>,
+    /// By row of the many side: the row of the other that it last met, and the row of the match.
+    known: Vec<(usize, usize)>,
+}
+
+impl Joined {
+    fn new(many: &Rows) -> Self {
+        Self {
+            rows: Rows::new(many.steps),
+            taken: Vec::new(),
+            by_labels: HashMap::new(),
+            known: vec![(usize::MAX, 0); many.len()],
+        }
+    }
+
+    fn place(&mut self, (row, other): (usize, usize), labels: impl FnOnce() -> Labels) -> usize {
+        let (known, place) = self.known[row];
+        if known == other {
+            return place;
+        }
+        let place = *self.by_labels.entry(labels()).or_insert_with_key(|labels| {
+            self.taken.push(usize::MAX);
+            self.rows.push(labels.clone())
+        });
+        self.known[row] = (other, place);
+        place
+    }
+}
+
+fn kind(cell: Cell<'_>) -> &'static str {
+    match cell {
+        Cell::Float(_) => "float",
+        Cell::Histogram(_) => "histogram",
     }
 }
 
 /// What an operator makes of two values one of which is a histogram, if it means anything.
-fn arithmetic(name: &str, left: &SampleValue, right: &SampleValue) -> Option<SampleValue> {
-    use SampleValue::{Float, Histogram};
+fn arithmetic(operator: Operator, left: Cell<'_>, right: Cell<'_>) -> Option<FloatHistogram> {
+    use Cell::{Float, Histogram};
     let of = |histogram: &FloatHistogram| histogram.clone();
-    let made = match (name, left, right) {
-        ("+", Histogram(left), Histogram(right)) => {
+    Some(match (operator, left, right) {
+        (Operator::Add, Histogram(left), Histogram(right)) => {
             let mut sum = of(left);
             sum.add(right);
             sum
         }
-        ("-", Histogram(left), Histogram(right)) => {
+        (Operator::Sub, Histogram(left), Histogram(right)) => {
             let mut difference = of(left);
             difference.subtract(right);
             difference
         }
-        ("*", Histogram(histogram), Float(factor)) | ("*", Float(factor), Histogram(histogram)) => {
-            of(histogram).times(*factor)
-        }
-        ("/", Histogram(histogram), Float(divisor)) => of(histogram).over(*divisor),
+        (Operator::Mul, Histogram(histogram), Float(factor))
+        | (Operator::Mul, Float(factor), Histogram(histogram)) => of(histogram).times(factor),
+        (Operator::Div, Histogram(histogram), Float(divisor)) => of(histogram).over(divisor),
         _ => return None,
-    };
-    Some(Histogram(Arc::new(made)))
-}
-
-pub(super) fn scalars(operator: Operator, left: f64, right: f64) -> Result<f64, QueryError> {
-    operator
-        .apply(left, right, left, true)
-        .ok_or_else(|| QueryError::Execution("set operators need vectors".to_owned()))
-}
-
-/// A vector and a number; `swapped`: the number stands on the left.
-pub(super) fn with_scalar(
-    operator: Operator,
-    vector: Vector,
-    scalar: f64,
-    swapped: bool,
-    as_bool: bool,
-) -> Vector {
-    let scalar = SampleValue::Float(scalar);
-    let apply = |(labels, value): (Labels, SampleValue)| {
-        let (left, right) = if swapped {
-            (&scalar, &value)
-        } else {
-            (&value, &scalar)
-        };
-        let result = operator.of_values(left, right, &value, as_bool)?;
-        let labels = match operator.keeps_name(as_bool) {
-            true => labels,
-            false => labels.nameless(),
-        };
-        Some((labels, result))
-    };
-    vector.into_iter().filter_map(apply).collect()
+    })
 }
 
 /// What two series must agree in.
-fn signature(labels: &Labels, matching: Option<&LabelModifier>) -> Labels {
-    match matching {
-        None => labels.nameless(),
-        Some(LabelModifier::Include(names)) => {
-            labels.filter(|name| names.labels.iter().any(|known| known == name))
-        }
-        Some(LabelModifier::Exclude(names)) => {
-            labels.filter(|name| name != NAME && !names.labels.iter().any(|known| known == name))
-        }
+fn keep(matching: &Matching) -> Keep<'_> {
+    match &matching.labels {
+        None => Keep::Nameless,
+        Some(names) if matching.is_on => Keep::By(names),
+        Some(names) => Keep::Without(names),
     }
 }
 
-pub(super) fn sets(set: Set, left: Vector, right: Vector, matching: Option<&LabelModifier>) -> Vector {
-    let signatures = |vector: &Vector| -> HashSet<Labels> {
-        vector
-            .iter()
-            .map(|(labels, _)| signature(labels, matching))
-            .collect()
-    };
-    let is_in = |all: &HashSet<Labels>, labels: &Labels| all.contains(&signature(labels, matching));
-    match set {
-        Set::And => {
-            let others = signatures(&right);
-            left.into_iter()
-                .filter(|(labels, _)| is_in(&others, labels))
-                .collect()
-        }
-        Set::Unless => {
-            let others = signatures(&right);
-            left.into_iter()
-                .filter(|(labels, _)| !is_in(&others, labels))
-                .collect()
-        }
-        Set::Or => {
-            let own = signatures(&left);
-            let more = right.into_iter().filter(|(labels, _)| !is_in(&own, labels));
-            left.into_iter().chain(more).collect()
-        }
-    }
+/// Which groups have a value at which step.
+struct Presence<'a> {
+    groups: Groups<'a>,
+    steps: usize,
+    present: Vec<bool>,
 }
 
-/// Two vectors, series by series.
-pub(super) fn vectors(
-    operator: Operator,
-    left: Vector,
-    right: Vector,
-    modifier: Option<&BinModifier>,
-) -> Result<Vector, QueryError> {
-    let one_to_one = VectorMatchCardinality::OneToOne;
-    let cardinality = modifier.map_or(&one_to_one, |modifier| &modifier.card);
-    let matching = modifier.and_then(|modifier| modifier.matching.as_ref());
-    let as_bool = modifier.is_some_and(|modifier| modifier.return_bool);
-    let (swapped, include) = match cardinality {
-        VectorMatchCardinality::OneToOne => (false, None),
-        VectorMatchCardinality::ManyToOne(include) => (false, Some(include)),
-        VectorMatchCardinality::OneToMany(include) => (true, Some(include)),
-        VectorMatchCardinality::ManyToMany => {
-            return Err(QueryError::Execution(
-                "many-to-many only allowed for set operators".to_owned(),
-            ));
+impl<'a> Presence<'a> {
+    fn of(rows: &Rows, keep: Keep<'a>) -> Self {
+        let mut groups = Groups::new(keep);
+        let labels = rows.labels.iter();
+        let places: Vec<usize> = labels
+            .map(|labels| groups.place(labels, rows.is_nameless))
+            .collect();
+        let mut present = vec![false; groups.labels.len() * rows.steps];
+        for (row, step, _) in rows.cells() {
+            present[places[row] * rows.steps + step] = true;
         }
-    };
-    let (many, one) = if swapped { (right, left) } else { (left, right) };
-    let mut ones: HashMap<Labels, (Labels, SampleValue)> = HashMap::with_capacity(one.len());
-    for (labels, value) in one {
-        match ones.entry(signature(&labels, matching)) {
-            Vacant(place) => drop(place.insert((labels, value))),
-            Occupied(place) => {
-                let side = if swapped { "left" } else { "right" };
-                return Err(QueryError::Execution(format!(
-                    "found duplicate series for the match group {} on the {side} hand-side of the operation: {} and {}; \
-                     many-to-many matching not allowed: matching labels must be unique on one side",
-                    show(place.key()),
-                    show(&place.get().0),
-                    show(&labels)
-                )));
-            }
+        Self {
+            groups,
+            steps: rows.steps,
+            present,
         }
     }
-    let mut seen: HashSet<(Labels, Labels)> = HashSet::new();
-    let mut result = Vec::new();
-    for (labels, value) in many {
-        let signature = signature(&labels, matching);
-        let Some((other, other_value)) = ones.get(&signature) else {
-            continue;
-        };
-        let (l, r) = if swapped {
-            (other_value, &value)
-        } else {
-            (&value, other_value)
-        };
-        let Some(made) = operator.of_values(l, r, l, as_bool) else {
-            continue;
-        };
-        let mut out = match operator.keeps_name(as_bool) {
-            true => labels,
-            false => labels.nameless(),
-        };
-        match include {
-            None => {
-                out = match matching {
-                    None => out,
-                    Some(LabelModifier::Include(names)) => {
-                        out.filter(|name| names.labels.iter().any(|known| known == name))
-                    }
-                    Some(LabelModifier::Exclude(names)) => {
-                        out.filter(|name| !names.labels.iter().any(|known| known == name))
-                    }
-                };
-            }
-            Some(include) => {
-                for name in &include.labels {
-                    out = out.with(name, other.get(name));
+
+    /// Takes the values away whose groups are here, or those whose groups aren't.
+    fn filter(&self, mut rows: Rows, keeps_present: bool) -> Rows {
+        for row in 0..rows.len() {
+            let group = self.groups.find(&rows.labels[row], rows.is_nameless);
+            for step in 0..rows.steps {
+                let is_present = group.is_some_and(|group| self.present[group * self.steps + step]);
+                if is_present != keeps_present {
+                    rows.clear(row, step);
                 }
             }
         }
-        let unique = match include {
-            None => seen.insert((signature, Labels::default())),
-            Some(_) => seen.insert((signature, out.clone())),
-        };
-        if !unique {
-            return Err(QueryError::Execution(match include {
-                None => "multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)",
-                Some(_) => "multiple matches for labels: grouping labels must ensure unique matches",
-            }.to_owned()));
-        }
-        result.push((out, made));
+        rows
     }
-    Ok(result)
 }
 
-pub(super) fn show(labels: &Labels) -> String {
-    let pairs: Vec<String> = labels
-        .iter()
-        .map(|(name, value)| format!("{name}={value:?}"))
-        .collect();
-    format!("{{{}}}", pairs.join(", "))
+fn sets(link: &Link, left: Rows, right: Rows) -> Result<Rows, QueryError> {
+    let keep = keep(&link.matching);
+    Ok(match link.operator {
+        Operator::And => Presence::of(&right, keep).filter(left, true),
+        Operator::Unless => Presence::of(&right, keep).filter(left, false),
+        _ => {
+            let right = Presence::of(&left, keep).filter(right, false);
+            appended(left, right).joined()?
+        }
+    })
+}
+
+/// The rows of both.
+fn appended(left: Rows, right: Rows) -> Rows {
+    let mut made = named(left);
+    let right = named(right);
+    let before = made.len();
+    made.labels.extend(right.labels.iter().cloned());
+    made.floats.extend_from_slice(&right.floats);
+    if made.has_histograms() || right.has_histograms() {
+        made.histograms.resize(before * made.steps, None);
+        made.histograms.extend(right.histograms);
+        made.histograms.resize(made.floats.len(), None);
+    }
+    made
+}
+
+/// With the names dropped from the labels themselves, where they are dropped.
+pub(super) fn named(mut rows: Rows) -> Rows {
+    if rows.is_nameless {
+        rows.labels
+            .iter_mut()
+            .for_each(|labels| *labels = labels.nameless());
+        rows.is_nameless = false;
+    }
+    rows
 }

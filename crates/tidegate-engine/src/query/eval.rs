@@ -1,120 +1,95 @@
-//! Evaluation: what every selector needs is fetched once (`fetch`), then the expression is computed at every step.
+//! Evaluation: what every selector needs is fetched once (`fetch`), then every part of the expression is computed for
+//! all steps at once (`rows`).
 
-use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::cell::Cell as Counter;
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant as Clock;
 
-use promql_parser::parser::{AggregateExpr, BinaryExpr, Expr, SubqueryExpr, VectorSelector};
-
-use super::aggregate::{Parameter, aggregate};
-use super::binary::{self, Operator};
-use super::window::{millis, newest, shifted, within};
+use super::notes::Notebook;
+use super::rows::{Cell, Rows, Steps, is_absent};
+use super::syntax::ast::{Aggregation, Chain, Expr, Range, Selector, Span, Subquery};
+use super::window::{Newest, shifted};
 use super::{
-    FloatHistogram, Instant, LOOK_BACK_MS, Labels, Millis, QueryError, QuerySeries, SUBQUERY_STEP_MS,
-    SampleValue, Samples,
+    Instant, Labels, MAX_SAMPLES, Millis, Notes, Options, QueryError, QuerySeries, SUBQUERY_STEP_MS, Samples,
+    binary,
 };
 
-pub(super) type Vector = Vec<(Labels, SampleValue)>;
-
-/// What an expression comes to at a step.
+/// What an expression comes to.
 pub(super) enum Value {
-    Scalar(f64),
-    Vector(Vector),
+    /// One number a step.
+    Scalar(Vec<f64>),
+    Vector(Rows),
     Text(String),
 }
 
-pub(super) fn instant(expr: &Expr, samples: &dyn Samples, at: Millis) -> Result<Instant, QueryError> {
-    let eval = Eval::prepare(expr, samples, (at, at))?;
+/// The text and the expression of a query.
+pub(super) type Asked<'a> = (&'a str, &'a Expr);
+
+pub(super) fn instant(
+    (text, expr): Asked<'_>,
+    samples: &dyn Samples,
+    at: Millis,
+    options: &Options,
+) -> Result<(Instant, Notes), QueryError> {
+    let steps = Steps {
+        start: at,
+        step: 1,
+        count: 1,
+    };
+    let eval = Eval::prepare(expr, samples, (at, at), options)?;
     // A range is a value of its own only here.
-    if let Some(ranges) = eval.ranges(strip(expr), at)? {
-        return Ok(Instant::Matrix(ranges.series));
-    }
-    Ok(match eval.value(expr, at)? {
-        Value::Scalar(number) => Instant::Scalar(number),
-        Value::Text(text) => Instant::String(text),
-        Value::Vector(mut vector) => {
-            unique(&vector)?;
-            if !sorts(strip(expr)) {
-                vector.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let answer = match eval.ranges(expr.bare(), steps)? {
+        Some(ranges) => Instant::Matrix(ranges.into_series(at)),
+        None => match eval.value(expr, steps)? {
+            Value::Scalar(numbers) => Instant::Scalar(numbers.first().copied().unwrap_or(f64::NAN)),
+            Value::Text(text) => Instant::String(text),
+            Value::Vector(rows) => {
+                let shown = rows.cells().map(|(row, _, cell)| (rows.shown(row), cell.value()));
+                let mut vector: Vec<_> = shown.collect();
+                if !sorts(expr.bare()) {
+                    vector.sort_by(|(a, _), (b, _)| a.cmp(b));
+                }
+                Instant::Vector(vector)
             }
-            Instant::Vector(vector)
-        }
-    })
+        },
+    };
+    Ok((answer, eval.notes.into_notes(text)))
 }
 
 /// Whether the query says in which order its answer comes.
 fn sorts(expr: &Expr) -> bool {
     match expr {
-        Expr::Call(call) => call.func.name.starts_with("sort"),
-        Expr::Aggregate(node) => matches!(&*node.op.to_string(), "topk" | "bottomk"),
+        Expr::Call(call) => call.function.name.starts_with("sort"),
+        Expr::Aggregate(node) => matches!(node.operator, Aggregation::Topk | Aggregation::Bottomk),
         _ => false,
     }
 }
 
 pub(super) fn range(
-    expr: &Expr,
+    (text, expr): Asked<'_>,
     samples: &dyn Samples,
-    (start, end, step): (Millis, Millis, Millis),
-) -> Result<Vec<QuerySeries>, QueryError> {
-    let eval = Eval::prepare(expr, samples, (start, end))?;
-    let mut all = BySeries::default();
-    let mut time = start;
-    while time <= end {
-        let vector = match eval.value(expr, time)? {
-            Value::Text(_) => {
-                return Err(QueryError::Syntax(
-                    "invalid expression type \"string\" for range query, must be Scalar or instant Vector"
-                        .to_owned(),
-                ));
-            }
-            value => value,
-        };
-        all.push(time, vector)?;
-        time += step;
-    }
-    Ok(all.into_series())
+    (steps, end): (Steps, Millis),
+    options: &Options,
+) -> Result<(Vec<QuerySeries>, Notes), QueryError> {
+    let eval = Eval::prepare(expr, samples, (steps.start, end), options)?;
+    let rows = match eval.value(expr, steps)? {
+        Value::Scalar(numbers) => of_scalars(numbers),
+        Value::Vector(rows) => rows,
+        Value::Text(_) => Rows::default(),
+    };
+    let mut series = rows.into_series(steps);
+    series.sort_by(|a, b| a.labels.cmp(&b.labels));
+    Ok((series, eval.notes.into_notes(text)))
 }
 
-/// The values of an expression step by step.
-#[derive(Default)]
-struct BySeries(BTreeMap<Labels, QuerySeries>);
-
-impl BySeries {
-    fn push(&mut self, time: Millis, value: Value) -> Result<(), QueryError> {
-        let vector = match value {
-            Value::Scalar(number) => vec![(Labels::default(), SampleValue::Float(number))],
-            Value::Vector(vector) => vector,
-            Value::Text(_) => return execution("a text has no range"),
-        };
-        unique(&vector)?;
-        for (labels, value) in vector {
-            self.0.entry(labels).or_default().push(time, value);
-        }
-        Ok(())
-    }
-
-    fn into_series(self) -> Vec<QuerySeries> {
-        let name = |(labels, series)| QuerySeries { labels, ..series };
-        self.0.into_iter().map(name).collect()
-    }
-}
-
-/// No label set twice: dropping names may have made two series one.
-pub(super) fn unique<T>(vector: &[(Labels, T)]) -> Result<(), QueryError> {
-    let mut seen = HashSet::with_capacity(vector.len());
-    match vector.iter().all(|(labels, _)| seen.insert(labels)) {
-        true => Ok(()),
-        false => Err(QueryError::Execution(
-            "vector cannot contain metrics with the same labelset".to_owned(),
-        )),
-    }
-}
-
-/// Without parentheses around it.
-pub(super) fn strip(expr: &Expr) -> &Expr {
-    match expr {
-        Expr::Paren(inner) => strip(&inner.expr),
-        other => other,
+/// Numbers as a vector of one series without labels.
+pub(super) fn of_scalars(numbers: Vec<f64>) -> Rows {
+    Rows {
+        steps: numbers.len(),
+        labels: vec![Labels::default()],
+        floats: numbers,
+        ..Rows::default()
     }
 }
 
@@ -122,29 +97,71 @@ pub(super) fn execution<T>(why: impl Into<String>) -> Result<T, QueryError> {
     Err(QueryError::Execution(why.into()))
 }
 
-/// Ranges of many series that end at one time.
-pub(super) struct Ranges {
-    pub(super) series: Vec<QuerySeries>,
-    pub(super) from: Millis,
-    pub(super) to: Millis,
+/// Series with the ranges that are seen of them.
+pub(super) struct Ranges<'a> {
+    pub(super) series: std::borrow::Cow<'a, [QuerySeries]>,
+    /// By step: where the range begins (not included) and ends.
+    pub(super) spans: Vec<(Millis, Millis)>,
+}
+
+impl Ranges<'_> {
+    /// The samples of the first range.
+    fn into_series(self, now: Millis) -> Vec<QuerySeries> {
+        let (from, to) = self.spans.first().copied().unwrap_or((now, now));
+        let cut = |series: &QuerySeries| {
+            let mut windows = super::window::Windows::of(series);
+            let (samples, histograms) = windows.at(from, to);
+            QuerySeries {
+                labels: series.labels.clone(),
+                samples: samples.to_vec(),
+                histograms: histograms.to_vec(),
+            }
+        };
+        let mut all: Vec<_> = self.series.iter().map(cut).collect();
+        all.retain(|series| !series.is_empty());
+        all.sort_by(|a, b| a.labels.cmp(&b.labels));
+        all
+    }
 }
 
 /// An expression with what its selectors need.
 pub(super) struct Eval {
     /// By the selector's place in the expression.
-    pub(super) fetched: HashMap<*const VectorSelector, Vec<QuerySeries>>,
+    pub(super) fetched: HashMap<*const Selector, Vec<QuerySeries>>,
     /// First and last time of evaluation.
     pub(super) bounds: (Millis, Millis),
+    pub(super) look_back: Millis,
     /// What the query may still look at.
-    pub(super) room: Cell<usize>,
+    pub(super) room: Counter<usize>,
+    deadline: Option<Clock>,
+    pub(super) notes: Notebook,
 }
 
 impl Eval {
-    pub(super) fn value(&self, expr: &Expr, now: Millis) -> Result<Value, QueryError> {
-        let value = self.compute(expr, now)?;
+    fn prepare(
+        expr: &Expr,
+        samples: &dyn Samples,
+        bounds: (Millis, Millis),
+        options: &Options,
+    ) -> Result<Self, QueryError> {
+        let mut eval = Self {
+            fetched: HashMap::new(),
+            bounds,
+            look_back: options.look_back,
+            room: Counter::new(MAX_SAMPLES),
+            deadline: options.deadline,
+            notes: Notebook::default(),
+        };
+        eval.fetch(expr, samples, (bounds, bounds.0 != bounds.1))?;
+        Ok(eval)
+    }
+
+    pub(super) fn value(&self, expr: &Expr, steps: Steps) -> Result<Value, QueryError> {
+        let value = self.compute(expr, steps)?;
         self.spend(match &value {
-            Value::Vector(vector) => 1 + vector.iter().map(|(_, value)| value.weight()).sum::<usize>(),
-            Value::Scalar(_) | Value::Text(_) => 1,
+            Value::Vector(rows) => 1 + rows.weight(),
+            Value::Scalar(numbers) => numbers.len(),
+            Value::Text(_) => 1,
         })?;
         Ok(value)
     }
@@ -153,164 +170,158 @@ impl Eval {
     pub(super) fn spend(&self, samples: usize) -> Result<(), QueryError> {
         let left = self.room.get().checked_sub(samples);
         self.room.set(left.ok_or_else(QueryError::too_many_samples)?);
-        Ok(())
+        match self.deadline.is_some_and(|deadline| Clock::now() > deadline) {
+            true => Err(QueryError::Timeout),
+            false => Ok(()),
+        }
     }
 
-    fn compute(&self, expr: &Expr, now: Millis) -> Result<Value, QueryError> {
+    fn compute(&self, expr: &Expr, steps: Steps) -> Result<Value, QueryError> {
         Ok(match expr {
-            Expr::NumberLiteral(number) => Value::Scalar(number.val),
-            Expr::StringLiteral(text) => Value::Text(text.val.clone()),
-            Expr::Paren(node) => self.value(&node.expr, now)?,
-            Expr::Unary(node) => match self.value(&node.expr, now)? {
-                Value::Scalar(number) => Value::Scalar(-number),
-                Value::Vector(vector) => Value::Vector(
-                    vector
-                        .into_iter()
-                        .map(|(labels, value)| (labels.nameless(), negative(value)))
-                        .collect(),
-                ),
-                Value::Text(_) => return execution("a text has no sign"),
+            Expr::Number(number, _) => Value::Scalar(vec![*number; steps.count]),
+            Expr::Text(text, _) => Value::Text(text.clone()),
+            Expr::Paren(inner, _) => self.value(inner, steps)?,
+            Expr::Unary(node) => match (self.value(&node.expr, steps)?, node.is_negative) {
+                (value, false) => value,
+                (Value::Scalar(numbers), _) => Value::Scalar(numbers.into_iter().map(|n| -n).collect()),
+                (Value::Vector(rows), _) => Value::Vector(negative(rows.nameless()?)),
+                (Value::Text(_), _) => return execution("a string has no sign"),
             },
-            Expr::VectorSelector(vs) => {
-                let select = |(labels, _, value): (&Labels, Millis, SampleValue)| (labels.clone(), value);
-                Value::Vector(self.select(vs, now).map(select).collect())
-            }
-            Expr::MatrixSelector(_) | Expr::Subquery(_) => {
+            Expr::Selector(vs) => Value::Vector(self.select(vs, steps, |_, cell| cell)?),
+            Expr::Range(_) | Expr::Subquery(_) => {
                 return execution("a range can only be the argument of a function");
             }
-            Expr::Aggregate(node) => Value::Vector(self.aggregate(node, now)?),
-            Expr::Binary(node) => self.binary(node, now)?,
-            Expr::Call(node) => self.call(node, now)?,
-            Expr::Extension(_) => return Err(QueryError::Unsupported("an extension".to_owned())),
+            Expr::Aggregate(node) => Value::Vector(self.aggregate(node, steps)?),
+            Expr::Chain(node) => self.chain(node, steps)?,
+            Expr::Call(node) => self.call(node, steps)?,
         })
     }
 
-    /// The newest samples that a selector sees.
+    /// What `see` makes of the newest samples that a selector sees.
     pub(super) fn select<'a>(
         &'a self,
-        vs: &'a VectorSelector,
-        now: Millis,
-    ) -> impl Iterator<Item = (&'a Labels, Millis, SampleValue)> {
-        let to = shifted(now, vs.at.as_ref(), vs.offset.as_ref(), self.bounds);
-        let see = move |series: &'a QuerySeries| {
-            let (time, value) = newest(series, to - LOOK_BACK_MS, to)?;
-            Some((&series.labels, time, value))
-        };
-        self.fetched(vs).iter().filter_map(see)
+        vs: &Selector,
+        steps: Steps,
+        see: impl Fn(Millis, Cell<'a>) -> Cell<'a>,
+    ) -> Result<Rows, QueryError> {
+        let times: Vec<Millis> = steps
+            .times()
+            .map(|time| shifted(time, vs.at, vs.offset, self.bounds))
+            .collect();
+        let series = self.fetched(vs);
+        self.spend(series.len() * steps.count)?;
+        let mut rows = Rows::new(steps.count);
+        rows.labels.reserve(series.len());
+        rows.floats.reserve(series.len() * steps.count);
+        for series in series {
+            let mut newest = Newest::of(series);
+            let row = rows.push(series.labels.clone());
+            let mut is_empty = true;
+            for (step, to) in times.iter().enumerate() {
+                let Some((time, cell)) = newest.at(to.saturating_sub(self.look_back), *to) else {
+                    continue;
+                };
+                is_empty = false;
+                match see(time, cell) {
+                    Cell::Float(number) => rows.row_mut(row)[step] = number,
+                    cell => rows.set(row, step, cell.value()),
+                }
+            }
+            if is_empty {
+                rows.pop();
+            }
+        }
+        Ok(rows)
     }
 
     /// The ranges that an expression stands for; `None`: it is not one of ranges.
-    pub(super) fn ranges(&self, expr: &Expr, now: Millis) -> Result<Option<Ranges>, QueryError> {
-        match strip(expr) {
-            Expr::MatrixSelector(node) => {
-                let vs = &node.vs;
-                let to = shifted(now, vs.at.as_ref(), vs.offset.as_ref(), self.bounds);
-                let from = to - millis(node.range);
-                let series = self.fetched(vs).iter().map(|series| within(series, from, to));
-                let series: Vec<_> = series.filter(|series| !series.is_empty()).collect();
-                self.spend(series.iter().map(QuerySeries::weight).sum())?;
-                Ok(Some(Ranges { series, from, to }))
-            }
-            Expr::Subquery(node) => self.subquery(node, now).map(Some),
-            _ => Ok(None),
+    pub(super) fn ranges(&self, expr: &Expr, steps: Steps) -> Result<Option<Ranges<'_>>, QueryError> {
+        Ok(Some(match expr.bare() {
+            Expr::Range(node) => self.of_selector(node, steps),
+            Expr::Subquery(node) => self.subquery(node, steps)?,
+            _ => return Ok(None),
+        }))
+    }
+
+    fn of_selector(&self, node: &Range, steps: Steps) -> Ranges<'_> {
+        let vs = &node.selector;
+        let span = |time| {
+            let to = shifted(time, vs.at, vs.offset, self.bounds);
+            (to.saturating_sub(node.range), to)
+        };
+        Ranges {
+            series: self.fetched(vs).into(),
+            spans: steps.times().map(span).collect(),
         }
     }
 
     /// Steps are multiples of the step, wherever the range begins.
-    fn subquery(&self, node: &SubqueryExpr, now: Millis) -> Result<Ranges, QueryError> {
-        let to = shifted(now, node.at.as_ref(), node.offset.as_ref(), self.bounds);
-        let from = to - millis(node.range);
-        let step = node.step.map_or(SUBQUERY_STEP_MS, millis).max(1);
-        if (to - from) / step > super::MAX_STEPS {
-            return Err(QueryError::TooMuch("a subquery of too many steps".to_owned()));
-        }
-        let mut time = from.div_euclid(step) * step + step;
-        let mut all = BySeries::default();
-        while time <= to {
-            all.push(time, self.value(&node.expr, time)?)?;
-            time += step;
-        }
-        Ok(Ranges {
-            series: all.into_series(),
-            from,
-            to,
-        })
-    }
-
-    fn aggregate(&self, node: &AggregateExpr, now: Millis) -> Result<Vector, QueryError> {
-        let parameter = match &node.param {
-            None => Parameter::None,
-            Some(expr) => match self.value(expr, now)? {
-                Value::Scalar(number) => Parameter::Number(number),
-                Value::Text(text) => Parameter::Text(text),
-                Value::Vector(_) => {
-                    return execution("the parameter of an aggregation is a number or a text");
-                }
-            },
+    fn subquery(&self, node: &Subquery, steps: Steps) -> Result<Ranges<'_>, QueryError> {
+        let span = |time| {
+            let to = shifted(time, node.at, node.offset, self.bounds);
+            (to.saturating_sub(node.range), to)
         };
-        let vector = self.vector(&node.expr, now)?;
-        aggregate(&node.op.to_string(), &parameter, node.modifier.as_ref(), vector)
-    }
-
-    fn binary(&self, node: &BinaryExpr, now: Millis) -> Result<Value, QueryError> {
-        let name = node.op.to_string();
-        let operator = binary::operator(&name).ok_or(QueryError::Unsupported(name))?;
-        let modifier = node.modifier.as_ref();
-        let as_bool = modifier.is_some_and(|modifier| modifier.return_bool);
-        let (left, right) = (self.value(&node.lhs, now)?, self.value(&node.rhs, now)?);
-        Ok(match (left, right) {
-            (Value::Scalar(left), Value::Scalar(right)) => {
-                Value::Scalar(binary::scalars(operator, left, right)?)
-            }
-            (Value::Vector(left), Value::Scalar(right)) => {
-                Value::Vector(binary::with_scalar(operator, left, right, false, as_bool))
-            }
-            (Value::Scalar(left), Value::Vector(right)) => {
-                Value::Vector(binary::with_scalar(operator, right, left, true, as_bool))
-            }
-            (Value::Vector(left), Value::Vector(right)) => Value::Vector(match operator {
-                Operator::Set(set) => {
-                    let matching = modifier.and_then(|modifier| modifier.matching.as_ref());
-                    binary::sets(set, left, right, matching)
-                }
-                _ => binary::vectors(operator, left, right, modifier)?,
-            }),
-            _ => return execution("an operator takes numbers and vectors"),
+        let spans: Vec<_> = steps.times().map(span).collect();
+        let from = spans.first().map_or(0, |(from, _)| *from);
+        let to = spans.last().map_or(0, |(_, to)| *to);
+        let step = node.step.unwrap_or(SUBQUERY_STEP_MS).max(1);
+        let start = from.div_euclid(step).saturating_mul(step).saturating_add(step);
+        let count = usize::try_from((to - start).div_euclid(step) + 1).unwrap_or(0);
+        let inner = Steps { start, step, count };
+        self.spend(count)?;
+        let series = match count {
+            0 => Vec::new(),
+            _ => self.vector(&node.expr, inner)?.into_series(inner),
+        };
+        Ok(Ranges {
+            series: series.into(),
+            spans,
         })
     }
 
-    pub(super) fn vector(&self, expr: &Expr, now: Millis) -> Result<Vector, QueryError> {
-        match self.value(expr, now)? {
-            Value::Vector(vector) => Ok(vector),
+    fn chain(&self, node: &Chain, steps: Steps) -> Result<Value, QueryError> {
+        let mut left = self.value(&node.first, steps)?;
+        for link in &node.links {
+            let right = self.value(&link.right, steps)?;
+            let span = Span {
+                start: node.first.span().start,
+                end: link.right.span().end,
+            };
+            left = binary::link(link, left, right, &self.notes, span)?;
+            if let Value::Vector(rows) = &left {
+                self.spend(rows.weight())?;
+            }
+        }
+        Ok(left)
+    }
+
+    pub(super) fn vector(&self, expr: &Expr, steps: Steps) -> Result<Rows, QueryError> {
+        match self.value(expr, steps)? {
+            Value::Vector(rows) => Ok(rows),
             Value::Scalar(_) | Value::Text(_) => execution("a vector is wanted here"),
         }
     }
 
-    pub(super) fn number(&self, expr: &Expr, now: Millis) -> Result<f64, QueryError> {
-        match self.value(expr, now)? {
-            Value::Scalar(number) => Ok(number),
-            Value::Vector(_) | Value::Text(_) => execution("a number is wanted here"),
+    pub(super) fn numbers(&self, expr: &Expr, steps: Steps) -> Result<Vec<f64>, QueryError> {
+        match self.value(expr, steps)? {
+            Value::Scalar(numbers) => Ok(numbers),
+            Value::Vector(_) | Value::Text(_) => execution("a scalar is wanted here"),
         }
     }
 
-    pub(super) fn texts<'a>(
-        &self,
-        expressions: impl Iterator<Item = &'a Expr>,
-        now: Millis,
-    ) -> Result<Vec<String>, QueryError> {
-        let text = |expr: &Expr| match self.value(expr, now)? {
+    pub(super) fn text(&self, expr: &Expr, steps: Steps) -> Result<String, QueryError> {
+        match self.value(expr, steps)? {
             Value::Text(text) => Ok(text),
-            Value::Scalar(_) | Value::Vector(_) => execution("a text is wanted here"),
-        };
-        expressions.map(text).collect()
+            Value::Scalar(_) | Value::Vector(_) => execution("a string is wanted here"),
+        }
     }
 }
 
-fn negative(value: SampleValue) -> SampleValue {
-    match value {
-        SampleValue::Float(number) => SampleValue::Float(-number),
-        SampleValue::Histogram(histogram) => {
-            SampleValue::Histogram(Arc::new(FloatHistogram::clone(&histogram).times(-1.0)))
-        }
+fn negative(mut rows: Rows) -> Rows {
+    let present = rows.floats.iter_mut().filter(|number| !is_absent(**number));
+    present.for_each(|number| *number = -*number);
+    for histogram in rows.histograms.iter_mut().flatten() {
+        *histogram = Arc::new((**histogram).clone().times(-1.0));
     }
+    rows
 }

@@ -3,6 +3,7 @@
 //! Bucket `i` of a side holds (base^(i-1), base^i] with base = 2^(2^-schema), as in Prometheus: one more than the
 //! index that OpenTelemetry gives it.
 
+use super::notes::go_shortest;
 use crate::ExponentialHistogram;
 
 /// The finest resolution that Prometheus knows.
@@ -104,6 +105,16 @@ impl FloatHistogram {
         self.len() == 0
     }
 
+    /// Whether it has observations of NaN, which are in no bucket.
+    pub(super) fn has_nan(&self) -> bool {
+        let counts = self
+            .positive
+            .iter()
+            .chain(&self.negative)
+            .map(|(_, count)| *count);
+        self.sum.is_nan() && counts.sum::<f64>() + self.zero_count < self.count
+    }
+
     /// The filled buckets from the lowest to the highest.
     pub fn buckets(&self) -> Vec<Bucket> {
         let zero = self.zero_threshold;
@@ -193,6 +204,16 @@ impl FloatHistogram {
         self
     }
 
+    fn is_finite(&self) -> bool {
+        let counts = self
+            .positive
+            .iter()
+            .chain(&self.negative)
+            .map(|(_, count)| *count);
+        let mut all = counts.chain([self.zero_count, self.count, self.sum]);
+        all.all(|number| !number.is_infinite())
+    }
+
     pub(super) fn add(&mut self, other: &Self) {
         self.combine(other, 1.0);
     }
@@ -202,6 +223,17 @@ impl FloatHistogram {
     }
 
     fn combine(&mut self, other: &Self, sign: f64) {
+        let other = self.aligned(other);
+        self.zero_count += sign * other.zero_count;
+        self.count += sign * other.count;
+        self.sum += sign * other.sum;
+        self.positive = merged(&self.positive, &other.positive, sign);
+        self.negative = merged(&self.negative, &other.negative, sign);
+        self.fit();
+    }
+
+    /// The other in the layout of this one, which is changed so that there is one.
+    fn aligned<'a>(&mut self, other: &'a Self) -> std::borrow::Cow<'a, Self> {
         let mut other = std::borrow::Cow::Borrowed(other);
         // Widening one zero bucket to the end of a filled bucket may widen it beyond the other's.
         while self.zero_threshold != other.zero_threshold {
@@ -216,12 +248,7 @@ impl FloatHistogram {
         if other.schema > schema {
             other.to_mut().coarsen(schema);
         }
-        self.zero_count += sign * other.zero_count;
-        self.count += sign * other.count;
-        self.sum += sign * other.sum;
-        self.positive = merged(&self.positive, &other.positive, sign);
-        self.negative = merged(&self.negative, &other.negative, sign);
-        self.fit();
+        other
     }
 
     /// Lowers the resolution until there are not too many buckets.
@@ -270,6 +297,11 @@ impl FloatHistogram {
     fn widen_zero(&mut self, threshold: f64) {
         let (count, threshold) = self.zero_within(threshold);
         (self.zero_count, self.zero_threshold) = (count, threshold);
+        self.drop_within(threshold);
+    }
+
+    /// Takes the buckets away that the zero bucket covers.
+    fn drop_within(&mut self, threshold: f64) {
         let bounds = Self {
             schema: self.schema,
             ..Self::default()
@@ -299,6 +331,128 @@ impl FloatHistogram {
         }
         fell(&before.positive, &self.positive) || fell(&before.negative, &self.negative)
     }
+}
+
+impl std::fmt::Display for FloatHistogram {
+    /// As Prometheus writes it: count, sum, and the filled buckets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (count, sum) = (go_shortest(self.count), go_shortest(self.sum));
+        write!(f, "{{count:{count}, sum:{sum}")?;
+        for bucket in self.buckets() {
+            let (open, close) = match bucket.rule {
+                Boundary::OpenLeft => ('(', ']'),
+                Boundary::OpenRight => ('[', ')'),
+                Boundary::Closed => ('[', ']'),
+            };
+            let (lower, upper) = (go_shortest(bucket.lower), go_shortest(bucket.upper));
+            write!(f, ", {open}{lower},{upper}{close}:{}", go_shortest(bucket.count))?;
+        }
+        f.write_str("}")
+    }
+}
+
+/// A sum of histograms that loses no small addends (Neumaier).
+pub(super) struct Total {
+    whole: FloatHistogram,
+    /// What the additions lost, in the same layout.
+    lost: FloatHistogram,
+    added: usize,
+}
+
+impl Total {
+    /// `None`: there are no histograms.
+    pub(super) fn of<'a>(histograms: impl IntoIterator<Item = &'a FloatHistogram>) -> Option<Self> {
+        let mut histograms = histograms.into_iter();
+        let whole = histograms.next()?.clone();
+        let lost = FloatHistogram {
+            schema: whole.schema,
+            zero_threshold: whole.zero_threshold,
+            ..FloatHistogram::default()
+        };
+        let mut total = Self {
+            whole,
+            lost,
+            added: 1,
+        };
+        histograms.for_each(|histogram| total.add(histogram));
+        Some(total)
+    }
+
+    fn add(&mut self, histogram: &FloatHistogram) {
+        let other = self.whole.aligned(histogram);
+        self.follow();
+        let (whole, lost) = (&mut self.whole, &mut self.lost);
+        whole.zero_count = plus(whole.zero_count, other.zero_count, &mut lost.zero_count);
+        whole.count = plus(whole.count, other.count, &mut lost.count);
+        whole.sum = plus(whole.sum, other.sum, &mut lost.sum);
+        whole.positive = compensated(&whole.positive, &other.positive, &mut lost.positive);
+        whole.negative = compensated(&whole.negative, &other.negative, &mut lost.negative);
+        whole.fit();
+        self.follow();
+        self.added += 1;
+    }
+
+    /// Brings what was lost into the layout of the whole.
+    fn follow(&mut self) {
+        self.lost.coarsen(self.whole.schema);
+        let threshold = self.whole.zero_threshold;
+        if self.lost.zero_threshold != threshold {
+            let (count, _) = self.lost.zero_within(threshold);
+            (self.lost.zero_count, self.lost.zero_threshold) = (count, threshold);
+            self.lost.drop_within(threshold);
+        }
+    }
+
+    pub(super) fn whole(mut self) -> FloatHistogram {
+        self.whole.combine(&self.lost, 1.0);
+        self.whole
+    }
+
+    /// The mean of these histograms, which the total is of: finite where the sum is not, too.
+    pub(super) fn mean<'a>(self, histograms: impl IntoIterator<Item = &'a FloatHistogram>) -> FloatHistogram {
+        let count = self.added as f64;
+        let whole = self.whole();
+        if whole.is_finite() {
+            return whole.over(count);
+        }
+        let parts: Vec<FloatHistogram> = histograms
+            .into_iter()
+            .map(|histogram| histogram.clone().over(count))
+            .collect();
+        Self::of(&parts).map_or_else(|| whole.over(count), Self::whole)
+    }
+}
+
+/// The sum of two numbers; what rounding takes goes to `lost`.
+fn plus(a: f64, b: f64, lost: &mut f64) -> f64 {
+    let sum = a + b;
+    if sum.is_infinite() {
+        *lost = 0.0;
+    } else if a.abs() >= b.abs() {
+        *lost += (a - sum) + b;
+    } else {
+        *lost += (b - sum) + a;
+    }
+    sum
+}
+
+/// Both sides' counts; what rounding takes goes to `lost`.
+fn compensated(a: &Side, b: &Side, lost: &mut Side) -> Side {
+    let whole = merged(a, b, 1.0);
+    let count = |side: &Side, index: i64| {
+        let at = side.binary_search_by_key(&index, |(index, _)| *index);
+        at.map_or(0.0, |at| side[at].1)
+    };
+    let lose = |(index, _): &(i64, f64)| {
+        let mut gone = 0.0;
+        plus(count(a, *index), count(b, *index), &mut gone);
+        (gone != 0.0).then_some((*index, gone))
+    };
+    let gone: Side = b.iter().filter_map(lose).collect();
+    if !gone.is_empty() {
+        *lost = merged(lost, &gone, 1.0);
+    }
+    whole
 }
 
 /// Both sides' counts, those of `b` by a factor.

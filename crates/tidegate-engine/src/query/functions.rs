@@ -1,155 +1,222 @@
-//! Functions of vectors and numbers. Native histograms are no numbers: functions of values pass over them.
+//! Functions of single values, of labels and of orders. Native histograms are no numbers: functions of values pass over
+//! them.
 
-use regex::Regex;
+use super::binary::named;
+use super::eval::execution;
+use super::labels::anchored;
+use super::rows::{Rows, is_absent};
+use super::{Labels, QueryError};
 
-use super::eval::Vector;
-use super::{Labels, Matcher, NAME, QueryError, SampleValue};
-
-/// Functions of each value by itself, with up to two numbers behind the vector. The metric's name goes.
-type OfValue = fn(f64, &[f64]) -> f64;
+/// Functions of each value by itself, with up to two numbers behind the vector. `None`: the value drops out.
+pub(super) type OfValue = fn(f64, [Option<f64>; 2]) -> Option<f64>;
 
 const OF_VALUE: &[(&str, OfValue)] = &[
-    ("abs", |value, _| value.abs()),
-    ("ceil", |value, _| value.ceil()),
-    ("floor", |value, _| value.floor()),
-    ("exp", |value, _| value.exp()),
-    ("sqrt", |value, _| value.sqrt()),
-    ("ln", |value, _| value.ln()),
-    ("log2", |value, _| value.log2()),
-    ("log10", |value, _| value.log10()),
+    ("abs", |value, _| Some(value.abs())),
+    ("ceil", |value, _| Some(value.ceil())),
+    ("floor", |value, _| Some(value.floor())),
+    ("exp", |value, _| Some(value.exp())),
+    ("sqrt", |value, _| Some(value.sqrt())),
+    ("ln", |value, _| Some(value.ln())),
+    ("log2", |value, _| Some(value.log2())),
+    ("log10", |value, _| Some(value.log10())),
     ("sgn", |value, _| {
-        if value == 0.0 || value.is_nan() {
-            value
-        } else {
-            value.signum()
-        }
+        let is_zero_or_nan = value == 0.0 || value.is_nan();
+        Some(if is_zero_or_nan { value } else { value.signum() })
     }),
-    ("sin", |value, _| value.sin()),
-    ("cos", |value, _| value.cos()),
-    ("tan", |value, _| value.tan()),
-    ("asin", |value, _| value.asin()),
-    ("acos", |value, _| value.acos()),
-    ("atan", |value, _| value.atan()),
-    ("sinh", |value, _| value.sinh()),
-    ("cosh", |value, _| value.cosh()),
-    ("tanh", |value, _| value.tanh()),
-    ("asinh", |value, _| value.asinh()),
-    ("acosh", |value, _| value.acosh()),
-    ("atanh", |value, _| value.atanh()),
-    ("deg", |value, _| value.to_degrees()),
-    ("rad", |value, _| value.to_radians()),
-    ("round", |value, to| {
-        let inverse = 1.0 / to.first().unwrap_or(&1.0);
-        (value * inverse + 0.5).floor() / inverse
+    ("sin", |value, _| Some(value.sin())),
+    ("cos", |value, _| Some(value.cos())),
+    ("tan", |value, _| Some(value.tan())),
+    ("asin", |value, _| Some(value.asin())),
+    ("acos", |value, _| Some(value.acos())),
+    ("atan", |value, _| Some(value.atan())),
+    ("sinh", |value, _| Some(value.sinh())),
+    ("cosh", |value, _| Some(value.cosh())),
+    ("tanh", |value, _| Some(value.tanh())),
+    ("asinh", |value, _| Some(asinh(value))),
+    ("acosh", |value, _| Some(acosh(value))),
+    ("atanh", |value, _| Some(value.atanh())),
+    ("deg", |value, _| Some(value * 180.0 / std::f64::consts::PI)),
+    ("rad", |value, _| Some(value * std::f64::consts::PI / 180.0)),
+    ("round", |value, [to, _]| {
+        let inverse = 1.0 / to.unwrap_or(1.0);
+        Some((value * inverse + 0.5).floor() / inverse)
     }),
+    // An unknown bound makes everything unknown; between bounds that cross lies nothing.
     ("clamp", |value, bounds| match bounds {
-        [low, high, ..] => high.min(value).max(*low),
-        _ => value,
+        [Some(low), Some(high)] if low > high => None,
+        [Some(low), Some(high)] => Some(above(below(value, high), low)),
+        _ => Some(value),
     }),
-    ("clamp_min", |value, low| {
-        low.first().map_or(value, |low| value.max(*low))
+    ("clamp_min", |value, [low, _]| {
+        Some(above(value, low.unwrap_or(f64::NEG_INFINITY)))
     }),
-    ("clamp_max", |value, high| {
-        high.first().map_or(value, |high| value.min(*high))
+    ("clamp_max", |value, [high, _]| {
+        Some(below(value, high.unwrap_or(f64::INFINITY)))
     }),
 ];
 
-pub(super) fn is_of_value(name: &str) -> bool {
-    OF_VALUE.iter().any(|(known, _)| *known == name)
+/// The larger of both; NaN where one is and the other is not infinite.
+fn above(value: f64, low: f64) -> f64 {
+    let is_known = value == f64::INFINITY || low == f64::INFINITY;
+    match (value.is_nan() || low.is_nan(), is_known) {
+        (true, false) => f64::NAN,
+        _ => value.max(low),
+    }
+}
+
+/// The smaller of both; NaN where one is and the other is not infinite.
+fn below(value: f64, high: f64) -> f64 {
+    -above(-value, -high)
+}
+
+/// The inverse of `sinh`, of large numbers too.
+fn asinh(value: f64) -> f64 {
+    const LARGE: f64 = 1e150;
+    match value.abs() > LARGE && value.is_finite() {
+        true => (value.abs().ln() + std::f64::consts::LN_2).copysign(value),
+        false => value.asinh(),
+    }
+}
+
+/// The inverse of `cosh`, of large numbers too.
+fn acosh(value: f64) -> f64 {
+    if value < 1.0 {
+        f64::NAN
+    } else if value > 1e150 {
+        asinh(value)
+    } else {
+        value.acosh()
+    }
 }
 
 /// `None`: there is no such function.
-pub(super) fn of_value(name: &str, vector: Vector, numbers: &[f64]) -> Option<Vector> {
-    let (_, function) = OF_VALUE.iter().find(|(known, _)| *known == name)?;
-    // An unknown bound makes everything unknown; between bounds that cross lies nothing.
-    let is_unknown = name.starts_with("clamp") && numbers.iter().any(|bound| bound.is_nan());
-    let is_void = matches!((name, numbers), ("clamp", [low, high]) if low > high);
-    let apply = |(labels, value): (Labels, f64)| {
-        let value = if is_unknown {
-            f64::NAN
-        } else {
-            function(value, numbers)
-        };
-        (labels.nameless(), SampleValue::Float(value))
+pub(super) fn of_value(name: &str) -> Option<OfValue> {
+    let found = OF_VALUE.iter().find(|(known, _)| *known == name);
+    found.map(|(_, function)| *function)
+}
+
+/// In the order of the first step's values, NaN last; ranges have no order.
+pub(super) fn sort(rows: &Rows, is_falling: bool) -> Rows {
+    let value = |row: usize| rows.row(row).first().copied().unwrap_or(f64::NAN);
+    let numbers = (0..rows.len()).filter(|row| rows.row(*row).iter().any(|value| !is_absent(*value)));
+    let mut order: Vec<usize> = numbers.collect();
+    if rows.steps == 1 {
+        order.sort_by(|a, b| match (value(*a), value(*b)) {
+            (a, b) if a.is_nan() || b.is_nan() => a.is_nan().cmp(&b.is_nan()),
+            (a, b) if is_falling => b.total_cmp(&a),
+            (a, b) => a.total_cmp(&b),
+        });
+    }
+    let mut made = Rows {
+        is_nameless: rows.is_nameless,
+        ..Rows::new(rows.steps)
     };
-    Some(floats(vector).filter(|_| !is_void).map(apply).collect())
+    for row in order {
+        let place = made.push(rows.labels[row].clone());
+        made.row_mut(place).copy_from_slice(rows.row(row));
+    }
+    made
 }
 
-/// The numbers of a vector.
-pub(super) fn floats(vector: Vector) -> impl Iterator<Item = (Labels, f64)> {
-    vector
-        .into_iter()
-        .filter_map(|(labels, value)| Some((labels, value.float()?)))
-}
-
-/// In the order of values; NaN last.
-pub(super) fn sort(vector: Vector, descending: bool) -> Vector {
-    let mut vector: Vec<(Labels, f64)> = floats(vector).collect();
-    vector.sort_by(|(_, a), (_, b)| match (a.is_nan(), b.is_nan()) {
-        (false, false) if descending => b.total_cmp(a),
-        (false, false) => a.total_cmp(b),
-        (a, b) => a.cmp(&b),
-    });
-    let sorted = vector.into_iter();
-    sorted
-        .map(|(labels, value)| (labels, SampleValue::Float(value)))
-        .collect()
-}
-
-/// What `absent` says is not there: the labels that the selector asks for by value.
-pub(super) fn absent_labels(matchers: &[Matcher]) -> Labels {
-    let asked = |name: &str| matchers.iter().filter(|matcher| matcher.name() == name).count();
-    let wanted = matchers
-        .iter()
-        .filter(|matcher| matcher.name() != NAME && asked(matcher.name()) == 1);
-    wanted
-        .filter_map(|matcher| Some((matcher.name(), matcher.equals()?)))
-        .collect()
-}
-
-pub(super) fn label_replace(vector: Vector, texts: &[String]) -> Result<Vector, QueryError> {
-    let [to, replacement, from, pattern] = texts else {
-        return Err(QueryError::Execution("label_replace takes four texts".to_owned()));
+/// In the order of these labels' values, numbers in them by size; then of all labels.
+pub(super) fn sort_by_label(rows: Rows, names: &[String], is_falling: bool) -> Rows {
+    let rows = named(rows);
+    let compare = |a: &Labels, b: &Labels| {
+        let mut by_name = names.iter().map(|name| natural(a.get(name), b.get(name)));
+        let first = by_name.find(|order| order.is_ne());
+        first.unwrap_or_else(|| a.cmp(b))
     };
-    let pattern = Regex::new(&format!("^(?s:{pattern})$")).map_err(|_| {
-        QueryError::Execution(format!(
-            "invalid regular expression in label_replace(): {pattern}"
-        ))
-    })?;
-    check_name(to, "label_replace")?;
-    let replace = |(labels, value): (Labels, SampleValue)| {
-        let labels = match pattern.captures(labels.get(from)) {
-            None => labels.clone(),
-            Some(captures) => {
-                let mut text = String::new();
-                captures.expand(replacement, &mut text);
-                labels.with(to, &text)
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    if rows.steps == 1 {
+        order.sort_by(|a, b| {
+            let order = compare(&rows.labels[*a], &rows.labels[*b]);
+            if is_falling { order.reverse() } else { order }
+        });
+    }
+    let mut made = Rows::new(rows.steps);
+    for row in order {
+        let place = made.push(rows.labels[row].clone());
+        for step in 0..rows.steps {
+            if let Some(cell) = rows.cell(row, step) {
+                made.set(place, step, cell.value());
             }
-        };
-        (labels, value)
-    };
-    Ok(vector.into_iter().map(replace).collect())
+        }
+    }
+    made
 }
 
-pub(super) fn label_join(vector: Vector, texts: &[String]) -> Result<Vector, QueryError> {
-    let [to, separator, from @ ..] = texts else {
-        return Err(QueryError::Execution(
-            "label_join takes at least two texts".to_owned(),
+/// The order of texts in which runs of digits count as numbers.
+fn natural(a: &str, b: &str) -> std::cmp::Ordering {
+    let (mut a, mut b) = (a, b);
+    loop {
+        let ((one, rest_of_a), (other, rest_of_b)) = (run(a), run(b));
+        if one.is_empty() || other.is_empty() {
+            return a.cmp(b);
+        }
+        let are_numbers = starts_with_digit(one) && starts_with_digit(other);
+        let order = match are_numbers {
+            true => {
+                let (one, other) = (one.trim_start_matches('0'), other.trim_start_matches('0'));
+                one.len().cmp(&other.len()).then_with(|| one.cmp(other))
+            }
+            false => one.cmp(other),
+        };
+        if order.is_ne() {
+            return order;
+        }
+        (a, b) = (rest_of_a, rest_of_b);
+    }
+}
+
+fn starts_with_digit(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// The longest beginning of digits only, or of none.
+fn run(text: &str) -> (&str, &str) {
+    let is_number = starts_with_digit(text);
+    let end = text.find(|c: char| c.is_ascii_digit() != is_number);
+    text.split_at(end.unwrap_or(text.len()))
+}
+
+pub(super) fn label_replace(rows: Rows, texts: &[String]) -> Result<Rows, QueryError> {
+    let [to, replacement, from, pattern] = texts else {
+        return execution("label_replace takes four strings");
+    };
+    let Ok(compiled) = anchored(pattern) else {
+        return execution(format!(
+            "invalid regular expression in label_replace(): {pattern}"
         ));
     };
-    check_name(to, "label_join")?;
-    let join = |(labels, value): (Labels, SampleValue)| {
-        let values: Vec<&str> = from.iter().map(|name| labels.get(name)).collect();
-        (labels.with(to, &values.join(separator)), value)
+    check_name(to, "label_replace")?;
+    let mut rows = named(rows);
+    for labels in &mut rows.labels {
+        if let Some(captures) = compiled.captures(labels.get(from)) {
+            let mut text = String::new();
+            captures.expand(replacement, &mut text);
+            *labels = labels.with(to, &text);
+        }
+    }
+    rows.joined()
+}
+
+pub(super) fn label_join(rows: Rows, texts: &[String]) -> Result<Rows, QueryError> {
+    let [to, separator, from @ ..] = texts else {
+        return execution("label_join takes at least two strings");
     };
-    Ok(vector.into_iter().map(join).collect())
+    check_name(to, "label_join")?;
+    let mut rows = named(rows);
+    for labels in &mut rows.labels {
+        let values: Vec<&str> = from.iter().map(|name| labels.get(name)).collect();
+        let value = values.join(separator);
+        *labels = labels.with(to, &value);
+    }
+    rows.joined()
 }
 
 fn check_name(name: &str, function: &str) -> Result<(), QueryError> {
     match name.is_empty() {
-        true => Err(QueryError::Execution(format!(
-            "invalid destination label name in {function}(): {name}"
-        ))),
+        true => execution(format!("invalid destination label name in {function}(): {name}")),
         false => Ok(()),
     }
 }

@@ -2,14 +2,41 @@
 
 use std::sync::Arc;
 
-use promql_parser::label::{MatchOp, Matcher as Parsed};
+use regex::Regex;
+
+use super::syntax::quoted;
 
 /// The label that holds the metric's name.
 pub const NAME: &str = "__name__";
 
+/// Labels that go where the metric's name goes: it, and what type and unit labels say of it.
+pub(super) fn is_of_name(label: &str) -> bool {
+    label.starts_with("__") && matches!(label, NAME | "__type__" | "__unit__")
+}
+
 /// Labels in the order of their names; no name twice, no empty value. Cheap to clone.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Labels(Arc<[(Arc<str>, Arc<str>)]>);
+
+/// By names and values in turn. Texts that are shared, as names are, are not read.
+impl Ord for Labels {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        let texts = |a: &Arc<str>, b: &Arc<str>| match Arc::ptr_eq(a, b) {
+            true => std::cmp::Ordering::Equal,
+            false => a.cmp(b),
+        };
+        let pairs = self.0.iter().zip(&*other.0);
+        let mut orders = pairs.map(|(a, b)| texts(&a.0, &b.0).then_with(|| texts(&a.1, &b.1)));
+        let first = orders.find(|order| order.is_ne());
+        first.unwrap_or_else(|| self.0.len().cmp(&other.0.len()))
+    }
+}
+
+impl PartialOrd for Labels {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
 
 impl Default for Labels {
     fn default() -> Self {
@@ -53,9 +80,19 @@ impl Labels {
         }
     }
 
-    /// Without the metric's name.
+    /// Without the metric's name, type and unit.
     pub fn nameless(&self) -> Self {
-        self.filter(|name| name != NAME)
+        self.filter(|name| !is_of_name(name))
+    }
+
+    /// The metric's name; `None`: there are labels of its type or unit as well.
+    pub(super) fn only_name(&self) -> Option<&str> {
+        let of_name = self.0.iter().filter(|(name, _)| is_of_name(name));
+        let mut rest = of_name.filter(|(name, _)| **name != *NAME);
+        match rest.next() {
+            Some(_) => None,
+            None => Some(self.get(NAME)),
+        }
     }
 
     /// With one label set; empty removes it.
@@ -65,29 +102,135 @@ impl Labels {
     }
 }
 
+impl std::fmt::Display for Labels {
+    /// As Prometheus writes it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("{")?;
+        for (at, (name, value)) in self.0.iter().enumerate() {
+            let comma = if at > 0 { ", " } else { "" };
+            write!(f, "{comma}{name}={}", quoted(value))?;
+        }
+        f.write_str("}")
+    }
+}
+
+/// How a selector looks at a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MatchKind {
+    Equal,
+    NotEqual,
+    Matches,
+    MatchesNot,
+}
+
 /// What a selector asks of one label.
 #[derive(Clone, Debug)]
-pub struct Matcher(Parsed);
+pub struct Matcher {
+    kind: MatchKind,
+    name: Arc<str>,
+    value: Arc<str>,
+    /// Of the two kinds that match by pattern.
+    pattern: Option<Regex>,
+}
 
 impl Matcher {
-    pub(super) fn new(parsed: Parsed) -> Self {
-        Self(parsed)
+    /// The error is the pattern's.
+    pub(super) fn new(kind: MatchKind, name: &str, value: &str) -> Result<Self, String> {
+        let is_pattern = matches!(kind, MatchKind::Matches | MatchKind::MatchesNot);
+        Ok(Self {
+            kind,
+            name: name.into(),
+            value: value.into(),
+            pattern: is_pattern.then(|| anchored(value)).transpose()?,
+        })
+    }
+
+    /// Accepts one value.
+    pub(super) fn equal(name: &str, value: &str) -> Self {
+        Self {
+            kind: MatchKind::Equal,
+            name: name.into(),
+            value: value.into(),
+            pattern: None,
+        }
     }
 
     /// Which label.
     pub fn name(&self) -> &str {
-        &self.0.name
+        &self.name
+    }
+
+    /// What it is compared with: a value or a pattern.
+    pub(super) fn value(&self) -> &str {
+        &self.value
     }
 
     /// The one value that it accepts, if it is that plain.
     pub fn equals(&self) -> Option<&str> {
-        matches!(self.0.op, MatchOp::Equal).then_some(&*self.0.value)
+        (self.kind == MatchKind::Equal).then_some(&*self.value)
+    }
+
+    /// Whether it accepts this value; an empty one is a label that is not there.
+    pub fn accepts_value(&self, value: &str) -> bool {
+        let matches = || {
+            self.pattern
+                .as_ref()
+                .is_some_and(|pattern| pattern.is_match(value))
+        };
+        match self.kind {
+            MatchKind::Equal => value == &*self.value,
+            MatchKind::NotEqual => value != &*self.value,
+            MatchKind::Matches => matches(),
+            MatchKind::MatchesNot => !matches(),
+        }
     }
 
     /// Whether it accepts a series with these labels.
     pub fn accepts(&self, labels: &Labels) -> bool {
-        self.0.is_match(labels.get(self.name()))
+        self.accepts_value(labels.get(self.name()))
     }
+}
+
+impl std::fmt::Display for Matcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let operator = match self.kind {
+            MatchKind::Equal => "=",
+            MatchKind::NotEqual => "!=",
+            MatchKind::Matches => "=~",
+            MatchKind::MatchesNot => "!~",
+        };
+        write!(f, "{}{operator}{}", self.name, quoted(&self.value))
+    }
+}
+
+/// A pattern that must match from end to end. Go takes a brace that begins no repetition for itself.
+pub(super) fn anchored(pattern: &str) -> Result<Regex, String> {
+    let compile = |pattern: &str| Regex::new(&format!("^(?s:{pattern})$"));
+    let compiled = compile(pattern).or_else(|error| match pattern.contains('{') {
+        true => compile(&without_lone_braces(pattern)).map_err(|_| error),
+        false => Err(error),
+    });
+    compiled.map_err(|error| match error {
+        regex::Error::CompiledTooBig(_) => "error parsing regexp: expression too large".to_owned(),
+        _ => format!("error parsing regexp: `{pattern}`"),
+    })
+}
+
+fn without_lone_braces(pattern: &str) -> String {
+    let mut made = String::with_capacity(pattern.len() + 8);
+    let mut rest = pattern;
+    while let Some(at) = rest.find('{') {
+        let (before, brace) = rest.split_at(at);
+        made.push_str(before);
+        let inside = brace[1..].split_once('}').map_or("", |(inside, _)| inside);
+        let is_repetition = inside.starts_with(|c: char| c.is_ascii_digit())
+            && inside.bytes().all(|b| b.is_ascii_digit() || b == b',')
+            && inside.bytes().filter(|b| *b == b',').count() <= 1;
+        let is_escaped = before.ends_with('\\') || before.ends_with("\\p") || before.ends_with("\\P");
+        made.push_str(if is_repetition || is_escaped { "{" } else { "\\{" });
+        rest = &brace[1..];
+    }
+    made + rest
 }
 
 /// The one metric name that these ask for, if they do.

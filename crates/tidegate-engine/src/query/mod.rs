@@ -1,6 +1,6 @@
 //! PromQL over samples: a parsed query, and its value at an instant or over a range.
 //!
-//! The parser is a crate; the evaluation is ours. It follows Prometheus 3: ranges and the look-back are open on the
+//! It follows Prometheus 3: ranges and the look-back are open on the
 //! left, a stale marker ends a series, what it does not support is refused by name. Where the samples are kept is not
 //! its business ([`Samples`]).
 
@@ -8,27 +8,32 @@ mod aggregate;
 mod binary;
 mod buckets;
 mod call;
-mod check;
+mod dates;
 mod eval;
 mod fetch;
 mod float_histogram;
 mod functions;
-mod guard;
 mod labels;
 mod native;
 mod native_over_time;
 #[cfg(test)]
 mod native_tests;
+mod notes;
 mod over_time;
+mod rows;
 mod sample;
+mod syntax;
 #[cfg(test)]
 mod tests;
 mod window;
 
-use promql_parser::parser::{self, Expr};
+use std::time::Instant as Clock;
+
+use syntax::ast::{Expr, Type};
 
 pub use float_histogram::{Boundary, Bucket, FloatHistogram};
 pub use labels::{Labels, Matcher, NAME};
+pub use notes::Notes;
 pub use sample::{HistogramSample, QuerySeries, Sample, SampleValue};
 
 /// Milliseconds since the Unix epoch, as Prometheus counts time.
@@ -49,9 +54,6 @@ const MAX_SAMPLES: usize = if cfg!(test) { 200_000 } else { 20_000_000 };
 /// A longer query is refused.
 const MAX_QUERY_BYTES: usize = 64 << 10;
 
-/// Expressions within expressions; the evaluation of each takes stack.
-const MAX_DEPTH: usize = 150;
-
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
@@ -70,6 +72,9 @@ pub enum QueryError {
     /// The samples can't be had.
     #[error("{0}")]
     Samples(String),
+    /// It took longer than it may.
+    #[error("query timed out in expression evaluation")]
+    Timeout,
 }
 
 impl QueryError {
@@ -163,9 +168,28 @@ pub enum Instant {
     String(String),
 }
 
+/// How a query is evaluated.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How far an instant looks back for a sample, in milliseconds.
+    pub look_back: Millis,
+    /// When the evaluation ends with `Timeout`, whatever it has; `None`: never.
+    pub deadline: Option<Clock>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            look_back: LOOK_BACK_MS,
+            deadline: None,
+        }
+    }
+}
+
 /// A parsed query.
 #[derive(Debug)]
 pub struct Query {
+    text: String,
     expr: Expr,
 }
 
@@ -173,7 +197,7 @@ impl Query {
     /// Parses PromQL.
     ///
     /// # Errors
-    /// `Syntax`, or `Unsupported` by name.
+    /// `Syntax`, with line and column; `TooMuch`.
     pub fn parse(text: &str) -> Result<Self, QueryError> {
         if text.len() > MAX_QUERY_BYTES {
             return Err(QueryError::TooMuch(format!(
@@ -181,10 +205,11 @@ impl Query {
                 text.len()
             )));
         }
-        guard::check(text)?;
-        let expr = parser::parse(text).map_err(QueryError::Syntax)?;
-        check::check(&expr, MAX_DEPTH)?;
-        Ok(Self { expr })
+        let expr = syntax::parse(text).map_err(|wrong| QueryError::Syntax(wrong.shown(text)))?;
+        Ok(Self {
+            text: text.to_owned(),
+            expr,
+        })
     }
 
     /// The names that its selectors ask for, where they ask for one.
@@ -201,7 +226,7 @@ impl Query {
     fn asked(&self) -> Vec<Option<String>> {
         let mut names = Vec::new();
         fetch::selectors(&self.expr, &mut |selector| {
-            names.push(labels::name(&fetch::matchers(selector)).map(str::to_owned));
+            names.push(labels::name(&selector.matchers).map(str::to_owned));
         });
         names
     }
@@ -209,8 +234,8 @@ impl Query {
     /// The selector that it is, for the whole of time; `None`: it is more than a selector.
     pub fn selection(&self) -> Option<Selection> {
         match &self.expr {
-            Expr::VectorSelector(selector) => Some(Selection {
-                matchers: fetch::matchers(selector),
+            Expr::Selector(selector) => Some(Selection {
+                matchers: selector.matchers.clone(),
                 ..Selection::everything()
             }),
             _ => None,
@@ -219,7 +244,7 @@ impl Query {
 
     /// Whether it says itself what is to be where nothing is: `absent`, `or`.
     pub fn handles_absence(&self) -> bool {
-        check::handles_absence(&self.expr)
+        syntax::handles_absence(&self.expr)
     }
 
     /// Its value at one time.
@@ -227,7 +252,21 @@ impl Query {
     /// # Errors
     /// See [`QueryError`].
     pub fn instant(&self, samples: &dyn Samples, at: Millis) -> Result<Instant, QueryError> {
-        eval::instant(&self.expr, samples, at)
+        let answer = self.instant_with(samples, at, &Options::default());
+        answer.map(|(value, _)| value)
+    }
+
+    /// Its value at one time, with what there is to say about it.
+    ///
+    /// # Errors
+    /// See [`QueryError`].
+    pub fn instant_with(
+        &self,
+        samples: &dyn Samples,
+        at: Millis,
+        options: &Options,
+    ) -> Result<(Instant, Notes), QueryError> {
+        eval::instant((&self.text, &self.expr), samples, at, options)
     }
 
     /// Its values at `start`, `start + step`, ... up to `end`, by series.
@@ -241,19 +280,65 @@ impl Query {
         end: Millis,
         step: Millis,
     ) -> Result<Vec<QuerySeries>, QueryError> {
+        let answer = self.range_with(samples, (start, end, step), &Options::default());
+        answer.map(|(series, _)| series)
+    }
+
+    /// Its values at start, start + step, ... up to the end, by series, with what there is to say about them.
+    ///
+    /// # Errors
+    /// See [`QueryError`].
+    pub fn range_with(
+        &self,
+        samples: &dyn Samples,
+        (start, end, step): (Millis, Millis, Millis),
+        options: &Options,
+    ) -> Result<(Vec<QuerySeries>, Notes), QueryError> {
         if step <= 0 {
-            return Err(QueryError::Syntax("zero or negative step".to_owned()));
+            return Err(QueryError::Syntax(
+                "zero or negative query resolution step widths are not accepted. Try a positive integer"
+                    .to_owned(),
+            ));
         }
         if end < start {
             return Err(QueryError::Syntax(
-                "the end must not be before the start".to_owned(),
+                "end timestamp must not be before start time".to_owned(),
             ));
         }
         if (end - start) / step > MAX_STEPS {
-            return Err(QueryError::TooMuch(format!(
-                "more than {MAX_STEPS} points a series: take a longer step"
+            return Err(QueryError::TooMuch(
+                "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)".to_owned(),
+            ));
+        }
+        let kind = self.expr.kind();
+        if !matches!(kind, Type::Scalar | Type::Vector) {
+            return Err(QueryError::Syntax(format!(
+                "invalid expression type {} for range query, must be Scalar or instant Vector",
+                syntax::quoted(kind.documented())
             )));
         }
-        eval::range(&self.expr, samples, (start, end, step))
+        let steps = rows::Steps {
+            start,
+            step,
+            count: ((end - start) / step + 1) as usize,
+        };
+        eval::range((&self.text, &self.expr), samples, (steps, end), options)
+    }
+}
+
+/// The query on one line, as the language writes it.
+impl std::fmt::Display for Query {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.expr.fmt(f)
+    }
+}
+
+/// A number as Prometheus writes it.
+fn show_number(value: f64) -> String {
+    match value {
+        _ if value.is_nan() => "NaN".to_owned(),
+        f64::INFINITY => "+Inf".to_owned(),
+        f64::NEG_INFINITY => "-Inf".to_owned(),
+        _ => value.to_string(),
     }
 }

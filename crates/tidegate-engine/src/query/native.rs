@@ -1,21 +1,17 @@
 //! Functions of single native histograms.
 
 use super::float_histogram::{Boundary, Bucket, FloatHistogram};
-use super::over_time::sum;
+use super::over_time::Sum;
 
-/// What a function makes of a histogram, with the numbers that come before it in the call.
-type OfHistogram = fn(&FloatHistogram, &[f64]) -> f64;
+/// What a function makes of a histogram.
+type OfHistogram = fn(&FloatHistogram) -> f64;
 
 const FUNCTIONS: &[(&str, OfHistogram)] = &[
-    ("histogram_count", |histogram, _| histogram.count),
-    ("histogram_sum", |histogram, _| histogram.sum),
-    ("histogram_avg", |histogram, _| histogram.sum / histogram.count),
-    ("histogram_stdvar", |histogram, _| variance(histogram)),
-    ("histogram_stddev", |histogram, _| variance(histogram).sqrt()),
-    ("histogram_fraction", |histogram, numbers| match numbers {
-        [lower, upper, ..] => fraction(*lower, *upper, histogram),
-        _ => f64::NAN,
-    }),
+    ("histogram_count", |histogram| histogram.count),
+    ("histogram_sum", |histogram| histogram.sum),
+    ("histogram_avg", |histogram| histogram.sum / histogram.count),
+    ("histogram_stdvar", variance),
+    ("histogram_stddev", |histogram| variance(histogram).sqrt()),
 ];
 
 /// `None`: there is no such function.
@@ -35,7 +31,7 @@ fn variance(histogram: &FloatHistogram) -> f64 {
         };
         bucket.count * (middle - mean) * (middle - mean)
     });
-    sum(squares) / histogram.count
+    Sum::of(squares) / histogram.count
 }
 
 /// The value below which the share `q` of all observations lies.
@@ -74,7 +70,7 @@ pub(super) fn quantile(q: f64, histogram: &FloatHistogram) -> f64 {
 }
 
 /// The share of all observations between two values.
-fn fraction(lower: f64, upper: f64, histogram: &FloatHistogram) -> f64 {
+pub(super) fn fraction(lower: f64, upper: f64, histogram: &FloatHistogram) -> f64 {
     if histogram.count == 0.0 || lower.is_nan() || upper.is_nan() {
         return f64::NAN;
     }
@@ -93,7 +89,12 @@ fn fraction(lower: f64, upper: f64, histogram: &FloatHistogram) -> f64 {
             }
             below += bucket.count;
         }
-        histogram.count
+        // Observations of NaN are in no bucket, and so between no values.
+        if histogram.has_nan() {
+            below
+        } else {
+            histogram.count
+        }
     };
     let rank = |value: f64| rank(value).min(histogram.count);
     (rank(upper) - rank(lower)) / histogram.count

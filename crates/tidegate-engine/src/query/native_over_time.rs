@@ -2,63 +2,90 @@
 
 use std::sync::Arc;
 
-use super::aggregate::total;
+use super::float_histogram::Total;
+use super::notes::Note;
 use super::over_time::{OverTime, Range, Span};
-use super::{FloatHistogram, HistogramSample, Millis, QuerySeries, SampleValue};
+use super::{FloatHistogram, HistogramSample, Millis, SampleValue};
 
-/// What a function makes of a range; `numbers` is what it does with numbers, for those that pass over histograms.
+/// What a function makes of a range with histograms in it: `numbers` is what it does with numbers, for those that pass
+/// over histograms. With what there is to say of a metric of this name.
 pub(super) fn over_time(
     name: &str,
-    numbers: OverTime,
-    number: f64,
-    series: &QuerySeries,
+    (numbers, parameters): (OverTime, [f64; 2]),
     range: &Range<'_>,
-) -> Option<SampleValue> {
-    let histograms = &series.histograms;
-    // Numbers and histograms don't add up.
-    let unmixed = || series.samples.is_empty();
-    let float = |value: f64| Some(SampleValue::Float(value));
-    let made = match name {
-        "count_over_time" => return float((series.samples.len() + histograms.len()) as f64),
+    histograms: &[HistogramSample],
+    metric: &str,
+) -> (Option<SampleValue>, Option<Note>) {
+    let is_unmixed = range.samples.is_empty();
+    let float = |value: f64| (Some(SampleValue::Float(value)), None);
+    let timeline = || timeline(range, histograms);
+    match name {
+        "count_over_time" => return float((range.samples.len() + histograms.len()) as f64),
         "present_over_time" => return float(1.0),
-        "first_over_time" => return timeline(series).into_iter().next().map(|(_, value)| value),
-        "last_over_time" => return timeline(series).pop().map(|(_, value)| value),
-        "changes" => return float(pairs(series, |before, now| !is_same(before, now))),
-        "resets" => return float(pairs(series, is_reset)),
-        "rate" => unmixed()
-            .then(|| extrapolated(histograms, range, true))??
-            .over(range.seconds()),
-        "increase" => unmixed().then(|| extrapolated(histograms, range, true))??,
-        "delta" => unmixed().then(|| extrapolated(histograms, range, false))??,
-        "irate" => unmixed().then(|| instantly(histograms, true))??,
-        "idelta" => unmixed().then(|| instantly(histograms, false))??,
-        "sum_over_time" => unmixed().then(|| whole(histograms))??,
-        "avg_over_time" => unmixed()
-            .then(|| whole(histograms))??
-            .over(histograms.len() as f64),
-        _ if unmixed() => return None,
-        _ => return numbers(range, number).map(SampleValue::Float),
+        "first_over_time" => return (timeline().into_iter().next().map(|(_, value)| value), None),
+        "last_over_time" => return (timeline().pop().map(|(_, value)| value), None),
+        "ts_of_first_over_time" => {
+            return float(timeline().first().map_or(0, |(time, _)| *time) as f64 / 1000.0);
+        }
+        "ts_of_last_over_time" => {
+            return float(timeline().last().map_or(0, |(time, _)| *time) as f64 / 1000.0);
+        }
+        "changes" => return float(pairs(&timeline(), |before, now| !is_same(before, now))),
+        "resets" => return float(pairs(&timeline(), is_reset)),
+        _ => {}
+    }
+    if !of_histograms(name) {
+        let value = match is_unmixed {
+            true => None,
+            false => numbers(range, parameters).map(SampleValue::Float),
+        };
+        return (
+            value,
+            (!is_unmixed).then(|| Note::IgnoredInRange(metric.to_owned())),
+        );
+    }
+    if matches!(name, "irate" | "idelta") {
+        return instantly(&timeline(), name == "irate", metric);
+    }
+    if !is_unmixed {
+        return (None, Some(Note::MixedInRange(metric.to_owned())));
+    }
+    let samples = || histograms.iter().map(|sample| &*sample.value);
+    let made = match name {
+        "rate" => extrapolated(histograms, range, true).map(|rise| rise.over(range.seconds())),
+        "increase" => extrapolated(histograms, range, true),
+        "delta" => extrapolated(histograms, range, false),
+        "sum_over_time" => Total::of(samples()).map(Total::whole),
+        _ => Total::of(samples()).map(|total| total.mean(samples())),
     };
-    Some(SampleValue::Histogram(Arc::new(made)))
+    // Histograms that are no counters have no type here.
+    let is_wrong = name == "delta" && histograms.len() > 1;
+    let note = is_wrong.then(|| Note::NotGauge(metric.to_owned()));
+    (made.map(|made| SampleValue::Histogram(Arc::new(made))), note)
 }
 
-fn whole(histograms: &[HistogramSample]) -> Option<FloatHistogram> {
-    total(histograms.iter().map(|sample| &*sample.value))
+/// Whether a function makes histograms of histograms.
+fn of_histograms(name: &str) -> bool {
+    matches!(
+        name,
+        "rate" | "increase" | "delta" | "irate" | "idelta" | "sum_over_time" | "avg_over_time"
+    )
 }
 
 /// Numbers and histograms in the order of time.
-fn timeline(series: &QuerySeries) -> Vec<(Millis, SampleValue)> {
-    let floats = series.samples.iter();
+fn timeline(range: &Range<'_>, histograms: &[HistogramSample]) -> Vec<(Millis, SampleValue)> {
+    let floats = range.samples.iter();
     let floats = floats.map(|sample| (sample.time, SampleValue::Float(sample.value)));
-    let histograms = series.histograms.iter();
+    let histograms = histograms.iter();
     let histograms = histograms.map(|sample| (sample.time, SampleValue::Histogram(sample.value.clone())));
     let mut all: Vec<_> = floats.chain(histograms).collect();
     all.sort_by_key(|(time, _)| *time);
     all
 }
 
-fn pairs(series: &QuerySeries, counts: impl Fn(&SampleValue, &SampleValue) -> bool) -> f64 {
-    let timeline = timeline(series);
+type Timeline = [(Millis, SampleValue)];
+
+fn pairs(timeline: &Timeline, counts: impl Fn(&SampleValue, &SampleValue) -> bool) -> f64 {
     let pairs = timeline.windows(2).filter(|pair| counts(&pair[0].1, &pair[1].1));
     pairs.count() as f64
 }
@@ -108,18 +135,31 @@ fn extrapolated(
     Some(rise.times(span.stretch(range, since_zero)))
 }
 
-/// What the last two histograms say.
-fn instantly(histograms: &[HistogramSample], is_rate: bool) -> Option<FloatHistogram> {
-    let [.., before, last] = histograms else {
-        return None;
+/// What the last two samples say.
+fn instantly(timeline: &Timeline, is_rate: bool, metric: &str) -> (Option<SampleValue>, Option<Note>) {
+    let [.., (time_before, before), (time, last)] = timeline else {
+        return (None, None);
     };
-    let mut rise = FloatHistogram::clone(&last.value);
-    if !(is_rate && last.value.is_reset(&before.value)) {
-        rise.subtract(&before.value);
-    }
-    let seconds = (last.time - before.time) as f64 / 1000.0;
-    match is_rate {
-        true => (seconds > 0.0).then(|| rise.over(seconds)),
-        false => Some(rise),
+    let seconds = (time - time_before) as f64 / 1000.0;
+    match (before, last) {
+        (SampleValue::Float(before), SampleValue::Float(last)) => {
+            let rise = if is_rate && last < before {
+                *last
+            } else {
+                last - before
+            };
+            let value = if is_rate { rise / seconds } else { rise };
+            (Some(SampleValue::Float(value)), None)
+        }
+        (SampleValue::Histogram(before), SampleValue::Histogram(last)) => {
+            let mut rise = FloatHistogram::clone(last);
+            if !(is_rate && last.is_reset(before)) {
+                rise.subtract(before);
+            }
+            let made = if is_rate { rise.over(seconds) } else { rise };
+            let note = (!is_rate).then(|| Note::NotGauge(metric.to_owned()));
+            (Some(SampleValue::Histogram(Arc::new(made))), note)
+        }
+        _ => (None, Some(Note::MixedInRange(metric.to_owned()))),
     }
 }

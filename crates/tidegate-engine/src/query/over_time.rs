@@ -12,11 +12,11 @@ pub(super) struct Range<'a> {
     pub(super) now: Millis,
 }
 
-/// What a function makes of a range, with the number that comes before or behind it in the call.
-pub(super) type OverTime = fn(&Range<'_>, f64) -> Option<f64>;
+/// What a function makes of a range, with the numbers that come before or behind it in the call.
+pub(super) type OverTime = fn(&Range<'_>, [f64; 2]) -> Option<f64>;
 
 /// By name; whether the metric's name stays.
-pub(super) const FUNCTIONS: &[(&str, OverTime, bool)] = &[
+const FUNCTIONS: &[(&str, OverTime, bool)] = &[
     (
         "rate",
         |range, _| extrapolated(range, true).map(|sum| sum / range.seconds()),
@@ -39,11 +39,16 @@ pub(super) const FUNCTIONS: &[(&str, OverTime, bool)] = &[
     ),
     (
         "predict_linear",
-        |range, ahead| slope(range, range.now).map(|(slope, here)| slope * ahead + here),
+        |range, [ahead, _]| slope(range, range.now).map(|(slope, here)| slope * ahead + here),
+        false,
+    ),
+    (
+        "double_exponential_smoothing",
+        |range, [level, trend]| smoothed(range, level, trend),
         false,
     ),
     ("avg_over_time", |range, _| Some(mean(range.values())), false),
-    ("sum_over_time", |range, _| Some(sum(range.values())), false),
+    ("sum_over_time", |range, _| Some(Sum::of(range.values())), false),
     (
         "count_over_time",
         |range, _| Some(range.samples.len() as f64),
@@ -51,12 +56,12 @@ pub(super) const FUNCTIONS: &[(&str, OverTime, bool)] = &[
     ),
     (
         "min_over_time",
-        |range, _| extreme(range.values(), |new, old| new < old),
+        |range, _| extreme(range, |new, old| new < old).map(|sample| sample.value),
         false,
     ),
     (
         "max_over_time",
-        |range, _| extreme(range.values(), |new, old| new > old),
+        |range, _| extreme(range, |new, old| new > old).map(|sample| sample.value),
         false,
     ),
     (
@@ -70,6 +75,26 @@ pub(super) const FUNCTIONS: &[(&str, OverTime, bool)] = &[
         true,
     ),
     (
+        "ts_of_min_over_time",
+        |range, _| extreme(range, |new, old| new <= old).map(seconds_of),
+        false,
+    ),
+    (
+        "ts_of_max_over_time",
+        |range, _| extreme(range, |new, old| new >= old).map(seconds_of),
+        false,
+    ),
+    (
+        "ts_of_last_over_time",
+        |range, _| range.samples.last().map(seconds_of),
+        false,
+    ),
+    (
+        "ts_of_first_over_time",
+        |range, _| range.samples.first().map(seconds_of),
+        false,
+    ),
+    (
         "stdvar_over_time",
         |range, _| Some(variance(range.values())),
         false,
@@ -80,12 +105,33 @@ pub(super) const FUNCTIONS: &[(&str, OverTime, bool)] = &[
         false,
     ),
     (
+        "mad_over_time",
+        |range, _| {
+            let median = quantile(0.5, range.values().collect());
+            Some(quantile(
+                0.5,
+                range.values().map(|value| (value - median).abs()).collect(),
+            ))
+        },
+        false,
+    ),
+    (
         "quantile_over_time",
-        |range, q| Some(quantile(q, range.values().collect())),
+        |range, [q, _]| Some(quantile(q, range.values().collect())),
         false,
     ),
     ("present_over_time", |_, _| Some(1.0), false),
 ];
+
+/// `None`: there is no such function. Whether the metric's name stays.
+pub(super) fn find(name: &str) -> Option<(OverTime, bool)> {
+    let found = FUNCTIONS.iter().find(|(known, ..)| *known == name);
+    found.map(|(_, function, keeps_name)| (*function, *keeps_name))
+}
+
+fn seconds_of(sample: &Sample) -> f64 {
+    sample.time as f64 / 1000.0
+}
 
 impl Range<'_> {
     pub(super) fn seconds(&self) -> f64 {
@@ -137,11 +183,12 @@ fn extrapolated(range: &Range<'_>, is_counter: bool) -> Option<f64> {
     let [first, .., last] = range.samples else {
         return None;
     };
-    let resets = range
-        .samples
-        .windows(2)
-        .filter(|pair| is_counter && pair[1].value < pair[0].value);
-    let rise = last.value - first.value + resets.map(|pair| pair[0].value).sum::<f64>();
+    let mut rise = last.value - first.value;
+    for pair in range.samples.windows(2).filter(|_| is_counter) {
+        if pair[1].value < pair[0].value {
+            rise += pair[0].value;
+        }
+    }
     let span = Span {
         first: first.time,
         last: last.time,
@@ -177,7 +224,13 @@ fn slope(range: &Range<'_>, at: Millis) -> Option<(f64, f64)> {
     }
     let first = range.samples[0].value;
     if range.values().all(|value| value == first) {
-        return Some((0.0, first));
+        // Between infinite values lies no line.
+        let is_line = !first.is_infinite();
+        return Some(if is_line {
+            (0.0, first)
+        } else {
+            (f64::NAN, f64::NAN)
+        });
     }
     let count = range.samples.len() as f64;
     let points = || {
@@ -187,55 +240,103 @@ fn slope(range: &Range<'_>, at: Millis) -> Option<(f64, f64)> {
             .iter()
             .map(move |sample| (seconds(sample), sample.value))
     };
-    let (x, y) = (sum(points().map(|(x, _)| x)), sum(points().map(|(_, y)| y)));
+    let (x, y) = (
+        Sum::of(points().map(|(x, _)| x)),
+        Sum::of(points().map(|(_, y)| y)),
+    );
     let (xy, xx) = (
-        sum(points().map(|(x, y)| x * y)),
-        sum(points().map(|(x, _)| x * x)),
+        Sum::of(points().map(|(x, y)| x * y)),
+        Sum::of(points().map(|(x, _)| x * x)),
     );
     let slope = (xy - x * y / count) / (xx - x * x / count);
     Some((slope, y / count - slope * x / count))
 }
 
 /// A sum that loses no small addends (Neumaier).
-pub(super) fn sum(values: impl Iterator<Item = f64>) -> f64 {
-    let (mut sum, mut lost) = (0.0f64, 0.0f64);
-    for value in values {
-        let next = sum + value;
-        if next.is_infinite() {
-            lost = 0.0;
-        } else if sum.abs() >= value.abs() {
-            lost += (sum - next) + value;
-        } else {
-            lost += (value - next) + sum;
-        }
-        sum = next;
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sum {
+    sum: f64,
+    lost: f64,
+}
+
+impl Sum {
+    pub(super) fn of(values: impl Iterator<Item = f64>) -> f64 {
+        let mut sum = Self::default();
+        values.for_each(|value| sum.add(value));
+        sum.value()
     }
-    sum + lost
+
+    pub(super) fn add(&mut self, value: f64) {
+        let next = self.sum + value;
+        if next.is_infinite() {
+            self.lost = 0.0;
+        } else if self.sum.abs() >= value.abs() {
+            self.lost += (self.sum - next) + value;
+        } else {
+            self.lost += (value - next) + self.sum;
+        }
+        self.sum = next;
+    }
+
+    pub(super) fn value(&self) -> f64 {
+        self.sum + self.lost
+    }
+
+    pub(super) fn mean(&self, count: f64) -> f64 {
+        self.sum / count + self.lost / count
+    }
 }
 
 pub(super) fn mean(values: impl Iterator<Item = f64> + Clone) -> f64 {
-    let count = values.clone().count() as f64;
-    let whole = sum(values.clone());
-    match whole.is_finite() {
-        true => whole / count,
+    let (mut sum, mut count) = (Sum::default(), 0.0);
+    for value in values.clone() {
+        sum.add(value);
+        count += 1.0;
+    }
+    match sum.value().is_finite() {
+        true => sum.mean(count),
         // The sum may overflow where the mean does not.
-        false => sum(values.map(|value| value / count)),
+        false => Sum::of(values.map(|value| value / count)),
     }
 }
 
-/// The mean square of the distances from the mean.
-pub(super) fn variance(values: impl Iterator<Item = f64> + Clone) -> f64 {
-    let mean = mean(values.clone());
-    let count = values.clone().count() as f64;
-    sum(values.map(|value| (value - mean) * (value - mean))) / count
+/// The mean square of the distances from the mean, without a second pass: exactly zero for equal values (Welford).
+pub(super) fn variance(values: impl Iterator<Item = f64>) -> f64 {
+    let (mut count, mut mean, mut squares) = (0.0, Sum::default(), Sum::default());
+    for value in values {
+        count += 1.0;
+        let distance = value - mean.value();
+        mean.add(distance / count);
+        squares.add(distance * (value - mean.value()));
+    }
+    squares.value() / count
 }
 
-/// The value that `wins` over all others; NaN only where there is nothing else.
-pub(super) fn extreme(values: impl Iterator<Item = f64>, wins: impl Fn(f64, f64) -> bool) -> Option<f64> {
-    values.reduce(|best, value| match best.is_nan() || wins(value, best) {
-        true => value,
-        false => best,
-    })
+/// The sample that `wins` over all before; NaN only where there is nothing else.
+fn extreme<'a>(range: &Range<'a>, wins: impl Fn(f64, f64) -> bool) -> Option<&'a Sample> {
+    let better =
+        |best: &'a Sample, sample: &'a Sample| match best.value.is_nan() || wins(sample.value, best.value) {
+            true => sample,
+            false => best,
+        };
+    range.samples.iter().reduce(better)
+}
+
+/// Holt's double exponential smoothing.
+fn smoothed(range: &Range<'_>, level: f64, trend: f64) -> Option<f64> {
+    let [first, second, ..] = range.samples else {
+        return None;
+    };
+    let (mut before, mut smooth) = (0.0, first.value);
+    let mut slope = second.value - first.value;
+    for (at, sample) in range.samples.iter().enumerate().skip(1) {
+        if at > 1 {
+            slope = trend * (smooth - before) + (1.0 - trend) * slope;
+        }
+        let next = level * sample.value + (1.0 - level) * (smooth + slope);
+        (before, smooth) = (smooth, next);
+    }
+    Some(smooth)
 }
 
 /// The value at a quantile, between the two nearest ranks.

@@ -48,14 +48,6 @@ impl SampleValue {
             Self::Histogram(_) => None,
         }
     }
-
-    /// As how many samples it counts.
-    pub(super) fn weight(&self) -> usize {
-        match self {
-            Self::Float(_) => 1,
-            Self::Histogram(histogram) => 1 + histogram.len(),
-        }
-    }
 }
 
 /// The samples of a series, in the order of time. Most series have floats only.

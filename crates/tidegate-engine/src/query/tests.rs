@@ -50,7 +50,7 @@ fn web() -> Store {
 pub(super) fn ask(store: &Store, query: &str) -> String {
     match Query::parse(query).and_then(|query| query.instant(store, 100 * SECOND)) {
         Err(error) => format!("{error}"),
-        Ok(Instant::Scalar(number)) => aggregate::show(number),
+        Ok(Instant::Scalar(number)) => show_number(number),
         Ok(Instant::String(text)) => format!("{text:?}"),
         Ok(Instant::Vector(vector)) => {
             let series = vector.iter().map(|(labels, value)| {
@@ -67,7 +67,7 @@ pub(super) fn ask(store: &Store, query: &str) -> String {
 }
 
 fn shown(value: &SampleValue) -> String {
-    let number = |number: f64| aggregate::show((number * 1e9).round() / 1e9);
+    let number = |number: f64| show_number((number * 1e9).round() / 1e9);
     match value {
         SampleValue::Float(value) => number(*value),
         SampleValue::Histogram(histogram) => {
@@ -178,10 +178,13 @@ fn queries_have_their_values() {
 #[test]
 fn what_has_no_value_says_why() {
     let table = [
-        ("hits offset Inf", "is no duration"),
-        ("hits offset - #[\n 1e300", "is no duration"),
-        ("hits[0xFFFFFFFFFFFFFFFFFF]", "is no duration"),
-        ("hits[1m:1e20]", "is no duration"),
+        ("hits offset Inf", "1:13: parse error: duration out of range"),
+        (
+            "hits offset - #[\n 1e300",
+            "2:2: parse error: duration out of range",
+        ),
+        ("hits[0xFFFFFFFFFFFFFFFFFF]", "1:6: parse error:"),
+        ("hits[1m:1e20]", "1:9: parse error: duration out of range"),
         ("hits{job=\"[1e300\"}", ""),
         ("sum(", "unclosed left parenthesis"),
         ("hits + limit", ""),
@@ -191,13 +194,21 @@ fn what_has_no_value_says_why() {
             "matching labels must be unique on one side",
         ),
         ("holt_winters(hits[1m], 0.5, 0.5)", "unknown function"),
-        ("day_of_week()", "the function `day_of_week` is not supported"),
+        (
+            "info(hits)",
+            "1:1: parse error: the function \"info\" is not supported",
+        ),
         (
             "label_replace(hits, \"job\", \"\", \"job\", \".*\")",
             "same labelset",
         ),
         ("sum_over_time({__name__=~\"hits|limit\",zone=\"x\"}[1m]) * 0", ""),
-        ("limitk(1, hits)", "not supported"),
+        ("limit_ratio(0.5, hits)", "not supported"),
+        ("hits > on (zone) limit", "many-to-one matching must be explicit"),
+        (
+            "label_replace(limit, \"\\xff\", \"\", \"\", \"\")",
+            "invalid UTF-8",
+        ),
     ];
     let store = web();
     for (query, expected) in table {
@@ -208,9 +219,123 @@ fn what_has_no_value_says_why() {
     assert!(ask(&store, costly).contains("looks at more than"));
     let nested = format!("{}1{}", "(".repeat(3000), ")".repeat(3000));
     assert!(ask(&store, &nested).contains("nested too deeply"));
-    let long = vec!["1"; 20_000].join("+");
-    assert!(ask(&store, &long).contains("nested too deeply"));
+    let nested = "-".repeat(3000) + "1";
+    assert!(ask(&store, &nested).contains("nested too deeply"));
     assert!(ask(&store, &" ".repeat(100_000)).contains("are allowed"));
+}
+
+#[test]
+fn chains_of_operators_are_as_long_as_a_query_can_be() {
+    let store = web();
+    let sum = vec!["1"; 30_000].join("+");
+    let begin = std::time::Instant::now();
+    assert_eq!(ask(&store, &sum), "30000");
+    let names: Vec<String> = (0..1500).map(|n| format!("hits{{job=\"j{n}\"}}")).collect();
+    assert_eq!(
+        ask(&store, &(names.join(" or ") + " or limit")),
+        "__name__=limit,zone=x 100"
+    );
+    // The parser looks at each token once: seconds mean that it does not.
+    assert!(
+        begin.elapsed() < std::time::Duration::from_secs(5),
+        "{:?}",
+        begin.elapsed()
+    );
+    let powers = vec!["1"; 3000].join("^");
+    assert!(ask(&store, &powers).contains("nested too deeply"));
+}
+
+#[test]
+fn a_query_shows_itself() {
+    for (query, shown) in [
+        ("sum by(a)(x)", "sum by (a) (x)"),
+        ("sum(x)without(a , b)", "sum without (a, b) (x)"),
+        ("-x^2+( 1 )", "-x ^ 2 + (1)"),
+        (
+            "x{ b=\"\\\"\",a!~'c' }[90s]offset -1h@start()",
+            "x{b=\"\\\"\",a!~\"c\"}[1m30s] @ start() offset -1h",
+        ),
+        ("rate(x[2d:]@1.5)", "rate(x[2d:] @ 1.500)"),
+        ("a>bool on(x)group_left(y)b", "a > bool on (x) group_left (y) b"),
+    ] {
+        let parsed = Query::parse(query).unwrap().to_string();
+        assert_eq!(parsed, shown);
+        assert_eq!(Query::parse(&parsed).unwrap().to_string(), shown);
+    }
+}
+
+#[test]
+fn shares_of_classic_histograms_begin_at_zero() {
+    let store = web();
+    for (query, expected) in [
+        ("histogram_fraction(0, 0.1, wait_bucket)", " 0.25"),
+        ("histogram_fraction(0, 0.05, wait_bucket)", " 0.125"),
+        ("histogram_fraction(-5, 1, wait_bucket)", " 0.75"),
+        ("histogram_fraction(0.1, +Inf, wait_bucket)", " 0.75"),
+        ("histogram_fraction(-Inf, +Inf, wait_bucket)", " 1"),
+        ("histogram_fraction(0, 1, wait_bucket{le!=\"+Inf\"})", " NaN"),
+        ("histogram_fraction(0, 1, hits)", ""),
+    ] {
+        assert_eq!(ask(&store, query), expected, "{query}");
+    }
+}
+
+#[test]
+fn type_and_unit_go_with_the_name() {
+    let store = store(&[("hits __type__=counter __unit__=s job=a", "1 2 3 4 5 6 7 8 9 10")]);
+    for query in [
+        "-hits",
+        "hits * 1",
+        "rate(hits[1m])",
+        "abs(hits)",
+        "timestamp(hits)",
+        "hits > bool 0",
+    ] {
+        assert!(
+            ask(&store, query).starts_with("job=a "),
+            "{query}: {}",
+            ask(&store, query)
+        );
+    }
+    assert!(ask(&store, "hits > 0").starts_with("__name__=hits,__type__=counter,__unit__=s,job=a "));
+}
+
+#[test]
+fn what_is_to_be_said_of_an_answer_comes_with_it() {
+    let store = web();
+    let query = Query::parse("rate(hits[1m])\n+ quantile(2, hits)").unwrap();
+    let (_, notes) = query
+        .instant_with(&store, 100 * SECOND, &Options::default())
+        .unwrap();
+    assert_eq!(
+        notes.warnings,
+        ["PromQL warning: quantile value should be between 0 and 1, got 2 (2:12)"]
+    );
+    assert_eq!(
+        notes.infos,
+        [
+            "PromQL info: metric might not be a counter, name does not end in _total/_sum/_count/_bucket: \"hits\" (1:6)"
+        ]
+    );
+}
+
+#[test]
+fn a_deadline_and_another_look_back_are_kept() {
+    let store = web();
+    let query = Query::parse("hits{job=\"c\"} or limit").unwrap();
+    let late = Options {
+        deadline: Some(std::time::Instant::now()),
+        ..Options::default()
+    };
+    std::thread::sleep(std::time::Duration::from_millis(2));
+    let answer = query.instant_with(&store, 100 * SECOND, &late);
+    assert_eq!(answer.unwrap_err(), QueryError::Timeout);
+    let short = Options {
+        look_back: 5 * SECOND,
+        ..Options::default()
+    };
+    let (value, _) = query.instant_with(&store, 106 * SECOND, &short).unwrap();
+    assert_eq!(value, Instant::Vector(Vec::new()));
 }
 
 #[test]

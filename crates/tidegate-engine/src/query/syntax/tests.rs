@@ -1,0 +1,49 @@
+//! Errors with their places, and texts as Go reads them; whole queries are held against a real Prometheus by the tests of
+//! the gateway.
+
+use super::text::unquoted;
+use super::*;
+
+#[test]
+fn errors_say_where_and_what() {
+    for (query, wrong) in [
+        ("", "unknown position: parse error: no expression found in input"),
+        ("foo bar", "1:5: parse error: unexpected identifier \"bar\""),
+        (
+            "foo\n+ bar baz",
+            "2:7: parse error: unexpected identifier \"baz\"",
+        ),
+        (
+            "sum(foo) by job",
+            "1:13: parse error: unexpected identifier \"job\" in grouping opts, expected \"(\"",
+        ),
+        (
+            "ln(-1)",
+            "1:4: parse error: expected type instant vector in call to function \"ln\", got scalar",
+        ),
+        (
+            "rate(foo)",
+            "1:6: parse error: expected type range vector in call to function \"rate\", got instant vector",
+        ),
+        (
+            "foo[5m x]",
+            "1:8: parse error: unexpected character: 'x', expected ':'",
+        ),
+    ] {
+        let shown = parse(query).unwrap_err().shown(query);
+        assert_eq!(shown, wrong, "{query}");
+    }
+}
+
+#[test]
+fn texts_are_unquoted_as_in_go() {
+    for (quoted, text) in [
+        (r#""a\"b\n""#, Some("a\"b\n")),
+        (r"'\x41\101\u00e9\U0001F600'", Some("AA\u{e9}\u{1F600}")),
+        (r"`\n`", Some("\\n")),
+        (r"'\xc3\xa9'", Some("\u{e9}")),
+        (r"'\xff'", None),
+    ] {
+        assert_eq!(unquoted(quoted).as_deref(), text, "{quoted}");
+    }
+}
