@@ -14,7 +14,6 @@ mod examples;
 mod hostile;
 mod kit;
 mod memory;
-mod native_histograms;
 mod negotiation;
 mod nixl;
 mod otlp;

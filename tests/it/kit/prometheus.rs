@@ -120,24 +120,6 @@ scrape_configs:
         Self::start_in(release, directory, config, flags)
     }
 
-    /// Starts a server that holds these samples (OpenMetrics with times) and scrapes nothing.
-    pub(crate) fn holding(samples: &str) -> Self {
-        let directory = TempDir::new().expect("a temporary directory");
-        let file = directory.path().join("samples.txt");
-        fs::write(&file, samples).expect("a file in a fresh directory");
-        let filled = Command::new(Release::Stable.program("promtool"))
-            .args(["tsdb", "create-blocks-from", "openmetrics"])
-            .args([&file, directory.path()])
-            .output()
-            .expect("promtool starts");
-        assert!(
-            filled.status.success(),
-            "{}",
-            String::from_utf8_lossy(&filled.stderr)
-        );
-        Self::start_in(Release::Stable, directory, "{}", &[NATIVE_HISTOGRAMS])
-    }
-
     fn start_in(release: Release, directory: TempDir, config: &str, flags: &[&str]) -> Self {
         let port = free_port();
         let file = directory.path().join("prometheus.yml");
