@@ -19,6 +19,9 @@ pub(crate) struct Segment {
     pub(crate) region: Option<Arc<Region>>,
 }
 
+/// A file of so many bytes grows by a smaller share: 256 KiB.
+const LARGE: u64 = 256 * 1024;
+
 /// What a store's file consists of, or would, if it had one.
 #[derive(Debug)]
 pub(crate) struct Arena {
@@ -159,10 +162,12 @@ impl Arena {
         parts
     }
 
-    /// Adds a segment of at least so many bytes, a quarter of what is there already if that is more.
+    /// Adds a segment of at least so many bytes; half of what is there already if that is more, a quarter in a large
+    /// file: the header lists only so many segments.
     pub(crate) fn grow(&mut self, file: Option<&File>, kind: SegmentKind, least: u64) -> io::Result<()> {
         let least = least.next_multiple_of(SEGMENT_SIZE).max(SEGMENT_SIZE);
-        let wanted = (self.size() / 4)
+        let share = if self.size() < LARGE { 2 } else { 4 };
+        let wanted = (self.size() / share)
             .next_multiple_of(SEGMENT_SIZE)
             .clamp(least, MAX_SEGMENT_SIZE.max(least));
         let grown = self.try_grow(file, kind, wanted);

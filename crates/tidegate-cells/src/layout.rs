@@ -9,8 +9,9 @@ pub const MAGIC: [u8; 8] = *b"TIDECELL";
 pub const VERSION: u32 = 2;
 /// Bytes before the first segment.
 pub const HEADER_SIZE: usize = 4096;
-/// Segments are at least that long, and multiples of it.
-pub const SEGMENT_SIZE: u64 = 64 * 1024;
+/// Segments are at least that long, and multiples of it: a page, since a process that lives for a moment has two. In
+/// files of older builds they are multiples of 64 KiB.
+pub const SEGMENT_SIZE: u64 = 4 * 1024;
 /// Longest segment.
 pub const MAX_SEGMENT_SIZE: u64 = 16 * 1024 * 1024;
 /// How many segments the header can list.
@@ -265,5 +266,21 @@ impl Changing {
             refused_room: u64_at(page, header::REFUSED_ROOM),
             invalid: u64_at(page, header::INVALID),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_are_pages_and_those_of_older_builds_are_still_read() {
+        let read = |len| SegmentKind::of_entry(SegmentKind::Values.entry(len)).map(|(_, len)| len);
+        for len in [4 << 10, 8 << 10, 64 << 10, 128 << 10, MAX_SEGMENT_SIZE] {
+            assert_eq!(read(len), Some(len));
+        }
+        for len in [0, 2 << 10, 5 << 10, MAX_SEGMENT_SIZE + SEGMENT_SIZE] {
+            assert_eq!(read(len), None);
+        }
     }
 }

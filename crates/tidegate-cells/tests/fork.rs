@@ -225,3 +225,32 @@ fn a_child_without_a_file_keeps_its_counts_until_it_has_one() {
     })
     .join();
 }
+
+/// What 500 processes take that live for a moment: at most 8 MB, since /dev/shm of a container has 64 MiB.
+#[test]
+fn processes_that_live_for_a_moment_take_little_room() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = store(directory.path());
+    let counter = store.family(&FamilySpec::new("requests", Kind::Counter)).unwrap();
+    let bounds = [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
+    let kind = Kind::Histogram {
+        bounds: bounds.to_vec().into(),
+    };
+    let histogram = store.family(&FamilySpec::new("wait", kind)).unwrap();
+    const PROCESSES: u64 = 500;
+    for _ in 0..PROCESSES {
+        fork(|| {
+            counter.with(&[]).counter().unwrap().add(1);
+            histogram.with(&[]).histogram().unwrap().observe(0.3);
+        })
+        .join();
+    }
+    let files = std::fs::read_dir(directory.path()).unwrap();
+    let bytes: u64 = files.map(|file| file.unwrap().metadata().unwrap().len()).sum();
+    assert!(bytes <= 8_000_000, "{bytes} bytes");
+    let scan = scan(directory.path());
+    assert_eq!(
+        (count(&scan, "requests"), count(&scan, "wait")),
+        (PROCESSES, PROCESSES)
+    );
+}
