@@ -7,7 +7,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidegate_metrics::{Spans, TraceContext};
-use tokio::runtime::Runtime;
 use tracing::{Dispatch, Span, dispatcher, field};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 use tracing_subscriber::layer::SubscriberExt;
@@ -24,15 +23,7 @@ const LAST_PUSH: Duration = Duration::from_secs(5);
 /// Exports spans. Several threads may use one at once.
 pub struct tg_tracer {
     dispatch: Dispatch,
-    running: Mutex<Option<Running>>,
-    /// The process that its threads are in: a fork takes none along.
-    process: u32,
-}
-
-struct Running {
-    spans: Spans,
-    /// What gRPC runs on.
-    _runtime: Runtime,
+    running: Mutex<Option<Spans>>,
 }
 
 /// Something that takes time. Any thread may use it.
@@ -57,18 +48,13 @@ pub struct tg_tracer_options {
 unsafe impl Growing for tg_tracer_options {}
 
 impl tg_tracer {
-    fn lock(&self) -> MutexGuard<'_, Option<Running>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Spans>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn shutdown(&self, within: Duration) -> Result<(), Failure> {
         let running = self.lock().take();
-        if self.process != std::process::id() {
-            // Its threads are in another process; nobody could wait for them here.
-            std::mem::forget(running);
-            return Ok(());
-        }
-        running.map_or(Ok(()), |running| Ok(running.spans.shutdown(within)?))
+        running.map_or(Ok(()), |spans| Ok(spans.shutdown(within)?))
     }
 }
 
@@ -91,29 +77,17 @@ unsafe fn start(given: *const tg_tracer_options) -> Result<tg_tracer, Failure> {
     for (key, value) in unsafe { labels(options.resource, options.resource_count, "resource") }? {
         builder = builder.resource(key, value);
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name("metrics-spans")
-        .enable_all()
-        .build()?;
-    let spans = {
-        let _inside = runtime.enter();
-        builder.build()?
-    };
+    let spans = builder.build()?;
     // What it knows of the code and the thread is ours, not the program's.
     let layer = spans
-        .layer()
+        .unfiltered_layer()
         .with_location(false)
         .with_threads(false)
         .with_target(false);
     let layer = layer.with_tracked_inactivity(false);
     Ok(tg_tracer {
         dispatch: Dispatch::new(tracing_subscriber::registry().with(layer)),
-        running: Mutex::new(Some(Running {
-            spans,
-            _runtime: runtime,
-        })),
-        process: std::process::id(),
+        running: Mutex::new(Some(spans)),
     })
 }
 
@@ -223,7 +197,7 @@ pub unsafe extern "C" fn tg_tracer_flush(tracer: *const tg_tracer) -> tg_status 
         let running = running
             .as_ref()
             .ok_or_else(|| Failure::none("it was shut down"))?;
-        Ok(running.spans.flush()?)
+        Ok(running.flush()?)
     })
 }
 

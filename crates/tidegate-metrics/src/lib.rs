@@ -44,6 +44,8 @@ mod family;
 mod handle;
 #[cfg(feature = "http")]
 mod http;
+#[cfg(feature = "otel")]
+mod instance;
 mod labels;
 mod registries;
 mod registry;
@@ -90,7 +92,7 @@ pub use tidegate_cells::Error as OpenError;
 pub use tidegate_metrics_derive::{LabelSet, MetricSet};
 #[cfg(feature = "otel")]
 pub use trace::exemplars_from_otel;
-pub use trace::{BadContext, TraceContext};
+pub use trace::{ActiveSpan, BadContext, TraceContext, Tracer};
 #[cfg(feature = "tracing")]
 pub use trace::{Spans, SpansBuilder};
 pub use value::{

@@ -9,7 +9,7 @@ use crate::handle::{Counter, FloatCounter, Gauge, Histogram, Instrument, UpDownC
 use crate::text::{self, Format};
 use crate::value::{FamilyDescription, FamilyValues};
 use crate::{
-    CounterFamily, ExportError, FloatCounterFamily, GaugeFamily, HistogramFamily, RegisterError,
+    CounterFamily, ExportError, FloatCounterFamily, GaugeFamily, HistogramFamily, RegisterError, Tracer,
     UpDownCounterFamily,
 };
 
@@ -44,6 +44,11 @@ pub trait MetricsRegistry: Send + Sync {
     /// It did not get out.
     fn shutdown(&self, within: Duration) -> Result<(), ExportError> {
         self.flush(within)
+    }
+
+    /// Makes spans that go where the values go; of a registry without a way for spans it makes none.
+    fn tracer(&self) -> Tracer {
+        Tracer::default()
     }
 
     /// All values in the text format of Prometheus, version 0.0.4.
@@ -184,6 +189,93 @@ pub trait MetricsRegistry: Send + Sync {
         by: &[&str],
     ) -> Result<HistogramFamily, RegisterError> {
         typed(self.register(&spec::<Histogram>(description, labels, by))?)
+    }
+
+    /// A counter by name, description and labels, as Dynamo's registries make them. Suffixes in the name that the page
+    /// adds (`_total`) are there once.
+    ///
+    /// # Errors
+    /// See [`register`](Self::register).
+    fn create_counter(
+        &self,
+        name: &str,
+        description: &str,
+        labels: Labels<'_>,
+    ) -> Result<Counter, RegisterError> {
+        self.counter(&Description::new(name, description), labels)
+    }
+
+    /// A fractional counter; as [`create_counter`](Self::create_counter).
+    ///
+    /// # Errors
+    /// See [`register`](Self::register).
+    fn create_float_counter(
+        &self,
+        name: &str,
+        description: &str,
+        labels: Labels<'_>,
+    ) -> Result<FloatCounter, RegisterError> {
+        self.float_counter(&Description::new(name, description), labels)
+    }
+
+    /// A gauge; as [`create_counter`](Self::create_counter).
+    ///
+    /// # Errors
+    /// See [`register`](Self::register).
+    fn create_gauge(
+        &self,
+        name: &str,
+        description: &str,
+        labels: Labels<'_>,
+    ) -> Result<Gauge, RegisterError> {
+        self.gauge(&Description::new(name, description), labels)
+    }
+
+    /// A histogram with these bounds, or those that are usual without; as [`create_counter`](Self::create_counter).
+    ///
+    /// # Errors
+    /// See [`register`](Self::register).
+    fn create_histogram(
+        &self,
+        name: &str,
+        description: &str,
+        labels: Labels<'_>,
+        bounds: Option<&[f64]>,
+    ) -> Result<Histogram, RegisterError> {
+        let described = Description::new(name, description);
+        let described = match bounds {
+            Some(bounds) => described.bounds(bounds),
+            None => described,
+        };
+        self.histogram(&described, labels)
+    }
+
+    /// Counters told apart by the labels `by`; as [`create_counter`](Self::create_counter).
+    ///
+    /// # Errors
+    /// See [`register`](Self::register).
+    fn create_counter_family(
+        &self,
+        name: &str,
+        description: &str,
+        by: &[&str],
+        labels: Labels<'_>,
+    ) -> Result<CounterFamily, RegisterError> {
+        self.counter_family(&Description::new(name, description), labels, by)
+    }
+
+    /// Gauges told apart by the labels `by`; as [`create_counter`](Self::create_counter).
+    ///
+    /// # Errors
+    /// See [`register`](Self::register).
+    fn create_gauge_family(
+        &self,
+        name: &str,
+        description: &str,
+        by: &[&str],
+        labels: Labels<'_>,
+    ) -> Result<GaugeFamily, RegisterError> {
+        self.gauge_family(&Description::new(name, description), labels, by)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::description::FamilySpec;
 use crate::family::AnyFamily;
 use crate::value::FamilyValues;
-use crate::{ExportError, MetricsRegistry, RegisterError};
+use crate::{ExportError, MetricsRegistry, RegisterError, Tracer};
 
 /// The levels of a hierarchy as labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +138,10 @@ impl MetricsRegistry for Scope {
         }
         families.retain(|family| !family.series.is_empty());
         families
+    }
+
+    fn tracer(&self) -> Tracer {
+        self.registry.tracer()
     }
 
     fn flush(&self, within: Duration) -> Result<(), ExportError> {

@@ -13,7 +13,7 @@ use crate::handle::{
 use crate::registry::typed;
 use crate::span::SpanRef;
 use crate::value::FamilyValues;
-use crate::{ExportError, MetricsRegistry, RegisterError};
+use crate::{ExportError, MetricsRegistry, RegisterError, Tracer};
 
 /// Passes everything on to several registries. What is read back is what the first of them says that keeps values.
 ///
@@ -72,6 +72,12 @@ impl MetricsRegistry for Fanout {
 
     fn gather(&self) -> Vec<FamilyValues> {
         self.catalog.gather()
+    }
+
+    /// That of the first registry with a way for spans.
+    fn tracer(&self) -> Tracer {
+        let mut tracers = self.registries.iter().map(|registry| registry.tracer());
+        tracers.find(Tracer::is_real).unwrap_or_default()
     }
 
     fn flush(&self, within: Duration) -> Result<(), ExportError> {

@@ -17,10 +17,10 @@ pub use shm::Shm;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::MetricsRegistry;
 use crate::description::FamilySpec;
 use crate::value::{FamilyDescription, FamilyValues};
 use crate::{AnyFamily, ExportError, RegisterError};
+use crate::{MetricsRegistry, Tracer};
 
 /// Passes on to the registry within.
 macro_rules! forward {
@@ -40,6 +40,10 @@ macro_rules! forward {
 
             fn shutdown(&self, within: Duration) -> Result<(), ExportError> {
                 (**self).shutdown(within)
+            }
+
+            fn tracer(&self) -> Tracer {
+                (**self).tracer()
             }
 
             fn prometheus_format_str(&self) -> String {

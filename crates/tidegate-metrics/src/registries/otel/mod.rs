@@ -9,6 +9,8 @@ mod build;
 mod delta;
 mod encode;
 mod send;
+#[cfg(feature = "tracing")]
+mod spans;
 mod thread;
 
 use std::sync::Arc;
@@ -35,6 +37,11 @@ pub struct Otel(Arc<Inner>);
 struct Inner {
     cells: Arc<Cells>,
     pusher: thread::Pusher,
+    #[cfg(feature = "tracing")]
+    builder: OtelBuilder,
+    /// Made when they are first asked for.
+    #[cfg(feature = "tracing")]
+    spans: std::sync::OnceLock<crate::Spans>,
 }
 
 impl Otel {
@@ -56,8 +63,42 @@ impl Otel {
     fn start(builder: OtelBuilder) -> Result<Self, OtelError> {
         let store = Store::in_memory(crate::registries::options(Vec::new()));
         let cells = Arc::new(Cells::new(store));
-        let pusher = thread::Pusher::start(builder, cells.clone())?;
-        Ok(Self(Arc::new(Inner { cells, pusher })))
+        let pusher = thread::Pusher::start(builder.clone(), cells.clone())?;
+        Ok(Self(Arc::new(Inner {
+            cells,
+            pusher,
+            #[cfg(feature = "tracing")]
+            builder,
+            #[cfg(feature = "tracing")]
+            spans: std::sync::OnceLock::new(),
+        })))
+    }
+
+    /// The spans of this registry: of the same resource, by the same way to the same collector. `flush` and `shutdown`
+    /// of the registry get them out as well.
+    ///
+    /// ```no_run
+    /// use tracing_subscriber::prelude::*;
+    /// # use tidegate_metrics::Otel;
+    /// let registry = Otel::builder().endpoint("http://127.0.0.1:4317").resource("service.name", "worker").build()?;
+    /// tracing_subscriber::registry().with(registry.spans()?.layer()).init();
+    /// # Ok::<(), tidegate_metrics::OtelError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// No thread can be had.
+    #[cfg(feature = "tracing")]
+    pub fn spans(&self) -> Result<&crate::Spans, OtelError> {
+        if let Some(spans) = self.0.spans.get() {
+            return Ok(spans);
+        }
+        let spans = spans::of(&self.0.builder)?;
+        Ok(self.0.spans.get_or_init(|| spans))
+    }
+
+    #[cfg(feature = "tracing")]
+    fn with_spans(&self, act: impl Fn(&crate::Spans) -> Result<(), ExportError>) -> Result<(), ExportError> {
+        self.0.spans.get().map_or(Ok(()), act)
     }
 
     /// How many pushes failed so far.
@@ -86,11 +127,22 @@ impl MetricsRegistry for Otel {
         self.0.cells.gather()
     }
 
+    #[cfg(feature = "tracing")]
+    fn tracer(&self) -> crate::Tracer {
+        self.spans().map(crate::Spans::tracer).unwrap_or_default()
+    }
+
     fn flush(&self, within: Duration) -> Result<(), ExportError> {
-        self.0.pusher.push(within, false)
+        let pushed = self.0.pusher.push(within, false);
+        #[cfg(feature = "tracing")]
+        self.with_spans(crate::Spans::flush)?;
+        pushed
     }
 
     fn shutdown(&self, within: Duration) -> Result<(), ExportError> {
-        self.0.pusher.push(within, true)
+        let pushed = self.0.pusher.push(within, true);
+        #[cfg(feature = "tracing")]
+        self.with_spans(|spans| spans.shutdown(within))?;
+        pushed
     }
 }

@@ -14,6 +14,10 @@ use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::
 use opentelemetry_proto::tonic::collector::metrics::v1::{
     ExportMetricsServiceRequest, ExportMetricsServiceResponse,
 };
+#[cfg(feature = "tracing")]
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTraceServiceRequest, trace_service_client::TraceServiceClient,
+};
 use prost::Message;
 use tonic::metadata::MetadataMap;
 use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
@@ -37,8 +41,8 @@ pub(super) struct Post {
 }
 
 impl Sender {
-    /// Connects with the first push. Within a runtime.
-    pub(super) fn new(builder: &OtelBuilder) -> Result<Self, OtelError> {
+    /// Connects with the first push; HTTP goes to `path`. Within a runtime.
+    pub(super) fn new(builder: &OtelBuilder, path: &str) -> Result<Self, OtelError> {
         let bad = || OtelError::Endpoint(builder.endpoint.clone());
         let uri: Uri = builder.endpoint.parse().map_err(|_| bad())?;
         if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.authority().is_none() {
@@ -56,8 +60,12 @@ impl Sender {
                 Ok(Self::Grpc(endpoint.connect_lazy(), headers))
             }
             Protocol::Http => {
-                let path = if builder.is_full { "" } else { "/v1/metrics" };
-                let full = format!("{}{path}", builder.endpoint.trim_end_matches('/'));
+                let endpoint = builder.endpoint.trim_end_matches('/');
+                let full = match (builder.is_full, endpoint.strip_suffix("/v1/metrics")) {
+                    (true, Some(base)) => format!("{base}{path}"),
+                    (true, None) => endpoint.to_owned(),
+                    (false, _) => format!("{endpoint}{path}"),
+                };
                 let uri = full.parse().map_err(|_| bad())?;
                 let connector = HttpsConnectorBuilder::new()
                     .with_native_roots()?
@@ -82,15 +90,7 @@ impl Sender {
         let sent = async {
             match self {
                 Self::Grpc(channel, headers) => grpc(channel, headers, request).await,
-                Self::Http(to) => {
-                    let mut post = Request::new(Full::new(Bytes::from(request.encode_to_vec())));
-                    *post.method_mut() = Method::POST;
-                    *post.uri_mut() = to.uri.clone();
-                    *post.headers_mut() = to.headers.clone();
-                    let protobuf = HeaderValue::from_static("application/x-protobuf");
-                    post.headers_mut().insert(CONTENT_TYPE, protobuf);
-                    http(to.client.request(post)).await
-                }
+                Self::Http(to) => http(to.client.request(to.post(&request))).await,
             }
         };
         let answer = tokio::time::timeout(within, sent)
@@ -100,6 +100,49 @@ impl Sender {
             .partial_success
             .map_or(0, |partial| partial.rejected_data_points);
         Ok(rejected.max(0) as u64)
+    }
+}
+
+#[cfg(feature = "tracing")]
+impl Sender {
+    /// Pushes spans; those that are rejected are lost.
+    pub(super) async fn send_spans(
+        &self,
+        spans: ExportTraceServiceRequest,
+        within: Duration,
+    ) -> Result<(), String> {
+        let sent = async {
+            match self {
+                Self::Grpc(channel, headers) => {
+                    let mut request = tonic::Request::new(spans);
+                    *request.metadata_mut() = MetadataMap::from_headers(headers.clone());
+                    let answer = TraceServiceClient::new(channel.clone()).export(request).await;
+                    answer.map(drop).map_err(|status| status.to_string())
+                }
+                Self::Http(to) => taken(to.client.request(to.post(&spans))).await.map(drop),
+            }
+        };
+        tokio::time::timeout(within, sent)
+            .await
+            .map_err(|_| "timed out".to_owned())?
+    }
+}
+
+impl Post {
+    fn post(&self, message: &impl Message) -> Request<Full<Bytes>> {
+        let mut post = Request::new(Full::new(Bytes::from(message.encode_to_vec())));
+        *post.method_mut() = Method::POST;
+        *post.uri_mut() = self.uri.clone();
+        *post.headers_mut() = self.headers.clone();
+        let protobuf = HeaderValue::from_static("application/x-protobuf");
+        post.headers_mut().insert(CONTENT_TYPE, protobuf);
+        post
+    }
+}
+
+impl std::fmt::Debug for Sender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sender").finish_non_exhaustive()
     }
 }
 
@@ -119,6 +162,12 @@ async fn grpc(
 async fn http(
     answer: hyper_util::client::legacy::ResponseFuture,
 ) -> Result<ExportMetricsServiceResponse, String> {
+    // Taken is taken, whatever else is said.
+    Ok(ExportMetricsServiceResponse::decode(taken(answer).await?).unwrap_or_default())
+}
+
+/// The body of an answer that says that a request was taken.
+async fn taken(answer: hyper_util::client::legacy::ResponseFuture) -> Result<Bytes, String> {
     let answer = answer.await.map_err(|error| error.to_string())?;
     let status = answer.status();
     let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
@@ -126,8 +175,7 @@ async fn http(
     if !status.is_success() {
         return Err(format!("answered {status}"));
     }
-    // Taken is taken, whatever else is said.
-    Ok(ExportMetricsServiceResponse::decode(body).unwrap_or_default())
+    Ok(body)
 }
 
 fn headers(pairs: &[(String, String)]) -> Result<HeaderMap, OtelError> {

@@ -38,7 +38,7 @@ impl Pusher {
             .build()?;
         let sender = {
             let _inside = runtime.enter();
-            Sender::new(&builder)?
+            Sender::new(&builder, "/v1/metrics")?
         };
         let (asks, asked) = mpsc::sync_channel(WAITING);
         let (failed, rejected) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
@@ -161,14 +161,9 @@ impl Push {
     }
 }
 
-/// What the environment says of this process (`OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`), and what was said here.
+/// The resource as the protocol has it.
 fn resource(own: &[(String, String)]) -> Resource {
-    let own = own
-        .iter()
-        .map(|(key, value)| opentelemetry::KeyValue::new(key.clone(), value.clone()));
-    let resource = opentelemetry_sdk::Resource::builder()
-        .with_attributes(own)
-        .build();
+    let resource = crate::instance::resource(own);
     Resource {
         attributes: resource
             .iter()
