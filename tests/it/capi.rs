@@ -32,10 +32,18 @@ service:
         sink.endpoint(),
     ));
     let shows = |job: &str| {
-        let begin = format!("jobs_total{{instance=\"\",job=\"{job}\",");
+        // Who pushes has a random name, cells have none.
+        let begin = "jobs_total{instance=\"";
+        let label = format!("\",job=\"{job}\",");
+        let is_named = job == "pushed";
         wait_for(SOON, job, || {
             let page = http::get(scrape, "/metrics").ok()?.text();
-            let is_it = |line: &str| line.starts_with(&begin) && line.ends_with("queue=\"a\"} 2");
+            let is_it = |line: &str| {
+                let instance = line.strip_prefix(begin).and_then(|rest| rest.split_once(&label));
+                let is_as_wanted =
+                    |(instance, _): (&str, &str)| instance.len() == if is_named { 36 } else { 0 };
+                instance.is_some_and(is_as_wanted) && line.ends_with("queue=\"a\"} 2")
+            };
             page.lines().any(is_it).then_some(())
         });
     };

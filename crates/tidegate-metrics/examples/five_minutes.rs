@@ -1,3 +1,5 @@
+//! A declared set of metrics, served over HTTP, and a composite of them.
+
 use std::{sync::Arc, time::Duration};
 use tidegate_metrics::{
     Counter, Gauge, Histogram, MetricSet, MetricsRegistry, Prometheus, Trigger, serve_http,
@@ -15,7 +17,7 @@ struct Service {
     ttft: Histogram,
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let registry = Arc::new(Prometheus::new());
     let server = serve_http(registry.clone(), "127.0.0.1:0")?; // /metrics, /health, /live
     let service = Service::register(&registry, &[("model", "llama")])?;

@@ -1,3 +1,5 @@
+//! Values and spans of one program, by one way to one collector.
+
 use tidegate_metrics::{Histogram, MetricSet, MetricsRegistry, Otel, TraceContext, Tracer};
 use tracing_subscriber::prelude::*;
 
@@ -11,7 +13,7 @@ struct Worker {
     spans: Tracer,
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let registry = Otel::from_env()?; // OTEL_EXPORTER_OTLP_ENDPOINT, or http://127.0.0.1:4317
     let worker = Worker::register(&registry, &[])?;
 

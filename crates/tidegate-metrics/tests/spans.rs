@@ -1,6 +1,9 @@
 //! Spans that reach a collector: from a program without a runtime, without those of the sending itself, with those of
 //! the last moment.
 
+#[path = "../examples/spans.rs"]
+mod guide;
+
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
@@ -174,18 +177,10 @@ fn a_registry_without_a_way_for_spans_makes_none() {
     assert!(worker.spans.start("request").context().is_none());
 }
 
-mod guide {
-    include!("../examples/spans.rs");
-
-    pub(super) fn run() {
-        main().unwrap();
-    }
-}
-
 #[test]
 #[ignore = "the next test runs it in a process of its own"]
 fn program_of_the_guide() {
-    guide::run();
+    guide::main().unwrap();
 }
 
 #[test]
