@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// In the order in which a reader of the header wants them.
-const SOURCES: [&str; 17] = [
+const SOURCES: [&str; 18] = [
     "src/status.rs",
     "src/arguments.rs",
     "src/registry.rs",
@@ -12,6 +12,7 @@ const SOURCES: [&str; 17] = [
     "../tidegate-metrics/src/registries/foreign.rs",
     "src/family.rs",
     "src/instrument.rs",
+    "src/set.rs",
     "src/any.rs",
     "src/composite.rs",
     "src/watch.rs",

@@ -60,6 +60,22 @@ fn the_guides_programs_say_the_same_in_c_and_in_cpp() {
 }
 
 #[test]
+fn a_declared_struct_has_its_instruments_all_or_none() {
+    let directory = TempDir::new().unwrap();
+    let c = run(&mut command(&compile("examples/set.c", directory.path())));
+    for line in [
+        "service_requests_total{model=\"llama\",status=\"200\"} 3\n",
+        "service_inflight{model=\"llama\"} 2\n",
+        "service_ttft_seconds_count{model=\"llama\"} 1\n",
+    ] {
+        assert!(c.contains(line), "{c}");
+    }
+    let page = c.strip_suffix("TG_CONFLICT, nothing\n").expect("all or nothing");
+    let cpp = run(&mut command(&compile("examples/set.cpp", directory.path())));
+    assert_eq!(cpp, page);
+}
+
+#[test]
 fn a_program_can_have_the_library_within() {
     let directory = TempDir::new().unwrap();
     let mut flags = pkg_config(&["--cflags"]);
@@ -75,7 +91,7 @@ fn a_program_can_have_the_library_within() {
 fn the_guide_shows_the_very_programs() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let guide = std::fs::read_to_string(root.join("../../docs/c.md")).unwrap();
-    for example in ["service.c", "service.cpp"] {
+    for example in ["service.c", "service.cpp", "set.c", "set.cpp"] {
         let text = std::fs::read_to_string(root.join("examples").join(example)).unwrap();
         assert!(guide.contains(&text), "docs/c.md has another {example}");
     }

@@ -216,6 +216,44 @@ private:
   }
 };
 
+/**
+ * Instruments declared as a struct: derive from it, and initialise members where they are declared.
+ *
+ *   struct Service : tidegate::MetricSet {
+ *     using MetricSet::MetricSet;
+ *     Counter requests = counter(Description("requests", "Requests processed"));
+ *   };
+ *   Service service(registry.scope("service", {{"model", "llama"}}));
+ */
+class MetricSet {
+public:
+  explicit MetricSet(Registry registry) : registry_(std::move(registry)) {}
+
+protected:
+  Counter counter(const Description &what, const Labels &labels = {}) const { return registry_.counter(what, labels); }
+  FloatCounter float_counter(const Description &what, const Labels &labels = {}) const {
+    return registry_.float_counter(what, labels);
+  }
+  UpDownCounter up_down_counter(const Description &what, const Labels &labels = {}) const {
+    return registry_.up_down_counter(what, labels);
+  }
+  Gauge gauge(const Description &what, const Labels &labels = {}) const { return registry_.gauge(what, labels); }
+  Histogram histogram(const Description &what, const Labels &labels = {}) const {
+    return registry_.histogram(what, labels);
+  }
+  Histogram exponential_histogram(const Description &what, const Labels &labels = {}) const {
+    return registry_.exponential_histogram(what, labels);
+  }
+  template <class I>
+  Family<I> family(const Description &what, const Texts &names, const Labels &labels = {},
+                   tg_kind kind = I::kind) const {
+    return registry_.family<I>(what, names, labels, kind);
+  }
+
+private:
+  Registry registry_;
+};
+
 } // namespace tidegate
 
 #endif
