@@ -50,6 +50,18 @@
 #define TG_TRIGGER(...) (&(const tg_trigger){.size = sizeof(tg_trigger), __VA_ARGS__})
 #define TG_TRACER(...) (&(const tg_tracer_options){.size = sizeof(tg_tracer_options), __VA_ARGS__})
 
+/* Members of a struct of instruments, for a table of tg_field. Members and metrics have the same names:
+ *   static const tg_field FIELDS[] = {
+ *     TG_FIELD(struct service, inflight, TG_GAUGE, .help = "Requests in flight"),
+ *     TG_FAMILY_FIELD(struct service, requests, TG_COUNTER, TG_TEXTS("status"), .help = "Requests processed"),
+ *   };
+ *   check(tg_set_register(registry, TG_FIELDS(FIELDS), &service)); */
+#define TG_FIELD(struct_, member_, kind_, ...) \
+  {offsetof(struct_, member_), (kind_), TG_DESCRIPTION(.name = #member_, __VA_ARGS__), NULL, 0}
+#define TG_FAMILY_FIELD(struct_, member_, kind_, texts_, ...) \
+  {offsetof(struct_, member_), (kind_), TG_DESCRIPTION(.name = #member_, __VA_ARGS__), texts_}
+#define TG_FIELDS(fields_) (fields_), sizeof(fields_) / sizeof(tg_field)
+
 /* An array and its length, for the two arguments that take them: TG_LABELS({"model", "llama"}), TG_TEXTS("llama", "200"),
  * TG_SOURCES(TG_ANY(histogram)). TG_NOTHING is one of nothing. */
 #define TG_LABELS(...) (const tg_label[]){__VA_ARGS__}, sizeof((const tg_label[]){__VA_ARGS__}) / sizeof(tg_label)
@@ -447,6 +459,20 @@ typedef struct tg_trace_context {
   // What vendors have to say; passed on as it is.
   char state[TG_TRACESTATE_SIZE];
 } tg_trace_context;
+
+// A member of a struct of instruments: TG_FIELD() and TG_FAMILY_FIELD() make one.
+typedef struct tg_field {
+  // Where in the struct the member is: offsetof.
+  size_t offset;
+  // A tg_kind: the member is a tg_counter * for TG_COUNTER, and so on; a tg_histogram * for both kinds of histograms.
+  uint32_t kind;
+  // What it is called and means.
+  const struct tg_description *description;
+  // Names of labels: the member is a tg_family * then. NULL: it is an instrument.
+  const char *const *labels;
+  // How many labels.
+  size_t label_count;
+} tg_field;
 
 // Any handle that has a value. TG_ANY(handle) makes one with the right type.
 typedef struct tg_any {
@@ -946,6 +972,16 @@ enum tg_status tg_histogram_retain(const struct tg_histogram *histogram);
 
 // One owner less. The series stays.
 enum tg_status tg_histogram_release(const struct tg_histogram *histogram);
+
+// Registers all instruments of a struct. `fields` says which member is which; a scope of the registry gives them a prefix
+// and labels. If one fails, all members are NULL.
+enum tg_status tg_set_register(const struct tg_registry *registry,
+                               const struct tg_field *fields,
+                               size_t field_count,
+                               void *set);
+
+// One owner less of each instrument of a struct, whose members are NULL then.
+enum tg_status tg_set_release(const struct tg_field *fields, size_t field_count, void *set);
 
 // A composite of these instruments and families, which sees what is recorded from now on. `options` may be NULL.
 enum tg_status tg_composite_new(const char *name,
