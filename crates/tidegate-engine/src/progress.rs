@@ -500,6 +500,12 @@ impl Progress {
         self.time != 0 && (is_current || self.late.as_deref().is_some_and(is_other))
     }
 
+    /// Forgets what each run has said; where the newest stands stays.
+    pub(crate) fn forget_runs(&mut self) {
+        self.late = None;
+        self.last = Last::Nothing;
+    }
+
     /// A collision of runs that nobody has asked for yet.
     pub(crate) fn take_collision(&mut self) -> Option<Collision> {
         self.late.as_mut()?.runs.take_untold()

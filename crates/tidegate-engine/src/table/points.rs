@@ -341,6 +341,10 @@ impl Table {
         stream.phase = Phase::Left;
         let targets = std::mem::take(&mut stream.targets);
         let falls = targets.iter().any(|target| target.op == Op::UpDown);
+        if targets.iter().any(|target| target.op == Op::Keep) {
+            // What was shown of several processes goes with the series.
+            stream.progress.forget_runs();
+        }
         let given = falls.then(|| stream.progress.withdraw()).flatten();
         for target in targets.iter() {
             let Some(cell) = cells.get(target.cell) else {

@@ -411,6 +411,32 @@ fn a_counter_that_left_is_remembered_for_a_day_and_where_room_is_scarce_counts_f
 }
 
 #[test]
+fn processes_that_are_shown_as_one_series_add_up_and_do_so_again_after_they_were_gone() {
+    let table = table(vec![Rule::newest()]);
+    let requests = series("requests", COUNTER, &[], &[]);
+    let shown_after = |words: &[(u64, i64)], from: u64| -> Vec<i64> {
+        let words = words.iter().enumerate();
+        let levels = words.map(|(at, (start, value))| {
+            let now = from + at as u64 * SECOND;
+            table.observe(&point(&requests, NOW - start, now, *value), now);
+            match show(&table).into_values().next() {
+                Some(Value::Int(shown)) => shown,
+                other => panic!("{other:?}"),
+            }
+        });
+        levels.collect()
+    };
+    let words = [(200, 10), (100, 3), (200, 11), (100, 4)];
+    assert_eq!(shown_after(&words, NOW), [10, 3, 14, 15]);
+    assert_eq!(table.stats().colliding_streams, [1, 0, 0]);
+    let later = NOW + 3600 * SECOND;
+    table.expire(later);
+    assert!(show(&table).is_empty());
+    let words = [(200, 12), (100, 5), (200, 13), (100, 6)];
+    assert_eq!(shown_after(&words, later), [12, 17, 18, 19]);
+}
+
+#[test]
 fn series_without_a_sign_of_life_go_whether_or_not_anyone_reads() {
     let table = table(vec![Rule::newest()]);
     let (a, b) = (
