@@ -177,9 +177,19 @@ pub(super) fn number(value: &Value) -> String {
     };
     match number.abs() {
         size if size != 0.0 && !(1e-3..1e9).contains(&size) => format!("{number:.3e}"),
-        _ => {
-            let text = format!("{number:.3}");
-            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        size => {
+            // Digits that matter: three behind the point, and more where the number is small.
+            let decimals = match size {
+                ..1e-2 => 6,
+                ..1e-1 => 5,
+                ..1.0 => 4,
+                _ => 3,
+            };
+            let text = format!("{number:.decimals$}");
+            match text.contains('.') {
+                true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+                false => text,
+            }
         }
     }
 }
@@ -238,10 +248,16 @@ mod tests {
             json!(0.00001),
             json!(null),
             json!(-3),
+            json!(0.021_734),
+            json!(0.001_234_6),
+            json!(0.812_345),
+            json!(1234.5678),
         ];
         assert_eq!(
             all.map(|value| number(&value)),
-            ["0", "12.5", "1.000e12", "1.000e-5", "-", "-3"]
+            [
+                "0", "12.5", "1.000e12", "1.000e-5", "-", "-3", "0.02173", "0.001235", "0.8123", "1234.568"
+            ]
         );
         assert_eq!(
             labels(&json!({"__name__": "x", "a": "1\"", "b": 2})),

@@ -1,6 +1,6 @@
 //! `tidegate composites`: the declared values of a running gateway, as they are and as they change.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{IsTerminal, Write};
 
 use http_body_util::BodyExt;
@@ -124,6 +124,7 @@ async fn list(client: Client, json: bool) -> Result<(), Failure> {
     }
     let rows: Vec<Vec<String>> = sets(&answer).iter().map(row).collect();
     say!("{}", table(&HEAD, &rows).trim_end());
+    print_errors(sets(&answer));
     Ok(())
 }
 
@@ -142,9 +143,12 @@ async fn get(client: Client, name: &str, labels: &[String], json: bool) -> Resul
             .map(|(rank, value)| format!("q{rank} {}", number(value)))
             .collect();
         say!(
-            "{}: {} over {}, sum {}, last {}{}{}",
+            "{}: {}{} over {}, sum {}, last {}{}{}",
             client::labels(&set["labels"]),
             set["function"].as_str().unwrap_or_default(),
+            set["across"]
+                .as_str()
+                .map_or_else(String::new, |across| format!(" (across series: {across})")),
             set["window"].as_str().unwrap_or_default(),
             number(&set["sum"]),
             number(&set["last"]),
@@ -152,7 +156,14 @@ async fn get(client: Client, name: &str, labels: &[String], json: bool) -> Resul
             quantiles.join(", ")
         );
     }
+    print_errors(sets(&answer));
     Ok(())
+}
+
+/// Why values are missing, once each.
+fn print_errors(sets: &[Value]) {
+    let errors: BTreeSet<&str> = sets.iter().filter_map(|set| set["error"].as_str()).collect();
+    errors.iter().for_each(|error| say!("error: {error}"));
 }
 
 async fn watch(

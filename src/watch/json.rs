@@ -1,7 +1,7 @@
 //! What composites say, as JSON: on the admin pages, in event streams and in webhooks.
 
 use serde_json::{Map, Value, json};
-use tidegate_engine::{AttributeRef, Attributes, Function, MapRef};
+use tidegate_engine::{Across, AttributeRef, Attributes, Function, MapRef};
 
 use super::{Crossing, Shown, Watched};
 use crate::component::unix_now;
@@ -19,6 +19,7 @@ fn of_group(declaration: &tidegate_engine::Declaration, shown: &Shown) -> Value 
         "name": &*declaration.name,
         "labels": labels(&answer.attributes),
         "function": declaration.function.name(),
+        "across": declaration.across.map(Across::name),
         "value": answer.value,
         "min": answer.min,
         "avg": answer.avg,
@@ -32,7 +33,11 @@ fn of_group(declaration: &tidegate_engine::Declaration, shown: &Shown) -> Value 
         "age_ms": answer.age.map(|age| age.as_secs_f64() * 1e3),
         "sources": {"reporting": answer.sources_reporting, "expected": answer.sources_expected},
         "seq": shown.seq,
+        "error": answer.error.as_deref(),
     });
+    if let (Some(Across::Quantile(rank)), Some(all)) = (declaration.across, all.as_object_mut()) {
+        all.insert("across_quantile".to_owned(), json!(rank));
+    }
     if let (Function::Quantile(rank), Some(all)) = (declaration.function, all.as_object_mut()) {
         all.insert("quantile".to_owned(), json!(rank));
     }

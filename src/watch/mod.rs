@@ -81,6 +81,7 @@ struct Essence {
     quantiles: Vec<Quantile>,
     state: State,
     sources: (usize, usize),
+    error: Option<Arc<str>>,
 }
 
 impl Essence {
@@ -98,6 +99,7 @@ impl Essence {
             quantiles: answer.quantiles.clone(),
             state: answer.state,
             sources: (answer.sources_expected, answer.sources_reporting),
+            error: answer.error.clone(),
         }
     }
 }

@@ -33,7 +33,8 @@ pub(crate) fn declaration(name: &str) -> Declaration {
         window: Duration::from_secs(10),
         grouping: Grouping::by(["model"]),
         max_groups: 10,
-        lease: Duration::from_secs(60),
+        across: None,
+        lease: Some(Duration::from_secs(60)),
     }
 }
 

@@ -30,7 +30,7 @@ receivers:
 processors:
   composite:
     composites:
-      - {{name: depth, metric: queue, function: last, window: 60s, by: [model], quantiles: [0.5]}}
+      - {{name: depth, metric: queue, function: last, across: sum, window: 60s, by: [model], quantiles: [0.5]}}
   aggregate: {{rules: [{{match: {{name: queue}}}}]}}
 exporters:
   prometheus: {{endpoint: \"127.0.0.1:{}\"}}
@@ -94,7 +94,10 @@ fn commands_ask_what_a_gateway_holds() {
     let words: Vec<&str> = line.split_whitespace().collect();
     assert_eq!(&words[1..7], ["7", "7", "7", "7", "1", "fresh"], "{shown}");
     let got = scene.text(&["composites", "get", "depth", "--label", "model=m"]);
-    assert!(got.contains("last over 1m, sum 7, last 7, q0.5 7"), "{got}");
+    assert!(
+        got.contains("last (across series: sum) over 1m, sum 7, last 7, q0.5 7"),
+        "{got}"
+    );
     let sets: Json =
         serde_json::from_str(&scene.text(&["composites", "get", "depth", "--json"])).expect("JSON");
     assert_eq!(sets[0]["labels"]["model"], "m");

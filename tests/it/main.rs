@@ -5,6 +5,7 @@
 
 mod accepted;
 mod auth;
+mod autoscaling;
 mod capi;
 mod cells;
 mod composites;

@@ -143,7 +143,8 @@ fn declaration() -> Declaration {
         window: Duration::from_secs(10),
         grouping: Grouping::by(["agent_name"]),
         max_groups: 1000,
-        lease: Duration::from_secs(90),
+        across: None,
+        lease: Some(Duration::from_secs(90)),
     }
 }
 

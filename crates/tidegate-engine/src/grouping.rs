@@ -1,8 +1,66 @@
 //! Grouping: which attributes stay when series become one.
+//!
+//! `job` and `instance` are Prometheus's names of what OpenTelemetry keeps in the resource: where no attribute has the
+//! name itself, they mean `service.name` (after `service.namespace/`) and `service.instance.id`.
 
 use std::sync::Arc;
 
-use crate::{Attributes, AttributesBuilder, Resource};
+use crate::{AttributeRef, AttributeValue, Attributes, AttributesBuilder, Resource};
+
+const JOB: &str = "job";
+const INSTANCE: &str = "instance";
+const SERVICE: &str = "service.name";
+const NAMESPACE: &str = "service.namespace";
+const INSTANCE_ID: &str = "service.instance.id";
+
+/// What a scrape puts into the resource besides: the parts of the target's address.
+const OF_ADDRESS: [&str; 3] = ["server.address", "server.port", "url.scheme"];
+
+/// The value of a Prometheus label that stands for attributes of the resource, in the sets of attributes where these
+/// may be; `None`: it is another label, or they are not there.
+pub(crate) fn target_label(key: &str, sets: &[&Attributes]) -> Option<AttributeValue> {
+    let find = |key: &str| {
+        let values = sets.iter().filter_map(|set| match set.get(key)? {
+            AttributeRef::Str(text) if !text.is_empty() => Some(text),
+            _ => None,
+        });
+        { values }.next()
+    };
+    match key {
+        JOB => {
+            let name = find(SERVICE)?;
+            Some(match find(NAMESPACE) {
+                Some(namespace) => format!("{namespace}/{name}").as_str().into(),
+                None => name.into(),
+            })
+        }
+        INSTANCE => find(INSTANCE_ID).map(Into::into),
+        _ => None,
+    }
+}
+
+/// Whether an attribute goes when the Prometheus label `taken` goes.
+fn goes_with(taken: &str, key: &str, resource: &Attributes) -> bool {
+    match taken {
+        _ if taken == key => true,
+        JOB => [SERVICE, NAMESPACE].contains(&key),
+        INSTANCE => key == INSTANCE_ID || (OF_ADDRESS.contains(&key) && is_of_instance(resource)),
+        _ => false,
+    }
+}
+
+/// Whether the address in a resource is that of its instance: a scrape target's.
+fn is_of_instance(resource: &Attributes) -> bool {
+    let text = |key| match resource.get(key) {
+        Some(AttributeRef::Str(text)) => text,
+        _ => "",
+    };
+    let (instance, port) = (text(INSTANCE_ID), text("server.port"));
+    !port.is_empty()
+        && instance
+            .strip_suffix(port)
+            .is_some_and(|host| host.ends_with(':'))
+}
 
 /// Which attributes make the groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,7 +95,8 @@ impl Grouping {
             Self::Keep => (resource.clone(), attributes.clone()),
             Self::By(keys) => (Arc::default(), select(keys, &resource.attributes, attributes)),
             Self::Without(keys) => {
-                let stays = |key: &str| !keys.iter().any(|taken| **taken == *key);
+                let all = &resource.attributes;
+                let stays = |key: &str| !keys.iter().any(|taken| goes_with(taken, key, all));
                 let fewer = Resource {
                     attributes: resource.attributes.filter(stays),
                     schema_url: resource.schema_url.clone(),
@@ -53,6 +112,8 @@ fn select(keys: &[Arc<str>], resource: &Attributes, attributes: &Attributes) -> 
     for key in keys {
         if let Some(value) = attributes.get(key).or_else(|| resource.get(key)) {
             group.push(key, value);
+        } else if let Some(value) = target_label(key, &[resource]) {
+            group.push(key, value.view());
         }
     }
     group.finish()
@@ -75,5 +136,46 @@ mod tests {
         let (rest, without) = Grouping::without(["pod"]).apply(&resource, &point);
         assert_eq!(rest.attributes, [("node", "n1")].into_iter().collect());
         assert_eq!(without, [("code", "200")].into_iter().collect());
+    }
+
+    #[test]
+    fn prometheus_names_mean_the_attributes_of_a_target() {
+        let target = Arc::new(Resource {
+            attributes: [
+                ("service.name", "vllm"),
+                ("service.namespace", "prod"),
+                ("service.instance.id", "10.0.0.1:8000"),
+                ("server.address", "10.0.0.1"),
+                ("server.port", "8000"),
+                ("url.scheme", "http"),
+            ]
+            .into_iter()
+            .collect(),
+            schema_url: "".into(),
+        });
+        let point: Attributes = [("model_name", "m")].into_iter().collect();
+        let (_, by) = Grouping::by(["job", "instance"]).apply(&target, &point);
+        let expected = [("job", "prod/vllm"), ("instance", "10.0.0.1:8000")];
+        assert_eq!(by, expected.into_iter().collect());
+        let (rest, without) = Grouping::without(["instance"]).apply(&target, &point);
+        let expected = [("service.name", "vllm"), ("service.namespace", "prod")];
+        assert_eq!(
+            (rest.attributes.clone(), without),
+            (expected.into_iter().collect(), point.clone())
+        );
+        let (none, _) = Grouping::without(["instance", "job"]).apply(&target, &point);
+        assert!(none.attributes.is_empty());
+        // An attribute of that very name goes first.
+        let own: Attributes = [("job", "own")].into_iter().collect();
+        assert_eq!(Grouping::by(["job"]).apply(&target, &own).1, own);
+        // The address of a resource that is not a target is no part of its instance.
+        let pushed = Arc::new(Resource {
+            attributes: [("service.instance.id", "7f"), ("server.port", "80")]
+                .into_iter()
+                .collect(),
+            schema_url: "".into(),
+        });
+        let (rest, _) = Grouping::without(["instance"]).apply(&pushed, &point);
+        assert_eq!(rest.attributes, [("server.port", "80")].into_iter().collect());
     }
 }

@@ -40,8 +40,8 @@ pub use attributes::{
     AttributeList, AttributeRef, AttributeValue, Attributes, AttributesBuilder, ListRef, MapRef,
 };
 pub use composite::{
-    Added, Answer, Composite, CompositeSet, Declaration, Distribution, Feed, Function, Gate, OnStale, Side,
-    Threshold,
+    Across, Added, Answer, Composite, CompositeSet, Declaration, Distribution, Feed, Function, Gate, OnStale,
+    Side, Threshold,
 };
 pub use event::{Events, Kind, Schema, Source, SourceId, Values};
 pub use grouping::Grouping;

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use crate::grouping::target_label;
 use crate::{AttributeRef, Attributes};
 
 /// Selects texts; always the whole text.
@@ -79,13 +80,16 @@ fn glob_matches(glob: &[u8], text: &[u8]) -> bool {
 pub struct AttributeFilter(pub Vec<(Arc<str>, Pattern)>);
 
 impl AttributeFilter {
-    /// Whether every named attribute is in one of `sets` (the first that has it decides) and matches.
+    /// Whether every named attribute is in one of `sets` (the first that has it decides) and matches. `job` and
+    /// `instance` mean what they mean in a [`crate::Grouping`].
     pub fn matches(&self, sets: &[&Attributes]) -> bool {
         self.0.iter().all(|(key, pattern)| {
-            let found = sets.iter().find_map(|set| set.get(key));
-            found
-                .and_then(scalar_text)
-                .is_some_and(|text| pattern.matches(&text))
+            let matches =
+                |value: AttributeRef<'_>| scalar_text(value).is_some_and(|text| pattern.matches(&text));
+            match sets.iter().find_map(|set| set.get(key)) {
+                Some(value) => matches(value),
+                None => target_label(key, sets).is_some_and(|value| matches(value.view())),
+            }
         })
     }
 }
@@ -125,5 +129,8 @@ mod tests {
         assert!(filter.matches(&[&point, &other]));
         assert!(!filter.matches(&[&other, &point]));
         assert!(!filter.matches(&[&Attributes::default()]));
+        let job = AttributeFilter(vec![("job".into(), Pattern::parse("vllm*").unwrap())]);
+        let scraped: Attributes = [("service.name", "vllm-a")].into_iter().collect();
+        assert!(job.matches(&[&Attributes::default(), &scraped]) && !job.matches(&[&point]));
     }
 }

@@ -25,6 +25,8 @@ pub(crate) struct WirePoint<'a> {
     pub(crate) name: &'a str,
     /// Stands for resource, scope, metric and attributes as they were written.
     pub(crate) key: Key,
+    /// Stands for the resource as it was written.
+    pub(crate) resource: Key,
     pub(crate) sample: Sample<'a>,
     /// Decodes what identifies it; `None` when that can't be decoded.
     pub(crate) series: &'a dyn Fn() -> Option<Arc<Series>>,
@@ -40,6 +42,9 @@ pub(crate) trait PointVisitor {
         true
     }
 
+    /// Metrics of a resource follow; what stands for it as it was written.
+    fn resource(&mut self, _key: Key) {}
+
     /// A point of such a metric. False: it goes.
     fn point(&mut self, point: &WirePoint<'_>) -> bool;
 }
@@ -53,6 +58,7 @@ pub(crate) fn visit(encoded: &Encoded, visitor: &mut dyn PointVisitor) -> Result
         data: 0,
         around: Default::default(),
         hashers: Default::default(),
+        resource: KeyHasher::default().key(),
     };
     edit(encoded, &mut reader)
 }
@@ -69,6 +75,8 @@ struct Reader<'v> {
     around: [Vec<u8>; 4],
     /// Each has been shown what is in `around` up to its level.
     hashers: [KeyHasher; 4],
+    /// The current resource.
+    resource: Key,
 }
 
 /// Field numbers of the messages inside: `scope_metrics`, `metrics`, the kinds of data, `data_points`.
@@ -104,6 +112,10 @@ impl Visitor for Reader<'_> {
             self.data = number;
             hasher.write_u32(number);
         }
+        if level == Level::Resource {
+            self.resource = hasher.key();
+            self.visitor.resource(self.resource);
+        }
         self.hashers[depth] = hasher;
     }
 
@@ -134,6 +146,7 @@ impl Reader<'_> {
             Some(number) => self.visitor.point(&WirePoint {
                 name,
                 key: hasher.key(),
+                resource: self.resource,
                 sample: number.sample(),
                 series: &|| decode().map(|point| point.series),
             }),
@@ -141,6 +154,7 @@ impl Reader<'_> {
                 Some(point) => self.visitor.point(&WirePoint {
                     name,
                     key: key(around_points, item),
+                    resource: self.resource,
                     sample: sample(&point),
                     series: &|| Some(point.series.clone()),
                 }),

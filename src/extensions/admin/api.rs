@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Value, json};
 use tidegate_engine::query::{Instant, Labels, Millis, Query, QueryError, Selection};
-use tidegate_engine::{OnStale, UnixNanos};
+use tidegate_engine::{Answer as Composed, OnStale, State, UnixNanos};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -20,6 +20,7 @@ use crate::component::worker::in_background;
 use crate::component::{Shared, unix_now};
 use crate::extensions::server::{self, Answer, Request};
 use crate::prom::name::Kind;
+use crate::watch::Watched;
 
 /// Queries that are computed at one time; others wait.
 const QUERIES: usize = 2;
@@ -34,6 +35,13 @@ pub(super) struct Api {
     room: Semaphore,
     /// Cancelled when the gateway stops: streams end.
     stopping: CancellationToken,
+}
+
+/// What a query gives an autoscaler.
+pub(super) struct Numbers {
+    pub(super) values: Vec<f64>,
+    /// Why something is missing in them; `None`: they are whole.
+    pub(super) partial: Option<String>,
 }
 
 /// Why a request has no answer, as Prometheus says it.
@@ -90,9 +98,9 @@ impl Api {
         &self.stopping
     }
 
-    /// The numbers that a query gives now, for an autoscaler: a composite that is stale or absent is an error, whatever its
-    /// `on_stale` shows.
-    pub(super) async fn numbers(self: Arc<Self>, query: String) -> Result<Vec<f64>, String> {
+    /// The numbers that a query gives now, for an autoscaler: a composite that is stale or absent is an error, whatever
+    /// its `on_stale` shows.
+    pub(super) async fn numbers(self: Arc<Self>, query: String) -> Result<Numbers, String> {
         // Never closed.
         let _room = self.room.acquire().await;
         let api = self.clone();
@@ -102,7 +110,7 @@ impl Api {
             api.view.refresh(now, query.only_names().as_deref());
             let value = query.instant(&*api.view, millis(now))?;
             api.check_composites(&query, now, |_| true)?;
-            Ok(match value {
+            let values = match value {
                 Instant::Scalar(number) => vec![number],
                 Instant::Vector(vector) => {
                     let numbers = vector.iter().map(|(_, value)| value.float());
@@ -112,12 +120,59 @@ impl Api {
                 Instant::String(_) | Instant::Matrix(_) => {
                     return Err(bad("it gives neither a number nor a vector"));
                 }
+            };
+            Ok(Numbers {
+                values,
+                partial: api.partial(&query, now),
             })
         });
         match computed.await {
             Ok(computed) => computed.map_err(|failure: Failure| failure.why),
             Err(_) => Err("a bug: see the log".to_owned()),
         }
+    }
+
+    /// The composites that a query names.
+    fn composites_of(&self, query: &Query) -> Vec<Arc<Watched>> {
+        let asked = query.names();
+        let mut all = self.shared.composites.list();
+        all.retain(|composite| {
+            let name = &composite.declaration().name;
+            let shown = self.view.naming.metric(name, "", Kind::Gauge);
+            shown.is_some_and(|shown| asked.contains(&shown))
+        });
+        all
+    }
+
+    /// Why the answer to a query lacks something; `None`: it is whole.
+    fn partial(&self, query: &Query, now: UnixNanos) -> Option<String> {
+        self.composites_of(query).iter().find_map(|composite| {
+            let answers = composite.composite().read(now);
+            let partial = answers.iter().find(|answer| answer.state == State::Partial)?;
+            Some(format!(
+                "the composite `{}` is partial: {} of {} sources report",
+                composite.declaration().name,
+                partial.sources_reporting,
+                partial.sources_expected
+            ))
+        })
+    }
+
+    /// Whether a query asks for composites only whose targets have all left discovery.
+    pub(super) fn has_left(&self, query: &str) -> bool {
+        let Ok(query) = Query::parse(query) else {
+            return false;
+        };
+        let now = unix_now();
+        let composites = self.composites_of(&query);
+        let has_left = |watched: &Arc<Watched>| {
+            let answers = watched.composite().read(now);
+            let is_gone = |answer: &Composed| answer.value.is_none() && answer.has_left;
+            let is_absent = |answer: &Composed| answer.state == State::Absent && answer.error.is_none();
+            let any = answers.iter().any(is_gone) || !watched.composite().left().is_empty();
+            any && answers.iter().all(is_absent)
+        };
+        !composites.is_empty() && composites.iter().all(has_left)
     }
 
     /// The page that a request asks for.
@@ -225,14 +280,16 @@ impl Api {
         if query.handles_absence() {
             return Ok(());
         }
-        let asked = query.names();
-        for composite in self.shared.composites.list() {
+        for composite in self.composites_of(query) {
             let name = &composite.declaration().name;
-            let shown = self.view.naming.metric(name, "", Kind::Gauge);
-            if !shown.is_some_and(|shown| asked.contains(&shown)) {
-                continue;
-            }
             let answers = composite.composite().read(now);
+            if let Some(error) = answers.iter().find_map(|answer| answer.error.as_deref()) {
+                return Err(Failure {
+                    status: StatusCode::UNPROCESSABLE_ENTITY,
+                    kind: "execution",
+                    why: format!("the composite `{name}` has no value: {error}"),
+                });
+            }
             let states: BTreeSet<&str> = answers.iter().map(|answer| answer.state.name()).collect();
             if is_error(composite.declaration().on_stale)
                 && answers.iter().all(|answer| answer.state.says_nothing())

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_engine::{BadPattern, Declaration, Function, Grouping, OnStale, Pattern};
+use tidegate_engine::{Across, BadPattern, Declaration, Function, Grouping, OnStale, Pattern};
 
 use super::threshold::ThresholdConfig;
 use crate::component::patterns::{check_filter, check_pattern, filter, grouping};
@@ -35,10 +35,15 @@ crate::options! {
         pub description: String = String::new(),
         /// Metric to look at: exact, a glob (`agent_*`), or `regex:...`.
         pub metric: String = required,
-        /// What to compute.
+        /// What to compute over the window, of each series or of all observations together (`across: pool`).
         pub function: FunctionName = required,
         /// The rank, 0 to 1, of the function `quantile`.
         pub quantile: Option<f64> = None,
+        /// How the series of a group become one value. Observations (events, deltas, increments of counters and
+        /// histograms) are pooled by default; gauges and `function: last` need it.
+        pub across: Option<AcrossName> = None,
+        /// The rank, 0 to 1, of `across: quantile`.
+        pub across_quantile: Option<f64> = None,
         /// Ranks, 0 to 1, whose values are told beside the value.
         pub quantiles: Vec<f64> = Vec::new(),
         /// Over how long, back from now.
@@ -55,8 +60,9 @@ crate::options! {
         pub on_stale: OnStaleChoice = OnStaleChoice::Error,
         /// What is told when the value crosses it.
         pub thresholds: Vec<ThresholdConfig> = Vec::new(),
-        /// How long a source of points that sends nothing counts as alive.
-        pub lease: Duration = Duration::from_secs(90),
+        /// How long a pushing source that sends nothing counts as alive. Default: 90s until 3 pushes were seen, then
+        /// 2.5 of the source's own intervals, at least 5s.
+        pub lease: Option<Duration> = None,
     }
     check = CompositeConfig::check
 }
@@ -80,6 +86,26 @@ crate::choices! {
         Last = "last",
         /// The value of a rank.
         Quantile = "quantile",
+    }
+}
+
+crate::choices! {
+    /// How the series of a group become one value.
+    pub enum AcrossName {
+        /// Their sum.
+        Sum = "sum",
+        /// Their mean.
+        Avg = "avg" | "mean",
+        /// The smallest.
+        Min = "min",
+        /// The largest.
+        Max = "max",
+        /// How many series have a value.
+        Count = "count",
+        /// The value of a rank.
+        Quantile = "quantile",
+        /// All observations in one window.
+        Pool = "pool",
     }
 }
 
@@ -132,6 +158,24 @@ impl CompositeConfig {
         if !self.quantile.iter().all(is_rank) {
             cx.at(at.child("quantile")).error("must be between 0 and 1");
         }
+        if self.function == FunctionName::Last && self.across.is_none() {
+            cx.at(at.child("function")).error(
+                "`function: last` needs `across`: a group can hold several series. `across: sum` is the total of the \
+                 last value of each series; `avg`, `min`, `max`, `count` and `quantile` are there too. `across: pool` \
+                 (events only) is the newest value of any series",
+            );
+        }
+        if (self.across == Some(AcrossName::Quantile)) != self.across_quantile.is_some() {
+            cx.at(at.child("across_quantile"))
+                .error("goes together with `across: quantile`");
+        }
+        if !self.across_quantile.iter().all(is_rank) {
+            cx.at(at.child("across_quantile"))
+                .error("must be between 0 and 1");
+        }
+        if self.lease.is_some_and(|lease| lease.is_zero()) {
+            cx.at(at.child("lease")).error("must be greater than zero");
+        }
         if !self.quantiles.iter().all(is_rank) || self.quantiles.len() > MAX_QUANTILES {
             cx.at(at.child("quantiles"))
                 .error(format!("must be at most {MAX_QUANTILES} ranks between 0 and 1"));
@@ -164,6 +208,7 @@ impl CompositeConfig {
             metric: Pattern::parse(&self.metric)?,
             attributes: filter(&self.attributes)?,
             function: self.function.function(self.quantile),
+            across: self.across.map(|across| across.across(self.across_quantile)),
             quantiles: Arc::from(&*self.quantiles),
             on_stale: self.on_stale.policy(),
             window: self.window,
@@ -180,6 +225,20 @@ impl OnStaleChoice {
             Self::Error => OnStale::Error,
             Self::Last => OnStale::Last,
             Self::Empty => OnStale::Empty,
+        }
+    }
+}
+
+impl AcrossName {
+    fn across(self, quantile: Option<f64>) -> Across {
+        match self {
+            Self::Sum => Across::Sum,
+            Self::Avg => Across::Avg,
+            Self::Min => Across::Min,
+            Self::Max => Across::Max,
+            Self::Count => Across::Count,
+            Self::Quantile => Across::Quantile(quantile.unwrap_or(0.5)),
+            Self::Pool => Across::Pool,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `composite`: declared values (min, avg, max, sum, count, rate, last over a window) of what passes.
+//! `composite`: declared values of what passes: a function over a window of each series, put together across series.
 //!
 //! Everything passes unchanged. Before `aggregate` it sees every single event, behind it only snapshots. Each value
 //! can be read at any instant (admin API, live tables) and is pushed on as a gauge at every `interval`; whoever watches
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use async_trait::async_trait;
-use tidegate_engine::{BadPattern, Composite, CompositeSet, Instrument, Limits, Table, UnixNanos};
+use tidegate_engine::{BadPattern, Composite, CompositeSet, Instrument, Key, Limits, Table, UnixNanos};
 use tokio::task::JoinHandle;
 
 use self::config::Config;
@@ -44,7 +44,7 @@ pub static FACTORY: ProcessorFactory = Factory {
 struct Composites {
     config: Arc<Config>,
     base: Context,
-    set: CompositeSet,
+    set: Arc<CompositeSet>,
     table: Arc<Table>,
     next: Arc<dyn Consumer>,
     ledger: Arc<Ledger>,
@@ -84,7 +84,7 @@ impl Composites {
             watched,
             webhooks,
             tasks: Mutex::default(),
-            set: CompositeSet::new(list),
+            set: Arc::new(CompositeSet::new(list)),
             table,
             next: cx.next,
             ledger: cx.ledger,
@@ -96,16 +96,22 @@ impl Composites {
         let now = unix_now();
         match payload {
             Payload::Events(events) => self.set.observe_events(events),
-            Payload::Points(points) => points
-                .points
-                .iter()
-                .for_each(|point| self.set.observe(point, now)),
+            Payload::Points(points) => self.set.observe_all(&points.points, now),
             Payload::Encoded(encoded) => {
                 // What can't be read is for a component to refuse that needs it: here it only passes.
                 let _ = wire::points::visit(encoded, &mut Observing { set: &self.set, now });
             }
         }
     }
+}
+
+/// Logs why a composite has no value when the reason is a new one.
+fn tell_error(composite: &Composite, told: &mut Option<Arc<str>>, now: UnixNanos) {
+    let error = composite.error(now);
+    if let Some(error) = error.as_ref().filter(|error| told.as_ref() != Some(error)) {
+        tracing::error!(composite = &*composite.declaration().name, "{error}");
+    }
+    *told = error.or(told.take());
 }
 
 /// Looks at the points of a request.
@@ -119,11 +125,15 @@ impl PointVisitor for Observing<'_> {
         self.set.wants(name)
     }
 
+    fn resource(&mut self, key: Key) {
+        self.set.hear(key, self.now);
+    }
+
     fn point(&mut self, point: &WirePoint<'_>) -> bool {
+        let resource = Some(point.resource);
+        let series = &mut || (point.series)();
         self.set
-            .observe_as(point.name, point.key, point.sample, self.now, &mut || {
-                (point.series)()
-            });
+            .observe_as(point.name, point.key, resource, point.sample, self.now, series);
         true
     }
 }
@@ -159,9 +169,14 @@ impl Lifecycle for Composites {
             ledger: self.ledger.clone(),
         });
         emitter.announce();
-        let list = self.set.list().to_vec();
+        let set = self.set.clone();
+        let told = Mutex::new(vec![None; set.list().len()]);
         self.pace.start(emitter, self.config.interval, move |now| {
-            list.iter().for_each(|composite| composite.expire(now));
+            set.expire(now);
+            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+            for (composite, told) in set.list().iter().zip(told.iter_mut()) {
+                tell_error(composite, told, now);
+            }
         });
         Ok(())
     }

@@ -13,7 +13,7 @@ use crate::processors::testing::{encoded, events, kind, processor_context};
 const YAML: &str = "
 composites:
   - {name: xfer_max, metric: agent_xfer_time, function: max, window: 10s, by: [agent_name]}
-  - {name: everything, metric: '*', function: count}
+  - {name: everything, metric: 'agent_*', function: count}
 interval: 10ms
 ";
 
@@ -45,7 +45,7 @@ async fn everything_passes_and_is_seen_on_the_way() {
         .iter()
         .map(|answer| (answer.value, answer.state))
         .collect();
-    assert_eq!(values, [(Some(90.0), State::Fresh), (Some(3.0), State::Fresh)]);
+    assert_eq!(values, [(Some(90.0), State::Fresh), (Some(2.0), State::Fresh)]);
 
     let mut live = Vec::new();
     composites.table.read(unix_now(), &mut |reading| {
@@ -55,7 +55,7 @@ async fn everything_passes_and_is_seen_on_the_way() {
         live,
         [
             ("xfer_max".into(), Value::Double(90.0)),
-            ("everything".into(), Value::Double(3.0))
+            ("everything".into(), Value::Double(2.0))
         ]
     );
 
@@ -86,6 +86,8 @@ composites:
   - {name: a, metric: 'regex:[', function: max, window: 1ms}
   - {name: b, metric: m, function: median}
   - {name: a, metric: m, function: max, by: [x], without: [y]}
+  - {name: d, metric: m, function: last}
+  - {name: e, metric: m, function: max, across_quantile: 0.5, lease: 0s}
 ";
     let mut problems = crate::config::Problems::default();
     let node = crate::config::parse_text("a.yaml", wrong, &mut problems).unwrap();
@@ -97,6 +99,10 @@ composites:
         "at least 100ms",
         "a.yaml:4:",
         "exclude each other",
+        "a.yaml:6:",
+        "`across: sum` is the total of the last value of each series",
+        "goes together with `across: quantile`",
+        "a.yaml:7:",
     ] {
         assert!(text.contains(expected), "{expected} not in {text}");
     }

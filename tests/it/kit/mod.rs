@@ -13,6 +13,7 @@ pub(crate) mod fixture;
 pub(crate) mod gateway;
 pub(crate) mod go_sink;
 pub(crate) mod http;
+pub(crate) mod keda;
 pub(crate) mod otlp_sink;
 pub(crate) mod pages;
 pub(crate) mod plugins;

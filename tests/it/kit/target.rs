@@ -64,7 +64,12 @@ pub(crate) struct Target {
 impl Target {
     /// Listens on a free port and answers 404 until told otherwise.
     pub(crate) fn start() -> Self {
-        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+        Self::start_on(0)
+    }
+
+    /// The same on this port: a target that is back.
+    pub(crate) fn start_on(port: u16) -> Self {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", port)).expect("a port");
         listener.set_nonblocking(true).expect("a socket option");
         let port = listener.local_addr().expect("an address").port();
         let shared = Shared::default();

@@ -331,7 +331,8 @@ fn composite_reads() -> Samples {
         window: Duration::from_secs(10),
         grouping: Grouping::by(["model"]),
         max_groups: 1000,
-        lease: Duration::from_secs(3600),
+        across: None,
+        lease: Some(Duration::from_secs(3600)),
     }));
     let set = CompositeSet::new(vec![composite.clone()]);
     let kind = Kind {

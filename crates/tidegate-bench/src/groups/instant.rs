@@ -52,7 +52,7 @@ receivers:
 processors:
   composite:
     composites:
-      - {{name: probe, metric: agent_memory_deregistered, function: last, window: 60s}}
+      - {{name: probe, metric: agent_memory_deregistered, function: last, across: pool, window: 60s}}
   aggregate: {{rules: [nixl, {{match: {{name: "bench.*"}}}}], max_series: 2000000}}
 exporters:
   prometheus: {{endpoint: "127.0.0.1:PORT"}}

@@ -2,11 +2,18 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
+use super::member::MemberId;
+use super::observe::Plan;
+use super::source::Life;
 use super::window::Moments;
 use super::{Composite, SharedGroup};
 use crate::streams::lock;
 use crate::{Attributes, ExponentialHistogram, Histogram, Lease, Resource, UnixNanos};
+
+/// How long a feed that nobody touches counts as alive, where no lease is declared.
+const FEED_LEASE: Duration = Duration::from_secs(5);
 
 /// A series that tells a composite what is new, so that nothing has to be found out from totals. When it is dropped its
 /// group has one source less.
@@ -14,6 +21,7 @@ use crate::{Attributes, ExponentialHistogram, Histogram, Lease, Resource, UnixNa
 pub struct Feed {
     group: SharedGroup,
     lease: Arc<Lease>,
+    member: Option<MemberId>,
 }
 
 /// What is new of a series.
@@ -54,31 +62,47 @@ impl Composite {
     /// A series with these attributes as a source of its own, alive as long as it is touched within the declared lease.
     /// The declared metric and filter are not looked at: the caller has chosen.
     pub fn feed(&self, attributes: &Attributes, now: UnixNanos) -> Feed {
-        let lease = Arc::new(Lease::new(self.declaration.lease, now));
-        let group = self.group(self.group_attributes(&Arc::<Resource>::default(), attributes));
-        lock(&group).join(&lease);
-        Feed { group, lease }
+        let lease = Arc::new(Lease::new(self.declaration.lease.unwrap_or(FEED_LEASE), now));
+        let attributes = self.group_attributes(&Arc::<Resource>::default(), attributes);
+        let life = Life::Feed(lease.clone());
+        let plan = self
+            .declaration
+            .is_by_series()
+            .then_some(Plan::Own { is_steady: false });
+        let (group, member) = self.within(&attributes, |group| match &plan {
+            Some(plan) => Some(group.enter(&life, self.kind(plan, true))),
+            None => {
+                group.join(&life);
+                None
+            }
+        });
+        Feed { group, lease, member }
     }
 
     /// Adds what is new at `now`.
     pub fn add(&self, feed: &Feed, now: UnixNanos, added: &Added<'_>) {
         feed.lease.touch(now);
-        let mut group = lock(&feed.group);
-        group.add(
-            now,
-            &Moments {
-                count: added.count,
-                sum: added.sum,
-                min: added.min,
-                max: added.max,
-                last: added.last,
-            },
-        );
-        group.sketch(now, |sketch| match added.distribution {
+        let moments = Moments {
+            count: added.count,
+            sum: added.sum,
+            min: added.min,
+            max: added.max,
+            last: added.last,
+        };
+        let sketch = |sketch: &mut super::sketch::Sketch| match added.distribution {
             Distribution::Last => sketch.add(added.last, added.count),
             Distribution::Explicit(histogram) => sketch.add_explicit(histogram),
             Distribution::Exponential(histogram) => sketch.add_exponential(histogram),
-        });
+        };
+        let is_sketched = self.declaration.is_sketched();
+        let mut group = lock(&feed.group);
+        match feed.member {
+            Some(member) => group.observe(member, now, &moments, sketch, is_sketched),
+            None => {
+                group.add(now, &moments, is_sketched);
+                group.sketch(now, sketch);
+            }
+        }
         drop(group);
         self.version.fetch_add(1, Relaxed);
     }
@@ -93,8 +117,6 @@ impl Feed {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::super::{Declaration, Function};
     use super::*;
     use crate::{AttributeFilter, Grouping, OnStale, Pattern, State};
@@ -109,12 +131,13 @@ mod tests {
             metric: Pattern::parse("x").unwrap(),
             attributes: AttributeFilter::default(),
             function: Function::Max,
+            across: None,
             window: Duration::from_secs(1),
             quantiles: [0.5].into(),
             on_stale: OnStale::Error,
             grouping: Grouping::by(["model"]),
             max_groups: 10,
-            lease: Duration::from_secs(5),
+            lease: Some(Duration::from_secs(5)),
         });
         let attributes = |pod: &str| [("model", "m"), ("pod", pod)].into_iter().collect::<Attributes>();
         let feeds = ["a", "b"].map(|pod| composite.feed(&attributes(pod), START));

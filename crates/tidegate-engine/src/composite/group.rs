@@ -1,35 +1,90 @@
-//! One group of a composite: its window and who feeds it.
+//! One group of a composite: who feeds it, with which series, and what fell into its window.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::across::quantile as rank_of;
+use super::member::{Kind, Member, MemberId, reduce};
 use super::sketch::Sketch;
+use super::slab::Slab;
+use super::source::Life;
 use super::window::{Cut, Moments, Window};
-use super::{Answer, Declaration, Function, OnStale};
+use super::{Across, Answer, Declaration, Function, OnStale};
 use crate::trust::State;
-use crate::{Attributes, Lease, Quantile, Series, UnixNanos};
+use crate::{Attributes, Quantile, Series, UnixNanos};
 
-/// Feeders of one group whose life is watched; with more than this the group's state speaks for these only.
-const MAX_FEEDERS: usize = 4096;
+/// A living source whose series have all ended is remembered so long, in case its scrape turns out to have failed.
+const EMPTY_NS: u64 = 60_000_000_000;
 
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) series: Arc<Series>,
-    window: Window,
+    cut: Cut,
+    /// What pooled observations fell into.
+    pool: Option<Window>,
+    feeders: Slab<Feeder>,
+    /// Feeders by the address of their life.
+    index: HashMap<usize, u32>,
+    members: Slab<Member>,
+    next_member: u64,
     newest: UnixNanos,
     /// The last value there was.
     held: Option<f64>,
-    feeders: Vec<Arc<Lease>>,
+    /// A target has left discovery.
+    has_left: bool,
+    /// A source was forgotten that has never said that it goes.
+    is_unclear: bool,
+    /// It was taken out of the composite: what comes now belongs to the next group of these attributes.
+    pub(super) is_removed: bool,
+}
+
+/// A source of a group.
+#[derive(Debug)]
+struct Feeder {
+    life: Life,
+    members: u32,
+    /// When the last of its series ended.
+    emptied: UnixNanos,
+}
+
+/// Who is expected and who reports.
+#[derive(Debug, Default)]
+struct Census {
+    expected: usize,
+    reporting: usize,
+    /// A loss on the way, or a series that its living source has left out.
+    is_partial: bool,
+    /// By the place of the feeder.
+    alive: Vec<bool>,
+}
+
+/// What is said of the values of a group.
+#[derive(Debug)]
+struct Told {
+    value: Option<f64>,
+    moments: Moments,
+    quantiles: Vec<Quantile>,
+    /// Whether there is an observation in the window, or a level.
+    any: bool,
+    error: Option<Arc<str>>,
 }
 
 impl Group {
-    pub(super) fn new(series: Arc<Series>, cut: Cut, has_sketches: bool) -> Self {
+    pub(super) fn new(series: Arc<Series>, cut: Cut) -> Self {
         Self {
             series,
-            window: Window::new(cut, has_sketches),
+            cut,
+            pool: None,
+            feeders: Slab::default(),
+            index: HashMap::new(),
+            members: Slab::default(),
+            next_member: 1,
             newest: 0,
             held: None,
-            feeders: Vec::new(),
+            has_left: false,
+            is_unclear: false,
+            is_removed: false,
         }
     }
 
@@ -37,53 +92,175 @@ impl Group {
         &self.series.attributes
     }
 
-    /// One more source whose life tells whether the group is idle or stale.
-    pub(super) fn join(&mut self, lease: &Arc<Lease>) {
-        let known = self.feeders.iter().any(|feeder| Arc::ptr_eq(feeder, lease));
-        if !known && self.feeders.len() < MAX_FEEDERS {
-            self.feeders.push(lease.clone());
+    /// One more source whose life tells whether the group is idle or stale. Gives its place.
+    pub(super) fn join(&mut self, life: &Life) -> u32 {
+        if self.feeders.is_empty() {
+            (self.has_left, self.is_unclear) = (false, false);
+        }
+        let feeders = &mut self.feeders;
+        *self.index.entry(life.address()).or_insert_with(|| {
+            feeders.insert(Feeder {
+                life: life.clone(),
+                members: 0,
+                emptied: 0,
+            })
+        })
+    }
+
+    /// One more series of a source.
+    pub(super) fn enter(&mut self, life: &Life, kind: Kind) -> MemberId {
+        let feeder = self.join(life);
+        if let Some(feeder) = self.feeders.get_mut(feeder) {
+            feeder.members += 1;
+        }
+        let id = self.next_member;
+        self.next_member += 1;
+        let at = self.members.insert(Member::new(id, feeder, kind));
+        MemberId { at, id }
+    }
+
+    /// A series has ended, or is forgotten.
+    pub(super) fn leave(&mut self, member: MemberId, now: UnixNanos) {
+        if self.member(member).is_none() {
+            return;
+        }
+        let left = self.members.remove(member.at);
+        let feeder = left.and_then(|left| self.feeders.get_mut(left.feeder));
+        if let Some(feeder) = feeder {
+            feeder.members = feeder.members.saturating_sub(1);
+            feeder.emptied = now;
         }
     }
 
-    pub(super) fn add(&mut self, now: UnixNanos, moments: &Moments) {
+    /// A series was in this push, whatever it said. `false`: the group does not know it any more.
+    pub(super) fn see(&mut self, member: MemberId, push: u64, now: UnixNanos) -> bool {
+        let member = self.member(member);
+        let see = |member: &mut Member| (member.push, member.seen) = (push, now);
+        member.map(see).is_some()
+    }
+
+    /// A series has the level of the newest of these samples.
+    pub(super) fn level(&mut self, member: MemberId, now: UnixNanos, samples: &Moments) {
         self.newest = self.newest.max(now);
-        self.window.add(now, moments);
+        if let Some(member) = self.member(member) {
+            member.level(now, samples);
+        }
+    }
+
+    /// What a series observed, or how much it gained.
+    pub(super) fn observe(
+        &mut self,
+        member: MemberId,
+        now: UnixNanos,
+        moments: &Moments,
+        sketch: impl FnOnce(&mut Sketch),
+        has_sketches: bool,
+    ) {
+        match self.member(member).and_then(Member::window) {
+            Some(window) => {
+                window.add(now, moments);
+                window.sketch(now).map(sketch);
+                self.newest = self.newest.max(now);
+            }
+            None => {
+                self.add(now, moments, has_sketches);
+                self.sketch(now, sketch);
+            }
+        }
+    }
+
+    /// Adds observations to the window of all.
+    pub(super) fn add(&mut self, now: UnixNanos, moments: &Moments, has_sketches: bool) {
+        self.newest = self.newest.max(now);
+        let cut = self.cut;
+        let pool = self.pool.get_or_insert_with(|| Window::new(cut, has_sketches));
+        pool.add(now, moments);
     }
 
     /// Lets `add` add what fell into the window at `now` to its distribution, where that is asked for.
     pub(super) fn sketch(&mut self, now: UnixNanos, add: impl FnOnce(&mut Sketch)) {
-        self.window.sketch(now).map(add);
+        let sketch = self.pool.as_mut().and_then(|pool| pool.sketch(now));
+        sketch.map(add);
     }
 
-    /// Lets go sources that have said goodbye or `forgotten` says are long gone.
-    pub(super) fn prune(&mut self, forgotten: impl Fn(&Lease) -> bool) {
-        self.feeders
-            .retain(|feeder| !feeder.is_ended() && !forgotten(feeder));
+    /// The same, for the window of a series where it has one of its own.
+    pub(super) fn sketch_of(
+        &mut self,
+        member: Option<MemberId>,
+        now: UnixNanos,
+        add: impl FnOnce(&mut Sketch),
+    ) {
+        let Some(id) = member else {
+            return self.sketch(now, add);
+        };
+        let member = self.member(id).filter(|member| !member.is_level());
+        let sketch = member
+            .and_then(Member::window)
+            .and_then(|window| window.sketch(now));
+        sketch.map(add);
+    }
+
+    /// Whether it has no series yet.
+    pub(super) fn has_no_series(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    fn member(&mut self, id: MemberId) -> Option<&mut Member> {
+        self.members.get_mut(id.at).filter(|member| member.id == id.id)
+    }
+
+    /// Lets go sources that have gone or of which nothing was heard for `memory_ns`.
+    pub(super) fn prune(&mut self, now: UnixNanos, memory_ns: u64) {
+        let (mut has_left, mut is_unclear) = (false, false);
+        let mut gone = Vec::new();
+        for (at, feeder) in self.feeders.iter() {
+            let life = &feeder.life;
+            let is_forgotten = life.is_forgotten(now, memory_ns);
+            let is_empty = feeder.members == 0 && !feeder.is_standing() && life.is_alive(now);
+            let is_idle = is_empty && now.saturating_sub(feeder.emptied) > EMPTY_NS;
+            if life.is_gone() || is_forgotten || is_idle {
+                has_left |= life.has_left();
+                is_unclear |= !life.is_gone() && is_forgotten;
+                gone.push((at, life.address()));
+            }
+        }
+        self.has_left |= has_left;
+        self.is_unclear |= is_unclear;
+        for (at, address) in gone {
+            self.feeders.remove(at);
+            self.index.remove(&address);
+            self.members.retain(|member| member.feeder != at);
+        }
     }
 
     /// Whether nothing is in the window and nobody feeds it.
     pub(super) fn is_over(&mut self, now: UnixNanos) -> bool {
-        self.feeders.is_empty() && self.window.read(now).count == 0.0
+        let pool = self.pool.as_mut();
+        self.feeders.is_empty() && pool.is_none_or(|pool| pool.read(now).count == 0.0)
     }
 
-    pub(super) fn answer(&mut self, declaration: &Declaration, cut: Cut, now: UnixNanos) -> Answer {
-        let moments = self.window.read(now);
-        let expected = self.feeders.iter().filter(|feeder| !feeder.is_ended()).count();
-        let reporting = self.feeders.iter().filter(|feeder| feeder.is_alive(now)).count();
-        let begin = cut.begin(now);
-        let lossy = self.feeders.iter().any(|feeder| feeder.lost_at() >= begin.max(1));
-        let state = State::of(moments.count > 0.0, expected, reporting, lossy);
-        let distribution = declaration.is_sketched().then(|| self.window.distribution(now));
-        let quantile = |quantile: f64| {
-            let told = distribution.as_ref()?.quantile(quantile)?;
-            Some(told.clamp(moments.min, moments.max))
+    /// Whether it had targets, and every one has left discovery.
+    pub(super) fn has_left(&self) -> bool {
+        let mut feeders = self.feeders.iter();
+        let is_left = feeders.all(|(_, feeder)| feeder.life.has_left());
+        is_left && !self.is_unclear && (self.has_left || !self.feeders.is_empty())
+    }
+
+    pub(super) fn answer(&mut self, declaration: &Declaration, now: UnixNanos) -> Answer {
+        let census = self.census(now);
+        let told = match declaration.across {
+            Some(across) if across != Across::Pool => self.across(declaration, across, &census, now),
+            _ => self.together(declaration, &census, now),
         };
-        let value = match declaration.function {
-            Function::Quantile(rank) => quantile(rank),
-            function => value(function, &moments, cut.covered_s(now), state),
+        let state = State::of(told.any, census.expected, census.reporting, census.is_partial);
+        let idle = || {
+            let is_alive = matches!(state, State::Idle | State::Partial);
+            (declaration.function.is_additive() && is_alive && told.error.is_none()).then_some(0.0)
         };
+        let value = told.value.or_else(idle).filter(|_| !state.says_nothing());
         self.held = value.or(self.held);
         let stands_in = declaration.on_stale == OnStale::Last && state.says_nothing();
+        let moments = told.moments;
         let some = |value: f64| (moments.count > 0.0).then_some(value);
         Answer {
             attributes: self.attributes().clone(),
@@ -93,55 +270,185 @@ impl Group {
             min: some(moments.min),
             max: some(moments.max),
             avg: some(moments.sum / moments.count),
-            quantiles: declaration
-                .quantiles
-                .iter()
-                .filter_map(|rank| {
-                    let value = quantile(*rank)?;
-                    Some(Quantile {
-                        quantile: *rank,
-                        value,
-                    })
-                })
-                .collect(),
+            quantiles: told.quantiles,
             last: some(moments.last),
             window: declaration.window,
             age: (self.newest > 0).then(|| Duration::from_nanos(now.saturating_sub(self.newest))),
             state,
-            sources_expected: expected,
-            sources_reporting: reporting,
+            sources_expected: census.expected,
+            sources_reporting: census.reporting,
+            has_left: census.expected == 0 && self.has_left(),
+            error: told.error,
         }
     }
-}
 
-fn value(function: Function, moments: &Moments, covered_s: f64, state: State) -> Option<f64> {
-    if moments.count == 0.0 {
-        let additive = matches!(function, Function::Sum | Function::Count | Function::Rate);
-        let alive = matches!(state, State::Idle | State::Partial);
-        return (additive && alive).then_some(0.0);
+    fn census(&self, now: UnixNanos) -> Census {
+        let mut census = Census::default();
+        census.alive = self.feeders.by_place(|feeder| feeder.life.is_alive(now));
+        let mut live = vec![0u32; census.alive.len()];
+        for (_, member) in self.members.iter() {
+            if self.is_live(member, &census, now) {
+                live[member.feeder as usize] += 1;
+            }
+        }
+        let begin = self.cut.begin(now).max(1);
+        for (at, feeder) in self.feeders.iter() {
+            let (life, live) = (&feeder.life, live[at as usize]);
+            let is_alive = census.alive[at as usize];
+            let has_series = feeder.is_standing() || feeder.members > 0;
+            if life.is_gone() {
+                continue;
+            }
+            census.is_partial |= life.lost_at() >= begin;
+            census.is_partial |= is_alive && live < feeder.members;
+            census.reporting += usize::from(is_alive && (feeder.is_standing() || live > 0));
+            census.expected += usize::from(has_series || life.failed_at(feeder.emptied));
+        }
+        census
     }
-    Some(match function {
-        Function::Min => moments.min,
-        Function::Max => moments.max,
-        Function::Avg => moments.sum / moments.count,
-        Function::Sum => moments.sum,
-        Function::Count => moments.count,
-        Function::Rate => moments.sum / covered_s,
-        Function::Last => moments.last,
-        // Of the distribution, not of the moments.
-        Function::Quantile(_) => return None,
-    })
+
+    fn is_live(&self, member: &Member, census: &Census, now: UnixNanos) -> bool {
+        let is_alive = census.alive.get(member.feeder as usize) == Some(&true);
+        let feeder = self.feeders.get(member.feeder);
+        let has_left_out = |feeder: &Feeder| feeder.life.has_left_out(member.push, member.seen, now);
+        is_alive && !(member.can_be_left_out() && feeder.is_some_and(has_left_out))
+    }
+
+    /// Each series has a value of its own.
+    fn across(&mut self, declaration: &Declaration, across: Across, census: &Census, now: UnixNanos) -> Told {
+        let live: Vec<u32> = self.live(census, now);
+        let mut values = Vec::with_capacity(live.len());
+        let (mut any, mut last, mut newest) = (false, 0.0, 0);
+        for at in live {
+            let Some(member) = self.members.get_mut(at) else {
+                continue;
+            };
+            let reduced = member.reduce(declaration.function, self.cut, now);
+            any |= reduced.any;
+            if let Some(value) = reduced.value {
+                values.push(value);
+                if member.newest >= newest {
+                    (newest, last) = (member.newest, value);
+                }
+            }
+        }
+        values.sort_by(f64::total_cmp);
+        let moments = Moments {
+            count: values.len() as f64,
+            sum: values.iter().sum(),
+            min: values.first().copied().unwrap_or(f64::INFINITY),
+            max: values.last().copied().unwrap_or(f64::NEG_INFINITY),
+            last,
+        };
+        let quantile = |rank: &f64| Quantile {
+            quantile: *rank,
+            value: rank_of(&values, *rank),
+        };
+        Told {
+            value: across.combine(&values),
+            quantiles: match values.is_empty() {
+                true => Vec::new(),
+                false => declaration.quantiles.iter().map(quantile).collect(),
+            },
+            moments,
+            any,
+            error: None,
+        }
+    }
+
+    fn live(&self, census: &Census, now: UnixNanos) -> Vec<u32> {
+        let members = self.members.iter();
+        let live = members.filter(|(_, member)| self.is_live(member, census, now));
+        live.map(|(at, _)| at).collect()
+    }
+
+    /// All observations are in one window, or there is a single gauge.
+    fn together(&mut self, declaration: &Declaration, census: &Census, now: UnixNanos) -> Told {
+        let live = self.live(census, now);
+        let is_level = |at: &&u32| self.members.get(**at).is_some_and(Member::is_level);
+        let levels: Vec<u32> = live.iter().filter(is_level).copied().collect();
+        match levels[..] {
+            [] => self.pooled(declaration, now),
+            [one] if live.len() == 1 => self.lone(one, declaration, now),
+            _ => Told {
+                value: None,
+                moments: Moments::NONE,
+                quantiles: Vec::new(),
+                any: true,
+                error: Some(self.conflict(&levels, declaration)),
+            },
+        }
+    }
+
+    fn pooled(&mut self, declaration: &Declaration, now: UnixNanos) -> Told {
+        let Some(window) = &mut self.pool else {
+            return told(Moments::NONE, None, declaration, self.cut, now);
+        };
+        let moments = window.read(now);
+        let distribution = declaration.is_sketched().then(|| window.distribution(now));
+        told(moments, distribution, declaration, self.cut, now)
+    }
+
+    /// A gauge that is alone: its samples in the window, or the level that it keeps.
+    fn lone(&mut self, at: u32, declaration: &Declaration, now: UnixNanos) -> Told {
+        let Some(member) = self.members.get_mut(at) else {
+            return self.pooled(declaration, now);
+        };
+        let (moments, distribution) = member.samples(declaration.is_sketched(), now);
+        told(moments, distribution, declaration, self.cut, now)
+    }
+
+    fn conflict(&self, levels: &[u32], declaration: &Declaration) -> Arc<str> {
+        let name = |at: &u32| self.members.get(*at).and_then(Member::name);
+        let names: Vec<String> = levels.iter().filter_map(name).take(2).collect();
+        let series = match names.len() {
+            2 => names.join(" and "),
+            _ => "a gauge and other series".to_owned(),
+        };
+        let name = &declaration.name;
+        format!(
+            "`{name}` joins gauge series ({series}): set `across` to sum, avg, min, max, count or quantile, \
+             or tell them apart by `by`"
+        )
+        .into()
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// What a window says.
+fn told(
+    moments: Moments,
+    distribution: Option<Sketch>,
+    declaration: &Declaration,
+    cut: Cut,
+    now: UnixNanos,
+) -> Told {
+    let quantile = |rank: f64| {
+        let told = distribution.as_ref()?.quantile(rank)?;
+        Some(told.clamp(moments.min, moments.max))
+    };
+    let ranks = declaration.quantiles.iter();
+    let quantiles = ranks.filter_map(|rank| {
+        let value = quantile(*rank)?;
+        Some(Quantile {
+            quantile: *rank,
+            value,
+        })
+    });
+    Told {
+        value: match declaration.function {
+            Function::Quantile(rank) => quantile(rank),
+            function => reduce(function, &moments, cut.covered_s(now)),
+        },
+        quantiles: quantiles.collect(),
+        any: moments.count > 0.0,
+        moments,
+        error: None,
+    }
+}
 
-    #[test]
-    fn an_idle_group_has_no_extremes_but_a_sum_of_nothing() {
-        let nothing = Moments::NONE;
-        assert_eq!(value(Function::Sum, &nothing, 1.0, State::Idle), Some(0.0));
-        assert_eq!(value(Function::Max, &nothing, 1.0, State::Idle), None);
-        assert_eq!(value(Function::Rate, &nothing, 1.0, State::Stale), None);
+impl Feeder {
+    /// Whether it counts without any series: a source of events is known before its first event.
+    fn is_standing(&self) -> bool {
+        !matches!(self.life, Life::Points(_))
     }
 }

@@ -3,10 +3,14 @@
 //! A value counts when it arrives: windows are cut by the gateway's clock, so that they compare across sources whose
 //! clocks differ.
 
+mod across;
 mod feed;
 mod group;
+mod member;
 mod observe;
 mod sketch;
+mod slab;
+mod source;
 mod threshold;
 mod window;
 
@@ -15,10 +19,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+pub use across::Across;
 pub use feed::{Added, Distribution, Feed};
 use group::Group;
 pub use observe::CompositeSet;
 use observe::{PointStream, SourceKinds};
+use source::{PointSource, Standing};
 pub use threshold::{Gate, Side, Threshold};
 use window::Cut;
 
@@ -28,11 +34,11 @@ use crate::rule::overflow_attributes;
 use crate::streams::{Streams, Sweep, lock};
 use crate::trust::State;
 use crate::{
-    AttributeFilter, Attributes, Data, Grouping, Lease, Metric, Pattern, Quantile, Reading, Series, SourceId,
+    AttributeFilter, Attributes, Data, Grouping, Metric, Pattern, Quantile, Reading, Series, SourceId,
     UnixNanos, Value,
 };
 
-/// What a composite computes over its window.
+/// What a composite computes over its window, of each series or of all observations together: see [`Across`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Function {
     /// The smallest value.
@@ -79,6 +85,11 @@ impl Function {
             Self::Quantile(_) => "quantile",
         }
     }
+
+    /// Whether it is 0 where nothing happens.
+    fn is_additive(self) -> bool {
+        matches!(self, Self::Sum | Self::Count | Self::Rate)
+    }
 }
 
 /// A declared derived value.
@@ -94,6 +105,8 @@ pub struct Declaration {
     pub attributes: AttributeFilter,
     /// What it computes.
     pub function: Function,
+    /// How the series of a group become one value. `None`: observations are pooled, and a group has one gauge at most.
+    pub across: Option<Across>,
     /// Over how long.
     pub window: Duration,
     /// Ranks, 0 to 1, whose values are told beside the value.
@@ -104,14 +117,37 @@ pub struct Declaration {
     pub grouping: Grouping,
     /// Groups beyond this many go to one with `otel.metric.overflow=true`.
     pub max_groups: usize,
-    /// How long a source of points that sends nothing counts as alive. (Sources of events have leases of their own.)
-    pub lease: Duration,
+    /// How long a source of points that sends nothing counts as alive; `None`: by its own cadence. (Sources of events
+    /// have leases of their own.)
+    pub lease: Option<Duration>,
 }
 
 impl Declaration {
     /// Whether it needs the distribution of the values.
     fn is_sketched(&self) -> bool {
         !self.quantiles.is_empty() || matches!(self.function, Function::Quantile(_))
+    }
+
+    /// Whether each series has a value of its own.
+    fn is_by_series(&self) -> bool {
+        !matches!(self.across, None | Some(Across::Pool))
+    }
+
+    /// Why gauges of this name make no value; `None`: they do.
+    fn refusal(&self, metric: &str) -> Option<String> {
+        let (name, function) = (&self.name, self.function.name());
+        if self.function.is_additive() {
+            return Some(format!(
+                "`{name}`: `function: {function}` adds up the samples of the gauge `{metric}` over time; use `last`, \
+                 `avg`, `min`, `max` or `quantile`, and `across: sum` for the sum of the series"
+            ));
+        }
+        (self.across == Some(Across::Pool)).then(|| {
+            format!(
+                "`{name}`: `across: pool` mixes the samples of the gauge `{metric}`; set `across` to sum, avg, min, max, \
+                 count or quantile"
+            )
+        })
     }
 }
 
@@ -122,15 +158,15 @@ pub struct Answer {
     pub attributes: Attributes,
     /// The value, where there is one: `sum`, `count` and `rate` of an idle group are 0, everything else needs values.
     pub value: Option<f64>,
-    /// How many values the window holds.
+    /// How many values the window holds. With `across` all statistics are of the values of the series.
     pub count: f64,
-    /// Sum of the values in the window.
+    /// Sum of these values.
     pub sum: f64,
-    /// Smallest value in the window.
+    /// The smallest.
     pub min: Option<f64>,
-    /// Largest value in the window.
+    /// The largest.
     pub max: Option<f64>,
-    /// Mean of the values in the window.
+    /// Their mean.
     pub avg: Option<f64>,
     /// The values of the declared ranks, in that order.
     pub quantiles: Vec<Quantile>,
@@ -146,6 +182,10 @@ pub struct Answer {
     pub sources_expected: usize,
     /// Those of them that are alive.
     pub sources_reporting: usize,
+    /// Whether the group had scrape targets, and every one has left discovery.
+    pub has_left: bool,
+    /// Why there is no value, where the declaration does not suit the data.
+    pub error: Option<Arc<str>>,
 }
 
 /// How long a group whose sources are all overdue can still be asked for.
@@ -153,6 +193,9 @@ const MEMORY: Duration = Duration::from_secs(600);
 
 /// Streams of points that one composite follows; points of further ones are not seen (and counted).
 const MAX_STREAMS: usize = 100_000;
+
+/// The same where each stream has a window of its own.
+const MAX_WINDOWED_STREAMS: usize = 10_000;
 
 /// A declared derived value with its state.
 #[derive(Debug)]
@@ -163,11 +206,13 @@ pub struct Composite {
     groups: RwLock<Groups>,
     streams: Streams<PointStream>,
     /// Signs of life of the sources of points, by resource.
-    leases: Mutex<KeyMap<Arc<Lease>>>,
+    points: Mutex<KeyMap<Arc<PointSource>>>,
     sources: Mutex<HashMap<SourceId, SourceKinds>>,
     version: AtomicU64,
     overflowed: AtomicU64,
     unseen: AtomicU64,
+    /// Why the declaration does not suit the data.
+    refused: Mutex<Option<Arc<str>>>,
 }
 
 type SharedGroup = Arc<Mutex<Group>>;
@@ -176,6 +221,8 @@ type SharedGroup = Arc<Mutex<Group>>;
 struct Groups {
     index: KeyMap<SharedGroup>,
     list: Vec<SharedGroup>,
+    /// Groups that went because their targets have left discovery; as many as there may be groups.
+    left: Vec<Attributes>,
 }
 
 impl Composite {
@@ -188,17 +235,24 @@ impl Composite {
             data: Data::Gauge,
             metadata: Attributes::default(),
         };
+        let has_windows = declaration.is_by_series() && declaration.function != Function::Last;
+        let max_streams = if has_windows {
+            MAX_WINDOWED_STREAMS
+        } else {
+            MAX_STREAMS
+        };
         Self {
             cut: Cut::of(declaration.window),
             metric: Arc::new(metric),
             declaration,
             groups: RwLock::default(),
-            streams: Streams::new(MAX_STREAMS, nanos(MEMORY)),
-            leases: Mutex::default(),
+            streams: Streams::new(max_streams, nanos(MEMORY)),
+            points: Mutex::default(),
             sources: Mutex::default(),
             version: AtomicU64::new(0),
             overflowed: AtomicU64::new(0),
             unseen: AtomicU64::new(0),
+            refused: Mutex::default(),
         }
     }
 
@@ -223,17 +277,41 @@ impl Composite {
         self.unseen.load(Relaxed)
     }
 
-    /// One answer a group, in the order in which groups came up; a single `absent` one where there are none.
+    /// One answer a group, in the order in which groups came up; a single `absent` one where there are none. Where the
+    /// declaration does not suit the data, no group has a value.
     pub fn read(&self, now: UnixNanos) -> Vec<Answer> {
-        let answers: Vec<Answer> = self
-            .groups()
-            .iter()
-            .map(|group| lock(group).answer(&self.declaration, self.cut, now))
-            .collect();
-        match answers.is_empty() {
-            true => vec![self.absent()],
-            false => answers,
+        let groups = self.groups();
+        let answers = groups.iter().map(|group| self.answer(group, now));
+        let mut answers: Vec<Answer> = answers.collect();
+        if answers.is_empty() {
+            answers.push(self.absent());
         }
+        let conflict = answers.iter().find_map(|answer| answer.error.clone());
+        if let Some(error) = lock(&self.refused).clone().or(conflict) {
+            for answer in &mut answers {
+                (answer.value, answer.error) = (None, Some(error.clone()));
+            }
+        }
+        answers
+    }
+
+    /// Why there is no value, where the declaration does not suit the data.
+    pub fn error(&self, now: UnixNanos) -> Option<Arc<str>> {
+        let refused = lock(&self.refused).clone();
+        refused.or_else(|| {
+            let groups = self.groups();
+            groups.iter().find_map(|group| self.answer(group, now).error)
+        })
+    }
+
+    /// The groups that went because all their targets have left discovery.
+    pub fn left(&self) -> Vec<Attributes> {
+        let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
+        groups.left.clone()
+    }
+
+    fn answer(&self, group: &SharedGroup, now: UnixNanos) -> Answer {
+        lock(group).answer(&self.declaration, now)
     }
 
     fn absent(&self) -> Answer {
@@ -252,20 +330,23 @@ impl Composite {
             state: State::Absent,
             sources_expected: 0,
             sources_reporting: 0,
+            has_left: false,
+            error: None,
         }
     }
 
     /// Shows every group that has a value as a gauge.
     pub fn show(&self, now: UnixNanos, each: &mut dyn FnMut(Reading<'_>)) {
-        for group in self.groups() {
-            let (series, answer) = {
-                let mut group = lock(&group);
-                (
-                    group.series.clone(),
-                    group.answer(&self.declaration, self.cut, now),
-                )
-            };
-            if let Some(value) = answer.value {
+        let groups = self.groups();
+        let shown = groups.iter().map(|group| {
+            let mut group = lock(group);
+            (group.series.clone(), group.answer(&self.declaration, now))
+        });
+        let shown: Vec<_> = shown.collect();
+        let has_error =
+            lock(&self.refused).is_some() || shown.iter().any(|(_, answer)| answer.error.is_some());
+        for (series, answer) in shown {
+            if let Some(value) = answer.value.filter(|_| !has_error) {
                 each(Reading {
                     series: &series,
                     start: 0,
@@ -280,22 +361,33 @@ impl Composite {
     /// Lets go sources and groups that are long gone. Call it about once a second.
     pub fn expire(&self, now: UnixNanos) {
         let memory = nanos(MEMORY);
-        let forgotten = |lease: &Lease| now.saturating_sub(lease.touched()) > memory;
-        lock(&self.sources).retain(|_, kinds| !kinds.lease.is_ended() && !forgotten(&kinds.lease));
-        lock(&self.leases).retain(|_, lease| !forgotten(lease));
+        lock(&self.sources).retain(|_, kinds| !kinds.is_over(now, memory));
+        lock(&self.points).retain(|_, source| {
+            Arc::strong_count(source) > 1 || now.saturating_sub(source.touched()) <= memory
+        });
         let is_overdue = |seen| now.saturating_sub(seen) > memory;
-        self.streams
-            .expire(now, |_, seen, _| Sweep::forget_if(is_overdue(seen)));
+        self.streams.expire(now, |stream, seen, _| {
+            let forget = is_overdue(seen);
+            if forget {
+                stream.leave(now);
+            }
+            Sweep::forget_if(forget)
+        });
         let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
-        groups.list.iter().for_each(|group| lock(group).prune(forgotten));
-        // Two references are the index and the list: nothing feeds it any more.
-        let over = |group: &SharedGroup| Arc::strong_count(group) == 2 && lock(group).is_over(now);
-        let keep: Vec<bool> = groups.list.iter().map(|group| !over(group)).collect();
-        if keep.contains(&false) {
+        let before = groups.list.len();
+        groups.remove_over(now, memory, self.declaration.max_groups);
+        if groups.list.len() < before {
             self.version.fetch_add(1, Relaxed);
-            let mut kept = keep.iter();
-            groups.list.retain(|_| kept.next().copied().unwrap_or(true));
-            groups.index.retain(|_, group| Arc::strong_count(group) > 1);
+        }
+    }
+
+    /// A target, if it feeds this composite, said how it is.
+    fn stand(&self, resource: Key, standing: Standing, now: UnixNanos) {
+        let source = lock(&self.points).get(&resource).cloned();
+        if let Some(source) = source {
+            source.touch(now);
+            source.stand(standing, now);
+            self.version.fetch_add(1, Relaxed);
         }
     }
 
@@ -323,16 +415,51 @@ impl Composite {
             metric: self.metric.clone(),
             attributes,
         };
-        let group = Arc::new(Mutex::new(Group::new(
-            Arc::new(series),
-            self.cut,
-            self.declaration.is_sketched(),
-        )));
+        groups.left.retain(|left| *left != series.attributes);
+        let group = Arc::new(Mutex::new(Group::new(Arc::new(series), self.cut)));
         groups.index.insert(key, group.clone());
         groups.list.push(group.clone());
         group
     }
+
+    /// Acts on the group of these attributes, which is not removed meanwhile.
+    fn within<R>(&self, attributes: &Attributes, act: impl Fn(&mut Group) -> R) -> (SharedGroup, R) {
+        loop {
+            let shared = self.group(attributes.clone());
+            let mut group = lock(&shared);
+            if !group.is_removed {
+                let done = act(&mut group);
+                drop(group);
+                return (shared, done);
+            }
+        }
+    }
 }
 
+impl Groups {
+    fn remove_over(&mut self, now: UnixNanos, memory: u64, max_left: usize) {
+        let mut removed = Vec::new();
+        self.list.retain(|shared| {
+            let mut group = lock(shared);
+            group.prune(now, memory);
+            group.is_removed = group.is_over(now);
+            if group.is_removed {
+                removed.push((group.attributes().clone(), group.has_left()));
+            }
+            !group.is_removed
+        });
+        for (attributes, has_left) in removed {
+            self.index.remove(&Key::of_value(&attributes));
+            if has_left {
+                self.left.push(attributes);
+            }
+        }
+        let surplus = self.left.len().saturating_sub(max_left);
+        self.left.drain(..surplus);
+    }
+}
+
+#[cfg(test)]
+mod across_tests;
 #[cfg(test)]
 mod tests;

@@ -24,7 +24,8 @@ fn declare(function: Function, by: &[&str]) -> Declaration {
         window: WINDOW,
         grouping: Grouping::by(by.iter().copied()),
         max_groups: 3,
-        lease: Duration::from_secs(90),
+        across: None,
+        lease: Some(Duration::from_secs(90)),
     }
 }
 
@@ -211,7 +212,11 @@ fn points_with_other_attributes_are_left_out() {
         ..declare(Function::Count, &[])
     });
     for (zone, time) in [("x", 1), ("y", 1), ("y", 2), ("x", 2)] {
-        let mut point = point("xfer_depth", Data::Gauge, 0, NOW + time, Value::Int(1));
+        let delta = Data::Sum {
+            monotonic: true,
+            temporality: Temporality::Delta,
+        };
+        let mut point = point("xfer_depth", delta, NOW + time - 1, NOW + time, Value::Int(1));
         let series = Series {
             attributes: [("zone", zone)].into_iter().collect(),
             ..(*point.series).clone()
@@ -277,6 +282,7 @@ proptest! {
         for (agent, step, values) in steps {
             now += step;
             set.observe_events(&events(&sources[agent], now, &values));
+            sources.iter().for_each(|source| source.lease.touch(now));
             all.extend(values.iter().map(|value| (agent, now, *value)));
             let begin = (now / 100_000_000 - 99) * 100_000_000;
             for answer in composite.read(now) {

@@ -263,7 +263,9 @@ impl CompositeBuilder {
             on_stale: OnStale::Error,
             grouping: Grouping::by(self.by),
             max_groups: MAX_GROUPS,
-            lease: LEASE,
+            // What is recorded here is observed; see `Across::Pool`.
+            across: None,
+            lease: Some(LEASE),
         };
         let composite = Composite::new(declaration, self.sources, is_of_counters);
         if self.is_attended {

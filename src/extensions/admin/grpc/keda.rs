@@ -6,16 +6,17 @@ mod trigger;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_engine::Answer;
+use tidegate_engine::{Answer, State};
 use tokio::sync::mpsc;
 use tonic::Status;
 
-use self::trigger::{Trigger, Value};
+use self::trigger::{Signal, Trigger, Value};
 use super::messages as say;
 use super::query::named;
 use super::{Replies, replies};
 use crate::component::unix_now;
 use crate::extensions::admin::api::Api;
+use crate::watch::Filter;
 
 /// How often a stream computes a query anew; composites tell by themselves.
 const QUERY_INTERVAL: Duration = Duration::from_secs(1);
@@ -134,44 +135,108 @@ fn whole(value: f64) -> i64 {
     value.ceil() as i64
 }
 
+/// What a signal comes to.
+enum Told {
+    Value(f64),
+    /// Every target has left discovery, and the trigger wants no replicas then.
+    Gone,
+}
+
+/// The trigger's value now: the largest of its signals, each in proportion to its target. 0 when all of them are gone.
+async fn value(api: &Arc<Api>, trigger: &Trigger) -> Result<f64, Status> {
+    let mut largest: Option<f64> = None;
+    for signal in &trigger.signals {
+        let told = match &signal.value {
+            Value::Query(query) => of_query(api, trigger, signal, query).await?,
+            Value::Composite(name, wants) => of_composite(api, trigger, signal, name, wants)?,
+        };
+        let value = match told {
+            // Not below any value: what there is decides.
+            Told::Gone => f64::NEG_INFINITY,
+            Told::Value(value) => value / signal.divisor,
+        };
+        largest = Some(largest.map_or(value, |largest| largest.max(value)));
+    }
+    match largest {
+        Some(f64::NEG_INFINITY) => Ok(0.0),
+        Some(largest) => Ok(largest),
+        None => Err(Status::invalid_argument("the trigger names no signal")),
+    }
+}
+
+async fn of_query(api: &Arc<Api>, trigger: &Trigger, signal: &Signal, query: &str) -> Result<Told, Status> {
+    let numbers = api.clone().numbers(query.to_owned()).await;
+    let numbers = match numbers {
+        Err(_) if trigger.ends_when_gone && api.has_left(query) => return Ok(Told::Gone),
+        Ok(numbers) if numbers.values.is_empty() && trigger.ends_when_gone && api.has_left(query) => {
+            return Ok(Told::Gone);
+        }
+        numbers => numbers.map_err(|why| Status::failed_precondition(format!("{query}: {why}")))?,
+    };
+    match numbers.partial {
+        Some(why) if !trigger.uses_partial => Err(Status::failed_precondition(format!("{query}: {why}"))),
+        _ => signal.combine(&numbers.values).map(Told::Value),
+    }
+}
+
+fn of_composite(
+    api: &Api,
+    trigger: &Trigger,
+    signal: &Signal,
+    name: &str,
+    wants: &Filter,
+) -> Result<Told, Status> {
+    let (mut values, mut has_left) = (Vec::new(), false);
+    for watched in named(api, name)? {
+        let latest = watched.read(unix_now());
+        let shown = latest.shown.iter().map(|shown| &shown.answer);
+        let answers: Vec<&Answer> = shown.filter(|answer| wants.takes(&answer.attributes)).collect();
+        // A group whose targets have left is no part of what there is.
+        let (gone, there): (Vec<&Answer>, Vec<&Answer>) = answers
+            .into_iter()
+            .partition(|answer| answer.value.is_none() && answer.has_left);
+        let left = watched.composite().left();
+        let left = !gone.is_empty() || left.iter().any(|attributes| wants.takes(attributes));
+        let is_absent = |answer: &&Answer| answer.state == State::Absent && answer.error.is_none();
+        if left && there.iter().all(is_absent) {
+            has_left = true;
+            continue;
+        }
+        for answer in there {
+            values.push(known(name, answer, trigger)?);
+        }
+    }
+    match (values.is_empty() && has_left, trigger.ends_when_gone) {
+        (true, true) => Ok(Told::Gone),
+        (true, false) => Err(Status::failed_precondition(format!(
+            "the composite `{name}` has no value: every target has left discovery (`whenGone: inactive` allows scale \
+             to zero then)"
+        ))),
+        (false, _) => signal.combine(&values).map(Told::Value),
+    }
+}
+
 /// The value of a group. Null is never zero, and a stale value is no ground for scaling, whatever `on_stale` shows.
-fn known(name: &str, answer: &Answer) -> Result<f64, Status> {
+fn known(name: &str, answer: &Answer, trigger: &Trigger) -> Result<f64, Status> {
+    if let Some(error) = &answer.error {
+        let why = format!("the composite `{name}` has no value: {error}");
+        return Err(Status::failed_precondition(why));
+    }
+    let group = match answer.attributes.is_empty() {
+        true => String::new(),
+        false => format!("{{{}}}", answer.attributes),
+    };
+    let state = answer.state.name();
+    if answer.state == State::Partial && !trigger.uses_partial {
+        return Err(Status::failed_precondition(format!(
+            "the composite `{name}{group}` is partial: {} of {} sources report",
+            answer.sources_reporting, answer.sources_expected
+        )));
+    }
     let value = answer.value.filter(|_| !answer.state.says_nothing());
     value.ok_or_else(|| {
-        let group = match answer.attributes.is_empty() {
-            true => String::new(),
-            false => format!("{{{}}}", answer.attributes),
-        };
-        let state = answer.state.name();
         Status::failed_precondition(format!(
             "the composite `{name}{group}` is {state} and has no value"
         ))
     })
-}
-
-/// The trigger's value now: the largest of its signals, each in proportion to its target.
-async fn value(api: &Arc<Api>, trigger: &Trigger) -> Result<f64, Status> {
-    let mut largest: Option<f64> = None;
-    for signal in &trigger.signals {
-        let values = match &signal.value {
-            Value::Query(query) => {
-                let values = api.clone().numbers(query.clone()).await;
-                values.map_err(|why| Status::failed_precondition(format!("{query}: {why}")))?
-            }
-            Value::Composite(name, wants) => {
-                let mut values = Vec::new();
-                for watched in named(api, name)? {
-                    for shown in watched.read(unix_now()).shown.iter() {
-                        if wants.takes(&shown.answer.attributes) {
-                            values.push(known(name, &shown.answer)?);
-                        }
-                    }
-                }
-                values
-            }
-        };
-        let value = signal.combine(&values)? / signal.divisor;
-        largest = Some(largest.map_or(value, |largest| largest.max(value)));
-    }
-    largest.ok_or_else(|| Status::invalid_argument("the trigger names no signal"))
 }

@@ -81,6 +81,8 @@ pub(crate) struct Value {
     pub(crate) sources_reporting: u32,
     #[prost(uint64, tag = "16")]
     pub(crate) seq: u64,
+    #[prost(string, optional, tag = "17")]
+    pub(crate) error: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]

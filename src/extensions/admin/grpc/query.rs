@@ -166,6 +166,7 @@ fn value(watched: &Watched, shown: &Shown) -> say::Value {
         sources_expected: count(answer.sources_expected),
         sources_reporting: count(answer.sources_reporting),
         seq: shown.seq,
+        error: answer.error.as_deref().map(str::to_owned),
     }
 }
 

@@ -4,7 +4,8 @@
 //! what a replica should have of it. Or several signals, `signals: queue_depth/10, kv_usage{model=m}/0.8`: the value is
 //! the largest of them, each divided by its own target, and the target is 1. `activation` (0 unless given) is what the
 //! value must exceed for there to be any replicas. Where a composite has several groups, or a query several elements,
-//! `combine` says what is made of them: `sum`, `max`, `min` or `avg`.
+//! `combine` says what is made of them: `sum`, `max`, `min` or `avg`. `onPartial: error` refuses a value that lacks some
+//! of its sources; `whenGone: inactive` allows scale to zero when every scrape target has left discovery.
 
 use std::collections::HashMap;
 
@@ -18,6 +19,10 @@ pub(super) struct Trigger {
     pub(super) target: f64,
     activation: f64,
     pub(super) metric_name: String,
+    /// Whether a value is wanted that lacks some of its sources.
+    pub(super) uses_partial: bool,
+    /// Whether there should be no replicas once every target has left discovery.
+    pub(super) ends_when_gone: bool,
 }
 
 pub(super) struct Signal {
@@ -41,7 +46,7 @@ enum Combine {
 }
 
 /// What may stand in the metadata; `scalerAddress` and the like are KEDA's own.
-const KNOWN: [&str; 8] = [
+const KNOWN: [&str; 10] = [
     "composite",
     "query",
     "signals",
@@ -50,6 +55,8 @@ const KNOWN: [&str; 8] = [
     "activation",
     "combine",
     "metricName",
+    "onPartial",
+    "whenGone",
 ];
 const OF_KEDA: [&str; 7] = [
     "scalerAddress",
@@ -73,6 +80,19 @@ fn number(metadata: &HashMap<String, String>, key: &str) -> Result<Option<f64>, 
             .ok_or_else(|| wrong(format!("{key}: `{text}` is no number")))
     };
     metadata.get(key).map(read).transpose()
+}
+
+/// Whether the metadata has the second of two words; the first is the default.
+fn is_second(metadata: &HashMap<String, String>, key: &str, words: [&str; 2]) -> Result<bool, Status> {
+    match metadata.get(key).map(|word| word.trim()) {
+        None | Some("") => Ok(false),
+        Some(word) if word == words[0] => Ok(false),
+        Some(word) if word == words[1] => Ok(true),
+        Some(word) => Err(wrong(format!(
+            "{key}: `{word}` is neither {} nor {}",
+            words[0], words[1]
+        ))),
+    }
 }
 
 impl Trigger {
@@ -131,6 +151,8 @@ impl Trigger {
             activation: number(metadata, "activation")?.unwrap_or(0.0),
             metric_name,
             signals,
+            uses_partial: !is_second(metadata, "onPartial", ["use", "error"])?,
+            ends_when_gone: is_second(metadata, "whenGone", ["error", "inactive"])?,
         })
     }
 
@@ -267,6 +289,13 @@ mod tests {
         let divisors: Vec<f64> = trigger.signals.iter().map(|signal| signal.divisor).collect();
         assert_eq!(divisors, [10.0, 0.8]);
         assert!(trigger.is_active(0.01) && !trigger.is_active(0.0));
+        assert!(
+            trigger.uses_partial && !trigger.ends_when_gone,
+            "unless told otherwise"
+        );
+        let strict = [("onPartial", "error"), ("whenGone", "inactive")];
+        let trigger = parse(&[&[("signals", signals)], &strict[..]].concat()).unwrap();
+        assert!(!trigger.uses_partial && trigger.ends_when_gone);
     }
 
     #[test]
@@ -276,6 +305,9 @@ mod tests {
         assert!(why(&[("composite", "a"), ("target", "0")]).contains("greater than zero"));
         assert!(why(&[("composite", "a"), ("query", "b"), ("target", "1")]).contains("exactly one"));
         assert!(why(&[("query", "sum(")]).contains("query:"));
+        let with = |pair| why(&[("composite", "a"), ("target", "1"), pair]);
+        assert!(with(("onPartial", "yes")).contains("neither use nor error"));
+        assert!(with(("whenGone", "zero")).contains("neither error nor inactive"));
         assert!(why(&[("signals", "a")]).contains("COMPOSITE/TARGET"));
         assert!(why(&[("threshold", "1")]).contains("`threshold` is not known"));
         assert!(why(&[("composite", "a"), ("target", "1"), ("combine", "mean")]).contains("none of sum"));

@@ -1,0 +1,357 @@
+//! Sources of points (OTLP resources, scrape targets, remote writers): how long they count as alive.
+//!
+//! A source of points has no connection that could end. It lives by its own cadence: a push is all that it sends within
+//! 1 s, its interval is the longest of the last 8 gaps between pushes, and it is overdue after 2.5 intervals. A target
+//! also says so itself: `up` is 0 after a failed scrape, and `up` ends when the target leaves discovery.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::lease::nanos;
+use crate::streams::lock;
+use crate::{Lease, UnixNanos};
+
+/// What a source sends within this time is one push.
+const PUSH_NS: u64 = 1_000_000_000;
+
+/// So many gaps say what the interval is.
+const GAPS: usize = 8;
+
+/// Pushes that must be seen before a source lives by its own cadence.
+const KNOWN_PUSHES: u64 = 3;
+
+/// The shortest lease by cadence.
+const MIN_TERM_NS: u64 = 5_000_000_000;
+
+/// The lease until the cadence is known.
+const DEFAULT_TERM: Duration = Duration::from_secs(90);
+
+/// A series that was left out of so many pushes of its living source is stale.
+const LEFT_OUT: u64 = 3;
+
+/// What a source has said of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Standing {
+    /// It lives by its cadence.
+    Running,
+    /// Its last scrape failed.
+    Down,
+    /// It has left discovery.
+    Left,
+}
+
+/// A source of points.
+#[derive(Debug)]
+pub(super) struct PointSource {
+    /// Whether the term is configured.
+    is_fixed: bool,
+    term: AtomicU64,
+    /// The longest of the last gaps; 0: not known.
+    interval: AtomicU64,
+    touched: AtomicU64,
+    /// When the current push began; 0: there was none.
+    began: AtomicU64,
+    pushes: AtomicU64,
+    gaps: Mutex<Gaps>,
+    standing: AtomicU8,
+    /// When it began to stand as it does.
+    changed: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Gaps {
+    list: [u64; GAPS],
+    count: usize,
+    /// Pushes since the last outage.
+    pushes: u64,
+}
+
+impl PointSource {
+    /// `term`: a configured lease; without, it is learnt from the cadence.
+    pub(super) fn new(term: Option<Duration>) -> Self {
+        Self {
+            is_fixed: term.is_some(),
+            term: AtomicU64::new(nanos(term.unwrap_or(DEFAULT_TERM))),
+            interval: AtomicU64::new(0),
+            touched: AtomicU64::new(0),
+            began: AtomicU64::new(0),
+            pushes: AtomicU64::new(0),
+            gaps: Mutex::default(),
+            standing: AtomicU8::new(Standing::Running as u8),
+            changed: AtomicU64::new(0),
+        }
+    }
+
+    /// It was heard of. Gives the number of the push.
+    pub(super) fn touch(&self, now: UnixNanos) -> u64 {
+        let began = self.began.load(Relaxed);
+        if began == 0 || now >= began.saturating_add(PUSH_NS) {
+            self.begin_push(now);
+        }
+        self.touched.fetch_max(now, Relaxed);
+        self.pushes.load(Relaxed)
+    }
+
+    #[cold]
+    fn begin_push(&self, now: UnixNanos) {
+        let mut gaps = lock(&self.gaps);
+        let began = self.began.load(Relaxed);
+        if began != 0 && now < began.saturating_add(PUSH_NS) {
+            return;
+        }
+        // What was overdue had an outage: that gap is not its cadence.
+        if now.saturating_sub(self.touched.load(Relaxed)) > self.term.load(Relaxed) {
+            *gaps = Gaps::default();
+        } else if began != 0 {
+            let at = gaps.count % GAPS;
+            gaps.list[at] = now - began;
+            gaps.count += 1;
+        }
+        gaps.pushes += 1;
+        self.interval.store(gaps.longest(), Relaxed);
+        if !self.is_fixed {
+            self.term.store(gaps.term(), Relaxed);
+        }
+        self.pushes.fetch_add(1, Relaxed);
+        self.began.store(now.max(1), Relaxed);
+    }
+
+    /// It sent a value, whatever it said of itself before.
+    pub(super) fn revive(&self, now: UnixNanos) {
+        if self.standing() != Standing::Running {
+            self.stand(Standing::Running, now);
+        }
+    }
+
+    /// It said how it is, or its receiver did.
+    pub(super) fn stand(&self, standing: Standing, now: UnixNanos) {
+        if self.standing() != standing {
+            self.standing.store(standing as u8, Relaxed);
+            self.changed.store(now, Relaxed);
+        }
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        match self.standing.load(Relaxed) {
+            1 => Standing::Down,
+            2 => Standing::Left,
+            _ => Standing::Running,
+        }
+    }
+
+    /// When it was last heard of.
+    pub(super) fn touched(&self) -> UnixNanos {
+        self.touched.load(Relaxed)
+    }
+
+    /// How many pushes are over at `now`.
+    fn whole_pushes(&self, now: UnixNanos) -> u64 {
+        let began = self.began.load(Relaxed);
+        let is_going_on = now < began.saturating_add(PUSH_NS);
+        self.pushes.load(Relaxed).saturating_sub(u64::from(is_going_on))
+    }
+
+    /// Whether a series that was last seen then, in the push of this number, has been left out of several since. Where
+    /// one report comes in several pushes (remote write by shards), they count as one.
+    fn has_left_out(&self, push: u64, seen: UnixNanos, now: UnixNanos) -> bool {
+        let is_long = now.saturating_sub(seen) >= lease_of(self.interval.load(Relaxed));
+        is_long && self.whole_pushes(now) >= push.saturating_add(LEFT_OUT)
+    }
+
+    fn is_alive(&self, now: UnixNanos) -> bool {
+        let is_due = now.saturating_sub(self.touched()) <= self.term.load(Relaxed);
+        is_due && self.standing() == Standing::Running
+    }
+}
+
+impl Gaps {
+    fn term(&self) -> u64 {
+        if self.pushes < KNOWN_PUSHES {
+            return nanos(DEFAULT_TERM);
+        }
+        lease_of(self.longest()).max(MIN_TERM_NS)
+    }
+
+    fn longest(&self) -> u64 {
+        let known = self.count.min(GAPS);
+        self.list.iter().take(known).max().copied().unwrap_or(0)
+    }
+}
+
+/// 2.5 intervals.
+fn lease_of(interval: u64) -> u64 {
+    (interval / 2).saturating_mul(5)
+}
+
+/// Who feeds a group.
+#[derive(Clone, Debug)]
+pub(super) enum Life {
+    /// A source of events, whose receiver sees it come and go.
+    Events(Arc<Lease>),
+    /// A series of this very process; it ends when it is dropped.
+    Feed(Arc<Lease>),
+    /// A source of points.
+    Points(Arc<PointSource>),
+}
+
+impl Life {
+    /// The same for the same source.
+    pub(super) fn address(&self) -> usize {
+        match self {
+            Self::Events(lease) | Self::Feed(lease) => Arc::as_ptr(lease).addr(),
+            Self::Points(source) => Arc::as_ptr(source).addr(),
+        }
+    }
+
+    /// Whether it counts as alive.
+    pub(super) fn is_alive(&self, now: UnixNanos) -> bool {
+        match self {
+            Self::Events(lease) | Self::Feed(lease) => lease.is_alive(now),
+            Self::Points(source) => source.is_alive(now),
+        }
+    }
+
+    /// Whether it has gone for good, and nobody expects it.
+    pub(super) fn is_gone(&self) -> bool {
+        match self {
+            Self::Events(lease) | Self::Feed(lease) => lease.is_ended(),
+            Self::Points(source) => source.standing() == Standing::Left,
+        }
+    }
+
+    /// Whether it is a target that has left discovery.
+    pub(super) fn has_left(&self) -> bool {
+        matches!(self, Self::Points(source) if source.standing() == Standing::Left)
+    }
+
+    /// Whether its series that ended at `time` ended because a scrape failed.
+    pub(super) fn failed_at(&self, time: UnixNanos) -> bool {
+        /// A target's markers and its `up` may come in two requests.
+        const APART_NS: u64 = 10_000_000_000;
+        match self {
+            Self::Events(_) | Self::Feed(_) => false,
+            Self::Points(source) => {
+                source.standing() == Standing::Down && source.changed.load(Relaxed).abs_diff(time) <= APART_NS
+            }
+        }
+    }
+
+    /// Whether nothing was heard of it for so long that nobody remembers it.
+    pub(super) fn is_forgotten(&self, now: UnixNanos, memory_ns: u64) -> bool {
+        match self {
+            Self::Events(lease) => now.saturating_sub(lease.touched()) > memory_ns,
+            Self::Feed(_) => false,
+            Self::Points(source) => now.saturating_sub(source.touched()) > memory_ns,
+        }
+    }
+
+    /// When something it measured was last lost on the way; 0: never.
+    pub(super) fn lost_at(&self) -> UnixNanos {
+        match self {
+            Self::Events(lease) | Self::Feed(lease) => lease.lost_at(),
+            Self::Points(_) => 0,
+        }
+    }
+
+    /// Whether a series that was last seen then, in the push of this number, has been left out of several since.
+    pub(super) fn has_left_out(&self, push: u64, seen: UnixNanos, now: UnixNanos) -> bool {
+        match self {
+            Self::Events(_) | Self::Feed(_) => false,
+            Self::Points(source) => source.has_left_out(push, seen, now),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+    const START: u64 = 1_700_000_000 * SECOND;
+
+    #[test]
+    fn the_lease_follows_the_cadence_once_three_pushes_were_seen() {
+        let source = PointSource::new(None);
+        let alive_for = |from: u64| {
+            let life = Life::Points(Arc::new(PointSource::new(None)));
+            assert!(!life.is_alive(from));
+            let seconds = (0..1000).take_while(|after| source.is_alive(from + after * SECOND));
+            seconds.count() as u64 - 1
+        };
+        source.touch(START);
+        assert_eq!(alive_for(START), 90);
+        source.touch(START + 60 * SECOND);
+        assert_eq!(alive_for(START + 60 * SECOND), 90);
+        source.touch(START + 120 * SECOND);
+        assert_eq!(alive_for(START + 120 * SECOND), 150);
+        // A source that was away begins anew: the time it was away is not its cadence.
+        let back = START + 1000 * SECOND;
+        source.touch(back);
+        assert_eq!(alive_for(back), 90);
+        for second in 1..20 {
+            source.touch(back + second * SECOND);
+        }
+        assert_eq!(alive_for(back + 19 * SECOND), 5, "at least");
+        let fixed = PointSource::new(Some(Duration::from_secs(7)));
+        for second in 0..20 {
+            fixed.touch(START + second * SECOND);
+        }
+        let end = START + 19 * SECOND;
+        assert!(fixed.is_alive(end + 7 * SECOND) && !fixed.is_alive(end + 8 * SECOND));
+    }
+
+    #[test]
+    fn a_target_says_itself_how_it_is() {
+        let source = Arc::new(PointSource::new(None));
+        let life = Life::Points(source.clone());
+        source.touch(START);
+        assert!(life.is_alive(START));
+        source.stand(Standing::Down, START + 1);
+        assert!(!life.is_alive(START + 1) && !life.is_gone() && life.failed_at(START));
+        source.touch(START + 2);
+        assert!(!life.is_alive(START + 2), "a failed scrape is no sign of life");
+        source.revive(START + 3);
+        assert!(life.is_alive(START + 3));
+        source.stand(Standing::Left, START + 4);
+        assert!(life.is_gone() && life.has_left());
+    }
+
+    proptest! {
+        /// The rules, from the list of all requests.
+        #[test]
+        fn a_lease_is_what_the_list_of_all_requests_says(
+            gaps in prop::collection::vec(prop_oneof![1u64..1500, 900u64..80_000, 1u64..400_000], 1..60),
+            later in 0u64..500_000,
+        ) {
+            let source = PointSource::new(None);
+            let mut now = START;
+            let mut pushes: Vec<u64> = Vec::new();
+            let mut last = 0;
+            let term = |pushes: &[u64]| match pushes.len() {
+                0..3 => 90 * SECOND,
+                _ => {
+                    let gaps = pushes.windows(2).map(|pair| pair[1] - pair[0]);
+                    let longest = gaps.rev().take(8).max().unwrap();
+                    (longest / 2 * 5).max(5 * SECOND)
+                }
+            };
+            for gap in gaps {
+                now += gap * 1_000_000;
+                if last != 0 && now - last > term(&pushes) {
+                    pushes.clear();
+                }
+                if pushes.last().is_none_or(|began| now - began >= SECOND) {
+                    pushes.push(now);
+                }
+                source.touch(now);
+                last = now;
+                let read = now + later * 1_000_000;
+                prop_assert_eq!(source.is_alive(read), read - last <= term(&pushes));
+            }
+        }
+    }
+}
