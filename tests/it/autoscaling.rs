@@ -17,6 +17,7 @@ const BY_QUERY: [(&str, &str); 2] = [("query", "sum(queue_depth)"), ("target", "
 
 /// What a vLLM server shows.
 fn page(waiting: u32, cache: f64, requests: u32) -> String {
+    let sum = f64::from(requests) / 20.0;
     format!(
         "# TYPE vllm:num_requests_waiting gauge
 vllm:num_requests_waiting{{engine=\"0\",model_name=\"llama\"}} {waiting}
@@ -26,7 +27,7 @@ vllm:kv_cache_usage_perc{{engine=\"0\",model_name=\"llama\"}} {cache}
 vllm:time_to_first_token_seconds_bucket{{engine=\"0\",model_name=\"llama\",le=\"0.1\"}} {requests}
 vllm:time_to_first_token_seconds_bucket{{engine=\"0\",model_name=\"llama\",le=\"1\"}} {requests}
 vllm:time_to_first_token_seconds_bucket{{engine=\"0\",model_name=\"llama\",le=\"+Inf\"}} {requests}
-vllm:time_to_first_token_seconds_sum{{engine=\"0\",model_name=\"llama\"}} {requests}
+vllm:time_to_first_token_seconds_sum{{engine=\"0\",model_name=\"llama\"}} {sum}
 vllm:time_to_first_token_seconds_count{{engine=\"0\",model_name=\"llama\"}} {requests}
 "
     )

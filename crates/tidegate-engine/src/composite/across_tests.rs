@@ -210,6 +210,25 @@ fn a_p99_over_scraped_histograms_is_that_of_the_fleet() {
 }
 
 #[test]
+fn a_histogram_that_contradicts_itself_is_no_reason_to_panic() {
+    let data = Data::Histogram {
+        temporality: Temporality::Cumulative,
+    };
+    for across in [None, Some(Across::Max)] {
+        let scene = Scene::of(Function::Quantile(0.99), across);
+        let mut histogram = Histogram::empty([0.1, 1.0].into());
+        for second in 0..3u64 {
+            // All observations are at most 0.1, and their mean is 1.
+            histogram.sum = Some(second as f64);
+            (histogram.count, histogram.counts) = (second, vec![second, 0, 0].into());
+            let value = Value::Histogram(Box::new(histogram.clone()));
+            scene.say("a", "depth", data, NOW + second * SECOND, value);
+        }
+        assert!(scene.read(NOW + 2 * SECOND).value.is_some());
+    }
+}
+
+#[test]
 fn gauges_that_would_be_mixed_make_no_value_and_the_error_names_the_choices() {
     let scene = Scene::of(Function::Max, None);
     scene.gauge("a", NOW, 3.0);

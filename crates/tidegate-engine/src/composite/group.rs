@@ -424,7 +424,7 @@ fn told(
 ) -> Told {
     let quantile = |rank: f64| {
         let told = distribution.as_ref()?.quantile(rank)?;
-        Some(told.clamp(moments.min, moments.max))
+        Some(moments.bound(told))
     };
     let ranks = declaration.quantiles.iter();
     let quantiles = ranks.filter_map(|rank| {

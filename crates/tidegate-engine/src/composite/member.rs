@@ -135,7 +135,7 @@ impl Member {
         let value = match function {
             Function::Quantile(rank) => sketch
                 .and_then(|sketch| sketch.quantile(rank))
-                .map(|value| value.clamp(moments.min, moments.max)),
+                .map(|value| moments.bound(value)),
             function => reduce(function, &moments, cut.covered_s(now)),
         };
         let any = moments.count > 0.0;

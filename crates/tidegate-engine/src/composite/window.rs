@@ -41,6 +41,12 @@ impl Moments {
         }
     }
 
+    /// A value that is no smaller than the smallest and no larger than the largest. Outside data may say that the
+    /// smallest is larger than the largest.
+    pub(super) fn bound(&self, value: f64) -> f64 {
+        value.max(self.min).min(self.max)
+    }
+
     /// Adds later values.
     fn add(&mut self, later: &Self) {
         self.count += later.count;
