@@ -121,7 +121,11 @@ impl Labels {
 
     /// `job` and `instance` of a resource that says who it is.
     pub fn identify(&mut self, resource: &Resource) {
-        self.join(INSTANCE, instance(resource));
+        let instance = instance(resource);
+        // An attribute of that name stands alone where the resource has none.
+        if !instance.is_empty() {
+            self.join(INSTANCE, instance);
+        }
         if let Some(job) = job(resource) {
             self.join(JOB, job);
         }
