@@ -220,7 +220,7 @@ fn a_histogram_that_contradicts_itself_is_no_reason_to_panic() {
         for second in 0..3u64 {
             // All observations are at most 0.1, and their mean is 1.
             histogram.sum = Some(second as f64);
-            (histogram.count, histogram.counts) = (second, vec![second, 0, 0].into());
+            (histogram.count, histogram.counts) = (second, vec![second, 0, 0]);
             let value = Value::Histogram(Box::new(histogram.clone()));
             scene.say("a", "depth", data, NOW + second * SECOND, value);
         }

@@ -283,8 +283,10 @@ impl Group {
     }
 
     fn census(&self, now: UnixNanos) -> Census {
-        let mut census = Census::default();
-        census.alive = self.feeders.by_place(|feeder| feeder.life.is_alive(now));
+        let mut census = Census {
+            alive: self.feeders.by_place(|feeder| feeder.life.is_alive(now)),
+            ..Census::default()
+        };
         let mut live = vec![0u32; census.alive.len()];
         for (_, member) in self.members.iter() {
             if self.is_live(member, &census, now) {
