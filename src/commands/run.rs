@@ -9,7 +9,7 @@ use super::Failure;
 use super::load::{self, Loaded};
 use crate::component::Shared;
 use crate::service::{Graph, Running};
-use crate::telemetry::{Telemetry, start_logs};
+use crate::telemetry::Telemetry;
 
 /// Arguments of `run`.
 #[derive(Debug, Default, clap::Args)]
@@ -47,12 +47,11 @@ pub async fn serve(
     // Before anything starts: a signal that comes between would end the process without a drain, or be lost.
     let mut signals = Signals::listen()?;
     let drain = loaded.plan.drain_timeout;
-    start_logs(&loaded.plan.telemetry.logs);
-    let recorder = Telemetry::recorder()?;
+    let telemetry = Telemetry::prepare(&loaded.plan.telemetry)?;
     let mut graph = Graph::build(&loaded.plan, &shared).map_err(|errors| loaded.build_failed(errors))?;
     loaded.build_warned(std::mem::take(&mut graph.warnings));
     let books = graph.books.clone();
-    let telemetry = Telemetry::start(&loaded.plan.telemetry, recorder, books, &shared).await?;
+    let telemetry = telemetry.start(&loaded.plan.telemetry, books, &shared).await?;
     loaded.log_warnings();
     let running = Running::start(graph, shared, drain).await?;
     tracing::info!(

@@ -1,189 +1,188 @@
-//! tidegate's own metrics: what components counted through the recorder, then the ledgers of the graph.
+//! Ledgers, receivers' counts and what the process uses, told to the recorder when somebody is about to read it.
 //!
 //! Ledgers are plain atomics that the data path adds to; they are read only here.
 
-use std::sync::PoisonError;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError};
 
-use metrics_exporter_prometheus::PrometheusHandle;
-use tidegate_engine::AttributeRef;
+use metrics::{Label, counter, gauge};
 
-use super::family::{Family, parse, text};
 use super::process::{Started, usage};
+use crate::batch::Signal;
 use crate::component::books::{Books, EntryBooks, NodeBooks};
 use crate::component::{Balance, EntryCounts, Reason};
 use crate::config::Class;
-use crate::prom::labels::Labels;
 
-/// Where the metrics are looked up.
-pub(super) struct Page {
-    recorder: PrometheusHandle,
+/// What is told.
+pub(super) struct Teller {
     books: Books,
     started: Started,
-    /// `target_info`, rendered.
-    target: String,
 }
 
 /// A count of a receiver.
 type EntryCount = fn(&EntryCounts) -> &AtomicU64;
-/// A number of a balance.
-type BalanceCount = fn(&Balance) -> u64;
 
-/// One family from counts of receivers.
-const ENTRY_FAMILIES: [(&str, EntryCount); 3] = [
+const ENTRY_COUNTS: [(&str, EntryCount); 3] = [
     ("accepted", |counts| &counts.accepted),
     ("refused", |counts| &counts.refused),
     ("failed", |counts| &counts.failed),
 ];
 
-impl Page {
-    /// `resource` are the attributes of the gateway itself, for the page's `target_info`.
-    pub(super) fn new(recorder: PrometheusHandle, books: Books, resource: &[(String, String)]) -> Self {
-        let mut labels = Labels::default();
-        for (key, value) in resource {
-            labels.add(key, AttributeRef::Str(value));
-        }
+impl Teller {
+    pub(super) fn new(books: Books) -> Self {
         Self {
-            recorder,
             books,
             started: Started::now(),
-            target: format!("# TYPE target_info gauge\ntarget_info{{{}}} 1\n", labels.render()),
         }
-    }
-
-    /// The page: every family, and what it is of.
-    pub(super) fn render(&self) -> String {
-        self.target.clone() + &text(&self.families())
     }
 
     /// Everything as it is now.
-    pub(super) fn families(&self) -> Vec<Family> {
-        self.recorder.run_upkeep();
-        let mut families = parse(&self.recorder.render());
-        self.process(&mut families);
-        for (name, count) in ENTRY_FAMILIES {
-            self.entries(&mut families, name, count);
+    pub(super) fn tell(&self) {
+        self.process();
+        for entry in &self.books.entries {
+            tell_entry(entry);
         }
-        self.exporters(&mut families);
-        self.processors(&mut families);
-        self.ledgers(&mut families);
-        families
-    }
-
-    fn process(&self, families: &mut Vec<Family>) {
-        let used = usage();
-        let single = |mut family: Family, value| {
-            family.sample(&[], value);
-            family
-        };
-        families.extend([
-            single(Family::counter("otelcol_process_uptime"), self.started.seconds()),
-            single(Family::counter("otelcol_process_cpu_seconds"), used.cpu_seconds),
-            single(
-                Family::gauge("otelcol_process_memory_rss"),
-                used.resident_bytes as f64,
-            ),
-        ]);
-    }
-
-    fn entries(&self, families: &mut Vec<Family>, what: &str, count: EntryCount) {
-        for signal in crate::batch::Signal::ALL {
-            let mut family = Family::counter(format!("otelcol_receiver_{what}_{}", signal.items()));
-            for EntryBooks { receiver, counts, .. } in
-                self.books.entries.iter().filter(|e| e.signal == signal)
-            {
-                let transports = counts.transports.lock().unwrap_or_else(PoisonError::into_inner);
-                for (transport, counts) in transports.iter() {
-                    let labels = [("receiver", &**receiver), ("transport", transport)];
-                    family.sample(&labels, count(counts).load(Relaxed) as f64);
-                }
-                if transports.is_empty() {
-                    family.sample(&[("receiver", receiver)], count(counts).load(Relaxed) as f64);
-                }
-            }
-            families.push(family);
-        }
-    }
-
-    fn of_class(&self, class: Class) -> impl Iterator<Item = &NodeBooks> {
-        self.books.nodes.iter().filter(move |node| node.class == class)
-    }
-
-    fn exporters(&self, families: &mut Vec<Family>) {
-        /// Reasons that mean the destination did not get it.
-        const FAILED: [Reason; 3] = [Reason::Rejected, Reason::RetriesExhausted, Reason::Shutdown];
-        for signal in crate::batch::Signal::ALL {
-            let of_signal = || {
-                self.of_class(Class::Exporter)
-                    .filter(|node| node.signal == signal)
-            };
-            let counts: [(&str, BalanceCount); 3] = [
-                ("sent", Balance::sent),
-                ("send_failed", |balance| {
-                    FAILED
-                        .iter()
-                        .map(|reason| balance.dropped[*reason as usize])
-                        .sum()
-                }),
-                ("enqueue_failed", |balance| {
-                    balance.dropped[Reason::QueueFull as usize]
-                }),
-            ];
-            for (what, count) in counts {
-                let mut family = Family::counter(format!("otelcol_exporter_{what}_{}", signal.items()));
-                for node in of_signal() {
-                    family.sample(&[("exporter", &node.id)], count(&node.ledger.balance()) as f64);
-                }
-                families.push(family);
-            }
-        }
-    }
-
-    fn processors(&self, families: &mut Vec<Family>) {
-        let counts: [(&str, BalanceCount); 2] = [
-            ("incoming", |balance| balance.entered),
-            ("outgoing", |balance| balance.left),
-        ];
-        for (what, count) in counts {
-            let mut family = Family::counter(format!("otelcol_processor_{what}_items"));
-            for node in self.of_class(Class::Processor) {
-                let pipeline = node.pipeline.as_deref().unwrap_or_default();
-                let labels = [
-                    ("processor", &*node.id),
-                    ("pipeline", pipeline),
-                    ("otel_signal", node.signal.name()),
-                ];
-                family.sample(&labels, count(&node.ledger.balance()) as f64);
-            }
-            families.push(family);
-        }
-    }
-
-    /// in + made + restored = out + absorbed + dropped + held, for every component.
-    fn ledgers(&self, families: &mut Vec<Family>) {
-        let mut items = Family::counter("tidegate_component_items_total");
-        let mut dropped = Family::counter("tidegate_dropped_items_total");
-        let mut held = Family::gauge("tidegate_held_items");
+        let mut of_type = OfType::default();
         for node in &self.books.nodes {
             let balance = node.ledger.balance();
-            let whose = [("component", &*node.path), ("signal", node.signal.name())];
-            let with = |key, value| [whose[0], whose[1], (key, value)];
-            let flows = [
-                ("in", balance.entered),
-                ("made", balance.made),
-                ("restored", balance.restored),
-                ("out", balance.left),
-                ("absorbed", balance.absorbed),
-            ];
-            for (flow, count) in flows {
-                items.sample(&with("flow", flow), count as f64);
+            match node.class {
+                Class::Exporter => tell_exporter(node, &balance),
+                Class::Processor => {
+                    tell_processor(node, &balance);
+                    of_type.add(node, &balance);
+                }
+                _ => {}
             }
-            for reason in Reason::ALL {
-                let count = balance.dropped[reason as usize];
-                dropped.sample(&with("reason", reason.name()), count as f64);
-            }
-            held.sample(&whose, balance.held() as f64);
+            tell_ledger(node, &balance);
         }
-        families.extend([items, dropped, held]);
+        of_type.tell();
     }
+
+    fn process(&self) {
+        let used = usage();
+        gauge!("otelcol_process_uptime").set(self.started.seconds());
+        gauge!("otelcol_process_cpu_seconds").set(used.cpu_seconds);
+        gauge!("otelcol_process_memory_rss").set(used.resident_bytes as f64);
+        gauge!("otelcol_process_runtime_total_sys_memory_bytes").set(used.data_bytes as f64);
+    }
+}
+
+fn label(key: &'static str, value: &str) -> Label {
+    Label::new(key, value.to_owned())
+}
+
+fn tell_entry(entry: &EntryBooks) {
+    let transports = entry
+        .counts
+        .transports
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    for (what, count) in ENTRY_COUNTS {
+        let name = format!("otelcol_receiver_{what}_{}", entry.signal.items());
+        let receiver = || label("receiver", &entry.receiver);
+        for (transport, counts) in transports.iter() {
+            let labels = vec![receiver(), label("transport", transport)];
+            counter!(name.clone(), labels).absolute(count(counts).load(Relaxed));
+        }
+        if transports.is_empty() {
+            counter!(name, vec![receiver()]).absolute(count(&entry.counts).load(Relaxed));
+        }
+    }
+}
+
+fn tell_exporter(node: &NodeBooks, balance: &Balance) {
+    /// Reasons that mean the destination did not get it.
+    const FAILED: [Reason; 3] = [Reason::Rejected, Reason::RetriesExhausted, Reason::Shutdown];
+    let dropped = |reason: Reason| balance.dropped[reason as usize];
+    let counts = [
+        ("sent", balance.sent()),
+        ("send_failed", FAILED.into_iter().map(dropped).sum()),
+        ("enqueue_failed", dropped(Reason::QueueFull)),
+    ];
+    for (what, count) in counts {
+        let name = format!("otelcol_exporter_{what}_{}", node.signal.items());
+        counter!(name, vec![label("exporter", &node.id)]).absolute(count);
+    }
+}
+
+fn tell_processor(node: &NodeBooks, balance: &Balance) {
+    let labels = || {
+        vec![
+            label("processor", &node.id),
+            label("pipeline", node.pipeline.as_deref().unwrap_or_default()),
+            label("otel_signal", node.signal.name()),
+        ]
+    };
+    counter!("otelcol_processor_incoming_items", labels()).absolute(balance.entered);
+    counter!("otelcol_processor_outgoing_items", labels()).absolute(balance.left);
+}
+
+/// Counts of a type of processor, each of all its instances under one id: the pipelines share them.
+#[derive(Default)]
+struct OfType(BTreeMap<(&'static str, Arc<str>), u64>);
+
+impl OfType {
+    fn add(&mut self, node: &NodeBooks, balance: &Balance) {
+        let name = match (kind_of(&node.id), node.signal) {
+            ("filter", Signal::Metrics) => "otelcol_processor_filter_datapoints_filtered",
+            ("filter", Signal::Traces) => "otelcol_processor_filter_spans_filtered",
+            ("filter", Signal::Logs) => "otelcol_processor_filter_logs_filtered",
+            ("memory_limiter", Signal::Metrics) => "otelcol_processor_memory_limiter_accepted_metric_points",
+            ("memory_limiter", Signal::Traces) => "otelcol_processor_memory_limiter_accepted_spans",
+            ("memory_limiter", Signal::Logs) => "otelcol_processor_memory_limiter_accepted_log_records",
+            _ => return,
+        };
+        let count = match kind_of(&node.id) {
+            "filter" => balance.dropped[Reason::Filtered as usize],
+            _ => balance.entered,
+        };
+        *self.0.entry((name, node.id.clone())).or_default() += count;
+    }
+
+    fn tell(self) {
+        for ((name, id), count) in self.0 {
+            let key = if kind_of(&id) == "filter" {
+                "filter"
+            } else {
+                "processor"
+            };
+            counter!(name, vec![label(key, &id)]).absolute(count);
+        }
+    }
+}
+
+/// `filter` of `filter/a`.
+fn kind_of(id: &str) -> &str {
+    id.split_once('/').map_or(id, |(kind, _)| kind)
+}
+
+/// in + made + restored = out + absorbed + dropped + held, for every component.
+fn tell_ledger(node: &NodeBooks, balance: &Balance) {
+    let whose = || {
+        vec![
+            label("component", &node.path),
+            label("signal", node.signal.name()),
+        ]
+    };
+    let with = |more| [whose(), vec![more]].concat();
+    let flows = [
+        ("in", balance.entered),
+        ("made", balance.made),
+        ("restored", balance.restored),
+        ("out", balance.left),
+        ("absorbed", balance.absorbed),
+    ];
+    for (flow, count) in flows {
+        counter!("tidegate_component_items_total", with(label("flow", flow))).absolute(count);
+    }
+    for reason in Reason::ALL {
+        let count = balance.dropped[reason as usize];
+        counter!(
+            "tidegate_dropped_items_total",
+            with(label("reason", reason.name()))
+        )
+        .absolute(count);
+    }
+    gauge!("tidegate_held_items", whose()).set(balance.held() as f64);
 }

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use super::otlp::{Millis, Otlp};
-use crate::config::{Node, Ordered, Problems};
+use super::otlp::{Millis, Otlp, Protocol};
+use super::resource::ResourceConfig;
+use crate::config::{Decode, Node, Problems, TypeHelp};
+use crate::net::Endpoint;
 
 crate::options! {
     /// tidegate's own telemetry.
@@ -14,9 +16,10 @@ crate::options! {
         pub metrics: Metrics = Metrics::default(),
         /// Spans of what takes long.
         pub traces: Traces = Traces::default(),
-        /// Attributes of the gateway itself, added to all of its own telemetry; `service.name`, `service.version`
-        /// and `service.instance.id` are there without it.
-        pub resource: Ordered<String> = Ordered::default(),
+        /// Attributes of the gateway itself, added to all of its own telemetry: a map, or `attributes`, a list of `name`
+        /// and `value`. `service.name`, `service.version` and `service.instance.id` are there without it; null takes one
+        /// away.
+        pub resource: ResourceConfig = ResourceConfig::default(),
     }
 }
 
@@ -27,18 +30,64 @@ crate::options! {
         pub level: Level = Level::Info,
         /// Lines for people, or JSON objects.
         pub encoding: Encoding = Encoding::Console,
+        /// Where log records go besides standard error.
+        pub processors: Vec<LogProcessor> = Vec::new(),
+        /// Accepted, without effect.
+        pub development: NoEffect = NoEffect,
+        /// Accepted, without effect: records have no caller.
+        pub disable_caller: NoEffect = NoEffect,
+        /// Accepted, without effect: records have no stack trace.
+        pub disable_stacktrace: NoEffect = NoEffect,
+        /// Accepted, without effect: what repeats is held back by kind, and counted.
+        pub sampling: NoEffect = NoEffect,
+        /// Accepted, without effect: logs go to standard error.
+        pub output_paths: NoEffect = NoEffect,
+        /// Accepted, without effect: logs go to standard error.
+        pub error_output_paths: NoEffect = NoEffect,
+        /// Accepted, without effect: `resource` is where attributes of the gateway are written.
+        pub initial_fields: NoEffect = NoEffect,
+    }
+}
+
+/// A key that others have and that means nothing here: a warning says so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NoEffect;
+
+impl Decode for NoEffect {
+    const TAKES_NULL: bool = true;
+
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        cx.at_key(node).warning("has no effect in tidegate: remove it");
+        Some(Self)
+    }
+
+    fn type_help() -> TypeHelp {
+        TypeHelp::plain("anything")
+    }
+
+    fn show(&self) -> String {
+        "unset".to_owned()
+    }
+}
+
+crate::options! {
+    /// A processor of log records.
+    pub struct LogProcessor {
+        /// Collects records and sends them together.
+        pub batch: BatchSpans = required,
     }
 }
 
 crate::options! {
     /// Metrics of tidegate itself, served for Prometheus and pushed by OTLP.
     pub struct Metrics {
-        /// `none` serves and pushes nothing; the other levels are one today.
+        /// Which metrics exist. `none`: none, and nothing is served or pushed. `basic`: what receivers and exporters took,
+        /// refused and dropped, queues and the process. `normal`: all but sizes of requests in bytes. `detailed`: all.
         pub level: Detail = Detail::Normal,
         /// Where they are served, at `/metrics`.
         pub address: String = "localhost:8888".to_owned(),
-        /// The Collector's newer spelling: the first `pull` reader with a Prometheus exporter wins over `address`;
-        /// every `periodic` reader pushes.
+        /// The Collector's newer spelling, which wins over `address`: every `pull` reader with a Prometheus exporter
+        /// serves, every `periodic` reader pushes.
         pub readers: Vec<Reader> = Vec::new(),
     }
 }
@@ -58,6 +107,8 @@ crate::options! {
     pub struct Periodic {
         /// Time between two pushes.
         pub interval: Millis = Millis::of(60_000),
+        /// How long a push may take; unset: as its exporter says.
+        pub timeout: Option<Millis> = None,
         /// Where to push.
         pub exporter: PushExporter = required,
     }
@@ -67,16 +118,23 @@ crate::options! {
 crate::options! {
     /// Exporters that push.
     pub struct PushExporter {
-        /// OTLP.
-        pub otlp: Otlp = required,
+        /// OTLP, by the protocol that it names.
+        pub otlp: Option<Otlp> = None,
+        /// OTLP over gRPC.
+        pub otlp_grpc: Option<Otlp> = None,
+        /// OTLP over HTTP.
+        pub otlp_http: Option<Otlp> = None,
     }
+    check = PushExporter::check
 }
 
 crate::options! {
     /// Spans of batches that take long.
     pub struct Traces {
-        /// `none` records nothing; the other levels are one today.
+        /// `none` records nothing, the other levels record slow batches.
         pub level: Detail = Detail::Normal,
+        /// Accepted, without effect: spans of slow batches have no parents outside.
+        pub propagators: NoEffect = NoEffect,
         /// A batch is recorded whose push through the graph, or whose way to a destination, takes at least this long.
         pub slow_batch: Duration = Duration::from_secs(1),
         /// Where spans go. Without any, nothing is timed.
@@ -129,6 +187,35 @@ crate::options! {
         pub host: String = "localhost".to_owned(),
         /// TCP port.
         pub port: u16 = 8888,
+        /// Names without units (`otelcol_process_uptime` instead of `otelcol_process_uptime_seconds`).
+        pub without_units: bool = true,
+        /// Names of counters as they are, without a `_total` that they don't have.
+        pub without_type_suffix: bool = true,
+        /// Without the labels `otel_scope_name`, `otel_scope_version` and `otel_scope_schema_url`.
+        pub without_scope_info: bool = true,
+        /// Attributes of the gateway that every series has as labels.
+        pub with_resource_constant_labels: Option<Selected> = None,
+    }
+}
+
+crate::options! {
+    /// A selection of attributes by name; `*` stands for any characters.
+    pub struct Selected {
+        /// These, ...
+        pub included: Vec<String> = Vec::new(),
+        /// ... without these.
+        pub excluded: Vec<String> = Vec::new(),
+    }
+}
+
+impl Selected {
+    /// Whether an attribute is selected.
+    pub fn has(&self, name: &str) -> bool {
+        let matches = |patterns: &[String]| {
+            let mut patterns = patterns.iter().map(|pattern| glob::Pattern::new(pattern));
+            patterns.any(|pattern| pattern.is_ok_and(|pattern| pattern.matches(name)))
+        };
+        matches(&self.included) && !matches(&self.excluded)
     }
 }
 
@@ -178,6 +265,27 @@ impl Periodic {
     }
 }
 
+impl PushExporter {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        let given = [&self.otlp, &self.otlp_grpc, &self.otlp_http];
+        if given.iter().filter(|otlp| otlp.is_some()).count() != 1 {
+            cx.at(at)
+                .error("expected one of `otlp`, `otlp_grpc` and `otlp_http`");
+        }
+    }
+
+    /// Where to push. `None` was an error.
+    pub fn otlp(&self) -> Option<Otlp> {
+        let by = |protocol, otlp: &Otlp| Otlp {
+            protocol,
+            ..otlp.clone()
+        };
+        let grpc = || self.otlp_grpc.as_ref().map(|otlp| by(Protocol::Grpc, otlp));
+        let http = || self.otlp_http.as_ref().map(|otlp| by(Protocol::Http, otlp));
+        self.otlp.clone().or_else(grpc).or_else(http)
+    }
+}
+
 impl Metrics {
     /// Readers that push.
     pub fn pushers(&self) -> impl Iterator<Item = &Periodic> {
@@ -187,19 +295,29 @@ impl Metrics {
             .filter_map(move |reader| reader.periodic.as_ref().filter(|_| wanted))
     }
 
-    /// `host:port` to serve on; `None` when nothing is to be served.
-    pub fn endpoint(&self) -> Option<String> {
+    /// Pages to serve, and where.
+    pub fn pages(&self) -> Result<Vec<(Endpoint, Listen)>, String> {
         if self.level == Detail::None {
-            return None;
+            return Ok(Vec::new());
         }
-        let mut pull = self
+        // A list of readers without one to be scraped serves nothing.
+        if self.readers.is_empty() {
+            let endpoint = self.address.parse();
+            let endpoint =
+                endpoint.map_err(|error| format!("service::telemetry::metrics::address: {error}"))?;
+            return Ok(vec![(endpoint, Listen::default())]);
+        }
+        let pull = self
             .readers
             .iter()
             .filter_map(|reader| reader.pull.as_ref()?.exporter.prometheus.as_ref());
-        match pull.next() {
-            Some(listen) => Some(format!("{}:{}", listen.host, listen.port)),
-            // Whoever lists readers and none to be scraped wants none to be scraped.
-            None => self.readers.is_empty().then(|| self.address.clone()),
-        }
+        let page = |listen: &Listen| {
+            let endpoint = Endpoint::Tcp {
+                host: listen.host.clone(),
+                port: listen.port,
+            };
+            (endpoint, listen.clone())
+        };
+        Ok(pull.map(page).collect())
     }
 }

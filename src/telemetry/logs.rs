@@ -4,26 +4,83 @@ use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use tracing_subscriber::EnvFilter;
+use opentelemetry_appender_tracing::layer::OpenTelemetryTracingBridge;
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::logs::{BatchConfigBuilder, BatchLogProcessor, SdkLoggerProvider};
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
 
 use super::config::{Encoding, Logs};
+
+/// The last push at the end may take this long.
+const LAST_PUSH: Duration = Duration::from_secs(1);
 
 /// Starts logging. `TIDEGATE_LOG` (directives as of tracing's `EnvFilter`) wins over the configured level.
 /// A second call in a process changes nothing.
 pub fn start_logs(config: &Logs) {
+    subscribe(config, None);
+}
+
+/// Starts logging, to standard error and where processors of the configuration send records.
+pub(super) fn start(config: &Logs, resource: &Resource) -> Result<Option<Push>, String> {
+    if config.processors.is_empty() {
+        start_logs(config);
+        return Ok(None);
+    }
+    let mut provider = SdkLoggerProvider::builder().with_resource(resource.clone());
+    for processor in &config.processors {
+        let batch = &processor.batch;
+        let otlp = batch
+            .exporter
+            .otlp()
+            .ok_or("a processor of logs without an exporter")?;
+        let limits = BatchConfigBuilder::default()
+            .with_max_queue_size(batch.max_queue_size)
+            .with_max_export_batch_size(batch.max_export_batch_size)
+            .with_scheduled_delay(batch.schedule_delay.0);
+        let processor = BatchLogProcessor::builder(otlp.logs()?).with_batch_config(limits.build());
+        provider = provider.with_log_processor(processor.build());
+    }
+    let provider = provider.build();
+    subscribe(config, Some(&provider));
+    Ok(Some(Push(provider)))
+}
+
+fn subscribe(config: &Logs, provider: Option<&SdkLoggerProvider>) {
     let level = config.level.as_str();
     // Libraries below speak up only when something is wrong, unless everything is asked for.
     let default = format!("warn,tidegate={level},tidegate_engine={level},tidegate_ring={level}");
     let filter = EnvFilter::try_from_env("TIDEGATE_LOG").unwrap_or_else(|_| EnvFilter::new(default));
-    let logs = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal());
-    // Fails only when logging has been started before.
-    let _ = match config.encoding {
-        Encoding::Console => logs.with_target(false).try_init(),
-        Encoding::Json => logs.json().flatten_event(true).try_init(),
+    let lines = match config.encoding {
+        Encoding::Console => lines.with_target(false).boxed(),
+        Encoding::Json => lines.json().flatten_event(true).boxed(),
     };
+    // What the libraries of the push itself say would be pushed again.
+    let ours = filter_fn(|metadata| metadata.target().starts_with("tidegate"));
+    let pushed = provider.map(|provider| OpenTelemetryTracingBridge::new(provider).with_filter(ours));
+    // Fails only when logging has been started before.
+    let _ = tracing_subscriber::registry()
+        .with(filter)
+        .with(lines)
+        .with(pushed)
+        .try_init();
+}
+
+/// The push of log records.
+pub(super) struct Push(SdkLoggerProvider);
+
+impl Push {
+    /// Sends what waits, if that is quickly done.
+    pub(super) async fn stop(self) {
+        let shutdown = tokio::task::spawn_blocking(move || self.0.shutdown_with_timeout(LAST_PUSH));
+        // Nothing more can be said of a peer that can't be reached: standard error has the records.
+        let _ = tokio::time::timeout(LAST_PUSH, shutdown).await;
+    }
 }
 
 /// Lets one of many equal messages through every so often and counts the rest.

@@ -1,77 +1,124 @@
 //! tidegate's own telemetry: logs, metrics under the Collector's names where it has the thing, spans of slow batches.
 
 mod books;
+mod catalogue;
 pub mod config;
-mod family;
+mod instruments;
 mod logs;
 mod otlp;
 mod process;
 mod push;
+mod recorder;
+mod resource;
 mod server;
 mod spans;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use opentelemetry::KeyValue;
 use opentelemetry_sdk::Resource;
+use tokio::task::JoinHandle;
 
 use crate::component::books::Books;
 use crate::component::{ComponentError, Shared};
+use crate::net::Endpoint;
 pub use config::Config;
 pub use logs::{Every, start_logs};
+
+/// The instrumentation scope of everything that tidegate says of itself.
+const SCOPE: &str = "tidegate";
+
+/// Recorded values of histograms are sorted into buckets this often.
+const TIDY: Duration = Duration::from_secs(5);
+
+/// tidegate's own telemetry before the components are built: it logs and counts, and shows nothing yet.
+pub struct Prepared {
+    resource: Resource,
+    pages: Vec<(Endpoint, server::Page)>,
+    pushes: Vec<push::Push>,
+    logs: Option<logs::Push>,
+}
 
 /// tidegate's own telemetry in operation.
 #[derive(Default)]
 pub struct Telemetry {
-    server: Option<server::Server>,
+    servers: Vec<server::Server>,
     pushers: Vec<push::Pusher>,
     spans: Option<spans::Spans>,
+    logs: Option<logs::Push>,
+    tidier: Option<JoinHandle<()>>,
 }
 
 impl Telemetry {
-    /// Installs the recorder that components count into. Once a process, before any component is built;
-    /// what is counted earlier is lost.
-    pub fn recorder() -> Result<PrometheusHandle, ComponentError> {
-        let recorder = PrometheusBuilder::new().build_recorder();
-        let handle = recorder.handle();
-        metrics::set_global_recorder(recorder).map_err(|error| failed(error.to_string()))?;
-        Ok(handle)
+    /// Starts logging, and installs the recorder that components count into. Once a process, within a runtime, before
+    /// any component is built: what is counted earlier is lost.
+    pub fn prepare(config: &Config) -> Result<Prepared, ComponentError> {
+        let attributes = attributes(config);
+        let resource = resource(config, &attributes);
+        let logs = logs::start(&config.logs, &resource).map_err(failed)?;
+        let mut prepared = Prepared {
+            resource,
+            pages: Vec::new(),
+            pushes: Vec::new(),
+            logs,
+        };
+        let (mut shown, mut pushed) = (Vec::new(), Vec::new());
+        for (endpoint, listen) in config.metrics.pages().map_err(failed)? {
+            let (recorder, rendering) = recorder::Renaming::new(&listen, &attributes);
+            prepared
+                .pages
+                .push((endpoint, server::Page::new(rendering, &attributes)));
+            shown.push(recorder);
+        }
+        for reader in config.metrics.pushers() {
+            let (push, instruments) = push::Push::new(reader, prepared.resource.clone()).map_err(failed)?;
+            prepared.pushes.push(push);
+            pushed.push(instruments);
+        }
+        if !shown.is_empty() || !pushed.is_empty() {
+            let recorder = recorder::fan_out(config.metrics.level, shown, pushed);
+            metrics::set_global_recorder(recorder).map_err(|error| failed(error.to_string()))?;
+        }
+        Ok(prepared)
     }
+}
 
-    /// Serves and pushes the metrics of `handle` and `books`, and records slow batches, as far as the configuration
+impl Prepared {
+    /// Serves and pushes what components count and `books` hold, and records slow batches, as far as the configuration
     /// wants it.
     pub async fn start(
+        self,
         config: &Config,
-        handle: PrometheusHandle,
         books: Books,
         shared: &Shared,
-    ) -> Result<Self, ComponentError> {
-        let mut telemetry = Self::default();
-        let attributes = attributes(config);
-        let page = Arc::new(books::Page::new(handle, books, &attributes));
-        if let Some(endpoint) = config.metrics.endpoint() {
-            let server = server::Server::start(&endpoint, page.clone()).await;
+    ) -> Result<Telemetry, ComponentError> {
+        let teller = Arc::new(books::Teller::new(books));
+        let mut telemetry = Telemetry {
+            logs: self.logs,
+            ..Telemetry::default()
+        };
+        let renderings: Vec<_> = self.pages.iter().map(|(_, page)| page.rendering()).collect();
+        for (endpoint, page) in self.pages {
+            let server = server::Server::start(&endpoint, page, teller.clone()).await;
             let server = server.map_err(|error| {
                 failed(format!(
-                    "can't serve tidegate's own metrics on {endpoint}: {error}; \
+                    "can't serve tidegate's own metrics: {error}; \
                      set service::telemetry::metrics::address, or level: none"
                 ))
             })?;
-            telemetry.server = Some(server);
+            telemetry.servers.push(server);
         }
-        let pairs = attributes
-            .into_iter()
-            .map(|(key, value)| KeyValue::new(key, value));
-        let resource = Resource::builder_empty().with_attributes(pairs).build();
-        for reader in config.metrics.pushers() {
-            let pusher = push::Pusher::start(reader, page.clone(), resource.clone()).map_err(failed)?;
-            telemetry.pushers.push(pusher);
-        }
-        telemetry.spans = spans::Spans::start(&config.traces, resource, &shared.slowness).map_err(failed)?;
+        let pushers = self.pushes.into_iter().map(|push| push.start(teller.clone()));
+        telemetry.pushers = pushers.collect();
+        telemetry.tidier = Some(tokio::spawn(tidy(renderings)));
+        telemetry.spans =
+            spans::Spans::start(&config.traces, self.resource, &shared.slowness).map_err(failed)?;
         Ok(telemetry)
     }
+}
 
+impl Telemetry {
     /// Pushes what is left, within a second or two, and stops serving.
     pub async fn stop(self) {
         let pushers = async {
@@ -85,15 +132,33 @@ impl Telemetry {
             }
         };
         tokio::join!(pushers, spans);
-        if let Some(server) = self.server {
+        for server in self.servers {
             server.stop().await;
+        }
+        if let Some(tidier) = self.tidier {
+            tidier.abort();
+        }
+        if let Some(logs) = self.logs {
+            logs.stop().await;
         }
     }
 }
 
-/// The gateway's own resource: what the configuration says, and who it is where that says nothing.
+/// Keeps what pages record from growing while nobody scrapes.
+async fn tidy(renderings: Vec<recorder::Rendering>) {
+    let mut ticks = tokio::time::interval(TIDY);
+    loop {
+        ticks.tick().await;
+        renderings.iter().for_each(recorder::Rendering::tidy);
+    }
+}
+
+/// The gateway's own attributes: what the configuration says, and who it is where that says nothing.
 fn attributes(config: &Config) -> Vec<(String, String)> {
-    let mut attributes = config.resource.0.clone();
+    let configured = config.resource.attributes.iter();
+    let mut attributes: Vec<_> = configured
+        .filter_map(|(key, value)| Some((key.clone(), value.clone()?)))
+        .collect();
     let defaults = [
         ("service.name", "tidegate".to_owned()),
         ("service.version", env!("CARGO_PKG_VERSION").to_owned()),
@@ -105,6 +170,18 @@ fn attributes(config: &Config) -> Vec<(String, String)> {
         }
     }
     attributes
+}
+
+fn resource(config: &Config, attributes: &[(String, String)]) -> Resource {
+    let pairs = attributes
+        .iter()
+        .map(|(key, value)| KeyValue::new(key.clone(), value.clone()));
+    match &config.resource.schema_url {
+        Some(url) => Resource::builder_empty()
+            .with_schema_url(pairs, url.clone())
+            .build(),
+        None => Resource::builder_empty().with_attributes(pairs).build(),
+    }
 }
 
 /// A random UUID (RFC 9562, version 4), new at each start, as the Collector has it.
@@ -121,3 +198,6 @@ fn failed(message: impl Into<String>) -> ComponentError {
         message: message.into(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,12 +9,14 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioExecutor;
 use opentelemetry_http::{HttpClient, HttpError};
 use opentelemetry_otlp::{
-    Compression, MetricExporter, Protocol as Wire, SpanExporter, WithExportConfig, WithHttpConfig,
-    WithTonicConfig,
+    Compression, LogExporter, MetricExporter, Protocol as Wire, SpanExporter, WithExportConfig,
+    WithHttpConfig, WithTonicConfig,
 };
+use opentelemetry_sdk::metrics::Temporality;
 use tonic::metadata::MetadataMap;
 use tonic::transport::{Channel, Endpoint};
 
+use super::config::NoEffect;
 use crate::config::{Decode, Node, Problems, Secret, TypeHelp, wrong_type};
 use crate::net::Connector;
 use crate::net::client::UseTls;
@@ -30,10 +32,14 @@ crate::options! {
         /// How to speak.
         pub protocol: Protocol = Protocol::Grpc,
         /// URL of the peer: `http://host:4317`, or `https://...` for TLS. For `http/protobuf` the whole URL,
-        /// `http://host:4318/v1/metrics`.
+        /// `http://host:4318/v1/metrics`. Without a scheme it is `https`, or `http` where `insecure` says so.
         pub endpoint: String = required,
+        /// No TLS for an endpoint without a scheme.
+        pub insecure: bool = false,
         /// Headers of every request: a list of `name` and `value`, or a map.
         pub headers: HeaderList = HeaderList::default(),
+        /// More headers, as `name=value,name=value`. Those of `headers` win.
+        pub headers_list: Option<Secret> = None,
         /// Compression of requests.
         pub compression: Coding = Coding::None,
         /// How long a push may take.
@@ -44,6 +50,12 @@ crate::options! {
         pub client_certificate: Option<std::path::PathBuf> = None,
         /// The key of that certificate, a PEM file.
         pub client_key: Option<std::path::PathBuf> = None,
+        /// The same three by the names that newer versions of the declarative configuration have.
+        pub tls: Option<PushTls> = None,
+        /// Metrics: totals since the start, or since the last push.
+        pub temporality_preference: TemporalityPreference = TemporalityPreference::Cumulative,
+        /// Accepted, without effect: histograms of the gateway have fixed bounds.
+        pub default_histogram_aggregation: NoEffect = NoEffect,
     }
     check = Otlp::check
 }
@@ -65,6 +77,32 @@ crate::choices! {
         None = "none",
         /// gzip.
         Gzip = "gzip",
+    }
+}
+
+crate::choices! {
+    /// Totals of metrics.
+    pub enum TemporalityPreference {
+        /// Since the start.
+        Cumulative = "cumulative" | "Cumulative",
+        /// Counters and histograms since the last push.
+        Delta = "delta" | "Delta",
+        /// As `delta`, but for what is asked at each push: that is since the start.
+        LowMemory = "low_memory" | "lowmemory" | "LowMemory",
+    }
+}
+
+crate::options! {
+    /// Files of a TLS client.
+    pub struct PushTls {
+        /// Authorities to trust instead of the system's, a PEM file.
+        pub ca_file: Option<std::path::PathBuf> = None,
+        /// Certificate of ours, a PEM file.
+        pub cert_file: Option<std::path::PathBuf> = None,
+        /// The key of that certificate, a PEM file.
+        pub key_file: Option<std::path::PathBuf> = None,
+        /// No TLS for an endpoint without a scheme.
+        pub insecure: bool = false,
     }
 }
 
@@ -136,12 +174,34 @@ impl Otlp {
         if let Err(error) = self.url() {
             cx.at(at.child("endpoint")).error(error);
         }
-        headers::check(&self.headers.0, at, cx);
+        headers::check(&self.all_headers(), at, cx);
+    }
+
+    /// Those of `headers`, then those of `headers_list`.
+    fn all_headers(&self) -> Headers {
+        let list = self.headers_list.as_ref().map_or("", Secret::expose);
+        let listed = list.split(',').filter_map(|pair| pair.split_once('='));
+        let mut headers = self.headers.0.clone();
+        for (name, value) in listed {
+            let value = || Secret::new(value.trim());
+            headers.entry(name.trim().to_owned()).or_insert_with(value);
+        }
+        headers
+    }
+
+    /// The endpoint with its scheme.
+    fn address(&self) -> String {
+        let insecure = self.insecure || self.tls.as_ref().is_some_and(|tls| tls.insecure);
+        match (self.endpoint.contains("://"), insecure) {
+            (true, _) => self.endpoint.clone(),
+            (false, true) => format!("http://{}", self.endpoint),
+            (false, false) => format!("https://{}", self.endpoint),
+        }
     }
 
     fn url(&self) -> Result<http::Uri, String> {
         let uri: http::Uri = self
-            .endpoint
+            .address()
             .parse()
             .map_err(|error| format!("not a URL: {error}"))?;
         match uri.scheme_str() {
@@ -153,8 +213,31 @@ impl Otlp {
     /// An exporter of metrics. Within a runtime, which it keeps using.
     pub(super) fn metrics(&self) -> Result<MetricExporter, String> {
         let built = match self.protocol {
-            Protocol::Grpc => self.grpc(MetricExporter::builder().with_tonic())?.build(),
-            Protocol::Http => self.http(MetricExporter::builder().with_http())?.build(),
+            Protocol::Grpc => {
+                let builder = MetricExporter::builder().with_temporality(self.temporality());
+                self.grpc(builder.with_tonic())?.build()
+            }
+            Protocol::Http => {
+                let builder = MetricExporter::builder().with_temporality(self.temporality());
+                self.http(builder.with_http())?.build()
+            }
+        };
+        built.map_err(|error| error.to_string())
+    }
+
+    fn temporality(&self) -> Temporality {
+        match self.temporality_preference {
+            TemporalityPreference::Cumulative => Temporality::Cumulative,
+            TemporalityPreference::Delta => Temporality::Delta,
+            TemporalityPreference::LowMemory => Temporality::LowMemory,
+        }
+    }
+
+    /// An exporter of log records. Within a runtime, which it keeps using.
+    pub(super) fn logs(&self) -> Result<LogExporter, String> {
+        let built = match self.protocol {
+            Protocol::Grpc => self.grpc(LogExporter::builder().with_tonic())?.build(),
+            Protocol::Http => self.http(LogExporter::builder().with_http())?.build(),
         };
         built.map_err(|error| error.to_string())
     }
@@ -172,7 +255,7 @@ impl Otlp {
         let builder = builder
             .with_channel(self.channel()?)
             .with_timeout(self.timeout.0)
-            .with_metadata(MetadataMap::from_headers(headers::build(&self.headers.0)));
+            .with_metadata(MetadataMap::from_headers(headers::build(&self.all_headers())));
         Ok(match self.compression {
             Coding::None => builder,
             Coding::Gzip => builder.with_compression(Compression::Gzip),
@@ -184,9 +267,9 @@ impl Otlp {
         let builder = builder
             .with_protocol(Wire::HttpBinary)
             .with_http_client(Client::new(self)?)
-            .with_endpoint(self.endpoint.clone())
+            .with_endpoint(self.address())
             .with_timeout(self.timeout.0)
-            .with_headers(self.headers.0.iter().map(plain).collect());
+            .with_headers(self.all_headers().iter().map(plain).collect());
         Ok(match self.compression {
             Coding::None => builder,
             Coding::Gzip => builder.with_compression(Compression::Gzip),
@@ -206,10 +289,11 @@ impl Otlp {
     }
 
     fn connector(&self, use_tls: UseTls, alpn: &[&[u8]]) -> Result<Connector, String> {
+        let newer = self.tls.clone().unwrap_or_default();
         let tls = TlsClientConfig {
-            ca_file: self.certificate.clone(),
-            cert_file: self.client_certificate.clone(),
-            key_file: self.client_key.clone(),
+            ca_file: self.certificate.clone().or(newer.ca_file),
+            cert_file: self.client_certificate.clone().or(newer.cert_file),
+            key_file: self.client_key.clone().or(newer.key_file),
             ..TlsClientConfig::default()
         };
         Connector::new(None, use_tls, &tls, alpn).map_err(|error| error.to_string())

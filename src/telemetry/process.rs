@@ -13,6 +13,8 @@ pub(crate) struct Usage {
     pub(crate) cpu_seconds: f64,
     /// Resident memory in bytes.
     pub(crate) resident_bytes: u64,
+    /// Memory for data that the system has given, in bytes: private and writable, touched or not.
+    pub(crate) data_bytes: u64,
 }
 
 /// Resources in use now; zeros where `/proc` can't be read.
@@ -20,14 +22,18 @@ pub(crate) fn usage() -> Usage {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let page = rustix::param::page_size() as u64;
-    let resident_pages: u64 = statm
-        .split(' ')
-        .nth(1)
-        .and_then(|pages| pages.parse().ok())
-        .unwrap_or(0);
+    let bytes = |field: usize| {
+        let pages: u64 = statm
+            .split(' ')
+            .nth(field)
+            .and_then(|pages| pages.parse().ok())
+            .unwrap_or(0);
+        pages * page
+    };
     Usage {
         cpu_seconds: cpu_ticks(&stat) / TICKS_PER_SECOND,
-        resident_bytes: resident_pages * page,
+        resident_bytes: bytes(1),
+        data_bytes: bytes(5),
     }
 }
 
@@ -68,6 +74,10 @@ mod tests {
 
     #[test]
     fn this_process_uses_memory() {
-        assert!(usage().resident_bytes > 100_000);
+        let used = usage();
+        assert!(
+            used.resident_bytes > 100_000 && used.data_bytes > 100_000,
+            "{used:?}"
+        );
     }
 }

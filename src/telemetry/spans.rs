@@ -39,9 +39,13 @@ impl Spans {
         let mut builder = SdkTracerProvider::builder().with_resource(resource);
         for processor in &config.processors {
             let batch = &processor.batch;
+            let otlp = batch
+                .exporter
+                .otlp()
+                .ok_or("a processor of spans without an exporter")?;
             let exporter = Reporting {
-                spans: batch.exporter.otlp.spans()?,
-                endpoint: batch.exporter.otlp.endpoint.as_str().into(),
+                spans: otlp.spans()?,
+                endpoint: otlp.endpoint.into(),
                 complaints: Arc::new(Every::new(COMPLAIN)),
             };
             let limits = BatchConfigBuilder::default()
@@ -52,7 +56,7 @@ impl Spans {
             builder = builder.with_span_processor(processor.build());
         }
         let provider = builder.build();
-        let recorder = Recorder(provider.tracer("tidegate"));
+        let recorder = Recorder(provider.tracer(super::SCOPE));
         slowness.observe(config.slow_batch, Box::new(recorder));
         Ok(Some(Self { provider }))
     }

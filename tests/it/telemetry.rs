@@ -1,6 +1,6 @@
 //! The gateway's own telemetry: served, pushed, and spans of what takes long.
 
-use super::kit::{Gateway, OtlpSink, free_port, http};
+use super::kit::{Gateway, OtlpSink, free_port, http, promtool_check};
 use opentelemetry_proto::tonic::trace::v1::{Span, status::StatusCode};
 use std::time::{Duration, Instant};
 
@@ -138,4 +138,156 @@ fn a_peer_that_is_down_neither_delays_the_stop_nor_goes_unmentioned() {
         "it took {:?}",
         stopping.elapsed()
     );
+}
+
+/// A gateway that takes logs by HTTP and keeps none, with these options of its own telemetry.
+fn measured(receiver: u16, telemetry: &str) -> Gateway {
+    Gateway::start(&format!(
+        "receivers: {{otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{receiver}\"}}}}}}}}
+processors: {{filter: {{logs: {{exclude: {{match_type: strict, bodies: [x]}}}}}}}}
+exporters: {{debug: {{}}}}
+service:
+  telemetry: {telemetry}
+  pipelines: {{logs: {{receivers: [otlp], processors: [filter], exporters: [debug]}}}}
+"
+    ))
+}
+
+fn page(port: u16) -> String {
+    http::get(port, "/metrics").expect("a page").text()
+}
+
+#[test]
+fn every_reader_serves_its_own_spelling_and_promtool_is_content() {
+    let (receiver, short, long) = (free_port(), free_port(), free_port());
+    let pull = |port: u16, more: &str| {
+        format!("{{pull: {{exporter: {{prometheus: {{host: 127.0.0.1, port: {port}{more}}}}}}}}}")
+    };
+    let suffixes = ", without_units: false, without_type_suffix: false, without_scope_info: false, \
+                    with_resource_constant_labels: {included: [service.*], excluded: [service.instance.id]}";
+    let readers = [pull(short, ""), pull(long, suffixes)].join(", ");
+    let gateway = measured(
+        receiver,
+        &format!(
+            "{{metrics: {{readers: [{readers}]}}, resource: {{attributes: [{{name: service.name, value: gate}}]}}}}"
+        ),
+    );
+    send_logs(receiver);
+    let (short, long) = (page(short), page(long));
+    let labels = "{receiver=\"otlp\",transport=\"http\"} 1";
+    assert!(
+        short.contains(&format!("otelcol_receiver_accepted_log_records{labels}\n")),
+        "{short}"
+    );
+    assert!(
+        short.contains("otelcol_processor_filter_logs_filtered{filter=\"filter\"} 1\n"),
+        "{short}"
+    );
+    let line = long
+        .lines()
+        .find(|line| line.starts_with("otelcol_receiver_accepted_log_records_total{"))
+        .expect("the same under the other name");
+    for part in [
+        "otel_scope_name=\"tidegate\"",
+        "service_name=\"gate\"",
+        "receiver=\"otlp\"",
+        "} 1",
+    ] {
+        assert!(line.contains(part), "{line}");
+    }
+    assert!(!line.contains("service_instance_id"), "{line}");
+    assert_eq!(promtool_check(&long), Ok(()));
+    let complaints = promtool_check(&short).expect_err("the Collector's counters have no suffix");
+    for complaint in complaints.lines() {
+        assert!(
+            complaint.starts_with("otelcol_")
+                && complaint.ends_with("counter metrics should have \"_total\" suffix"),
+            "{complaint}"
+        );
+    }
+    gateway.stop();
+}
+
+#[test]
+fn levels_choose_what_exists() {
+    let receiver = free_port();
+    let families = |level: &str| {
+        let gateway = measured(receiver, &format!("{{metrics: {{level: {level}}}}}"));
+        send_logs(receiver);
+        let page = gateway.own_metrics();
+        let families = page.lines().filter(|line| line.starts_with("# TYPE")).count();
+        let shows = |name: &str| page.lines().any(|line| line.starts_with(&format!("{name}{{")));
+        let shown = [
+            "otelcol_receiver_accepted_log_records",
+            "tidegate_dropped_items_total",
+            "tidegate_held_items",
+        ];
+        let shown = shown.map(shows);
+        gateway.stop();
+        (families, shown)
+    };
+    let (basic, normal) = (families("basic"), families("normal"));
+    assert_eq!(basic.1, [true, true, false]);
+    assert_eq!(normal.1, [true; 3]);
+    assert!(basic.0 < normal.0, "{} {}", basic.0, normal.0);
+}
+
+#[test]
+fn nothing_is_served_at_level_none_and_null_takes_an_attribute_away() {
+    let receiver = free_port();
+    let gateway = measured(receiver, "{metrics: {level: none}}");
+    assert!(http::get(gateway.telemetry_port(), "/metrics").is_err());
+    gateway.stop();
+    let gateway = measured(receiver, "{resource: {service.instance.id: null, rack: r7}}");
+    let page = gateway.own_metrics();
+    let target = page
+        .lines()
+        .find(|line| line.starts_with("target_info{"))
+        .expect("it is there");
+    assert!(
+        target.contains("rack=\"r7\"") && !target.contains("instance"),
+        "{target}"
+    );
+    gateway.stop();
+}
+
+#[test]
+fn a_push_can_be_of_increments_and_logs_are_pushed_too() {
+    let own = OtlpSink::start();
+    let receiver = free_port();
+    let endpoint = format!("127.0.0.1:{}", own.port());
+    let gateway = measured(
+        receiver,
+        &format!(
+            "{{metrics: {{readers: [{{periodic: {{interval: 50, timeout: 5000, exporter: {{otlp_grpc: \
+             {{endpoint: '{endpoint}', insecure: true, temporality_preference: delta, headers_list: 'tenant=us'}}}}}}}}]}},
+             logs: {{processors: [{{batch: {{schedule_delay: 20, exporter: {{otlp: {{endpoint: '{endpoint}', insecure: true}}}}}}}}]}}}}"
+        ),
+    );
+    for _ in 0..3 {
+        send_logs(receiver);
+    }
+    let accepted = |own: &OtlpSink| -> Vec<f64> {
+        let points = own.points_of("otelcol_receiver_accepted_log_records");
+        points.iter().map(|point| point.number()).collect()
+    };
+    own.wait_until("three records", |own| accepted(own).iter().sum::<f64>() == 3.0);
+    let before = accepted(&own).len();
+    own.wait_until("more pushes", |own| own.attempts() > before + 4);
+    assert_eq!(accepted(&own).iter().sum::<f64>(), 3.0, "increments, not totals");
+    let point = &own.points_of("otelcol_receiver_accepted_log_records")[0];
+    assert_eq!(point.unit, "{records}");
+    assert!(
+        own.headers()
+            .iter()
+            .any(|headers| headers.get("tenant").is_some_and(|value| value == "us"))
+    );
+    own.wait_until("what was logged at the start", |own| {
+        let requests = own.logs();
+        let resources = requests.iter().flat_map(|request| &request.resource_logs);
+        let scopes = resources.flat_map(|resource| &resource.scope_logs);
+        let mut records = scopes.flat_map(|scope| &scope.log_records);
+        records.any(|record| format!("{:?}", record.body).contains("everything is ready"))
+    });
+    gateway.stop();
 }

@@ -91,6 +91,7 @@ impl Lifecycle for MemoryLimiter {
 impl Consumer for MemoryLimiter {
     fn admit(&self, batch: &Batch, flow: &mut Flow) -> Result<(), Refused> {
         if self.gauge.used_bytes() > self.gauge.soft_limit_bytes {
+            count_refused(&self.gauge.context.id, batch);
             let reason = format!(
                 "{}: data refused due to high memory usage",
                 self.gauge.context.path
@@ -103,6 +104,15 @@ impl Consumer for MemoryLimiter {
     fn consume(&self, batch: Batch, flow: &mut Flow) {
         self.next.consume(batch, flow);
     }
+}
+
+fn count_refused(processor: &Arc<str>, batch: &Batch) {
+    let name = match batch.signal() {
+        Signal::Metrics => "otelcol_processor_memory_limiter_refused_metric_points",
+        Signal::Traces => "otelcol_processor_memory_limiter_refused_spans",
+        Signal::Logs => "otelcol_processor_memory_limiter_refused_log_records",
+    };
+    metrics::counter!(name, "processor" => processor.to_string()).increment(batch.items() as u64);
 }
 
 /// How much memory is in use, and whether that is too much.

@@ -1,0 +1,209 @@
+//! Every metric of the gateway itself: its kind, its unit, the level from which it exists, and what it says.
+//!
+//! A metric that is missing here has no help text; a test reads the source for names and finds it.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use super::config::Detail;
+
+/// What is known of a metric before it has a value.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Described {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    /// UCUM, as OpenTelemetry has it.
+    pub(super) unit: &'static str,
+    /// It exists from this level on.
+    pub(super) level: Detail,
+    pub(super) help: &'static str,
+}
+
+/// What kind of metric it is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Kind {
+    Counter,
+    /// A counter with fractions. Components set it as a gauge: the `metrics` facade counts whole numbers only.
+    FractionCounter,
+    Gauge,
+    /// With these bounds.
+    Histogram(&'static [f64]),
+}
+
+/// Sizes of batches and requests in items.
+pub(super) const ITEMS: &[f64] = &[
+    10.0, 25.0, 50.0, 75.0, 100.0, 250.0, 500.0, 750.0, 1000.0, 2000.0, 3000.0, 4000.0, 5000.0, 6000.0,
+    7000.0, 8000.0, 9000.0, 10_000.0, 20_000.0, 30_000.0, 50_000.0, 100_000.0,
+];
+
+/// Sizes of requests in bytes.
+pub(super) const BYTES: &[f64] = &[
+    10.0,
+    25.0,
+    50.0,
+    75.0,
+    100.0,
+    250.0,
+    500.0,
+    750.0,
+    1000.0,
+    2000.0,
+    3000.0,
+    4000.0,
+    5000.0,
+    6000.0,
+    7000.0,
+    8000.0,
+    9000.0,
+    10_000.0,
+    20_000.0,
+    30_000.0,
+    50_000.0,
+    100_000.0,
+    200_000.0,
+    300_000.0,
+    400_000.0,
+    500_000.0,
+    600_000.0,
+    700_000.0,
+    800_000.0,
+    900_000.0,
+    1_000_000.0,
+    2_000_000.0,
+    3_000_000.0,
+    4_000_000.0,
+    5_000_000.0,
+    6_000_000.0,
+    7_000_000.0,
+    8_000_000.0,
+    9_000_000.0,
+];
+
+macro_rules! metrics_table {
+    ($($level:ident $kind:ident $name:literal [$unit:literal] $(($bounds:expr))? $help:literal;)*) => {
+        &[$(Described {
+            name: $name,
+            kind: Kind::$kind $(($bounds))?,
+            unit: $unit,
+            level: Detail::$level,
+            help: $help,
+        }),*]
+    };
+}
+
+/// All of them.
+#[rustfmt::skip]
+pub(super) const CATALOGUE: &[Described] = metrics_table! {
+    Basic Counter "otelcol_receiver_accepted_metric_points" ["{datapoints}"] "Metric points that the pipelines took.";
+    Basic Counter "otelcol_receiver_accepted_spans" ["{spans}"] "Spans that the pipelines took.";
+    Basic Counter "otelcol_receiver_accepted_log_records" ["{records}"] "Log records that the pipelines took.";
+    Basic Counter "otelcol_receiver_refused_metric_points" ["{datapoints}"] "Metric points that the pipelines refused; the sender still has them.";
+    Basic Counter "otelcol_receiver_refused_spans" ["{spans}"] "Spans that the pipelines refused; the sender still has them.";
+    Basic Counter "otelcol_receiver_refused_log_records" ["{records}"] "Log records that the pipelines refused; the sender still has them.";
+    Basic Counter "otelcol_receiver_failed_metric_points" ["{datapoints}"] "Metric points that the receiver could not read.";
+    Basic Counter "otelcol_receiver_failed_spans" ["{spans}"] "Spans that the receiver could not read.";
+    Basic Counter "otelcol_receiver_failed_log_records" ["{records}"] "Log records that the receiver could not read.";
+    Basic Counter "otelcol_exporter_sent_metric_points" ["{datapoints}"] "Metric points that the destination accepted.";
+    Basic Counter "otelcol_exporter_sent_spans" ["{spans}"] "Spans that the destination accepted.";
+    Basic Counter "otelcol_exporter_sent_log_records" ["{records}"] "Log records that the destination accepted.";
+    Basic Counter "otelcol_exporter_send_failed_metric_points" ["{datapoints}"] "Metric points dropped because they could not be delivered.";
+    Basic Counter "otelcol_exporter_send_failed_spans" ["{spans}"] "Spans dropped because they could not be delivered.";
+    Basic Counter "otelcol_exporter_send_failed_log_records" ["{records}"] "Log records dropped because they could not be delivered.";
+    Basic Counter "otelcol_exporter_enqueue_failed_metric_points" ["{datapoints}"] "Metric points dropped because the sending queue was full.";
+    Basic Counter "otelcol_exporter_enqueue_failed_spans" ["{spans}"] "Spans dropped because the sending queue was full.";
+    Basic Counter "otelcol_exporter_enqueue_failed_log_records" ["{records}"] "Log records dropped because the sending queue was full.";
+    Basic Gauge "otelcol_exporter_queue_size" ["{units}"] "What waits in the sending queue, in the unit of its `sizer`.";
+    Basic Gauge "otelcol_exporter_queue_capacity" ["{units}"] "What the sending queue may hold, in the unit of its `sizer`.";
+    Basic Gauge "otelcol_exporter_in_flight_requests" ["{requests}"] "Requests sent and not answered yet.";
+    Normal Histogram "otelcol_exporter_queue_batch_send_size" ["{units}"] (ITEMS) "Items of each request that was sent, retries included.";
+    Detailed Histogram "otelcol_exporter_queue_batch_send_size_bytes" ["By"] (BYTES) "Bytes of each request that was sent, before compression, retries included.";
+    Basic Counter "otelcol_processor_incoming_items" ["{items}"] "Items that entered the processor.";
+    Basic Counter "otelcol_processor_outgoing_items" ["{items}"] "Items that left the processor.";
+    Basic Counter "otelcol_processor_memory_limiter_accepted_metric_points" ["{datapoints}"] "Metric points that the memory limiter let pass.";
+    Basic Counter "otelcol_processor_memory_limiter_accepted_spans" ["{spans}"] "Spans that the memory limiter let pass.";
+    Basic Counter "otelcol_processor_memory_limiter_accepted_log_records" ["{records}"] "Log records that the memory limiter let pass.";
+    Basic Counter "otelcol_processor_memory_limiter_refused_metric_points" ["{datapoints}"] "Metric points that the memory limiter refused.";
+    Basic Counter "otelcol_processor_memory_limiter_refused_spans" ["{spans}"] "Spans that the memory limiter refused.";
+    Basic Counter "otelcol_processor_memory_limiter_refused_log_records" ["{records}"] "Log records that the memory limiter refused.";
+    Normal Counter "otelcol_processor_filter_datapoints_filtered" ["1"] "Metric points that the filter dropped.";
+    Normal Counter "otelcol_processor_filter_spans_filtered" ["1"] "Spans that the filter dropped.";
+    Normal Counter "otelcol_processor_filter_logs_filtered" ["1"] "Log records that the filter dropped.";
+    Normal Histogram "otelcol_processor_batch_batch_send_size" ["{units}"] (ITEMS) "Items of each request that was made of batches.";
+    Detailed Histogram "otelcol_processor_batch_batch_send_size_bytes" ["By"] (BYTES) "Bytes of each request that was made of batches.";
+    Normal Counter "otelcol_processor_batch_batch_size_trigger_send" ["{times}"] "Requests sent because they were large enough.";
+    Normal Counter "otelcol_processor_batch_timeout_trigger_send" ["{times}"] "Requests sent because they had waited long enough.";
+    Basic FractionCounter "otelcol_process_uptime" ["s"] "Time since the start.";
+    Basic FractionCounter "otelcol_process_cpu_seconds" ["s"] "Processor time used, user and system.";
+    Basic Gauge "otelcol_process_memory_rss" ["By"] "Resident memory.";
+    Basic Gauge "otelcol_process_runtime_total_sys_memory_bytes" ["By"] "Memory for data that the system has given to the process (VmData).";
+    Basic Counter "tidegate_dropped_items_total" ["{items}"] "Items that a component dropped, by reason.";
+    Normal Counter "tidegate_component_items_total" ["{items}"] "Items that entered, were made, were restored from disk, left or were absorbed, by component.";
+    Normal Gauge "tidegate_held_items" ["{items}"] "Items inside a component now: in + made + restored - out - absorbed - dropped.";
+    Normal Gauge "tidegate_aggregate_series" ["{series}"] "Series that the table of an aggregate holds.";
+    Normal Gauge "tidegate_aggregate_bytes" ["By"] "Memory of the table of an aggregate, estimated.";
+    Normal Gauge "tidegate_aggregate_streams" ["{streams}"] "Incoming streams that an aggregate follows.";
+    Normal Gauge "tidegate_aggregate_sources" ["{sources}"] "Sources that an aggregate follows.";
+    Normal Counter "tidegate_aggregate_expired_series_total" ["{series}"] "Series that an aggregate let go because their sources have gone.";
+    Normal Counter "tidegate_aggregate_overflowed_streams_total" ["{streams}"] "Streams without a series of their own, by the limit that was reached.";
+    Normal Counter "tidegate_aggregate_refused_quantiles_total" ["{quantiles}"] "Quantiles of summaries that an aggregate left out.";
+    Normal Gauge "tidegate_composite_page_refused_entries" ["{entries}"] "Groups that are not in the shared page now, by reason.";
+    Normal Gauge "tidegate_history_bytes" ["By"] "Memory of the past that queries can see.";
+    Normal Gauge "tidegate_history_series" ["{series}"] "Series with a past that queries can see.";
+    Normal Counter "tidegate_history_refused_series_total" ["{series}"] "Series without a past because the history is full.";
+    Normal Gauge "tidegate_nixl_mp_stores" ["{stores}"] "Multi-process stores open now.";
+    Normal Counter "tidegate_nixl_mp_rejected_files_total" ["{files}"] "Store files that could not be opened, by reason.";
+    Normal Gauge "tidegate_nixl_rings" ["{rings}"] "Rings open now.";
+    Normal Gauge "tidegate_nixl_ring_info" ["1"] "1 for what each ring is now.";
+    Normal Gauge "tidegate_nixl_ring_fill_ratio" ["1"] "How full the ring was at the last look, from 0 to 1.";
+    Normal Counter "tidegate_nixl_ring_events_total" ["{events}"] "Events taken out of a ring.";
+    Normal Counter "tidegate_nixl_ring_deselected_events_total" ["{events}"] "Events taken out of a ring that `categories` and `events` leave out.";
+    Normal Counter "tidegate_nixl_ring_suspected_loss_total" ["{looks}"] "Looks that found a ring full: the agent may have dropped events.";
+    Normal Counter "tidegate_nixl_ring_resets_total" ["{resets}"] "Times that a ring was no longer what it had been, by reason.";
+    Normal Counter "tidegate_nixl_ring_lost_events_total" ["{events}"] "Events that went before they could be taken, by reason.";
+    Normal Counter "tidegate_nixl_ring_rejected_events_total" ["{events}"] "Events of a ring that could not be read.";
+    Normal Counter "tidegate_nixl_ring_errors_total" ["{errors}"] "Errors while a ring was read, by reason.";
+    Normal Counter "tidegate_nixl_rejected_files_total" ["{files}"] "Ring files that could not be opened, by reason.";
+    Normal Counter "tidegate_otlp_memory_refusals_total" ["{requests}"] "Requests refused because of the memory limiter.";
+    Normal Counter "tidegate_plugin_calls_total" ["{calls}"] "Calls of exporter plugins, by result.";
+    Normal Gauge "tidegate_plugin_stuck" ["1"] "1 while a call of an exporter plugin does not return.";
+    Normal Gauge "tidegate_plugin_info" ["1"] "1 for what each exporter plugin says of itself.";
+    Normal Gauge "tidegate_prometheus_series" ["{series}"] "Series that the exporter keeps itself.";
+    Normal Gauge "tidegate_prometheus_bytes" ["By"] "Memory of the series that the exporter keeps itself.";
+    Normal Gauge "tidegate_prometheus_left_out_series" ["{series}"] "Series left out of the exposition now, by reason.";
+    Normal Counter "tidegate_prometheus_conflicting_series_total" ["{series}"] "Series left out of expositions because of a conflict.";
+    Normal Counter "tidegate_prometheus_expired_series_total" ["{series}"] "Series that the exporter let go because nothing came any more.";
+    Normal Counter "tidegate_prometheus_overflowed_streams_total" ["{streams}"] "Streams without a series of their own, by the limit that was reached.";
+    Normal Counter "tidegate_remote_write_dropped_samples_total" ["{samples}"] "Samples and native histograms of remote writes that were not taken, by reason.";
+    Normal Counter "tidegate_remote_write_dropped_exemplars_total" ["{exemplars}"] "Exemplars of remote writes that came without a sample.";
+    Normal Gauge "tidegate_scrape_targets" ["{targets}"] "Targets by state.";
+    Basic Counter "tidegate_scrapes_total" ["{scrapes}"] "Scrapes begun.";
+    Basic Counter "tidegate_scrape_failures_total" ["{scrapes}"] "Scrapes that failed, by reason.";
+    Normal Counter "tidegate_scrape_dropped_points_total" ["{datapoints}"] "Samples left out of pages that count, by reason.";
+    Normal Counter "tidegate_scrape_discovery_failures_total" ["{failures}"] "Discoveries of targets that failed, by mechanism.";
+    Normal Gauge "tidegate_shm_directories" ["{directories}"] "Directories of cells that are read.";
+    Normal Gauge "tidegate_shm_processes" ["{processes}"] "Processes whose cells are read, by state.";
+    Normal Gauge "tidegate_shm_refused" ["{files}"] "Files of cells that are refused now, by reason.";
+    Normal Gauge "tidegate_shm_series" ["{series}"] "Series in cells.";
+    Normal Gauge "tidegate_shm_unread_files" ["{files}"] "Files of cells that can't be read now.";
+    Normal Counter "tidegate_shm_folded_processes_total" ["{processes}"] "Ended processes whose totals were folded.";
+    Normal Counter "tidegate_socket_turned_away_total" ["{connections}"] "Connections of processes that a Unix socket does not allow.";
+    Normal Gauge "tidegate_storage_bytes" ["By"] "Bytes on disk.";
+    Normal Gauge "tidegate_storage_backlog_items" ["{items}"] "Items on disk that wait to be sent.";
+    Normal Counter "tidegate_storage_failures_total" ["{failures}"] "Writes that the disk refused.";
+    Normal Counter "tidegate_storage_lost_records_total" ["{records}"] "Records on disk that were damaged.";
+    Normal Counter "tidegate_telemetry_push_failures_total" ["{pushes}"] "Pushes of the gateway's own telemetry that failed, by signal.";
+    Normal Counter "tidegate_uds_rejected_events_total" ["{events}"] "Events and lines of a socket that could not be read, by reason.";
+    Normal Counter "tidegate_webhook_delivered_total" ["{crossings}"] "Crossings of thresholds that were posted.";
+    Normal Counter "tidegate_webhook_dropped_total" ["{crossings}"] "Crossings of thresholds that could not be posted.";
+};
+
+/// The metric of a name, as components have it.
+pub(super) fn find(name: &str) -> Option<&'static Described> {
+    static BY_NAME: LazyLock<HashMap<&'static str, &'static Described>> = LazyLock::new(|| {
+        CATALOGUE
+            .iter()
+            .map(|described| (described.name, described))
+            .collect()
+    });
+    BY_NAME.get(name).copied()
+}

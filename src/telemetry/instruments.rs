@@ -1,0 +1,159 @@
+//! The recorder behind a push: values as OpenTelemetry's SDK asks for them.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Acquire};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use metrics::{Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::Meter;
+
+use super::catalogue::{Kind, find};
+
+/// Instruments of a meter, made as components ask for them.
+pub(super) struct Instruments {
+    meter: Meter,
+    families: Mutex<HashMap<String, Family>>,
+}
+
+/// The series of one name: attributes, and the value as `metrics` keeps it.
+type Series = Arc<Mutex<HashMap<Key, (Vec<KeyValue>, Arc<AtomicU64>)>>>;
+
+enum Family {
+    /// An instrument that is asked reads these.
+    Asked(Series),
+    /// One that is told of every value.
+    Told(opentelemetry::metrics::Histogram<f64>),
+}
+
+impl Instruments {
+    pub(super) fn new(meter: Meter) -> Self {
+        Self {
+            meter,
+            families: Mutex::default(),
+        }
+    }
+
+    /// The value of a series, whose instrument is there from then on.
+    fn value(&self, key: &Key, kind: Kind) -> Option<Arc<AtomicU64>> {
+        let mut families = lock(&self.families);
+        let make = || self.make(key.name(), kind);
+        let family = families.entry(key.name().to_owned()).or_insert_with(make);
+        let Family::Asked(series) = family else {
+            return None;
+        };
+        let mut series = lock(series);
+        let (_, value) = series
+            .entry(key.clone())
+            .or_insert_with(|| (attributes(key), Arc::default()));
+        Some(value.clone())
+    }
+
+    fn make(&self, name: &str, kind: Kind) -> Family {
+        let described = find(name);
+        let kind = described.map_or(kind, |described| described.kind);
+        let (unit, help) = described.map_or(("", ""), |described| (described.unit, described.help));
+        let series = Series::default();
+        let read = series.clone();
+        let name = name.to_owned();
+        // The meter keeps what it builds; the handles of those that are asked are of no use.
+        match kind {
+            Kind::Counter => {
+                let builder = self.meter.u64_observable_counter(name);
+                let _ = builder
+                    .with_unit(unit)
+                    .with_description(help)
+                    .with_callback(move |instrument| {
+                        each(&read, |attributes, count| instrument.observe(count, attributes));
+                    })
+                    .build();
+            }
+            Kind::FractionCounter => {
+                let builder = self.meter.f64_observable_counter(name);
+                let _ = builder
+                    .with_unit(unit)
+                    .with_description(help)
+                    .with_callback(move |instrument| {
+                        each(&read, |attributes, bits| {
+                            instrument.observe(f64::from_bits(bits), attributes)
+                        });
+                    })
+                    .build();
+            }
+            Kind::Gauge => {
+                let builder = self.meter.f64_observable_gauge(name);
+                let _ = builder
+                    .with_unit(unit)
+                    .with_description(help)
+                    .with_callback(move |instrument| {
+                        each(&read, |attributes, bits| {
+                            instrument.observe(f64::from_bits(bits), attributes)
+                        });
+                    })
+                    .build();
+            }
+            Kind::Histogram(bounds) => {
+                let builder = self.meter.f64_histogram(name);
+                let builder = builder.with_unit(unit).with_description(help);
+                return Family::Told(builder.with_boundaries(bounds.to_vec()).build());
+            }
+        }
+        Family::Asked(series)
+    }
+}
+
+fn each(series: &Series, mut observe: impl FnMut(&[KeyValue], u64)) {
+    for (attributes, value) in lock(series).values() {
+        observe(attributes, value.load(Acquire));
+    }
+}
+
+fn attributes(key: &Key) -> Vec<KeyValue> {
+    let label = |label: &metrics::Label| KeyValue::new(label.key().to_owned(), label.value().to_owned());
+    key.labels().map(label).collect()
+}
+
+impl Recorder for Instruments {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        self.value(key, Kind::Counter)
+            .map_or_else(Counter::noop, Counter::from_arc)
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        self.value(key, Kind::Gauge)
+            .map_or_else(Gauge::noop, Gauge::from_arc)
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        let mut families = lock(&self.families);
+        let make = || self.make(key.name(), Kind::Histogram(super::catalogue::ITEMS));
+        let family = families.entry(key.name().to_owned()).or_insert_with(make);
+        let Family::Told(histogram) = family else {
+            return Histogram::noop();
+        };
+        Histogram::from_arc(Arc::new(Told {
+            histogram: histogram.clone(),
+            attributes: attributes(key),
+        }))
+    }
+}
+
+/// A series of a histogram.
+struct Told {
+    histogram: opentelemetry::metrics::Histogram<f64>,
+    attributes: Vec<KeyValue>,
+}
+
+impl HistogramFn for Told {
+    fn record(&self, value: f64) {
+        self.histogram.record(value, &self.attributes);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

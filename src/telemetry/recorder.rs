@@ -1,0 +1,318 @@
+//! What components count into: a recorder for every reader, side by side behind one fan-out. Each keeps values of its
+//! own, under the names that its reader wants.
+
+use std::borrow::Cow;
+
+use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use metrics_util::layers::FanoutBuilder;
+
+use super::catalogue::{CATALOGUE, Described, Kind, find};
+use super::config::{Detail, Listen};
+use super::instruments::Instruments;
+
+/// Lets the metrics of a level through.
+struct Leveled<R> {
+    level: Detail,
+    inner: R,
+}
+
+/// A recorder for `pages` and `pushes`.
+pub(super) fn fan_out(
+    level: Detail,
+    pages: Vec<Renaming>,
+    pushes: Vec<Instruments>,
+) -> impl Recorder + Sync + 'static {
+    let mut recorders = FanoutBuilder::default();
+    for page in pages {
+        recorders = recorders.add_recorder(page);
+    }
+    for push in pushes {
+        recorders = recorders.add_recorder(push);
+    }
+    Leveled {
+        level,
+        inner: recorders.build(),
+    }
+}
+
+impl<R> Leveled<R> {
+    /// What is not in the catalogue is not hidden.
+    fn shows(&self, key: &Key) -> bool {
+        find(key.name()).is_none_or(|described| described.level as u8 <= self.level as u8)
+    }
+}
+
+impl<R: Recorder> Recorder for Leveled<R> {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, metadata: &Metadata<'_>) -> Counter {
+        match self.shows(key) {
+            true => self.inner.register_counter(key, metadata),
+            false => Counter::noop(),
+        }
+    }
+
+    fn register_gauge(&self, key: &Key, metadata: &Metadata<'_>) -> Gauge {
+        match self.shows(key) {
+            true => self.inner.register_gauge(key, metadata),
+            false => Gauge::noop(),
+        }
+    }
+
+    fn register_histogram(&self, key: &Key, metadata: &Metadata<'_>) -> Histogram {
+        match self.shows(key) {
+            true => self.inner.register_histogram(key, metadata),
+            false => Histogram::noop(),
+        }
+    }
+}
+
+/// What a page appends to the names that components use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Naming {
+    units: bool,
+    types: bool,
+}
+
+impl Naming {
+    fn of(listen: &Listen) -> Self {
+        Self {
+            units: !listen.without_units,
+            types: !listen.without_type_suffix,
+        }
+    }
+
+    /// The name on the page, as the Collector's Prometheus exporter makes it.
+    pub(super) fn name(self, described: &Described) -> Cow<'static, str> {
+        let is_counter = matches!(described.kind, Kind::Counter | Kind::FractionCounter);
+        let stem = described.name.strip_suffix("_total").unwrap_or(described.name);
+        let unit = match described.unit {
+            "By" => "bytes",
+            "s" => "seconds",
+            "1" if described.kind == Kind::Gauge => "ratio",
+            _ => "",
+        };
+        let add_unit = self.units && !unit.is_empty() && !stem.split('_').any(|part| part == unit);
+        let add_total = self.types && is_counter || stem.len() < described.name.len();
+        match (add_unit, add_total) {
+            (false, false) => stem.into(),
+            (false, true) if stem.len() < described.name.len() => described.name.into(),
+            (false, true) => format!("{stem}_total").into(),
+            (true, false) => format!("{stem}_{unit}").into(),
+            (true, true) => format!("{stem}_{unit}_total").into(),
+        }
+    }
+}
+
+/// A page's recorder under the page's names.
+pub(super) struct Renaming {
+    naming: Naming,
+    inner: PrometheusRecorder,
+}
+
+impl Renaming {
+    /// The recorder of a page, described, and what renders it.
+    pub(super) fn new(listen: &Listen, attributes: &[(String, String)]) -> (Self, Rendering) {
+        let naming = Naming::of(listen);
+        let mut builder = PrometheusBuilder::new();
+        let constant = listen.with_resource_constant_labels.as_ref();
+        let is_constant = |name: &str| constant.is_some_and(|selected| selected.has(name));
+        for (name, value) in attributes.iter().filter(|(name, _)| is_constant(name)) {
+            builder =
+                builder.add_global_label(name.replace(|c: char| !c.is_ascii_alphanumeric(), "_"), value);
+        }
+        if !listen.without_scope_info {
+            builder = builder
+                .add_global_label("otel_scope_name", super::SCOPE)
+                .add_global_label("otel_scope_schema_url", "")
+                .add_global_label("otel_scope_version", env!("CARGO_PKG_VERSION"));
+        }
+        for described in CATALOGUE {
+            if let Kind::Histogram(bounds) = described.kind {
+                let name = Matcher::Full(naming.name(described).into_owned());
+                // It fails only without bounds, and then the metric would be a summary.
+                builder = match builder.set_buckets_for_metric(name, bounds) {
+                    Ok(builder) => builder,
+                    Err(_) => unreachable!("the catalogue has bounds for every histogram"),
+                };
+            }
+        }
+        let inner = builder.build_recorder();
+        for described in CATALOGUE {
+            let name = KeyName::from(naming.name(described).into_owned());
+            inner.describe_gauge(name, None, described.help.into());
+        }
+        let handle = inner.handle();
+        (Self { naming, inner }, Rendering { naming, handle })
+    }
+
+    fn key(&self, key: &Key) -> Key {
+        match find(key.name()).map(|described| self.naming.name(described)) {
+            Some(name) if name != key.name() => {
+                let labels: Vec<_> = key.labels().cloned().collect();
+                Key::from_parts(name.into_owned(), labels)
+            }
+            _ => key.clone(),
+        }
+    }
+}
+
+impl Recorder for Renaming {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, metadata: &Metadata<'_>) -> Counter {
+        self.inner.register_counter(&self.key(key), metadata)
+    }
+
+    fn register_gauge(&self, key: &Key, metadata: &Metadata<'_>) -> Gauge {
+        self.inner.register_gauge(&self.key(key), metadata)
+    }
+
+    fn register_histogram(&self, key: &Key, metadata: &Metadata<'_>) -> Histogram {
+        self.inner.register_histogram(&self.key(key), metadata)
+    }
+}
+
+/// Renders a page.
+#[derive(Clone)]
+pub(super) struct Rendering {
+    naming: Naming,
+    handle: PrometheusHandle,
+}
+
+impl Rendering {
+    pub(super) fn text(&self) -> String {
+        let mut page = self.handle.render();
+        let fractions = CATALOGUE
+            .iter()
+            .filter(|described| described.kind == Kind::FractionCounter);
+        for described in fractions {
+            let declared = format!("# TYPE {} ", self.naming.name(described));
+            page = page.replace(&format!("{declared}gauge\n"), &format!("{declared}counter\n"));
+        }
+        page
+    }
+
+    /// Sorts recorded values into buckets. Until then the recorder keeps each of them.
+    pub(super) fn tidy(&self) {
+        self.handle.run_upkeep();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listen(suffixes: bool) -> Listen {
+        Listen {
+            without_units: !suffixes,
+            without_type_suffix: !suffixes,
+            ..Listen::default()
+        }
+    }
+
+    #[test]
+    fn names_get_the_suffixes_that_a_reader_wants() {
+        let name = |name: &str, suffixes| {
+            Naming::of(&listen(suffixes))
+                .name(find(name).unwrap())
+                .into_owned()
+        };
+        for (plain, full) in [
+            ("otelcol_process_uptime", "otelcol_process_uptime_seconds_total"),
+            ("otelcol_process_cpu_seconds", "otelcol_process_cpu_seconds_total"),
+            ("otelcol_process_memory_rss", "otelcol_process_memory_rss_bytes"),
+            ("otelcol_exporter_sent_spans", "otelcol_exporter_sent_spans_total"),
+            ("tidegate_dropped_items_total", "tidegate_dropped_items_total"),
+            ("tidegate_nixl_ring_fill_ratio", "tidegate_nixl_ring_fill_ratio"),
+            ("otelcol_exporter_queue_size", "otelcol_exporter_queue_size"),
+        ] {
+            assert_eq!(
+                (name(plain, false), name(plain, true)),
+                (plain.to_owned(), full.to_owned())
+            );
+        }
+    }
+
+    #[test]
+    fn two_pages_show_the_same_values_under_their_own_names() {
+        let (short, short_page) = Renaming::new(&listen(false), &[]);
+        let (long, long_page) = Renaming::new(
+            &Listen {
+                without_scope_info: false,
+                ..listen(true)
+            },
+            &[],
+        );
+        let recorder = fan_out(Detail::Normal, vec![short, long], Vec::new());
+        metrics::with_local_recorder(&recorder, || {
+            metrics::counter!("otelcol_exporter_sent_spans", "exporter" => "a\"b").increment(7);
+            metrics::gauge!("otelcol_process_uptime").set(0.25);
+            metrics::histogram!("otelcol_exporter_queue_batch_send_size").record(20.0);
+        });
+        let (short, long) = (short_page.text(), long_page.text());
+        assert!(
+            short.contains("# TYPE otelcol_process_uptime counter\notelcol_process_uptime 0.25\n"),
+            "{short}"
+        );
+        assert!(
+            short.contains("# HELP otelcol_exporter_sent_spans Spans that"),
+            "{short}"
+        );
+        assert!(
+            short.contains("otelcol_exporter_sent_spans{exporter=\"a\\\"b\"} 7\n"),
+            "{short}"
+        );
+        assert!(
+            short.contains("otelcol_exporter_queue_batch_send_size_bucket{le=\"25\"} 1\n"),
+            "{short}"
+        );
+        assert!(
+            long.contains("# TYPE otelcol_process_uptime_seconds_total counter\n"),
+            "{long}"
+        );
+        assert!(
+            long.contains("# HELP otelcol_exporter_sent_spans_total Spans that"),
+            "{long}"
+        );
+        let sent = long
+            .lines()
+            .find(|line| line.starts_with("otelcol_exporter_sent_spans_total{"))
+            .unwrap();
+        assert!(
+            sent.contains("otel_scope_name=\"tidegate\"") && sent.ends_with(" 7"),
+            "{sent}"
+        );
+    }
+
+    #[test]
+    fn a_level_chooses_what_exists() {
+        let shown = |level| {
+            let (page, rendering) = Renaming::new(&listen(false), &[]);
+            let recorder = fan_out(level, vec![page], Vec::new());
+            metrics::with_local_recorder(&recorder, || {
+                metrics::counter!("otelcol_exporter_sent_spans").increment(1);
+                metrics::gauge!("tidegate_held_items").set(1.0);
+                metrics::histogram!("otelcol_exporter_queue_batch_send_size_bytes").record(1.0);
+            });
+            rendering
+                .text()
+                .lines()
+                .filter(|line| line.starts_with("# TYPE"))
+                .count()
+        };
+        assert_eq!(
+            [
+                shown(Detail::Basic),
+                shown(Detail::Normal),
+                shown(Detail::Detailed)
+            ],
+            [1, 2, 3]
+        );
+    }
+}

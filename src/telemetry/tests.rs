@@ -1,0 +1,68 @@
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::catalogue::{CATALOGUE, Kind, find};
+
+/// Names of metrics in the code: literals that begin as ours do.
+fn names_in(text: &str) -> impl Iterator<Item = &str> {
+    text.split('"').skip(1).step_by(2).filter(|literal| {
+        let ours = literal.starts_with("otelcol_") || literal.starts_with("tidegate_");
+        ours && literal
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+    })
+}
+
+fn sources(directory: &Path, found: &mut Vec<(String, String)>) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.display().to_string();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if name.ends_with(".rs") && !name.contains("test") && !name.ends_with("catalogue.rs") {
+            found.push((name, std::fs::read_to_string(&path).unwrap()));
+        }
+    }
+}
+
+#[test]
+fn every_metric_in_the_code_is_in_the_catalogue() {
+    let mut files = Vec::new();
+    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+    let mut missing = BTreeSet::new();
+    for (file, text) in &files {
+        // Tests of a file stand at its end.
+        let code = text.split("#[cfg(test)]").next().unwrap();
+        if !code.contains("metrics::") && !code.contains("gauge!") {
+            continue;
+        }
+        missing.extend(
+            names_in(code)
+                .filter(|name| find(name).is_none())
+                .map(|name| (file, name)),
+        );
+    }
+    assert!(
+        missing.is_empty(),
+        "add these to src/telemetry/catalogue.rs: {missing:?}"
+    );
+}
+
+#[test]
+fn the_catalogue_is_sound() {
+    let mut names = BTreeSet::new();
+    for described in CATALOGUE {
+        let name = described.name;
+        assert!(names.insert(name), "{name} twice");
+        assert!(
+            described.help.ends_with('.') && described.help.len() > 10,
+            "{name}"
+        );
+        assert!(!described.unit.is_empty(), "{name}");
+        let is_counter = described.kind == Kind::Counter;
+        assert!(
+            name.starts_with("otelcol_") || is_counter == name.ends_with("_total"),
+            "{name}"
+        );
+    }
+}
