@@ -51,6 +51,8 @@ pub async fn serve(
     let mut graph = Graph::build(&loaded.plan, &shared).map_err(|errors| loaded.build_failed(errors))?;
     loaded.build_warned(std::mem::take(&mut graph.warnings));
     let books = graph.books.clone();
+    // Set once: a process runs one graph.
+    let _ = shared.overview.set(loaded.plan.overview(books.clone()));
     let telemetry = telemetry.start(&loaded.plan.telemetry, books, &shared).await?;
     loaded.log_warnings();
     let running = Running::start(graph, shared, drain).await?;

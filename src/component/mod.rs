@@ -9,6 +9,7 @@ pub mod factory;
 pub mod flow;
 pub mod ledger;
 mod made;
+pub mod overview;
 pub mod patterns;
 pub mod services;
 pub mod shared;

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tidegate_engine::Table;
 
+use super::overview::Overview;
 use super::services::ServicesById;
 use super::slow::Slowness;
 use crate::watch::Watched;
@@ -25,6 +26,8 @@ pub struct Shared {
     pub slowness: Slowness,
     /// What extensions do for components that name them.
     pub services: ServicesById,
+    /// What runs; there once the graph is built.
+    pub overview: OnceLock<Overview>,
 }
 
 /// Where the gateway is in its life.

@@ -44,28 +44,41 @@ pub trait Observer: Send + Sync {
 /// Whether somebody wants to know, and from which duration on.
 #[derive(Default)]
 pub struct Slowness {
-    observer: OnceLock<(Duration, Box<dyn Observer>)>,
+    /// Spans that are pushed, and a page that lists them.
+    observers: [OnceLock<(Duration, Box<dyn Observer>)>; 2],
 }
 
 impl Slowness {
-    /// Tells `observer` of what takes at least `threshold`, from now on; only the first call counts.
+    /// Tells `observer` of what takes at least `threshold`, from now on; only the first two calls count.
     pub fn observe(&self, threshold: Duration, observer: Box<dyn Observer>) {
-        let _ = self.observer.set((threshold, observer));
+        let mut observer = Some((threshold, observer));
+        for place in &self.observers {
+            if let Some(next) = observer.take() {
+                observer = place.set(next).err();
+            }
+        }
     }
 
     /// The time now, if somebody wants to know.
     pub fn start(&self) -> Option<Instant> {
-        self.observer.get().map(|_| Instant::now())
+        self.observers[0].get().map(|_| Instant::now())
     }
 
     /// Tells of what began at `started`, if it has taken long; `describe` gets `started` and the time now.
     pub fn end(&self, started: Option<Instant>, describe: impl FnOnce(Instant, Instant) -> Slow) {
-        let (Some(started), Some((threshold, observer))) = (started, self.observer.get()) else {
+        let Some(started) = started else { return };
+        let now = Instant::now();
+        let took = now.saturating_duration_since(started);
+        let wants = self.observers.iter().filter_map(OnceLock::get);
+        let Some(least) = wants.clone().map(|(threshold, _)| *threshold).min() else {
             return;
         };
-        let now = Instant::now();
-        if now.saturating_duration_since(started) >= *threshold {
-            observer.slow(describe(started, now));
+        if took < least {
+            return;
         }
+        let slow = describe(started, now);
+        wants
+            .filter(|(threshold, _)| took >= *threshold)
+            .for_each(|(_, observer)| observer.slow(slow.clone()));
     }
 }

@@ -6,7 +6,9 @@ pub mod composite_page;
 pub mod file_storage;
 pub mod health_check;
 pub mod memory_ballast;
+pub mod pprof;
 mod server;
+pub mod zpages;
 
 use crate::component::ExtensionFactory;
 
@@ -20,6 +22,8 @@ pub static FACTORIES: &[&ExtensionFactory] = &[
     &composite_page::FACTORY,
     &file_storage::FACTORY,
     &health_check::FACTORY,
+    &pprof::FACTORY,
+    &zpages::FACTORY,
     &health_check::v2::FACTORY,
     &memory_ballast::FACTORY,
 ];

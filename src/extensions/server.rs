@@ -222,6 +222,15 @@ pub(super) fn text(status: StatusCode, content_type: &'static str, body: String)
     answer
 }
 
+/// A download.
+pub(super) fn bytes(content_type: &'static str, body: Bytes) -> Answer {
+    let mut answer = Response::new(whole(body));
+    answer
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    answer
+}
+
 /// Server-sent events, as they come; a comment now and then shows that the stream is alive.
 pub(super) fn events(next: impl Stream<Item = Event> + Send + 'static) -> Answer {
     let frames = next.map(|event| {

@@ -1,9 +1,11 @@
 //! A configuration resolved to factories and settings: what `graph` builds from.
 
 use std::collections::{BTreeMap, HashMap};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::batch::Signal;
+use crate::component::books::Books;
+use crate::component::overview::{Overview, PipelineOverview};
 use crate::component::{
     ConnectorFactory, ExporterFactory, ExtensionFactory, Factory, ProcessorFactory, ReceiverFactory,
     Settings, Stability,
@@ -81,6 +83,23 @@ impl Plan {
         };
         plan.check_signals(document, cx);
         Some(plan)
+    }
+
+    /// What runs, for pages about the gateway itself.
+    pub fn overview(&self, books: Books) -> Overview {
+        let texts = |ids: &[ComponentId]| ids.iter().map(ToString::to_string).collect();
+        let pipelines = self.pipelines.iter().map(|pipeline| PipelineOverview {
+            id: pipeline.id.to_string(),
+            receivers: texts(&pipeline.receivers),
+            processors: texts(&pipeline.processors),
+            exporters: texts(&pipeline.exporters),
+        });
+        Overview {
+            built: SystemTime::now(),
+            pipelines: pipelines.collect(),
+            extensions: texts(&self.extension_order),
+            books,
+        }
     }
 
     /// Where a component is defined.

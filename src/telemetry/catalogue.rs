@@ -115,6 +115,8 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Basic Gauge "otelcol_exporter_queue_size" ["{units}"] "What waits in the sending queue, in the unit of its `sizer`.";
     Basic Gauge "otelcol_exporter_queue_capacity" ["{units}"] "What the sending queue may hold, in the unit of its `sizer`.";
     Basic Gauge "otelcol_exporter_in_flight_requests" ["{requests}"] "Requests sent and not answered yet.";
+    Basic Gauge "tidegate_exporter_failing" ["1"] "1 while an exporter can't deliver, by reason.";
+    Normal Counter "tidegate_colliding_streams_total" ["{streams}"] "Streams of several sources that collide in one series, by reason.";
     Normal Histogram "otelcol_exporter_queue_batch_send_size" ["{units}"] (ITEMS) "Items of each request that was sent, retries included.";
     Detailed Histogram "otelcol_exporter_queue_batch_send_size_bytes" ["By"] (BYTES) "Bytes of each request that was sent, before compression, retries included.";
     Basic Counter "otelcol_processor_incoming_items" ["{items}"] "Items that entered the processor.";

@@ -10,6 +10,7 @@ mod capi;
 mod cells;
 mod composites;
 mod conservation;
+mod debugging;
 mod delivery;
 mod examples;
 mod hostile;

@@ -1,0 +1,192 @@
+//! `pprof`: a profile of processor time over HTTP, in the format and at the path of Go's `net/http/pprof`, so that
+//! `go tool pprof http://localhost:1777/debug/pprof/profile` reads it. Nothing is sampled while nobody asks.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::StatusCode;
+use serde_json::json;
+use tidegate_profiler::{Profile, Sampling};
+
+use super::server::{self, Answer, PageServer, Pages, Place, Request, Takes};
+use crate::component::{
+    ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
+};
+use crate::config::{Node, Problems};
+use crate::net::auth::AuthConfig;
+use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
+
+/// The port of the Collector's extension.
+const PORT: u16 = 1777;
+/// A profile without `seconds` takes so long, as in Go.
+const USUAL: Duration = Duration::from_secs(30);
+/// The longest profile.
+const LONGEST: Duration = Duration::from_secs(600);
+
+crate::options! {
+    /// Options of the `pprof` extension.
+    pub struct Config {
+        /// Where profiles are served.
+        pub endpoint: Endpoint = Endpoint::localhost(PORT),
+        /// The socket file of a `unix:` endpoint.
+        pub socket: SocketFileConfig = SocketFileConfig::default(),
+        /// Who may ask, by an extension; unset: whoever can connect.
+        pub auth: Option<AuthConfig> = None,
+        /// TLS; unset: none.
+        pub tls: Option<TlsServerConfig> = None,
+        /// Accepted, without effect: there is no profile of blocking.
+        pub block_profile_fraction: u64 = 0,
+        /// Accepted, without effect: there is no profile of locks.
+        pub mutex_profile_fraction: u64 = 0,
+        /// Accepted, without effect: profiles are served only.
+        pub save_to_file: String = String::new(),
+    }
+    check = Config::check
+}
+
+impl Config {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        let unused = [
+            ("block_profile_fraction", self.block_profile_fraction != 0),
+            ("mutex_profile_fraction", self.mutex_profile_fraction != 0),
+            ("save_to_file", !self.save_to_file.is_empty()),
+        ];
+        for (key, _) in unused.into_iter().filter(|(_, is_set)| *is_set) {
+            cx.at(at.child(key))
+                .help("fetch a profile of processor time from /debug/pprof/profile")
+                .warning(format!("{key} has no effect in tidegate"));
+        }
+    }
+}
+
+/// The factory of `pprof`.
+pub static FACTORY: ExtensionFactory = Factory {
+    kind: "pprof",
+    aliases: &[],
+    signals: &[],
+    help: "serves profiles of processor time for `go tool pprof`",
+    config: ConfigType::of::<Config>(),
+    build: |settings, cx| {
+        Ok(Arc::new(Pprof {
+            config: settings.get(),
+            base: cx,
+            server: PageServer::default(),
+        }))
+    },
+};
+
+struct Pprof {
+    config: Arc<Config>,
+    base: Context,
+    server: PageServer,
+}
+
+impl Extension for Pprof {}
+
+#[async_trait]
+impl Lifecycle for Pprof {
+    async fn start(&self) -> Result<(), ComponentError> {
+        let place = Place {
+            endpoint: &self.config.endpoint,
+            socket: &self.config.socket,
+            tls: self.config.tls.as_ref(),
+            auth: self.config.auth.as_ref(),
+        };
+        self.server.start(&self.base, place, Arc::new(Profiles)).await
+    }
+
+    async fn stop(&self, deadline: Instant) {
+        self.server.stop(deadline).await;
+    }
+}
+
+struct Profiles;
+
+const INDEX: &str = "<!doctype html><title>pprof</title><h1>pprof</h1>\
+    <p><a href=\"profile?seconds=10\">profile?seconds=10</a>: processor time, for <code>go tool pprof</code></p>\
+    <p><a href=\"cmdline\">cmdline</a>: the command line</p>";
+
+#[async_trait]
+impl Pages for Profiles {
+    fn takes(&self) -> Takes {
+        Takes::Paths
+    }
+
+    async fn page(&self, request: Request) -> Answer {
+        match request.path.as_str() {
+            "/debug/pprof" | "/debug/pprof/" => {
+                server::text(StatusCode::OK, "text/html; charset=utf-8", INDEX.to_owned())
+            }
+            "/debug/pprof/profile" => profile(&request).await,
+            "/debug/pprof/cmdline" => {
+                let arguments: Vec<_> = std::env::args().collect();
+                server::text(StatusCode::OK, "text/plain; charset=utf-8", arguments.join("\0"))
+            }
+            _ => failure(
+                StatusCode::NOT_FOUND,
+                "there is a profile of processor time only, at /debug/pprof/profile",
+            ),
+        }
+    }
+}
+
+fn failure(status: StatusCode, why: &str) -> Answer {
+    server::json(status, &json!({"error": why}))
+}
+
+/// The request's `seconds`; `None` where it is no number from 1 on. Longer ones are cut.
+fn length(request: &Request) -> Option<Duration> {
+    let Some(seconds) = request.get("seconds") else {
+        return Some(USUAL);
+    };
+    let seconds = seconds.parse().ok().filter(|seconds| *seconds > 0)?;
+    Some(Duration::from_secs(seconds).min(LONGEST))
+}
+
+/// Samples while the client waits; one that goes ends it.
+async fn profile(request: &Request) -> Answer {
+    let Some(length) = length(request) else {
+        return failure(StatusCode::BAD_REQUEST, "seconds: expected a number of 1 or more");
+    };
+    let sampling = match Sampling::start() {
+        Ok(sampling) => sampling,
+        Err(error) => return failure(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
+    };
+    tokio::time::sleep(length).await;
+    let profile = sampling.stop();
+    match tokio::task::spawn_blocking(move || compressed(&profile)).await {
+        Ok(Ok(body)) => server::bytes("application/octet-stream", body),
+        Ok(Err(error)) => failure(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        Err(error) => failure(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+fn compressed(profile: &Profile) -> std::io::Result<Bytes> {
+    let mut coder = GzEncoder::new(Vec::new(), Compression::fast());
+    coder.write_all(&profile.encode())?;
+    coder.finish().map(Bytes::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(seconds: &str) -> Option<Duration> {
+        length(&Request {
+            path: String::new(),
+            form: vec![("seconds".to_owned(), seconds.to_owned())],
+        })
+    }
+
+    #[test]
+    fn a_profile_takes_as_long_as_was_asked_within_bounds() {
+        assert_eq!(asked("5"), Some(Duration::from_secs(5)));
+        assert_eq!(asked("100000"), Some(LONGEST));
+        assert_eq!([asked("0"), asked("-1"), asked("x")], [None; 3]);
+    }
+}
