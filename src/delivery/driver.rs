@@ -43,6 +43,9 @@ impl<A: Attempt> Drop for Flight<A> {
         let is_whole = self.outcome.is_some();
         let outcome = self.outcome.take();
         let outcome = outcome.unwrap_or_else(|| Outcome::permanent("the attempt was broken off (a bug)"));
+        if let Some(engine) = self.inner.engine.get() {
+            engine.in_flight.decrement(1.0);
+        }
         self.inner.machine().finish(Instant::now(), self.id, outcome);
         if !is_whole {
             self.inner.wake.notify_one();
@@ -56,6 +59,9 @@ pub(super) struct Engine {
     /// Attempts under way.
     attempts: Mutex<JoinSet<()>>,
     size: metrics::Gauge,
+    /// Attempts under way, and the items of each.
+    in_flight: metrics::Gauge,
+    send_size: metrics::Histogram,
     /// Items on disk, where the queue has storage.
     backlog: Option<metrics::Gauge>,
     /// When the driver looks again by itself.
@@ -86,6 +92,8 @@ impl<A: Attempt> Inner<A> {
         let engine = Engine {
             runtime: Handle::current(),
             attempts: Mutex::default(),
+            in_flight: metrics::gauge!("otelcol_exporter_in_flight_requests", "exporter" => exporter.clone()),
+            send_size: metrics::histogram!("otelcol_exporter_queue_batch_send_size", "exporter" => exporter.clone()),
             size: metrics::gauge!("otelcol_exporter_queue_size", "exporter" => exporter),
             backlog: self.has_storage().then(|| {
                 metrics::gauge!("tidegate_storage_backlog_items", "component" => self.context.path.to_string())
@@ -180,6 +188,8 @@ impl<A: Attempt> Inner<A> {
     fn carry_out(self: &Arc<Self>, now: Instant, action: Action<Parcel>, engine: &Engine) {
         match action {
             Action::Send { id, load } => {
+                engine.in_flight.increment(1.0);
+                engine.send_size.record(load.items() as f64);
                 let flight = Flight {
                     inner: self.clone(),
                     id,

@@ -30,53 +30,10 @@ pub(super) enum Kind {
     Histogram(&'static [f64]),
 }
 
-/// Sizes of batches and requests in items.
+/// Sizes of requests in items.
 pub(super) const ITEMS: &[f64] = &[
     10.0, 25.0, 50.0, 75.0, 100.0, 250.0, 500.0, 750.0, 1000.0, 2000.0, 3000.0, 4000.0, 5000.0, 6000.0,
     7000.0, 8000.0, 9000.0, 10_000.0, 20_000.0, 30_000.0, 50_000.0, 100_000.0,
-];
-
-/// Sizes of requests in bytes.
-pub(super) const BYTES: &[f64] = &[
-    10.0,
-    25.0,
-    50.0,
-    75.0,
-    100.0,
-    250.0,
-    500.0,
-    750.0,
-    1000.0,
-    2000.0,
-    3000.0,
-    4000.0,
-    5000.0,
-    6000.0,
-    7000.0,
-    8000.0,
-    9000.0,
-    10_000.0,
-    20_000.0,
-    30_000.0,
-    50_000.0,
-    100_000.0,
-    200_000.0,
-    300_000.0,
-    400_000.0,
-    500_000.0,
-    600_000.0,
-    700_000.0,
-    800_000.0,
-    900_000.0,
-    1_000_000.0,
-    2_000_000.0,
-    3_000_000.0,
-    4_000_000.0,
-    5_000_000.0,
-    6_000_000.0,
-    7_000_000.0,
-    8_000_000.0,
-    9_000_000.0,
 ];
 
 macro_rules! metrics_table {
@@ -117,8 +74,7 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Basic Gauge "otelcol_exporter_in_flight_requests" ["{requests}"] "Requests sent and not answered yet.";
     Basic Gauge "tidegate_exporter_failing" ["1"] "1 while an exporter can't deliver, by reason.";
     Normal Counter "tidegate_colliding_streams_total" ["{streams}"] "Streams of several sources that collide in one series, by reason.";
-    Normal Histogram "otelcol_exporter_queue_batch_send_size" ["{units}"] (ITEMS) "Items of each request that was sent, retries included.";
-    Detailed Histogram "otelcol_exporter_queue_batch_send_size_bytes" ["By"] (BYTES) "Bytes of each request that was sent, before compression, retries included.";
+    Detailed Histogram "otelcol_exporter_queue_batch_send_size" ["{units}"] (ITEMS) "Items of each request that was sent, retries included.";
     Basic Counter "otelcol_processor_incoming_items" ["{items}"] "Items that entered the processor.";
     Basic Counter "otelcol_processor_outgoing_items" ["{items}"] "Items that left the processor.";
     Basic Counter "otelcol_processor_memory_limiter_accepted_metric_points" ["{datapoints}"] "Metric points that the memory limiter let pass.";
@@ -130,10 +86,6 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Counter "otelcol_processor_filter_datapoints_filtered" ["1"] "Metric points that the filter dropped.";
     Normal Counter "otelcol_processor_filter_spans_filtered" ["1"] "Spans that the filter dropped.";
     Normal Counter "otelcol_processor_filter_logs_filtered" ["1"] "Log records that the filter dropped.";
-    Normal Histogram "otelcol_processor_batch_batch_send_size" ["{units}"] (ITEMS) "Items of each request that was made of batches.";
-    Detailed Histogram "otelcol_processor_batch_batch_send_size_bytes" ["By"] (BYTES) "Bytes of each request that was made of batches.";
-    Normal Counter "otelcol_processor_batch_batch_size_trigger_send" ["{times}"] "Requests sent because they were large enough.";
-    Normal Counter "otelcol_processor_batch_timeout_trigger_send" ["{times}"] "Requests sent because they had waited long enough.";
     Basic FractionCounter "otelcol_process_uptime" ["s"] "Time since the start.";
     Basic FractionCounter "otelcol_process_cpu_seconds" ["s"] "Processor time used, user and system.";
     Basic Gauge "otelcol_process_memory_rss" ["By"] "Resident memory.";

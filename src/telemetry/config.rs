@@ -82,7 +82,7 @@ crate::options! {
     /// Metrics of tidegate itself, served for Prometheus and pushed by OTLP.
     pub struct Metrics {
         /// Which metrics exist. `none`: none, and nothing is served or pushed. `basic`: what receivers and exporters took,
-        /// refused and dropped, queues and the process. `normal`: all but sizes of requests in bytes. `detailed`: all.
+        /// refused and dropped, queues and the process. `normal`: all but sizes of requests. `detailed`: all.
         pub level: Detail = Detail::Normal,
         /// Where they are served, at `/metrics`.
         pub address: String = "localhost:8888".to_owned(),

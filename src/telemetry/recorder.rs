@@ -249,7 +249,7 @@ mod tests {
             },
             &[],
         );
-        let recorder = fan_out(Detail::Normal, vec![short, long], Vec::new());
+        let recorder = fan_out(Detail::Detailed, vec![short, long], Vec::new());
         metrics::with_local_recorder(&recorder, || {
             metrics::counter!("otelcol_exporter_sent_spans", "exporter" => "a\"b").increment(7);
             metrics::gauge!("otelcol_process_uptime").set(0.25);
@@ -298,7 +298,7 @@ mod tests {
             metrics::with_local_recorder(&recorder, || {
                 metrics::counter!("otelcol_exporter_sent_spans").increment(1);
                 metrics::gauge!("tidegate_held_items").set(1.0);
-                metrics::histogram!("otelcol_exporter_queue_batch_send_size_bytes").record(1.0);
+                metrics::histogram!("otelcol_exporter_queue_batch_send_size").record(1.0);
             });
             rendering
                 .text()

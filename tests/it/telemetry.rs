@@ -1,6 +1,6 @@
 //! The gateway's own telemetry: served, pushed, and spans of what takes long.
 
-use super::kit::{Gateway, OtlpSink, free_port, http, promtool_check};
+use super::kit::{Gateway, OtlpSink, SOON, Trouble, free_port, http, promtool_check, wait_until};
 use opentelemetry_proto::tonic::trace::v1::{Span, status::StatusCode};
 use std::time::{Duration, Instant};
 
@@ -205,6 +205,30 @@ fn every_reader_serves_its_own_spelling_and_promtool_is_content() {
             "{complaint}"
         );
     }
+    gateway.stop();
+}
+
+#[test]
+fn requests_under_way_and_their_sizes_are_counted() {
+    let (data, receiver) = (OtlpSink::start(), free_port());
+    data.trouble([Trouble::Delay(Duration::from_secs(2))]);
+    let gateway = Gateway::start(&format!(
+        "receivers: {{otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{receiver}\"}}}}}}}}
+exporters: {{otlp: {{endpoint: \"{}\", tls: {{insecure: true}}}}}}
+service:
+  telemetry: {{metrics: {{level: detailed}}}}
+  pipelines: {{logs: {{receivers: [otlp], exporters: [otlp]}}}}
+",
+        data.endpoint()
+    ));
+    send_logs(receiver);
+    let in_flight = || gateway.own_metric("otelcol_exporter_in_flight_requests", &["exporter=\"otlp\""]);
+    wait_until(SOON, "a request under way", || in_flight() == 1.0);
+    wait_until(SOON, "its answer", || in_flight() == 0.0);
+    assert_eq!(data.logs().len(), 1);
+    let sizes =
+        |part: &str| gateway.own_metric(&format!("otelcol_exporter_queue_batch_send_size_{part}"), &[]);
+    assert_eq!([sizes("count"), sizes("sum")], [1.0, 1.0]);
     gateway.stop();
 }
 
