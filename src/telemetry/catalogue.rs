@@ -72,7 +72,7 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Basic Gauge "otelcol_exporter_queue_size" ["{units}"] "What waits in the sending queue, in the unit of its `sizer`.";
     Basic Gauge "otelcol_exporter_queue_capacity" ["{units}"] "What the sending queue may hold, in the unit of its `sizer`.";
     Basic Gauge "otelcol_exporter_in_flight_requests" ["{requests}"] "Requests sent and not answered yet.";
-    Basic Gauge "tidegate_exporter_failing" ["1"] "1 while an exporter can't deliver, by reason.";
+    Basic Gauge "tidegate_exporter_failing" ["{exporter}"] "1 while an exporter can't deliver, by reason.";
     Normal Counter "tidegate_colliding_streams_total" ["{streams}"] "Streams of several sources that collide in one series, by reason.";
     Detailed Histogram "otelcol_exporter_queue_batch_send_size" ["{units}"] (ITEMS) "Items of each request that was sent, retries included.";
     Basic Counter "otelcol_processor_incoming_items" ["{items}"] "Items that entered the processor.";
@@ -89,7 +89,7 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Basic FractionCounter "otelcol_process_uptime" ["s"] "Time since the start.";
     Basic FractionCounter "otelcol_process_cpu_seconds" ["s"] "Processor time used, user and system.";
     Basic Gauge "otelcol_process_memory_rss" ["By"] "Resident memory.";
-    Basic Gauge "otelcol_process_runtime_total_sys_memory_bytes" ["By"] "Memory for data that the system has given to the process (VmData).";
+    Basic Gauge "otelcol_process_runtime_total_sys_memory_bytes" ["By"] "Memory for data that the system has given to the process, touched or not (VmData and VmStk).";
     Basic Counter "tidegate_dropped_items_total" ["{items}"] "Items that a component dropped, by reason.";
     Normal Counter "tidegate_component_items_total" ["{items}"] "Items that entered, were made, were restored from disk, left or were absorbed, by component.";
     Normal Gauge "tidegate_held_items" ["{items}"] "Items inside a component now: in + made + restored - out - absorbed - dropped.";
@@ -107,7 +107,7 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Gauge "tidegate_nixl_mp_stores" ["{stores}"] "Multi-process stores open now.";
     Normal Counter "tidegate_nixl_mp_rejected_files_total" ["{files}"] "Store files that could not be opened, by reason.";
     Normal Gauge "tidegate_nixl_rings" ["{rings}"] "Rings open now.";
-    Normal Gauge "tidegate_nixl_ring_info" ["1"] "1 for what each ring is now.";
+    Normal Gauge "tidegate_nixl_ring_info" ["{ring}"] "1 for what each ring is now.";
     Normal Gauge "tidegate_nixl_ring_fill_ratio" ["1"] "How full the ring was at the last look, from 0 to 1.";
     Normal Counter "tidegate_nixl_ring_events_total" ["{events}"] "Events taken out of a ring.";
     Normal Counter "tidegate_nixl_ring_deselected_events_total" ["{events}"] "Events taken out of a ring that `categories` and `events` leave out.";
@@ -119,8 +119,8 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Counter "tidegate_nixl_rejected_files_total" ["{files}"] "Ring files that could not be opened, by reason.";
     Normal Counter "tidegate_otlp_memory_refusals_total" ["{requests}"] "Requests refused because of the memory limiter.";
     Normal Counter "tidegate_plugin_calls_total" ["{calls}"] "Calls of exporter plugins, by result.";
-    Normal Gauge "tidegate_plugin_stuck" ["1"] "1 while a call of an exporter plugin does not return.";
-    Normal Gauge "tidegate_plugin_info" ["1"] "1 for what each exporter plugin says of itself.";
+    Normal Gauge "tidegate_plugin_stuck" ["{call}"] "1 while a call of an exporter plugin does not return.";
+    Normal Gauge "tidegate_plugin_info" ["{plugin}"] "1 for what each exporter plugin says of itself.";
     Normal Gauge "tidegate_prometheus_series" ["{series}"] "Series that the exporter keeps itself.";
     Normal Gauge "tidegate_prometheus_bytes" ["By"] "Memory of the series that the exporter keeps itself.";
     Normal Gauge "tidegate_prometheus_left_out_series" ["{series}"] "Series left out of the exposition now, by reason.";

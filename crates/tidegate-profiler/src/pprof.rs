@@ -207,10 +207,15 @@ mod tests {
 
     #[inline(never)]
     fn burn_the_processor(until: Instant) -> u64 {
+        // Without calls, which a build without optimisation would name instead.
         let mut value = 1_u64;
         while Instant::now() < until {
-            for step in 0..100_000_u64 {
-                value = black_box(value.wrapping_mul(31) ^ step);
+            let mut step = 0;
+            while step < 1_000_000 {
+                value ^= value << 13;
+                value ^= value >> 7;
+                value ^= value << 17;
+                step += 1;
             }
         }
         value
@@ -220,10 +225,10 @@ mod tests {
     fn the_function_that_burns_the_processor_is_found() {
         let sampling = Sampling::start().unwrap();
         assert!(matches!(Sampling::start(), Err(StartError::Busy)));
-        black_box(burn_the_processor(Instant::now() + Duration::from_millis(600)));
+        black_box(burn_the_processor(Instant::now() + Duration::from_secs(2)));
         let profile = sampling.stop();
         let taken = profile.samples.values().sum::<u64>();
-        assert!(taken >= 10, "{taken} samples of 600 ms");
+        assert!(taken >= 10, "{taken} samples of 2 s");
         let encoded = Encoded::decode(profile.encode().as_slice()).unwrap();
         let text = |index: i64| encoded.string_table[usize::try_from(index).unwrap()].as_str();
         assert_eq!(text(0), "");
