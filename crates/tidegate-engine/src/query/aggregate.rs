@@ -12,6 +12,9 @@ use super::syntax::ast::{Aggregate, Aggregation};
 use super::syntax::quoted;
 use super::{FloatHistogram, Labels, QueryError, SampleValue};
 
+/// As how many samples a value counts that becomes a label.
+const LABELLING: usize = 8;
+
 /// Which group each row belongs to, and the groups' labels.
 struct Grouped {
     places: Vec<usize>,
@@ -47,7 +50,11 @@ impl Eval {
         }
         let groups = grouped(node, &rows);
         match (node.operator, parameter) {
-            (Aggregation::CountValues, Value::Text(label)) => count_values(&label, &rows, &groups),
+            (Aggregation::CountValues, Value::Text(label)) => {
+                // Each value becomes a label, which costs more than looking at it.
+                self.spend(LABELLING * rows.floats.len())?;
+                count_values(&label, &rows, &groups)
+            }
             (Aggregation::Quantile, Value::Scalar(ranks)) => {
                 self.note_ranks(node, &ranks);
                 Ok(by_cell(&rows, &groups, |step, members| {
