@@ -123,7 +123,8 @@ impl Eval {
             let at = |of: usize| numbers.get(of).map_or(f64::NAN, |all: &Vec<f64>| all[step]);
             [at(0), at(1)]
         };
-        self.note_parameters(node, &numbers)?;
+        Self::check_parameters(node, &numbers)?;
+        let is_quantile = name == "quantile_over_time";
         let Some(Ranges { series, spans }) = self.ranges(range, steps)? else {
             return execution("a range is wanted here");
         };
@@ -138,6 +139,9 @@ impl Eval {
                 let (samples, histograms) = windows.at(*from, *to);
                 if samples.is_empty() && histograms.is_empty() {
                     continue;
+                }
+                if is_quantile && !samples.is_empty() {
+                    buckets::note_rank(given(step)[0], &self.notes, node.arguments[0].span());
                 }
                 visited += samples.len() + 16 * histograms.len();
                 let range = Range {
@@ -177,24 +181,18 @@ impl Eval {
         }
     }
 
-    /// What is to be said of the numbers that a function of ranges is given.
-    fn note_parameters(&self, node: &Call, numbers: &[Vec<f64>]) -> Result<(), QueryError> {
-        let all = || numbers.iter().flatten();
-        match node.function.name {
-            "quantile_over_time" => {
-                all().for_each(|rank| buckets::note_rank(*rank, &self.notes, node.arguments[0].span()));
+    /// Refuses numbers that a function of ranges has no use for.
+    fn check_parameters(node: &Call, numbers: &[Vec<f64>]) -> Result<(), QueryError> {
+        if node.function.name != "double_exponential_smoothing" {
+            return Ok(());
+        }
+        for (factor, of) in numbers.iter().zip(["smoothing", "trend"]) {
+            if let Some(wrong) = factor.iter().find(|factor| **factor <= 0.0 || **factor >= 1.0) {
+                return execution(format!(
+                    "invalid {of} factor. Expected: 0 < {}f < 1, got: {wrong:.6}",
+                    &of[..1]
+                ));
             }
-            "double_exponential_smoothing" => {
-                for (factor, of) in numbers.iter().zip(["smoothing", "trend"]) {
-                    if let Some(wrong) = factor.iter().find(|factor| **factor <= 0.0 || **factor >= 1.0) {
-                        return execution(format!(
-                            "invalid {of} factor. Expected: 0 < {}f < 1, got: {wrong:.6}",
-                            &of[..1]
-                        ));
-                    }
-                }
-            }
-            _ => {}
         }
         Ok(())
     }
