@@ -1,6 +1,8 @@
 //! The aggregation engine by itself: what an event and a point of a known series cost, what a series and a sample of the
 //! past take; and, of a gateway that holds so many series, how long a query takes.
 
+mod beside;
+
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -81,6 +83,7 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
     for (series, ..) in SIZES {
         rows.extend(queries(binary, series)?);
     }
+    rows.extend(beside::run(&instant::start(binary)?)?);
     Ok(rows)
 }
 

@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) struct Subject {
     _gateway: Gateway,
     pub(super) admin: u16,
-    otlp: u16,
+    pub(super) otlp: u16,
     rings: tempfile::TempDir,
 }
 
@@ -53,7 +53,7 @@ processors:
   composite:
     composites:
       - {{name: probe, metric: agent_memory_deregistered, function: last, across: pool, window: 60s}}
-  aggregate: {{rules: [nixl, {{match: {{name: "bench.*"}}}}], max_series: 2000000}}
+  aggregate: {{rules: [nixl, {{match: {{name: "bench.*"}}}}, {{match: {{name: "load"}}}}], max_series: 2000000}}
 exporters:
   prometheus: {{endpoint: "127.0.0.1:PORT"}}
 service:
