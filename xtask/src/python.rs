@@ -17,6 +17,7 @@ pub(crate) fn test_alone(arguments: &[String]) -> Outcome {
 /// Builds the wheel, checks its types and runs its tests, also after a failure.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
     let site = install(&[])?;
+    process::stream(process::cargo().args(["build", "--quiet", "--bin", "tidegate"]))?;
     let source = workspace().join("python");
     let types = process::stream(
         python(&site)
@@ -83,6 +84,7 @@ fn python(site: &Path) -> Command {
         .current_dir(workspace())
         .env("PYTHONPATH", path)
         .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("TIDEGATE_BINARY", process::target().join("debug/tidegate"))
         .env(testenv::VARIABLE, testenv::directory());
     python
 }
