@@ -4,6 +4,7 @@
 //! (receivers, processors, exporters, connectors, extensions) -> delivery, net, prom -> component, batch, config -> crates.
 
 pub mod batch;
+pub mod built;
 pub mod commands;
 pub mod component;
 pub mod config;

@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// Where the gateway is.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Place {
-    /// The admin extension's endpoint: http://HOST:PORT, https://HOST:PORT, or unix:PATH
+    /// The admin extension's endpoint: HOST:PORT, http://HOST:PORT, https://HOST:PORT, or unix:PATH
     #[arg(
         long,
         global = true,
@@ -67,7 +67,7 @@ impl Client {
             http: Http::builder(TokioExecutor::new()).build(connector),
             base: match socket {
                 Some(_) => "http://localhost".to_owned(),
-                None => place.endpoint.trim_end_matches('/').to_owned(),
+                None => base(&place.endpoint),
             },
             headers: place.headers.iter().map(header).collect::<Result<_, Failure>>()?,
         })
@@ -111,9 +111,25 @@ impl Client {
         serde_json::from_slice(&body).map_err(|error| Failure::Message(format!("not JSON: {error}")))
     }
 
-    /// The data of a page in Prometheus's shape.
+    /// The data of a page in Prometheus's shape. Its warnings and notes go to stderr.
     pub(super) async fn data(&self, path: &str, form: &[(&str, &str)]) -> Result<Value, Failure> {
-        Ok(self.get(path, form).await?["data"].take())
+        let mut page = self.get(path, form).await?;
+        for (list, name) in [("warnings", "warning"), ("infos", "info")] {
+            let notes = page[list].as_array().into_iter().flatten();
+            notes
+                .filter_map(Value::as_str)
+                .for_each(|note| eprintln!("{name}: {note}"));
+        }
+        Ok(page["data"].take())
+    }
+}
+
+/// The URL of an endpoint, which may lack its scheme.
+fn base(endpoint: &str) -> String {
+    let plain = endpoint.trim_end_matches('/');
+    match plain.contains("://") {
+        true => plain.to_owned(),
+        false => format!("http://{plain}"),
     }
 }
 
@@ -264,6 +280,17 @@ mod tests {
             r#"{a="1\"", b="2"}"#
         );
         assert_eq!(labels(&json!({})), "");
+    }
+
+    #[test]
+    fn an_endpoint_needs_no_scheme() {
+        for (endpoint, expected) in [
+            ("localhost:8080", "http://localhost:8080"),
+            ("[::1]:8080/", "http://[::1]:8080"),
+            ("https://host/", "https://host"),
+        ] {
+            assert_eq!(base(endpoint), expected);
+        }
     }
 
     #[test]

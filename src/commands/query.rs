@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::Failure;
 use super::client::{self, Client, Place, labels, number, sparkline};
+use crate::config::nearest;
 use crate::say;
 
 /// Arguments of `tidegate query`.
@@ -23,6 +24,9 @@ pub struct Args {
     /// Print the answer as it came
     #[arg(long)]
     json: bool,
+    /// Exit with 1 where the answer is empty
+    #[arg(long)]
+    fail_empty: bool,
     #[command(flatten)]
     place: Place,
 }
@@ -56,12 +60,44 @@ async fn ask(args: &Args, client: Client) -> Result<(), Failure> {
             client.data("/api/v1/query_range", &form).await?
         }
     };
+    let is_empty = data["result"].as_array().is_some_and(Vec::is_empty);
     if args.json {
         say!("{data}");
-        return Ok(());
+    } else if is_empty {
+        eprintln!("no result: {}", why_empty(&args.query, &client).await?);
+    } else {
+        print(&data);
     }
-    print(&data);
-    Ok(())
+    match is_empty && args.fail_empty {
+        true => Err(Failure::Reported),
+        false => Ok(()),
+    }
+}
+
+/// Why a query gives nothing: which of the names in it no series has, or what else may be.
+async fn why_empty(query: &str, client: &Client) -> Result<String, Failure> {
+    let names = client.data("/api/v1/label/__name__/values", &[]).await?;
+    let known: Vec<&str> = names
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    if known.is_empty() {
+        return Ok("the gateway shows no series".to_owned());
+    }
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':');
+    let words: Vec<&str> = query.split(|c| !is_name(c)).collect();
+    if words.iter().any(|word| known.contains(word)) {
+        return Ok(
+            "no series matches at this time; compare the labels with `tidegate explain NAME`".to_owned(),
+        );
+    }
+    let near = words.iter().find_map(|word| nearest(word, known.iter().copied()));
+    Ok(match near {
+        Some(near) => format!("no series has such a name; did you mean `{near}`?"),
+        None => "no series has such a name; `tidegate cardinality` lists metrics".to_owned(),
+    })
 }
 
 fn print(data: &Value) {
@@ -69,9 +105,6 @@ fn print(data: &Value) {
     match data["resultType"].as_str() {
         Some("vector" | "matrix") => {
             let all = result.as_array().map_or(&[][..], Vec::as_slice);
-            if all.is_empty() {
-                eprintln!("nothing");
-            }
             for series in all {
                 let name = series["metric"]["__name__"].as_str().unwrap_or_default();
                 let name = format!("{name}{}", labels(&series["metric"]));

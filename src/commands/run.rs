@@ -1,12 +1,13 @@
 //! `run`: the gateway itself, until a signal ends it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Failure;
 use super::load::{self, Loaded};
+use crate::built::{COMMIT, DATE, VERSION};
 use crate::component::Shared;
 use crate::service::{Graph, Running};
 use crate::telemetry::Telemetry;
@@ -48,6 +49,12 @@ pub async fn serve(
     let mut signals = Signals::listen()?;
     let drain = loaded.plan.drain_timeout;
     let telemetry = Telemetry::prepare(&loaded.plan.telemetry)?;
+    tracing::info!(
+        version = VERSION,
+        commit = COMMIT,
+        date = DATE,
+        "starting tidegate"
+    );
     let mut graph = Graph::build(&loaded.plan, &shared).map_err(|errors| loaded.build_failed(errors))?;
     loaded.build_warned(std::mem::take(&mut graph.warnings));
     let books = graph.books.clone();
@@ -57,7 +64,7 @@ pub async fn serve(
     loaded.log_warnings();
     let running = Running::start(graph, shared, drain).await?;
     tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
+        version = VERSION,
         "everything is ready, running and processing data"
     );
     until(&mut signals).await;
@@ -75,8 +82,13 @@ async fn stop(running: Running, drain: Duration, signals: &mut Signals) {
     }
 }
 
+/// A signal that comes again within this time is the same one: `timeout` and process groups send it twice.
+const ECHO: Duration = Duration::from_secs(1);
+
 /// The signals that a gateway answers, kept from the time it starts to listen.
 pub struct Signals {
+    /// Which one has stopped it, and when.
+    stopped: Option<(SignalKind, Instant)>,
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
@@ -86,21 +98,30 @@ impl Signals {
     /// Listens from now on.
     pub fn listen() -> Result<Self, Failure> {
         Ok(Self {
+            stopped: None,
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
             hangup: listen(SignalKind::hangup())?,
         })
     }
 
-    /// Waits for the next SIGTERM or SIGINT. SIGHUP is answered and ignored.
+    /// Waits for the next SIGTERM or SIGINT; the same one within a second does not count. SIGHUP is answered and ignored.
     pub async fn stop(&mut self) {
         loop {
-            tokio::select! {
-                _ = self.terminate.recv() => return,
-                _ = self.interrupt.recv() => return,
-                _ = self.hangup.recv() => tracing::error!(
-                    "SIGHUP refused: this version can't reload its configuration; restart it to apply changes"
-                ),
+            let kind = tokio::select! {
+                _ = self.terminate.recv() => SignalKind::terminate(),
+                _ = self.interrupt.recv() => SignalKind::interrupt(),
+                _ = self.hangup.recv() => {
+                    tracing::error!(
+                        "SIGHUP refused: this version can't reload its configuration; restart it to apply changes"
+                    );
+                    continue;
+                }
+            };
+            let is_echo = |(last, at): (SignalKind, Instant)| last == kind && at.elapsed() < ECHO;
+            if !self.stopped.is_some_and(is_echo) {
+                self.stopped = Some((kind, Instant::now()));
+                return;
             }
         }
     }
@@ -108,4 +129,28 @@ impl Signals {
 
 fn listen(kind: SignalKind) -> Result<Signal, Failure> {
     signal(kind).map_err(Failure::io("listening for signals"))
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::{Signal as Number, getpid, kill_process};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_same_signal_twice_at_once_is_one() {
+        let mut signals = Signals::listen().unwrap();
+        let send = |number| kill_process(getpid(), number).unwrap();
+        send(Number::TERM);
+        signals.stop().await;
+        send(Number::TERM);
+        let again = timeout(Duration::from_millis(300), signals.stop()).await;
+        assert!(again.is_err(), "the echo counts");
+        send(Number::INT);
+        signals.stop().await;
+        tokio::time::sleep(ECHO).await;
+        send(Number::INT);
+        signals.stop().await;
+    }
 }

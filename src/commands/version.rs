@@ -1,11 +1,13 @@
 //! `version`: what this binary is.
 
 use super::Failure;
+use crate::built::{COMMIT, DATE, VERSION};
 use crate::say;
 
-/// Prints version, target and the NIXL formats it reads.
+/// Prints version, commit, target and the NIXL formats it reads.
 pub fn run() -> Result<(), Failure> {
-    say!("tidegate {}", env!("CARGO_PKG_VERSION"));
+    say!("tidegate {VERSION}");
+    say!("commit: {COMMIT}, {DATE}");
     say!("target: {}-{}", std::env::consts::ARCH, std::env::consts::OS);
     say!(
         "profile: {}",

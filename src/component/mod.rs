@@ -14,6 +14,7 @@ pub mod patterns;
 pub mod services;
 pub mod shared;
 pub mod slow;
+pub mod targets;
 #[cfg(test)]
 pub(crate) mod testing;
 pub(crate) mod worker;

@@ -9,6 +9,7 @@ use tidegate_engine::Table;
 use super::overview::Overview;
 use super::services::ServicesById;
 use super::slow::Slowness;
+use super::targets::ScrapePool;
 use crate::watch::Watched;
 
 /// One per running gateway.
@@ -18,6 +19,8 @@ pub struct Shared {
     pub tables: Registry<Table>,
     /// Composites that can be read at any instant.
     pub composites: Registry<Watched>,
+    /// What receivers scrape.
+    pub scrape_pools: Registry<ScrapePool>,
     /// Bytes of payload that the gateway holds.
     pub memory: Memory,
     /// Whether the gateway can take data.

@@ -1,23 +1,36 @@
 //! The small HTTP server that extensions share: pages by GET, HEAD or a posted form, streams of events, gRPC where an
-//! extension speaks it; one service, TLS and authentication where configured.
+//! extension speaks it; one service, TLS, authentication and CORS where configured.
 
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH,
+    CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, VARY, WWW_AUTHENTICATE,
+};
 use http::{Method, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, Limited, StreamBody};
 use hyper::body::{Frame, Incoming};
+use serde_json::json;
 use tokio_stream::{Stream, StreamExt};
+use tower::util::BoxCloneSyncService;
+use tower::{ServiceBuilder, ServiceExt};
 
+use crate::component::worker::in_background;
 use crate::component::{ComponentError, Context};
+use crate::net::accept::{coding, joined};
 use crate::net::auth::{AuthConfig, Door, NotAdmitted};
+use crate::net::cors::CorsConfig;
 use crate::net::grpc::is_call;
 use crate::net::http::{HttpConfig, start};
-use crate::net::{ConnectionLimits, Endpoint, Listener, Server, SocketFileConfig, TlsServerConfig, tls};
+use crate::net::{
+    Coding, ConnectionLimits, Endpoint, Listener, Server, SocketFileConfig, TlsServerConfig, compress, tls,
+};
 
 /// People, probes, and those who watch.
 const MAX_CONNECTIONS: usize = 512;
@@ -25,12 +38,21 @@ const MAX_CONNECTIONS: usize = 512;
 /// A longer form is refused.
 const MAX_FORM: usize = 256 << 10;
 
+/// A shorter body is sent as it is: it fits into one packet.
+const MIN_COMPRESSED: u64 = 1400;
+
+/// What a page of another origin may send whatever is configured.
+const PAGE_HEADERS: [HeaderName; 3] = [ACCEPT, AUTHORIZATION, CONTENT_TYPE];
+
 /// A body, whole or a stream.
 pub(super) type Body = UnsyncBoxBody<Bytes, BodyError>;
 pub(super) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What a path answers.
 pub(super) type Answer = Response<Body>;
+
+/// An answer on its way.
+type Answering = Pin<Box<dyn Future<Output = Result<Answer, Infallible>> + Send>>;
 
 /// Where to listen, and who may ask.
 pub(super) struct Place<'a> {
@@ -45,6 +67,16 @@ pub(super) struct Place<'a> {
 pub(super) trait Pages: Send + Sync + 'static {
     /// How a client may ask for a page.
     fn takes(&self) -> Takes;
+
+    /// How a client may ask for the page of a path, where that differs.
+    fn takes_at(&self, _path: &str) -> Takes {
+        self.takes()
+    }
+
+    /// Which pages of other origins may ask.
+    fn cors(&self) -> Option<&CorsConfig> {
+        None
+    }
 
     /// The page that a request asks for.
     async fn page(&self, request: Request) -> Answer;
@@ -77,16 +109,33 @@ impl PageServer {
         let door = Door::of(place.auth, base)?;
         let listener = Listener::bind(place.endpoint, place.socket).await;
         let listener = listener.map_err(|error| base.error(error.to_string()))?;
-        let server = start(listener, limits, HttpConfig::default(), move |request| {
-            let (pages, door) = (pages.clone(), door.clone());
-            async move {
-                match refusal(&door, &request).await {
-                    Some(refusal) => refusal,
-                    None if is_call(&request) => pages.grpc(request).await,
-                    None => answer(request, &*pages).await,
-                }
-            }
+        let cors = pages.cors().and_then(|cors| {
+            let methods = [Method::GET, Method::POST, Method::OPTIONS];
+            cors.layer(methods, &PAGE_HEADERS)
         });
+        let service = move |request: http::Request<Incoming>| {
+            let (pages, door) = (pages.clone(), door.clone());
+            let answer: Answering = Box::pin(async move { Ok(admitted(request, &door, &*pages).await) });
+            answer
+        };
+        let service = ServiceBuilder::new().option_layer(cors).service_fn(service);
+        let service = BoxCloneSyncService::new(service);
+        let server = start(
+            listener,
+            limits,
+            HttpConfig::default(),
+            move |request: http::Request<Incoming>| {
+                let is_preflight = request.method() == Method::OPTIONS;
+                let answer = service.clone().oneshot(request);
+                async move {
+                    let mut answer = answer.await.unwrap_or_else(|never| match never {});
+                    if is_preflight && answer.status() == StatusCode::OK {
+                        *answer.status_mut() = StatusCode::NO_CONTENT;
+                    }
+                    answer
+                }
+            },
+        );
         tracing::info!(extension = %base.id, endpoint = %server.local(), "serving");
         *self.lock() = Some(server);
         Ok(())
@@ -110,15 +159,25 @@ impl PageServer {
     }
 }
 
+async fn admitted(request: http::Request<Incoming>, door: &Door, pages: &dyn Pages) -> Answer {
+    match refusal(door, &request).await {
+        Some(refusal) => refusal,
+        None if is_call(&request) => pages.grpc(request).await,
+        None => {
+            let headers = request.headers();
+            let coding = coding(&joined(headers, ACCEPT_ENCODING), &[Coding::Gzip]);
+            compressed(answer(request, pages).await, coding).await
+        }
+    }
+}
+
 /// The answer to who may not ask.
 async fn refusal(door: &Door, request: &http::Request<Incoming>) -> Option<Answer> {
     let NotAdmitted { why, challenge } = door.admit(request.headers()).await.err()?;
     if is_call(request) {
         return Some(grpc_error(tonic::Status::unauthenticated(why.to_string())));
     }
-    let why =
-        serde_json::json!({"status": "error", "errorType": "unauthenticated", "error": why.to_string()});
-    let mut answer = json(StatusCode::UNAUTHORIZED, &why);
+    let mut answer = error(StatusCode::UNAUTHORIZED, "unauthenticated", &why.to_string());
     answer.headers_mut().insert(WWW_AUTHENTICATE, challenge);
     Some(answer)
 }
@@ -131,17 +190,41 @@ pub(super) fn grpc_error(status: tonic::Status) -> Answer {
 /// How a client may ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Takes {
-    /// By path alone.
+    /// By path alone: GET and HEAD.
     Paths,
     /// Also by a posted form.
     Forms,
+    /// As Prometheus's API has it: GET alone.
+    Get,
+    /// As Prometheus's API has it: GET, or a posted form.
+    GetOrForm,
+}
+
+impl Takes {
+    fn allows(self, method: &Method) -> bool {
+        match *method {
+            Method::GET => true,
+            Method::HEAD => matches!(self, Self::Paths | Self::Forms),
+            Method::POST => matches!(self, Self::Forms | Self::GetOrForm),
+            _ => false,
+        }
+    }
+
+    fn allowed(self) -> &'static str {
+        match self {
+            Self::Paths => "GET, HEAD, OPTIONS",
+            Self::Forms => "GET, HEAD, OPTIONS, POST",
+            Self::Get => "GET, OPTIONS",
+            Self::GetOrForm => "GET, OPTIONS, POST",
+        }
+    }
 }
 
 /// What a client asks for.
 pub(super) struct Request {
     /// The path.
     pub(super) path: String,
-    /// What stands behind it, and in a posted form.
+    /// What is in a posted form, then what stands behind the path.
     pub(super) form: Vec<(String, String)>,
 }
 
@@ -160,39 +243,96 @@ impl Request {
 }
 
 async fn answer(request: http::Request<Incoming>, pages: &dyn Pages) -> Answer {
-    let takes = pages.takes();
     let (head, body) = request.into_parts();
+    let takes = pages.takes_at(head.uri.path());
+    if head.method == Method::OPTIONS {
+        return only(takes, StatusCode::NO_CONTENT, whole(Bytes::new()));
+    }
+    if !takes.allows(&head.method) {
+        let why = format!("{} is not allowed here: use {}", head.method, takes.allowed());
+        let refusal = error(StatusCode::METHOD_NOT_ALLOWED, "bad_data", &why);
+        return only(takes, StatusCode::METHOD_NOT_ALLOWED, refusal.into_body());
+    }
     let mut form = Vec::new();
     let mut fill = |text: &[u8]| form.extend(form_urlencoded::parse(text).into_owned());
-    fill(head.uri.query().unwrap_or_default().as_bytes());
-    match head.method {
-        Method::GET | Method::HEAD => {}
-        Method::POST if takes == Takes::Forms => match Limited::new(body, MAX_FORM).collect().await {
+    if head.method == Method::POST && is_form(&head.headers) {
+        match Limited::new(body, MAX_FORM).collect().await {
             Ok(body) => fill(&body.to_bytes()),
             Err(_) => {
-                let why = serde_json::json!({"error": format!("a form of more than {MAX_FORM} bytes, or a broken one")});
-                return json(StatusCode::PAYLOAD_TOO_LARGE, &why);
+                let why = format!("the form is broken, or has more than {MAX_FORM} bytes");
+                return error(StatusCode::PAYLOAD_TOO_LARGE, "bad_data", &why);
             }
-        },
-        _ => {
-            let allowed = match takes {
-                Takes::Forms => "GET, HEAD, POST",
-                Takes::Paths => "GET, HEAD",
-            };
-            let why = serde_json::json!({"error": format!("{allowed} only")});
-            let mut answer = json(StatusCode::METHOD_NOT_ALLOWED, &why);
-            answer
-                .headers_mut()
-                .insert(ALLOW, HeaderValue::from_static(allowed));
-            return answer;
         }
     }
+    fill(head.uri.query().unwrap_or_default().as_bytes());
     let path = head.uri.path().to_owned();
     let answer = pages.page(Request { path, form }).await;
     match head.method {
         Method::HEAD => without_body(answer),
         _ => answer,
     }
+}
+
+/// Whether a posted body is a form; one without a type is taken for one.
+fn is_form(headers: &HeaderMap) -> bool {
+    let Some(of) = headers.get(CONTENT_TYPE) else {
+        return true;
+    };
+    let of = of.to_str().unwrap_or_default().split(';').next();
+    let of = of.unwrap_or_default().trim();
+    of.eq_ignore_ascii_case("application/x-www-form-urlencoded")
+}
+
+/// An answer that names the methods of a path.
+fn only(takes: Takes, status: StatusCode, body: Body) -> Answer {
+    let mut answer = Response::new(body);
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(ALLOW, HeaderValue::from_static(takes.allowed()));
+    if status != StatusCode::NO_CONTENT {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    }
+    answer
+}
+
+/// Compresses a whole body that is worth it, off the threads that move data.
+async fn compressed(answer: Answer, coding: Coding) -> Answer {
+    let Some(name) = coding.header() else {
+        return answer;
+    };
+    let length = http_body::Body::size_hint(answer.body()).exact();
+    let is_coded = answer.headers().contains_key(CONTENT_ENCODING);
+    if is_coded || length.is_none_or(|length| length < MIN_COMPRESSED) {
+        return answer;
+    }
+    let (mut head, body) = answer.into_parts();
+    let Ok(plain) = body.collect().await else {
+        return error(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "internal",
+            "the answer broke off",
+        );
+    };
+    let plain = plain.to_bytes();
+    let kept = plain.clone();
+    let coded = in_background(move || compress(coding, &plain)).await;
+    let Ok(Ok(coded)) = coded else {
+        return Response::from_parts(head, whole(kept));
+    };
+    head.headers.remove(CONTENT_LENGTH);
+    head.headers
+        .insert(CONTENT_ENCODING, HeaderValue::from_static(name));
+    head.headers
+        .append(VARY, HeaderValue::from_static("Accept-Encoding"));
+    Response::from_parts(head, whole(coded.into()))
+}
+
+/// An error in the shape of Prometheus's API.
+pub(super) fn error(status: StatusCode, kind: &str, why: &str) -> Answer {
+    json(
+        status,
+        &json!({"status": "error", "errorType": kind, "error": why}),
+    )
 }
 
 /// A body that is there as a whole.
@@ -210,6 +350,13 @@ fn without_body(answer: Answer) -> Answer {
 /// A JSON page.
 pub(super) fn json(status: StatusCode, body: &serde_json::Value) -> Answer {
     text(status, "application/json", body.to_string())
+}
+
+/// Nothing, which is no error.
+pub(super) fn empty() -> Answer {
+    let mut answer = Response::new(whole(Bytes::new()));
+    *answer.status_mut() = StatusCode::NO_CONTENT;
+    answer
 }
 
 /// A page of any type.

@@ -1,6 +1,15 @@
 //! What a client would rather have: the members of `Accept` and `Accept-Encoding`, best first (RFC 9110, 12.4.2).
 
+use http::{HeaderMap, HeaderName};
+
 use super::compression::Coding;
+
+/// All values of a header that is a list.
+pub fn joined(headers: &HeaderMap, name: HeaderName) -> String {
+    let values = headers.get_all(name).iter();
+    let texts: Vec<_> = values.filter_map(|value| value.to_str().ok()).collect();
+    texts.join(",")
+}
 
 /// One member: a media range or a coding, its parameters and how much it is wanted.
 #[derive(Clone, Debug, PartialEq)]

@@ -11,6 +11,7 @@ pub mod body;
 pub mod client;
 pub mod compression;
 pub mod corked;
+pub mod cors;
 pub mod endpoint;
 pub mod grpc;
 pub mod headers;

@@ -80,6 +80,25 @@ impl Escaping {
     }
 }
 
+/// The name that `values` made this one of; `None`: it made none of that kind.
+pub fn unescape(name: &str) -> Option<String> {
+    let mut rest = name.strip_prefix("U__")?;
+    let mut plain = String::with_capacity(rest.len());
+    while let Some((before, behind)) = rest.split_once('_') {
+        plain.push_str(before);
+        let (number, behind) = behind.split_once('_')?;
+        plain.push(match number {
+            "" => '_',
+            // No character has more digits.
+            _ if number.len() > 6 => return None,
+            _ => char::from_u32(u32::from_str_radix(number, 16).ok()?)?,
+        });
+        rest = behind;
+    }
+    plain.push_str(rest);
+    Some(plain)
+}
+
 /// Whether every version of Prometheus takes it as a metric's name: `[a-zA-Z_:][a-zA-Z0-9_:]*`.
 pub fn is_legacy_metric_name(name: &str) -> bool {
     is_legacy(name, Of::Metric)
@@ -152,7 +171,23 @@ mod tests {
         assert_eq!(Escaping::named("sparks"), None);
     }
 
+    #[test]
+    fn what_was_not_escaped_is_not_unescaped() {
+        for name in ["job", "U__a_2", "U__a_zz_", "U__a_d800_", "U__a_1234567_"] {
+            assert_eq!(unescape(name), None, "{name}");
+        }
+        assert_eq!(unescape("U__job").as_deref(), Some("job"));
+    }
+
     proptest! {
+        #[test]
+        fn what_is_escaped_by_values_is_found_again(name in ".{1,12}") {
+            let escaped = Escaping::Values.label(name.clone());
+            if escaped != name {
+                prop_assert_eq!(unescape(&escaped), Some(name));
+            }
+        }
+
         #[test]
         fn what_is_escaped_is_a_name_that_all_take(name in ".{1,12}") {
             for (_, scheme) in NAMES.into_iter().skip(1) {

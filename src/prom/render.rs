@@ -13,7 +13,7 @@
 mod bounds;
 mod column;
 mod conflict;
-pub(in crate::prom) mod exemplar;
+pub(crate) mod exemplar;
 mod family;
 pub(in crate::prom) mod histogram;
 pub(in crate::prom) mod kind;

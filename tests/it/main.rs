@@ -4,6 +4,7 @@
 //! modules are the tests, one module per subject.
 
 mod accepted;
+mod api;
 mod auth;
 mod autoscaling;
 mod capi;

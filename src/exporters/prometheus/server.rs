@@ -7,7 +7,7 @@ use http::header::{
     ACCEPT, ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, VARY,
     WWW_AUTHENTICATE,
 };
-use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 
@@ -16,6 +16,7 @@ use super::negotiate::Agreed;
 use super::page::{CODINGS, Pages};
 use crate::component::worker::in_background;
 use crate::component::{ComponentError, Context};
+use crate::net::accept::joined;
 use crate::net::auth::Door;
 use crate::net::{ConnectionLimits, Listener, Server, accept, headers, http::start as serve, tls};
 
@@ -125,13 +126,6 @@ impl Counter {
         }
         response.body(Full::new(body)).unwrap_or_default()
     }
-}
-
-/// All values of a header that is a list.
-fn joined(headers: &HeaderMap, name: HeaderName) -> String {
-    let values = headers.get_all(name).iter();
-    let texts: Vec<_> = values.filter_map(|value| value.to_str().ok()).collect();
-    texts.join(",")
 }
 
 fn not_allowed() -> Answer {

@@ -1,13 +1,21 @@
 //! Prometheus's HTTP API over what the gateway holds.
 
+mod exemplars;
+mod federate;
 mod json;
+mod params;
+mod queries;
+mod series;
+mod status;
+mod targets;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use tidegate_engine::query::{Instant, Labels, Millis, Query, QueryError, Selection};
+use tidegate_engine::query::{Instant, Query, QueryError};
 use tidegate_engine::{Answer as Composed, OnStale, State, UnixNanos};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -18,23 +26,27 @@ use super::view::{View, millis};
 use crate::component::shared::Phase;
 use crate::component::worker::in_background;
 use crate::component::{Shared, unix_now};
-use crate::extensions::server::{self, Answer, Request};
+use crate::extensions::server::{self, Answer, Request, Takes};
 use crate::prom::name::Kind;
 use crate::watch::Watched;
 
 /// Queries that are computed at one time; others wait.
 const QUERIES: usize = 2;
 
-/// A time this near to the present means the present: clients ask for what their clocks say.
-const NOW_MS: Millis = 2000;
+/// How long an answer may take, unless the request says less: as in Prometheus.
+const MAX_PATIENCE: Duration = Duration::from_secs(120);
+
+/// What stands in front of the paths of the API.
+const API: &str = "/api/v1/";
 
 /// The pages.
 pub(super) struct Api {
     shared: Arc<Shared>,
     view: Arc<View>,
-    room: Semaphore,
+    room: Arc<Semaphore>,
     /// Cancelled when the gateway stops: streams end.
     stopping: CancellationToken,
+    started: SystemTime,
 }
 
 /// What a query gives an autoscaler.
@@ -54,10 +66,8 @@ struct Failure {
 impl From<QueryError> for Failure {
     fn from(error: QueryError) -> Self {
         let (status, kind) = match &error {
-            QueryError::Syntax(_) | QueryError::Unsupported(_) | QueryError::TooMuch(_) => {
-                (StatusCode::BAD_REQUEST, "bad_data")
-            }
-            QueryError::Execution(_) | QueryError::Samples(_) => {
+            QueryError::Syntax(_) | QueryError::Unsupported(_) => (StatusCode::BAD_REQUEST, "bad_data"),
+            QueryError::Execution(_) | QueryError::Samples(_) | QueryError::TooMuch(_) => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "execution")
             }
             QueryError::Timeout => (StatusCode::SERVICE_UNAVAILABLE, "timeout"),
@@ -70,11 +80,140 @@ impl From<QueryError> for Failure {
     }
 }
 
-fn bad(why: impl Into<String>) -> Failure {
-    Failure {
-        status: StatusCode::BAD_REQUEST,
-        kind: "bad_data",
-        why: why.into(),
+impl Failure {
+    /// The request is wrong.
+    fn bad(why: impl Into<String>) -> Self {
+        Self {
+            status: StatusCode::BAD_REQUEST,
+            kind: "bad_data",
+            why: why.into(),
+        }
+    }
+
+    /// The same, said of a parameter.
+    fn of(self, parameter: &str) -> Self {
+        Self {
+            why: format!("invalid parameter {parameter:?}: {}", self.why),
+            ..self
+        }
+    }
+}
+
+/// What a page says.
+enum Page {
+    /// Data, and what is to be said beside them.
+    Data(Said),
+    /// Text for a scraper.
+    Text(String),
+    /// Nothing, which is no error.
+    Empty,
+}
+
+/// Data with warnings and notes.
+#[derive(Default)]
+struct Said {
+    data: Value,
+    warnings: Vec<String>,
+    infos: Vec<String>,
+}
+
+impl From<Value> for Page {
+    fn from(data: Value) -> Self {
+        Self::Data(Said {
+            data,
+            ..Said::default()
+        })
+    }
+}
+
+impl Said {
+    /// Says that a list is shorter than what was found.
+    fn truncated(&mut self) {
+        self.warnings.push("results truncated due to limit".to_owned());
+    }
+
+    fn page(self) -> Value {
+        let mut page = json!({"status": "success", "data": self.data});
+        for (name, notes) in [("warnings", self.warnings), ("infos", self.infos)] {
+            if !notes.is_empty() {
+                page[name] = notes.into();
+            }
+        }
+        page
+    }
+}
+
+/// A page of the API.
+struct Route {
+    /// Below `/api/v1/`; `*` stands for one name.
+    path: &'static str,
+    takes: Takes,
+    page: fn(&Api, &Request) -> Result<Page, Failure>,
+}
+
+const fn get(path: &'static str, page: fn(&Api, &Request) -> Result<Page, Failure>) -> Route {
+    let takes = Takes::Get;
+    Route { path, takes, page }
+}
+
+const fn form(path: &'static str, page: fn(&Api, &Request) -> Result<Page, Failure>) -> Route {
+    let takes = Takes::GetOrForm;
+    Route { path, takes, page }
+}
+
+const ROUTES: &[Route] = &[
+    form("query", Api::instant),
+    form("query_range", Api::range),
+    form("format_query", Api::format),
+    form("query_exemplars", Api::exemplars),
+    form("series", Api::series),
+    form("labels", Api::names),
+    get("label/*/values", Api::values),
+    get("metadata", Api::metadata),
+    form("explain", Api::explain),
+    get("rules", Api::rules),
+    get("alerts", |_, _| Ok(json!({"alerts": []}).into())),
+    get("targets", Api::targets),
+    get("targets/metadata", Api::metadata_of_targets),
+    get("scrape_pools", Api::pools),
+    get("alertmanagers", |_, _| {
+        Ok(json!({"activeAlertmanagers": [], "droppedAlertmanagers": []}).into())
+    }),
+    get("notifications", |_, _| Ok(json!([]).into())),
+    get("status/tsdb", Api::cardinality),
+    get("status/buildinfo", Api::build),
+    get("status/flags", Api::flags),
+    get("status/runtimeinfo", Api::runtime),
+    get("status/walreplay", |_, _| {
+        Ok(json!({"min": 0, "max": 0, "current": 0}).into())
+    }),
+];
+
+/// The one page of Prometheus that is not below its API.
+const FEDERATE: &Route = &get("/federate", Api::federate);
+
+impl Route {
+    fn at(path: &str) -> Option<&'static Self> {
+        if path == FEDERATE.path {
+            return Some(FEDERATE);
+        }
+        let path = path.strip_prefix(API)?;
+        ROUTES.iter().find(|route| match route.path.split_once('*') {
+            None => route.path == path,
+            Some((before, behind)) => path
+                .strip_prefix(before)
+                .and_then(|rest| rest.strip_suffix(behind))
+                .is_some_and(|name| !name.is_empty() && !name.contains('/')),
+        })
+    }
+}
+
+/// How a client may ask for a page.
+pub(super) fn takes(path: &str) -> Takes {
+    match Route::at(path) {
+        Some(route) => route.takes,
+        None if path.starts_with("/-/") => Takes::Paths,
+        None => Takes::Forms,
     }
 }
 
@@ -83,8 +222,9 @@ impl Api {
         Self {
             shared,
             view,
-            room: Semaphore::new(QUERIES),
+            room: Arc::new(Semaphore::new(QUERIES)),
             stopping,
+            started: SystemTime::now(),
         }
     }
 
@@ -115,10 +255,10 @@ impl Api {
                 Instant::Vector(vector) => {
                     let numbers = vector.iter().map(|(_, value)| value.float());
                     let numbers: Option<_> = numbers.collect();
-                    numbers.ok_or_else(|| bad("it gives native histograms, which are no numbers"))?
+                    numbers.ok_or_else(|| Failure::bad("it gives native histograms, which are no numbers"))?
                 }
                 Instant::String(_) | Instant::Matrix(_) => {
-                    return Err(bad("it gives neither a number nor a vector"));
+                    return Err(Failure::bad("it gives neither a number nor a vector"));
                 }
             };
             Ok(Numbers {
@@ -197,77 +337,52 @@ impl Api {
     }
 
     async fn prometheus(self: Arc<Self>, request: Request) -> Answer {
-        // Never closed.
-        let _room = self.room.acquire().await;
+        let Some(route) = Route::at(&request.path) else {
+            return nothing();
+        };
+        let patience = patience(&request);
+        let Ok(room) = self.room.clone().acquire_owned().await else {
+            return nothing(); // Never: nobody closes it.
+        };
         let api = self.clone();
-        let computed = in_background(move || api.compute(&request)).await;
-        match computed {
-            Ok(Some(Ok(data))) => server::json(StatusCode::OK, &json!({"status": "success", "data": data})),
-            Ok(Some(Err(Failure { status, kind, why }))) => server::json(
-                status,
-                &json!({"status": "error", "errorType": kind, "error": why}),
-            ),
-            Ok(None) => nothing(),
-            Err(_) => {
-                tracing::error!("a query panicked (a bug)");
-                let body = json!({"status": "error", "errorType": "internal", "error": "a bug: see the log"});
-                server::json(StatusCode::INTERNAL_SERVER_ERROR, &body)
-            }
-        }
-    }
-
-    /// `None`: there is no such page.
-    fn compute(&self, request: &Request) -> Option<Result<Value, Failure>> {
-        let path = request.path.strip_prefix("/api/v1/")?;
-        let label = path
-            .strip_prefix("label/")
-            .and_then(|rest| rest.strip_suffix("/values"));
-        Some(match (path, label) {
-            ("query", _) => self.instant(request),
-            ("query_range", _) => self.range(request),
-            ("series", _) => self.series(request),
-            ("labels", _) => self.names(request),
-            (_, Some(label)) => self.values(request, label),
-            ("metadata", _) => Ok(self.metadata(request)),
-            ("explain", _) => self.explain(request),
-            ("status/tsdb", _) => Ok(explain::cardinality_page(
-                &self.shared.tables.list(),
-                limit(request),
-            )),
-            ("status/buildinfo", _) => Ok(json!({
-                "version": env!("CARGO_PKG_VERSION"),
-                "application": "tidegate",
-                "revision": "", "branch": "", "buildUser": "", "buildDate": "", "goVersion": "",
-            })),
-            _ => return None,
+        let computed = in_background(move || {
+            // Held until the work is done, even when nobody waits for it any more.
+            let _room = room;
+            api.page(route, &request)
+        });
+        let Ok(computed) = tokio::time::timeout(patience, computed).await else {
+            let why = "query timed out in expression evaluation";
+            return server::error(StatusCode::SERVICE_UNAVAILABLE, "timeout", why);
+        };
+        computed.unwrap_or_else(|_| {
+            tracing::error!("a query panicked (a bug)");
+            server::error(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "internal",
+                "a bug: see the log",
+            )
         })
     }
 
-    fn instant(&self, request: &Request) -> Result<Value, Failure> {
-        let query = parse(request)?;
-        let now = unix_now();
-        let at = match request.get("time") {
-            Some(text) => time(text)?,
-            None => millis(now),
-        };
-        let is_now = (at - millis(now)).abs() <= NOW_MS;
-        let at = if is_now { millis(now) } else { at };
-        if is_now {
-            self.view.refresh(now, query.only_names().as_deref());
+    fn page(&self, route: &Route, request: &Request) -> Answer {
+        match (route.page)(self, request) {
+            Ok(Page::Data(said)) => server::json(StatusCode::OK, &said.page()),
+            Ok(Page::Text(text)) => {
+                server::text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
+            }
+            Ok(Page::Empty) => server::empty(),
+            Err(Failure { status, kind, why }) => server::error(status, kind, &why),
         }
-        let value = match is_now {
-            true => self.at_present(&query, now)?,
-            false => query.instant(&*self.view, at)?,
-        };
-        Ok(json::instant(&value, at))
     }
 
-    fn at_present(&self, query: &Query, now: UnixNanos) -> Result<Instant, Failure> {
-        let value = query.instant(&*self.view, millis(now))?;
-        if matches!(&value, Instant::Vector(vector) if vector.is_empty()) {
-            self.check_composites(query, now, |policy| policy == OnStale::Error)?;
+    /// An empty answer at a time near `now` is an error where a composite has nothing to say.
+    fn check_presence(&self, query: &Query, value: &Instant, now: UnixNanos) -> Result<(), Failure> {
+        match value {
+            Instant::Vector(vector) if vector.is_empty() => {
+                self.check_composites(query, now, |policy| policy == OnStale::Error)
+            }
+            _ => Ok(()),
         }
-        Ok(value)
     }
 
     /// Nothing where a declared composite has nothing to say is no answer that a scaler may act upon.
@@ -306,144 +421,29 @@ impl Api {
         }
         Ok(())
     }
-
-    fn range(&self, request: &Request) -> Result<Value, Failure> {
-        let query = parse(request)?;
-        let wanted = |name: &'static str| {
-            request
-                .get(name)
-                .ok_or_else(|| bad(format!("`{name}` is missing")))
-        };
-        let (start, end) = (time(wanted("start")?)?, time(wanted("end")?)?);
-        let step = step(wanted("step")?)?;
-        let now = unix_now();
-        if end >= millis(now) - NOW_MS {
-            self.view.refresh(now, query.only_names().as_deref());
-        }
-        Ok(json::matrix(&query.range(&*self.view, start, end, step)?))
-    }
-
-    /// The selectors of `match[]`.
-    fn selections(request: &Request) -> Result<Vec<Selection>, Failure> {
-        let of = |text: &str| {
-            Query::parse(text)?
-                .selection()
-                .ok_or_else(|| bad(format!("`{text}` is no selector")))
-        };
-        request.all("match[]").map(of).collect()
-    }
-
-    /// The labels of what these ask for, as it is now; of everything, where there are none.
-    fn labels(&self, selections: &[Selection]) -> Vec<Labels> {
-        let names = selections
-            .iter()
-            .map(|selection| selection.name().map(str::to_owned));
-        let names: Option<Vec<String>> = names.collect();
-        let names = names.filter(|names| !names.is_empty());
-        self.view.refresh(unix_now(), names.as_deref());
-        self.view.labels(selections)
-    }
-
-    fn series(&self, request: &Request) -> Result<Value, Failure> {
-        let selections = Self::selections(request)?;
-        if selections.is_empty() {
-            return Err(bad("no match[] parameter provided"));
-        }
-        Ok(self.labels(&selections).iter().map(json::metric).collect())
-    }
-
-    fn names(&self, request: &Request) -> Result<Value, Failure> {
-        let all = self.labels(&Self::selections(request)?);
-        let names: BTreeSet<&str> = all
-            .iter()
-            .flat_map(|labels| labels.iter().map(|(name, _)| &**name))
-            .collect();
-        Ok(json!(names))
-    }
-
-    fn values(&self, request: &Request, label: &str) -> Result<Value, Failure> {
-        let all = self.labels(&Self::selections(request)?);
-        let values: BTreeSet<&str> = all
-            .iter()
-            .map(|labels| labels.get(label))
-            .filter(|value| !value.is_empty())
-            .collect();
-        Ok(json!(values))
-    }
-
-    fn explain(&self, request: &Request) -> Result<Value, Failure> {
-        let selections = Self::selections(request)?;
-        if selections.is_empty() {
-            return Err(bad("no match[] parameter provided"));
-        }
-        let (now, most) = (unix_now(), limit(request));
-        Ok(explain::page(
-            &self.shared,
-            &self.view.naming,
-            &selections,
-            now,
-            most,
-        ))
-    }
-
-    fn metadata(&self, request: &Request) -> Value {
-        self.view.refresh(unix_now(), None);
-        let mut all: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-        for about in self.view.about() {
-            let is_wanted = request
-                .get("metric")
-                .is_none_or(|wanted| wanted.is_empty() || wanted == about.name);
-            if is_wanted {
-                let said = json!({"type": about.kind, "help": about.help, "unit": about.unit});
-                all.entry(about.name).or_default().push(said);
-            }
-        }
-        json!(all)
-    }
 }
 
-/// How many entries a list may have.
-fn limit(request: &Request) -> usize {
-    const DEFAULT: usize = 10;
-    const MOST: usize = 10_000;
-    let asked = request.get("limit").and_then(|limit| limit.parse().ok());
-    asked.unwrap_or(DEFAULT).clamp(1, MOST)
+/// How long an answer may take: what the request says, at most what it may say. A bad `timeout` is refused by the page.
+fn patience(request: &Request) -> Duration {
+    let asked = params::optional_duration(request, "timeout").ok().flatten();
+    let asked = asked.and_then(|millis| u64::try_from(millis).ok());
+    asked.map_or(MAX_PATIENCE, |millis| {
+        Duration::from_millis(millis).min(MAX_PATIENCE)
+    })
+}
+
+/// The selector that a text is.
+fn parse_selector(text: &str) -> Result<Query, Failure> {
+    let query = Query::parse(text)?;
+    match query.selection() {
+        Some(_) => Ok(query),
+        None => Err(Failure::bad(format!(
+            "{text:?} is an expression, not a selector of series"
+        ))),
+    }
 }
 
 fn nothing() -> Answer {
-    composites::not_found(
-        format!("nothing here; composites are at {COMPOSITES}, queries at /api/v1/query"),
-        None,
-    )
-}
-
-fn parse(request: &Request) -> Result<Query, Failure> {
-    let text = request.get("query").ok_or_else(|| bad("`query` is missing"))?;
-    Ok(Query::parse(text)?)
-}
-
-/// Seconds since 1970, or RFC 3339.
-fn time(text: &str) -> Result<Millis, Failure> {
-    if let Some(seconds) = text.parse::<f64>().ok().filter(|seconds| seconds.abs() < 1e12) {
-        return Ok((seconds * 1000.0).round() as Millis);
-    }
-    let parsed = humantime::parse_rfc3339_weak(&text.replace('T', " ").replace('Z', ""))
-        .or_else(|_| humantime::parse_rfc3339(text));
-    let since = parsed
-        .ok()
-        .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
-    since
-        .and_then(|since| Millis::try_from(since.as_millis()).ok())
-        .ok_or_else(|| bad(format!("cannot parse {text:?} to a valid timestamp")))
-}
-
-/// Seconds, or a duration of the query language.
-fn step(text: &str) -> Result<Millis, Failure> {
-    if let Some(seconds) = text.parse::<f64>().ok().filter(|seconds| seconds.abs() < 1e12) {
-        return Ok((seconds * 1000.0).round() as Millis);
-    }
-    let parsed = humantime::parse_duration(text).ok();
-    parsed
-        .and_then(|duration| Millis::try_from(duration.as_millis()).ok())
-        .ok_or_else(|| bad(format!("cannot parse {text:?} to a valid duration")))
+    let why = format!("nothing here; composites are at {COMPOSITES}, queries at {API}query");
+    server::error(StatusCode::NOT_FOUND, "not_found", &why)
 }

@@ -30,6 +30,7 @@ use crate::component::{
 };
 use crate::config::{ByteSize, Node, Ordered, Problems};
 use crate::net::auth::AuthConfig;
+use crate::net::cors::CorsConfig;
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
 
 /// Where the pages are.
@@ -46,6 +47,8 @@ crate::options! {
         pub auth: Option<AuthConfig> = None,
         /// TLS; unset: none.
         pub tls: Option<TlsServerConfig> = None,
+        /// Which pages of other origins may ask from a browser; unset: none.
+        pub cors: Option<CorsConfig> = None,
         /// The recent past of series, for range queries.
         pub history: HistoryConfig = HistoryConfig::default(),
     }
@@ -161,7 +164,10 @@ impl Lifecycle for Admin {
             tls: self.config.tls.as_ref(),
             auth: self.config.auth.as_ref(),
         };
-        self.server.start(&self.base, place, Arc::new(Faces(api))).await?;
+        let cors = self.config.cors.clone();
+        self.server
+            .start(&self.base, place, Arc::new(Faces { api, cors }))
+            .await?;
         let history = &self.config.history;
         if history.enabled {
             let (view, interval) = (self.view.clone(), history.interval);
@@ -181,7 +187,10 @@ impl Lifecycle for Admin {
 }
 
 /// HTTP and gRPC on one port.
-struct Faces(Arc<Api>);
+struct Faces {
+    api: Arc<Api>,
+    cors: Option<CorsConfig>,
+}
 
 #[async_trait]
 impl Pages for Faces {
@@ -189,12 +198,20 @@ impl Pages for Faces {
         Takes::Forms
     }
 
+    fn takes_at(&self, path: &str) -> Takes {
+        api::takes(path)
+    }
+
+    fn cors(&self) -> Option<&CorsConfig> {
+        self.cors.as_ref()
+    }
+
     async fn page(&self, request: Request) -> Answer {
-        self.0.clone().answer(request).await
+        self.api.clone().answer(request).await
     }
 
     async fn grpc(&self, request: http::Request<Incoming>) -> Answer {
-        grpc::answer(self.0.clone(), request).await
+        grpc::answer(self.api.clone(), request).await
     }
 }
 

@@ -332,10 +332,13 @@ async fn what_a_data_source_asks_for_is_answered_as_prometheus_does() {
     );
 
     for (path, error) in [
-        ("/api/v1/query", "`query` is missing"),
+        ("/api/v1/query", "no expression found in input"),
         ("/api/v1/query?query=sum(", "unclosed left parenthesis"),
         ("/api/v1/query?query=up&time=noon", "valid timestamp"),
-        ("/api/v1/query_range?query=up&start=1&end=2", "`step` is missing"),
+        (
+            "/api/v1/query_range?query=up&start=1&end=2",
+            "invalid parameter \"step\"",
+        ),
         (
             "/api/v1/query_range?query=up&start=1&end=2&step=x",
             "valid duration",

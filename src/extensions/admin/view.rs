@@ -171,19 +171,16 @@ impl View {
         all
     }
 
-    /// The labels of every series that one of these selections accepts; without selections, of all.
+    /// The labels of every series that one of these selections accepts and that has a sample in its time.
     pub(super) fn labels(&self, selections: &[Selection]) -> Vec<Labels> {
-        let everything = [Selection::everything()];
-        let selections = if selections.is_empty() {
-            &everything
-        } else {
-            selections
-        };
         let state = self.state();
         let of = |selection| {
-            let live = state.live(selection).map(|number| &number.labels);
-            live.chain(state.gone(selection).map(|gone| &gone.labels))
-                .cloned()
+            let live = state.live(selection);
+            let live = live.filter(|number| state.has_samples(number, selection));
+            let gone = state.gone(selection);
+            let gone = gone.filter(|gone| state.had_samples(gone.past, selection));
+            let live = live.map(|number| &number.labels);
+            live.chain(gone.map(|gone| &gone.labels)).cloned()
         };
         let mut all: Vec<Labels> = selections.iter().flat_map(of).collect();
         all.sort();

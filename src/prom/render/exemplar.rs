@@ -9,7 +9,7 @@ use crate::prom::name::Naming;
 const ROOM: usize = 128;
 
 /// What it was; `None`: it says nothing.
-pub(in crate::prom) fn value(exemplar: &Exemplar) -> Option<f64> {
+pub(crate) fn value(exemplar: &Exemplar) -> Option<f64> {
     match exemplar.value {
         AttributeValue::Int(number) => Some(number as f64),
         AttributeValue::Double(number) => Some(number),
@@ -33,7 +33,7 @@ pub(super) fn within(exemplars: &[Exemplar], below: f64, bound: f64) -> Option<&
 }
 
 /// Its labels: trace and span first, attributes while there is room.
-pub(in crate::prom) fn labels(exemplar: &Exemplar, naming: &Naming, is_text: bool) -> Vec<(String, String)> {
+pub(crate) fn labels(exemplar: &Exemplar, naming: &Naming, is_text: bool) -> Vec<(String, String)> {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let ids = [("trace_id", &exemplar.trace_id), ("span_id", &exemplar.span_id)];
     let ids = ids.iter().filter(|(_, id)| !id.is_empty());

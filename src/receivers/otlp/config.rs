@@ -3,9 +3,9 @@
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
-use super::cors::CorsConfig;
 use crate::config::{ByteSize, Node, Problems};
 use crate::net::auth::AuthConfig;
+use crate::net::cors::CorsConfig;
 use crate::net::headers::{self, Headers};
 use crate::net::http::{HTTP2_MAX_STREAMS, HttpConfig};
 use crate::net::metadata::IncludeMetadata;

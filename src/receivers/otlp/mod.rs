@@ -4,7 +4,6 @@
 //! (a unary call is five bytes in front of a message) so that a message is admitted by its length before it is read.
 
 pub mod config;
-pub mod cors;
 mod failure;
 mod ingest;
 mod over_grpc;
@@ -18,7 +17,8 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{Request, Response};
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderName, Method, Request, Response};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
@@ -35,7 +35,6 @@ use crate::net::{
     self, ConnectionLimits, Endpoint, Listener, Server, SocketFileConfig, TlsServer, TlsServerConfig, tls,
 };
 use config::{Config, GrpcConfig, HttpProtocolConfig};
-use cors::CorsConfig;
 use ingest::Ingest;
 
 /// The factory of `otlp`.
@@ -65,6 +64,9 @@ pub static FACTORY: ReceiverFactory = Factory {
         Ok(Arc::new(otlp))
     },
 };
+
+/// What an SDK in a page sends anyway.
+const PAGE_HEADERS: [HeaderName; 3] = [ACCEPT, CONTENT_TYPE, HeaderName::from_static("x-requested-with")];
 
 /// An answer on its way, over either protocol.
 type Answering = Pin<Box<dyn Future<Output = Response<AnyBody>> + Send>>;
@@ -150,7 +152,12 @@ impl Otlp {
         let ingest = self.ingest.over("http", door);
         let http = Arc::new(over_http::Http::new(ingest, config));
         let service = ServiceBuilder::new()
-            .option_layer(config.cors.as_ref().and_then(CorsConfig::layer))
+            .option_layer(
+                config
+                    .cors
+                    .as_ref()
+                    .and_then(|cors| cors.layer([Method::POST], &PAGE_HEADERS)),
+            )
             .layer(CompressionLayer::new().gzip(true))
             .service_fn(move |request| {
                 let http = http.clone();

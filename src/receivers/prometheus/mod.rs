@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::batch::Signal;
+use crate::component::targets::ScrapePool;
 use crate::component::{
     ComponentError, ConfigType, Context, Factory, Lifecycle, Receiver, ReceiverContext, ReceiverFactory,
     Stability,
@@ -71,12 +72,15 @@ impl Prometheus {
             let failed = |error| cx.base.error(format!("job {:?}: {error}", job.job_name));
             let resolved = Job::new(job, config);
             let books = Books::new(cx.base.id.clone(), resolved.name.clone(), entry.clone());
+            let shown = Arc::new(ScrapePool::new(resolved.name.clone()));
+            cx.base.shared.scrape_pools.add(shown.clone());
             let workshop = Workshop {
                 client: Client::new(&resolved.http).map_err(failed)?,
                 job: resolved,
                 books: Arc::new(books),
                 gate: gate.clone(),
                 seed,
+                shown,
             };
             let discoveries = Discoveries::new(job).map_err(failed)?;
             Ok(Pool::new(Arc::new(workshop), discoveries))

@@ -13,7 +13,8 @@ use super::books::Books;
 use super::discovery::{Discoveries, Found};
 use super::labels::Labels;
 use super::scrape::{Order, Scraper, Workshop};
-use super::target::Target;
+use super::target::{Target, pairs};
+use crate::component::targets::Pairs;
 
 /// The loops of a job.
 pub(super) struct Pool {
@@ -102,7 +103,8 @@ impl Running {
         else {
             return; // The gateway stops.
         };
-        self.workshop.books.targets_dropped(dropped);
+        self.workshop.books.targets_dropped(dropped.len());
+        self.workshop.shown.set_dropped(dropped);
         self.workshop.books.targets_invalid(invalid);
         let too_many = self
             .workshop
@@ -135,6 +137,7 @@ impl Running {
     fn begin(&mut self, target: Target, order: Order) {
         let (orders, receiver) = watch::channel(order);
         let scraper = Scraper::new(self.workshop.clone(), target.clone());
+        self.workshop.shown.add(target.hash, scraper.shown());
         let stopping = self.stopping.clone();
         let task = self.loops.spawn(scraper.run(receiver, stopping)).id();
         self.hashes.insert(task, target.hash);
@@ -153,6 +156,7 @@ impl Running {
         };
         let hash = self.hashes.remove(&id);
         if let Some(handle) = hash.and_then(|hash| self.handles.remove(&hash)) {
+            self.workshop.shown.remove(handle.target.hash);
             let order = handle.orders.borrow().clone();
             if matches!(order, Order::Scrape { .. }) {
                 self.begin(handle.target, order);
@@ -174,7 +178,7 @@ impl Handle {
 /// What was found, relabelled; targets that are the same in everything are one.
 struct Targets {
     targets: HashMap<u64, Target>,
-    dropped: usize,
+    dropped: Vec<Pairs>,
     invalid: usize,
 }
 
@@ -182,7 +186,7 @@ impl Targets {
     fn of(found: &[Found], workshop: &Workshop) -> Self {
         let mut all = Self {
             targets: HashMap::new(),
-            dropped: 0,
+            dropped: Vec::new(),
             invalid: 0,
         };
         for labels in found.iter().flat_map(|found| found.iter()) {
@@ -192,11 +196,12 @@ impl Targets {
     }
 
     fn add(&mut self, labels: &Labels, workshop: &Workshop, books: &Books) {
-        match Target::new(labels.clone(), &workshop.job) {
+        let discovered = Target::discovered(labels.clone(), &workshop.job);
+        match Target::of(discovered.clone(), &workshop.job) {
             Ok(Some(target)) => {
                 self.targets.insert(target.hash, target);
             }
-            Ok(None) => self.dropped += 1,
+            Ok(None) => self.dropped.push(pairs(&discovered)),
             Err(error) => {
                 self.invalid += 1;
                 books.bad_target(&error);

@@ -16,9 +16,10 @@ use super::client::{self, Client, FetchError, Packed};
 use super::config::scrape::Protocol;
 use super::gate::{Gate, Room};
 use super::job::Job;
-use super::target::Target;
+use super::target::{Target, pairs};
 use super::ticks::{MILLISECOND, aligned, nanos, now};
 use super::work::{Done, Failure, Pending, Work};
+use crate::component::targets::{LastScrape, ScrapePool, ScrapeTarget};
 use crate::component::unix_now;
 use crate::delivery::answer::USER_AGENT as OUR_NAME;
 
@@ -29,6 +30,8 @@ pub(super) struct Workshop {
     pub(super) books: Arc<Books>,
     pub(super) gate: Arc<Gate>,
     pub(super) seed: u64,
+    /// The job's targets, for those who show them.
+    pub(super) shown: Arc<ScrapePool>,
 }
 
 /// What a loop is to do.
@@ -63,6 +66,7 @@ pub(super) struct Page {
 pub(super) struct Scraper {
     workshop: Arc<Workshop>,
     target: Target,
+    shown: Arc<ScrapeTarget>,
     headers: HeaderMap,
     standing: Standing,
     /// Elsewhere while a page is being read.
@@ -80,8 +84,20 @@ impl Scraper {
             has_scraped: false,
             aligned: None,
             workshop,
+            shown: Arc::new(ScrapeTarget::new(
+                pairs(&target.labels),
+                pairs(&target.discovered),
+                target.url.to_string(),
+                target.interval,
+                target.timeout,
+            )),
             target,
         }
+    }
+
+    /// The target, for those who show it.
+    pub(super) fn shown(&self) -> Arc<ScrapeTarget> {
+        self.shown.clone()
     }
 
     /// Runs until the target is gone, and its series have been ended, or until `stopping`. When the gateway stops,
@@ -195,6 +211,14 @@ impl Scraper {
         };
         self.has_scraped = true;
         let done = self.work(move |work| work.page(fetched, time, started)).await;
+        self.shown.scraped(LastScrape {
+            time,
+            duration: started.elapsed(),
+            error: match &done {
+                Some(done) => done.failure.as_ref().map(|(_, why)| why.clone()),
+                None => Some("a worker ended by a panic".to_owned()),
+            },
+        });
         self.settle(done, next, stopping).await;
     }
 

@@ -8,6 +8,7 @@ use super::config::units::PromDuration;
 use super::job::Job;
 use super::labels::Labels;
 use super::relabel;
+use crate::component::targets::Pairs;
 
 const ADDRESS: &str = "__address__";
 const SCHEME: &str = "__scheme__";
@@ -27,6 +28,8 @@ pub(super) const INSTANCE: &str = "instance";
 pub(super) struct Target {
     /// The labels of its series; `job` and `instance` are among them.
     pub(super) labels: Labels,
+    /// The labels as discovery found them, with what the job says.
+    pub(super) discovered: Labels,
     /// Where its page is.
     pub(super) url: Uri,
     /// How often it is scraped.
@@ -75,7 +78,13 @@ pub(super) enum BadTarget {
 
 impl Target {
     /// What becomes of labels that discovery found; `None` where the rules drop them.
-    pub(super) fn new(mut labels: Labels, job: &Job) -> Result<Option<Self>, BadTarget> {
+    #[cfg(test)]
+    pub(super) fn new(labels: Labels, job: &Job) -> Result<Option<Self>, BadTarget> {
+        Self::of(Self::discovered(labels, job), job)
+    }
+
+    /// The labels that discovery found with those that the job adds.
+    pub(super) fn discovered(mut labels: Labels, job: &Job) -> Labels {
         let defaults = [
             (JOB, job.name.to_string()),
             (INTERVAL, job.interval.to_string()),
@@ -91,13 +100,19 @@ impl Target {
                 labels.set(&format!("{PARAM_PREFIX}{name}"), first.as_str());
             }
         }
+        labels
+    }
+
+    /// The target that the rules make of these; `None` where they drop them.
+    pub(super) fn of(discovered: Labels, job: &Job) -> Result<Option<Self>, BadTarget> {
+        let mut labels = discovered.clone();
         if !relabel::apply(&job.relabel, job.validation, &mut labels) {
             return Ok(None);
         }
-        Self::relabelled(labels, job).map(Some)
+        Self::relabelled(labels, discovered, job).map(Some)
     }
 
-    fn relabelled(mut labels: Labels, job: &Job) -> Result<Self, BadTarget> {
+    fn relabelled(mut labels: Labels, discovered: Labels, job: &Job) -> Result<Self, BadTarget> {
         let address = labels.get(ADDRESS).to_owned();
         if address.is_empty() {
             return Err(BadTarget::NoAddress);
@@ -120,6 +135,7 @@ impl Target {
         labels.retain(|name| !name.starts_with(RESERVED_PREFIX));
         Ok(Self {
             labels,
+            discovered,
             url,
             interval: interval.0,
             timeout: timeout.0,
@@ -135,6 +151,14 @@ impl Target {
         let place = (self.hash ^ seed) % interval;
         Duration::from_nanos((to_next.saturating_add(place)) % interval)
     }
+}
+
+/// Labels as others show them.
+pub(super) fn pairs(labels: &Labels) -> Pairs {
+    let pairs = labels.iter();
+    pairs
+        .map(|(name, value)| (name.to_string(), value.to_string()))
+        .collect()
 }
 
 fn duration(labels: &Labels, label: &'static str) -> Result<PromDuration, BadTarget> {

@@ -95,10 +95,10 @@ pub(crate) fn request_over(
     {
         return Err(error);
     }
-    parse(&answer)
+    parse(&answer, method == "HEAD")
 }
 
-fn parse(answer: &[u8]) -> Result<Response> {
+fn parse(answer: &[u8], is_head: bool) -> Result<Response> {
     let end = find(answer, b"\r\n\r\n").ok_or_else(|| malformed("no end of the headers"))?;
     let head = std::str::from_utf8(&answer[..end]).map_err(|_| malformed("headers not text"))?;
     let mut lines = head.split("\r\n");
@@ -112,6 +112,9 @@ fn parse(answer: &[u8]) -> Result<Response> {
             .collect(),
         body: Vec::new(),
     };
+    if is_head {
+        return Ok(response);
+    }
     let rest = &answer[end + 4..];
     response.body = match (
         response.header("transfer-encoding"),

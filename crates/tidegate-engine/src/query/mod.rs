@@ -242,6 +242,18 @@ impl Query {
         }
     }
 
+    /// What each of its selectors asks for, for the whole of time.
+    pub fn selections(&self) -> Vec<Selection> {
+        let mut all = Vec::new();
+        fetch::selectors(&self.expr, &mut |selector| {
+            all.push(Selection {
+                matchers: selector.matchers.clone(),
+                ..Selection::everything()
+            });
+        });
+        all
+    }
+
     /// Whether it says itself what is to be where nothing is: `absent`, `or`.
     pub fn handles_absence(&self) -> bool {
         syntax::handles_absence(&self.expr)

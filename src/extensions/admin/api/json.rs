@@ -22,15 +22,19 @@ pub(super) fn instant(value: &Instant, at: Millis) -> Value {
     }
 }
 
-fn seconds(at: Millis) -> f64 {
-    at as f64 / 1000.0
+/// Seconds since 1970, without a fraction where there is none.
+pub(super) fn seconds(at: Millis) -> Value {
+    match at % 1000 {
+        0 => (at / 1000).into(),
+        _ => (at as f64 / 1000.0).into(),
+    }
 }
 
 fn float(at: Millis, value: f64) -> Value {
     json!([seconds(at), text(value)])
 }
 
-fn text(value: f64) -> String {
+pub(super) fn text(value: f64) -> String {
     let mut text = String::new();
     push_f64(&mut text, value);
     text

@@ -2,14 +2,17 @@
 
 use std::collections::HashMap;
 
-use tidegate_engine::History;
 use tidegate_engine::query::{
     Labels, Millis, NAME, QueryError, QuerySeries, Sample, SampleValue, Samples, Selection,
 };
+use tidegate_engine::{History, SeriesId};
 
 use super::View;
 use super::entry::{Gone, Number, Past};
 use super::state::State;
+
+/// How far a series that is younger than its first sample reaches back.
+const BEHIND_MS: Millis = 2000;
 
 impl State {
     /// The numbers that a selection accepts; one a label set.
@@ -37,6 +40,19 @@ impl State {
         };
         let all = named.into_iter().chain(all.into_iter().flatten()).flatten();
         all.filter(|gone| selection.accepts(&gone.labels))
+    }
+
+    /// Whether a number has a sample in the time of a selection.
+    pub(super) fn has_samples(&self, number: &Number, selection: &Selection) -> bool {
+        let is_here = number.now.0 > selection.from && number.now.0 <= selection.to;
+        is_here || matches!(number.past, Past::Kept(past) if self.had_samples(past, selection))
+    }
+
+    /// Whether a past has one.
+    pub(super) fn had_samples(&self, past: SeriesId, selection: &Selection) -> bool {
+        let history = &self.books.history;
+        let (from, to) = (selection.from, selection.to);
+        history.newest(past, from, to).is_some() || history.newest_histogram(past, from, to).is_some()
     }
 }
 
@@ -80,8 +96,13 @@ impl Samples for View {
             {
                 read(past, &mut series);
             }
-            if is_here && series.last_time().is_none_or(|last| last < *time) {
-                series.push(*time, now.clone());
+            match is_here {
+                true if is_news(&series, *time, now, selection.needs_past) => series.push(*time, now.clone()),
+                // It has no sample by then, but was there: a client's clock is a little behind.
+                false if series.is_empty() && *time > to && *time - to <= BEHIND_MS => {
+                    series.push(to, now.clone());
+                }
+                _ => {}
             }
             room = less(room, &series)?;
             series.labels = number.labels.clone();
@@ -99,6 +120,19 @@ impl Samples for View {
         }
         Ok(all)
     }
+}
+
+/// Whether the present is a sample of its own: in a range, one that only repeats the newest sample would count twice.
+fn is_news(series: &QuerySeries, time: Millis, now: &SampleValue, is_range: bool) -> bool {
+    let Some(last) = series.last_time() else {
+        return true;
+    };
+    let repeats = match (now, series.samples.last(), series.histograms.last()) {
+        (SampleValue::Float(now), Some(last), None) => last.value.to_bits() == now.to_bits(),
+        (SampleValue::Histogram(now), None, Some(last)) => last.value == *now,
+        _ => false,
+    };
+    last < time && !(is_range && repeats)
 }
 
 fn less(room: usize, by: &QuerySeries) -> Result<usize, QueryError> {

@@ -1,4 +1,4 @@
-//! `cors`: which pages of other origins a browser may let send here (Fetch standard, "CORS protocol").
+//! `cors`: which pages of other origins a browser lets use a server (Fetch standard, "CORS protocol").
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer, ExposeHeaders};
 use crate::config::{Node, Problems};
 
 crate::options! {
-    /// Which pages may send.
+    /// Which pages of other origins may use the endpoint.
     pub struct CorsConfig {
         /// Origins (`https://app.example.com`), each with at most one `*` for any text; `*` alone: all.
         pub allowed_origins: Vec<String> = Vec::new(),
-        /// Headers that a page may send besides the harmless ones and `Content-Type`; `*` alone: all.
+        /// Headers that a page may send besides those that every client needs; `*` alone: all.
         pub allowed_headers: Vec<String> = Vec::new(),
         /// Headers of answers that a page may read.
         pub exposed_headers: Vec<String> = Vec::new(),
@@ -45,8 +45,9 @@ impl CorsConfig {
         }
     }
 
-    /// As the server does it; `None` where no origin is allowed.
-    pub(super) fn layer(&self) -> Option<CorsLayer> {
+    /// As a server that takes these methods does it; `None` where no origin is allowed. Pages may send `headers` whatever
+    /// is configured.
+    pub fn layer<const N: usize>(&self, methods: [Method; N], headers: &[HeaderName]) -> Option<CorsLayer> {
         if self.allowed_origins.is_empty() {
             return None;
         }
@@ -57,8 +58,8 @@ impl CorsConfig {
         };
         let mut layer = CorsLayer::new()
             .allow_origin(AllowOrigin::predicate(allowed))
-            .allow_methods([Method::POST])
-            .allow_headers(self.allowed())
+            .allow_methods(methods)
+            .allow_headers(self.allowed(headers))
             .expose_headers(ExposeHeaders::list(names(&self.exposed_headers)));
         if self.max_age > 0 {
             layer = layer.max_age(Duration::from_secs(self.max_age));
@@ -66,16 +67,10 @@ impl CorsConfig {
         Some(layer)
     }
 
-    fn allowed(&self) -> AllowHeaders {
-        /// What an SDK in a page sends anyway.
-        const ALWAYS: [HeaderName; 3] = [
-            http::header::ACCEPT,
-            http::header::CONTENT_TYPE,
-            HeaderName::from_static("x-requested-with"),
-        ];
+    fn allowed(&self, always: &[HeaderName]) -> AllowHeaders {
         match self.allowed_headers.iter().any(|name| name == "*") {
             true => AllowHeaders::mirror_request(),
-            false => AllowHeaders::list(names(&self.allowed_headers).chain(ALWAYS)),
+            false => AllowHeaders::list(names(&self.allowed_headers).chain(always.iter().cloned())),
         }
     }
 }

@@ -1,0 +1,54 @@
+//! Says which commit and which day a build is of. Without Git, or outside a repository, both are unknown; a packager sets
+//! `TIDEGATE_COMMIT` and `SOURCE_DATE_EPOCH`.
+
+use std::env;
+use std::process::Command;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-env-changed=TIDEGATE_COMMIT");
+    println!("cargo::rerun-if-env-changed=SOURCE_DATE_EPOCH");
+    // A build for development says the commit of its first run: it is not built again for every commit.
+    if env::var("PROFILE").is_ok_and(|profile| profile == "release") {
+        for name in ["HEAD", "logs/HEAD"] {
+            if let Some(path) = git(&["rev-parse", "--git-path", name]) {
+                println!("cargo::rerun-if-changed={path}");
+            }
+        }
+    }
+    let commit = set("TIDEGATE_COMMIT").or_else(|| git(&["rev-parse", "--short=12", "HEAD"]));
+    let seconds = set("SOURCE_DATE_EPOCH").or_else(|| git(&["log", "-1", "--format=%ct"]));
+    let date = seconds.and_then(|seconds| seconds.parse().ok()).map(date);
+    let unknown = || "unknown".to_owned();
+    println!(
+        "cargo::rustc-env=TIDEGATE_COMMIT={}",
+        commit.unwrap_or_else(unknown)
+    );
+    println!("cargo::rustc-env=TIDEGATE_DATE={}", date.unwrap_or_else(unknown));
+}
+
+fn set(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// What Git answers of this directory, if it is a repository of its own.
+fn git(arguments: &[&str]) -> Option<String> {
+    let answer = Command::new("git").args(arguments).output().ok()?;
+    let text = String::from_utf8(answer.stdout).ok()?;
+    let text = text.trim();
+    (answer.status.success() && !text.is_empty()).then(|| text.to_owned())
+}
+
+/// The day of a time in seconds since 1970 as `2026-11-23`.
+fn date(seconds: i64) -> String {
+    // Days of the Gregorian calendar, counted from a March: the leap day is the last of its year.
+    let days = seconds.div_euclid(86_400) + 719_468;
+    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}

@@ -1,0 +1,10 @@
+//! Which build this is.
+
+/// The version of the release.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The commit, 12 digits; `unknown` where it was built without one.
+pub const COMMIT: &str = env!("TIDEGATE_COMMIT");
+
+/// The day of that commit, as `2026-11-23`; `unknown` where it was built without one.
+pub const DATE: &str = env!("TIDEGATE_DATE");

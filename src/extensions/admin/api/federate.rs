@@ -1,0 +1,59 @@
+//! `/federate`: the newest values of what `match[]` asks for, for a Prometheus that scrapes them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use tidegate_engine::query::{Instant, Labels, NAME};
+
+use super::{Api, Failure, Page, parse_selector};
+use crate::component::unix_now;
+use crate::extensions::admin::view::millis;
+use crate::extensions::server::Request;
+use crate::prom::number::push_f64;
+
+impl Api {
+    pub(super) fn federate(&self, request: &Request) -> Result<Page, Failure> {
+        let now = unix_now();
+        let mut all: BTreeMap<(String, Labels), f64> = BTreeMap::new();
+        for text in request.all("match[]") {
+            let query = parse_selector(text)?;
+            self.view.refresh(now, query.only_names().as_deref());
+            let Instant::Vector(vector) = query.instant(&*self.view, millis(now))? else {
+                continue;
+            };
+            for (labels, value) in vector {
+                // The text format has no native histograms.
+                if let Some(value) = value.float() {
+                    all.insert((labels.get(NAME).to_owned(), labels), value);
+                }
+            }
+        }
+        let mut page = String::new();
+        let mut last = "";
+        for ((name, labels), value) in &all {
+            if name != last {
+                // Writing to a string can't fail.
+                let _ = writeln!(page, "# TYPE {name} untyped");
+                last = name;
+            }
+            push_sample(&mut page, name, labels, *value);
+            let _ = writeln!(page, " {}", millis(now));
+        }
+        Ok(Page::Text(page))
+    }
+}
+
+fn push_sample(page: &mut String, name: &str, labels: &Labels, value: f64) {
+    page.push_str(name);
+    let mut sign = '{';
+    for (label, value) in labels.iter().filter(|(label, _)| &***label != NAME) {
+        let value = value
+            .replace('\\', "\\\\")
+            .replace('"', "\\\"")
+            .replace('\n', "\\n");
+        let _ = write!(page, "{sign}{label}=\"{value}\"");
+        sign = ',';
+    }
+    page.push_str(if sign == ',' { "} " } else { " " });
+    push_f64(page, value);
+}

@@ -1,0 +1,115 @@
+//! PromQL at an instant and over a range.
+
+use serde_json::Value;
+use tidegate_engine::query::{Instant, LOOK_BACK_MS, MAX_STEPS, Millis, Notes, Options, Query};
+
+use super::{Api, Failure, Page, Said, json, params, patience};
+use crate::component::unix_now;
+use crate::extensions::admin::view::millis;
+use crate::extensions::server::Request;
+
+/// A time that is not further back is answered with values read now, where they were there by that time.
+const NOW_MS: Millis = 2000;
+
+impl Api {
+    pub(super) fn instant(&self, request: &Request) -> Result<Page, Failure> {
+        let limit = params::limit(request)?;
+        let time = params::optional_time(request, "time")?;
+        let options = options(request)?;
+        let query = parse(request)?;
+        let now = unix_now();
+        let at = time.unwrap_or(millis(now));
+        let is_recent = at >= millis(now) - NOW_MS;
+        if is_recent {
+            self.view.refresh(now, query.only_names().as_deref());
+        }
+        let (mut value, notes) = query.instant_with(&*self.view, at, &options)?;
+        if is_recent {
+            self.check_presence(&query, &value, now)?;
+        }
+        let is_cut = limit > 0
+            && match &mut value {
+                Instant::Vector(vector) => cut(vector, limit),
+                Instant::Matrix(series) => cut(series, limit),
+                Instant::Scalar(_) | Instant::String(_) => false,
+            };
+        Ok(said(json::instant(&value, at), notes, is_cut))
+    }
+
+    pub(super) fn range(&self, request: &Request) -> Result<Page, Failure> {
+        let limit = params::limit(request)?;
+        let (start, end) = (params::time(request, "start")?, params::time(request, "end")?);
+        if end < start {
+            return Err(params::invalid(
+                "end",
+                "end timestamp must not be before start time",
+            ));
+        }
+        let step = step(request, (start, end))?;
+        let options = options(request)?;
+        let query = parse(request)?;
+        let now = unix_now();
+        if end >= millis(now) - NOW_MS {
+            self.view.refresh(now, query.only_names().as_deref());
+        }
+        let (mut series, notes) = query.range_with(&*self.view, (start, end, step), &options)?;
+        let is_cut = limit > 0 && cut(&mut series, limit);
+        Ok(said(json::matrix(&series), notes, is_cut))
+    }
+
+    /// `format_query`: the query as the language writes it, on one line.
+    pub(super) fn format(&self, request: &Request) -> Result<Page, Failure> {
+        Ok(Value::from(parse(request)?.to_string()).into())
+    }
+}
+
+/// `timeout` and `lookback_delta`; 0 is the default look-back.
+fn options(request: &Request) -> Result<Options, Failure> {
+    params::optional_duration(request, "timeout").map_err(|why| params::invalid("timeout", why))?;
+    let look_back = params::optional_duration(request, "lookback_delta")
+        .map_err(|why| Failure::bad(format!("error parsing lookback delta duration: {why}")))?;
+    Ok(Options {
+        look_back: look_back.filter(|by| *by > 0).unwrap_or(LOOK_BACK_MS),
+        deadline: Some(std::time::Instant::now() + patience(request)),
+    })
+}
+
+/// The step of a range, which has not too many.
+fn step(request: &Request, (start, end): (Millis, Millis)) -> Result<Millis, Failure> {
+    let step = params::parse_duration(request.get("step").unwrap_or_default());
+    let step = step.map_err(|why| params::invalid("step", why))?;
+    if step <= 0 {
+        let why = "zero or negative query resolution step widths are not accepted. Try a positive integer";
+        return Err(params::invalid("step", why));
+    }
+    match end.saturating_sub(start) / step > MAX_STEPS {
+        true => Err(Failure::bad(
+            "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)",
+        )),
+        false => Ok(step),
+    }
+}
+
+fn parse(request: &Request) -> Result<Query, Failure> {
+    let text = request.get("query").unwrap_or_default();
+    Query::parse(text).map_err(|error| params::invalid("query", error))
+}
+
+/// Cuts a list to a length, and says whether it was longer.
+pub(super) fn cut<T>(list: &mut Vec<T>, limit: usize) -> bool {
+    let is_longer = list.len() > limit;
+    list.truncate(limit);
+    is_longer
+}
+
+fn said(data: Value, notes: Notes, is_cut: bool) -> Page {
+    let mut said = Said {
+        data,
+        warnings: notes.warnings,
+        infos: notes.infos,
+    };
+    if is_cut {
+        said.truncated();
+    }
+    Page::Data(said)
+}

@@ -1,0 +1,117 @@
+//! Which series there are, their labels, and what is known of their metrics.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json as object};
+use tidegate_engine::query::{Labels, Selection};
+
+use super::queries::cut;
+use super::{Api, Failure, Page, Said, json, params, parse_selector};
+use crate::component::unix_now;
+use crate::extensions::server::Request;
+use crate::prom::escaping::unescape;
+
+impl Api {
+    /// The selectors of `match[]`, for the time between `start` and `end`.
+    pub(super) fn selections(request: &Request) -> Result<Vec<Selection>, Failure> {
+        let of = |text: &str| {
+            let query = parse_selector(text)?;
+            Ok(query.selection().unwrap_or_else(Selection::everything))
+        };
+        request.all("match[]").map(of).collect()
+    }
+
+    /// The labels of what `match[]` asks for between `start` and `end`; of everything, where there is no `match[]`.
+    fn labels(&self, request: &Request) -> Result<Vec<Labels>, Failure> {
+        let start = params::optional_time(request, "start")?;
+        let end = params::optional_time(request, "end")?;
+        let mut selections = Self::selections(request)?;
+        if selections.is_empty() {
+            selections.push(Selection::everything());
+        }
+        for selection in &mut selections {
+            // The first is not part of it.
+            selection.from = start.map_or(selection.from, |start| start.saturating_sub(1));
+            selection.to = end.unwrap_or(selection.to);
+        }
+        let names = selections
+            .iter()
+            .map(|selection| selection.name().map(str::to_owned));
+        let names: Option<Vec<String>> = names.collect();
+        self.view.refresh(unix_now(), names.as_deref());
+        Ok(self.view.labels(&selections))
+    }
+
+    pub(super) fn series(&self, request: &Request) -> Result<Page, Failure> {
+        let limit = params::limit(request)?;
+        if request.all("match[]").next().is_none() {
+            return Err(Failure::bad("no match[] parameter provided"));
+        }
+        let labels = self.labels(request)?;
+        Ok(list(labels.iter().map(json::metric).collect(), limit))
+    }
+
+    pub(super) fn names(&self, request: &Request) -> Result<Page, Failure> {
+        let limit = params::limit(request)?;
+        let all = self.labels(request)?;
+        let names = all
+            .iter()
+            .flat_map(|labels| labels.iter().map(|(name, _)| &**name));
+        let names: BTreeSet<&str> = names.collect();
+        Ok(list(names.into_iter().map(Value::from).collect(), limit))
+    }
+
+    pub(super) fn values(&self, request: &Request) -> Result<Page, Failure> {
+        let limit = params::limit(request)?;
+        let label = label(&request.path)?;
+        let all = self.labels(request)?;
+        let values = all.iter().map(|labels| labels.get(&label));
+        let values: BTreeSet<&str> = values.filter(|value| !value.is_empty()).collect();
+        Ok(list(values.into_iter().map(Value::from).collect(), limit))
+    }
+
+    pub(super) fn metadata(&self, request: &Request) -> Result<Page, Failure> {
+        let metrics = params::number(request, "limit")?;
+        let entries = params::number(request, "limit_per_metric")?;
+        let wanted = request.get("metric").filter(|metric| !metric.is_empty());
+        self.view.refresh(unix_now(), None);
+        let mut all: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+        for about in self.view.about() {
+            if wanted.is_some_and(|wanted| wanted != about.name) {
+                continue;
+            }
+            let known = all.entry(about.name).or_default();
+            if entries.is_none_or(|most| most == 0 || known.len() < most) {
+                known.push(object!({"type": about.kind, "help": about.help, "unit": about.unit}));
+            }
+        }
+        let all: BTreeMap<_, _> = all.into_iter().take(metrics.unwrap_or(usize::MAX)).collect();
+        Ok(object!(all).into())
+    }
+}
+
+/// The label of `label/NAME/values`; `U__` names are read as Prometheus 3 does.
+fn label(path: &str) -> Result<String, Failure> {
+    let name = path.strip_prefix("/api/v1/label/");
+    let name = name
+        .and_then(|rest| rest.strip_suffix("/values"))
+        .unwrap_or_default();
+    let name = percent_encoding::percent_decode_str(name).decode_utf8();
+    let name = name.map_err(|_| Failure::bad("invalid label name: it is not UTF-8"))?;
+    Ok(match name.starts_with("U__") {
+        true => unescape(&name).unwrap_or_else(|| name.into_owned()),
+        false => name.into_owned(),
+    })
+}
+
+fn list(mut entries: Vec<Value>, limit: usize) -> Page {
+    let is_cut = limit > 0 && cut(&mut entries, limit);
+    let mut said = Said {
+        data: entries.into(),
+        ..Said::default()
+    };
+    if is_cut {
+        said.truncated();
+    }
+    Page::Data(said)
+}

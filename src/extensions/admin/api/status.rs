@@ -1,0 +1,89 @@
+//! What the gateway says of itself.
+
+use std::time::SystemTime;
+
+use serde_json::json;
+use tidegate_engine::query::LOOK_BACK_MS;
+
+use super::{Api, Failure, Page, QUERIES, explain, params};
+use crate::built::{COMMIT, DATE, VERSION};
+use crate::component::unix_now;
+use crate::extensions::server::Request;
+use crate::receivers::prometheus::config::units::PromDuration;
+
+impl Api {
+    /// Where series come from.
+    pub(super) fn explain(&self, request: &Request) -> Result<Page, Failure> {
+        let selections = Self::selections(request)?;
+        if selections.is_empty() {
+            return Err(Failure::bad("no match[] parameter provided"));
+        }
+        let (now, most) = (unix_now(), entries(request)?);
+        Ok(explain::page(&self.shared, &self.view.naming, &selections, now, most).into())
+    }
+
+    /// What makes the series.
+    pub(super) fn cardinality(&self, request: &Request) -> Result<Page, Failure> {
+        let most = entries(request)?;
+        Ok(explain::cardinality_page(&self.shared.tables.list(), most).into())
+    }
+
+    /// No rules are evaluated here: the list is empty, whatever is asked of it.
+    pub(super) fn rules(&self, request: &Request) -> Result<Page, Failure> {
+        let kind = request.get("type").unwrap_or_default().to_ascii_lowercase();
+        if !matches!(&*kind, "" | "alert" | "record") {
+            let why = format!(
+                "not supported value {:?}",
+                request.get("type").unwrap_or_default()
+            );
+            return Err(params::invalid("type", why));
+        }
+        Ok(json!({"groups": []}).into())
+    }
+
+    pub(super) fn build(&self, _: &Request) -> Result<Page, Failure> {
+        Ok(json!({
+            "version": VERSION,
+            "application": "tidegate",
+            "revision": COMMIT, "branch": "", "buildUser": "", "buildDate": DATE, "goVersion": "",
+        })
+        .into())
+    }
+
+    /// The limits of queries, under the names of Prometheus's flags.
+    pub(super) fn flags(&self, _: &Request) -> Result<Page, Failure> {
+        Ok(json!({
+            "query.lookback-delta": PromDuration::seconds(LOOK_BACK_MS.unsigned_abs() / 1000).to_string(),
+            "query.max-concurrency": QUERIES.to_string(),
+        })
+        .into())
+    }
+
+    /// This process: since when and where it runs. What only Go has is not there.
+    pub(super) fn runtime(&self, _: &Request) -> Result<Page, Failure> {
+        let directory = std::env::current_dir().unwrap_or_default();
+        let started = humantime::format_rfc3339_nanos(self.started).to_string();
+        Ok(json!({
+            "startTime": started,
+            "CWD": directory.display().to_string(),
+            "hostname": rustix::system::uname().nodename().to_string_lossy(),
+            "serverTime": humantime::format_rfc3339_nanos(SystemTime::now()).to_string(),
+            "reloadConfigSuccess": true,
+            "lastConfigTime": started,
+            "corruptionCount": 0,
+        })
+        .into())
+    }
+}
+
+/// How many entries each list of a page may have.
+fn entries(request: &Request) -> Result<usize, Failure> {
+    const DEFAULT: usize = 10;
+    const MOST: usize = 10_000;
+    let Some(text) = request.get("limit").filter(|text| !text.is_empty()) else {
+        return Ok(DEFAULT);
+    };
+    let number = params::integer(text).ok().filter(|number| *number > 0);
+    let number = number.ok_or_else(|| Failure::bad("limit must be a positive number"))?;
+    Ok(usize::try_from(number).unwrap_or(MOST).min(MOST))
+}
