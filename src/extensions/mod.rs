@@ -22,8 +22,8 @@ pub static FACTORIES: &[&ExtensionFactory] = &[
     &composite_page::FACTORY,
     &file_storage::FACTORY,
     &health_check::FACTORY,
-    &pprof::FACTORY,
-    &zpages::FACTORY,
     &health_check::v2::FACTORY,
     &memory_ballast::FACTORY,
+    &pprof::FACTORY,
+    &zpages::FACTORY,
 ];
