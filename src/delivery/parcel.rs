@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -169,21 +170,50 @@ impl Load for Parcel {
         self.first().first_name()
     }
 
-    fn split(self, max: usize, sizer: Sizer) -> Vec<Self> {
-        let mut parcels: Vec<Self> = Vec::new();
-        let mut size = 0;
-        for batch in self.batches.into_iter().flat_map(|batch| cut(batch, max, sizer)) {
-            let more = size_of(sizer, &batch);
-            match parcels.last_mut() {
-                Some(open) if size + more <= max => open.batches.push(batch),
-                _ => {
-                    parcels.push(Self::new(batch));
-                    size = 0;
+    fn parts(&self) -> usize {
+        self.batches.len()
+    }
+
+    fn split(self, max: usize, sizer: Sizer) -> Vec<(Self, Range<usize>)> {
+        let mut parcels: Vec<(Self, Range<usize>)> = Vec::new();
+        let mut size = max;
+        for (at, batch) in self.batches.into_iter().enumerate() {
+            let (first, rest) = fill(batch, max.saturating_sub(size), sizer);
+            let rest = rest.into_iter().flat_map(|rest| cut(rest, max, sizer));
+            for batch in first.into_iter().chain(rest) {
+                let more = size_of(sizer, &batch);
+                match parcels.last_mut() {
+                    Some((open, parts)) if size + more <= max => {
+                        open.batches.push(batch);
+                        parts.end = at + 1;
+                    }
+                    _ => {
+                        parcels.push((Self::new(batch), at..at + 1));
+                        size = 0;
+                    }
                 }
+                size += more;
             }
-            size += more;
         }
         parcels
+    }
+}
+
+/// What of a batch fits into the room that is left, and what does not.
+fn fill(batch: Batch, room: usize, sizer: Sizer) -> (Option<Batch>, Option<Batch>) {
+    let size = size_of(sizer, &batch);
+    if size <= room {
+        return (Some(batch), None);
+    }
+    let at = match sizer {
+        Sizer::Requests => 0,
+        Sizer::Items => room,
+        // Items of about one size. A miss costs a request that is less than full.
+        Sizer::Bytes => batch.items().saturating_mul(room) / size.max(1),
+    };
+    match batch.split_at(at) {
+        Some((first, rest)) if at > 0 && size_of(sizer, &first) <= room => (Some(first), Some(rest)),
+        _ => (None, Some(batch)),
     }
 }
 
@@ -291,11 +321,24 @@ mod tests {
             let whole = parcel(&requests);
             let sizer = if bytes { Sizer::Bytes } else { Sizer::Items };
             let max = if bytes { max * 20 } else { max };
-            let pieces = whole.clone().split(max, sizer);
+            let (pieces, parts): (Vec<_>, Vec<_>) = whole.clone().split(max, sizer).into_iter().unzip();
             let together: Vec<_> = pieces.iter().flat_map(records).collect();
             prop_assert_eq!(together, records(&whole));
             for piece in &pieces {
                 prop_assert!(piece.size(sizer) <= max || piece.items() == 1);
+            }
+            if !bytes {
+                let full = pieces.iter().rev().skip(1).all(|piece| piece.items() == max);
+                prop_assert!(full, "all but the last are full");
+            }
+            // The records of a request are in the pieces that name it, and in no other.
+            let mut expected = Vec::new();
+            for (at, batch) in whole.batches.iter().enumerate() {
+                expected.extend(vec![at; batch.items()]);
+            }
+            for (piece, parts) in pieces.iter().zip(&parts) {
+                let of: Vec<_> = expected.drain(..piece.items()).collect();
+                prop_assert_eq!((of[0], of[of.len() - 1] + 1), (parts.start, parts.end));
             }
         }
     }
@@ -304,10 +347,10 @@ mod tests {
     fn items_are_cut_into_as_few_pieces_as_possible() {
         let sizes = |parcel: Parcel, max| {
             let pieces = parcel.split(max, Sizer::Items);
-            pieces.iter().map(Parcel::items).collect::<Vec<_>>()
+            pieces.iter().map(|(piece, _)| piece.items()).collect::<Vec<_>>()
         };
         assert_eq!(sizes(parcel(&[vec![25]]), 10), [10, 10, 5]);
-        assert_eq!(sizes(parcel(&[vec![3, 4], vec![5]]), 8), [7, 5]);
+        assert_eq!(sizes(parcel(&[vec![3, 4], vec![5]]), 8), [8, 4]);
     }
 
     #[test]
@@ -316,7 +359,7 @@ mod tests {
         assert_eq!(
             pieces
                 .iter()
-                .map(|piece| piece.batches().len())
+                .map(|(piece, _)| piece.batches().len())
                 .collect::<Vec<_>>(),
             [2, 1]
         );

@@ -1,6 +1,7 @@
 //! What exporters count, beside what the peer received, and what they say of a peer in trouble.
 
 use super::kit::go_sink::Counts;
+use super::kit::points::points;
 use super::kit::{Gateway, GoSink, OtlpSink, SOON, Trouble, free_port, http, wait_until};
 use tonic::Code;
 
@@ -298,5 +299,31 @@ fn the_first_point_of_a_stream_that_becomes_a_delta_is_not_sent() {
     assert_eq!(post(port, "/v1/metrics", &total(2)), 200);
     wait_until(SOON, "the increase is sent", || sent() == 1.0);
     assert_eq!((sink.points().len(), absorbed()), (1, 1.0));
+    gateway.stop();
+}
+
+#[test]
+fn batches_are_filled_by_splitting_requests() {
+    let (sink, port) = (OtlpSink::start(), free_port());
+    let mut gateway = Gateway::start(&format!(
+        "receivers: {{otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{port}\"}}}}}}}}
+processors: {{batch: {{send_batch_size: 100, send_batch_max_size: 100, timeout: 500ms}}}}
+exporters: {{otlphttp: {{endpoint: \"{}\", sending_queue: {{num_consumers: 1}}}}}}
+service: {{pipelines: {{metrics: {{receivers: [otlp], processors: [batch], exporters: [otlphttp]}}}}}}
+",
+        sink.endpoint()
+    ));
+    for _ in 0..11 {
+        assert_eq!(post(port, "/v1/metrics", &metrics(60)), 200);
+    }
+    let sizes = || -> Vec<usize> {
+        let requests = sink.metrics();
+        let points = requests
+            .iter()
+            .map(|request| points(std::slice::from_ref(request)).len());
+        points.collect()
+    };
+    gateway.wait_until("everything arrives", || sizes().iter().sum::<usize>() == 660);
+    assert_eq!(sizes(), [100, 100, 100, 100, 100, 100, 60]);
     gateway.stop();
 }

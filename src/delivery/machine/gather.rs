@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Load, Machine, Request};
+use super::{Load, Machine, Request, cut};
 use crate::batch::Batching;
 use crate::delivery::room::Charge;
 
@@ -43,9 +43,9 @@ impl<L: Load> Gathering<L> {
         if max_size == 0 || self.size() <= max_size {
             return vec![Request::new(self.load, self.charge)];
         }
-        let pieces = self.load.split(max_size, sizer).into_iter();
+        let pieces = cut(self.load, &self.charge, max_size, sizer).into_iter();
         pieces
-            .map(|piece| Request::new(piece, self.charge.clone()))
+            .map(|(piece, charge)| Request::new(piece, charge))
             .collect()
     }
 }

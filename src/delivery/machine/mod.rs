@@ -13,6 +13,7 @@ mod pieces;
 mod tests;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
@@ -42,8 +43,11 @@ pub trait Load: Clone {
     fn size(&self, sizer: Sizer) -> usize;
     /// Appends a load of the same lane.
     fn join(&mut self, other: Self);
-    /// Cuts it into pieces of at most `max`, as far as that is possible. No piece is empty; no item is lost.
-    fn split(self, max: usize, sizer: Sizer) -> Vec<Self>;
+    /// How many loads were joined to make it, itself included.
+    fn parts(&self) -> usize;
+    /// Cuts it into pieces of at most `max`, as far as that is possible, each filled before the next begins. No piece is
+    /// empty; no item is lost. Beside each piece: of which parts it has something.
+    fn split(self, max: usize, sizer: Sizer) -> Vec<(Self, Range<usize>)>;
     /// What its first item is called, for people.
     fn name(&self) -> String;
     /// An attempt settled all but so many of its items; which they are is between the load and its next attempt.
@@ -147,6 +151,18 @@ struct Request<L> {
     search: Option<Arc<AtomicU32>>,
     /// Was cut off a larger one, and is not joined again.
     is_piece: bool,
+}
+
+/// A load in pieces, each with the room of what is in it: whoever waits for a part hears of it when its last piece is
+/// settled, and holds nothing that is not in it.
+fn cut<L: Load>(load: L, charge: &Charge, max: usize, sizer: Sizer) -> Vec<(L, Charge)> {
+    let is_apart = charge.len() == load.parts();
+    let of = |parts: Range<usize>| match charge.get(parts) {
+        Some(some) if is_apart => some.iter().cloned().collect(),
+        _ => charge.clone(),
+    };
+    let pieces = load.split(max, sizer).into_iter();
+    pieces.map(|(piece, parts)| (piece, of(parts))).collect()
 }
 
 impl<L> Request<L> {
@@ -364,8 +380,9 @@ impl<L: Load> Machine<L> {
         let mut request = loop {
             let request = self.take(now)?;
             if request.load.items() > self.rules.max_items {
-                let pieces = request.load.split(self.rules.max_items, Sizer::Items);
-                self.requeue_pieces(pieces.into_iter(), &request.charge, request.search.as_ref());
+                let max = self.rules.max_items;
+                let pieces = cut(request.load, &request.charge, max, Sizer::Items);
+                self.requeue_pieces(pieces, request.search.as_ref());
             } else if request.load.size(Sizer::Bytes) > self.rules.max_bytes {
                 self.cut(request);
             } else {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use super::{Load, Machine, Request};
+use super::{Load, Machine, Request, cut};
 use crate::batch::Sizer;
 use crate::component::Reason;
 use crate::delivery::room::Charge;
@@ -16,18 +16,18 @@ impl<L: Load> Machine<L> {
     /// Larger than any request may be: it goes in pieces, and an item that is too large by itself goes nowhere.
     pub(super) fn cut(&mut self, request: Request<L>) {
         let max = self.rules.max_bytes;
-        let pieces = request.load.split(max, Sizer::Bytes);
+        let pieces = cut(request.load, &request.charge, max, Sizer::Bytes);
         let (large, fitting): (Vec<_>, Vec<_>) = pieces
             .into_iter()
-            .partition(|piece| piece.size(Sizer::Bytes) > max);
-        for piece in large {
+            .partition(|(piece, _)| piece.size(Sizer::Bytes) > max);
+        for (piece, charge) in large {
             let why = format!(
                 "`{}` is larger than a request of {max} bytes may be",
                 piece.name()
             );
-            self.drop_load(&piece, &request.charge, Reason::Limit, why);
+            self.drop_load(&piece, &charge, Reason::Limit, why);
         }
-        self.requeue_pieces(fitting.into_iter(), &request.charge, request.search.as_ref());
+        self.requeue_pieces(fitting, request.search.as_ref());
     }
 
     /// Refused for what is in it: halves are tried until what is refused stands alone.
@@ -49,26 +49,16 @@ impl<L: Load> Machine<L> {
     /// Too large, or bad somewhere: two halves may pass, unless it can't be cut.
     pub(super) fn halve(&mut self, request: Request<L>, why: String) {
         let half = request.load.items().div_ceil(2);
-        let mut pieces = request.load.split(half, Sizer::Items);
-        match pieces.pop() {
-            Some(whole) if pieces.is_empty() => {
-                self.drop_load(&whole, &request.charge, Reason::Rejected, why)
-            }
-            last => {
-                let pieces = pieces.into_iter().chain(last);
-                self.requeue_pieces(pieces, &request.charge, request.search.as_ref());
-            }
+        let pieces = cut(request.load, &request.charge, half, Sizer::Items);
+        match &*pieces {
+            [(whole, charge)] => self.drop_load(whole, charge, Reason::Rejected, why),
+            _ => self.requeue_pieces(pieces, request.search.as_ref()),
         }
     }
 
-    pub(super) fn requeue_pieces(
-        &mut self,
-        pieces: impl DoubleEndedIterator<Item = L>,
-        charge: &Charge,
-        search: Option<&Arc<AtomicU32>>,
-    ) {
-        for piece in pieces.rev() {
-            let request = Request::new(piece, charge.clone());
+    pub(super) fn requeue_pieces(&mut self, pieces: Vec<(L, Charge)>, search: Option<&Arc<AtomicU32>>) {
+        for (piece, charge) in pieces.into_iter().rev() {
+            let request = Request::new(piece, charge);
             self.ready.push_front(Request {
                 search: search.cloned(),
                 is_piece: true,

@@ -1,5 +1,7 @@
 //! Nothing is lost and nothing happens too early, whatever the peer does.
 
+use std::collections::HashSet;
+
 use super::*;
 
 #[derive(Clone, Debug)]
@@ -130,5 +132,67 @@ proptest! {
         let wake = bench.wake_ms().expect("something is held");
         prop_assert!(bench.at(wake.saturating_sub(1)).sends().is_empty() || wake == 0);
         prop_assert_eq!(bench.at(wake).sends().len(), 1);
+    }
+
+    /// Who waits for a push hears of it when the last of its items is settled, not before and not later; and hears of
+    /// a failure only if one of its own items failed. However pushes are joined and cut.
+    #[test]
+    fn a_push_is_answered_with_its_own_last_item(
+        pushes in prop::collection::vec((1..15u32, 0..600u64, any::<usize>(), 0..4u8), 1..40),
+        min in 1..20usize,
+        more in 0..10usize,
+        max_items in prop::option::of(1..10usize),
+    ) {
+        let forever = Backoff { max_elapsed: None, ..backoff() };
+        let mut bench = Bench::new(3, Some(forever));
+        bench.machine.rules.max_items = max_items.unwrap_or(usize::MAX);
+        let room = Room::new(Sizer::Requests, usize::MAX, usize::MAX, Default::default());
+        let mut waiting = Vec::new();
+        let mut flying: Vec<(u64, Vec<u32>)> = Vec::new();
+        let (mut settled, mut failed) = (HashSet::new(), HashSet::new());
+        let (mut next, mut clock) = (0, 0);
+        // After the last push everything else is answered.
+        let end = (0..400).map(|_| (0, 1000, 0, 0));
+        for (items, pass, which, how) in pushes.into_iter().chain(end) {
+            if items > 0 {
+                let mut reservation = room.reserve(&opaque(Signal::Logs, b"x", 1)).unwrap();
+                let (answer, answered) = tokio::sync::oneshot::channel();
+                reservation.answer_to(answer);
+                let charge = [Arc::new(reservation)].into_iter().collect();
+                bench.machine.enqueue(bench.now, batched(next..next + items, min, min + more), charge);
+                waiting.push((next..next + items, answered, None));
+                next += items;
+            }
+            flying.extend(bench.sends());
+            if !flying.is_empty() {
+                let (id, items) = flying.swap_remove(which % flying.len());
+                let outcome = match how {
+                    0 | 1 => Outcome::Done,
+                    2 => Outcome::permanent("no"),
+                    _ => busy(),
+                };
+                if how < 3 {
+                    settled.extend(items.iter().copied());
+                }
+                if how == 2 {
+                    failed.extend(items);
+                }
+                bench.finish(id, outcome);
+            }
+            clock += pass;
+            flying.extend(bench.at(clock).sends());
+            for (items, answered, answer) in &mut waiting {
+                if answer.is_none() {
+                    *answer = answered.try_recv().ok();
+                }
+                let is_settled = items.clone().all(|item| settled.contains(&item));
+                prop_assert_eq!(answer.is_some(), is_settled);
+                if let Some(answer) = answer {
+                    prop_assert_eq!(answer.is_err(), items.clone().any(|item| failed.contains(&item)));
+                }
+            }
+        }
+        prop_assert_eq!(settled.len(), next as usize, "all of it comes to its end");
+        prop_assert_eq!(room.used(), 0);
     }
 }

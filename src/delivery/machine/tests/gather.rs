@@ -52,6 +52,26 @@ fn a_full_request_is_cut_and_its_small_rest_goes_on_gathering() {
 }
 
 #[test]
+fn requests_are_filled_by_splitting_what_comes() {
+    let mut bench = Bench::new(99, None);
+    let mut sent = Vec::new();
+    for n in 0..10 {
+        bench.push(batched(n * 60..(n + 1) * 60, 100, 100));
+        sent.extend(bench.sends().into_iter().map(|(_, items)| items));
+    }
+    assert_eq!(sent.iter().map(Vec::len).collect::<Vec<_>>(), [100; 6]);
+    assert_eq!(sent.concat(), (0..600).collect::<Vec<_>>());
+    assert_eq!(bench.wake_ms(), None, "nothing is left");
+
+    for n in 0..3 {
+        bench.push(batched(n * 10..(n + 1) * 10, 25, 25));
+    }
+    assert_eq!(bench.send().1.len(), 25);
+    assert!(bench.at(199).sends().is_empty());
+    assert_eq!(bench.at(200).send().1.len(), 5);
+}
+
+#[test]
 fn loads_of_different_lanes_are_not_joined() {
     let mut bench = Bench::new(9, None);
     bench.push(batched(0..1, 10, 0));

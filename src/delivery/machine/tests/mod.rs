@@ -24,7 +24,8 @@ struct Run {
     lane: u8,
     batching: Option<Batching>,
     items: Vec<u32>,
-    pushes: usize,
+    /// How many items each push brought that is in it.
+    parts: Vec<usize>,
     /// Which items attempts have left, where one settled some.
     left: Left,
     /// How many the machine was told are left.
@@ -49,7 +50,7 @@ impl Load for Run {
 
     fn size(&self, sizer: Sizer) -> usize {
         match sizer {
-            Sizer::Requests => self.pushes,
+            Sizer::Requests => self.parts.len(),
             Sizer::Items => self.count.unwrap_or(self.items.len()),
             Sizer::Bytes => self.items.len() * 10,
         }
@@ -58,7 +59,7 @@ impl Load for Run {
     fn join(&mut self, other: Self) {
         assert_eq!(self.lane, other.lane);
         self.items.extend(other.items);
-        self.pushes += other.pushes;
+        self.parts.extend(other.parts);
     }
 
     fn name(&self) -> String {
@@ -74,18 +75,32 @@ impl Load for Run {
         self.count = Some(items);
     }
 
-    fn split(self, max: usize, sizer: Sizer) -> Vec<Self> {
+    fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    fn split(self, max: usize, sizer: Sizer) -> Vec<(Self, Range<usize>)> {
         let max = match sizer {
             Sizer::Requests => usize::MAX,
             Sizer::Items => max,
             Sizer::Bytes => max / 10,
         };
-        let chunks = self.items.chunks(max.max(1));
+        let of: Vec<usize> = (self.parts.iter().enumerate())
+            .flat_map(|(part, items)| vec![part; *items])
+            .collect();
+        let max = max.max(1);
+        let chunks = self.items.chunks(max).zip(of.chunks(max));
         chunks
-            .map(|chunk| Self {
-                items: chunk.to_vec(),
-                left: Left::default(),
-                ..self.clone()
+            .map(|(chunk, of)| {
+                let parts = of[0]..of[of.len() - 1] + 1;
+                let items_of = |part| of.iter().filter(|other| **other == part).count();
+                let piece = Self {
+                    items: chunk.to_vec(),
+                    parts: parts.clone().map(items_of).collect(),
+                    left: Left::default(),
+                    ..self.clone()
+                };
+                (piece, parts)
             })
             .collect()
     }
@@ -95,8 +110,8 @@ fn run(items: std::ops::Range<u32>) -> Run {
     Run {
         lane: 0,
         batching: None,
+        parts: vec![items.len()],
         items: items.collect(),
-        pushes: 1,
         left: Left::default(),
         count: None,
         alone: false,
