@@ -159,8 +159,65 @@ fn print_options(options: &[OptionDoc], indent: usize) {
             option.name,
             option.type_help.name,
             default,
-            option.help
+            if option.is_without_effect {
+                format!("accepted without effect: {}", option.help)
+            } else {
+                option.help.clone()
+            }
         );
         print_options(&option.nested(), indent + 2);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::*;
+    use crate::telemetry;
+
+    fn rows(component: &str, path: &str, options: &[OptionDoc], table: &mut String) {
+        for option in options {
+            let path = match path {
+                "" => option.name.to_owned(),
+                path => format!("{path}::{}", option.name),
+            };
+            if option.is_without_effect {
+                writeln!(table, "| {component} | `{path}` | {} |", option.help).unwrap();
+            }
+            rows(component, &path, &option.nested(), table);
+        }
+    }
+
+    /// `UPDATE_GOLDEN=1` writes the table.
+    #[test]
+    fn the_documentation_lists_every_option_without_effect() {
+        let mut table = String::from("| component | option | why |\n| --- | --- | --- |\n");
+        for about in all() {
+            let component = format!("`{}` ({})", about.kind, about.class.as_str());
+            rows(&component, "", &(about.config.docs)(), &mut table);
+        }
+        rows(
+            "`service::telemetry`",
+            "",
+            &telemetry::Config::options(),
+            &mut table,
+        );
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/collector.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let (before, rest) = text
+            .split_once("<!-- options without effect: begin -->\n")
+            .unwrap();
+        let (_, after) = rest.split_once("<!-- options without effect: end -->").unwrap();
+        let expected = format!(
+            "{before}<!-- options without effect: begin -->\n\n{table}\n<!-- options without effect: end -->{after}"
+        );
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::write(path, &expected).unwrap();
+        }
+        assert!(
+            std::fs::read_to_string(path).unwrap() == expected,
+            "docs/collector.md should have\n{table}"
+        );
     }
 }

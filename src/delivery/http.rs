@@ -9,10 +9,12 @@ use std::task::{self, Poll};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use http::header::PROXY_AUTHORIZATION;
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Limited};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::sync::Semaphore;
 
 use super::Outcome;
 use super::answer::MAX_ANSWER_BYTES;
@@ -23,11 +25,12 @@ use crate::net::TlsClientConfig;
 use crate::net::auth::AuthConfig;
 use crate::net::client::{Connector, UseTls};
 use crate::net::retry_after;
-use crate::net::tls::ALPN_HTTP;
+use crate::net::tls::{ALPN_HTTP, ALPN_HTTP1};
 use crate::net::url::Url;
+use crate::net::via::Proxy;
 
 /// Between two HTTP/2 pings while requests are under way, and how long an answer may take.
-const PING: Duration = Duration::from_secs(10);
+pub(crate) const PING: Duration = Duration::from_secs(10);
 
 type Http = hyper_util::client::legacy::Client<Connector, Pieces>;
 
@@ -95,11 +98,44 @@ pub(crate) struct HttpOptions<'a> {
     pub(crate) max_idle_conns: usize,
     /// How long an unused connection is kept.
     pub(crate) idle_conn_timeout: Duration,
+    pub(crate) connections: Connections<'a>,
+}
+
+/// How connections are made and kept.
+#[derive(Clone, Copy)]
+pub(crate) struct Connections<'a> {
+    pub(crate) proxy: Option<&'a Proxy>,
+    /// Requests at a time, each of which may need one; 0: any number.
+    pub(crate) max: usize,
+    /// Whether a connection serves more than one request.
+    pub(crate) are_kept: bool,
+    /// Whether HTTP/2 is spoken where TLS agrees on it.
+    pub(crate) http2: bool,
+    /// Between two HTTP/2 pings while requests are under way; zero: none.
+    pub(crate) ping_interval: Duration,
+    /// How long the answer to a ping may take.
+    pub(crate) ping_timeout: Duration,
+}
+
+impl Default for Connections<'_> {
+    fn default() -> Self {
+        Self {
+            proxy: None,
+            max: 0,
+            are_kept: true,
+            http2: true,
+            ping_interval: PING,
+            ping_timeout: PING,
+        }
+    }
 }
 
 /// A client with its connections.
 pub(crate) struct HttpClient {
     http: Http,
+    proxy: Option<Proxy>,
+    /// A permit for each request, where they are bounded.
+    turns: Option<Semaphore>,
     credentials: Option<Arc<dyn Credentials>>,
 }
 
@@ -134,17 +170,26 @@ impl HttpAnswer {
 impl HttpClient {
     pub(crate) fn new(options: HttpOptions<'_>, cx: &Context) -> Result<Self, ComponentError> {
         let unix = options.endpoint.and_then(Url::unix_path);
-        let connector = Connector::new(unix, UseTls::ByScheme, options.tls, ALPN_HTTP);
+        let connections = options.connections;
+        let alpn = if connections.http2 { ALPN_HTTP } else { ALPN_HTTP1 };
+        let connector = Connector::new(unix, UseTls::ByScheme, options.tls, alpn);
         let connector = connector.map_err(|error| cx.error(error.to_string()))?;
+        let connector = connector.via(connections.proxy.cloned());
+        let ping_interval = Some(connections.ping_interval).filter(|interval| !interval.is_zero());
         Ok(Self {
+            proxy: connections.proxy.cloned(),
+            turns: (connections.max > 0).then(|| Semaphore::new(connections.max)),
             http: hyper_util::client::legacy::Client::builder(TokioExecutor::new())
                 .pool_idle_timeout(options.idle_conn_timeout)
-                .pool_max_idle_per_host(options.max_idle_conns)
+                .pool_max_idle_per_host(match connections.are_kept {
+                    true => options.max_idle_conns,
+                    false => 0,
+                })
                 // A peer that is gone without a word is found out, where requests share a connection.
                 .timer(TokioTimer::new())
                 .pool_timer(TokioTimer::new())
-                .http2_keep_alive_interval(PING)
-                .http2_keep_alive_timeout(PING)
+                .http2_keep_alive_interval(ping_interval)
+                .http2_keep_alive_timeout(connections.ping_timeout)
                 .build(connector),
             credentials: options.auth.map(|auth| auth.credentials(cx)).transpose()?,
         })
@@ -177,6 +222,16 @@ impl HttpClient {
             });
             signed.map_err(Outcome::retry)?;
         }
+        // A proxy reads requests that are not encrypted; the others it never sees.
+        let authorization = self.proxy.as_ref().and_then(Proxy::authorization);
+        if let Some(authorization) = authorization.filter(|_| url.scheme_str() == Some("http")) {
+            headers.insert(PROXY_AUTHORIZATION, authorization.clone());
+        }
+        let _turn = match &self.turns {
+            // Never closed.
+            Some(turns) => turns.acquire().await.ok(),
+            None => None,
+        };
         let mut request = Request::new(body);
         *request.method_mut() = Method::POST;
         *request.uri_mut() = url.clone();
@@ -199,4 +254,60 @@ impl HttpClient {
 pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::component::testing::{context, options};
+
+    crate::options! {
+        struct Via {
+            proxy_url: Option<Proxy> = None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_proxy_gets_absolute_urls_and_who_we_are() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let via = options::<Via>(&format!("proxy_url: \"http://ada:secret@{address}\"")).unwrap();
+        let tls = TlsClientConfig::default();
+        let options = HttpOptions {
+            endpoint: None,
+            tls: &tls,
+            auth: None,
+            max_idle_conns: 1,
+            idle_conn_timeout: Duration::from_secs(9),
+            connections: Connections {
+                proxy: via.proxy_url.as_ref(),
+                max: 1,
+                ..Connections::default()
+            },
+        };
+        let client = HttpClient::new(options, &context("exporters", "test")).unwrap();
+        let served = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = vec![0; 1024];
+            let read = stream.read(&mut head).await.unwrap();
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+            stream.write_all(answer).await.unwrap();
+            String::from_utf8_lossy(&head[..read]).to_lowercase()
+        };
+        let url = Uri::from_static("http://otlp.example:4318/v1/logs");
+        let posted = client.post(&url, HeaderMap::new(), Bytes::from_static(b"x"), None);
+        let (head, answer) = tokio::join!(served, posted);
+        assert!(
+            head.starts_with("post http://otlp.example:4318/v1/logs http/1.1\r\n"),
+            "{head}"
+        );
+        assert!(
+            head.contains("proxy-authorization: basic ywrhonnly3jlda==\r\n"),
+            "{head}"
+        );
+        assert_eq!(answer.ok().map(|answer| answer.status), Some(StatusCode::OK));
+    }
 }

@@ -282,6 +282,12 @@ impl Chosen<'_> {
                 .help("use the `otlphttp` exporter")
                 .error(format!("{} takes OTLP over HTTP only", name.show_name()));
         }
+        if at.get("api_key").is_some() && self.api_key.is_none_or(|key| key.expose().is_empty()) {
+            cx.at(at.child("api_key"))
+                .help("set the variable that it names, or leave `api_key` out and set the header yourself")
+                .error(format!("the key for {} is empty", name.show_name()));
+            return;
+        }
         let Some(key) = self.api_key else { return };
         match preset.key {
             KeyAs::Extension(kind) => {

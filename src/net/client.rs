@@ -17,6 +17,7 @@ use tokio_rustls::TlsConnector;
 
 use super::stream::Stream;
 use super::tls::{TlsClient, TlsClientConfig, TlsError};
+use super::via::Proxy;
 
 /// A connection that takes longer to open is given up: the next attempt may reach another address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -43,6 +44,7 @@ pub struct Connector {
     use_tls: UseTls,
     tls: Option<Arc<TlsClient>>,
     server_name: Option<ServerName<'static>>,
+    proxy: Option<Arc<Proxy>>,
 }
 
 impl Connector {
@@ -62,7 +64,14 @@ impl Connector {
             use_tls,
             tls: config,
             server_name: tls.server_name()?,
+            proxy: None,
         })
+    }
+
+    /// The same, through a proxy. Unix sockets are reached without it.
+    pub fn via(mut self, proxy: Option<Proxy>) -> Self {
+        self.proxy = proxy.map(Arc::new);
+        self
     }
 
     /// A connection to where a URL points.
@@ -97,9 +106,18 @@ impl Connector {
             return UnixStream::connect(path).await.map(Stream::Unix);
         }
         let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
-        let stream = TcpStream::connect((host(uri)?, port)).await?;
+        let host = host(uri)?;
+        let mut stream = match &self.proxy {
+            Some(proxy) => proxy.connect().await?,
+            None => TcpStream::connect((host, port)).await?,
+        };
         stream.set_nodelay(true)?;
         rustix::net::sockopt::set_tcp_user_timeout(&stream, UNACKNOWLEDGED_TIMEOUT_MS)?;
+        match &self.proxy {
+            Some(proxy) if secure => proxy.tunnel(&mut stream, host, port).await?,
+            Some(_) => return Ok(Stream::Proxied(stream)),
+            None => {}
+        }
         Ok(Stream::Tcp(stream))
     }
 }
@@ -135,6 +153,7 @@ impl tower::Service<Uri> for Connector {
 impl Connection for Stream {
     fn connected(&self) -> Connected {
         match self {
+            Self::Proxied(_) => Connected::new().proxy(true),
             Self::Tls(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
                 Connected::new().negotiated_h2()
             }

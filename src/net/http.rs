@@ -56,6 +56,8 @@ pub struct HttpConfig {
     pub max_age_grace: Option<Duration>,
     /// A connection whose peer takes nothing of an answer for so long is cut. Answers that may be large need it.
     pub max_stall: Option<Duration>,
+    /// HTTP/1.1: whether a connection serves more than one request.
+    pub keeps_alive: bool,
 }
 
 impl Default for HttpConfig {
@@ -70,6 +72,7 @@ impl Default for HttpConfig {
             max_age: None,
             max_age_grace: None,
             max_stall: None,
+            keeps_alive: true,
         }
     }
 }
@@ -225,6 +228,7 @@ fn builder(config: &HttpConfig) -> auto::Builder<TokioExecutor> {
     builder
         .http1()
         .timer(TokioTimer::new())
+        .keep_alive(config.keeps_alive)
         .header_read_timeout(config.header_timeout);
     builder
         .http2()

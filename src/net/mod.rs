@@ -25,10 +25,11 @@ pub mod stream;
 pub mod tls;
 pub mod unix;
 pub mod url;
+pub mod via;
 
 pub use body::{BodyError, BodyLimits, Held, read_body};
 pub use client::Connector;
-pub use compression::{Coding, DecompressError, compress, decompress};
+pub use compression::{Coding, DecompressError, compress, compress_at, decompress};
 pub use endpoint::{Endpoint, EndpointError, Transport};
 pub use listener::{ListenError, Listener};
 pub use server::{Connection, ConnectionLimits, Server};

@@ -15,6 +15,8 @@ pub enum Stream {
     Tcp(TcpStream),
     /// A Unix socket.
     Unix(UnixStream),
+    /// Plain TCP to a proxy, which reads what is sent and wants absolute URLs.
+    Proxied(TcpStream),
     /// TLS over either.
     Tls(Box<tokio_rustls::TlsStream<Stream>>),
 }
@@ -43,7 +45,7 @@ impl Stream {
     /// Who is on the other side.
     pub fn peer(&self) -> io::Result<Peer> {
         match self {
-            Self::Tcp(stream) => stream.peer_addr().map(Peer::Tcp),
+            Self::Tcp(stream) | Self::Proxied(stream) => stream.peer_addr().map(Peer::Tcp),
             Self::Unix(stream) => Ok(Peer::Unix(stream.peer_cred().ok().map(Credentials::from))),
             Self::Tls(stream) => stream.get_ref().0.peer(),
         }
@@ -73,7 +75,7 @@ impl From<rustix::net::UCred> for Credentials {
 macro_rules! each_stream {
     ($self:expr, $stream:ident => $call:expr) => {
         match $self.get_mut() {
-            Stream::Tcp(inner) => {
+            Stream::Tcp(inner) | Stream::Proxied(inner) => {
                 let $stream = Pin::new(inner);
                 $call
             }
@@ -110,7 +112,7 @@ impl AsyncWrite for Stream {
 
     fn is_write_vectored(&self) -> bool {
         match self {
-            Self::Tcp(stream) => stream.is_write_vectored(),
+            Self::Tcp(stream) | Self::Proxied(stream) => stream.is_write_vectored(),
             Self::Unix(stream) => stream.is_write_vectored(),
             Self::Tls(stream) => stream.is_write_vectored(),
         }

@@ -16,6 +16,8 @@ use crate::config::{Node, Problems, Secret};
 
 /// ALPN of servers and clients that speak HTTP/2 and, failing that, HTTP/1.1.
 pub const ALPN_HTTP: &[&[u8]] = &[b"h2", b"http/1.1"];
+/// ALPN of clients that are to speak HTTP/1.1 only.
+pub const ALPN_HTTP1: &[&[u8]] = &[b"http/1.1"];
 /// ALPN of gRPC.
 pub const ALPN_GRPC: &[&[u8]] = &[b"h2"];
 

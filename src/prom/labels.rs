@@ -17,6 +17,8 @@ pub struct LabelSources {
     pub resource: ResourceLabels,
     /// Leave `otel_scope_*` out.
     pub without_scope: bool,
+    /// Whether `otel_scope_schema_url` is left out, as the Collector does.
+    pub without_schema_url: bool,
 }
 
 /// Which resource attributes become labels. None by default.
@@ -90,7 +92,7 @@ impl Labels {
             labels.add(key, value);
         }
         if !sources.without_scope {
-            labels.scope(&series.scope);
+            labels.scope(&series.scope, !sources.without_schema_url);
         }
         labels.identify(&series.resource);
         for (name, value) in &sources.constant {
@@ -133,7 +135,7 @@ impl Labels {
     }
 
     /// `otel_scope_name` and its siblings, as far as the scope has them.
-    pub fn scope(&mut self, scope: &Scope) {
+    pub fn scope(&mut self, scope: &Scope, with_schema_url: bool) {
         let own = OF_SCOPE.map(|name| self.name(name));
         for (key, value) in scope.attributes.iter() {
             let key = format!("otel_scope_{key}");
@@ -145,7 +147,7 @@ impl Labels {
             .into_iter()
             .zip([&scope.name, &scope.version, &scope.schema_url])
         {
-            if !value.is_empty() {
+            if !value.is_empty() && (with_schema_url || name != OF_SCOPE[2]) {
                 self.join(name, value.to_string());
             }
         }

@@ -9,6 +9,7 @@ mod auth;
 mod autoscaling;
 mod capi;
 mod cells;
+mod collector;
 mod composites;
 mod conservation;
 mod debugging;

@@ -132,3 +132,39 @@ fn the_newline_at_the_end_of_a_file_is_not_part_of_a_secret() {
     let (node, _) = expand(&format!("Bearer ${{file:{}}}", file.path().display()));
     assert_eq!(node.as_text(), Some("Bearer s3cr:et"));
 }
+
+#[test]
+fn an_unset_variable_in_a_map_of_strings_is_an_empty_string() {
+    let mut problems = Problems::default();
+    let root = Loader::default()
+        .text("s.yaml", "{a: '${env:UNSET}', b: x}")
+        .env(|_| None)
+        .root(&mut problems)
+        .unwrap();
+    let map = crate::config::Ordered::<String>::decode(&root, &mut problems).unwrap();
+    assert_eq!(
+        (map.get("a").unwrap().as_str(), map.get("b").unwrap().as_str()),
+        ("", "x")
+    );
+    let secrets = crate::config::Ordered::<crate::config::Secret>::decode(&root, &mut problems).unwrap();
+    assert_eq!(secrets.get("a").unwrap().expose(), "");
+    assert!(!problems.has_errors() && problems.to_string().contains("UNSET is not set"));
+}
+
+#[test]
+fn a_short_form_on_the_command_line_is_nested() {
+    let mut problems = Problems::default();
+    let root = Loader::default()
+        .config("yaml:exporters::debug::verbosity: detailed")
+        .config("yaml:{exporters::debug::sampling_initial: 5, exporters::nop: }")
+        .root(&mut problems)
+        .unwrap();
+    let debug = root.get("exporters").unwrap().get("debug").unwrap();
+    let of = |key: &str| debug.get(key).unwrap().scalar().unwrap().text.clone();
+    assert_eq!(
+        (of("verbosity"), of("sampling_initial")),
+        ("detailed".into(), "5".into())
+    );
+    assert!(root.get("exporters").unwrap().get("nop").is_some());
+    assert!(problems.is_empty(), "{problems}");
+}

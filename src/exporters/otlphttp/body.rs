@@ -7,6 +7,7 @@ use prost::Message;
 use serde_json::Value;
 
 use crate::batch::{Encoded, json};
+use crate::config::{Node, Problems};
 use crate::delivery::Outcome;
 use crate::delivery::answer::{ExportResponse, PartialSuccess};
 use crate::delivery::http::Pieces;
@@ -44,6 +45,35 @@ crate::choices! {
     }
 }
 
+crate::options! {
+    /// `compression_params`.
+    pub(super) struct CompressionParams {
+        /// 1 (fast) to 9 of `gzip`, `deflate` and `zlib`, 1 to 22 of `zstd`; unset, 0 and -1: our own, 1.
+        pub level: i32 = 0,
+    }
+}
+
+impl CompressionParams {
+    /// Reports a level that the compression has not.
+    pub(super) fn check_with(&self, compression: Compression, at: &Node, cx: &mut Problems) {
+        let most = match compression {
+            Compression::Gzip | Compression::Deflate | Compression::Zlib => 9,
+            Compression::Zstd => 22,
+            _ => 0,
+        };
+        if !(-1..=most).contains(&self.level) {
+            let at = at.child("compression_params");
+            cx.at(at.child("level"))
+                .error(format!("`{compression}` has no level {}", self.level));
+        }
+    }
+
+    /// The level to use, where it is not our own.
+    pub(super) fn level(&self) -> Option<u32> {
+        u32::try_from(self.level).ok().filter(|level| *level > 0)
+    }
+}
+
 impl Encoding {
     /// The value of `Content-Type`.
     pub(super) fn content_type(self) -> &'static str {
@@ -62,7 +92,12 @@ impl Encoding {
     }
 
     /// The request as it is to be sent; `Err` says why it can't be.
-    pub(super) fn body(self, encoded: Encoded, compression: Compression) -> Result<Pieces, String> {
+    pub(super) fn body(
+        self,
+        encoded: Encoded,
+        compression: Compression,
+        level: Option<u32>,
+    ) -> Result<Pieces, String> {
         let whole = match (self, compression) {
             (Self::Proto, Compression::None) => {
                 return Ok(encoded.parts.into_iter().map(|part| part.bytes).collect());
@@ -70,7 +105,7 @@ impl Encoding {
             (Self::Proto, _) => encoded.joined(),
             (Self::Json, _) => json::to_json(&encoded).map_err(|error| error.to_string())?.into(),
         };
-        compression.compress(whole).map(Pieces::from)
+        compression.compress(whole, level).map(Pieces::from)
     }
 
     /// What a successful answer says. One that can't be read comes from a server that took the request.
@@ -129,11 +164,15 @@ impl Compression {
     }
 
     /// The body as it is to be sent.
-    fn compress(self, body: Bytes) -> Result<Bytes, String> {
+    fn compress(self, body: Bytes, level: Option<u32>) -> Result<Bytes, String> {
         if self == Self::None {
             return Ok(body);
         }
-        net::compress(self.coding(), &body)
+        let packed = match level {
+            Some(level) => net::compress_at(self.coding(), &body, level),
+            None => net::compress(self.coding(), &body),
+        };
+        packed
             .map(Bytes::from)
             .map_err(|error| format!("compressing: {error}"))
     }

@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use http::Uri;
 
-use super::body::{Compression, Encoding};
+use super::body::{Compression, CompressionParams, Encoding};
 use crate::batch::Signal;
-use crate::config::{Node, Problems, Secret};
+use crate::config::{Node, Problems, Secret, WithoutEffect};
+use crate::delivery::http::PING;
 use crate::delivery::{Delivery, NameRules, QueueConfig, RetryConfig, Speaks, TemporalityChoice};
 use crate::exporters::vendor::{Chosen, VendorName};
-use crate::net::TlsClientConfig;
 use crate::net::auth::AuthConfig;
 use crate::net::headers::{self, Headers};
 use crate::net::url::Url;
+use crate::net::via::Proxy;
+use crate::net::{BUFFER_SIZES, TlsClientConfig};
 
 crate::options! {
     /// Options of `otlphttp`.
@@ -32,6 +34,8 @@ crate::options! {
         pub encoding: Encoding = Encoding::Proto,
         /// How requests are compressed. Without: gzip, or as the vendor likes it.
         pub compression: Option<Compression> = None,
+        /// How hard to compress.
+        pub compression_params: CompressionParams = CompressionParams::default(),
         /// Request headers; their values are secrets.
         pub headers: Headers = Headers::new(),
         /// Who we are, by an extension.
@@ -42,6 +46,19 @@ crate::options! {
         pub max_idle_conns: usize = 100,
         /// How long an unused connection is kept.
         pub idle_conn_timeout: Duration = Duration::from_secs(90),
+        /// The proxy to go through, `http://host:port`, perhaps with `user:password@`. Unset: none, whatever the environment
+        /// says.
+        pub proxy_url: Option<Proxy> = None,
+        /// Requests at a time, each of which may need a connection; 0: as many as `num_consumers` sends.
+        pub max_conns_per_host: usize = 0,
+        /// Use a connection for one request only.
+        pub disable_keep_alives: bool = false,
+        /// Speak HTTP/2 where TLS agrees on it.
+        pub force_attempt_http2: bool = true,
+        /// Between two HTTP/2 pings while requests are under way; 0: none.
+        pub http2_read_idle_timeout: Duration = PING,
+        /// How long the answer to such a ping may take.
+        pub http2_ping_timeout: Duration = PING,
         /// Whose rules to keep: sets what is not set here, as `tidegate components KIND --options` shows.
         pub vendor: Option<VendorName> = None,
         /// What the vendor knows us by; goes into its header.
@@ -57,8 +74,17 @@ crate::options! {
         /// The queue.
         pub sending_queue: QueueConfig = QueueConfig::default(),
     }
+    accepted = OF_HTTP, BUFFER_SIZES, NO_PROFILES;
     check = Config::check
 }
+
+/// Options of the Collector's HTTP clients that can mean nothing here.
+pub(in crate::exporters) const OF_HTTP: &WithoutEffect = &[
+    ("cookies", "no cookies are kept from answers"),
+    ("max_idle_conns_per_host", "`max_idle_conns` counts by host"),
+];
+
+const NO_PROFILES: &WithoutEffect = &[("profiles_endpoint", "tidegate carries no profiles")];
 
 /// Below the base URL, by `Signal as usize`.
 const PATHS: [&str; 3] = ["/v1/metrics", "/v1/traces", "/v1/logs"];
@@ -74,6 +100,7 @@ impl Config {
 
     fn check(&self, at: &Node, cx: &mut Problems) {
         headers::check(&self.headers, at.child("headers"), cx);
+        self.compression_params.check_with(self.compression(), at, cx);
         self.chosen().check(at, false, cx);
         self.retry_on_failure.check_statuses(Speaks::Http, at, cx);
         if self.endpoint.is_none() && self.own_urls() == [None; 3] {

@@ -14,7 +14,7 @@ use http::{HeaderMap, StatusCode, Uri};
 use crate::batch::Signal;
 use crate::component::{ComponentError, ConfigType, Context, ExporterFactory, Factory, Stability};
 use crate::delivery::answer::{USER_AGENT, address, of_http, quote};
-use crate::delivery::http::{HttpAnswer, HttpClient, HttpOptions};
+use crate::delivery::http::{Connections, HttpAnswer, HttpClient, HttpOptions};
 use crate::delivery::{Attempt, Destination, Outcome, Parcel, RetryConfig};
 use crate::net::headers;
 use crate::net::url::Url;
@@ -55,6 +55,7 @@ struct Client {
     retry: RetryConfig,
     /// The address, for people.
     shown: String,
+    level: Option<u32>,
 }
 
 impl Client {
@@ -65,6 +66,14 @@ impl Client {
             auth: config.auth.as_ref(),
             max_idle_conns: config.max_idle_conns,
             idle_conn_timeout: config.idle_conn_timeout,
+            connections: Connections {
+                proxy: config.proxy_url.as_ref(),
+                max: config.max_conns_per_host,
+                are_kept: !config.disable_keep_alives,
+                http2: config.force_attempt_http2,
+                ping_interval: config.http2_read_idle_timeout,
+                ping_timeout: config.http2_ping_timeout,
+            },
         };
         Ok(Self {
             http: HttpClient::new(options, cx)?,
@@ -74,6 +83,7 @@ impl Client {
             compression: config.compression(),
             retry: config.retry_on_failure.clone(),
             shown: shown(config),
+            level: config.compression_params.level(),
         })
     }
 
@@ -144,7 +154,7 @@ impl Attempt for Client {
         let Some(url) = &self.urls[parcel.signal() as usize] else {
             return Outcome::permanent("no endpoint for this signal");
         };
-        let body = match self.encoding.body(parcel.encoded(), self.compression) {
+        let body = match self.encoding.body(parcel.encoded(), self.compression, self.level) {
             Ok(body) => body,
             Err(why) => return Outcome::Permanent { why },
         };

@@ -43,6 +43,8 @@ crate::options! {
         pub resource_to_telemetry_conversion: ResourceConversion = ResourceConversion::default(),
         /// Leave the `otel_scope_*` labels out.
         pub without_scope_info: bool = false,
+        /// Write the `otel_scope_schema_url` label; the Collector has none.
+        pub scope_schema_url: bool = true,
         /// Most series kept of what comes undecoded by a table; further ones share one overflow series a metric.
         pub max_series: u64 = 1_000_000,
         /// The same for the series of one metric; unset: no limit of its own.
@@ -165,6 +167,7 @@ impl Config {
                     .collect(),
                 resource: self.resource_labels(),
                 without_scope: self.without_scope_info,
+                without_schema_url: !self.scope_schema_url,
             },
             timestamps: self.send_timestamps,
             ..Style::default()

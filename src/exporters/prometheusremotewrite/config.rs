@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tidegate_engine::Pattern;
 
-use crate::config::{ByteSize, Node, Ordered, Problems};
+use crate::config::{ByteSize, Node, Ordered, Problems, WithoutEffect};
+use crate::delivery::http::PING;
 use crate::delivery::{
     Delivery, QueueConfig, RetryConfig, Shape, Speaks, StorageMode, TemporalityChoice, Together,
 };
@@ -13,6 +14,8 @@ use crate::net::TlsClientConfig;
 use crate::net::auth::AuthConfig;
 use crate::net::headers::{self, Headers};
 use crate::net::url::Url;
+use crate::net::via::Proxy;
+use crate::net::{BUFFER_SIZES, TlsClientConfig};
 use crate::prom::remote::Version;
 use crate::prom::remote::translate::Settings;
 use crate::prom::{Escaping, LabelSources, Naming, ResourceLabels, Strategy};
@@ -46,6 +49,19 @@ crate::options! {
         pub max_idle_conns: usize = 100,
         /// How long an unused connection is kept.
         pub idle_conn_timeout: Duration = Duration::from_secs(90),
+        /// The proxy to go through, `http://host:port`, perhaps with `user:password@`. Unset: none, whatever the environment
+        /// says.
+        pub proxy_url: Option<Proxy> = None,
+        /// Requests at a time, each of which may need a connection; 0: as many as `num_consumers` sends.
+        pub max_conns_per_host: usize = 0,
+        /// Use a connection for one request only.
+        pub disable_keep_alives: bool = false,
+        /// Speak HTTP/2 where TLS agrees on it.
+        pub force_attempt_http2: bool = true,
+        /// Between two HTTP/2 pings while requests are under way; 0: none.
+        pub http2_read_idle_timeout: Duration = PING,
+        /// How long the answer to such a ping may take.
+        pub http2_ping_timeout: Duration = PING,
         /// Which message is sent.
         pub protobuf_message: Protocol = Protocol::One,
         /// Put before every metric name.
@@ -62,6 +78,8 @@ crate::options! {
         pub target_info: TargetInfo = TargetInfo::default(),
         /// Leave the `otel_scope_*` labels out.
         pub disable_scope_info: bool = false,
+        /// Send the `otel_scope_schema_url` label; the Collector has none.
+        pub scope_schema_url: bool = true,
         /// Send type, help and unit of every metric with 1.0 too; 2.0 always has them.
         pub send_metadata: bool = false,
         /// Send histograms as native ones with custom buckets; 2.0 only.
@@ -80,6 +98,7 @@ crate::options! {
         /// The old way to say something of the queue.
         pub remote_write_queue: Option<RemoteWriteQueue> = None,
     }
+    accepted = OF_HTTP, BUFFER_SIZES;
     check = Config::check
 }
 
@@ -112,6 +131,12 @@ crate::options! {
         pub num_consumers: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4),
     }
 }
+
+/// Options of the Collector's HTTP clients that can mean nothing here.
+const OF_HTTP: &WithoutEffect = &[
+    ("cookies", "no cookies are kept from answers"),
+    ("max_idle_conns_per_host", "`max_idle_conns` counts by host"),
+];
 
 /// Points that go together when several batches are ready: a few requests for every shard.
 const TOGETHER: Together = Together {
@@ -219,6 +244,7 @@ impl Config {
                 constant: Vec::new(),
                 resource,
                 without_scope: self.disable_scope_info,
+                without_schema_url: !self.scope_schema_url,
             },
             external: self
                 .external_labels

@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 use crate::batch::{ClientMetadata, Signal};
 use crate::component::{ComponentError, ConfigType, Context, ExporterFactory, Factory, Reason, Stability};
 use crate::delivery::answer::{USER_AGENT, address, quote};
-use crate::delivery::http::{HttpClient, HttpOptions};
+use crate::delivery::http::{Connections, HttpClient, HttpOptions};
 use crate::delivery::machine::Load;
 use crate::delivery::{Attempt, Destination, Left, Outcome, Parcel, Parts, RetryConfig};
 use crate::net::headers;
@@ -92,6 +92,14 @@ impl Inner {
             auth: config.auth.as_ref(),
             max_idle_conns: config.max_idle_conns,
             idle_conn_timeout: config.idle_conn_timeout,
+            connections: Connections {
+                proxy: config.proxy_url.as_ref(),
+                max: config.max_conns_per_host,
+                are_kept: !config.disable_keep_alives,
+                http2: config.force_attempt_http2,
+                ping_interval: config.http2_read_idle_timeout,
+                ping_timeout: config.http2_ping_timeout,
+            },
         };
         let (version, falls_back) = config.version();
         let dialect = match version {

@@ -9,7 +9,7 @@ use base64::Engine;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use tokio::sync::Semaphore;
 
-use super::htpasswd::{Stored, Users};
+use super::htpasswd::{Stored, Users, sha1};
 use super::{LOOK, SecretFile, digest, secret_file};
 use crate::batch::ClientMetadata;
 use crate::component::auth::{Authenticator, Credentials, Unauthenticated};
@@ -198,6 +198,8 @@ impl Server {
         static NOBODY: LazyLock<String> = LazyLock::new(|| bcrypt::hash("", 10).unwrap_or_default());
         match stored {
             Some(Stored::Plain(kept)) => digest(password.as_bytes()) == kept,
+            // Compared by a digest of both, so that the time says nothing of where they differ.
+            Some(Stored::Sha1(kept)) => digest(&sha1(password.as_bytes())) == digest(&kept),
             hashed => {
                 let Ok(_turn) = self.checks.acquire().await else {
                     return false;

@@ -2,6 +2,9 @@
 
 use std::collections::HashMap;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
 use super::digest;
 
 /// Users by name.
@@ -13,6 +16,8 @@ pub(super) struct Users(HashMap<String, Stored>);
 pub(super) enum Stored {
     /// Its SHA-256, of a line that has it in the clear.
     Plain([u8; 32]),
+    /// Its SHA-1, of `htpasswd -s`.
+    Sha1([u8; 20]),
     /// `$2y$` and its kin.
     Bcrypt(String),
 }
@@ -50,9 +55,17 @@ impl Users {
     }
 }
 
+/// SHA-1, which `htpasswd -s` and the Collector use. It is weak: a file of such hashes must be kept as one of passwords.
+pub(super) fn sha1(password: &[u8]) -> [u8; 20] {
+    let digest = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, password);
+    let mut bytes = [0; 20];
+    bytes.copy_from_slice(digest.as_ref());
+    bytes
+}
+
 fn stored(password: &str) -> Result<Stored, &'static str> {
     const BCRYPT: [&str; 4] = ["$2y$", "$2a$", "$2b$", "$2x$"];
-    const OTHERS: [&str; 6] = ["$apr1$", "$1$", "$5$", "$6$", "{SHA}", "{SSHA}"];
+    const OTHERS: [&str; 5] = ["$apr1$", "$1$", "$5$", "$6$", "{SSHA}"];
     match password {
         hashed if BCRYPT.iter().any(|prefix| hashed.starts_with(prefix)) => {
             let is_sound = hashed.parse::<bcrypt::HashParts>().is_ok();
@@ -60,8 +73,14 @@ fn stored(password: &str) -> Result<Stored, &'static str> {
                 .then(|| Stored::Bcrypt(hashed.to_owned()))
                 .ok_or("this is no bcrypt hash")
         }
+        hashed if hashed.starts_with("{SHA}") => STANDARD
+            .decode(&hashed["{SHA}".len()..])
+            .ok()
+            .and_then(|bytes| bytes.try_into().ok())
+            .map(Stored::Sha1)
+            .ok_or("this is no SHA-1 hash"),
         hashed if OTHERS.iter().any(|prefix| hashed.starts_with(prefix)) => {
-            Err("only bcrypt hashes are supported (`htpasswd -B`)")
+            Err("only bcrypt (`htpasswd -B`) and SHA-1 (`htpasswd -s`) hashes are supported")
         }
         plain => Ok(Stored::Plain(digest(plain.as_bytes()))),
     }
@@ -78,6 +97,9 @@ mod tests {
         assert!(matches!(users.get("ada"), Some(Stored::Bcrypt(kept)) if *kept == hash));
         assert!(matches!(users.get("bob"), Some(Stored::Plain(kept)) if *kept == digest(b"pa:ss")));
         assert!(users.get("eve").is_none());
+        // What `htpasswd -s` writes for "secret".
+        let users = Users::parse("eve:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=").unwrap();
+        assert!(matches!(users.get("eve"), Some(Stored::Sha1(kept)) if *kept == sha1(b"secret")));
     }
 
     #[test]
@@ -87,8 +109,9 @@ mod tests {
             ("a:b\nada:", "line 2 is not `name:password`"),
             (
                 "ada:$apr1$x$y",
-                "line 1: only bcrypt hashes are supported (`htpasswd -B`)",
+                "line 1: only bcrypt (`htpasswd -B`) and SHA-1 (`htpasswd -s`) hashes are supported",
             ),
+            ("ada:{SHA}nonsense", "line 1: this is no SHA-1 hash"),
             ("ada:$2y$nonsense", "line 1: this is no bcrypt hash"),
         ] {
             assert_eq!(Users::parse(text).unwrap_err(), expected);

@@ -91,6 +91,25 @@ pub fn compress(coding: Coding, body: &[u8]) -> io::Result<Vec<u8>> {
     }
 }
 
+/// The same with an effort: 1 to 9 of gzip and deflate, 1 to 22 of zstd. The others have no levels.
+pub fn compress_at(coding: Coding, body: &[u8], level: u32) -> io::Result<Vec<u8>> {
+    let effort = flate2::Compression::new(level.min(9));
+    match coding {
+        Coding::Gzip => {
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), effort);
+            encoder.write_all(body)?;
+            encoder.finish()
+        }
+        Coding::Deflate => {
+            let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), effort);
+            encoder.write_all(body)?;
+            encoder.finish()
+        }
+        Coding::Zstd => ::zstd::bulk::compress(body, i32::try_from(level).unwrap_or(i32::MAX)),
+        _ => compress(coding, body),
+    }
+}
+
 /// Why a body could not be unpacked.
 #[derive(Debug, thiserror::Error)]
 pub enum DecompressError {

@@ -255,3 +255,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn more_effort_makes_less_of_it() {
+    let data: Vec<u8> = (0..40_000_u32)
+        .flat_map(|n| (n / 7 % 300).to_string().into_bytes())
+        .collect();
+    for (coding, least, most) in [
+        (Coding::Gzip, 1, 9),
+        (Coding::Deflate, 1, 9),
+        (Coding::Zstd, 1, 19),
+    ] {
+        let packed = |level| compress_at(coding, &data, level).unwrap();
+        assert!(packed(most).len() < packed(least).len(), "{coding:?}");
+        let unpacked = decompress_now(coding, packed(most).into(), data.len()).unwrap();
+        assert_eq!(unpacked, data, "{coding:?}");
+    }
+}

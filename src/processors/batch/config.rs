@@ -19,6 +19,8 @@ crate::options! {
         /// Of the headers that a receiver keeps (`include_metadata`), only these; batches that differ in one are never
         /// joined. Empty: all.
         pub metadata_keys: Vec<String> = Vec::new(),
+        /// Most different values of `metadata_keys` together; data with further ones is rejected. 0: any number.
+        pub metadata_cardinality_limit: usize = 0,
     }
     check = Config::check
 }

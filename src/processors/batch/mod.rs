@@ -3,13 +3,16 @@
 
 mod config;
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use http::HeaderName;
 
-use crate::batch::{Batch, Batching, Signal};
+use crate::batch::{Batch, Batching, ClientMetadata, Signal};
 use crate::component::{
-    ConfigType, Consumer, Factory, Flow, Lifecycle, Processor, ProcessorFactory, Refused, Stability,
+    ConfigType, Consumer, Factory, Flow, Ledger, Lifecycle, Processor, ProcessorFactory, Reason, Refused,
+    Stability,
 };
 use config::Config;
 
@@ -29,6 +32,9 @@ pub static FACTORY: ProcessorFactory = Factory {
         Ok(Arc::new(Stamp {
             batching: config.batching(),
             kept: config.kept(),
+            limit: CardinalityLimit::new(config.metadata_cardinality_limit),
+            path: cx.base.path,
+            ledger: cx.ledger,
             next: cx.next,
         }))
     },
@@ -37,7 +43,43 @@ pub static FACTORY: ProcessorFactory = Factory {
 struct Stamp {
     batching: Batching,
     kept: Option<Vec<HeaderName>>,
+    limit: CardinalityLimit,
+    path: Arc<str>,
+    ledger: Arc<Ledger>,
     next: Arc<dyn Consumer>,
+}
+
+/// How many different senders there may be.
+#[derive(Default)]
+struct CardinalityLimit {
+    /// 0: any number.
+    most: usize,
+    /// Hashes of those that were seen.
+    seen: Mutex<HashSet<u64>>,
+    hasher: RandomState,
+}
+
+impl CardinalityLimit {
+    fn new(most: usize) -> Self {
+        Self {
+            most,
+            ..Self::default()
+        }
+    }
+
+    /// Whether what is kept of a request is among the first so many.
+    fn allows(&self, client: Option<&ClientMetadata>) -> bool {
+        if self.most == 0 {
+            return true;
+        }
+        let mut hasher = self.hasher.build_hasher();
+        for (name, value) in client.into_iter().flat_map(|client| client.headers()) {
+            (name.as_str(), value.as_bytes()).hash(&mut hasher);
+        }
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let hash = hasher.finish();
+        seen.contains(&hash) || seen.len() < self.most && seen.insert(hash)
+    }
 }
 
 impl Lifecycle for Stamp {}
@@ -54,6 +96,15 @@ impl Consumer for Stamp {
             (Some(client), Some(kept)) => client.only(kept).map(Arc::new),
             (client, _) => client.clone(),
         };
+        if self.kept.is_some() && !self.limit.allows(client.as_deref()) {
+            self.ledger.drop_items(Reason::Limit, batch.items());
+            return flow.reject(batch.items(), || {
+                format!(
+                    "`{}` has seen `metadata_cardinality_limit` other senders",
+                    self.path
+                )
+            });
+        }
         self.next.consume(
             Batch {
                 batching,
@@ -96,6 +147,9 @@ mod tests {
                 .unwrap()
                 .batching(),
             kept: None,
+            limit: CardinalityLimit::default(),
+            path: "processors::batch".into(),
+            ledger: Arc::default(),
             next: next.clone(),
         };
         stamp.push(opaque(Signal::Logs, b"x", 1)).unwrap();
@@ -117,6 +171,9 @@ mod tests {
         let stamp = Stamp {
             batching: config.batching(),
             kept: config.kept(),
+            limit: CardinalityLimit::new(config.metadata_cardinality_limit),
+            path: "processors::batch".into(),
+            ledger: Arc::default(),
             next: next.clone(),
         };
         for headers in [
@@ -143,6 +200,36 @@ mod tests {
             (1, &http::HeaderValue::from_static("a"))
         );
         assert!(passed[1].client.is_none(), "like one of nobody");
+    }
+
+    #[test]
+    fn senders_beyond_the_limit_are_rejected_and_counted() {
+        let next = Arc::new(Keep::default());
+        let config = options::<Config>("{metadata_keys: [x-tenant], metadata_cardinality_limit: 2}").unwrap();
+        let stamp = Stamp {
+            batching: config.batching(),
+            kept: config.kept(),
+            limit: CardinalityLimit::new(config.metadata_cardinality_limit),
+            path: "processors::batch".into(),
+            ledger: Arc::default(),
+            next: next.clone(),
+        };
+        let mut rejected = Vec::new();
+        for tenant in ["a", "b", "c", "a", "d"] {
+            let value = http::HeaderValue::from_static(tenant);
+            let headers = [(HeaderName::from_static("x-tenant"), value)];
+            let client = ClientMetadata::new(headers.into_iter().collect());
+            let batch = Batch {
+                client: Some(Arc::new(client)),
+                ..opaque(Signal::Logs, b"x", 1)
+            };
+            if stamp.push(batch).unwrap().rejected_items == 1 {
+                rejected.push(tenant);
+            }
+        }
+        assert_eq!(rejected, ["c", "d"]);
+        assert_eq!(next.0.lock().unwrap().len(), 3);
+        assert_eq!(stamp.ledger.balance().dropped[Reason::Limit as usize], 2);
     }
 
     #[test]

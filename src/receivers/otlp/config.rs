@@ -3,13 +3,13 @@
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
-use crate::config::{ByteSize, Node, Problems};
+use crate::config::{ByteSize, Node, Problems, WithoutEffect};
 use crate::net::auth::AuthConfig;
 use crate::net::cors::CorsConfig;
 use crate::net::headers::{self, Headers};
 use crate::net::http::{HTTP2_MAX_STREAMS, HttpConfig};
 use crate::net::metadata::IncludeMetadata;
-use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig, Transport};
+use crate::net::{BUFFER_SIZES, Coding, Endpoint, SocketFileConfig, TlsServerConfig, Transport};
 
 /// The OTLP specification recommends 64 MiB for both protocols (the Collector's defaults are 4 and 20).
 const MAX_MESSAGE_MIB: NonZeroUsize = NonZeroUsize::new(64).expect("not zero");
@@ -62,6 +62,7 @@ crate::options! {
         /// Who may send; unset: everybody who can connect.
         pub auth: Option<AuthConfig> = None,
     }
+    accepted = BUFFER_SIZES;
     check = GrpcConfig::check
 }
 
@@ -71,7 +72,14 @@ crate::options! {
         /// What the server does.
         pub server_parameters: ServerParameters = ServerParameters::default(),
     }
+    accepted = OF_GRPC;
 }
+
+/// Options of the Collector's gRPC servers that can mean nothing here.
+const OF_GRPC: &WithoutEffect = &[(
+    "enforcement_policy",
+    "clients may ping as often as they like; a ping costs next to nothing",
+)];
 
 crate::options! {
     /// gRPC keepalive as far as the server acts itself.
@@ -112,6 +120,15 @@ crate::options! {
         pub read_header_timeout: Duration = Duration::from_secs(60),
         /// A connection without a request for so long is asked to go; unset: never.
         pub idle_timeout: Option<Duration> = None,
+        /// Time for a whole request, headers and body; 0: no limit but those for headers and for silence.
+        pub read_timeout: Duration = Duration::ZERO,
+        /// A client that takes nothing of its answer for so long is cut off; 0: never.
+        pub write_timeout: Duration = Duration::ZERO,
+        /// Whether a connection serves more than one request.
+        pub keep_alives_enabled: bool = true,
+        /// Codings of bodies that are accepted: `gzip`, `zstd`, `zlib`, `deflate`, `snappy`, `x-snappy-framed`, `lz4`, and
+        /// an empty text for bodies as they are. Empty: all.
+        pub compression_algorithms: Vec<String> = Vec::new(),
         /// TLS; unset: none.
         pub tls: Option<TlsServerConfig> = None,
         /// Which pages of other origins may send; unset: none.
@@ -188,13 +205,36 @@ impl HttpProtocolConfig {
     /// How connections are served.
     pub fn serving(&self) -> HttpConfig {
         HttpConfig {
-            header_timeout: self.read_header_timeout,
+            header_timeout: self.header_timeout(),
             max_idle: self.idle_timeout,
+            max_stall: Some(self.write_timeout).filter(|timeout| !timeout.is_zero()),
+            keeps_alive: self.keep_alives_enabled,
             ..HttpConfig::default()
         }
     }
 
+    /// Time for a request's headers.
+    pub(super) fn header_timeout(&self) -> Duration {
+        self.read_timeout().map_or(self.read_header_timeout, |whole| {
+            whole.min(self.read_header_timeout)
+        })
+    }
+
+    /// Time for a whole request.
+    pub(super) fn read_timeout(&self) -> Option<Duration> {
+        Some(self.read_timeout).filter(|timeout| !timeout.is_zero())
+    }
+
     fn check(&self, at: &Node, cx: &mut Problems) {
+        for (name, at) in (self.compression_algorithms.iter())
+            .zip(at.child("compression_algorithms").as_list().unwrap_or_default())
+        {
+            if Coding::named(name).is_none() {
+                cx.at(at)
+                    .help(format!("known: {}", Coding::ACCEPTED))
+                    .error(format!("{name:?} is no coding"));
+            }
+        }
         headers::check(&self.response_headers, at.child("response_headers"), cx);
         self.endpoint.check_transport(self.transport, at, cx);
         let paths = [

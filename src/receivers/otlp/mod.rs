@@ -122,7 +122,7 @@ impl Otlp {
         };
         let serving = HttpConfig {
             http2_only: false,
-            header_timeout: http.read_header_timeout,
+            header_timeout: http.header_timeout(),
             ..grpc.serving()
         };
         let (over_grpc, over_http) = (self.grpc(grpc)?, self.http(http)?);

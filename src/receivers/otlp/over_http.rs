@@ -2,6 +2,7 @@
 //! request, errors are a `google.rpc.Status`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
@@ -21,7 +22,7 @@ use crate::batch::Signal;
 use crate::component::Verdict;
 use crate::net::headers;
 use crate::net::metadata::IncludeMetadata;
-use crate::net::{BodyLimits, Coding, decompress, read_body};
+use crate::net::{BodyError, BodyLimits, Coding, decompress, read_body};
 
 /// Content types and what they mean.
 const CONTENT_TYPES: [(&str, Encoding); 2] = [
@@ -38,6 +39,9 @@ pub(super) struct Http {
     limits: BodyLimits,
     headers: HeaderMap,
     metadata: IncludeMetadata,
+    read_timeout: Option<Duration>,
+    /// Names of accepted codings; empty: all.
+    codings: Vec<String>,
 }
 
 impl Http {
@@ -52,6 +56,8 @@ impl Http {
             limits: BodyLimits::of(config.max_request_body_size.as_usize()),
             headers: headers::build(&config.response_headers),
             metadata: config.include_metadata.clone(),
+            read_timeout: config.read_timeout(),
+            codings: config.compression_algorithms.clone(),
         }
     }
 
@@ -96,16 +102,38 @@ impl Http {
             let known = CONTENT_TYPES.map(|(name, _)| name).join(" or ");
             unsupported(format!("the Content-Type must be {known}"))
         })?;
-        let coding = coding(request.headers())?;
+        let coding = self.coding(request.headers())?;
         let mut held = self.ingest.admit(request.headers()).await?;
         let client = self.metadata.of(request.headers());
         let promised = request.body().size_hint().lower();
         held.grow_to(usize::try_from(promised).map_or(0, |bytes| bytes.min(self.limits.max_bytes)));
         self.ingest.check_memory(&held)?;
-        let body = read_body(request.into_body(), self.limits, &mut held).await?;
+        let reading = read_body(request.into_body(), self.limits, &mut held);
+        let body = match self.read_timeout {
+            Some(whole) => tokio::time::timeout(whole, reading)
+                .await
+                .unwrap_or(Err(BodyError::TimedOut))?,
+            None => reading.await?,
+        };
         let body = decompress(coding, body, self.limits.max_bytes).await?;
         held.grow_to(body.len());
         self.ingest.take(entry, encoding, body, client).await
+    }
+}
+
+impl Http {
+    fn coding(&self, headers: &HeaderMap) -> Result<Coding, Failure> {
+        let name = headers.get(CONTENT_ENCODING).map_or(Ok(""), HeaderValue::to_str);
+        let is_listed = |name: &str| {
+            let mut listed = self.codings.iter();
+            self.codings.is_empty() || listed.any(|known| known.eq_ignore_ascii_case(name.trim()))
+        };
+        match name {
+            Ok(name) if !is_listed(name) => Err(unsupported(format!(
+                "Content-Encoding {name:?} is not among `compression_algorithms`"
+            ))),
+            _ => coding(headers),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use tidegate_engine::Value;
 use super::*;
 use crate::batch::Payload;
 use crate::component::testing::{Sink, context, settings};
-use crate::delivery::http::{HttpAnswer, HttpClient, HttpOptions};
+use crate::delivery::http::{Connections, HttpAnswer, HttpClient, HttpOptions};
 use crate::net::TlsClientConfig;
 use crate::prom::remote::series::{Family, Identity, Kind, Sample, Series};
 use crate::prom::remote::{WRITTEN_HEADERS, write};
@@ -38,6 +38,7 @@ impl Gateway {
             auth: None,
             max_idle_conns: 1,
             idle_conn_timeout: Duration::from_secs(9),
+            connections: Connections::default(),
         };
         let client = HttpClient::new(options, &context("exporters", "test")).unwrap();
         Self {

@@ -308,3 +308,44 @@ async fn grpc_says_unimplemented_for_unknown_calls() {
         .unwrap_err();
     assert_eq!(error.code(), Code::Unimplemented);
 }
+
+#[tokio::test]
+async fn only_the_configured_codings_are_accepted() {
+    let http = "http: {endpoint: '127.0.0.1:0', compression_algorithms: [gzip, deflate]}";
+    let gateway = Gateway::start(&format!(
+        "protocols: {{grpc: {{endpoint: '127.0.0.1:0'}}, {http}}}"
+    ))
+    .await;
+    let body = request(vec![], "", [gauge("m", [int(1)])]).encode_to_vec();
+    let packed = |coding| net::compress(coding, &body).unwrap();
+    for (coding, body, expected) in [
+        ("gzip", packed(net::Coding::Gzip), 200),
+        ("zstd", packed(net::Coding::Zstd), 415),
+        ("", body.clone(), 415),
+    ] {
+        let content_type = ("content-type", "application/x-protobuf");
+        let headers = [content_type, ("content-encoding", coding)];
+        let headers = &headers[..if coding.is_empty() { 1 } else { 2 }];
+        let reply = gateway.post("/v1/metrics", headers, body).await;
+        assert_eq!(reply.status.as_u16(), expected, "{coding:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_takes_longer_than_read_timeout_is_given_up() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let http = "http: {endpoint: '127.0.0.1:0', read_timeout: 200ms}";
+    let gateway = Gateway::start(&format!(
+        "protocols: {{grpc: {{endpoint: '127.0.0.1:0'}}, {http}}}"
+    ))
+    .await;
+    let mut stream = TcpStream::connect(gateway.endpoint(1).to_string()).await.unwrap();
+    let head = "POST /v1/metrics HTTP/1.1\r\nhost: a\r\ncontent-type: application/x-protobuf\r\n\
+                content-length: 100\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = vec![0; 1024];
+    let read = tokio::time::timeout(Duration::from_secs(20), stream.read(&mut answer));
+    let read = read.await.expect("it does not wait for the body").unwrap();
+    let answer = String::from_utf8_lossy(&answer[..read]).into_owned();
+    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+}
