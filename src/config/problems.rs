@@ -323,6 +323,8 @@ fn secret_by_text(line: &str, masks: &[Range<usize>], offset: usize) -> Option<R
 fn value_length(before: &str, rest: &str) -> usize {
     match rest.chars().next() {
         Some(quote @ ('"' | '\'')) => closing_quote(rest, quote).unwrap_or(rest.len()),
+        // A map or list below a secret key holds nothing but secrets.
+        Some('{' | '[') => rest.len(),
         _ if before.matches('{').count() > before.matches('}').count() => {
             rest.find([',', '}']).unwrap_or(rest.len())
         }

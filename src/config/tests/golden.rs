@@ -98,3 +98,27 @@ fn printing_the_effective_configuration_gives_yaml_that_means_the_same() {
     assert!(problems.is_empty(), "{problems}");
     assert_eq!(printed, print_redacted(&again, &problems));
 }
+
+#[test]
+fn a_secret_hides_itself_and_nothing_that_follows_it() {
+    for (line, shown) in [
+        (
+            "{api_key: hunter2, queue: {storage: [}",
+            "{api_key: [REDACTED], queue: {storage: [}",
+        ),
+        (
+            "{api_key: \"a, \\\"b\", queue: [}",
+            "{api_key: [REDACTED], queue: [}",
+        ),
+        ("{api_key: 'it''s', queue: [}", "{api_key: [REDACTED], queue: [}"),
+        (
+            "{api_key: \"${env:KEY}\", queue: [}",
+            "{api_key: \"${env:KEY}\", queue: [}",
+        ),
+        ("{headers: {a: b, c: d}, queue: [}", "{headers: [REDACTED]"),
+        ("api_key: hunter2, and more: [}", "api_key: [REDACTED]"),
+    ] {
+        let said = load("broken.yaml", line).problems.to_string();
+        assert!(said.contains(&format!("1 | {shown}\n")), "{line}: {said}");
+    }
+}
