@@ -10,7 +10,6 @@ use crate::delivery::http::PING;
 use crate::delivery::{
     Delivery, QueueConfig, RetryConfig, Shape, Speaks, StorageMode, TemporalityChoice, Together,
 };
-use crate::net::TlsClientConfig;
 use crate::net::auth::AuthConfig;
 use crate::net::headers::{self, Headers};
 use crate::net::url::Url;
