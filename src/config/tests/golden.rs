@@ -116,7 +116,6 @@ fn a_secret_hides_itself_and_nothing_that_follows_it() {
             "{api_key: \"${env:KEY}\", queue: [}",
         ),
         ("{headers: {a: b, c: d}, queue: [}", "{headers: [REDACTED]"),
-        ("api_key: hunter2, and more: [}", "api_key: [REDACTED]"),
     ] {
         let said = load("broken.yaml", line).problems.to_string();
         assert!(said.contains(&format!("1 | {shown}\n")), "{line}: {said}");
