@@ -37,6 +37,12 @@ async fn ask(args: &Args, client: Client) -> Result<(), Failure> {
         say!("{all}");
         return Ok(());
     }
+    let notices = client.data("/api/v1/status/notices", &[]).await?;
+    for (component, notices) in notices.as_object().into_iter().flatten() {
+        for notice in notices.as_array().into_iter().flatten() {
+            say!("notice    {component}: {}", notice.as_str().unwrap_or_default());
+        }
+    }
     let found = all.as_array().map_or(&[][..], Vec::as_slice);
     if found.is_empty() {
         return Err(Failure::Message(format!(

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tidegate_engine::Table;
+use tidegate_engine::query::{Labels, Query};
+use tidegate_engine::{Table, UnixNanos};
 
 use super::overview::Overview;
 use super::services::ServicesById;
@@ -27,10 +28,49 @@ pub struct Shared {
     pub health: Health,
     /// Who wants to know of batches that take long.
     pub slowness: Slowness,
+    /// Who computes PromQL over the live tables; the first one counts.
+    pub evaluators: Registry<Evaluator>,
+    /// What looks like a mistake.
+    pub notices: Notices,
     /// What extensions do for components that name them.
     pub services: ServicesById,
     /// What runs; there once the graph is built.
     pub overview: OnceLock<Overview>,
+}
+
+/// Computes PromQL over the live tables.
+pub struct Evaluator(pub Box<dyn Evaluate>);
+
+/// See [`Evaluator`].
+pub trait Evaluate: Send + Sync {
+    /// The labels, without the name, and the value of each element.
+    ///
+    /// # Errors
+    /// There is no answer, or it is not made of numbers.
+    fn evaluate(&self, query: &Query, now: UnixNanos) -> Result<Vec<(Labels, f64)>, String>;
+}
+
+/// What looks like a mistake in the configuration while data passes, by component.
+#[derive(Debug, Default)]
+pub struct Notices(Mutex<BTreeMap<String, Vec<String>>>);
+
+impl Notices {
+    /// All that looks like a mistake of a component now. What is new is logged.
+    pub fn set(&self, component: &str, now: Vec<String>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = all.remove(component).unwrap_or_default();
+        for notice in now.iter().filter(|notice| !known.contains(notice)) {
+            tracing::warn!(component, "{notice}");
+        }
+        if !now.is_empty() {
+            all.insert(component.to_owned(), now);
+        }
+    }
+
+    /// All of them, by component.
+    pub fn list(&self) -> BTreeMap<String, Vec<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// Where the gateway is in its life.

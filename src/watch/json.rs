@@ -18,8 +18,12 @@ fn of_group(declaration: &tidegate_engine::Declaration, shown: &Shown) -> Value 
     let mut all = json!({
         "name": &*declaration.name,
         "labels": labels(&answer.attributes),
-        "function": declaration.function.name(),
-        "across": declaration.across.map(Across::name),
+        "function": match declaration.expression {
+            Some(_) => "expr",
+            None => declaration.function.name(),
+        },
+        "expr": declaration.expression.as_ref().map(|expression| &*expression.text),
+        "across": declaration.across.filter(|_| declaration.expression.is_none()).map(Across::name),
         "value": answer.value,
         "min": answer.min,
         "avg": answer.avg,

@@ -27,6 +27,7 @@ pub(crate) fn declaration(name: &str) -> Declaration {
         description: Arc::default(),
         metric: Pattern::parse("queue").expect("a name"),
         attributes: AttributeFilter::default(),
+        expression: None,
         function: Function::Last,
         quantiles: [0.5].into(),
         on_stale: OnStale::Error,

@@ -90,6 +90,15 @@ impl Faces {
             .collect()
     }
 
+    /// The same as an expression.
+    fn by_expression(&self) -> (String, Option<f64>) {
+        let one = self.composite("queue_depth_promql");
+        (
+            one["state"].as_str().expect("a state").to_owned(),
+            one["value"].as_f64(),
+        )
+    }
+
     fn wait(&self, what: &str, state: &str, value: Option<f64>, sources: (u64, u64)) {
         let expected = Seen {
             state: state.to_owned(),
@@ -102,6 +111,16 @@ impl Faces {
             let is_it = seen == expected;
             if last.as_ref() != Some(&seen) {
                 println!("{what}: {seen:?}");
+            }
+            last = Some(seen);
+            is_it
+        });
+        let mut last = None;
+        wait_until(SOON, what, || {
+            let seen = self.by_expression();
+            let is_it = (&*seen.0, seen.1) == (state, value);
+            if last.as_ref() != Some(&seen) {
+                println!("{what}: by expression {seen:?}");
             }
             last = Some(seen);
             is_it

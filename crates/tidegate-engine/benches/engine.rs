@@ -137,6 +137,7 @@ fn declaration() -> Declaration {
         description: "".into(),
         metric: Pattern::parse("xfer_time").unwrap(),
         attributes: AttributeFilter::default(),
+        expression: None,
         function: Function::Avg,
         quantiles: Arc::default(),
         on_stale: OnStale::Error,

@@ -39,6 +39,11 @@ pub(crate) fn target_label(key: &str, sets: &[&Attributes]) -> Option<AttributeV
     }
 }
 
+/// Whether there is an attribute of this name, or what a Prometheus label of this name stands for.
+pub(crate) fn has_label(name: &str, set: &Attributes) -> bool {
+    set.get(name).is_some() || target_label(name, &[set]).is_some()
+}
+
 /// Whether an attribute goes when the Prometheus label `taken` goes.
 fn goes_with(taken: &str, key: &str, resource: &Attributes) -> bool {
     match taken {

@@ -21,7 +21,8 @@ mod index;
 mod kept;
 pub mod key;
 pub mod lease;
-pub mod number;
+pub mod met;
+mod number;
 pub mod partial;
 pub mod pattern;
 pub mod point;
@@ -40,8 +41,8 @@ pub use attributes::{
     AttributeList, AttributeRef, AttributeValue, Attributes, AttributesBuilder, ListRef, MapRef,
 };
 pub use composite::{
-    Across, Added, Answer, Composite, CompositeSet, Declaration, Distribution, Feed, Function, Gate, OnStale,
-    Side, Threshold,
+    Across, Added, Answer, Composite, CompositeSet, Declaration, Distribution, Evaluated, Expression, Feed,
+    Function, Gate, OnStale, Side, Threshold, Trust,
 };
 pub use event::{Events, Kind, Schema, Source, SourceId, Values};
 pub use grouping::Grouping;
@@ -49,6 +50,7 @@ pub use history::{History, HistoryLimits, SeriesId};
 pub use identity::{Data, Instrument, Metric, Resource, Scope, Series, Temporality};
 pub use key::{Key, KeyHasher};
 pub use lease::Lease;
+pub use met::Met;
 pub use number::Number;
 pub use partial::{Partial, Partials};
 pub use pattern::{AttributeFilter, BadPattern, Pattern};

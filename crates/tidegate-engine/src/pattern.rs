@@ -39,6 +39,14 @@ impl Pattern {
             .map_err(|error| BadPattern(error.to_string()))
     }
 
+    /// What it is made of, for messages.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Exact(text) | Self::Glob(text) => text,
+            Self::Regex(regex) => regex.as_str(),
+        }
+    }
+
     /// Whether `text` is selected.
     pub fn matches(&self, text: &str) -> bool {
         match self {

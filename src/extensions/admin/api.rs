@@ -182,6 +182,9 @@ const ROUTES: &[Route] = &[
     get("notifications", |_, _| Ok(json!([]).into())),
     get("status/tsdb", Api::cardinality),
     get("status/buildinfo", Api::build),
+    get("status/notices", |api, _| {
+        Ok(json!(api.shared.notices.list()).into())
+    }),
     get("status/flags", Api::flags),
     get("status/runtimeinfo", Api::runtime),
     get("status/walreplay", |_, _| {

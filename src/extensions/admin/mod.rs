@@ -26,7 +26,7 @@ use super::server::{Answer, PageServer, Pages, Place, Request, Takes};
 use crate::component::patterns::{check_filter, check_pattern, filter};
 use crate::component::worker::Worker;
 use crate::component::{
-    ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
+    ComponentError, ConfigType, Context, Evaluator, Extension, ExtensionFactory, Factory, Lifecycle,
 };
 use crate::config::{ByteSize, Node, Ordered, Problems};
 use crate::net::auth::AuthConfig;
@@ -122,6 +122,7 @@ pub(super) struct Admin {
     config: Arc<Config>,
     base: Context,
     view: Arc<View>,
+    evaluator: Arc<Evaluator>,
     server: PageServer,
     sampler: Worker,
     stopping: CancellationToken,
@@ -136,6 +137,7 @@ impl Admin {
         Ok(Self {
             config,
             base,
+            evaluator: Arc::new(Evaluator(Box::new(view.clone()))),
             view,
             server: PageServer::default(),
             sampler: Worker::new("admin-sampler"),
@@ -168,6 +170,7 @@ impl Lifecycle for Admin {
         self.server
             .start(&self.base, place, Arc::new(Faces { api, cors }))
             .await?;
+        self.base.shared.evaluators.add(self.evaluator.clone());
         let history = &self.config.history;
         if history.enabled {
             let (view, interval) = (self.view.clone(), history.interval);
@@ -181,6 +184,7 @@ impl Lifecycle for Admin {
 
     async fn stop(&self, deadline: Instant) {
         self.stopping.cancel();
+        self.base.shared.evaluators.remove(&self.evaluator);
         self.sampler.stop(deadline).await;
         self.server.stop(deadline).await;
     }

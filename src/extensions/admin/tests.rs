@@ -33,6 +33,7 @@ fn declaration(name: &str) -> Declaration {
         description: Arc::default(),
         metric: Pattern::parse("agent_xfer_time").unwrap(),
         attributes: AttributeFilter::default(),
+        expression: None,
         function: Function::Avg,
         quantiles: Arc::default(),
         on_stale: OnStale::Error,
@@ -112,7 +113,7 @@ fn a_label_set_says_all_that_a_planner_needs() {
         "name": "x", "labels": {"agent_name": "a", "rank": 3}, "function": "avg", "value": 2.5,
         "min": 1.0, "avg": 2.5, "max": 4.0, "last": 3.0, "sum": 10.0, "count": 4.0, "quantiles": {"0.99": 3.9},
         "window": "10s", "age_ms": 1.5, "state": "partial", "sources": {"reporting": 7, "expected": 8}, "seq": 17,
-        "across": null, "error": null,
+        "across": null, "expr": null, "error": null,
     });
     let shown = Shown {
         answer: reading,

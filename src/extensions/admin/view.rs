@@ -13,14 +13,14 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tidegate_engine::query::{Labels, Millis, Selection};
+use tidegate_engine::query::{Instant as Told, Labels, Millis, NAME, Query, Selection};
 use tidegate_engine::{Data, HistoryLimits, UnixNanos};
 
 pub(super) use self::entry::HistoryRule;
 use self::entry::{Entry, Look};
 use self::state::State;
 use super::HistoryConfig;
-use crate::component::Shared;
+use crate::component::{Evaluate, Shared};
 use crate::prom::{Naming, OPENMETRICS_NAME};
 
 /// Series that the sampler reads before it lets others go first: some ten microseconds.
@@ -51,6 +51,31 @@ pub(super) struct About {
 
 pub(super) fn millis(time: UnixNanos) -> Millis {
     Millis::try_from(time / 1_000_000).unwrap_or(Millis::MAX)
+}
+
+impl Evaluate for Arc<View> {
+    fn evaluate(&self, query: &Query, now: UnixNanos) -> Result<Vec<(Labels, f64)>, String> {
+        self.refresh(now, query.only_names().as_deref());
+        match query
+            .instant(&**self, millis(now))
+            .map_err(|error| error.to_string())?
+        {
+            Told::Scalar(number) => Ok(vec![(Labels::default(), number)]),
+            Told::Vector(vector) => {
+                let numbers = vector.iter().map(|(labels, value)| {
+                    let rest = labels.iter().filter(|(name, _)| ***name != *NAME);
+                    Some((
+                        rest.map(|(name, value)| (name.to_string(), value.to_string()))
+                            .collect(),
+                        value.float()?,
+                    ))
+                });
+                let numbers: Option<_> = numbers.collect();
+                numbers.ok_or_else(|| "it gives native histograms, which are not numbers".to_owned())
+            }
+            Told::String(_) | Told::Matrix(_) => Err("it gives neither a number nor a vector".to_owned()),
+        }
+    }
 }
 
 fn limit(duration: Duration) -> Millis {

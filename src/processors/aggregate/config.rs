@@ -215,6 +215,21 @@ impl Config {
         Ok(rules)
     }
 
+    /// The places of the rules that the configuration spells out: those of built-in sets need not match anything.
+    pub fn own_rules(&self) -> Vec<usize> {
+        let (mut own, mut at) = (Vec::new(), 0);
+        for item in &self.rules.0 {
+            match item {
+                RulesItem::Set(RuleSet::Nixl) => at += nixl::rules().len(),
+                RulesItem::Rule(_) => {
+                    own.push(at);
+                    at += 1;
+                }
+            }
+        }
+        own
+    }
+
     /// The table's limits.
     pub fn limits(&self) -> Limits {
         Limits {

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_engine::query::Query;
 use tidegate_engine::{Across, BadPattern, Declaration, Function, Grouping, OnStale, Pattern};
 
+use super::expression;
 use super::threshold::ThresholdConfig;
 use crate::component::patterns::{check_filter, check_pattern, filter, grouping};
 use crate::config::{Node, Ordered, Problems};
@@ -33,10 +35,13 @@ crate::options! {
         pub name: String = required,
         /// Free text for people.
         pub description: String = String::new(),
-        /// Metric to look at: exact, a glob (`agent_*`), or `regex:...`.
-        pub metric: String = required,
+        /// Metric to look at: exact, a glob (`agent_*`), or `regex:...`. Not with `expr`.
+        pub metric: Option<String> = None,
+        /// PromQL over the live tables instead of `metric` and `function`; needs the `admin` extension. It is computed
+        /// when it is read and every `interval` of the processor, at least every 100ms.
+        pub expr: Option<String> = None,
         /// What to compute over the window, of each series or of all observations together (`across: pool`).
-        pub function: FunctionName = required,
+        pub function: Option<FunctionName> = None,
         /// The rank, 0 to 1, of the function `quantile`.
         pub quantile: Option<f64> = None,
         /// How the series of a group become one value. Observations (events, deltas, increments of counters and
@@ -140,7 +145,7 @@ impl Config {
 
 impl CompositeConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
-        check_pattern(&self.metric, at.child("metric"), cx);
+        self.check_source(at, cx);
         check_filter(&self.attributes, at.child("attributes"), cx);
         if self.name.is_empty() {
             cx.at(at.child("name")).error("must not be empty");
@@ -150,7 +155,7 @@ impl CompositeConfig {
                 .error("`by` and `without` exclude each other");
         }
         let is_rank = |rank: &f64| (0.0..=1.0).contains(rank);
-        let wants_rank = self.function == FunctionName::Quantile;
+        let wants_rank = self.function == Some(FunctionName::Quantile);
         if wants_rank != self.quantile.is_some() {
             cx.at(at.child("quantile"))
                 .error("goes together with `function: quantile`");
@@ -158,7 +163,7 @@ impl CompositeConfig {
         if !self.quantile.iter().all(is_rank) {
             cx.at(at.child("quantile")).error("must be between 0 and 1");
         }
-        if self.function == FunctionName::Last && self.across.is_none() {
+        if self.function == Some(FunctionName::Last) && self.across.is_none() {
             cx.at(at.child("function")).error(
                 "`function: last` needs `across`: a group can hold several series. `across: sum` is the total of the \
                  last value of each series; `avg`, `min`, `max`, `count` and `quantile` are there too. `across: pool` \
@@ -199,15 +204,57 @@ impl CompositeConfig {
         }
     }
 
+    /// An expression, or a metric and a function.
+    fn check_source(&self, at: &Node, cx: &mut Problems) {
+        if let Some(metric) = &self.metric {
+            check_pattern(metric, at.child("metric"), cx);
+        }
+        let Some(expr) = &self.expr else {
+            for (key, is_there) in [
+                ("metric", self.metric.is_some()),
+                ("function", self.function.is_some()),
+            ] {
+                if !is_there {
+                    cx.at(at).error(format!("`{key}` is missing (or give an `expr`)"));
+                }
+            }
+            return;
+        };
+        if let Err(error) = Query::parse(expr) {
+            cx.at(at.child("expr")).error(error.to_string());
+        }
+        let others = [
+            "metric",
+            "function",
+            "quantile",
+            "quantiles",
+            "across",
+            "window",
+            "by",
+            "without",
+            "attributes",
+        ];
+        for key in others.into_iter().filter(|key| at.get(key).is_some()) {
+            cx.at(at.child(key))
+                .error("does not go with `expr`, which says it all");
+        }
+    }
+
+    /// The expression.
+    pub fn query(&self) -> Option<Query> {
+        Query::parse(self.expr.as_ref()?).ok()
+    }
+
     /// As the engine takes it.
     pub fn declaration(&self) -> Result<Declaration, BadPattern> {
         let all_together = || Grouping::by::<&str>([]);
-        Ok(Declaration {
+        let declaration = Declaration {
             name: Arc::from(&*self.name),
             description: Arc::from(&*self.description),
-            metric: Pattern::parse(&self.metric)?,
+            metric: Pattern::parse(self.metric.as_deref().unwrap_or_default())?,
             attributes: filter(&self.attributes)?,
-            function: self.function.function(self.quantile),
+            expression: None,
+            function: self.function.unwrap_or(FunctionName::Avg).function(self.quantile),
             across: self.across.map(|across| across.across(self.across_quantile)),
             quantiles: Arc::from(&*self.quantiles),
             on_stale: self.on_stale.policy(),
@@ -215,7 +262,11 @@ impl CompositeConfig {
             grouping: grouping(self.by.as_deref(), self.without.as_deref()).unwrap_or_else(all_together),
             max_groups: self.max_groups,
             lease: self.lease,
-        })
+        };
+        match (&self.expr, self.query()) {
+            (Some(text), Some(query)) => expression::declaration(text, &query, declaration),
+            _ => Ok(declaration),
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! it is told when it changes or crosses a threshold.
 
 pub mod config;
+mod expression;
 mod threshold;
 mod webhook;
 
@@ -15,7 +16,7 @@ use async_trait::async_trait;
 use tidegate_engine::{BadPattern, Composite, CompositeSet, Instrument, Key, Limits, Table, UnixNanos};
 use tokio::task::JoinHandle;
 
-use self::config::Config;
+use self::config::{CompositeConfig, Config};
 use self::threshold::ThresholdConfig;
 use self::webhook::Webhook;
 use super::emit::{Emitter, Pace};
@@ -57,7 +58,7 @@ struct Composites {
 
 impl Composites {
     fn new(config: Arc<Config>, cx: ProcessorContext) -> Result<Self, ComponentError> {
-        let declarations = config.composites.iter().map(|composite| composite.declaration());
+        let declarations = config.composites.iter().map(CompositeConfig::declaration);
         let declarations: Vec<_> = declarations
             .collect::<Result<_, BadPattern>>()
             .map_err(|error| cx.base.error(error.to_string()))?;
@@ -105,6 +106,23 @@ impl Composites {
     }
 }
 
+/// What nothing has matched, once there was time for it.
+fn complaints(set: &CompositeSet, begun: UnixNanos, now: UnixNanos) -> Vec<String> {
+    if now.saturating_sub(begun) < PATIENCE_NS {
+        return Vec::new();
+    }
+    let of_one = |composite: &Arc<Composite>| {
+        let declaration = composite.declaration();
+        let metric = match &declaration.expression {
+            Some(expression) => &expression.text,
+            None => declaration.metric.text(),
+        };
+        let who = format!("the composite `{}`", declaration.name);
+        composite.met().complaints(&who, metric)
+    };
+    set.list().iter().flat_map(of_one).collect()
+}
+
 /// Logs why a composite has no value when the reason is a new one.
 fn tell_error(composite: &Composite, told: &mut Option<Arc<str>>, now: UnixNanos) {
     let error = composite.error(now);
@@ -113,6 +131,9 @@ fn tell_error(composite: &Composite, told: &mut Option<Arc<str>>, now: UnixNanos
     }
     *told = error.or(told.take());
 }
+
+/// What is to be matched has so long to come.
+const PATIENCE_NS: u64 = 60_000_000_000;
 
 /// Looks at the points of a request.
 struct Observing<'a> {
@@ -157,6 +178,12 @@ impl Lifecycle for Composites {
         for webhook in &self.webhooks {
             tasks.push(webhook.start().await?);
         }
+        for (composite, options) in self.set.list().iter().zip(&self.config.composites) {
+            if let Some(query) = options.query() {
+                let interval = self.config.interval;
+                tasks.push(expression::start(composite, query, shared, interval));
+            }
+        }
         for watched in &self.watched {
             shared.composites.add(watched.clone());
             let watched = watched.clone();
@@ -171,12 +198,14 @@ impl Lifecycle for Composites {
         emitter.announce();
         let set = self.set.clone();
         let told = Mutex::new(vec![None; set.list().len()]);
+        let (base, begun) = (self.base.clone(), unix_now());
         self.pace.start(emitter, self.config.interval, move |now| {
             set.expire(now);
             let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
             for (composite, told) in set.list().iter().zip(told.iter_mut()) {
                 tell_error(composite, told, now);
             }
+            base.shared.notices.set(&base.path, complaints(&set, begun, now));
         });
         Ok(())
     }

@@ -79,6 +79,74 @@ async fn everything_passes_and_is_seen_on_the_way() {
     assert!(ledger.balance().made >= 2 && base.shared.composites.list().is_empty());
 }
 
+/// Says how much there is of everything that is asked for.
+struct Constant(Arc<Mutex<Result<f64, String>>>);
+
+impl crate::component::Evaluate for Constant {
+    fn evaluate(
+        &self,
+        query: &tidegate_engine::query::Query,
+        _: UnixNanos,
+    ) -> Result<Vec<(tidegate_engine::query::Labels, f64)>, String> {
+        assert_eq!(query.names(), ["queue_depth"]);
+        let value = self.0.lock().unwrap().clone()?;
+        let labels = [("model".to_owned(), "m".to_owned())].into_iter().collect();
+        Ok(vec![(labels, value)])
+    }
+}
+
+#[tokio::test]
+async fn an_expression_is_computed_and_lives_as_long_as_the_sources_that_it_selects() {
+    let yaml = "
+composites:
+  - {name: depth, expr: 'sum by (model) (queue_depth{zone!=\"other\"})', lease: 1s}
+interval: 100ms
+";
+    let sink = Sink::new();
+    let (cx, base, _) = processor_context("composite", &sink);
+    let composites = Composites::new(settings::<Config>(yaml).get(), cx).unwrap();
+    composites.start().await.unwrap();
+    let watched = base.shared.composites.list().remove(0);
+    let told = || watched.composite().read(unix_now()).remove(0);
+    while told().error.is_none() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(told().error.unwrap().contains("needs the `admin` extension"));
+    let value = Arc::new(Mutex::new(Ok(7.0)));
+    let constant = Arc::new(crate::component::Evaluator(Box::new(Constant(value.clone()))));
+    base.shared.evaluators.add(constant);
+    composites
+        .push(Batch::new(encoded(&[("queue.depth", 3)])))
+        .unwrap();
+    composites.push(Batch::new(encoded(&[("unrelated", 3)]))).unwrap();
+    while told().value != Some(7.0) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let answer = told();
+    assert_eq!((answer.state, answer.sources_expected), (State::Fresh, 1));
+    assert_eq!(answer.attributes, [("model", "m")].into_iter().collect());
+    let mut shown = Vec::new();
+    composites
+        .table
+        .read(unix_now(), &mut |reading| shown.push(reading.value.clone()));
+    assert_eq!(shown, [Value::Double(7.0)]);
+    // Its source is overdue: what the tables still hold is no value.
+    while told().state != State::Stale {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(told().value, None);
+    composites
+        .push(Batch::new(encoded(&[("queue.depth", 3)])))
+        .unwrap();
+    assert_eq!(told().value, Some(7.0));
+    *value.lock().unwrap() = Err("too many samples".to_owned());
+    while told().error.as_deref() != Some("too many samples") {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(told().value, None);
+    composites.stop(Instant::now() + Duration::from_secs(10)).await;
+}
+
 #[test]
 fn mistakes_are_found_where_they_are() {
     let wrong = "
@@ -88,6 +156,8 @@ composites:
   - {name: a, metric: m, function: max, by: [x], without: [y]}
   - {name: d, metric: m, function: last}
   - {name: e, metric: m, function: max, across_quantile: 0.5, lease: 0s}
+  - {name: f, metric: m}
+  - {name: g, expr: 'sum(m)', by: [x]}
 ";
     let mut problems = crate::config::Problems::default();
     let node = crate::config::parse_text("a.yaml", wrong, &mut problems).unwrap();
@@ -103,6 +173,10 @@ composites:
         "`across: sum` is the total of the last value of each series",
         "goes together with `across: quantile`",
         "a.yaml:7:",
+        "a.yaml:8:",
+        "`function` is missing",
+        "a.yaml:9:",
+        "does not go with `expr`",
     ] {
         assert!(text.contains(expected), "{expected} not in {text}");
     }

@@ -12,8 +12,8 @@ use super::config::Config;
 use super::kinds::Selection;
 use super::ring::{Look, Outlet, Ring};
 use super::watch::Watch;
-use crate::component::Entry;
 use crate::component::worker::Pause;
+use crate::component::{Context, Entry, Shared};
 
 /// How long a file that could not be opened rests before it is tried again, once it has been reported.
 const REJECT_REST: Duration = Duration::from_secs(1);
@@ -22,6 +22,9 @@ const REJECT_PATIENCE: Duration = Duration::from_millis(200);
 
 /// All rings of a receiver.
 pub(super) struct Drain {
+    shared: Arc<Shared>,
+    /// Of the receiver in the configuration.
+    path: Arc<str>,
     outlet: Outlet,
     consume: bool,
     poll_interval: Duration,
@@ -40,19 +43,21 @@ struct Refusal {
 }
 
 impl Drain {
-    pub(super) fn new(config: &Config, receiver: Arc<str>, entry: Entry) -> Self {
+    pub(super) fn new(config: &Config, base: &Context, entry: Entry) -> Self {
         let hostname: Arc<str> = match config.hostname.as_str() {
             "" => rustix::system::uname().nodename().to_string_lossy().into(),
             configured => configured.into(),
         };
         Self {
             outlet: Outlet {
-                receiver,
+                receiver: base.id.clone(),
                 entry,
                 selection: Selection::new(config),
                 hostname,
                 names: Names::default(),
             },
+            shared: base.shared.clone(),
+            path: base.path.clone(),
             consume: config.consume,
             poll_interval: config.poll_interval,
             watch: Watch::of(config),
@@ -87,6 +92,7 @@ impl Drain {
 
     fn scan(&mut self, now: Instant) {
         let Some(files) = self.watch.scan(now) else { return };
+        self.shared.notices.set(&self.path, self.watch.missing());
         self.refusals.retain(|path, _| files.contains(path));
         for path in files {
             let rests = self

@@ -57,7 +57,7 @@ impl Receiver for Nixl {}
 #[async_trait]
 impl Lifecycle for Nixl {
     async fn start(&self) -> Result<(), ComponentError> {
-        let mut drain = drain::Drain::new(&self.config, self.base.id.clone(), self.entry.clone());
+        let mut drain = drain::Drain::new(&self.config, &self.base, self.entry.clone());
         self.worker
             .start(move |pause| drain.run(pause))
             .map_err(|error| self.base.error(error.to_string()))

@@ -22,6 +22,8 @@ const BLIND_SCAN: Duration = Duration::from_millis(50);
 /// Lists directories and notices their changes.
 pub(in crate::receivers) struct Watch {
     globs: Vec<String>,
+    /// Which of them match no directory.
+    missing: Vec<bool>,
     names: Names,
     scan_interval: Duration,
     inotify: Option<OwnedFd>,
@@ -66,6 +68,7 @@ impl Watch {
             .ok();
         let now = Instant::now();
         Self {
+            missing: vec![false; globs.len()],
             globs,
             names,
             scan_interval,
@@ -93,6 +96,7 @@ impl Watch {
         self.next_scan = now + interval.min(self.scan_interval);
         let directories = self.directories();
         self.follow(&directories);
+        self.tell_missing();
         Some(
             directories
                 .iter()
@@ -111,6 +115,33 @@ impl Watch {
             any = true;
         }
         any
+    }
+
+    /// Logs directories that are not there, once, and that they are there now.
+    fn tell_missing(&mut self) {
+        for (pattern, is_missing) in self.globs.iter().zip(&mut self.missing) {
+            let mut paths = glob::glob(pattern).into_iter().flatten().flatten();
+            let is_there = paths.any(|path| path.is_dir());
+            if *is_missing == is_there {
+                *is_missing = !is_there;
+                match is_there {
+                    false => tracing::warn!(
+                        directory = pattern,
+                        "the directory does not exist; it is looked for again"
+                    ),
+                    true => tracing::info!(directory = pattern, "the directory is there now"),
+                }
+            }
+        }
+    }
+
+    /// The declared directories that are not there.
+    pub(in crate::receivers) fn missing(&self) -> Vec<String> {
+        let globs = self.globs.iter().zip(&self.missing);
+        let missing = globs.filter(|(_, is_missing)| **is_missing);
+        missing
+            .map(|(pattern, _)| format!("the directory {pattern} does not exist"))
+            .collect()
     }
 
     fn directories(&self) -> Vec<PathBuf> {
@@ -222,5 +253,22 @@ mod tests {
             watch.next_scan = Instant::now();
             assert_eq!(watch.scan(Instant::now()), Some(vec![]));
         }
+    }
+
+    #[test]
+    fn a_directory_that_is_not_there_is_named_until_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("later");
+        let names = Names::new(&["*".to_owned()], &[]);
+        let mut watch = Watch::new(vec![path.display().to_string()], names, Duration::from_secs(1));
+        let now = Instant::now();
+        watch.scan(now);
+        assert_eq!(
+            watch.missing(),
+            [format!("the directory {} does not exist", path.display())]
+        );
+        fs::create_dir(&path).unwrap();
+        watch.scan(now + Duration::from_secs(10));
+        assert!(watch.missing().is_empty());
     }
 }

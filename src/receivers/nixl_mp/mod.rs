@@ -56,7 +56,7 @@ impl Receiver for NixlMp {}
 #[async_trait]
 impl Lifecycle for NixlMp {
     async fn start(&self) -> Result<(), ComponentError> {
-        let mut stores = Stores::new(self.config.clone(), self.base.id.clone(), self.entry.clone());
+        let mut stores = Stores::new(self.config.clone(), self.base.clone(), self.entry.clone());
         self.worker
             .start(move |pause| stores.run(pause))
             .map_err(|error| self.base.error(error.to_string()))
@@ -72,6 +72,7 @@ impl Lifecycle for NixlMp {
 struct Stores {
     config: Arc<Config>,
     receiver: Arc<str>,
+    base: Context,
     entry: Entry,
     watch: Watch,
     stores: BTreeMap<PathBuf, Store>,
@@ -80,12 +81,13 @@ struct Stores {
 }
 
 impl Stores {
-    fn new(config: Arc<Config>, receiver: Arc<str>, entry: Entry) -> Self {
+    fn new(config: Arc<Config>, base: Context, entry: Entry) -> Self {
         let names = Names::new(&config.include, &config.exclude);
         let watch = Watch::new(config.directories.clone(), names, config.scan_interval);
         Self {
             config,
-            receiver,
+            receiver: base.id.clone(),
+            base,
             entry,
             watch,
             stores: BTreeMap::new(),
@@ -97,6 +99,10 @@ impl Stores {
         loop {
             let now = Instant::now();
             if let Some(files) = self.watch.scan(now) {
+                self.base
+                    .shared
+                    .notices
+                    .set(&self.base.path, self.watch.missing());
                 self.adopt(files, now);
             }
             self.look(now);

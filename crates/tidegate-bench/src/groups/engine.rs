@@ -328,6 +328,7 @@ fn composite_reads() -> Samples {
         description: "".into(),
         metric: Pattern::Exact("queue".into()),
         attributes: AttributeFilter::default(),
+        expression: None,
         function: Function::Avg,
         quantiles: Arc::default(),
         on_stale: OnStale::Error,

@@ -26,6 +26,7 @@ fn declare(function: Function, across: impl Into<Option<Across>>) -> Declaration
         description: "".into(),
         metric: Pattern::parse("depth").unwrap(),
         attributes: AttributeFilter::default(),
+        expression: None,
         function,
         across: across.into(),
         quantiles: Arc::default(),

@@ -130,6 +130,7 @@ mod tests {
             description: "".into(),
             metric: Pattern::parse("x").unwrap(),
             attributes: AttributeFilter::default(),
+            expression: None,
             function: Function::Max,
             across: None,
             window: Duration::from_secs(1),

@@ -4,6 +4,7 @@
 //! clocks differ.
 
 mod across;
+mod expression;
 mod feed;
 mod group;
 mod member;
@@ -20,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 pub use across::Across;
+pub use expression::{Evaluated, Expression, Trust};
 pub use feed::{Added, Distribution, Feed};
 use group::Group;
 pub use observe::CompositeSet;
@@ -34,7 +36,7 @@ use crate::rule::overflow_attributes;
 use crate::streams::{Streams, Sweep, lock};
 use crate::trust::State;
 use crate::{
-    AttributeFilter, Attributes, Data, Grouping, Metric, Pattern, Quantile, Reading, Series, SourceId,
+    AttributeFilter, Attributes, Data, Grouping, Met, Metric, Pattern, Quantile, Reading, Series, SourceId,
     UnixNanos, Value,
 };
 
@@ -103,6 +105,8 @@ pub struct Declaration {
     pub metric: Pattern,
     /// Which of their points.
     pub attributes: AttributeFilter,
+    /// What it is computed from, where not from what passes: then `metric` says whose sources tell its state.
+    pub expression: Option<Expression>,
     /// What it computes.
     pub function: Function,
     /// How the series of a group become one value. `None`: observations are pooled, and a group has one gauge at most.
@@ -211,6 +215,8 @@ pub struct Composite {
     version: AtomicU64,
     overflowed: AtomicU64,
     unseen: AtomicU64,
+    computed: expression::Computed,
+    met: Met,
     /// Why the declaration does not suit the data.
     refused: Mutex<Option<Arc<str>>>,
 }
@@ -242,6 +248,7 @@ impl Composite {
             MAX_STREAMS
         };
         Self {
+            met: Met::new(&declaration.grouping),
             cut: Cut::of(declaration.window),
             metric: Arc::new(metric),
             declaration,
@@ -252,6 +259,7 @@ impl Composite {
             version: AtomicU64::new(0),
             overflowed: AtomicU64::new(0),
             unseen: AtomicU64::new(0),
+            computed: expression::Computed::default(),
             refused: Mutex::default(),
         }
     }
@@ -280,6 +288,17 @@ impl Composite {
     /// One answer a group, in the order in which groups came up; a single `absent` one where there are none. Where the
     /// declaration does not suit the data, no group has a value.
     pub fn read(&self, now: UnixNanos) -> Vec<Answer> {
+        if self.declaration.expression.is_some() {
+            self.compute_if_quick(now);
+        }
+        self.answers(now)
+    }
+
+    /// The same; an expression is not computed for it.
+    pub fn answers(&self, now: UnixNanos) -> Vec<Answer> {
+        if self.declaration.expression.is_some() {
+            return self.computed(self.sources(now));
+        }
         let groups = self.groups();
         let answers = groups.iter().map(|group| self.answer(group, now));
         let mut answers: Vec<Answer> = answers.collect();
@@ -295,13 +314,27 @@ impl Composite {
         answers
     }
 
+    /// What the sources of an expression's series are.
+    fn sources(&self, now: UnixNanos) -> Option<Answer> {
+        let groups = self.groups();
+        groups.first().map(|group| self.answer(group, now))
+    }
+
     /// Why there is no value, where the declaration does not suit the data.
     pub fn error(&self, now: UnixNanos) -> Option<Arc<str>> {
+        if self.declaration.expression.is_some() {
+            return self.answers(now).into_iter().find_map(|answer| answer.error);
+        }
         let refused = lock(&self.refused).clone();
         refused.or_else(|| {
             let groups = self.groups();
             groups.iter().find_map(|group| self.answer(group, now).error)
         })
+    }
+
+    /// What of the declaration has been met.
+    pub fn met(&self) -> &Met {
+        &self.met
     }
 
     /// The groups that went because all their targets have left discovery.
@@ -337,6 +370,9 @@ impl Composite {
 
     /// Shows every group that has a value as a gauge.
     pub fn show(&self, now: UnixNanos, each: &mut dyn FnMut(Reading<'_>)) {
+        if self.declaration.expression.is_some() {
+            return self.show_computed(self.sources(now), now, each);
+        }
         let groups = self.groups();
         let shown = groups.iter().map(|group| {
             let mut group = lock(group);
@@ -409,17 +445,21 @@ impl Composite {
             drop(groups);
             return self.group(overflow);
         }
-        let series = Series {
+        let series = self.series(attributes);
+        groups.left.retain(|left| *left != series.attributes);
+        let group = Arc::new(Mutex::new(Group::new(series, self.cut)));
+        groups.index.insert(key, group.clone());
+        groups.list.push(group.clone());
+        group
+    }
+
+    fn series(&self, attributes: Attributes) -> Arc<Series> {
+        Arc::new(Series {
             resource: Arc::default(),
             scope: Arc::default(),
             metric: self.metric.clone(),
             attributes,
-        };
-        groups.left.retain(|left| *left != series.attributes);
-        let group = Arc::new(Mutex::new(Group::new(Arc::new(series), self.cut)));
-        groups.index.insert(key, group.clone());
-        groups.list.push(group.clone());
-        group
+        })
     }
 
     /// Acts on the group of these attributes, which is not removed meanwhile.

@@ -401,6 +401,7 @@ impl Composite {
     }
 
     pub(super) fn group_attributes(&self, resource: &Arc<Resource>, attributes: &Attributes) -> Attributes {
+        self.met.see(resource, &[attributes]);
         let (resource, attributes) = self.declaration.grouping.apply(resource, attributes);
         resource.attributes.merge(&attributes)
     }
@@ -456,10 +457,14 @@ impl Composite {
             .or_insert_with(|| Arc::new(PointSource::new(self.declaration.lease)))
             .clone();
         let sets = [&series.attributes, &series.resource.attributes];
-        let is_wanted = self.declaration.attributes.matches(&sets);
+        let expression = self.declaration.expression.as_ref();
+        let is_selected = expression.is_none_or(|expression| (expression.selects)(series));
+        let is_wanted = is_selected && self.declaration.attributes.matches(&sets);
         let data = series.metric.data;
         let is_steady = data.temporality() == Temporality::Cumulative;
         let plan = match (is_level(data), self.declaration.is_by_series()) {
+            // Only who lives is asked for.
+            (false, _) if expression.is_some() => Plan::Pooled { is_steady },
             (true, true) => Plan::Level(None),
             (true, false) => Plan::Level(Some(series.clone())),
             (false, true) => Plan::Own { is_steady },

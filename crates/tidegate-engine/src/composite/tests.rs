@@ -18,6 +18,7 @@ fn declare(function: Function, by: &[&str]) -> Declaration {
         description: "".into(),
         metric: Pattern::parse("xfer_*").unwrap(),
         attributes: AttributeFilter::default(),
+        expression: None,
         function,
         quantiles: Arc::default(),
         on_stale: OnStale::Error,

@@ -167,10 +167,14 @@ impl Table {
             return (targets, fate);
         };
         let crowded = index >= self.limits.streams_per_source;
-        for rule in &self.rules {
+        for (rule, met) in self.rules.iter().zip(&self.met) {
             let Some(output) = rule.of_events(&state.source, kind) else {
                 continue;
             };
+            met.see(
+                &state.source.resource,
+                &[&kind.attributes, &state.source.attributes],
+            );
             match self.cell(rule, output, crowded, 0, now) {
                 Some((cell, op)) => {
                     let mut target = self.target(cell, op);

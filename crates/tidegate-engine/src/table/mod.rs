@@ -37,6 +37,7 @@ pub use saved::{Frozen, Restored};
 pub use session::Session;
 use state::State;
 
+use crate::Met;
 use crate::former::Former;
 use crate::lease::nanos;
 use crate::progress::{Collision, Rejection};
@@ -84,6 +85,8 @@ type Sources = HashMap<SourceId, Arc<Mutex<events::SourceState>>>;
 pub struct Table {
     owner: Arc<str>,
     rules: Box<[Rule]>,
+    /// What of each rule has been met.
+    met: Box<[Met]>,
     limits: Limits,
     lateness_ns: u64,
     cells: Arc<Cells>,
@@ -107,6 +110,7 @@ impl Table {
     pub fn new(owner: impl Into<Arc<str>>, rules: Vec<Rule>, limits: Limits) -> Self {
         Self {
             owner: owner.into(),
+            met: rules.iter().map(|rule| Met::new(&rule.grouping)).collect(),
             rules: rules.into(),
             limits,
             lateness_ns: nanos(limits.lateness),
@@ -121,6 +125,11 @@ impl Table {
             composites: RwLock::default(),
             counters: Counters::default(),
         }
+    }
+
+    /// What of a rule has been met, by its place.
+    pub fn met(&self, rule: usize) -> Option<&Met> {
+        self.met.get(rule)
     }
 
     /// Lets the state be saved and restored: `identify` says what a stream is called in every process.

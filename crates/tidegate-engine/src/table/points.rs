@@ -158,10 +158,11 @@ impl Table {
     ) -> (Targets, Phase) {
         let mut targets = Targets::default();
         let mut phase = Phase::Live;
-        for rule in &self.rules {
+        for (rule, met) in self.rules.iter().zip(&self.met) {
             let Some(output) = rule.of_points(series, bounds.map(|bounds| &**bounds)) else {
                 continue;
             };
+            met.see(&series.resource, &[&series.attributes]);
             match self.cell(rule, output, crowded, start, now) {
                 Some((cell, op)) => targets.push(self.target(cell, op)),
                 None => phase = Phase::NoRoom,

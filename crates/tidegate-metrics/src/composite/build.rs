@@ -257,6 +257,7 @@ impl CompositeBuilder {
             // Which series it is of was chosen by hand.
             metric: Pattern::Exact("".into()),
             attributes: AttributeFilter::default(),
+            expression: None,
             function,
             window: self.window,
             quantiles: self.quantiles.into(),

@@ -1,0 +1,259 @@
+//! Composites whose value is an expression: somebody else computes it, and the composite knows who lives.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Instant;
+
+use super::{Answer, Composite};
+use crate::streams::lock;
+use crate::trust::State;
+use crate::{Attributes, Reading, Series, UnixNanos, Value};
+
+/// A value that was computed so recently is read again as it is.
+const RECENT_NS: u64 = 10_000_000;
+
+/// What takes longer is not computed by those who read.
+const QUICK_US: u128 = 1000;
+
+/// What a composite is computed from, instead of what passes it.
+#[derive(Clone)]
+pub struct Expression {
+    /// As it was declared.
+    pub text: Arc<str>,
+    /// Which series it looks at: their sources say how far its value can be trusted.
+    pub selects: Arc<dyn Fn(&Series) -> bool + Send + Sync>,
+}
+
+impl std::fmt::Debug for Expression {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Expression").field(&self.text).finish()
+    }
+}
+
+/// What an expression comes to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Evaluated {
+    /// One value a group.
+    pub values: Vec<(Attributes, f64)>,
+    /// What the composites that it names say of themselves: the worst of them.
+    pub trust: Option<Trust>,
+}
+
+/// How far something can be trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trust {
+    /// Its state.
+    pub state: State,
+    /// Sources that are expected.
+    pub expected: usize,
+    /// Those of them that are alive.
+    pub reporting: usize,
+}
+
+impl Trust {
+    /// The worse state, and all sources.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let is_worse = severity(other.state) > severity(self.state);
+        Self {
+            state: if is_worse { other.state } else { self.state },
+            expected: self.expected + other.expected,
+            reporting: self.reporting + other.reporting,
+        }
+    }
+}
+
+fn severity(state: State) -> u8 {
+    match state {
+        State::Fresh => 0,
+        State::Idle => 1,
+        State::Partial => 2,
+        State::Stale => 3,
+        State::Absent => 4,
+    }
+}
+
+type Compute = dyn Fn(UnixNanos) -> Result<Evaluated, String> + Send + Sync;
+
+/// The last values.
+#[derive(Default)]
+pub(super) struct Computed {
+    compute: OnceLock<Box<Compute>>,
+    last: Mutex<Last>,
+}
+
+struct Last {
+    /// 0: never.
+    at: UnixNanos,
+    is_quick: bool,
+    result: Result<Evaluated, Arc<str>>,
+    /// The series that the values are shown as, with the last value of each.
+    shown: HashMap<Attributes, (Arc<Series>, f64)>,
+}
+
+impl Default for Last {
+    fn default() -> Self {
+        Self {
+            at: 0,
+            is_quick: false,
+            result: Ok(Evaluated::default()),
+            shown: HashMap::new(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Computed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Computed").finish_non_exhaustive()
+    }
+}
+
+impl Composite {
+    /// Has the expression computed by this. Once.
+    pub fn computed_by(
+        &self,
+        compute: impl Fn(UnixNanos) -> Result<Evaluated, String> + Send + Sync + 'static,
+    ) {
+        let _ = self.computed.compute.set(Box::new(compute));
+    }
+
+    /// Computes the expression. It may take long.
+    pub fn compute(&self, now: UnixNanos) {
+        let Some(compute) = self.computed.compute.get() else {
+            return;
+        };
+        let begun = Instant::now();
+        let result = compute(now).map_err(Arc::from);
+        let is_quick = begun.elapsed().as_micros() < QUICK_US;
+        let mut last = lock(&self.computed.last);
+        if last.result != result {
+            self.version.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+        (last.at, last.is_quick, last.result) = (now, is_quick, result);
+        self.remember(&mut last);
+    }
+
+    fn remember(&self, last: &mut Last) {
+        let values = last.result.as_ref().map_or(&[][..], |result| &result.values);
+        let mut shown = HashMap::with_capacity(values.len());
+        for (attributes, value) in values.iter().take(self.declaration.max_groups) {
+            let known = last.shown.get(attributes).map(|(series, _)| series.clone());
+            let series = known.unwrap_or_else(|| self.series(attributes.clone()));
+            shown.insert(attributes.clone(), (series, *value));
+        }
+        if !shown.is_empty() || self.declaration.on_stale != super::OnStale::Last {
+            last.shown = shown;
+        }
+    }
+
+    /// Computes the expression if that is quick and the last value is not recent.
+    pub(super) fn compute_if_quick(&self, now: UnixNanos) {
+        let (at, is_quick) = {
+            let last = lock(&self.computed.last);
+            (last.at, last.is_quick)
+        };
+        if is_quick && now.saturating_sub(at) >= RECENT_NS {
+            self.compute(now);
+        }
+    }
+
+    /// One answer a value, as it was computed last. `sources`: what is known of the sources of the series.
+    pub(super) fn computed(&self, sources: Option<Answer>) -> Vec<Answer> {
+        let last = lock(&self.computed.last);
+        let (absent, none) = (self.absent(), Evaluated::default());
+        let base = sources.unwrap_or_else(|| absent.clone());
+        let (evaluated, error) = match &last.result {
+            Ok(evaluated) => (evaluated, None),
+            Err(error) => (&none, Some(error.clone())),
+        };
+        let of_series = Trust {
+            state: if base.state == State::Idle {
+                State::Fresh
+            } else {
+                base.state
+            },
+            expected: base.sources_expected,
+            reporting: base.sources_reporting,
+        };
+        let is_known = base.state != State::Absent || base.has_left;
+        let trust = match (is_known.then_some(of_series), evaluated.trust) {
+            (Some(one), Some(other)) => one.and(other),
+            (Some(one), None) | (None, Some(one)) => one,
+            // Nobody here sees its sources: that there are values is all that is known.
+            (None, None) => Trust {
+                state: State::Fresh,
+                expected: 0,
+                reporting: 0,
+            },
+        };
+        let stands_in = self.declaration.on_stale == super::OnStale::Last && trust.state.says_nothing();
+        let one = |attributes: &Attributes, value: Option<f64>| Answer {
+            attributes: attributes.clone(),
+            value,
+            count: f64::from(u8::from(value.is_some())),
+            sum: value.unwrap_or_default(),
+            min: value,
+            max: value,
+            avg: value,
+            last: value,
+            age: base.age,
+            state: trust.state,
+            sources_expected: trust.expected,
+            sources_reporting: trust.reporting,
+            has_left: base.has_left,
+            error: error.clone(),
+            ..absent.clone()
+        };
+        let has_value = error.is_none() && !trust.state.says_nothing();
+        let (values, kept) = (&evaluated.values, &last.shown);
+        match (has_value, values.is_empty()) {
+            (true, false) => {
+                let shown = values.iter().take(self.declaration.max_groups);
+                shown
+                    .map(|(attributes, value)| one(attributes, Some(*value)))
+                    .collect()
+            }
+            _ if stands_in && !kept.is_empty() => kept
+                .iter()
+                .map(|(attributes, (_, value))| one(attributes, Some(*value)))
+                .collect(),
+            // It selects nothing, and its sources are not to blame.
+            (true, true) => vec![Answer {
+                state: State::Absent,
+                ..one(&Attributes::default(), None)
+            }],
+            (false, true) => vec![one(&Attributes::default(), None)],
+            (false, false) => values
+                .iter()
+                .map(|(attributes, _)| one(attributes, None))
+                .collect(),
+        }
+    }
+
+    /// Shows the values as gauges.
+    pub(super) fn show_computed(
+        &self,
+        sources: Option<Answer>,
+        now: UnixNanos,
+        each: &mut dyn FnMut(Reading<'_>),
+    ) {
+        let answers = self.computed(sources);
+        let series: Vec<_> = {
+            let last = lock(&self.computed.last);
+            let known = answers.iter().map(|answer| {
+                let (series, _) = last.shown.get(&answer.attributes)?;
+                Some((series.clone(), answer.value?))
+            });
+            known.flatten().collect()
+        };
+        for (series, value) in series {
+            each(Reading {
+                series: &series,
+                start: 0,
+                time: now,
+                value: &Value::Double(value),
+                exemplars: &[],
+            });
+        }
+    }
+}

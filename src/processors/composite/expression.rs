@@ -1,0 +1,159 @@
+//! Composites that are PromQL: what is computed, from what, and whose sources tell how far it can be trusted.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tidegate_engine::query::{Labels, NAME, Query, Selection};
+use tidegate_engine::{
+    Across, Attributes, BadPattern, Composite, Declaration, Evaluated, Expression, Function, Pattern, Series,
+    Trust,
+};
+use tokio::task::JoinHandle;
+
+use crate::component::worker::in_background;
+use crate::component::{Shared, unix_now};
+use crate::prom::Naming;
+use crate::prom::flat::{SUFFIXES, identity};
+use crate::prom::name::Kind;
+
+/// The shortest time between two computations that nobody asks for.
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A declaration whose sources are those of the series that `query` selects.
+pub(super) fn declaration(text: &str, query: &Query, rest: Declaration) -> Result<Declaration, BadPattern> {
+    let (selections, naming) = (query.selections(), Naming::default());
+    let selects = move |series: &Series| is_selected(series, &selections, &naming);
+    Ok(Declaration {
+        metric: match query.only_names() {
+            Some(names) => Pattern::regex(
+                &names
+                    .iter()
+                    .map(|name| spellings(name))
+                    .collect::<Vec<_>>()
+                    .join("|"),
+            )?,
+            None => Pattern::parse("*")?,
+        },
+        expression: Some(Expression {
+            text: text.into(),
+            selects: Arc::new(selects),
+        }),
+        function: Function::Last,
+        across: Some(Across::Sum),
+        ..rest
+    })
+}
+
+/// How metrics may be called, as a regular expression, that have this name in Prometheus: other characters may stand
+/// for underscores, and a unit or `total` may be added.
+fn spellings(name: &str) -> String {
+    let parts: Vec<String> = name.split('_').map(regex::escape).collect();
+    let (mut all, mut closing) = (String::new(), String::new());
+    for (at, part) in parts.iter().enumerate() {
+        if at > 0 {
+            all.push_str("(?:[^a-zA-Z0-9]?");
+            closing.push_str(")?");
+        }
+        all.push_str(part);
+    }
+    all + &closing
+}
+
+fn is_selected(series: &Series, selections: &[Selection], naming: &Naming) -> bool {
+    let Some((name, pairs)) = identity(series, naming) else {
+        return false;
+    };
+    SUFFIXES.iter().any(|suffix| {
+        let name = (NAME.to_owned(), format!("{name}{suffix}"));
+        let labels: Labels = pairs.iter().cloned().chain([name]).collect();
+        // What is told by a label of a part of the series (`le`) is not looked at.
+        selections.iter().any(|selection| accepts(selection, &labels))
+    })
+}
+
+fn accepts(selection: &Selection, labels: &Labels) -> bool {
+    let is_of_part = |name: &str| matches!(name, "le" | "quantile");
+    let mut matchers = selection.matchers.iter();
+    matchers.all(|matcher| is_of_part(matcher.name()) || matcher.accepts(labels))
+}
+
+/// Has the composite computed: when somebody reads it, and at every interval.
+pub(super) fn start(
+    composite: &Arc<Composite>,
+    query: Query,
+    shared: &Arc<Shared>,
+    interval: Duration,
+) -> JoinHandle<()> {
+    let (weak, shared) = (Arc::downgrade(composite), Arc::downgrade(shared));
+    composite.computed_by(move |now| evaluate(&query, &weak, &shared, now));
+    let composite = composite.clone();
+    tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(interval.max(MIN_INTERVAL));
+        loop {
+            ticks.tick().await;
+            let composite = composite.clone();
+            // A panic has been printed; the next round is tried all the same.
+            let _ = in_background(move || composite.compute(unix_now())).await;
+        }
+    })
+}
+
+fn evaluate(
+    query: &Query,
+    own: &Weak<Composite>,
+    shared: &Weak<Shared>,
+    now: u64,
+) -> Result<Evaluated, String> {
+    let Some(shared) = shared.upgrade() else {
+        return Ok(Evaluated::default());
+    };
+    let evaluators = shared.evaluators.list();
+    let evaluator = evaluators
+        .first()
+        .ok_or("an expression needs the `admin` extension, which computes it")?;
+    let values = evaluator.0.evaluate(query, now)?;
+    let attributes =
+        |labels: Labels| -> Attributes { labels.iter().map(|(name, value)| (&**name, &**value)).collect() };
+    let values = values
+        .into_iter()
+        .map(|(labels, value)| (attributes(labels), value));
+    Ok(Evaluated {
+        values: values.collect(),
+        trust: trust(query, own, &shared, now),
+    })
+}
+
+/// What the composites that it names say of themselves.
+fn trust(query: &Query, own: &Weak<Composite>, shared: &Shared, now: u64) -> Option<Trust> {
+    let (asked, naming) = (query.names(), Naming::default());
+    let list = shared.composites.list();
+    let named = list
+        .iter()
+        .map(|watched| watched.composite())
+        .filter(|composite| {
+            let name = naming.metric(&composite.declaration().name, "", Kind::Gauge);
+            let is_own = std::ptr::eq(own.as_ptr(), Arc::as_ptr(composite));
+            !is_own && name.is_some_and(|name| asked.contains(&name))
+        });
+    let answers = named.flat_map(|composite| composite.answers(now));
+    let trusts = answers.map(|answer| Trust {
+        state: answer.state,
+        expected: answer.sources_expected,
+        reporting: answer.sources_reporting,
+    });
+    trusts.reduce(Trust::and)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_however_they_are_spelt() {
+        let is = |name: &str, raw: &str| Pattern::regex(&spellings(name)).unwrap().matches(raw);
+        assert!(is("vllm:num_requests_waiting", "vllm:num_requests_waiting"));
+        assert!(is("http_server_duration_seconds", "http.server.duration"));
+        assert!(is("requests_total", "requests") && is("a__b", "a__b") && is("aB_c", "aB/c"));
+        assert!(!is("requests_total", "request") && !is("requests", "requests_failed"));
+    }
+}
