@@ -1,6 +1,7 @@
 //! What the components of one gateway share: the tables and composites that hold state, and the memory in use.
 
-use std::collections::BTreeMap;
+use std::any::{Any, TypeId};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -36,6 +37,27 @@ pub struct Shared {
     pub services: ServicesById,
     /// What runs; there once the graph is built.
     pub overview: OnceLock<Overview>,
+    /// What layers above keep once a gateway.
+    pub parts: Parts,
+}
+
+/// One value of each type, made by the first who asks for it.
+#[derive(Default)]
+pub struct Parts(Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
+
+impl Parts {
+    /// The value of this type; `make` makes it where there is none yet, and must not ask for another one.
+    pub fn get<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Arc<T> {
+        let mut parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = parts.get(&TypeId::of::<T>()).cloned()
+            && let Ok(known) = known.downcast::<T>()
+        {
+            return known;
+        }
+        let made = Arc::new(make());
+        parts.insert(TypeId::of::<T>(), made.clone());
+        made
+    }
 }
 
 /// Computes PromQL over the live tables.
@@ -125,15 +147,23 @@ impl Health {
     }
 }
 
-/// A list of things that components own and others look at.
+/// A list of things that components own and others look at. A clone is the same list.
 pub struct Registry<T> {
-    items: Mutex<Vec<Arc<T>>>,
+    items: Arc<Mutex<Vec<Arc<T>>>>,
+}
+
+impl<T> Clone for Registry<T> {
+    fn clone(&self) -> Self {
+        Self {
+            items: self.items.clone(),
+        }
+    }
 }
 
 impl<T> Default for Registry<T> {
     fn default() -> Self {
         Self {
-            items: Mutex::default(),
+            items: Arc::default(),
         }
     }
 }

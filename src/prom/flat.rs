@@ -3,17 +3,18 @@
 
 use tidegate_engine::{ExponentialHistogram, Histogram, Reading, Series, Summary, Value};
 
-use super::labels::{LabelSources, Labels};
-use super::name::Naming;
+use super::labels::Labels;
+use super::render::Style;
 use super::render::histogram::{classic, quantiles, running};
 use super::render::kind::kinds;
 
-/// Name and labels of a series; `None`: it can't be told in this data model.
-pub fn identity(series: &Series, naming: &Naming) -> Option<(String, Vec<(String, String)>)> {
+/// Name and labels of a series in this style; `None`: it can't be told in this data model.
+pub fn identity(series: &Series, style: &Style) -> Option<(String, Vec<(String, String)>)> {
+    let naming = &style.naming;
     let metric = &series.metric;
     let (kind, _) = kinds(metric.data).ok()?;
     let name = naming.metric(&metric.name, &metric.unit, kind)?;
-    let labels = Labels::of(series, naming, &LabelSources::default());
+    let labels = Labels::of(series, naming, &style.labels);
     let pairs = labels.into_pairs().into_iter();
     Some((name, pairs.filter(|(_, value)| !value.is_empty()).collect()))
 }

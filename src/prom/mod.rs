@@ -3,6 +3,7 @@
 //! Rules are those of the OpenTelemetry specification (compatibility/prometheus_and_openmetrics) with the choices of
 //! prometheus/otlptranslator where it leaves room.
 
+pub mod catalog;
 pub mod escaping;
 pub mod flat;
 pub mod format;

@@ -44,6 +44,7 @@ use self::sheet::{Sheet, Shot, Times};
 use self::source::{Look, News, Reader, Sources};
 use self::texts::Texts;
 use self::walk::Walk;
+use super::catalog::Senders;
 use super::format::Format;
 use super::labels::{LabelSources, Labels};
 use super::name::Naming;
@@ -57,7 +58,7 @@ const LOOK_THROUGH_NS: u64 = 30_000_000_000;
 const KEPT_BYTES: usize = 1 << 20;
 
 /// The family of what resources say beyond who they are, behind the namespace.
-const TARGET_INFO: &str = "target_info";
+pub(in crate::prom) const TARGET_INFO: &str = "target_info";
 
 /// What is the same for every series.
 #[derive(Clone, Debug)]
@@ -85,7 +86,7 @@ impl Default for Style {
 
 impl Style {
     /// Labels of `target_info`: what the resource says beyond who it is.
-    fn labels_of_target(&self, resource: &Resource) -> Option<Labels> {
+    pub(in crate::prom) fn labels_of_target(&self, resource: &Resource) -> Option<Labels> {
         const IDENTITY: [&str; 3] = ["service.name", "service.namespace", "service.instance.id"];
         let mut labels = Labels::new(&self.naming);
         let all = resource.attributes.iter();
@@ -129,6 +130,7 @@ pub struct Renderer {
     texts: Texts,
     origins: Origins,
     conflicts: Conflicts,
+    senders: Arc<Senders>,
     /// Of what is shown now.
     version: u64,
     /// How often all series have been gone through.
@@ -152,6 +154,7 @@ impl Renderer {
             texts: Texts::default(),
             origins: Origins::default(),
             conflicts: Conflicts::default(),
+            senders: Arc::default(),
             style,
             version: 0,
             walks: 0,
@@ -161,6 +164,12 @@ impl Renderer {
             kept: None,
             size: 0,
         }
+    }
+
+    /// Shares what is known of senders with the other readers of the gateway.
+    #[must_use]
+    pub fn sharing(self, senders: Arc<Senders>) -> Self {
+        Self { senders, ..self }
     }
 
     /// The exposition of these tables as they are now. The same page as the last time where nothing has changed.
@@ -240,6 +249,7 @@ impl Renderer {
     }
 
     fn look(&mut self, tables: &[Arc<Table>], now: UnixNanos, look: Look) {
+        self.senders.tick(now);
         let news = self.sources.look(tables, now, look);
         self.version += u64::from(news.has_changed || self.conflicts.is_to_try());
         self.take_up(news, now);
@@ -260,6 +270,7 @@ impl Renderer {
             texts: &mut self.texts,
             origins: &mut self.origins,
             conflicts: &mut self.conflicts,
+            senders: &self.senders,
             reader: Reader::new(&sources),
             now,
             notes: Notes::default(),

@@ -7,6 +7,7 @@
 
 pub mod attributes;
 mod bytes;
+pub mod cadence;
 mod chunks;
 pub mod composite;
 pub mod event;
@@ -40,6 +41,7 @@ mod wheel;
 pub use attributes::{
     AttributeList, AttributeRef, AttributeValue, Attributes, AttributesBuilder, ListRef, MapRef,
 };
+pub use cadence::{Cadence, DEFAULT_LEASE_NS};
 pub use composite::{
     Across, Added, Answer, Composite, CompositeSet, Declaration, Distribution, Evaluated, Expression, Feed,
     Function, Gate, OnStale, Side, Threshold, Trust,

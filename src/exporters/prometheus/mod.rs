@@ -28,6 +28,8 @@ use crate::component::{
 };
 use crate::net::Server;
 use crate::net::auth::Door;
+use crate::prom::Escaping;
+use crate::prom::catalog::{Exposes, Senders, View};
 use async_trait::async_trait;
 use config::Config;
 use page::Pages;
@@ -61,14 +63,21 @@ struct Views {
     live: Mutex<Vec<Weak<Table>>>,
 }
 
-impl Views {
-    fn all(&self) -> Vec<Arc<Table>> {
+impl Exposes for Views {
+    fn live(&self) -> Vec<Arc<Table>> {
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         live.retain(|table| table.strong_count() > 0);
-        live.iter()
-            .filter_map(Weak::upgrade)
-            .chain([self.own.clone()])
-            .collect()
+        live.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn own(&self) -> &Arc<Table> {
+        &self.own
+    }
+}
+
+impl Views {
+    fn all(&self) -> Vec<Arc<Table>> {
+        self.live().into_iter().chain([self.own.clone()]).collect()
     }
 
     fn attach(&self, table: &Arc<Table>) {
@@ -101,6 +110,8 @@ impl Prometheus {
             own,
             live: Mutex::default(),
         });
+        let style = config.style(Escaping::default());
+        View::of(&base.shared).expose(base.id.clone(), style, views.clone());
         Self {
             config,
             base,
@@ -193,7 +204,12 @@ impl Exporter for Prometheus {}
 #[async_trait]
 impl Lifecycle for Prometheus {
     async fn start(&self) -> Result<(), ComponentError> {
-        let pages = Pages::new(self.config.clone(), self.views.clone(), self.base.id.clone());
+        let pages = Pages::new(
+            self.config.clone(),
+            self.views.clone(),
+            self.base.id.clone(),
+            Senders::of(&self.base.shared),
+        );
         let pages = Arc::new(pages);
         let server = server::start(&self.config, &self.base, pages.clone()).await?;
         let (own, exporter) = (self.views.own.clone(), self.base.id.clone());

@@ -14,6 +14,7 @@ use super::rounds::Rounds;
 use crate::component::unix_now;
 use crate::component::worker::in_background;
 use crate::net::{Coding, compress};
+use crate::prom::catalog::Senders;
 use crate::prom::{Conflict, Counts, Difference, Escaping, Format, LeftOut, Page as Exposition, Renderer};
 use crate::telemetry::Every;
 
@@ -97,6 +98,7 @@ struct Press {
 pub(super) struct Pages {
     views: Arc<Views>,
     exporter: Arc<str>,
+    senders: Arc<Senders>,
     config: Arc<Config>,
     faces: Mutex<Vec<Face>>,
     complaints: Arc<Every>,
@@ -104,8 +106,14 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    pub(super) fn new(config: Arc<Config>, views: Arc<Views>, exporter: Arc<str>) -> Self {
+    pub(super) fn new(
+        config: Arc<Config>,
+        views: Arc<Views>,
+        exporter: Arc<str>,
+        senders: Arc<Senders>,
+    ) -> Self {
         let pages = Self {
+            senders,
             views,
             exporter,
             config,
@@ -170,7 +178,9 @@ impl Pages {
             },
             views: self.views.clone(),
             exporter: self.exporter.clone(),
-            renderer: Mutex::new(Renderer::new(format, self.config.style(escaping))),
+            renderer: Mutex::new(
+                Renderer::new(format, self.config.style(escaping)).sharing(self.senders.clone()),
+            ),
             last: Mutex::default(),
             complaints: self.complaints.clone(),
             remarks: self.remarks.clone(),
@@ -335,7 +345,7 @@ mod tests {
             live: Mutex::default(),
         };
         let config = settings::<Config>("{endpoint: '127.0.0.1:0'}").get();
-        Pages::new(config, Arc::new(views), "prometheus".into())
+        Pages::new(config, Arc::new(views), "prometheus".into(), Arc::default())
     }
 
     fn formats(pages: &Pages) -> Vec<Format> {

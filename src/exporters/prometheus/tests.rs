@@ -561,7 +561,12 @@ async fn collisions_are_counted_though_nobody_scrapes_and_given_up_by_the_thread
     let told = recorder.handle();
     let config: Arc<Config> = settings::<Config>("{endpoint: '127.0.0.1:0'}").get();
     let exporter = Prometheus::new(config.clone(), context("exporters", "prometheus"), Arc::default());
-    let pages = Arc::new(Pages::new(config, exporter.views.clone(), "prometheus".into()));
+    let pages = Arc::new(Pages::new(
+        config,
+        exporter.views.clone(),
+        "prometheus".into(),
+        Arc::default(),
+    ));
     let own = exporter.views.own.clone();
     let keeper = Worker::new("test-keeper");
     let work = move |pause: &Pause| {

@@ -22,12 +22,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::composites::{self, COMPOSITES};
 use super::explain;
-use super::view::{View, millis};
 use crate::component::shared::Phase;
 use crate::component::worker::in_background;
 use crate::component::{Shared, unix_now};
 use crate::extensions::server::{self, Answer, Request, Takes};
-use crate::prom::name::Kind;
+use crate::prom::catalog::{View, millis};
 use crate::watch::Watched;
 
 /// Queries that are computed at one time; others wait.
@@ -250,9 +249,13 @@ impl Api {
         let computed = in_background(move || {
             let query = Query::parse(&query)?;
             let now = unix_now();
-            api.view.refresh(now, query.only_names().as_deref());
-            let value = query.instant(&*api.view, millis(now))?;
+            let asked = api.view.ask(now, query.only_names().as_deref());
+            let value = query.instant(&asked, millis(now))?;
             api.check_composites(&query, now, |_| true)?;
+            let notes = asked.notes();
+            if notes.is_contested() {
+                return Err(Failure::bad(notes.warnings().join("; ")));
+            }
             let values = match value {
                 Instant::Scalar(number) => vec![number],
                 Instant::Vector(vector) => {
@@ -281,8 +284,8 @@ impl Api {
         let mut all = self.shared.composites.list();
         all.retain(|composite| {
             let name = &composite.declaration().name;
-            let shown = self.view.naming.metric(name, "", Kind::Gauge);
-            shown.is_some_and(|shown| asked.contains(&shown))
+            let shown = self.view.names_of_composite(name);
+            shown.iter().any(|shown| asked.contains(shown))
         });
         all
     }

@@ -7,7 +7,8 @@ use tidegate_engine::query::{Labels, NAME, Selection};
 use tidegate_engine::{Count, Explanation, Feeder, Series, Table, UnixNanos, cardinality};
 
 use crate::component::Shared;
-use crate::prom::Naming;
+use crate::prom::Style;
+use crate::prom::catalog::{Shown, View};
 use crate::prom::flat::identity;
 use crate::watch::{Watched, json as shape};
 
@@ -17,16 +18,16 @@ const SUFFIXES: [&str; 4] = ["", "_bucket", "_sum", "_count"];
 /// Explains at most `most` series that one of these selections accepts, each with at most `most` of its sources.
 pub(super) fn page(
     shared: &Shared,
-    naming: &Naming,
+    view: &View,
     selections: &[Selection],
     now: UnixNanos,
     most: usize,
 ) -> Value {
     let mut found: Vec<(Labels, Arc<Series>, Arc<Table>)> = Vec::new();
-    for table in shared.tables.list() {
+    for Shown { table, style, .. } in view.shown() {
         table.read(now, &mut |reading| {
             if found.len() < most
-                && let Some(labels) = wanted(reading.series, naming, selections)
+                && let Some(labels) = wanted(reading.series, &style, selections)
             {
                 found.push((labels, reading.series.clone(), table.clone()));
             }
@@ -43,8 +44,8 @@ pub(super) fn page(
     explained.collect()
 }
 
-fn wanted(series: &Series, naming: &Naming, selections: &[Selection]) -> Option<Labels> {
-    let (name, pairs) = identity(series, naming)?;
+fn wanted(series: &Series, style: &Style, selections: &[Selection]) -> Option<Labels> {
+    let (name, pairs) = identity(series, style)?;
     let accepts = |labels: &Labels| selections.iter().any(|selection| selection.accepts(labels));
     let labels = |suffix: &str| -> Labels {
         let name = (NAME.to_owned(), format!("{name}{suffix}"));

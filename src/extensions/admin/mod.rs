@@ -10,18 +10,17 @@ mod composites;
 mod explain;
 mod grpc;
 mod sampler;
-mod view;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use hyper::body::Incoming;
-use tidegate_engine::{BadPattern, Pattern};
+use tidegate_engine::query::Millis;
+use tidegate_engine::{BadPattern, HistoryLimits, Pattern};
 use tokio_util::sync::CancellationToken;
 
 use self::api::Api;
-use self::view::{HistoryRule, View};
 use super::server::{Answer, PageServer, Pages, Place, Request, Takes};
 use crate::component::patterns::{check_filter, check_pattern, filter};
 use crate::component::worker::Worker;
@@ -32,6 +31,7 @@ use crate::config::{ByteSize, Node, Ordered, Problems};
 use crate::net::auth::AuthConfig;
 use crate::net::cors::CorsConfig;
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
+use crate::prom::catalog::{HistoryRule, View};
 
 /// Where the pages are.
 const PORT: u16 = 8080;
@@ -49,6 +49,9 @@ crate::options! {
         pub tls: Option<TlsServerConfig> = None,
         /// Which pages of other origins may ask from a browser; unset: none.
         pub cors: Option<CorsConfig> = None,
+        /// The `prometheus` exporter whose names and labels queries see, as `prometheus/NAME`, where several show a table;
+        /// unset: the first.
+        pub exporter: Option<String> = None,
         /// The recent past of series, for range queries.
         pub history: HistoryConfig = HistoryConfig::default(),
     }
@@ -96,7 +99,19 @@ impl HistoryRuleConfig {
     }
 }
 
+fn millis(duration: Duration) -> Millis {
+    Millis::try_from(duration.as_millis()).unwrap_or(Millis::MAX / 4)
+}
+
 impl HistoryConfig {
+    fn limits(&self) -> HistoryLimits {
+        HistoryLimits {
+            interval_ms: millis(self.interval),
+            span_ms: millis(self.retention),
+            max_bytes: usize::try_from(self.max_bytes.bytes()).unwrap_or(usize::MAX),
+        }
+    }
+
     fn check(&self, at: &Node, cx: &mut Problems) {
         if self.interval < Duration::from_millis(10) {
             cx.at(at.child("interval")).error("must be at least 10ms");
@@ -123,6 +138,8 @@ pub(super) struct Admin {
     base: Context,
     view: Arc<View>,
     evaluator: Arc<Evaluator>,
+    /// Whether it keeps the past; of several extensions one does.
+    samples: bool,
     server: PageServer,
     sampler: Worker,
     stopping: CancellationToken,
@@ -133,8 +150,16 @@ impl Admin {
         let rules = config.history.rules.iter().map(HistoryRuleConfig::rule);
         let rules: Result<Vec<_>, BadPattern> = rules.collect();
         let rules = rules.map_err(|error| base.error(error.to_string()))?;
-        let view = Arc::new(View::new(base.shared.clone(), &config.history, rules));
+        let view = View::of(&base.shared);
+        if let Some(exporter) = &config.exporter {
+            view.prefer(exporter);
+        }
+        let samples = config.history.enabled && view.keep_past(config.history.limits(), rules);
+        if config.history.enabled && !samples {
+            tracing::warn!(extension = %base.id, "another admin extension keeps the past already; `history` here has no effect");
+        }
         Ok(Self {
+            samples,
             config,
             base,
             evaluator: Arc::new(Evaluator(Box::new(view.clone()))),
@@ -171,9 +196,8 @@ impl Lifecycle for Admin {
             .start(&self.base, place, Arc::new(Faces { api, cors }))
             .await?;
         self.base.shared.evaluators.add(self.evaluator.clone());
-        let history = &self.config.history;
-        if history.enabled {
-            let (view, interval) = (self.view.clone(), history.interval);
+        if self.samples {
+            let (view, interval) = (self.view.clone(), self.config.history.interval);
             let started = self
                 .sampler
                 .start(move |pause| sampler::run(&view, interval, pause));

@@ -5,9 +5,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::view::View;
 use crate::component::unix_now;
 use crate::component::worker::Pause;
+use crate::prom::catalog::View;
 
 /// Added to the niceness of the process: others get nine tenths of a core that both want.
 const NICENESS: i32 = 10;
@@ -34,7 +34,6 @@ pub(super) fn run(view: &View, interval: Duration, pause: &Pause) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::mpsc::channel;
 
     use rustix::process::getpriority_process;
@@ -42,12 +41,11 @@ mod tests {
     use super::*;
     use crate::component::testing::context;
     use crate::component::worker::Worker;
-    use crate::extensions::admin::HistoryConfig;
 
     #[tokio::test]
     async fn it_gives_way_to_others_and_stops_at_once() {
         let shared = context("extensions", "admin").shared;
-        let view = Arc::new(View::new(shared, &HistoryConfig::default(), Vec::new()));
+        let view = View::of(&shared);
         let worker = Worker::new("sampler");
         let (tell, told) = channel();
         let work = move |pause: &Pause| {

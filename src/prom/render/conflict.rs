@@ -111,10 +111,10 @@ pub(super) enum Taken {
 pub(super) enum Why {
     /// Its metric has no family.
     Family(Arc<Taken>),
-    /// This other owner has a series of the same name and labels.
-    Rival(Arc<str>),
+    /// This other owner has a living series of the same name and labels. The attributes in which they differ follow.
+    Rival(Arc<str>, Arc<str>),
     /// The same owner has.
-    Twin,
+    Twin(Arc<str>),
     /// There is no room for its labels.
     Full,
 }
@@ -122,8 +122,8 @@ pub(super) enum Why {
 impl Why {
     fn reason(&self) -> LeftOut {
         match self {
-            Self::Rival(_) => LeftOut::DuplicateIdentity,
-            Self::Twin => LeftOut::AmbiguousIdentity,
+            Self::Rival(..) => LeftOut::DuplicateIdentity,
+            Self::Twin(_) => LeftOut::AmbiguousIdentity,
             Self::Full => LeftOut::LabelsFull,
             Self::Family(taken) => match **taken {
                 Taken::By { .. } => LeftOut::TypeClash,
@@ -135,12 +135,12 @@ impl Why {
     /// Whose place it is.
     fn rival(&self) -> Option<Arc<str>> {
         match self {
-            Self::Rival(owner) => Some(owner.clone()),
+            Self::Rival(owner, _) => Some(owner.clone()),
             Self::Family(taken) => match &**taken {
                 Taken::By { owner, .. } => Some(owner.clone()),
                 Taken::Nameless(..) => None,
             },
-            Self::Twin | Self::Full => None,
+            Self::Twin(_) | Self::Full => None,
         }
     }
 }
@@ -163,16 +163,34 @@ impl fmt::Display for Why {
                     owner,
                 } => write!(f, "`{sample}` belongs to the {kind} `{family}` of {owner}"),
             },
-            Self::Rival(other) => write!(
-                f,
-                "{other} has a series of the same name and labels; a series has one writer only"
-            ),
-            Self::Twin => f.write_str(
-                "another resource or scope has a series of the same name and labels; \
-                 add an attribute as a label to tell them apart",
-            ),
+            Self::Rival(other, differ) => {
+                let cure = "send them under different names or labels";
+                write!(
+                    f,
+                    "{other} has a series of the same name and labels that still reports"
+                )?;
+                tell_apart(f, differ, cure)
+            }
+            Self::Twin(differ) => {
+                let cure = "give each instance its own `service.instance.id`";
+                f.write_str(
+                    "another resource or scope has a series of the same name and labels that still reports",
+                )?;
+                tell_apart(f, differ, cure)
+            }
             Self::Full => f.write_str("there are 16 GiB of labels already"),
         }
+    }
+}
+
+/// In what two series differ, and what to do.
+fn tell_apart(f: &mut fmt::Formatter<'_>, differ: &str, cure: &str) -> fmt::Result {
+    match differ {
+        "" => write!(f, "; {cure}"),
+        differ => write!(
+            f,
+            "; they differ in {differ}: make one of these a label (`resource_constant_labels` copies resource attributes), or {cure}"
+        ),
     }
 }
 
@@ -187,7 +205,20 @@ pub(super) struct Refused {
     pub(super) owner: Arc<str>,
     pub(super) series: Arc<Series>,
     pub(super) why: Why,
+    /// Since when it collides with what lives.
     pub(super) since: UnixNanos,
+    /// Where the series is that has its place: source and place there.
+    pub(super) rival: Option<(u16, u64)>,
+    /// It has a value and still reports. What does not is superseded, and collides with nobody.
+    pub(super) is_alive: bool,
+    /// Whether it was told that it is left out.
+    pub(super) is_told: bool,
+}
+
+impl Refused {
+    fn counts(&self) -> u64 {
+        u64::from(self.is_alive)
+    }
 }
 
 /// Series that are looked at again on one page, so that no page takes long for them.
@@ -215,9 +246,10 @@ struct Untold {
 
 impl Conflicts {
     /// Leaves a series out.
-    pub(super) fn refuse(&mut self, refused: Refused, is_new: bool) {
+    pub(super) fn refuse(&mut self, mut refused: Refused) {
         let reason = refused.why.reason();
-        if is_new {
+        if refused.is_alive && !refused.is_told {
+            refused.is_told = true;
             let (metric, owner) = (&refused.series.metric.name, &refused.owner);
             self.untold
                 .add((metric.clone(), owner.clone(), reason), 1, || Conflict {
@@ -230,7 +262,7 @@ impl Conflicts {
                     since: refused.since,
                 });
         }
-        self.counts[reason as usize] += 1;
+        self.counts[reason as usize] += refused.counts();
         self.refused.push_back(refused);
     }
 
@@ -260,7 +292,7 @@ impl Conflicts {
         self.to_try -= to_try;
         let some: Vec<_> = self.refused.drain(..count).collect();
         for refused in &some {
-            self.counts[refused.why.reason() as usize] -= 1;
+            self.counts[refused.why.reason() as usize] -= refused.counts();
         }
         let some = some.into_iter().enumerate();
         some.map(|(at, refused)| (refused, at < to_try)).collect()
@@ -270,7 +302,7 @@ impl Conflicts {
     pub(super) fn forget(&mut self, gone: &[u16]) {
         self.refused.retain(|refused| {
             let is_gone = gone.contains(&refused.source);
-            self.counts[refused.why.reason() as usize] -= u64::from(is_gone);
+            self.counts[refused.why.reason() as usize] -= refused.counts() * u64::from(is_gone);
             !is_gone
         });
     }
@@ -315,7 +347,7 @@ impl Conflicts {
     /// What is left out now, by metric, owner and reason.
     pub(super) fn now(&self) -> Vec<Conflict> {
         let mut all: BTreeMap<_, (u64, UnixNanos)> = BTreeMap::new();
-        for refused in &self.refused {
+        for refused in self.refused.iter().filter(|refused| refused.is_alive) {
             let key = (&refused.series.metric.name, &refused.owner, &refused.why);
             let (series, since) = all.entry(key).or_insert((0, refused.since));
             *series += 1;

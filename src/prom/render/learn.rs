@@ -4,15 +4,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
-use tidegate_engine::{Data, Resource, Seen, Series, UnixNanos};
+use tidegate_engine::{Data, Place, Resource, Series, UnixNanos};
 
 use super::conflict::{Conflicts, Refused, Taken, Why};
 use super::family::Families;
 use super::origin::Origins;
 use super::records::Record;
-use super::source::{New, Reader, Sources};
+use super::source::{Glance, New, Reader, Sources};
 use super::texts::Texts;
 use super::{Style, encode};
+use crate::prom::catalog::{Life, Senders, differing};
 use crate::prom::format::Format;
 use crate::prom::labels::Labels;
 
@@ -25,6 +26,7 @@ pub(super) struct Learning<'a> {
     pub(super) texts: &'a mut Texts,
     pub(super) origins: &'a mut Origins,
     pub(super) conflicts: &'a mut Conflicts,
+    pub(super) senders: &'a Senders,
     pub(super) reader: Reader<'a>,
     pub(super) now: UnixNanos,
     pub(super) notes: Notes,
@@ -47,61 +49,112 @@ pub(super) struct Notes {
 struct Late {
     record: Record,
     new: New,
-    since: Option<UnixNanos>,
+    before: Option<Before>,
+}
+
+/// A series was left out before.
+pub(super) struct Before {
+    since: UnixNanos,
+    is_told: bool,
 }
 
 impl Learning<'_> {
     /// Looks again at a series that was left out.
-    pub(super) fn retry(&mut self, (refused, may_fit): (Refused, bool)) {
-        let is_there = !matches!(self.reader.at(refused.source, refused.place), Seen::Gone);
-        self.reader.release();
-        match (is_there, may_fit) {
-            (false, _) => {}
-            (true, false) => self.conflicts.refuse(refused, false),
-            (true, true) => self.take(
-                New {
-                    source: refused.source,
-                    place: refused.place,
-                    series: refused.series,
-                },
-                Some(refused.since),
-            ),
+    pub(super) fn retry(&mut self, (mut refused, may_fit): (Refused, bool)) {
+        let Some(mine) = self.standing(refused.source, refused.place) else {
+            return;
+        };
+        let has_room = may_fit
+            || refused.rival.is_some_and(|(source, place)| {
+                !self.reader.glance(source, place).is_shown() || self.would_yield((source, place), &mine)
+            });
+        if has_room && (mine.is_some() || refused.rival.is_none()) {
+            let before = Before {
+                since: refused.since,
+                is_told: refused.is_told,
+            };
+            let new = New {
+                source: refused.source,
+                place: refused.place,
+                series: refused.series,
+            };
+            return self.take(new, Some(before));
         }
+        let is_alive = refused.rival.is_none() || mine.is_some_and(|mine| mine.is_alive(self.now));
+        if is_alive && !refused.is_alive {
+            refused.since = self.now;
+        }
+        refused.is_alive = is_alive;
+        self.conflicts.refuse(refused);
     }
 
-    /// Takes up a series. `since`: it was left out before, since then.
-    pub(super) fn take(&mut self, new: New, since: Option<UnixNanos>) {
-        let family = match self.family(&new) {
-            Ok(family) => family,
-            Err(taken) => return self.refuse(new, Why::Family(taken), since),
-        };
-        let Some(text) = self.text(&new.series) else {
-            return self.refuse(new, Why::Full, since);
-        };
-        match self.known(family, text, &new) {
-            Known::No => self.place(family, text, new, since),
-            Known::Same => self.texts.leave(text),
-            Known::Other(why) => {
-                self.texts.leave(text);
-                self.refuse(new, why, since);
+    /// How a series stands: `None` where it has gone, `Some(None)` where it has no value.
+    fn standing(&mut self, source: u16, place: u64) -> Option<Option<Life>> {
+        match self.reader.glance(source, place) {
+            Glance::Gone => None,
+            Glance::Silent(_) => Some(None),
+            Glance::Shown(series, times) => {
+                let table = self.reader.table(source).map(|table| &**table);
+                Some(Some(self.senders.life(&series.resource, times, table)))
             }
         }
     }
 
-    fn refuse(&mut self, new: New, why: Why, since: Option<UnixNanos>) {
+    /// Whether the owner of a place gives way to a series of this life.
+    fn would_yield(&mut self, (source, place): (u16, u64), mine: &Option<Life>) -> bool {
+        let Some(mine) = mine else { return false };
+        match self.standing(source, place) {
+            Some(Some(owner)) => owner.gives_way_to(mine, self.now),
+            Some(None) | None => true,
+        }
+    }
+
+    /// Takes up a series. `before`: it was left out before.
+    pub(super) fn take(&mut self, new: New, before: Option<Before>) {
+        let family = match self.family(&new) {
+            Ok(family) => family,
+            Err(taken) => return self.refuse(new, Why::Family(taken), None, before),
+        };
+        let Some(text) = self.text(&new.series) else {
+            return self.refuse(new, Why::Full, None, before);
+        };
+        match self.known(family, text, &new) {
+            Known::No => self.place(family, text, new, before),
+            Known::Same => self.texts.leave(text),
+            Known::Other(owner) => {
+                self.texts.leave(text);
+                self.lose(new, owner, before);
+            }
+        }
+    }
+
+    /// Leaves a series out that another one keeps from its place.
+    fn lose(&mut self, new: New, owner: (u16, u64), before: Option<Before>) {
+        let why = self.rivalry(owner, &new);
+        self.refuse(new, why, Some(owner), before);
+    }
+
+    fn refuse(&mut self, new: New, why: Why, rival: Option<(u16, u64)>, before: Option<Before>) {
+        let is_alive = rival.is_none() || {
+            let mine = self.standing(new.source, new.place).flatten();
+            mine.is_some_and(|mine| mine.is_alive(self.now))
+        };
         let refused = Refused {
             owner: self.sources.owner(new.source),
             source: new.source,
             place: new.place,
             series: new.series,
             why,
-            since: since.unwrap_or(self.now),
+            since: before.as_ref().map_or(self.now, |before| before.since),
+            rival,
+            is_alive,
+            is_told: before.is_some_and(|before| before.is_told),
         };
-        self.conflicts.refuse(refused, since.is_none());
+        self.conflicts.refuse(refused);
     }
 
     /// Puts a series among the others of its family.
-    fn place(&mut self, family: u32, text: u32, new: New, since: Option<UnixNanos>) {
+    fn place(&mut self, family: u32, text: u32, new: New, before: Option<Before>) {
         let record = Record {
             place: new.place,
             text,
@@ -112,24 +165,25 @@ impl Learning<'_> {
         };
         if !known.series.push(record) {
             let late = self.notes.late.entry(family).or_default();
-            late.push(Late { record, new, since });
+            late.push(Late { record, new, before });
         }
     }
 
-    /// Whether the family has this text already. What has ended makes room for it.
+    /// Whether the family has this text already. What has ended, or gone quiet, makes room for it.
     fn known(&mut self, family: u32, text: u32, new: &New) -> Known {
         let known = self.families.get_mut(family);
         let Some(other) = known.and_then(|known| known.series.find(text)).copied() else {
             return Known::No;
         };
         let source = self.origins.source(other.origin).unwrap_or(u16::MAX);
-        if (source, other.place) == (new.source, new.place) {
+        let owner = (source, other.place);
+        if owner == (new.source, new.place) {
             return Known::Same;
         }
-        let is_there = !matches!(self.reader.at(source, other.place), Seen::Gone);
-        self.reader.release();
-        if is_there {
-            return Known::Other(self.rivalry(source, new.source));
+        let glance = self.reader.glance(source, other.place);
+        let mine = self.standing(new.source, new.place).flatten();
+        if !matches!(glance, Glance::Gone) && !self.would_yield(owner, &mine) {
+            return Known::Other(owner);
         }
         let origin = self.origin(new);
         let known = self.families.get_mut(family);
@@ -137,13 +191,31 @@ impl Learning<'_> {
             (record.place, record.origin) = (new.place, origin);
         }
         self.origins.leave(other.origin);
+        self.supersede(owner, glance, new);
         Known::Same
     }
 
-    fn rivalry(&self, source: u16, other: u16) -> Why {
-        match source == other {
-            true => Why::Twin,
-            false => Why::Rival(self.sources.owner(source)),
+    /// Remembers a series whose place another one has got: it may come back.
+    fn supersede(&mut self, (source, place): (u16, u64), glance: Glance, by: &New) {
+        if let Glance::Shown(series, _) | Glance::Silent(series) = glance {
+            let old = New {
+                source,
+                place,
+                series,
+            };
+            self.lose(old, (by.source, by.place), None);
+        }
+    }
+
+    /// Why a series is left out while `owner` has its place.
+    fn rivalry(&mut self, (source, place): (u16, u64), new: &New) -> Why {
+        let differ: Arc<str> = match self.reader.glance(source, place) {
+            Glance::Shown(owner, _) | Glance::Silent(owner) => differing(&owner, &new.series).into(),
+            Glance::Gone => Arc::default(),
+        };
+        match source == new.source {
+            true => Why::Twin(differ),
+            false => Why::Rival(self.sources.owner(source), differ),
         }
     }
 
@@ -168,9 +240,14 @@ impl Learning<'_> {
         let (style, format) = (self.style, self.format);
         let text_of_target = |resource: &Resource| style.text_of_target(resource, format);
         let key = (new.source, Arc::as_ptr(resource).addr());
-        let origins = &mut *self.origins;
-        let origin = *(self.notes.of_resource.entry(key))
-            .or_insert_with(|| origins.join(new.source, resource, text_of_target));
+        let (origins, senders, now) = (&mut *self.origins, self.senders, self.now);
+        let table = self.reader.table(new.source);
+        let origin = *(self.notes.of_resource.entry(key)).or_insert_with(|| {
+            if let Some(table) = table {
+                senders.meet(resource, table, Place::from_bits(new.place), now);
+            }
+            origins.join(new.source, resource, text_of_target)
+        });
         origins.join_again(origin);
         origin
     }
@@ -211,22 +288,30 @@ impl Learning<'_> {
 
     fn merge(&mut self, family: u32, mut late: Vec<Late>) {
         late.sort_by_key(|late| late.record.text);
-        let mut merged: Vec<Record> = Vec::with_capacity(late.len());
-        for Late { record, new, since } in late {
-            // The first of several that are the same has the place.
-            let Some(first) = merged.last().filter(|first| first.text == record.text) else {
-                merged.push(record);
+        let mut merged: Vec<Late> = Vec::with_capacity(late.len());
+        for mut late in late {
+            // Of several that are the same the first has the place, unless it gives way.
+            let Some(first) = merged
+                .last_mut()
+                .filter(|first| first.record.text == late.record.text)
+            else {
+                merged.push(late);
                 continue;
             };
-            let source = self.origins.source(first.origin).unwrap_or(u16::MAX);
-            let is_same = (source, first.place) == (new.source, new.place);
-            self.origins.leave(record.origin);
-            self.texts.leave(record.text);
+            let place = |late: &Late| (late.new.source, late.new.place);
+            let is_same = place(first) == place(&late);
+            let mine = self.standing(late.new.source, late.new.place).flatten();
+            if !is_same && self.would_yield(place(first), &mine) {
+                std::mem::swap(first, &mut late);
+            }
+            let owner = place(first);
+            self.origins.leave(late.record.origin);
+            self.texts.leave(late.record.text);
             if !is_same {
-                let why = self.rivalry(source, new.source);
-                self.refuse(new, why, since);
+                self.lose(late.new, owner, late.before);
             }
         }
+        let merged = merged.into_iter().map(|late| late.record).collect();
         if let Some(family) = self.families.get_mut(family) {
             family.series.merge(merged);
         }
@@ -238,8 +323,8 @@ enum Known {
     No,
     /// It is the same series.
     Same,
-    /// Another one has it.
-    Other(Why),
+    /// The one at this place of this source has it.
+    Other((u16, u64)),
 }
 
 /// Whether the labels of two series come to the same text.

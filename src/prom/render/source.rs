@@ -7,6 +7,7 @@ use foldhash::fast::RandomState;
 use tidegate_engine::{Composite, Looker, Place, Reading, Seen, Series, Table, UnixNanos, Value};
 
 use super::column::Column;
+use crate::prom::catalog::Times;
 
 /// Tables and composites by number; a number that is free is given to the next one.
 #[derive(Default)]
@@ -227,12 +228,36 @@ impl<'a> Open<'a> {
 }
 
 impl Open<'_> {
+    /// The table that it is.
+    pub(super) fn table(&self) -> Option<&Arc<Table>> {
+        match self {
+            Self::Table(table) => Some(table),
+            Self::Composite(_) | Self::Gone => None,
+        }
+    }
+
     /// The numbers of a table.
     pub(super) fn column(&self, with_times: bool, with_exemplars: bool) -> Option<Column> {
         match self {
             Self::Table(table) => Some(Column::read(table, with_times, with_exemplars)),
             Self::Composite(_) | Self::Gone => None,
         }
+    }
+}
+
+/// What a look at one series has come to.
+pub(super) enum Glance {
+    /// No series, or another one.
+    Gone,
+    /// The series has no value, or has said that it ended.
+    Silent(Arc<Series>),
+    /// It has a value.
+    Shown(Arc<Series>, Times),
+}
+
+impl Glance {
+    pub(super) fn is_shown(&self) -> bool {
+        matches!(self, Self::Shown(..))
     }
 }
 
@@ -255,6 +280,25 @@ impl<'a> Reader<'a> {
         if let Some((_, looker)) = &mut self.looker {
             looker.release();
         }
+    }
+
+    /// The series at this place with the times of its value. The lock is given back.
+    pub(super) fn glance(&mut self, source: u16, place: u64) -> Glance {
+        let glance = match self.at(source, place) {
+            Seen::Gone => Glance::Gone,
+            Seen::Hidden(series) => Glance::Silent(series.clone()),
+            Seen::Shown(reading) => match Times::of(&reading) {
+                Some(times) => Glance::Shown(reading.series.clone(), times),
+                None => Glance::Silent(reading.series.clone()),
+            },
+        };
+        self.release();
+        glance
+    }
+
+    /// The table of this number.
+    pub(super) fn table(&self, source: u16) -> Option<&'a Arc<Table>> {
+        self.sources.get(usize::from(source))?.table()
     }
 
     /// What is at this place now.
@@ -283,6 +327,7 @@ impl Answers {
                 series: &answer.series,
                 start: 0,
                 time: answer.time,
+                seen: answer.time,
                 value: &answer.value,
                 exemplars: &[],
             }),

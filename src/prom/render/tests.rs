@@ -3,6 +3,7 @@
 mod history;
 mod learning;
 mod messages;
+mod owners;
 mod rows;
 mod targets;
 mod walk;

@@ -96,7 +96,7 @@ impl Walk<'_> {
             Some(Some(column)) => column.at(record.place),
             _ => match self.reader.at(source, record.place) {
                 Seen::Shown(_) => Cell::Complex,
-                Seen::Hidden => Cell::Hidden,
+                Seen::Hidden(_) => Cell::Hidden,
                 Seen::Gone => Cell::Gone,
             },
         }

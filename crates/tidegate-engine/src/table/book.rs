@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::Resource;
 use crate::key::{Key, KeyMap};
+use crate::{Resource, UnixNanos};
 
 /// A source's place in the book.
 pub(super) type SourceNumber = u32;
@@ -21,11 +21,13 @@ struct Entry {
     key: Key,
     resource: Arc<Resource>,
     streams: usize,
+    /// The earliest start of a stream; 0: none was said.
+    began: UnixNanos,
 }
 
 impl Book {
-    /// One more stream of a resource. Gives its source, and how many streams that has now.
-    pub(super) fn join(&mut self, resource: &Arc<Resource>) -> (SourceNumber, usize) {
+    /// One more stream of a resource, which counts since `start` (0: not known). Gives its source, and how many streams that has now.
+    pub(super) fn join(&mut self, resource: &Arc<Resource>, start: UnixNanos) -> (SourceNumber, usize) {
         let key = Key::of_value(resource);
         let (list, free) = (&mut self.list, &mut self.free);
         let number = *self.index.entry(key).or_insert_with(|| {
@@ -33,6 +35,7 @@ impl Book {
                 key,
                 resource: resource.clone(),
                 streams: 0,
+                began: 0,
             });
             match free.pop() {
                 Some(number) => {
@@ -48,6 +51,9 @@ impl Book {
         let streams = match self.list.get_mut(number as usize).and_then(Option::as_mut) {
             Some(entry) => {
                 entry.streams += 1;
+                if start > 0 && (entry.began == 0 || start < entry.began) {
+                    entry.began = start;
+                }
                 entry.streams
             }
             None => 0,
@@ -67,6 +73,13 @@ impl Book {
             self.free.push(number);
             *slot = None;
         }
+    }
+
+    /// The earliest start of the streams of a resource; 0: none is known.
+    pub(super) fn began(&self, resource: &Resource) -> UnixNanos {
+        let number = self.index.get(&Key::of_value(resource));
+        let entry = number.and_then(|number| self.list.get(*number as usize)?.as_ref());
+        entry.map_or(0, |entry| entry.began)
     }
 
     /// The resource of a source.

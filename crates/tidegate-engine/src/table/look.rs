@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::Table;
 use super::cell::{Cell, CellRef, Cursor};
-use crate::{Composite, Reading, Series};
+use crate::streams::lock;
+use crate::{Composite, Reading, Resource, Series, UnixNanos};
 
 /// Arrivals that are remembered; who looks more seldom than so many come walks the table.
 const REMEMBERED: usize = if cfg!(test) { 8 } else { 16 << 10 };
@@ -37,7 +38,7 @@ pub enum Seen<'a> {
     /// The series, with its value.
     Shown(Reading<'a>),
     /// The series, which has no value now.
-    Hidden,
+    Hidden(&'a Arc<Series>),
     /// No series, or another one.
     Gone,
 }
@@ -53,10 +54,13 @@ impl Looker<'_> {
 
     /// What is at this place now.
     pub fn at(&mut self, place: Place) -> Seen<'_> {
-        match self.0.get(place.0).map(reading) {
-            Some(Some(reading)) => Seen::Shown(reading),
-            Some(None) => Seen::Hidden,
-            None => Seen::Gone,
+        let Some(cell) = self.0.get(place.0) else {
+            return Seen::Gone;
+        };
+        cell.state.settle();
+        match cell.state.is_shown() {
+            true => reading(cell).map_or(Seen::Gone, Seen::Shown),
+            false => Seen::Hidden(&cell.series),
         }
     }
 }
@@ -69,6 +73,7 @@ pub(super) fn reading(cell: &mut Cell) -> Option<Reading<'_>> {
         series: &cell.series,
         start: cell.state.start,
         time: cell.state.time,
+        seen: cell.seen,
         value: &cell.state.value,
         exemplars: cell.state.exemplars(),
     })
@@ -108,6 +113,16 @@ impl Table {
     /// Access to single series by their place. What was absorbed before the last call of [`Table::arrivals`] is seen.
     pub fn looker(&self) -> Looker<'_> {
         Looker(self.cells.cursor())
+    }
+
+    /// Whether it holds this series.
+    pub fn has(&self, series: &Series) -> bool {
+        self.cells.find(series).is_some()
+    }
+
+    /// Since when the process that `resource` stands for counts: the earliest known start of its streams. 0: not known.
+    pub fn began(&self, resource: &Resource) -> UnixNanos {
+        lock(&self.book).began(resource)
     }
 
     /// The composites that readers of this table are shown.
@@ -200,7 +215,7 @@ mod tests {
                                 mine.push((name.clone(), reading.value.clone()));
                                 true
                             }
-                            Seen::Hidden => true,
+                            Seen::Hidden(_) => true,
                             Seen::Gone => false,
                         });
                         drop(looker);

@@ -55,6 +55,8 @@ pub struct Reading<'a> {
     pub start: UnixNanos,
     /// When the value last changed or was confirmed.
     pub time: UnixNanos,
+    /// When something that feeds the series was last alive, by the gateway's clock.
+    pub seen: UnixNanos,
     /// The value; sums and histograms are cumulative.
     pub value: &'a Value,
     /// The latest exemplars.

@@ -115,7 +115,7 @@ impl Table {
         value: &Value,
         now: UnixNanos,
     ) -> Stream {
-        let (source, streams) = lock(&self.book).join(&series.resource);
+        let (source, streams) = lock(&self.book).join(&series.resource, start);
         let crowded = streams > self.limits.streams_per_source;
         let id = self.identify.map(|identify| identify(series));
         let old = id.and_then(|id| self.restored.take(id));

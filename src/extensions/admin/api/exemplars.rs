@@ -8,8 +8,9 @@ use tidegate_engine::{Exemplar, Reading, Value};
 
 use super::{Api, Failure, Page, json, params};
 use crate::component::unix_now;
-use crate::extensions::admin::view::millis;
 use crate::extensions::server::Request;
+use crate::prom::Style;
+use crate::prom::catalog::{Shown, millis};
 use crate::prom::flat::identity;
 use crate::prom::number::push_f64;
 use crate::prom::render::exemplar;
@@ -27,12 +28,12 @@ impl Api {
             return Ok(Page::Empty);
         }
         let mut found: BTreeMap<Labels, Vec<Json>> = BTreeMap::new();
-        for table in self.shared.tables.list() {
+        for Shown { table, style, .. } in self.view.shown() {
             table.read(unix_now(), &mut |reading| {
                 let wanted = reading.exemplars.iter();
                 let wanted = wanted.filter(|one| (start..=end).contains(&millis(one.time)));
                 for one in wanted {
-                    self.add(&reading, one, &selections, &mut found);
+                    Self::add(&reading, &style, one, &selections, &mut found);
                 }
             });
         }
@@ -44,14 +45,13 @@ impl Api {
 
     /// Adds an exemplar to its series, where a selector asks for that.
     fn add(
-        &self,
         reading: &Reading<'_>,
+        style: &Style,
         one: &Exemplar,
         selections: &[Selection],
         found: &mut BTreeMap<Labels, Vec<Json>>,
     ) {
-        let (Some(value), Some((name, mut pairs))) =
-            (exemplar::value(one), identity(reading.series, &self.view.naming))
+        let (Some(value), Some((name, mut pairs))) = (exemplar::value(one), identity(reading.series, style))
         else {
             return;
         };
@@ -68,9 +68,8 @@ impl Api {
         }
         let labels: Labels = pairs.into_iter().collect();
         if selections.iter().any(|selection| selection.accepts(&labels)) {
-            let own: BTreeMap<String, String> = exemplar::labels(one, &self.view.naming, false)
-                .into_iter()
-                .collect();
+            let own: BTreeMap<String, String> =
+                exemplar::labels(one, &style.naming, false).into_iter().collect();
             let entry = object!({
                 "labels": own,
                 "value": json::text(value),

@@ -7,8 +7,8 @@ use tidegate_engine::query::{Instant, Labels, NAME};
 
 use super::{Api, Failure, Page, parse_selector};
 use crate::component::unix_now;
-use crate::extensions::admin::view::millis;
 use crate::extensions::server::Request;
+use crate::prom::catalog::millis;
 use crate::prom::number::push_f64;
 
 impl Api {

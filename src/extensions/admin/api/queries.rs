@@ -5,8 +5,8 @@ use tidegate_engine::query::{Instant, LOOK_BACK_MS, MAX_STEPS, Millis, Notes, Op
 
 use super::{Api, Failure, Page, Said, json, params, patience};
 use crate::component::unix_now;
-use crate::extensions::admin::view::millis;
 use crate::extensions::server::Request;
+use crate::prom::catalog::{Asked, millis};
 
 /// A time that is not further back is answered with values read now, where they were there by that time.
 const NOW_MS: Millis = 2000;
@@ -20,10 +20,11 @@ impl Api {
         let now = unix_now();
         let at = time.unwrap_or(millis(now));
         let is_recent = at >= millis(now) - NOW_MS;
-        if is_recent {
-            self.view.refresh(now, query.only_names().as_deref());
-        }
-        let (mut value, notes) = query.instant_with(&*self.view, at, &options)?;
+        let asked = match is_recent {
+            true => self.view.ask(now, query.only_names().as_deref()),
+            false => self.view.recall(),
+        };
+        let (mut value, notes) = query.instant_with(&asked, at, &options)?;
         if is_recent {
             self.check_presence(&query, &value, now)?;
         }
@@ -33,7 +34,7 @@ impl Api {
                 Instant::Matrix(series) => cut(series, limit),
                 Instant::Scalar(_) | Instant::String(_) => false,
             };
-        Ok(said(json::instant(&value, at), notes, is_cut))
+        Ok(said(json::instant(&value, at), notes, &asked, is_cut))
     }
 
     pub(super) fn range(&self, request: &Request) -> Result<Page, Failure> {
@@ -49,12 +50,13 @@ impl Api {
         let options = options(request)?;
         let query = parse(request)?;
         let now = unix_now();
-        if end >= millis(now) - NOW_MS {
-            self.view.refresh(now, query.only_names().as_deref());
-        }
-        let (mut series, notes) = query.range_with(&*self.view, (start, end, step), &options)?;
+        let asked = match end >= millis(now) - NOW_MS {
+            true => self.view.ask(now, query.only_names().as_deref()),
+            false => self.view.recall(),
+        };
+        let (mut series, notes) = query.range_with(&asked, (start, end, step), &options)?;
         let is_cut = limit > 0 && cut(&mut series, limit);
-        Ok(said(json::matrix(&series), notes, is_cut))
+        Ok(said(json::matrix(&series), notes, &asked, is_cut))
     }
 
     /// `format_query`: the query as the language writes it, on one line.
@@ -102,12 +104,13 @@ pub(super) fn cut<T>(list: &mut Vec<T>, limit: usize) -> bool {
     is_longer
 }
 
-fn said(data: Value, notes: Notes, is_cut: bool) -> Page {
+fn said(data: Value, notes: Notes, asked: &Asked<'_>, is_cut: bool) -> Page {
     let mut said = Said {
         data,
         warnings: notes.warnings,
         infos: notes.infos,
     };
+    said.warnings.extend(asked.notes().warnings());
     if is_cut {
         said.truncated();
     }

@@ -19,13 +19,13 @@ impl Api {
             return Err(Failure::bad("no match[] parameter provided"));
         }
         let (now, most) = (unix_now(), entries(request)?);
-        Ok(explain::page(&self.shared, &self.view.naming, &selections, now, most).into())
+        Ok(explain::page(&self.shared, &self.view, &selections, now, most).into())
     }
 
     /// What makes the series.
     pub(super) fn cardinality(&self, request: &Request) -> Result<Page, Failure> {
         let most = entries(request)?;
-        Ok(explain::cardinality_page(&self.shared.tables.list(), most).into())
+        Ok(explain::cardinality_page(&self.view.tables(), most).into())
     }
 
     /// No rules are evaluated here: the list is empty, whatever is asked of it.

@@ -11,6 +11,7 @@ use super::{Api, Failure, Page, params};
 use crate::component::targets::{Pairs, ScrapePool, ScrapeTarget};
 use crate::component::unix_now;
 use crate::extensions::server::Request;
+use crate::prom::catalog::Shown;
 use crate::prom::flat::identity;
 use crate::receivers::prometheus::config::units::PromDuration;
 
@@ -106,9 +107,9 @@ impl Api {
     /// The metrics of all tables, by the process that they are of.
     fn known(&self) -> BTreeSet<Known> {
         let mut known = BTreeSet::new();
-        for table in self.shared.tables.list() {
+        for Shown { table, style, .. } in self.view.shown() {
             table.read(unix_now(), &mut |reading| {
-                let Some((name, pairs)) = identity(reading.series, &self.view.naming) else {
+                let Some((name, pairs)) = identity(reading.series, &style) else {
                     return;
                 };
                 let label = |wanted: &str| {

@@ -3,12 +3,16 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 
-use tidegate_engine::query::Millis;
-use tidegate_engine::{Composite, History, HistoryLimits, Seen, Table, UnixNanos};
+use tidegate_engine::query::{Labels, Millis};
+use tidegate_engine::{Composite, History, HistoryLimits, Place, Resource, Seen, Table, UnixNanos};
 
+use super::super::Life;
 use super::entry::{Books, Entry, Key, Look};
+use super::targets::{Found, Targets};
+use crate::prom::Style;
 use crate::prom::flat::SUFFIXES;
 use crate::prom::name::Kind;
+use crate::prom::render::TARGET_INFO;
 
 /// Every series that a look at the tables has met.
 pub(super) struct State {
@@ -19,10 +23,14 @@ pub(super) struct State {
 }
 
 /// Series by the name of their metric.
-type Names = HashMap<Arc<str>, BTreeSet<Key>>;
+pub(super) type Names = HashMap<Arc<str>, BTreeSet<Key>>;
 
 struct Source {
     of: Of,
+    /// How its series are named.
+    style: Arc<Style>,
+    /// Tables that hold copies of some of its series, which count there.
+    copied: Vec<Weak<Table>>,
     /// By the number of the place.
     entries: Vec<Option<Entry>>,
 }
@@ -40,6 +48,28 @@ enum Of {
         /// Entries by the address of the series, which they hold.
         places: HashMap<usize, u32>,
     },
+    /// `target_info` of every resource that shows something.
+    Targets(Targets),
+}
+
+impl Of {
+    fn table(&self) -> Option<Arc<Table>> {
+        match self {
+            Self::Table { table, .. } => table.upgrade(),
+            Self::Composite { .. } | Self::Targets(_) => None,
+        }
+    }
+}
+
+/// A table as queries see it.
+#[derive(Clone)]
+pub struct Shown {
+    /// The table.
+    pub table: Arc<Table>,
+    /// How its series are named.
+    pub style: Arc<Style>,
+    /// Tables that hold copies of some of its series, which count there.
+    pub(super) copied: Vec<Weak<Table>>,
 }
 
 impl State {
@@ -50,6 +80,8 @@ impl State {
             books: Books {
                 history: History::new(limits),
                 owners: HashMap::new(),
+                claims: Vec::new(),
+                contested: BTreeSet::new(),
                 gone: HashMap::new(),
                 has_freed: false,
             },
@@ -82,13 +114,44 @@ impl State {
         stems.flatten().copied()
     }
 
+    /// The series that lie behind a key.
+    pub(super) fn entry(&self, key: Key) -> Option<&Entry> {
+        let source = self.sources.get(key.0 as usize)?.as_ref()?;
+        source.entries.get(key.1 as usize)?.as_ref()
+    }
+
+    fn entry_mut(&mut self, key: Key) -> Option<&mut Entry> {
+        let source = self.sources.get_mut(key.0 as usize)?.as_mut()?;
+        source.entries.get_mut(key.1 as usize)?.as_mut()
+    }
+
+    /// The names of all metrics.
+    pub(super) fn metrics(&self) -> impl Iterator<Item = &str> {
+        self.names.keys().map(|name| &**name)
+    }
+
     /// Learns which series these tables have by now.
-    pub(super) fn meet(&mut self, tables: &[Arc<Table>], look: Look<'_>) {
-        let composites: Vec<_> = tables.iter().flat_map(|table| table.attached()).collect();
+    pub(super) fn meet(&mut self, shown: &[Shown], look: Look<'_>) {
+        let composites = |shown: &Shown| {
+            let style = shown.style.clone();
+            let attached = shown.table.attached().into_iter();
+            attached.map(move |composite| (composite, style.clone()))
+        };
+        let composites: Vec<_> = shown.iter().flat_map(composites).collect();
         for number in 0..self.sources.len() {
-            let is_there = |source: &Source| match &source.of {
-                Of::Table { table, .. } => tables.iter().any(|other| is(table, other)),
-                Of::Composite { composite, .. } => composites.iter().any(|other| is(composite, other)),
+            let is_there = |source: &Source| {
+                let has_style = |style: &Arc<Style>| Arc::ptr_eq(style, &source.style);
+                match &source.of {
+                    Of::Table { table, .. } => {
+                        let mut shown = shown.iter();
+                        shown.any(|other| is(table, &other.table) && has_style(&other.style))
+                    }
+                    Of::Composite { composite, .. } => {
+                        let mut composites = composites.iter();
+                        composites.any(|(other, style)| is(composite, other) && has_style(style))
+                    }
+                    Of::Targets(_) => true,
+                }
             };
             if let Some(gone) = self.sources[number].take_if(|source| !is_there(source)) {
                 for (at, entry) in (0u32..).zip(gone.entries) {
@@ -98,29 +161,51 @@ impl State {
                 }
             }
         }
-        for table in tables {
+        for Shown { table, style, copied } in shown {
             let is_known = |of: &Of| matches!(of, Of::Table { table: known, .. } if is(known, table));
             let (table, arrivals) = (Arc::downgrade(table), 0);
-            self.learn(is_known, || Of::Table { table, arrivals });
+            self.learn(is_known, style, copied, || Of::Table { table, arrivals });
         }
-        for composite in &composites {
+        for (composite, style) in &composites {
             let is_known =
                 |of: &Of| matches!(of, Of::Composite { composite: known, .. } if is(known, composite));
-            self.learn(is_known, || Of::Composite {
+            self.learn(is_known, style, &[], || Of::Composite {
                 composite: Arc::downgrade(composite),
-                name: look.naming.metric(&composite.declaration().name, "", Kind::Gauge),
+                name: style
+                    .naming
+                    .metric(&composite.declaration().name, "", Kind::Gauge),
                 places: HashMap::new(),
             });
+        }
+        if let Some(shown) = shown.first() {
+            let is_known = |of: &Of| matches!(of, Of::Targets(_));
+            self.learn(is_known, &shown.style, &[], || Of::Targets(Targets::default()));
         }
         (0..self.sources.len()).for_each(|number| self.take_up_arrivals(number, look));
     }
 
-    fn learn(&mut self, is_known: impl Fn(&Of) -> bool, make: impl FnOnce() -> Of) {
-        if self.sources.iter().flatten().any(|source| is_known(&source.of)) {
+    fn learn(
+        &mut self,
+        is_known: impl Fn(&Of) -> bool,
+        style: &Arc<Style>,
+        copied: &[Weak<Table>],
+        make: impl FnOnce() -> Of,
+    ) {
+        if let Some(known) = self
+            .sources
+            .iter_mut()
+            .flatten()
+            .find(|source| is_known(&source.of))
+        {
+            if known.copied.len() != copied.len() {
+                known.copied = copied.to_vec();
+            }
             return;
         }
         let source = Some(Source {
             of: make(),
+            style: style.clone(),
+            copied: copied.to_vec(),
             entries: Vec::new(),
         });
         match self.sources.iter_mut().find(|place| place.is_none()) {
@@ -132,11 +217,16 @@ impl State {
     fn take_up_arrivals(&mut self, number: usize, look: Look<'_>) {
         let mut replaced = Vec::new();
         let names = &mut self.names;
-        let Some(Source { of, entries }) = &mut self.sources[number] else {
+        let Some(Source {
+            of, style, entries, ..
+        }) = &mut self.sources[number]
+        else {
             return;
         };
+        let look = look.of(style);
         let Of::Table { table, arrivals } = of else { return };
         let Some(table) = table.upgrade() else { return };
+        let mut senders: Vec<(Arc<Resource>, Place)> = Vec::new();
         *arrivals = table.arrivals(*arrivals, &mut |place, series| {
             let key = (number as u32, place.number());
             let at = key.1 as usize;
@@ -149,6 +239,10 @@ impl State {
             {
                 return;
             }
+            let is_same = |(last, _): &(Arc<Resource>, Place)| Arc::ptr_eq(last, &series.resource);
+            if !senders.last().is_some_and(is_same) {
+                senders.push((series.resource.clone(), place));
+            }
             let entry = Entry::new(series, Some(place), look);
             let name = entry.name.clone();
             // What was there before goes by the same key: its name goes first.
@@ -160,6 +254,9 @@ impl State {
                 names.entry(name).or_default().insert(key);
             }
         });
+        for (resource, place) in senders {
+            look.senders.meet(&resource, &table, place, look.now);
+        }
         for (mut old, key) in replaced {
             old.end(key, look.time, &mut self.books);
         }
@@ -185,6 +282,10 @@ impl State {
         keys.dedup();
         self.read(&keys, look);
         self.share_freed(keys.into_iter());
+        if self.asks_for_targets(names) {
+            self.read_targets(look);
+        }
+        self.settle(look);
     }
 
     /// Reads what all series are now.
@@ -204,6 +305,7 @@ impl State {
             .into_iter()
             .flat_map(|(number, end)| (0..end).map(move |at| (number, at)));
         self.share_freed(keys);
+        self.settle(look);
     }
 
     /// Reads what about `count` series are now, from a place on. Gives where to go on.
@@ -223,11 +325,18 @@ impl State {
                 self.read_composite(number as usize, now, look);
                 0
             }
+            Some(Source {
+                of: Of::Targets(_), ..
+            }) => {
+                self.read_targets(look);
+                0
+            }
             Some(source) => source.entries.len() as u32,
         };
         let until = end.min(from.saturating_add(u32::try_from(count).unwrap_or(u32::MAX)));
         let keys: Vec<Key> = (from..until).map(|at| (number, at)).collect();
         self.read(&keys, look);
+        self.settle(look);
         Some(if until < end {
             (number, until)
         } else {
@@ -242,11 +351,15 @@ impl State {
             let Some(Some(Source {
                 of: Of::Table { table, .. },
                 entries,
+                style,
+                copied,
             })) = self.sources.get_mut(number)
             else {
                 continue;
             };
             let Some(table) = table.upgrade() else { continue };
+            let look = look.of(style);
+            let copied: Vec<Arc<Table>> = copied.iter().filter_map(Weak::upgrade).collect();
             let mut looker = table.looker();
             for key in of_source {
                 let Some(slot) = entries.get_mut(key.1 as usize) else {
@@ -254,9 +367,13 @@ impl State {
                 };
                 let Some(entry) = slot else { continue };
                 let Some(place) = entry.place else { continue };
+                if copied.iter().any(|other| other.has(&entry.series)) {
+                    entry.end(*key, look.time, &mut self.books);
+                    continue;
+                }
                 match looker.at(place) {
                     Seen::Shown(reading) => entry.see(*key, &reading, look, &mut self.books),
-                    Seen::Hidden => entry.end(*key, look.time, &mut self.books),
+                    Seen::Hidden(_) => entry.end(*key, look.time, &mut self.books),
                     Seen::Gone => {
                         entry.end(*key, look.time, &mut self.books);
                         forget_name(&mut self.names, entry, *key);
@@ -273,6 +390,8 @@ impl State {
                 composite, places, ..
             },
             entries,
+            style,
+            ..
         })) = self.sources.get_mut(number)
         else {
             return;
@@ -280,6 +399,7 @@ impl State {
         let Some(composite) = composite.upgrade() else {
             return;
         };
+        let look = look.of(style);
         let mut is_shown = vec![false; entries.len()];
         composite.show(now, &mut |reading| {
             let address = Arc::as_ptr(reading.series).addr();
@@ -325,6 +445,157 @@ impl State {
                 .for_each(|entry| entry.claim(key, &mut self.books));
         }
     }
+}
+
+impl State {
+    /// Whose number of the same name and labels is seen: the owner's that lives.
+    fn settle(&mut self, look: Look<'_>) {
+        let mut last: Option<((Key, Key), Verdict)> = None;
+        for (labels, key) in std::mem::take(&mut self.books.claims) {
+            let owner = self
+                .books
+                .owners
+                .get(&labels)
+                .copied()
+                .filter(|owner| *owner != key);
+            let Some(owner) = owner else { continue };
+            let verdict = match last {
+                Some((pair, verdict)) if pair == (owner, key) => verdict,
+                _ => self.judge(owner, key, look),
+            };
+            last = Some(((owner, key), verdict));
+            if verdict.gives_way {
+                self.hand_over(&labels, owner, key, look.time);
+            }
+            let loser = if verdict.gives_way { owner } else { key };
+            self.contest(&labels, loser, verdict.is_contested);
+        }
+    }
+
+    fn judge(&self, owner: Key, other: Key, look: Look<'_>) -> Verdict {
+        let (mine, others) = (self.life(owner, look), self.life(other, look));
+        let is_alive = |life: &Option<Life>| life.is_some_and(|life| life.is_alive(look.now));
+        Verdict {
+            gives_way: others
+                .is_some_and(|other| mine.is_none_or(|mine| mine.gives_way_to(&other, look.now))),
+            is_contested: is_alive(&mine) && is_alive(&others),
+        }
+    }
+
+    /// The life of a series; `None`: it has no value.
+    fn life(&self, key: Key, look: Look<'_>) -> Option<Life> {
+        let entry = self.entry(key).filter(|entry| !entry.numbers.is_empty())?;
+        let table = self.sources.get(key.0 as usize)?.as_ref()?.of.table();
+        let resource = &entry.series.resource;
+        Some(look.senders.life(resource, entry.times, table.as_deref()))
+    }
+
+    fn hand_over(&mut self, labels: &Labels, owner: Key, other: Key, now: Millis) {
+        let Some(mut old) = self.entry_mut(owner).and_then(|entry| entry.take(labels)) else {
+            return;
+        };
+        let source = self.sources.get_mut(other.0 as usize).and_then(Option::as_mut);
+        let entry = source.and_then(|source| source.entries.get_mut(other.1 as usize)?.as_mut());
+        if let Some(number) = entry.and_then(|entry| entry.number(labels)) {
+            old.1.hand_over(number, now, &mut self.books);
+            self.books.owners.insert(labels.clone(), other);
+        }
+        if let Some(entry) = self.entry_mut(owner) {
+            entry.put_back(old);
+        }
+    }
+
+    /// Notes whether the number of these labels, which is not seen, is of a series that reports.
+    fn contest(&mut self, labels: &Labels, loser: Key, is_contested: bool) {
+        let Some(entry) = self.entry_mut(loser) else {
+            return;
+        };
+        if let Some(number) = entry.number(labels) {
+            number.is_contested = is_contested;
+        }
+        let any = entry
+            .numbers
+            .iter()
+            .any(|number| number.is_shadowed && number.is_contested);
+        match any {
+            true => _ = self.books.contested.insert(loser),
+            false => _ = self.books.contested.remove(&loser),
+        }
+    }
+
+    /// Whether one of these names is that of `target_info`.
+    pub(super) fn asks_for_targets(&self, names: &[String]) -> bool {
+        let mut sources = self.sources.iter().flatten();
+        sources.any(|source| names.contains(&source.style.naming.own(TARGET_INFO)))
+    }
+
+    /// Reads which resources show something now.
+    fn read_targets(&mut self, look: Look<'_>) {
+        let is_targets = |source: &Option<Source>| {
+            matches!(
+                source,
+                Some(Source {
+                    of: Of::Targets(_),
+                    ..
+                })
+            )
+        };
+        let Some(number) = self.sources.iter().position(is_targets) else {
+            return;
+        };
+        // Taken out, so that all others can be looked at.
+        let Some(Source {
+            of: Of::Targets(mut targets),
+            mut entries,
+            style,
+            copied,
+        }) = self.sources[number].take()
+        else {
+            return;
+        };
+        let mut found = Found::default();
+        for source in self.sources.iter().flatten() {
+            let table = source.of.table();
+            for entry in source
+                .entries
+                .iter()
+                .flatten()
+                .filter(|entry| !entry.numbers.is_empty())
+            {
+                found.meet(&entry.series.resource, entry.times, &source.style, table.as_ref());
+            }
+        }
+        let known: Vec<Key> = targets.take_up(
+            found,
+            look,
+            &mut entries,
+            number as u32,
+            &mut self.books,
+            &mut self.names,
+        );
+        for key in known {
+            if let Some(slot) = entries.get_mut(key.1 as usize)
+                && let Some(mut entry) = slot.take()
+            {
+                forget_name(&mut self.names, &entry, key);
+                entry.end(key, look.time, &mut self.books);
+            }
+        }
+        let of = Of::Targets(targets);
+        self.sources[number] = Some(Source {
+            of,
+            style,
+            copied,
+            entries,
+        });
+    }
+}
+
+/// What becomes of two series of the same name and labels.
+#[derive(Clone, Copy)]
+struct Verdict {
+    gives_way: bool,
+    is_contested: bool,
 }
 
 fn is<T>(known: &Weak<T>, other: &Arc<T>) -> bool {

@@ -1,12 +1,13 @@
 //! A series of a table, and the numbers and native histograms it has: for Prometheus a series each.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use tidegate_engine::query::{FloatHistogram, Labels, Millis, NAME, SampleValue};
-use tidegate_engine::{AttributeFilter, History, Pattern, Place, Reading, Series, SeriesId};
+use tidegate_engine::{AttributeFilter, History, Pattern, Place, Reading, Series, SeriesId, UnixNanos};
 
-use crate::prom::Naming;
+use super::super::{Senders, Times};
+use crate::prom::Style;
 use crate::prom::flat::{Flat, identity, values};
 use crate::prom::number::push_f64;
 
@@ -22,6 +23,8 @@ pub(super) struct Entry {
     pub(super) name: Option<Arc<str>>,
     /// Whether its past is kept.
     is_kept: bool,
+    /// When its latest value was.
+    pub(super) times: Times,
     pub(super) numbers: Vec<Number>,
 }
 
@@ -32,6 +35,8 @@ pub(super) struct Number {
     pub(super) labels: Labels,
     /// Another series has the same name and labels.
     pub(super) is_shadowed: bool,
+    /// Both of them report: one of two values is not seen.
+    pub(super) is_contested: bool,
     pub(super) past: Past,
     /// Whether it is a native histogram.
     is_native: bool,
@@ -60,8 +65,12 @@ pub(super) struct Gone {
 /// What the numbers of all series share.
 pub(super) struct Books {
     pub(super) history: History,
-    /// Who shows what: of two series with one name and labels the first counts.
+    /// Who shows what: of two series with one name and labels the living one counts.
     pub(super) owners: HashMap<Labels, Key>,
+    /// What was found to have another owner since the last time that claims were settled.
+    pub(super) claims: Vec<(Labels, Key)>,
+    /// Series with numbers that are contested.
+    pub(super) contested: BTreeSet<Key>,
     /// By the metric's full name.
     pub(super) gone: HashMap<Arc<str>, Vec<Gone>>,
     /// Whether something was let go that another series may show from now on.
@@ -69,9 +78,11 @@ pub(super) struct Books {
 }
 
 /// A rule of series whose past is kept.
-pub(in crate::extensions::admin) struct HistoryRule {
-    pub(in crate::extensions::admin) name: Pattern,
-    pub(in crate::extensions::admin) attributes: AttributeFilter,
+pub struct HistoryRule {
+    /// Which metrics.
+    pub name: Pattern,
+    /// Attributes that they must have.
+    pub attributes: AttributeFilter,
 }
 
 impl HistoryRule {
@@ -84,12 +95,25 @@ impl HistoryRule {
 /// A look at some series.
 #[derive(Clone, Copy)]
 pub(super) struct Look<'a> {
-    pub(super) naming: &'a Naming,
+    /// How the source's series are named.
+    pub(super) style: &'a Style,
+    pub(super) senders: &'a Senders,
+    pub(super) now: UnixNanos,
     /// Whose past is kept; none: everybody's.
     pub(super) rules: &'a [HistoryRule],
     pub(super) time: Millis,
     /// Whether what it sees becomes part of the past.
     pub(super) records: bool,
+}
+
+impl<'a> Look<'a> {
+    /// The same at series that are named like this.
+    pub(super) fn of<'b>(self, style: &'b Style) -> Look<'b>
+    where
+        'a: 'b,
+    {
+        Look { style, ..self }
+    }
 }
 
 impl Entry {
@@ -99,7 +123,21 @@ impl Entry {
             is_kept: look.rules.is_empty() || rules.any(|rule| rule.matches(series)),
             series: series.clone(),
             place,
-            name: identity(series, look.naming).map(|(name, _)| name.into()),
+            name: identity(series, look.style).map(|(name, _)| name.into()),
+            times: Times::default(),
+            numbers: Vec::new(),
+        }
+    }
+
+    /// One of the gateway's own, of this name.
+    pub(super) fn of_target(series: Arc<Series>, name: Arc<str>, look: Look<'_>) -> Self {
+        let mut rules = look.rules.iter();
+        Self {
+            is_kept: look.rules.is_empty() || rules.any(|rule| rule.matches(&series)),
+            series,
+            place: None,
+            name: Some(name),
+            times: Times::default(),
             numbers: Vec::new(),
         }
     }
@@ -109,6 +147,10 @@ impl Entry {
         if self.name.is_none() {
             return;
         }
+        let Some(times) = Times::of(reading) else {
+            return self.end(key, look.time, books);
+        };
+        self.times = times;
         let (series, known, is_kept) = (&self.series, &mut self.numbers, self.is_kept);
         let mut named = None;
         let mut at = 0;
@@ -123,7 +165,7 @@ impl Entry {
                 known
                     .drain(at.min(known.len())..)
                     .for_each(|old| books.forget(old, key));
-                let Some(identity) = named.get_or_insert_with(|| identity(series, look.naming)) else {
+                let Some(identity) = named.get_or_insert_with(|| identity(series, look.style)) else {
                     return;
                 };
                 known.push(Number {
@@ -131,6 +173,7 @@ impl Entry {
                     more,
                     labels: labels(identity, suffix, more),
                     is_shadowed: true,
+                    is_contested: false,
                     past: if is_kept { Past::Young } else { Past::Unwanted },
                     is_native,
                     now: now.clone(),
@@ -154,18 +197,52 @@ impl Entry {
             .for_each(|number| number.claim(key, books));
     }
 
+    /// Takes up that a series is there whose one number is 1, under these labels.
+    pub(super) fn see_one(&mut self, key: Key, labels: &Labels, look: Look<'_>, books: &mut Books) {
+        if self.numbers.first().is_none_or(|number| number.labels != *labels) {
+            self.end(key, look.time, books);
+            self.numbers.push(Number {
+                suffix: "",
+                more: None,
+                labels: labels.clone(),
+                is_shadowed: true,
+                is_contested: false,
+                past: if self.is_kept { Past::Young } else { Past::Unwanted },
+                is_native: false,
+                now: (look.time, SampleValue::Float(1.0)),
+            });
+        }
+        for number in &mut self.numbers {
+            number.now.0 = look.time;
+            number.claim(key, books);
+            if look.records && !number.is_shadowed {
+                number.record(Flat::Number(1.0), &mut books.history);
+            }
+        }
+    }
+
+    /// Takes out its number of these labels, with its place among the others.
+    pub(super) fn take(&mut self, labels: &Labels) -> Option<(usize, Number)> {
+        let at = self.numbers.iter().position(|number| number.labels == *labels)?;
+        Some((at, self.numbers.remove(at)))
+    }
+
+    /// Puts a number back that was taken out.
+    pub(super) fn put_back(&mut self, (at, number): (usize, Number)) {
+        self.numbers.insert(at.min(self.numbers.len()), number);
+    }
+
+    /// Its number of these labels.
+    pub(super) fn number(&mut self, labels: &Labels) -> Option<&mut Number> {
+        self.numbers.iter_mut().find(|number| number.labels == *labels)
+    }
+
     /// The series has no value any more.
     pub(super) fn end(&mut self, key: Key, now: Millis, books: &mut Books) {
+        books.contested.remove(&key);
         for number in self.numbers.drain(..) {
             books.release(&number, key);
-            if let Past::Kept(past) = number.past {
-                let name: Arc<str> = number.labels.get(NAME).into();
-                books.gone.entry(name).or_default().push(Gone {
-                    labels: number.labels,
-                    past,
-                    since: now,
-                });
-            }
+            books.bury(number.labels, number.past, now);
         }
     }
 }
@@ -174,6 +251,24 @@ impl Number {
     fn claim(&mut self, key: Key, books: &mut Books) {
         if self.is_shadowed {
             self.is_shadowed = *books.owners.entry(self.labels.clone()).or_insert(key) != key;
+            if self.is_shadowed {
+                books.claims.push((self.labels.clone(), key));
+            }
+        }
+    }
+
+    /// Gives the place and the past to another series' number.
+    pub(super) fn hand_over(&mut self, other: &mut Self, now: Millis, books: &mut Books) {
+        (self.is_shadowed, other.is_shadowed) = (true, false);
+        let can_go_on = self.is_native == other.is_native && matches!(other.past, Past::Young);
+        let young = match self.past {
+            Past::Unwanted => Past::Unwanted,
+            _ => Past::Young,
+        };
+        let past = std::mem::replace(&mut self.past, young);
+        match can_go_on {
+            true => other.past = past,
+            false => books.bury(self.labels.clone(), past, now),
         }
     }
 
@@ -191,6 +286,19 @@ impl Number {
 }
 
 impl Books {
+    /// Keeps the past of a number that has gone.
+    fn bury(&mut self, labels: Labels, past: Past, now: Millis) {
+        if let Past::Kept(past) = past {
+            let name: Arc<str> = labels.get(NAME).into();
+            let gone = Gone {
+                labels,
+                past,
+                since: now,
+            };
+            self.gone.entry(name).or_default().push(gone);
+        }
+    }
+
     fn release(&mut self, number: &Number, key: Key) {
         if self.owners.get(&number.labels) == Some(&key) {
             self.owners.remove(&number.labels);

@@ -8,6 +8,7 @@ use tidegate_engine::query::{
 use tidegate_engine::{History, SeriesId};
 
 use super::View;
+use super::asked::Asked;
 use super::entry::{Gone, Number, Past};
 use super::state::State;
 
@@ -58,7 +59,20 @@ impl State {
 
 impl Samples for View {
     fn select(&self, selection: &Selection) -> Result<Vec<QuerySeries>, QueryError> {
-        let state = self.state();
+        self.read(&self.state(), selection)
+    }
+}
+
+impl Samples for Asked<'_> {
+    fn select(&self, selection: &Selection) -> Result<Vec<QuerySeries>, QueryError> {
+        let state = self.view.state();
+        self.note(&state, selection);
+        self.view.read(&state, selection)
+    }
+}
+
+impl View {
+    fn read(&self, state: &State, selection: &Selection) -> Result<Vec<QuerySeries>, QueryError> {
         let history = &state.books.history;
         let (from, to) = (selection.from, selection.to);
         // A series is of one kind: the other gives nothing.
@@ -145,7 +159,7 @@ impl View {
     fn check_past(&self, number: &Number, history: &History) -> Result<(), QueryError> {
         let name = number.labels.get(NAME);
         let why = match number.past {
-            _ if !self.has_past => "`history` of the admin extension is disabled".to_owned(),
+            _ if !self.has_past() => "`history` of the admin extension is disabled".to_owned(),
             Past::Unwanted => "no rule of `history::rules` matches it".to_owned(),
             Past::Refused => format!(
                 "`history::max_bytes` was used up when some of its series came ({} series refused)",

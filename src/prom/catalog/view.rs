@@ -1,0 +1,348 @@
+//! All series of all tables as Prometheus would know them, live and with their recent past: one view a gateway.
+//!
+//! What a `prometheus` exporter shows is shown here under the same names and labels; tables that no exporter shows are
+//! named by its defaults. Series are found by the name of their metric, so that a query costs what the series of its
+//! names cost: only these are read when it is asked. What is new in a table since the last look is learned first,
+//! whoever looks.
+
+mod asked;
+mod entry;
+mod select;
+mod state;
+mod targets;
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use tidegate_engine::query::{Instant as Answer, Labels, Millis, NAME, Query, Selection};
+use tidegate_engine::{Data, History, HistoryLimits, Table, UnixNanos};
+
+pub use self::asked::{Asked, Notes};
+pub use self::entry::HistoryRule;
+use self::entry::{Entry, Look};
+pub use self::state::Shown;
+use self::state::State;
+use super::Senders;
+use crate::component::{Evaluate, Shared};
+use crate::component::shared::Registry;
+use crate::prom::name::Kind;
+use crate::prom::{OPENMETRICS_NAME, Style};
+use crate::watch::Watched;
+
+/// Series that the sampler reads before it lets others go first: some ten microseconds.
+const SLICE: usize = 256;
+
+/// How long the sampler stays away from a lock that others wait for.
+const YIELD: Duration = Duration::from_micros(100);
+
+/// What is kept of the past until somebody wants one.
+const NO_PAST: HistoryLimits = HistoryLimits {
+    interval_ms: 1000,
+    span_ms: 0,
+    max_bytes: 0,
+};
+
+/// What one exporter shows.
+pub trait Exposes: Send + Sync {
+    /// The live tables that it shows, in order; its own is not among them.
+    fn live(&self) -> Vec<Arc<Table>>;
+
+    /// What no other table holds.
+    fn own(&self) -> &Arc<Table>;
+}
+
+/// An exporter whose page queries see.
+struct Exposition {
+    exporter: Arc<str>,
+    style: Arc<Style>,
+    tables: Arc<dyn Exposes>,
+}
+
+/// A view of what the gateway holds.
+pub struct View {
+    tables: Registry<Table>,
+    composites: Registry<Watched>,
+    expositions: Mutex<Vec<Exposition>>,
+    /// The exporter whose names count first.
+    preferred: OnceLock<String>,
+    /// How series are named that no exporter shows.
+    plain: Arc<Style>,
+    /// Whose past is kept, where there is one.
+    past: OnceLock<Vec<HistoryRule>>,
+    senders: Arc<Senders>,
+    state: Mutex<State>,
+    /// Who waits for the state.
+    waiting: AtomicUsize,
+}
+
+/// What is known of a metric besides its values.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct About {
+    /// The name of its family.
+    pub name: String,
+    /// Its type, as Prometheus calls it.
+    pub kind: &'static str,
+    /// What it is.
+    pub help: String,
+    /// Its unit.
+    pub unit: String,
+}
+
+/// A time as queries count it.
+pub fn millis(time: UnixNanos) -> Millis {
+    Millis::try_from(time / 1_000_000).unwrap_or(Millis::MAX)
+}
+
+impl Evaluate for Arc<View> {
+    fn evaluate(&self, query: &Query, now: UnixNanos) -> Result<Vec<(Labels, f64)>, String> {
+        let asked = self.ask(now, query.only_names().as_deref());
+        let answer = query.instant(&asked, millis(now)).map_err(|error| error.to_string())?;
+        match answer {
+            Answer::Scalar(number) => Ok(vec![(Labels::default(), number)]),
+            Answer::Vector(vector) => {
+                let numbers = vector.iter().map(|(labels, value)| {
+                    let rest = labels.iter().filter(|(name, _)| ***name != *NAME);
+                    let rest = rest.map(|(name, value)| (name.to_string(), value.to_string()));
+                    Some((rest.collect(), value.float()?))
+                });
+                let numbers: Option<_> = numbers.collect();
+                numbers.ok_or_else(|| "the query gives native histograms, which are not numbers".to_owned())
+            }
+            Answer::String(_) | Answer::Matrix(_) => {
+                Err("the query gives neither a number nor a vector".to_owned())
+            }
+        }
+    }
+}
+
+impl View {
+    /// The one view of this gateway.
+    pub fn of(shared: &Shared) -> Arc<Self> {
+        let senders = Senders::of(shared);
+        shared.parts.get(|| Self {
+            tables: shared.tables.clone(),
+            composites: shared.composites.clone(),
+            expositions: Mutex::default(),
+            preferred: OnceLock::new(),
+            plain: Arc::default(),
+            past: OnceLock::new(),
+            senders,
+            state: Mutex::new(State::new(NO_PAST)),
+            waiting: AtomicUsize::new(0),
+        })
+    }
+
+    /// Keeps the past of what one of `rules` matches (none: of everything), as somebody calls [`View::record`] from now
+    /// on. `false`: a past is kept already, and stays as it is.
+    pub fn keep_past(&self, limits: HistoryLimits, rules: Vec<HistoryRule>) -> bool {
+        let is_first = self.past.set(rules).is_ok();
+        if is_first {
+            self.state().books.history = History::new(limits);
+        }
+        is_first
+    }
+
+    fn has_past(&self) -> bool {
+        self.past.get().is_some()
+    }
+
+    /// Names tables as this exporter does, where it shows them. The first exporter that shows a table names it.
+    pub fn expose(&self, exporter: Arc<str>, style: Style, tables: Arc<dyn Exposes>) {
+        let style = Arc::new(style);
+        let exposition = Exposition {
+            exporter,
+            style,
+            tables,
+        };
+        let mut all = self.expositions.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(exposition);
+    }
+
+    /// Lets the names of this exporter count before those of others.
+    pub fn prefer(&self, exporter: &str) {
+        let _ = self.preferred.set(exporter.to_owned());
+    }
+
+    /// All tables, each once, with how its series are named.
+    pub fn shown(&self) -> Vec<Shown> {
+        let expositions = self.expositions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut in_order: Vec<&Exposition> = expositions.iter().collect();
+        // Stable: the others keep their order.
+        in_order.sort_by_key(|one| self.preferred.get().is_none_or(|name| **name != *one.exporter));
+        let mut all: Vec<Shown> = Vec::new();
+        let mut copied = Vec::new();
+        for exposition in in_order {
+            let own = exposition.tables.own();
+            for table in exposition.tables.live() {
+                show(&mut all, table, &exposition.style, Vec::new());
+            }
+            show(&mut all, own.clone(), &exposition.style, copied.clone());
+            copied.push(Arc::downgrade(own));
+        }
+        drop(expositions);
+        for table in self.tables.list() {
+            show(&mut all, table, &self.plain, Vec::new());
+        }
+        all
+    }
+
+    /// All tables, each once.
+    pub fn tables(&self) -> Vec<Arc<Table>> {
+        self.shown().into_iter().map(|shown| shown.table).collect()
+    }
+
+    /// What a composite of this name is called as a gauge, by any of the exporters.
+    pub fn names_of_composite(&self, name: &str) -> Vec<String> {
+        let expositions = self.expositions.lock().unwrap_or_else(PoisonError::into_inner);
+        let styles = expositions.iter().map(|one| &one.style).chain([&self.plain]);
+        let names = styles.filter_map(|style| style.naming.metric(name, "", Kind::Gauge));
+        names.collect()
+    }
+
+    /// Reads what a query that is asked now needs, and gives what it is to be computed over.
+    pub fn ask(&self, now: UnixNanos, names: Option<&[String]>) -> Asked<'_> {
+        self.refresh(now, names);
+        self.recall()
+    }
+
+    /// The same for a query of the past: nothing is read.
+    pub fn recall(&self) -> Asked<'_> {
+        Asked::new(self)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.waiting.fetch_add(1, Relaxed);
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.waiting.fetch_sub(1, Relaxed);
+        state
+    }
+
+    fn look(&self, now: UnixNanos, records: bool) -> Look<'_> {
+        Look {
+            style: &self.plain,
+            senders: &self.senders,
+            now,
+            rules: self.past.get().map_or(&[], |rules| rules),
+            time: millis(now),
+            records,
+        }
+    }
+
+    /// Reads every series, some at a time, and keeps what it sees as part of the past. The pass is spread over `spread`:
+    /// whoever needs the core for a moment gets it. `rest` waits; once it says false the pass is broken off.
+    pub fn record(&self, now: UnixNanos, spread: Duration, rest: &mut dyn FnMut(Duration) -> bool) {
+        self.senders.tick(now);
+        let look = self.look(now, self.has_past());
+        let shown = self.shown();
+        self.state().meet(&shown, look);
+        let pace = self.pace(spread);
+        let mut next = Some((0, 0));
+        while let Some(from) = next {
+            while self.waiting.load(Relaxed) > 0 {
+                if !rest(YIELD) {
+                    return;
+                }
+            }
+            let begun = Instant::now();
+            next = self.state().read_some(from, SLICE, now, look);
+            let pause = pace.saturating_sub(begun.elapsed());
+            if !pause.is_zero() && next.is_some() && !rest(pause) {
+                return;
+            }
+        }
+        let mut state = self.state();
+        state.books.forget_gone(look.time);
+        let history = &state.books.history;
+        metrics::gauge!("tidegate_history_bytes").set(history.bytes() as f64);
+        metrics::gauge!("tidegate_history_series").set(history.len() as f64);
+        metrics::counter!("tidegate_history_refused_series_total").absolute(history.refused());
+    }
+
+    /// How long a slice may take with the pause behind it, for all of them to take `spread`.
+    fn pace(&self, spread: Duration) -> Duration {
+        let slices = self.state().len().div_ceil(SLICE);
+        match u32::try_from(slices) {
+            Ok(slices) if slices > 1 => spread / slices,
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Reads what is now of the series that have numbers of these names; `None`: of all.
+    pub fn refresh(&self, now: UnixNanos, names: Option<&[String]>) {
+        self.senders.tick(now);
+        let look = self.look(now, false);
+        let shown = self.shown();
+        let mut state = self.state();
+        state.meet(&shown, look);
+        // The sampler has read all series a moment ago. Without it nobody has.
+        let needs_all = names.is_some_and(|names| !self.has_past() && state.asks_for_targets(names));
+        match names.filter(|_| !needs_all) {
+            Some(names) => state.read_named(names, now, look),
+            None => state.read_all(now, look),
+        }
+    }
+
+    /// Series of tables that it knows.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.state().entries().count()
+    }
+
+    /// What is known of the metrics that are shown now.
+    pub fn about(&self) -> Vec<About> {
+        let state = self.state();
+        let about = |entry: &Entry| {
+            let name = entry.name.as_ref().filter(|_| !entry.numbers.is_empty())?;
+            let metric = &entry.series.metric;
+            Some(About {
+                name: name.to_string(),
+                kind: match metric.data {
+                    Data::Sum { monotonic: true, .. } => "counter",
+                    Data::Gauge | Data::Sum { .. } => "gauge",
+                    Data::Histogram { .. } | Data::ExponentialHistogram { .. } => "histogram",
+                    Data::Summary => "summary",
+                },
+                help: metric.description.to_string(),
+                unit: metric
+                    .metadata
+                    .get(OPENMETRICS_NAME)
+                    .map_or_else(|| metric.unit.to_string(), |_| String::new()),
+            })
+        };
+        let mut all: Vec<About> = state.entries().filter_map(about).collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    /// The labels of every series that one of these selections accepts and that has a sample in its time.
+    pub fn labels(&self, selections: &[Selection]) -> Vec<Labels> {
+        let state = self.state();
+        let of = |selection| {
+            let live = state.live(selection);
+            let live = live.filter(|number| state.has_samples(number, selection));
+            let gone = state.gone(selection);
+            let gone = gone.filter(|gone| state.had_samples(gone.past, selection));
+            let live = live.map(|number| &number.labels);
+            live.chain(gone.map(|gone| &gone.labels)).cloned()
+        };
+        let mut all: Vec<Labels> = selections.iter().flat_map(of).collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+}
+
+/// Adds a table that is not there yet.
+fn show(all: &mut Vec<Shown>, table: Arc<Table>, style: &Arc<Style>, copied: Vec<Weak<Table>>) {
+    if !all.iter().any(|shown| Arc::ptr_eq(&shown.table, &table)) {
+        all.push(Shown {
+            table,
+            style: style.clone(),
+            copied,
+        });
+    }
+}

@@ -1,0 +1,141 @@
+//! A query that is being computed over the view, and what its readers must know of the answer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::sync::{Mutex, PoisonError};
+
+use tidegate_engine::query::{NAME, Selection};
+
+use super::super::differing;
+use super::View;
+use super::state::State;
+use crate::config::nearest;
+
+/// Metrics that one answer names in a kind of warning; the rest is counted.
+const NAMED: usize = 10;
+
+/// Samples for one query. It notes what the query has met.
+pub struct Asked<'a> {
+    pub(super) view: &'a View,
+    notes: Mutex<Notes>,
+}
+
+/// What the readers of an answer must know.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Notes {
+    /// By metric: how many living series others of the same name and labels hide, and in what the first of them differs.
+    hidden: BTreeMap<String, (usize, String)>,
+    /// Metrics that are known nowhere, with the nearest name that is known.
+    unknown: BTreeMap<String, Option<String>>,
+}
+
+impl Notes {
+    /// Whether values are missing in the answer because living series collide: it covers a part of what reports.
+    pub fn is_contested(&self) -> bool {
+        !self.hidden.is_empty()
+    }
+
+    /// The metrics that are known nowhere.
+    pub fn unknown(&self) -> impl Iterator<Item = &str> {
+        self.unknown.keys().map(String::as_str)
+    }
+
+    /// All of it, for people.
+    pub fn warnings(&self) -> Vec<String> {
+        let hidden = self.hidden.iter().take(NAMED).map(|(name, (series, differ))| {
+            let (are, they) = match series {
+                1 => ("1 series is", "it differs"),
+                _ => ("", "they differ"),
+            };
+            let mut text = match series {
+                1 => format!("metric \"{name}\": {are} left out: another living series has the same name and labels"),
+                _ => format!("metric \"{name}\": {series} series are left out: other living series have the same names and labels"),
+            };
+            if !differ.is_empty() {
+                let _ = write!(text, "; {they} in {differ}: make one of these a label");
+            }
+            text
+        });
+        let unknown = self.unknown.iter().take(NAMED).map(|(name, near)| {
+            let mut text =
+                format!("metric \"{name}\" is not known: no series of this name is here or was here lately");
+            if let Some(near) = near {
+                let _ = write!(text, "; did you mean \"{near}\"?");
+            }
+            text
+        });
+        let more = [&self.hidden.len(), &self.unknown.len()]
+            .into_iter()
+            .map(|all| all.saturating_sub(NAMED))
+            .sum::<usize>();
+        let more = (more > 0).then(|| format!("and {more} more metrics"));
+        hidden.chain(unknown).chain(more).collect()
+    }
+}
+
+impl<'a> Asked<'a> {
+    pub(super) fn new(view: &'a View) -> Self {
+        Self {
+            view,
+            notes: Mutex::default(),
+        }
+    }
+
+    /// What the query has met until now.
+    pub fn notes(&self) -> Notes {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn note(&self, state: &State, selection: &Selection) {
+        let unknown = selection.name().filter(|name| !self.view.is_known(state, name));
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(name) = unknown {
+            let near = nearest(name, state.metrics()).map(str::to_owned);
+            notes.unknown.insert(name.to_owned(), near);
+        }
+        for key in &state.books.contested {
+            let Some(entry) = state.entry(*key) else { continue };
+            let contested = entry
+                .numbers
+                .iter()
+                .filter(|number| number.is_shadowed && number.is_contested);
+            let Some(first) = contested.clone().find(|number| selection.accepts(&number.labels)) else {
+                continue;
+            };
+            let owner = state.books.owners.get(&first.labels);
+            let owner = owner.and_then(|owner| state.entry(*owner));
+            let known = notes
+                .hidden
+                .entry(first.labels.get(NAME).to_owned())
+                .or_insert_with(|| {
+                    let differ = owner.map(|owner| differing(&owner.series, &entry.series));
+                    (0, differ.unwrap_or_default())
+                });
+            known.0 += 1;
+        }
+    }
+}
+
+impl View {
+    /// Whether a metric of this name is here, was here, or is that of a declared composite.
+    fn is_known(&self, state: &State, name: &str) -> bool {
+        let has_number = |entry: &super::entry::Entry| {
+            let stem = entry.name.as_ref().map_or(0, |stem| stem.len());
+            entry
+                .numbers
+                .iter()
+                .any(|number| stem + number.suffix.len() == name.len())
+        };
+        state.books.gone.contains_key(name)
+            || state.named(name).any(has_number)
+            || self.composites.list().iter().any(|composite| {
+                let names = self.names_of_composite(&composite.declaration().name);
+                names.iter().any(|known| known == name)
+            })
+    }
+
+    /// The names of the metrics that it knows.
+    pub fn metrics(&self) -> BTreeSet<String> {
+        self.state().metrics().map(str::to_owned).collect()
+    }
+}

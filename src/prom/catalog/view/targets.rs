@@ -1,0 +1,175 @@
+//! `target_info`: what resources say beyond who they are, as a series a target.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use tidegate_engine::query::{Labels, NAME};
+use tidegate_engine::{Attributes, Data, Metric, Resource, Scope, Series, Table};
+
+use super::super::Times;
+use super::entry::{Books, Entry, Key, Look};
+use super::state::Names;
+use crate::prom::Style;
+use crate::prom::labels::{instance, job};
+use crate::prom::render::TARGET_INFO;
+
+/// The name of the series, `job` and `instance`.
+type Identity = (String, String, String);
+
+/// Entries by who they describe.
+#[derive(Default)]
+pub(super) struct Targets {
+    known: BTreeMap<Identity, (u32, Labels)>,
+    /// Places of entries that are free.
+    free: Vec<u32>,
+}
+
+/// A resource that shows something.
+struct Candidate {
+    resource: Arc<Resource>,
+    times: Times,
+    style: Arc<Style>,
+    table: Option<Arc<Table>>,
+}
+
+/// Resources that show something, by their address.
+#[derive(Default)]
+pub(super) struct Found {
+    all: Vec<Candidate>,
+    by_address: HashMap<(usize, usize), usize>,
+    last: Option<usize>,
+}
+
+impl Found {
+    /// Notes that a resource shows a value of these times.
+    pub(super) fn meet(
+        &mut self,
+        resource: &Arc<Resource>,
+        times: Times,
+        style: &Arc<Style>,
+        table: Option<&Arc<Table>>,
+    ) {
+        let is_it = |known: &&mut Candidate| {
+            Arc::ptr_eq(&known.resource, resource) && Arc::ptr_eq(&known.style, style)
+        };
+        let last = self.last.and_then(|at| self.all.get_mut(at)).filter(is_it);
+        let known = match last {
+            Some(known) => Some(known),
+            None => {
+                let address = (Arc::as_ptr(resource).addr(), Arc::as_ptr(style).addr());
+                self.last = self.by_address.get(&address).copied();
+                if self.last.is_none() {
+                    self.by_address.insert(address, self.all.len());
+                    self.last = Some(self.all.len());
+                }
+                self.last.and_then(|at| self.all.get_mut(at))
+            }
+        };
+        match known {
+            Some(known) => {
+                known.times.time = known.times.time.max(times.time);
+                known.times.seen = known.times.seen.max(times.seen);
+            }
+            None => self.all.push(Candidate {
+                resource: resource.clone(),
+                times,
+                style: style.clone(),
+                table: table.cloned(),
+            }),
+        }
+    }
+
+    /// The one resource that each target is described by: of several the first, unless it gives way.
+    fn settle(self, look: Look<'_>) -> BTreeMap<Identity, Candidate> {
+        let mut targets: BTreeMap<Identity, Candidate> = BTreeMap::new();
+        for other in self.all {
+            let Some(job) = job(&other.resource) else { continue };
+            let name = other.style.naming.own(TARGET_INFO);
+            let identity = (name, job, instance(&other.resource));
+            let Some(known) = targets.get_mut(&identity) else {
+                targets.insert(identity, other);
+                continue;
+            };
+            let life = |one: &Candidate| look.senders.life(&one.resource, one.times, one.table.as_deref());
+            if life(known).gives_way_to(&life(&other), look.now) {
+                *known = other;
+            }
+        }
+        targets
+    }
+}
+
+impl Targets {
+    /// Shows what was found. Gives the entries of targets that are gone.
+    pub(super) fn take_up(
+        &mut self,
+        found: Found,
+        look: Look<'_>,
+        entries: &mut Vec<Option<Entry>>,
+        source: u32,
+        books: &mut Books,
+        names: &mut Names,
+    ) -> Vec<Key> {
+        let targets = found.settle(look);
+        let before = std::mem::take(&mut self.known);
+        let mut gone = Vec::new();
+        let mut free = std::mem::take(&mut self.free);
+        for (identity, (at, labels)) in before {
+            match targets.contains_key(&identity) {
+                true => _ = self.known.insert(identity, (at, labels)),
+                false => gone.push((source, at)),
+            }
+        }
+        for (identity, target) in targets {
+            let look = look.of(&target.style);
+            let Some(labels) = labels(&identity.0, &target) else {
+                continue;
+            };
+            let at = match self.known.get(&identity) {
+                Some((at, known)) if *known == labels => *at,
+                known => {
+                    let known = known.map(|(at, _)| *at);
+                    let at = known.or_else(|| free.pop()).unwrap_or(entries.len() as u32);
+                    self.known.insert(identity.clone(), (at, labels.clone()));
+                    at
+                }
+            };
+            let place = at as usize;
+            if entries.len() <= place {
+                entries.resize_with(place + 1, || None);
+            }
+            let name: Arc<str> = identity.0.as_str().into();
+            let entry = entries[place].get_or_insert_with(|| {
+                names.entry(name.clone()).or_default().insert((source, at));
+                Entry::of_target(series(&target.resource), name, look)
+            });
+            entry.times = target.times;
+            entry.see_one((source, at), &labels, look, books);
+        }
+        self.free = free;
+        self.free.extend(gone.iter().map(|(_, at)| *at));
+        gone
+    }
+}
+
+/// The labels of a target; `None`: it says no more than who it is.
+fn labels(name: &str, target: &Candidate) -> Option<Labels> {
+    let labels = target.style.labels_of_target(&target.resource)?;
+    let name = (NAME.to_owned(), name.to_owned());
+    Some(labels.into_pairs().into_iter().chain([name]).collect())
+}
+
+fn series(resource: &Arc<Resource>) -> Arc<Series> {
+    Arc::new(Series {
+        resource: resource.clone(),
+        scope: Arc::new(Scope::default()),
+        metric: Arc::new(Metric {
+            name: TARGET_INFO.into(),
+            description: "Target metadata".into(),
+            unit: "".into(),
+            data: Data::Gauge,
+            metadata: Attributes::default(),
+        }),
+        attributes: Attributes::default(),
+    })
+}
