@@ -38,7 +38,7 @@ use self::family::{Families, Family};
 use self::learn::{Learning, Notes};
 use self::line::Lines;
 use self::message::Messages;
-use self::origin::Origins;
+use self::origin::{Origins, Watch};
 use self::records::Record;
 use self::sheet::{Sheet, Shot, Times};
 use self::source::{Look, News, Reader, Sources};
@@ -338,6 +338,7 @@ impl Renderer {
             origins,
             walks,
             conflicts,
+            senders,
             ..
         } = self;
         *walks += 1;
@@ -373,7 +374,8 @@ impl Renderer {
                 sheet.page().clear();
             }
         });
-        origins.refresh(|resource| style.text_of_target(resource, *format));
+        let watch = Watch { senders, now };
+        origins.refresh(watch, |resource| style.text_of_target(resource, *format));
         let own = style.naming.own(TARGET_INFO);
         let (name, info) = Family::of_targets(own.clone(), *format);
         let targets = origins.shown(*walks);

@@ -60,6 +60,12 @@ impl Life {
         now.saturating_sub(self.seen) <= self.lease
     }
 
+    /// Whether it reports beside `owner`, which has its name and labels. What reported last before the owner's sender
+    /// started is its predecessor, and hides nothing.
+    pub fn collides_with(&self, owner: &Self, now: UnixNanos) -> bool {
+        self.is_alive(now) && owner.is_alive(now) && owner.began <= self.time
+    }
+
     /// Whether it gives its place to `other`, which has the same name and labels: it has gone quiet, or the other's sender
     /// started after its last value.
     pub fn gives_way_to(&self, other: &Self, now: UnixNanos) -> bool {
@@ -139,6 +145,23 @@ impl Senders {
         sender.map_or(DEFAULT_LEASE_NS, |sender| {
             sender.cadence.lease_ns(DEFAULT_LEASE_NS)
         })
+    }
+
+    /// Whether a resource gives its place to another one, by what is known of both. Neither is locked by the caller.
+    pub fn gives_way(&self, owner: &Resource, other: &Resource, now: UnixNanos) -> bool {
+        let state = self.state();
+        let life = |resource: &Resource| {
+            let sender = state.senders.get(&Key::of_value(resource))?;
+            let table = sender.table.upgrade();
+            Some(Life {
+                time: sender.seen,
+                seen: sender.seen,
+                lease: sender.cadence.lease_ns(DEFAULT_LEASE_NS),
+                began: table.map_or(0, |table| table.began(resource)),
+            })
+        };
+        let lives = life(owner).zip(life(other));
+        lives.is_some_and(|(owner, other)| owner.gives_way_to(&other, now))
     }
 
     /// The life of a series of `resource` that showed these times. Hold no lock of `table`.

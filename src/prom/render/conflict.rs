@@ -209,7 +209,7 @@ pub(super) struct Refused {
     pub(super) since: UnixNanos,
     /// Where the series is that has its place: source and place there.
     pub(super) rival: Option<(u16, u64)>,
-    /// It has a value and still reports. What does not is superseded, and collides with nobody.
+    /// It reports beside what has its place. What does not is superseded, and collides with nobody.
     pub(super) is_alive: bool,
     /// Whether it was told that it is left out.
     pub(super) is_told: bool,

@@ -8,7 +8,7 @@ use tidegate_engine::{Data, Place, Resource, Series, UnixNanos};
 
 use super::conflict::{Conflicts, Refused, Taken, Why};
 use super::family::Families;
-use super::origin::Origins;
+use super::origin::{Origins, Watch};
 use super::records::Record;
 use super::source::{Glance, New, Reader, Sources};
 use super::texts::Texts;
@@ -80,7 +80,7 @@ impl Learning<'_> {
             };
             return self.take(new, Some(before));
         }
-        let is_alive = refused.rival.is_none() || mine.is_some_and(|mine| mine.is_alive(self.now));
+        let is_alive = self.collides(&mine, refused.rival);
         if is_alive && !refused.is_alive {
             refused.since = self.now;
         }
@@ -109,6 +109,14 @@ impl Learning<'_> {
         }
     }
 
+    /// Whether a series that is left out reports beside the one that has its place.
+    fn collides(&mut self, mine: &Option<Life>, rival: Option<(u16, u64)>) -> bool {
+        let Some((source, place)) = rival else { return true };
+        let owner = self.standing(source, place).flatten();
+        mine.zip(owner)
+            .is_some_and(|(mine, owner)| mine.collides_with(&owner, self.now))
+    }
+
     /// Takes up a series. `before`: it was left out before.
     pub(super) fn take(&mut self, new: New, before: Option<Before>) {
         let family = match self.family(&new) {
@@ -135,10 +143,8 @@ impl Learning<'_> {
     }
 
     fn refuse(&mut self, new: New, why: Why, rival: Option<(u16, u64)>, before: Option<Before>) {
-        let is_alive = rival.is_none() || {
-            let mine = self.standing(new.source, new.place).flatten();
-            mine.is_some_and(|mine| mine.is_alive(self.now))
-        };
+        let mine = self.standing(new.source, new.place).flatten();
+        let is_alive = self.collides(&mine, rival);
         let refused = Refused {
             owner: self.sources.owner(new.source),
             source: new.source,
@@ -246,7 +252,7 @@ impl Learning<'_> {
             if let Some(table) = table {
                 senders.meet(resource, table, Place::from_bits(new.place), now);
             }
-            origins.join(new.source, resource, text_of_target)
+            origins.join(new.source, resource, Watch { senders, now }, text_of_target)
         });
         origins.join_again(origin);
         origin

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
 
 use foldhash::fast::RandomState;
-use tidegate_engine::Resource;
+use tidegate_engine::{Resource, UnixNanos};
 
+use crate::prom::catalog::Senders;
 use crate::prom::labels::{instance, job};
 
 /// What many series have in common.
@@ -53,17 +54,34 @@ impl Target {
         }
     }
 
-    /// Shows another resource where the one that is shown has gone.
-    fn refresh(&mut self, encode: impl FnOnce(&Resource) -> Vec<u8>) {
-        if self.others.is_empty() || self.resource.strong_count() > 0 {
+    /// Shows another resource where the one that is shown has gone, or gives way to another.
+    fn refresh(&mut self, watch: Watch<'_>, encode: impl FnOnce(&Resource) -> Vec<u8>) {
+        if self.others.is_empty() {
             return;
         }
         self.others.retain(|other| other.strong_count() > 0);
-        if let Some(resource) = self.others.first().and_then(Weak::upgrade) {
-            self.text = encode(&resource).into();
-            self.resource = self.others.remove(0);
+        let shown = self.resource.upgrade();
+        let has_its_place = |other: &Arc<Resource>| match &shown {
+            Some(shown) => watch.senders.gives_way(shown, other, watch.now),
+            None => true,
+        };
+        let mut others = self.others.iter().enumerate();
+        let next = others.find_map(|(at, other)| Some(at).zip(other.upgrade().filter(has_its_place)));
+        let Some((at, resource)) = next else { return };
+        self.others.remove(at);
+        if shown.is_some() {
+            self.others.push(self.resource.clone());
         }
+        self.text = encode(&resource).into();
+        self.resource = Arc::downgrade(&resource);
     }
+}
+
+/// What is known of how resources report.
+#[derive(Clone, Copy)]
+pub(super) struct Watch<'a> {
+    pub(super) senders: &'a Senders,
+    pub(super) now: UnixNanos,
 }
 
 /// Origins of living series.
@@ -83,24 +101,30 @@ impl Origins {
         &mut self,
         source: u16,
         resource: &Arc<Resource>,
+        watch: Watch<'_>,
         encode: impl FnOnce(&Resource) -> Vec<u8>,
     ) -> u32 {
-        let target = self.target(resource, encode);
+        let target = self.target(resource, watch, encode);
         let number = self.number(source, target);
         self.join_again(number);
         number
     }
 
-    fn target(&mut self, resource: &Arc<Resource>, encode: impl FnOnce(&Resource) -> Vec<u8>) -> u32 {
+    fn target(
+        &mut self,
+        resource: &Arc<Resource>,
+        watch: Watch<'_>,
+        encode: impl FnOnce(&Resource) -> Vec<u8>,
+    ) -> u32 {
         let Some(job) = job(resource) else {
             return NO_TARGET;
         };
         let identity = (job, instance(resource));
         if let Some(number) = self.by_identity.get(&identity) {
-            // Of several resources with one job and instance the first counts, as long as it is there.
+            // Of several resources with one job and instance the first counts, as long as it lives.
             if let Some(Some(target)) = self.targets.get_mut(*number as usize) {
                 target.meet(resource);
-                target.refresh(encode);
+                target.refresh(watch, encode);
             }
             return *number;
         }
@@ -182,11 +206,11 @@ impl Origins {
     }
 
     /// Shows another resource of each target whose shown one has gone.
-    pub(super) fn refresh(&mut self, encode: impl Fn(&Resource) -> Vec<u8>) {
+    pub(super) fn refresh(&mut self, watch: Watch<'_>, encode: impl Fn(&Resource) -> Vec<u8>) {
         self.targets
             .iter_mut()
             .flatten()
-            .for_each(|target| target.refresh(&encode));
+            .for_each(|target| target.refresh(watch, &encode));
     }
 
     /// The `target_info` labels of all targets that this page shows a series of, by job and instance.

@@ -473,12 +473,15 @@ impl State {
     }
 
     fn judge(&self, owner: Key, other: Key, look: Look<'_>) -> Verdict {
-        let (mine, others) = (self.life(owner, look), self.life(other, look));
-        let is_alive = |life: &Option<Life>| life.is_some_and(|life| life.is_alive(look.now));
+        let (owner, other) = (self.life(owner, look), self.life(other, look));
+        let gives_way =
+            other.is_some_and(|other| owner.is_none_or(|owner| owner.gives_way_to(&other, look.now)));
+        let (winner, loser) = if gives_way { (other, owner) } else { (owner, other) };
         Verdict {
-            gives_way: others
-                .is_some_and(|other| mine.is_none_or(|mine| mine.gives_way_to(&other, look.now))),
-            is_contested: is_alive(&mine) && is_alive(&others),
+            gives_way,
+            is_contested: loser
+                .zip(winner)
+                .is_some_and(|(loser, winner)| loser.collides_with(&winner, look.now)),
         }
     }
 

@@ -298,7 +298,7 @@ fn a_successor_takes_the_series_at_once_and_its_past_goes_on() {
     send(&table, &V2, "req", (START + 4 * SECOND, now), 7);
     let (value, notes) = ask_with_notes(&view, "req_total", now);
     assert_eq!(value, Some(7.0));
-    assert!(notes.is_contested(), "the old one may still live: {notes:?}");
+    assert_eq!(notes, Notes::default(), "nobody has heard of the old one since");
     record(&view, now);
     assert_eq!(
         ask(&view, "count_over_time(req_total[10s])", now),
