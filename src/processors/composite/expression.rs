@@ -12,17 +12,17 @@ use tokio::task::JoinHandle;
 
 use crate::component::worker::in_background;
 use crate::component::{Shared, unix_now};
-use crate::prom::Naming;
 use crate::prom::flat::{SUFFIXES, identity};
 use crate::prom::name::Kind;
+use crate::prom::{Naming, Style};
 
 /// The shortest time between two computations that nobody asks for.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A declaration whose sources are those of the series that `query` selects.
 pub(super) fn declaration(text: &str, query: &Query, rest: Declaration) -> Result<Declaration, BadPattern> {
-    let (selections, naming) = (query.selections(), Naming::default());
-    let selects = move |series: &Series| is_selected(series, &selections, &naming);
+    let (selections, style) = (query.selections(), Style::default());
+    let selects = move |series: &Series| is_selected(series, &selections, &style);
     Ok(Declaration {
         metric: match query.only_names() {
             Some(names) => Pattern::regex(
@@ -59,8 +59,8 @@ fn spellings(name: &str) -> String {
     all + &closing
 }
 
-fn is_selected(series: &Series, selections: &[Selection], naming: &Naming) -> bool {
-    let Some((name, pairs)) = identity(series, naming) else {
+fn is_selected(series: &Series, selections: &[Selection], style: &Style) -> bool {
+    let Some((name, pairs)) = identity(series, style) else {
         return false;
     };
     SUFFIXES.iter().any(|suffix| {

@@ -26,8 +26,8 @@ use self::entry::{Entry, Look};
 pub use self::state::Shown;
 use self::state::State;
 use super::Senders;
-use crate::component::{Evaluate, Shared};
 use crate::component::shared::Registry;
+use crate::component::{Evaluate, Shared};
 use crate::prom::name::Kind;
 use crate::prom::{OPENMETRICS_NAME, Style};
 use crate::watch::Watched;
@@ -99,7 +99,9 @@ pub fn millis(time: UnixNanos) -> Millis {
 impl Evaluate for Arc<View> {
     fn evaluate(&self, query: &Query, now: UnixNanos) -> Result<Vec<(Labels, f64)>, String> {
         let asked = self.ask(now, query.only_names().as_deref());
-        let answer = query.instant(&asked, millis(now)).map_err(|error| error.to_string())?;
+        let answer = query
+            .instant(&asked, millis(now))
+            .map_err(|error| error.to_string())?;
         match answer {
             Answer::Scalar(number) => Ok(vec![(Labels::default(), number)]),
             Answer::Vector(vector) => {

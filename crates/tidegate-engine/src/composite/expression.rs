@@ -251,6 +251,7 @@ impl Composite {
                 series: &series,
                 start: 0,
                 time: now,
+                seen: now,
                 value: &Value::Double(value),
                 exemplars: &[],
             });
