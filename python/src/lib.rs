@@ -40,7 +40,7 @@ mod _tidegate {
     #[pymodule_export]
     use crate::sdk::server::{Health, Server};
     #[pymodule_export]
-    use crate::sdk::trace::{TraceContext, set_span_source};
+    use crate::sdk::trace::{Span, TraceContext, set_span_source};
     #[pymodule_export]
     use crate::store::{Family, Store};
     #[pymodule_export]

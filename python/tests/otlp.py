@@ -10,6 +10,8 @@ from typing import Any
 import grpc
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2 as service
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc as stubs
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as trace_service
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as trace_stubs
 
 
 class Collector:
@@ -18,6 +20,7 @@ class Collector:
     def __init__(self) -> None:
         self.requests: list[Any] = []
         self.headers: list[dict[str, str]] = []
+        self.traces: list[Any] = []
         #: Points of each push to refuse.
         self.rejects = 0
         self.address = ""
@@ -28,6 +31,11 @@ class Collector:
         answer = service.ExportMetricsServiceResponse()
         answer.partial_success.rejected_data_points = self.rejects
         return answer
+
+    def spans(self) -> dict[str, Any]:
+        """The spans of all pushes by name."""
+        scopes = (scope for request in self.traces for resource in request.resource_spans for scope in resource.scope_spans)
+        return {span.name: span for scope in scopes for span in scope.spans}
 
     def metrics(self) -> dict[str, Any]:
         """The metrics of the newest push by name."""
@@ -76,6 +84,13 @@ class Grpc(Collector):
 
         self._server = grpc.server(futures.ThreadPoolExecutor(2))
         stubs.add_MetricsServiceServicer_to_server(Service(), self._server)
+
+        class Traces(trace_stubs.TraceServiceServicer):  # type: ignore[misc]
+            def Export(self, request: Any, context: Any) -> Any:
+                outer.traces.append(request)
+                return trace_service.ExportTraceServiceResponse()
+
+        trace_stubs.add_TraceServiceServicer_to_server(Traces(), self._server)
         self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
         self._server.start()
 
@@ -92,11 +107,15 @@ class Http(Collector):
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                assert self.path == "/v1/metrics"
                 assert self.headers["content-type"] == "application/x-protobuf"
                 body = self.rfile.read(int(self.headers["content-length"]))
-                request = service.ExportMetricsServiceRequest.FromString(body)
-                answer = outer.took(request, dict(self.headers)).SerializeToString()
+                if self.path == "/v1/traces":
+                    outer.traces.append(trace_service.ExportTraceServiceRequest.FromString(body))
+                    answer = trace_service.ExportTraceServiceResponse().SerializeToString()
+                else:
+                    assert self.path == "/v1/metrics"
+                    request = service.ExportMetricsServiceRequest.FromString(body)
+                    answer = outer.took(request, dict(self.headers)).SerializeToString()
                 self.send_response(200)
                 self.send_header("content-length", str(len(answer)))
                 self.end_headers()

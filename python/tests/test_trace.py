@@ -10,7 +10,7 @@ import pytest
 from opentelemetry import trace as api
 from opentelemetry.propagate import extract, inject
 from opentelemetry.sdk.trace import TracerProvider, sampling
-from otlp import Grpc
+from otlp import Grpc, Http
 
 from tidegate import Counter, Histogram, Otel, Prometheus, trace
 from tidegate.trace import TraceContext
@@ -166,3 +166,68 @@ def test_threads_count_in_their_own_spans() -> None:
     for series, exemplar in told:
         number = int(series.split('"')[1])
         assert f'span_id="{number:016x}"' in exemplar
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_spans_of_a_registry_reach_its_collector(protocol: str) -> None:
+    collector = Grpc() if protocol == "grpc" else Http()
+    registry = Otel(
+        f"http://{collector.address}",
+        protocol="grpc" if protocol == "grpc" else "http/protobuf",
+        interval=3600,
+        resource={"service.name": "spanned"},
+    )
+    latency = registry.register(Histogram("help", name="latency", exemplars=True))
+    remote = TraceContext(TRACE, SPAN)
+    with registry.span("request", remote, model="llama") as request:
+        assert trace.current() == request.context and request.context is not None
+        latency.observe(0.5)
+        with pytest.raises(KeyError), registry.span("lookup") as lookup:
+            lookup.set("tokens", 12)
+            raise KeyError("missing")
+        headers = trace.inject({})
+    assert trace.current() is None
+    registry.shutdown()
+    spans = collector.spans()
+    assert sorted(spans) == ["lookup", "request"]
+    outer, inner = spans["request"], spans["lookup"]
+    assert (outer.trace_id.hex(), outer.parent_span_id.hex()) == (TRACE, SPAN)
+    assert inner.parent_span_id == outer.span_id and outer.span_id.hex() in headers["traceparent"]
+    assert [(pair.key, pair.value.string_value) for pair in outer.attributes] == [("model", "llama")]
+    assert (inner.status.code, inner.status.message) == (2, "KeyError: 'missing'")
+    ((span,), (metric,)) = (collector.traces[0].resource_spans, collector.requests[-1].resource_metrics)
+    assert span.resource == metric.resource, "values and spans are of one resource"
+    (point,) = collector.metrics()["latency"].histogram.data_points
+    assert point.exemplars[0].span_id == outer.span_id
+    collector.close()
+
+
+def test_spans_of_tasks_are_their_own() -> None:
+    collector = Grpc()
+    registry = Otel(f"http://{collector.address}", interval=3600)
+
+    async def work(name: str) -> None:
+        with registry.span(name):
+            await asyncio.sleep(0.01)
+            with registry.span(f"{name}.inner"):
+                await asyncio.sleep(0.01)
+
+    async def both() -> None:
+        await asyncio.gather(work("a"), work("b"))
+
+    asyncio.run(both())
+    registry.shutdown()
+    spans = collector.spans()
+    for name in ("a", "b"):
+        assert spans[f"{name}.inner"].parent_span_id == spans[name].span_id
+    assert spans["a"].trace_id != spans["b"].trace_id
+    collector.close()
+
+
+def test_a_registry_without_a_way_for_spans_makes_none() -> None:
+    registry = Prometheus()
+    outside = TraceContext(TRACE, SPAN)
+    with trace.within(outside), registry.span("request") as span:
+        assert span.context is None and trace.current() == outside
+        span.set("a", 1)
+        span.fail("nobody knows")

@@ -17,7 +17,7 @@
 `tidegate.dynamo` hands metrics to Dynamo.
 """
 
-from tidegate._tidegate import Health, Server, Snapshot, Subscription, __version__, callback_failures
+from tidegate._tidegate import Health, Server, Snapshot, Span, Subscription, __version__, callback_failures
 from tidegate.composites import Composite, Watch
 from tidegate.instruments import Counter, FloatCounter, Gauge, Histogram, UpDownCounter
 from tidegate.places import registry
@@ -43,6 +43,7 @@ __all__ = [
     "Server",
     "Shm",
     "Snapshot",
+    "Span",
     "Subscription",
     "TraceContext",
     "UpDownCounter",

@@ -92,7 +92,7 @@ pub use tidegate_cells::Error as OpenError;
 pub use tidegate_metrics_derive::{LabelSet, MetricSet};
 #[cfg(feature = "otel")]
 pub use trace::exemplars_from_otel;
-pub use trace::{ActiveSpan, BadContext, TraceContext, Tracer};
+pub use trace::{ActiveSpan, BadContext, DetachedSpan, TraceContext, Tracer};
 #[cfg(feature = "tracing")]
 pub use trace::{Spans, SpansBuilder};
 pub use value::{

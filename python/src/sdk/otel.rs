@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use tidegate_metrics::{
     AnyFamily, ExportError, FamilySpec, FamilyValues, MetricsRegistry, Otel, OtelError, Protocol,
-    RegisterError, Temporality, set_reporter,
+    RegisterError, Temporality, Tracer, set_reporter,
 };
 
 use super::Labels;
@@ -97,6 +97,12 @@ impl MetricsRegistry for Pushing {
 
     fn gather(&self) -> Vec<FamilyValues> {
         self.otel.gather()
+    }
+
+    fn tracer(&self) -> Tracer {
+        // In a child of a fork nobody would send the spans.
+        self.check()
+            .map_or_else(|_| Tracer::default(), |()| self.otel.tracer())
     }
 
     fn flush(&self, within: Duration) -> Result<(), ExportError> {

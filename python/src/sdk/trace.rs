@@ -1,10 +1,10 @@
 //! W3C trace context, and the span that an observation remembers.
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use tidegate_metrics::{SpanRef, set_source};
+use tidegate_metrics::{DetachedSpan, SpanRef, Tracer, set_source};
 
 /// Which span a request belongs to: what its headers `traceparent` and `tracestate` say.
 #[pyclass(frozen, eq, hash, module = "tidegate._tidegate", from_py_object)]
@@ -74,6 +74,54 @@ impl TraceContext {
 
     fn __repr__(&self) -> String {
         format!("<TraceContext {}>", self.0)
+    }
+}
+
+/// Something that takes time. It ends with `_end`, or when nobody has it any more.
+#[pyclass(frozen, module = "tidegate._tidegate")]
+pub(crate) struct Span(Mutex<Option<DetachedSpan>>);
+
+impl Span {
+    pub(crate) fn begin(tracer: &Tracer, name: &str, parent: Option<&TraceContext>) -> Self {
+        let span = tracer.begin(name, parent.map(|context| &context.0));
+        Self(Mutex::new(Some(span)))
+    }
+
+    fn with<T>(&self, of: impl FnOnce(&DetachedSpan) -> T) -> Option<T> {
+        let span = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        span.as_ref().map(of)
+    }
+}
+
+#[pymethods]
+impl Span {
+    /// Gives it an attribute; after its end, nothing.
+    fn set(&self, key: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let value = value.str()?.to_string();
+        self.with(|span| span.set(key, &value));
+        Ok(())
+    }
+
+    /// Says that it failed, and why.
+    fn fail(&self, reason: &str) {
+        self.with(|span| span.fail(reason));
+    }
+
+    /// What requests to elsewhere carry; `None` where the registry sends no spans, and after its end.
+    #[getter]
+    fn context(&self) -> Option<TraceContext> {
+        self.with(DetachedSpan::context)?.map(TraceContext)
+    }
+
+    fn _end(&self) {
+        drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    fn __repr__(&self) -> String {
+        match self.context() {
+            Some(context) => format!("<tidegate.Span {}>", context.0),
+            None => "<tidegate.Span>".to_owned(),
+        }
     }
 }
 

@@ -12,4 +12,4 @@ pub use context::{BadContext, TraceContext};
 pub(crate) use spans::export_runtime;
 #[cfg(feature = "tracing")]
 pub use spans::{Spans, SpansBuilder};
-pub use tracer::{ActiveSpan, Tracer};
+pub use tracer::{ActiveSpan, DetachedSpan, Tracer};

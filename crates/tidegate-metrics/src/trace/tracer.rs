@@ -59,37 +59,39 @@ impl Tracer {
 
     /// Begins a span that another process caused; `None`: as [`Self::start`].
     pub fn start_within(&self, name: &str, parent: Option<&TraceContext>) -> ActiveSpan {
+        let span = self.begin(name, parent);
+        ActiveSpan {
+            #[cfg(feature = "tracing")]
+            _within: span.0.clone().map(Context::attach),
+            span,
+            of_thread: PhantomData,
+        }
+    }
+
+    /// Begins a span that is no thread's: for tasks that move between threads, and for other languages. `None`: within
+    /// the span that this thread is in.
+    pub fn begin(&self, name: &str, parent: Option<&TraceContext>) -> DetachedSpan {
         #[cfg(feature = "tracing")]
         if let Some(sdk) = &self.sdk {
             let parent = parent.map_or_else(Context::current, TraceContext::to_otel);
             let span = sdk.build_with_context(SpanBuilder::from_name(name.to_owned()), &parent);
-            let context = parent.with_span(span);
-            let guard = context.clone().attach();
-            return ActiveSpan {
-                within: Some((context, guard)),
-                of_thread: PhantomData,
-            };
+            return DetachedSpan(Some(parent.with_span(span)));
         }
         let _ = (name, parent);
-        ActiveSpan::default()
+        DetachedSpan::default()
     }
 }
 
-/// The span that this thread is in. Dropping it ends the span.
+/// A span that has begun. Dropping it ends the span.
 #[derive(Debug, Default)]
 #[must_use = "a span ends when it is dropped"]
-pub struct ActiveSpan {
-    #[cfg(feature = "tracing")]
-    within: Option<(Context, ContextGuard)>,
-    /// It stays on its thread.
-    of_thread: PhantomData<*const ()>,
-}
+pub struct DetachedSpan(#[cfg(feature = "tracing")] Option<Context>);
 
-impl ActiveSpan {
+impl DetachedSpan {
     /// Gives it an attribute.
     pub fn set(&self, key: &str, value: &str) {
         #[cfg(feature = "tracing")]
-        if let Some((context, _)) = &self.within {
+        if let Some(context) = &self.0 {
             let attribute = KeyValue::new(key.to_owned(), value.to_owned());
             context.span().set_attribute(attribute);
         }
@@ -99,7 +101,7 @@ impl ActiveSpan {
     /// Says that it failed, and why.
     pub fn fail(&self, reason: &str) {
         #[cfg(feature = "tracing")]
-        if let Some((context, _)) = &self.within {
+        if let Some(context) = &self.0 {
             context.span().set_status(Status::error(reason.to_owned()));
         }
         let _ = reason;
@@ -108,7 +110,7 @@ impl ActiveSpan {
     /// What a request to elsewhere carries; `None`: its registry has no way for spans.
     pub fn context(&self) -> Option<TraceContext> {
         #[cfg(feature = "tracing")]
-        if let Some((context, _)) = &self.within {
+        if let Some(context) = &self.0 {
             return TraceContext::of(context);
         }
         None
@@ -116,11 +118,30 @@ impl ActiveSpan {
 }
 
 #[cfg(feature = "tracing")]
-impl Drop for ActiveSpan {
+impl Drop for DetachedSpan {
     fn drop(&mut self) {
-        if let Some((context, _)) = &self.within {
+        if let Some(context) = &self.0 {
             context.span().end();
         }
+    }
+}
+
+/// The span that this thread is in. Dropping it ends the span.
+#[derive(Debug)]
+#[must_use = "a span ends when it is dropped"]
+pub struct ActiveSpan {
+    span: DetachedSpan,
+    #[cfg(feature = "tracing")]
+    _within: Option<ContextGuard>,
+    /// It stays on its thread.
+    of_thread: PhantomData<*const ()>,
+}
+
+impl std::ops::Deref for ActiveSpan {
+    type Target = DetachedSpan;
+
+    fn deref(&self) -> &DetachedSpan {
+        &self.span
     }
 }
 
