@@ -83,7 +83,7 @@ def test_spans() -> None:
         "elsewhere": None,
         "call": lambda _, headers: called.append(headers),
     }
-    (program,) = programs()["Spans"]
+    program, _ = programs()["Spans"]
     asyncio.run(run(program, names))
     assert called == [{"traceparent": parent}]
     assert "b7ad6b7169203331" in names["registry"].expose(openmetrics=True)  # type: ignore[attr-defined]

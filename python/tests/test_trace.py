@@ -196,7 +196,8 @@ def test_spans_of_a_registry_reach_its_collector(protocol: str) -> None:
     assert [(pair.key, pair.value.string_value) for pair in outer.attributes] == [("model", "llama")]
     assert (inner.status.code, inner.status.message) == (2, "KeyError: 'missing'")
     ((span,), (metric,)) = (collector.traces[0].resource_spans, collector.requests[-1].resource_metrics)
-    assert span.resource == metric.resource, "values and spans are of one resource"
+    resources = [{pair.key: pair.value.string_value for pair in one.resource.attributes} for one in (span, metric)]
+    assert resources[0] == resources[1] and resources[0]["service.name"] == "spanned", "values and spans are of one resource"
     (point,) = collector.metrics()["latency"].histogram.data_points
     assert point.exemplars[0].span_id == outer.span_id
     collector.close()

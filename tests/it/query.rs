@@ -56,7 +56,7 @@ receivers:
   otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{input}\"}}}}}}
 processors:
   aggregate: {{rules: [{{match: {{name: \"regex:requests|depth|wait|size\"}}}}]}}
-  composite: {{composites: [{{name: depth_max, metric: depth, function: max, window: 2s}}]}}
+  composite: {{composites: [{{name: depth_max, metric: depth, function: max, across: max, window: 2s, lease: 3s}}]}}
 exporters:
   prometheus: {{endpoint: \"127.0.0.1:{scrape}\"}}
 service:

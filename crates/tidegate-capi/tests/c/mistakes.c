@@ -259,6 +259,19 @@ static void servers_and_spans(const tg_registry *r) {
   ANSWERS(TG_INVALID, tg_trace_context_format(&(tg_trace_context){0}, address, sizeof address));
 }
 
+typedef struct { tg_counter *requests; } service;
+
+static void sets(tg_registry *registry) {
+  const tg_field fields[] = {TG_FIELD(service, requests, TG_COUNTER, .help = "Requests")};
+  service made;
+  NULLED(tg_set_register(NULL, TG_FIELDS(fields), &made));
+  EXPECT(made.requests == NULL);
+  NULLED(tg_set_register(registry, NULL, 1, &made));
+  NULLED(tg_set_register(registry, TG_FIELDS(fields), NULL));
+  NULLED(tg_set_release(NULL, 1, &made));
+  NULLED(tg_set_release(TG_FIELDS(fields), NULL));
+}
+
 static void rings(void) {
   tg_ring *ring;
   NULLED(tg_ring_open(NULL, true, 0, &ring));
@@ -289,6 +302,7 @@ int main(void) {
   families(registry);
   composites(registry);
   servers_and_spans(registry);
+  sets(registry);
   rings();
   EXPECT(tg_misused() == 0);
   OK(tg_registry_release(registry));

@@ -1,7 +1,7 @@
 //! PromQL at an instant and over a range.
 
 use serde_json::Value;
-use tidegate_engine::query::{Instant, LOOK_BACK_MS, MAX_STEPS, Millis, Notes, Options, Query};
+use tidegate_engine::query::{Instant, LOOK_BACK_MS, MAX_STEPS, Millis, Notes, Options, Query, QueryError};
 
 use super::{Api, Failure, Page, Said, json, params, patience};
 use crate::component::unix_now;
@@ -54,7 +54,9 @@ impl Api {
             true => self.view.ask(now, query.only_names().as_deref()),
             false => self.view.recall(),
         };
-        let (mut series, notes) = query.range_with(&asked, (start, end, step), &options)?;
+        let (mut series, notes) = query
+            .range_with(&asked, (start, end, step), &options)
+            .map_err(of_range)?;
         let is_cut = limit > 0 && cut(&mut series, limit);
         Ok(said(json::matrix(&series), notes, &asked, is_cut))
     }
@@ -115,4 +117,14 @@ fn said(data: Value, notes: Notes, asked: &Asked<'_>, is_cut: bool) -> Page {
         said.truncated();
     }
     Page::Data(said)
+}
+
+/// A failure of `query_range`: an expression of the wrong type is a fault of the parameter `query`.
+fn of_range(error: QueryError) -> Failure {
+    let is_type = matches!(&error, QueryError::Syntax(why) if why.starts_with("invalid expression type"));
+    let failure = Failure::from(error);
+    match is_type {
+        true => failure.of("query"),
+        false => failure,
+    }
 }

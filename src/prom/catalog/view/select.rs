@@ -112,8 +112,14 @@ impl View {
             }
             match is_here {
                 true if is_news(&series, *time, now, selection.needs_past) => series.push(*time, now.clone()),
-                // It has no sample by then, but was there: a client's clock is a little behind.
-                false if series.is_empty() && *time > to && *time - to <= BEHIND_MS => {
+                // A new series whose first sample comes just after the time asked for: the client's clock is a little
+                // behind. A range, which `offset` may move into the past, has only the samples within it.
+                false
+                    if !selection.needs_past
+                        && series.is_empty()
+                        && *time > to
+                        && *time - to <= BEHIND_MS =>
+                {
                     series.push(to, now.clone());
                 }
                 _ => {}
