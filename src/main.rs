@@ -18,6 +18,28 @@ unsafe extern "C" {
     safe fn mi_collect(force: bool);
 }
 
+// SAFETY: mimalloc declares it so. It writes through each pointer that is not null, and any thread may call it.
+unsafe extern "C" {
+    fn mi_process_info(
+        elapsed_ms: *mut usize,
+        user_ms: *mut usize,
+        system_ms: *mut usize,
+        rss: *mut usize,
+        peak_rss: *mut usize,
+        commit: *mut usize,
+        peak_commit: *mut usize,
+        page_faults: *mut usize,
+    );
+}
+
+/// Bytes that the allocator has from the system for the heap, in use or ready for use.
+fn heap_bytes() -> usize {
+    let (none, mut commit) = (std::ptr::null_mut(), 0);
+    // SAFETY: one pointer is to a variable that outlives the call, the others are null.
+    unsafe { mi_process_info(none, none, none, none, none, &raw mut commit, none, none) };
+    commit
+}
+
 /// How often freed memory is given back. What has been free for a second the allocator has given back by whoever frees some
 /// more, and that can be somebody with a request in his hands: of a page of a million series it takes 10 ms.
 const GIVE_BACK_EVERY: Duration = Duration::from_millis(400);
@@ -27,6 +49,7 @@ fn main() -> ExitCode {
     let _ = thread::Builder::new()
         .name("tidegate-memory".into())
         .spawn(give_back);
+    tidegate::telemetry::measure_heap(heap_bytes);
     Cli::parse().run()
 }
 

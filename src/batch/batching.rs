@@ -1,6 +1,10 @@
 //! How a destination's queue should join and cut what it sends: a wish that travels with the batches.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
+
+use metrics::{Counter, Histogram};
 
 crate::choices! {
     /// What a size counts.
@@ -15,7 +19,7 @@ crate::choices! {
 }
 
 /// Wishes of a `batch` processor or of a destination's own `sending_queue::batch`. Batches with equal wishes may be joined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Batching {
     /// How long the first batch of a request may wait for others; zero = not at all.
     pub timeout: Duration,
@@ -25,4 +29,53 @@ pub struct Batching {
     pub max_size: usize,
     /// What the sizes count.
     pub sizer: Sizer,
+    /// Where requests that are made by these wishes are counted. Wishes are equal whoever counts.
+    pub books: Option<Arc<BatchBooks>>,
+}
+
+impl PartialEq for Batching {
+    fn eq(&self, other: &Self) -> bool {
+        let wishes = |of: &Self| (of.timeout, of.min_size, of.max_size, of.sizer);
+        wishes(self) == wishes(other)
+    }
+}
+
+impl Eq for Batching {}
+
+/// Why a request goes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// It is large enough, or need not wait.
+    Size,
+    /// It has waited for long enough, or the gateway stops.
+    Timeout,
+}
+
+/// What a `batch` processor counts. Its requests are made in the queues of the exporters below.
+pub struct BatchBooks {
+    /// Requests that were large enough.
+    pub full: Counter,
+    /// Requests that waited for too long.
+    pub late: Counter,
+    /// Items of each.
+    pub items: Histogram,
+    /// Bytes of each, where somebody wants to know.
+    pub bytes: Option<Histogram>,
+}
+
+impl BatchBooks {
+    /// Counts a request.
+    pub fn count(&self, trigger: Trigger, items: usize) {
+        match trigger {
+            Trigger::Size => self.full.increment(1),
+            Trigger::Timeout => self.late.increment(1),
+        }
+        self.items.record(items as f64);
+    }
+}
+
+impl fmt::Debug for BatchBooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BatchBooks").finish_non_exhaustive()
+    }
 }

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tidegate_engine::{Events, Point};
 
-pub use batching::{Batching, Sizer};
+pub use batching::{BatchBooks, Batching, Sizer, Trigger};
 pub use client::ClientMetadata;
 pub use stream::stream_id;
 
@@ -100,7 +100,7 @@ impl Batch {
         Self {
             payload: payload.into(),
             arrived: self.arrived,
-            batching: self.batching,
+            batching: self.batching.clone(),
             client: self.client.clone(),
         }
     }
@@ -161,6 +161,14 @@ impl Payload {
             Self::Encoded(encoded) => encoded.items(),
             Self::Events(events) => events.len(),
             Self::Points(points) => points.points.len(),
+        }
+    }
+
+    /// Its length as OTLP protobuf. What is no wire bytes yet is encoded to know it.
+    pub fn encoded_bytes(&self) -> usize {
+        match self {
+            Self::Encoded(encoded) => encoded.bytes(),
+            Self::Events(_) | Self::Points(_) => convert::encode(self).bytes(),
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::built::{COMMIT, DATE, VERSION};
 use crate::component::Shared;
 use crate::service::{Graph, Running};
 use crate::telemetry::Telemetry;
+use crate::telemetry::config::Detail;
 
 /// Arguments of `run`.
 #[derive(Debug, Default, clap::Args)]
@@ -49,6 +50,9 @@ pub async fn serve(
     let mut signals = Signals::listen()?;
     let drain = loaded.plan.drain_timeout;
     let telemetry = Telemetry::prepare(&loaded.plan.telemetry)?;
+    if loaded.plan.telemetry.metrics.level == Detail::Detailed {
+        shared.want_details();
+    }
     tracing::info!(
         version = VERSION,
         commit = COMMIT,

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use metrics::Histogram;
+
 use super::slow::{Slow, Stage};
 use super::{Consumer, Flow, Ledger, Refused, Shared, Verdict};
 use crate::batch::{Batch, Signal};
@@ -13,12 +15,47 @@ pub struct Edge {
     from: Option<Arc<Ledger>>,
     to: Arc<Ledger>,
     target: Arc<dyn Consumer>,
+    clock: Clock,
+}
+
+/// Whether the time within components is measured.
+enum Clock {
+    Off,
+    /// It is time that the component before does not spend itself.
+    Running,
+    /// Also what of it the target spends itself is recorded.
+    Recording(Histogram),
 }
 
 impl Edge {
     /// `from` is `None` where the sender keeps other books (receivers, fan-outs).
     pub fn new(from: Option<Arc<Ledger>>, to: Arc<Ledger>, target: Arc<dyn Consumer>) -> Self {
-        Self { from, to, target }
+        Self {
+            from,
+            to,
+            target,
+            clock: Clock::Off,
+        }
+    }
+
+    /// The same with a clock: what the target spends itself is recorded, if somebody wants to know.
+    pub fn timed(self, own: Option<Histogram>) -> Self {
+        Self {
+            clock: own.map_or(Clock::Running, Clock::Recording),
+            ..self
+        }
+    }
+
+    /// What happens below is the time of those below.
+    fn timely(&self, batch: Batch, flow: &mut Flow) {
+        let before = std::mem::take(&mut flow.below);
+        let started = Instant::now();
+        self.target.consume(batch, flow);
+        let took = started.elapsed();
+        if let Clock::Recording(own) = &self.clock {
+            own.record(took.saturating_sub(flow.below).as_secs_f64());
+        }
+        flow.below = before + took;
     }
 }
 
@@ -33,7 +70,10 @@ impl Consumer for Edge {
             from.leave(items);
         }
         self.to.enter(items);
-        self.target.consume(batch, flow);
+        match self.clock {
+            Clock::Off => self.target.consume(batch, flow),
+            Clock::Running | Clock::Recording(_) => self.timely(batch, flow),
+        }
     }
 }
 

@@ -53,6 +53,8 @@ pub struct Flow {
     paces: SmallVec<[Pin<Box<dyn Future<Output = ()> + Send>>; 1]>,
     is_waited_for: bool,
     blocks: bool,
+    /// Time spent below the component that has it now, where that is measured.
+    pub(super) below: Duration,
 }
 
 impl Flow {

@@ -2,7 +2,7 @@
 
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tidegate_engine::query::{Labels, Query};
@@ -27,6 +27,7 @@ pub struct Shared {
     pub memory: Memory,
     /// Whether the gateway can take data.
     pub health: Health,
+    details: AtomicBool,
     /// Who wants to know of batches that take long.
     pub slowness: Slowness,
     /// Who computes PromQL over the live tables; the first one counts.
@@ -39,6 +40,19 @@ pub struct Shared {
     pub overview: OnceLock<Overview>,
     /// What layers above keep once a gateway.
     pub parts: Parts,
+}
+
+impl Shared {
+    /// Has what takes time to measure measured: the gateway's own metrics are of level `detailed`. Called before
+    /// components are built.
+    pub fn want_details(&self) {
+        self.details.store(true, Relaxed);
+    }
+
+    /// Whether somebody wants what takes time to measure.
+    pub fn wants_details(&self) -> bool {
+        self.details.load(Relaxed)
+    }
 }
 
 /// One value of each type, made by the first who asks for it.

@@ -226,7 +226,9 @@ impl<A: Attempt> Consumer for Destination<A> {
             return;
         }
         let way = way.or_else(|| inner.find_way(&batch).ok());
-        batch.batching = inner.batching.or(batch.batching);
+        if inner.batching.is_some() {
+            batch.batching.clone_from(&inner.batching);
+        }
         match way {
             Some(way) => inner.take(batch, way, flow),
             None => inner.lose_batch(&batch, Reason::QueueFull, "the sending queue is full"),

@@ -14,7 +14,7 @@ use super::notices::INTERVAL;
 use super::outcome::{Loss, Outcome};
 use super::parcel::{Lane, Parcel};
 use super::recovery::Progress;
-use super::room::{Charge, Reservation};
+use super::room::{Charge, Reservation, Room};
 use super::spill::{How, Spill};
 use super::standing::{Brief, Outage, Trouble};
 use crate::batch::{Batch, Signal};
@@ -25,11 +25,18 @@ use crate::component::{Ledger, Reason};
 struct Flight<A: Attempt> {
     inner: Arc<Inner<A>>,
     id: u64,
+    signal: Signal,
+    /// It is the first attempt to send its request.
+    is_first: bool,
     outcome: Option<Outcome>,
 }
 
 impl<A: Attempt> Flight<A> {
     async fn run(mut self, parcel: Parcel) {
+        let engine = self.inner.engine.get().filter(|_| self.is_first);
+        if let Some(bytes) = engine.and_then(|engine| engine.send_bytes.as_ref()) {
+            bytes.record(parcel.encoded_bytes() as f64);
+        }
         self.outcome = Some(self.inner.attempt(parcel).await);
         let inner = self.inner.clone();
         drop(self);
@@ -44,7 +51,7 @@ impl<A: Attempt> Drop for Flight<A> {
         let outcome = self.outcome.take();
         let outcome = outcome.unwrap_or_else(|| Outcome::permanent("the attempt was broken off (a bug)"));
         if let Some(engine) = self.inner.engine.get() {
-            engine.in_flight.decrement(1.0);
+            engine.fly(self.signal, -1.0);
         }
         self.inner.machine().finish(Instant::now(), self.id, outcome);
         if !is_whole {
@@ -58,17 +65,54 @@ pub(super) struct Engine {
     runtime: Handle,
     /// Attempts under way.
     attempts: Mutex<JoinSet<()>>,
-    size: metrics::Gauge,
-    /// Attempts under way, and the items of each.
-    in_flight: metrics::Gauge,
+    /// Of each signal that comes here, by `Signal as usize`.
+    gauges: [Option<Gauges>; 3],
+    /// Items and bytes of each request. Bytes: where somebody wants to know.
     send_size: metrics::Histogram,
+    send_bytes: Option<metrics::Histogram>,
     /// Items on disk, where the queue has storage.
     backlog: Option<metrics::Gauge>,
     /// When the driver looks again by itself.
     looks_at: Mutex<Instant>,
 }
 
+/// What a destination shows of a signal. The queue is one for all signals.
+struct Gauges {
+    signal: Signal,
+    size: metrics::Gauge,
+    /// What the others leave.
+    capacity: metrics::Gauge,
+    in_flight: metrics::Gauge,
+}
+
+impl Gauges {
+    fn new(exporter: &str, signal: Signal) -> Self {
+        let gauge =
+            |name| metrics::gauge!(name, "exporter" => exporter.to_owned(), "data_type" => signal.name());
+        Self {
+            signal,
+            size: gauge("otelcol_exporter_queue_size"),
+            capacity: gauge("otelcol_exporter_queue_capacity"),
+            in_flight: gauge("otelcol_exporter_in_flight_requests"),
+        }
+    }
+
+    fn show(&self, room: &Room) {
+        let own = room.used_by(self.signal);
+        let others = room.used().saturating_sub(own);
+        self.size.set(own as f64);
+        self.capacity.set(room.limit().saturating_sub(others) as f64);
+    }
+}
+
 impl Engine {
+    /// An attempt begins (1) or ends (-1).
+    fn fly(&self, signal: Signal, change: f64) {
+        if let Some(gauges) = &self.gauges[signal as usize] {
+            gauges.in_flight.increment(change);
+        }
+    }
+
     fn attempts(&self) -> MutexGuard<'_, JoinSet<()>> {
         self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -87,14 +131,17 @@ impl<A: Attempt> Inner<A> {
     /// Makes ready to run on this runtime.
     pub(super) fn ignite(&self) {
         let exporter = self.context.id.to_string();
-        metrics::gauge!("otelcol_exporter_queue_capacity", "exporter" => exporter.clone())
-            .set(self.room.limit() as f64);
+        let histogram = |name| metrics::histogram!(name, "exporter" => exporter.clone());
+        let wants_details = self.context.shared.wants_details();
         let engine = Engine {
             runtime: Handle::current(),
             attempts: Mutex::default(),
-            in_flight: metrics::gauge!("otelcol_exporter_in_flight_requests", "exporter" => exporter.clone()),
-            send_size: metrics::histogram!("otelcol_exporter_queue_batch_send_size", "exporter" => exporter.clone()),
-            size: metrics::gauge!("otelcol_exporter_queue_size", "exporter" => exporter),
+            gauges: Signal::ALL.map(|signal| {
+                let used = self.ledgers[signal as usize].is_some();
+                used.then(|| Gauges::new(&exporter, signal))
+            }),
+            send_size: histogram("otelcol_exporter_queue_batch_send_size"),
+            send_bytes: wants_details.then(|| histogram("otelcol_exporter_queue_batch_send_size_bytes")),
             backlog: self.has_storage().then(|| {
                 metrics::gauge!("tidegate_storage_backlog_items", "component" => self.context.path.to_string())
             }),
@@ -121,7 +168,11 @@ impl<A: Attempt> Inner<A> {
     }
 
     fn show(&self, engine: &Engine) {
-        engine.size.set(self.room.used() as f64);
+        engine
+            .gauges
+            .iter()
+            .flatten()
+            .for_each(|gauges| gauges.show(&self.room));
         if let (Some(gauge), Some(spill)) = (&engine.backlog, self.spill.get()) {
             gauge.set(spill.waiting() as f64);
         }
@@ -187,12 +238,16 @@ impl<A: Attempt> Inner<A> {
 
     fn carry_out(self: &Arc<Self>, now: Instant, action: Action<Parcel>, engine: &Engine) {
         match action {
-            Action::Send { id, load } => {
-                engine.in_flight.increment(1.0);
-                engine.send_size.record(load.items() as f64);
+            Action::Send { id, load, is_first } => {
+                engine.fly(load.signal(), 1.0);
+                if is_first {
+                    engine.send_size.record(load.items() as f64);
+                }
                 let flight = Flight {
                     inner: self.clone(),
                     id,
+                    signal: load.signal(),
+                    is_first,
                     outcome: None,
                 };
                 let mut attempts = engine.attempts();
@@ -206,6 +261,17 @@ impl<A: Attempt> Inner<A> {
     fn book(&self, now: Instant, action: Action<Parcel>) {
         match action {
             Action::Send { .. } => {}
+            Action::Gathered {
+                books,
+                trigger,
+                items,
+                load,
+            } => {
+                books.count(trigger, items);
+                if let (Some(bytes), Some(load)) = (&books.bytes, load) {
+                    bytes.record(load.encoded_bytes() as f64);
+                }
+            }
             Action::Delivered { lane, items } => {
                 self.with_ledger(&lane, |ledger| ledger.leave(items));
                 if items > 0 {

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::header::PROXY_AUTHORIZATION;
-use http::{HeaderMap, Method, Request, StatusCode, Uri};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Limited};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -24,6 +24,7 @@ use crate::component::{ComponentError, Context};
 use crate::net::TlsClientConfig;
 use crate::net::auth::AuthConfig;
 use crate::net::client::{Connector, UseTls};
+use crate::net::measured::Measured;
 use crate::net::retry_after;
 use crate::net::tls::{ALPN_HTTP, ALPN_HTTP1};
 use crate::net::url::Url;
@@ -137,6 +138,8 @@ pub(crate) struct HttpClient {
     /// A permit for each request, where they are bounded.
     turns: Option<Semaphore>,
     credentials: Option<Arc<dyn Credentials>>,
+    /// Whether requests are measured.
+    is_measured: bool,
 }
 
 /// What a server answered.
@@ -192,6 +195,7 @@ impl HttpClient {
                 .http2_keep_alive_timeout(connections.ping_timeout)
                 .build(connector),
             credentials: options.auth.map(|auth| auth.credentials(cx)).transpose()?,
+            is_measured: cx.shared.wants_details(),
         })
     }
 
@@ -232,11 +236,18 @@ impl HttpClient {
             Some(turns) => turns.acquire().await.ok(),
             None => None,
         };
+        let (began, bytes) = (std::time::Instant::now(), body.bytes);
         let mut request = Request::new(body);
         *request.method_mut() = Method::POST;
         *request.uri_mut() = url.clone();
         *request.headers_mut() = headers;
         let response = self.http.request(request).await;
+        if self.is_measured {
+            let answered = response.as_ref().ok();
+            let status = answered.map(|response| response.status().as_u16());
+            let version = answered.map_or(Version::HTTP_11, Response::version);
+            Measured::peer(url).http_sent(began, status, version, bytes);
+        }
         let (head, body) = response
             .map_err(|error| Outcome::retry(error_chain(&error)))?
             .into_parts();

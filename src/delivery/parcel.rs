@@ -69,7 +69,7 @@ impl Lane {
     pub fn of(batch: &Batch) -> Self {
         Self {
             signal: batch.signal(),
-            batching: batch.batching,
+            batching: batch.batching.clone(),
             client: batch.client.clone(),
         }
     }
@@ -114,6 +114,14 @@ impl Parcel {
         self.first().client.as_deref()
     }
 
+    /// Its length as OTLP protobuf.
+    pub fn encoded_bytes(&self) -> usize {
+        self.batches
+            .iter()
+            .map(|batch| batch.payload.encoded_bytes())
+            .sum()
+    }
+
     /// When its oldest batch arrived in the gateway.
     pub fn oldest(&self) -> Instant {
         let others = self.batches.iter().map(|batch| batch.arrived);
@@ -145,7 +153,7 @@ impl Load for Parcel {
     }
 
     fn batching(&self) -> Option<Batching> {
-        self.first().batching
+        self.first().batching.clone()
     }
 
     fn size(&self, sizer: Sizer) -> usize {

@@ -6,6 +6,7 @@ use tonic::Code;
 use super::config::RetryConfig;
 use super::outcome::Outcome;
 use crate::config::{Decode, Kind, Node, Problems, TypeHelp, wrong_type};
+use crate::net::grpc::CODE_NAMES;
 
 /// A status of HTTP or gRPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,26 +16,6 @@ pub enum RetryStatus {
     /// 1 to 16, or its name.
     Grpc(Code),
 }
-
-/// The failures of gRPC, by their numbers from 1.
-const CODES: [&str; 16] = [
-    "CANCELLED",
-    "UNKNOWN",
-    "INVALID_ARGUMENT",
-    "DEADLINE_EXCEEDED",
-    "NOT_FOUND",
-    "ALREADY_EXISTS",
-    "PERMISSION_DENIED",
-    "RESOURCE_EXHAUSTED",
-    "FAILED_PRECONDITION",
-    "ABORTED",
-    "OUT_OF_RANGE",
-    "UNIMPLEMENTED",
-    "INTERNAL",
-    "UNAVAILABLE",
-    "DATA_LOSS",
-    "UNAUTHENTICATED",
-];
 
 /// What an exporter speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,17 +97,15 @@ impl Decode for RetryStatus {
     fn show(&self) -> String {
         match self {
             Self::Http(status) => status.to_string(),
-            Self::Grpc(code) => {
-                let at = (*code as usize).saturating_sub(1);
-                (*CODES.get(at).unwrap_or(&"OK")).to_owned()
-            }
+            Self::Grpc(code) => CODE_NAMES[*code as usize].to_owned(),
         }
     }
 }
 
 fn named(name: &str) -> Option<RetryStatus> {
-    let at = CODES.iter().position(|known| known.eq_ignore_ascii_case(name))?;
-    Some(RetryStatus::Grpc(Code::from_i32(at as i32 + 1)))
+    let mut codes = (1..).map(Code::from_i32).zip(&CODE_NAMES[1..]);
+    let (code, _) = codes.find(|(_, known)| known.eq_ignore_ascii_case(name))?;
+    Some(RetryStatus::Grpc(code))
 }
 
 #[cfg(test)]

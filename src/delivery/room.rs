@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use super::ticket::Ticket;
-use crate::batch::{Batch, Sizer};
+use crate::batch::{Batch, Signal, Sizer};
 use crate::component::{Answer, Reason, Refused, Shared, Verdict};
 
 /// How much a queue may hold, and how much it holds. Taking room needs no lock.
@@ -16,6 +16,8 @@ pub struct Room {
     sizer: Sizer,
     size: Gauge,
     bytes: Gauge,
+    /// What of the size is whose, by `Signal as usize`.
+    of_signal: [AtomicUsize; 3],
     shared: Arc<Shared>,
 }
 
@@ -134,6 +136,7 @@ impl Room {
             sizer,
             size: Gauge::new(limit),
             bytes: Gauge::new(max_bytes),
+            of_signal: Default::default(),
             shared,
         })
     }
@@ -145,7 +148,7 @@ impl Room {
         self.bytes
             .take(bytes)
             .inspect_err(|_| self.size.give_back(size))?;
-        Ok(self.held(size, bytes))
+        Ok(self.held(batch.signal(), size, bytes))
     }
 
     /// Room for a batch that there is no way back for, whether there is room or not.
@@ -153,15 +156,17 @@ impl Room {
         let (size, bytes) = (size_of(self.sizer, batch), batch.bytes());
         self.size.used.fetch_add(size, Relaxed);
         self.bytes.used.fetch_add(bytes, Relaxed);
-        let mut held = self.held(size, bytes);
+        let mut held = self.held(batch.signal(), size, bytes);
         held.is_used = true;
         held
     }
 
-    fn held(self: &Arc<Self>, size: usize, bytes: usize) -> Reservation {
+    fn held(self: &Arc<Self>, signal: Signal, size: usize, bytes: usize) -> Reservation {
         self.shared.memory.hold(bytes);
+        self.of_signal[signal as usize].fetch_add(size, Relaxed);
         Reservation {
             room: self.clone(),
+            signal,
             size,
             bytes,
             is_used: false,
@@ -192,6 +197,11 @@ impl Room {
         self.size.used.load(Relaxed)
     }
 
+    /// What of it a signal has.
+    pub fn used_by(&self, signal: Signal) -> usize {
+        self.of_signal[signal as usize].load(Relaxed)
+    }
+
     /// Bytes that are set aside or held now.
     pub fn used_bytes(&self) -> usize {
         self.bytes.used.load(Relaxed)
@@ -215,6 +225,7 @@ pub(super) fn size_of(sizer: Sizer, batch: &Batch) -> usize {
 /// Room and memory that one batch takes; both are given back on drop.
 pub struct Reservation {
     room: Arc<Room>,
+    signal: Signal,
     size: usize,
     bytes: usize,
     is_used: bool,
@@ -261,6 +272,7 @@ impl Reservation {
     pub fn fit(&mut self, batch: &Batch) {
         let (size, bytes) = (size_of(self.room.sizer, batch), batch.bytes());
         self.room.size.used.fetch_add(size, Relaxed);
+        self.room.of_signal[self.signal as usize].fetch_add(size, Relaxed);
         self.room.bytes.used.fetch_add(bytes, Relaxed);
         self.room.shared.memory.hold(bytes);
         self.give_back();
@@ -279,6 +291,7 @@ impl Reservation {
                 bytes.give_back(self.bytes);
             }
         }
+        self.room.of_signal[self.signal as usize].fetch_sub(self.size, Relaxed);
         self.room.shared.memory.release(self.bytes);
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn to_bytes(batch: &Batch, cursor: &[u8]) -> SmallVec<[Bytes; 2]> {
     head.put_u8(VERSION);
     let age = u64::try_from(batch.arrived.elapsed().as_nanos()).unwrap_or(u64::MAX);
     head.put_u64_le(unix_now().saturating_sub(age));
-    put_batching(&mut head, batch.batching);
+    put_batching(&mut head, batch.batching.as_ref());
     let none = HeaderMap::new();
     let headers = batch.client.as_ref().map_or(&none, |client| client.headers());
     head.put_u16_le(headers.len() as u16);
@@ -61,7 +61,7 @@ pub(super) fn to_bytes(batch: &Batch, cursor: &[u8]) -> SmallVec<[Bytes; 2]> {
     std::iter::once(head.freeze()).chain(requests).collect()
 }
 
-fn put_batching(to: &mut BytesMut, batching: Option<Batching>) {
+fn put_batching(to: &mut BytesMut, batching: Option<&Batching>) {
     let Some(batching) = batching else {
         return to.put_u8(0);
     };
@@ -96,6 +96,7 @@ pub(super) fn from_bytes(stored: Stored) -> Option<Batch> {
             min_size: usize::try_from(from.try_get_u64_le().ok()?).ok()?,
             max_size: usize::try_from(from.try_get_u64_le().ok()?).ok()?,
             sizer: *SIZERS.get(usize::from(from.try_get_u8().ok()?))?,
+            books: None,
         }),
     };
     let headers = headers(&mut from)?;
@@ -169,6 +170,7 @@ mod tests {
                 min_size: 5,
                 max_size: 0,
                 sizer: Sizer::Bytes,
+                books: None,
             }),
             client: Some(Arc::new(ClientMetadata::new(headers))),
             ..Batch::new(encoded)

@@ -11,6 +11,27 @@ pub const EXPORT_METHODS: [&str; 3] = [
     "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
 ];
 
+/// How gRPC writes its codes, by their numbers.
+pub const CODE_NAMES: [&str; 17] = [
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+];
+
 /// The `Content-Type` of calls and answers.
 pub const APPLICATION_GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 /// How a call went: a code, in the trailers.

@@ -19,8 +19,10 @@ use self::answers::Answers;
 use super::authority::AuthorityFilter;
 use super::behind::Behind;
 use super::listener::Listener;
+use super::measured::Measured;
 use super::server::{Connection, ConnectionLimits, Server};
 use super::stream::Peer;
+use crate::component::Shared;
 
 /// 1 MiB frames halve the cost of a hop compared with HTTP/2's default of 16 KiB.
 pub const HTTP2_FRAME_BYTES: u32 = 1 << 20;
@@ -58,6 +60,8 @@ pub struct HttpConfig {
     pub max_stall: Option<Duration>,
     /// HTTP/1.1: whether a connection serves more than one request.
     pub keeps_alive: bool,
+    /// Whose calls are measured, if they are.
+    pub measured: Option<Arc<Measured>>,
 }
 
 impl Default for HttpConfig {
@@ -73,6 +77,18 @@ impl Default for HttpConfig {
             max_age_grace: None,
             max_stall: None,
             keeps_alive: true,
+            measured: None,
+        }
+    }
+}
+
+impl HttpConfig {
+    /// The same, and calls are measured where somebody wants to know.
+    pub fn measured(self, at: &Listener, limits: &ConnectionLimits, shared: &Shared) -> Self {
+        let measured = || Measured::server(at.local(), limits.tls.is_some());
+        Self {
+            measured: shared.wants_details().then(measured),
+            ..self
         }
     }
 }
@@ -110,11 +126,16 @@ where
     let requests = activity.clone();
     let answers = config.max_stall.map(|_| Arc::<Answers>::default());
     let sending = answers.clone();
+    let measured = config.measured.clone();
     let service = hyper::service::service_fn(move |request| {
+        let call = measured.as_ref().map(|server| server.begin(&request));
         let (answer, requests, sending) = (service(request), requests.clone(), sending.clone());
         async move {
             let _busy = requests.begin();
             let answer = answer.await;
+            if let Some(call) = call {
+                call.end(&answer);
+            }
             Ok::<_, Infallible>(answer.map(|body| answers::in_pieces(body, sending)))
         }
     });

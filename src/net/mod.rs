@@ -17,6 +17,7 @@ pub mod grpc;
 pub mod headers;
 pub mod http;
 pub mod listener;
+pub mod measured;
 pub mod metadata;
 pub mod reload;
 pub mod retry_after;

@@ -70,6 +70,16 @@ impl Graph {
     }
 }
 
+/// Where the time that a processor itself takes is recorded.
+fn duration(pipeline: &PipelinePlan, id: &ComponentId) -> metrics::Histogram {
+    metrics::histogram!(
+        "otelcol_processor_internal_duration",
+        "processor" => id.to_string(),
+        "pipeline" => pipeline.id.to_string(),
+        "otel.signal" => pipeline.id.signal.name(),
+    )
+}
+
 /// An exporter or connector as the pipelines before it see it.
 #[derive(Clone)]
 struct Sink {
@@ -249,7 +259,11 @@ impl<'a> Builder<'a> {
             is_edited |= processor.edits();
             let upstream = at.checked_sub(1).and_then(|before| stages.get(before));
             let from = upstream.map(|(_, _, ledger)| ledger.clone());
-            next = Arc::new(Edge::new(from, ledger.clone(), processor));
+            let edge = Edge::new(from, ledger.clone(), processor);
+            next = Arc::new(match self.shared.wants_details() {
+                true => edge.timed(Some(duration(pipeline, id))),
+                false => edge,
+            });
         }
         self.entries.insert(pipeline.id.clone(), next.clone());
         next
@@ -291,7 +305,11 @@ impl<'a> Builder<'a> {
             };
             let Some(sink) = sink else { continue };
             if let Some(ledger) = &sink.ledgers[pipeline.id.signal as usize] {
-                edges.push(Arc::new(Edge::new(None, ledger.clone(), sink.consumer)));
+                let edge = Edge::new(None, ledger.clone(), sink.consumer);
+                edges.push(Arc::new(match self.shared.wants_details() {
+                    true => edge.timed(None),
+                    false => edge,
+                }));
             }
         }
         edges

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 
 use metrics::{Label, counter, gauge};
 
-use super::process::{Started, usage};
+use super::process::{Started, heap_bytes, usage};
 use crate::batch::Signal;
 use crate::component::books::{Books, EntryBooks, NodeBooks};
 use crate::component::{Balance, EntryCounts, Reason};
@@ -64,6 +64,9 @@ impl Teller {
         gauge!("otelcol_process_uptime").set(self.started.seconds());
         gauge!("otelcol_process_cpu_seconds").set(used.cpu_seconds);
         gauge!("otelcol_process_memory_rss").set(used.resident_bytes as f64);
+        if let Some(bytes) = heap_bytes() {
+            gauge!("otelcol_process_runtime_heap_alloc_bytes").set(bytes as f64);
+        }
         gauge!("otelcol_process_runtime_total_sys_memory_bytes").set(used.data_bytes as f64);
     }
 }
@@ -111,7 +114,7 @@ fn tell_processor(node: &NodeBooks, balance: &Balance) {
         vec![
             label("processor", &node.id),
             label("pipeline", node.pipeline.as_deref().unwrap_or_default()),
-            label("otel_signal", node.signal.name()),
+            label("otel.signal", node.signal.name()),
         ]
     };
     counter!("otelcol_processor_incoming_items", labels()).absolute(balance.entered);

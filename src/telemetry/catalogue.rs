@@ -36,6 +36,34 @@ pub(super) const ITEMS: &[f64] = &[
     7000.0, 8000.0, 9000.0, 10_000.0, 20_000.0, 30_000.0, 50_000.0, 100_000.0,
 ];
 
+/// Sizes of requests in bytes.
+pub(super) const BYTES: &[f64] = &[
+    128.0,
+    256.0,
+    512.0,
+    1024.0,
+    2048.0,
+    4096.0,
+    8192.0,
+    16_384.0,
+    32_768.0,
+    65_536.0,
+    131_072.0,
+    262_144.0,
+    524_288.0,
+    1_048_576.0,
+    2_097_152.0,
+    4_194_304.0,
+    8_388_608.0,
+    16_777_216.0,
+];
+
+/// Durations of what takes microseconds within the gateway, and seconds between two.
+pub(super) const SECONDS: &[f64] = &[
+    0.000_01, 0.000_05, 0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0,
+    2.5, 5.0, 7.5, 10.0,
+];
+
 macro_rules! metrics_table {
     ($($level:ident $kind:ident $name:literal [$unit:literal] $(($bounds:expr))? $help:literal;)*) => {
         &[$(Described {
@@ -51,74 +79,88 @@ macro_rules! metrics_table {
 /// All of them.
 #[rustfmt::skip]
 pub(super) const CATALOGUE: &[Described] = metrics_table! {
-    Basic Counter "otelcol_receiver_accepted_metric_points" ["{datapoints}"] "Metric points that the pipelines took.";
-    Basic Counter "otelcol_receiver_accepted_spans" ["{spans}"] "Spans that the pipelines took.";
-    Basic Counter "otelcol_receiver_accepted_log_records" ["{records}"] "Log records that the pipelines took.";
-    Basic Counter "otelcol_receiver_refused_metric_points" ["{datapoints}"] "Metric points that the pipelines refused; the sender still has them.";
-    Basic Counter "otelcol_receiver_refused_spans" ["{spans}"] "Spans that the pipelines refused; the sender still has them.";
-    Basic Counter "otelcol_receiver_refused_log_records" ["{records}"] "Log records that the pipelines refused; the sender still has them.";
-    Basic Counter "otelcol_receiver_failed_metric_points" ["{datapoints}"] "Metric points that the receiver could not read.";
-    Basic Counter "otelcol_receiver_failed_spans" ["{spans}"] "Spans that the receiver could not read.";
-    Basic Counter "otelcol_receiver_failed_log_records" ["{records}"] "Log records that the receiver could not read.";
-    Basic Counter "otelcol_exporter_sent_metric_points" ["{datapoints}"] "Metric points that the destination accepted.";
-    Basic Counter "otelcol_exporter_sent_spans" ["{spans}"] "Spans that the destination accepted.";
-    Basic Counter "otelcol_exporter_sent_log_records" ["{records}"] "Log records that the destination accepted.";
-    Basic Counter "otelcol_exporter_send_failed_metric_points" ["{datapoints}"] "Metric points dropped because they could not be delivered.";
-    Basic Counter "otelcol_exporter_send_failed_spans" ["{spans}"] "Spans dropped because they could not be delivered.";
-    Basic Counter "otelcol_exporter_send_failed_log_records" ["{records}"] "Log records dropped because they could not be delivered.";
-    Basic Counter "otelcol_exporter_enqueue_failed_metric_points" ["{datapoints}"] "Metric points dropped because the sending queue was full.";
-    Basic Counter "otelcol_exporter_enqueue_failed_spans" ["{spans}"] "Spans dropped because the sending queue was full.";
-    Basic Counter "otelcol_exporter_enqueue_failed_log_records" ["{records}"] "Log records dropped because the sending queue was full.";
-    Basic Gauge "otelcol_exporter_queue_size" ["{units}"] "What waits in the sending queue, in the unit of its `sizer`.";
-    Basic Gauge "otelcol_exporter_queue_capacity" ["{units}"] "What the sending queue may hold, in the unit of its `sizer`.";
-    Basic Gauge "otelcol_exporter_in_flight_requests" ["{requests}"] "Requests sent and not answered yet.";
+    Basic Counter "otelcol_receiver_accepted_metric_points" ["{datapoint}"] "Metric points that the pipelines took.";
+    Basic Counter "otelcol_receiver_accepted_spans" ["{span}"] "Spans that the pipelines took.";
+    Basic Counter "otelcol_receiver_accepted_log_records" ["{record}"] "Log records that the pipelines took.";
+    Basic Counter "otelcol_receiver_refused_metric_points" ["{datapoint}"] "Metric points that the pipelines refused; the sender still has them.";
+    Basic Counter "otelcol_receiver_refused_spans" ["{span}"] "Spans that the pipelines refused; the sender still has them.";
+    Basic Counter "otelcol_receiver_refused_log_records" ["{record}"] "Log records that the pipelines refused; the sender still has them.";
+    Basic Counter "otelcol_receiver_failed_metric_points" ["{datapoint}"] "Metric points that the receiver could not read.";
+    Basic Counter "otelcol_receiver_failed_spans" ["{span}"] "Spans that the receiver could not read.";
+    Basic Counter "otelcol_receiver_failed_log_records" ["{record}"] "Log records that the receiver could not read.";
+    Basic Counter "otelcol_exporter_sent_metric_points" ["{datapoint}"] "Metric points that the destination accepted.";
+    Basic Counter "otelcol_exporter_sent_spans" ["{span}"] "Spans that the destination accepted.";
+    Basic Counter "otelcol_exporter_sent_log_records" ["{record}"] "Log records that the destination accepted.";
+    Basic Counter "otelcol_exporter_send_failed_metric_points" ["{datapoint}"] "Metric points dropped because they could not be delivered.";
+    Basic Counter "otelcol_exporter_send_failed_spans" ["{span}"] "Spans dropped because they could not be delivered.";
+    Basic Counter "otelcol_exporter_send_failed_log_records" ["{record}"] "Log records dropped because they could not be delivered.";
+    Basic Counter "otelcol_exporter_enqueue_failed_metric_points" ["{datapoint}"] "Metric points dropped because the sending queue was full.";
+    Basic Counter "otelcol_exporter_enqueue_failed_spans" ["{span}"] "Spans dropped because the sending queue was full.";
+    Basic Counter "otelcol_exporter_enqueue_failed_log_records" ["{record}"] "Log records dropped because the sending queue was full.";
+    Basic Gauge "otelcol_exporter_queue_size" ["{unit}"] "What the sending queue holds of a signal, in the unit of its `sizer`.";
+    Basic Gauge "otelcol_exporter_queue_capacity" ["{unit}"] "What the sending queue may hold of a signal: its limit less what it holds of others.";
+    Basic Gauge "otelcol_exporter_in_flight_requests" ["{request}"] "Requests sent and not answered yet.";
     Basic Gauge "tidegate_exporter_failing" ["{exporter}"] "1 while an exporter can't deliver, by reason.";
-    Normal Counter "tidegate_colliding_streams_total" ["{streams}"] "Streams of several sources that collide in one series, by reason.";
-    Detailed Histogram "otelcol_exporter_queue_batch_send_size" ["{units}"] (ITEMS) "Items of each request that was sent, retries included.";
-    Basic Counter "otelcol_processor_incoming_items" ["{items}"] "Items that entered the processor.";
-    Basic Counter "otelcol_processor_outgoing_items" ["{items}"] "Items that left the processor.";
-    Basic Counter "otelcol_processor_memory_limiter_accepted_metric_points" ["{datapoints}"] "Metric points that the memory limiter let pass.";
-    Basic Counter "otelcol_processor_memory_limiter_accepted_spans" ["{spans}"] "Spans that the memory limiter let pass.";
-    Basic Counter "otelcol_processor_memory_limiter_accepted_log_records" ["{records}"] "Log records that the memory limiter let pass.";
-    Basic Counter "otelcol_processor_memory_limiter_refused_metric_points" ["{datapoints}"] "Metric points that the memory limiter refused.";
-    Basic Counter "otelcol_processor_memory_limiter_refused_spans" ["{spans}"] "Spans that the memory limiter refused.";
-    Basic Counter "otelcol_processor_memory_limiter_refused_log_records" ["{records}"] "Log records that the memory limiter refused.";
+    Normal Counter "tidegate_colliding_streams_total" ["{stream}"] "Streams of several sources that collide in one series, by reason.";
+    Detailed Histogram "otelcol_exporter_queue_batch_send_size" ["{unit}"] (ITEMS) "Items of each request that was sent. A retry is no further request.";
+    Detailed Histogram "otelcol_exporter_queue_batch_send_size_bytes" ["By"] (BYTES) "Bytes of each request that was sent, as OTLP protobuf before compression.";
+    Normal Histogram "otelcol_processor_batch_batch_send_size" ["{unit}"] (ITEMS) "Items of each request that the processor had made.";
+    Detailed Histogram "otelcol_processor_batch_batch_send_size_bytes" ["By"] (BYTES) "Bytes of each request that the processor had made, as OTLP protobuf.";
+    Normal Counter "otelcol_processor_batch_batch_size_trigger_send" ["{time}"] "Requests sent because they were large enough.";
+    Normal Counter "otelcol_processor_batch_timeout_trigger_send" ["{time}"] "Requests sent because they had waited for the timeout.";
+    Normal Gauge "otelcol_processor_batch_metadata_cardinality" ["{combination}"] "Combinations of metadata that the processor has seen.";
+    Detailed Histogram "otelcol_processor_internal_duration" ["s"] (SECONDS) "Time that a batch took in the processor, without the components below.";
+    Detailed Histogram "http.server.request.duration" ["s"] (SECONDS) "Duration of requests to HTTP servers of the gateway.";
+    Detailed Histogram "http.server.request.body.size" ["By"] (BYTES) "Size of bodies of requests to HTTP servers, where the client announces it.";
+    Detailed Histogram "http.client.request.duration" ["s"] (SECONDS) "Duration of requests of HTTP exporters.";
+    Detailed Histogram "http.client.request.body.size" ["By"] (BYTES) "Size of bodies of requests of HTTP exporters, as sent.";
+    Detailed Histogram "rpc.server.call.duration" ["s"] (SECONDS) "Duration of calls to gRPC servers of the gateway.";
+    Detailed Histogram "rpc.client.call.duration" ["s"] (SECONDS) "Duration of calls of gRPC exporters.";
+    Basic Counter "otelcol_processor_incoming_items" ["{item}"] "Items that entered the processor.";
+    Basic Counter "otelcol_processor_outgoing_items" ["{item}"] "Items that left the processor.";
+    Basic Counter "otelcol_processor_memory_limiter_accepted_metric_points" ["{datapoint}"] "Metric points that the memory limiter let pass.";
+    Basic Counter "otelcol_processor_memory_limiter_accepted_spans" ["{span}"] "Spans that the memory limiter let pass.";
+    Basic Counter "otelcol_processor_memory_limiter_accepted_log_records" ["{record}"] "Log records that the memory limiter let pass.";
+    Basic Counter "otelcol_processor_memory_limiter_refused_metric_points" ["{datapoint}"] "Metric points that the memory limiter refused.";
+    Basic Counter "otelcol_processor_memory_limiter_refused_spans" ["{span}"] "Spans that the memory limiter refused.";
+    Basic Counter "otelcol_processor_memory_limiter_refused_log_records" ["{record}"] "Log records that the memory limiter refused.";
     Normal Counter "otelcol_processor_filter_datapoints_filtered" ["1"] "Metric points that the filter dropped.";
     Normal Counter "otelcol_processor_filter_spans_filtered" ["1"] "Spans that the filter dropped.";
     Normal Counter "otelcol_processor_filter_logs_filtered" ["1"] "Log records that the filter dropped.";
     Basic FractionCounter "otelcol_process_uptime" ["s"] "Time since the start.";
     Basic FractionCounter "otelcol_process_cpu_seconds" ["s"] "Processor time used, user and system.";
     Basic Gauge "otelcol_process_memory_rss" ["By"] "Resident memory.";
+    Basic Gauge "otelcol_process_runtime_heap_alloc_bytes" ["By"] "Memory that the allocator holds for the heap, in use or ready for use.";
     Basic Gauge "otelcol_process_runtime_total_sys_memory_bytes" ["By"] "Memory for data that the system has given to the process, touched or not (VmData and VmStk).";
-    Basic Counter "tidegate_dropped_items_total" ["{items}"] "Items that a component dropped, by reason.";
-    Normal Counter "tidegate_component_items_total" ["{items}"] "Items that entered, were made, were restored from disk, left or were absorbed, by component.";
-    Normal Gauge "tidegate_held_items" ["{items}"] "Items inside a component now: in + made + restored - out - absorbed - dropped.";
+    Basic Counter "tidegate_dropped_items_total" ["{item}"] "Items that a component dropped, by reason.";
+    Normal Counter "tidegate_component_items_total" ["{item}"] "Items that entered, were made, were restored from disk, left or were absorbed, by component.";
+    Normal Gauge "tidegate_held_items" ["{item}"] "Items inside a component now: in + made + restored - out - absorbed - dropped.";
     Normal Gauge "tidegate_aggregate_series" ["{series}"] "Series that the table of an aggregate holds.";
     Normal Gauge "tidegate_aggregate_bytes" ["By"] "Memory of the table of an aggregate, estimated.";
-    Normal Gauge "tidegate_aggregate_streams" ["{streams}"] "Incoming streams that an aggregate follows.";
-    Normal Gauge "tidegate_aggregate_sources" ["{sources}"] "Sources that an aggregate follows.";
+    Normal Gauge "tidegate_aggregate_streams" ["{stream}"] "Incoming streams that an aggregate follows.";
+    Normal Gauge "tidegate_aggregate_sources" ["{source}"] "Sources that an aggregate follows.";
     Normal Counter "tidegate_aggregate_expired_series_total" ["{series}"] "Series that an aggregate let go because their sources have gone.";
-    Normal Counter "tidegate_aggregate_overflowed_streams_total" ["{streams}"] "Streams without a series of their own, by the limit that was reached.";
-    Normal Counter "tidegate_aggregate_refused_quantiles_total" ["{quantiles}"] "Quantiles of summaries that an aggregate left out.";
-    Normal Gauge "tidegate_composite_page_refused_entries" ["{entries}"] "Groups that are not in the shared page now, by reason.";
+    Normal Counter "tidegate_aggregate_overflowed_streams_total" ["{stream}"] "Streams without a series of their own, by the limit that was reached.";
+    Normal Counter "tidegate_aggregate_refused_quantiles_total" ["{quantile}"] "Quantiles of summaries that an aggregate left out.";
+    Normal Gauge "tidegate_composite_page_refused_entries" ["{entry}"] "Groups that are not in the shared page now, by reason.";
     Normal Gauge "tidegate_history_bytes" ["By"] "Memory of the past that queries can see.";
     Normal Gauge "tidegate_history_series" ["{series}"] "Series with a past that queries can see.";
     Normal Counter "tidegate_history_refused_series_total" ["{series}"] "Series without a past because the history is full.";
-    Normal Gauge "tidegate_nixl_mp_stores" ["{stores}"] "Multi-process stores open now.";
-    Normal Counter "tidegate_nixl_mp_rejected_files_total" ["{files}"] "Store files that could not be opened, by reason.";
-    Normal Gauge "tidegate_nixl_rings" ["{rings}"] "Rings open now.";
+    Normal Gauge "tidegate_nixl_mp_stores" ["{store}"] "Multi-process stores open now.";
+    Normal Counter "tidegate_nixl_mp_rejected_files_total" ["{file}"] "Store files that could not be opened, by reason.";
+    Normal Gauge "tidegate_nixl_rings" ["{ring}"] "Rings open now.";
     Normal Gauge "tidegate_nixl_ring_info" ["{ring}"] "1 for what each ring is now.";
     Normal Gauge "tidegate_nixl_ring_fill_ratio" ["1"] "How full the ring was at the last look, from 0 to 1.";
-    Normal Counter "tidegate_nixl_ring_events_total" ["{events}"] "Events taken out of a ring.";
-    Normal Counter "tidegate_nixl_ring_deselected_events_total" ["{events}"] "Events taken out of a ring that `categories` and `events` leave out.";
-    Normal Counter "tidegate_nixl_ring_suspected_loss_total" ["{looks}"] "Looks that found a ring full: the agent may have dropped events.";
-    Normal Counter "tidegate_nixl_ring_resets_total" ["{resets}"] "Times that a ring was no longer what it had been, by reason.";
-    Normal Counter "tidegate_nixl_ring_lost_events_total" ["{events}"] "Events that went before they could be taken, by reason.";
-    Normal Counter "tidegate_nixl_ring_rejected_events_total" ["{events}"] "Events of a ring that could not be read.";
-    Normal Counter "tidegate_nixl_ring_errors_total" ["{errors}"] "Errors while a ring was read, by reason.";
-    Normal Counter "tidegate_nixl_rejected_files_total" ["{files}"] "Ring files that could not be opened, by reason.";
-    Normal Counter "tidegate_otlp_memory_refusals_total" ["{requests}"] "Requests refused because of the memory limiter.";
-    Normal Counter "tidegate_plugin_calls_total" ["{calls}"] "Calls of exporter plugins, by result.";
+    Normal Counter "tidegate_nixl_ring_events_total" ["{event}"] "Events taken out of a ring.";
+    Normal Counter "tidegate_nixl_ring_deselected_events_total" ["{event}"] "Events taken out of a ring that `categories` and `events` leave out.";
+    Normal Counter "tidegate_nixl_ring_suspected_loss_total" ["{look}"] "Looks that found a ring full: the agent may have dropped events.";
+    Normal Counter "tidegate_nixl_ring_resets_total" ["{reset}"] "Times that a ring was no longer what it had been, by reason.";
+    Normal Counter "tidegate_nixl_ring_lost_events_total" ["{event}"] "Events that went before they could be taken, by reason.";
+    Normal Counter "tidegate_nixl_ring_rejected_events_total" ["{event}"] "Events of a ring that could not be read.";
+    Normal Counter "tidegate_nixl_ring_errors_total" ["{error}"] "Errors while a ring was read, by reason.";
+    Normal Counter "tidegate_nixl_rejected_files_total" ["{file}"] "Ring files that could not be opened, by reason.";
+    Normal Counter "tidegate_otlp_memory_refusals_total" ["{request}"] "Requests refused because of the memory limiter.";
+    Normal Counter "tidegate_plugin_calls_total" ["{call}"] "Calls of exporter plugins, by result.";
     Normal Gauge "tidegate_plugin_stuck" ["{call}"] "1 while a call of an exporter plugin does not return.";
     Normal Gauge "tidegate_plugin_info" ["{plugin}"] "1 for what each exporter plugin says of itself.";
     Normal Gauge "tidegate_prometheus_series" ["{series}"] "Series that the exporter keeps itself.";
@@ -126,29 +168,29 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Gauge "tidegate_prometheus_left_out_series" ["{series}"] "Series left out of the exposition now, by reason.";
     Normal Counter "tidegate_prometheus_conflicting_series_total" ["{series}"] "Series left out of expositions because of a conflict.";
     Normal Counter "tidegate_prometheus_expired_series_total" ["{series}"] "Series that the exporter let go because nothing came any more.";
-    Normal Counter "tidegate_prometheus_overflowed_streams_total" ["{streams}"] "Streams without a series of their own, by the limit that was reached.";
-    Normal Counter "tidegate_remote_write_dropped_samples_total" ["{samples}"] "Samples and native histograms of remote writes that were not taken, by reason.";
-    Normal Counter "tidegate_remote_write_dropped_exemplars_total" ["{exemplars}"] "Exemplars of remote writes that came without a sample.";
-    Normal Gauge "tidegate_scrape_targets" ["{targets}"] "Targets by state.";
-    Basic Counter "tidegate_scrapes_total" ["{scrapes}"] "Scrapes begun.";
-    Basic Counter "tidegate_scrape_failures_total" ["{scrapes}"] "Scrapes that failed, by reason.";
-    Normal Counter "tidegate_scrape_dropped_points_total" ["{datapoints}"] "Samples left out of pages that count, by reason.";
-    Normal Counter "tidegate_scrape_discovery_failures_total" ["{failures}"] "Discoveries of targets that failed, by mechanism.";
-    Normal Gauge "tidegate_shm_directories" ["{directories}"] "Directories of cells that are read.";
-    Normal Gauge "tidegate_shm_processes" ["{processes}"] "Processes whose cells are read, by state.";
-    Normal Gauge "tidegate_shm_refused" ["{files}"] "Files of cells that are refused now, by reason.";
+    Normal Counter "tidegate_prometheus_overflowed_streams_total" ["{stream}"] "Streams without a series of their own, by the limit that was reached.";
+    Normal Counter "tidegate_remote_write_dropped_samples_total" ["{sample}"] "Samples and native histograms of remote writes that were not taken, by reason.";
+    Normal Counter "tidegate_remote_write_dropped_exemplars_total" ["{exemplar}"] "Exemplars of remote writes that came without a sample.";
+    Normal Gauge "tidegate_scrape_targets" ["{target}"] "Targets by state.";
+    Basic Counter "tidegate_scrapes_total" ["{scrape}"] "Scrapes begun.";
+    Basic Counter "tidegate_scrape_failures_total" ["{scrape}"] "Scrapes that failed, by reason.";
+    Normal Counter "tidegate_scrape_dropped_points_total" ["{datapoint}"] "Samples left out of pages that count, by reason.";
+    Normal Counter "tidegate_scrape_discovery_failures_total" ["{failure}"] "Discoveries of targets that failed, by mechanism.";
+    Normal Gauge "tidegate_shm_directories" ["{directory}"] "Directories of cells that are read.";
+    Normal Gauge "tidegate_shm_processes" ["{process}"] "Processes whose cells are read, by state.";
+    Normal Gauge "tidegate_shm_refused" ["{file}"] "Files of cells that are refused now, by reason.";
     Normal Gauge "tidegate_shm_series" ["{series}"] "Series in cells.";
-    Normal Gauge "tidegate_shm_unread_files" ["{files}"] "Files of cells that can't be read now.";
-    Normal Counter "tidegate_shm_folded_processes_total" ["{processes}"] "Ended processes whose totals were folded.";
-    Normal Counter "tidegate_socket_turned_away_total" ["{connections}"] "Connections of processes that a Unix socket does not allow.";
+    Normal Gauge "tidegate_shm_unread_files" ["{file}"] "Files of cells that can't be read now.";
+    Normal Counter "tidegate_shm_folded_processes_total" ["{process}"] "Ended processes whose totals were folded.";
+    Normal Counter "tidegate_socket_turned_away_total" ["{connection}"] "Connections of processes that a Unix socket does not allow.";
     Normal Gauge "tidegate_storage_bytes" ["By"] "Bytes on disk.";
-    Normal Gauge "tidegate_storage_backlog_items" ["{items}"] "Items on disk that wait to be sent.";
-    Normal Counter "tidegate_storage_failures_total" ["{failures}"] "Writes that the disk refused.";
-    Normal Counter "tidegate_storage_lost_records_total" ["{records}"] "Records on disk that were damaged.";
-    Normal Counter "tidegate_telemetry_push_failures_total" ["{pushes}"] "Pushes of the gateway's own telemetry that failed, by signal.";
-    Normal Counter "tidegate_uds_rejected_events_total" ["{events}"] "Events and lines of a socket that could not be read, by reason.";
-    Normal Counter "tidegate_webhook_delivered_total" ["{crossings}"] "Crossings of thresholds that were posted.";
-    Normal Counter "tidegate_webhook_dropped_total" ["{crossings}"] "Crossings of thresholds that could not be posted.";
+    Normal Gauge "tidegate_storage_backlog_items" ["{item}"] "Items on disk that wait to be sent.";
+    Normal Counter "tidegate_storage_failures_total" ["{failure}"] "Writes that the disk refused.";
+    Normal Counter "tidegate_storage_lost_records_total" ["{record}"] "Records on disk that were damaged.";
+    Normal Counter "tidegate_telemetry_push_failures_total" ["{push}"] "Pushes of the gateway's own telemetry that failed, by signal.";
+    Normal Counter "tidegate_uds_rejected_events_total" ["{event}"] "Events and lines of a socket that could not be read, by reason.";
+    Normal Counter "tidegate_webhook_delivered_total" ["{crossing}"] "Crossings of thresholds that were posted.";
+    Normal Counter "tidegate_webhook_dropped_total" ["{crossing}"] "Crossings of thresholds that could not be posted.";
 };
 
 /// The metric of a name, as components have it.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::otlp::{Millis, Otlp, Protocol};
 use super::resource::ResourceConfig;
+use super::views::View;
 use crate::config::{Decode, Node, Problems, TypeHelp};
 use crate::net::Endpoint;
 
@@ -89,6 +90,8 @@ crate::options! {
         /// The Collector's newer spelling, which wins over `address`: every `pull` reader with a Prometheus exporter
         /// serves, every `periodic` reader pushes.
         pub readers: Vec<Reader> = Vec::new(),
+        /// Metrics to drop, and attributes to leave out.
+        pub views: Vec<View> = Vec::new(),
     }
 }
 

@@ -12,6 +12,7 @@ mod recorder;
 mod resource;
 mod server;
 mod spans;
+mod views;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +26,7 @@ use crate::component::{ComponentError, Shared};
 use crate::net::Endpoint;
 pub use config::Config;
 pub use logs::{Every, start_logs};
+pub use process::measure_heap;
 
 /// The instrumentation scope of everything that tidegate says of itself.
 const SCOPE: &str = "tidegate";
@@ -77,7 +79,8 @@ impl Telemetry {
             pushed.push(instruments);
         }
         if !shown.is_empty() || !pushed.is_empty() {
-            let recorder = recorder::fan_out(config.metrics.level, shown, pushed);
+            let views = views::Views::new(&config.metrics.views);
+            let recorder = recorder::fan_out(config.metrics.level, views, shown, pushed);
             metrics::set_global_recorder(recorder).map_err(|error| failed(error.to_string()))?;
         }
         Ok(prepared)

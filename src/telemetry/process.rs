@@ -1,6 +1,7 @@
 //! What the process uses, read from `/proc/self` when somebody asks.
 
 use std::fs;
+use std::sync::OnceLock;
 use std::time::Instant;
 
 /// Kernel clock ticks a second in `/proc`: fixed at 100 by the Linux ABI on every architecture we build for.
@@ -35,6 +36,18 @@ pub(crate) fn usage() -> Usage {
         resident_bytes: bytes(1),
         data_bytes: bytes(5),
     }
+}
+
+static HEAP: OnceLock<fn() -> usize> = OnceLock::new();
+
+/// Has an allocator asked for the bytes that it holds for the heap. Once a process.
+pub fn measure_heap(bytes: fn() -> usize) {
+    let _ = HEAP.set(bytes);
+}
+
+/// What the allocator holds for the heap, where it can be asked.
+pub(super) fn heap_bytes() -> Option<usize> {
+    HEAP.get().map(|bytes| bytes())
 }
 
 /// utime + stime: fields 14 and 15; the name in field 2 may hold spaces, so counting starts behind its parenthesis.

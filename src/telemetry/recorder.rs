@@ -10,16 +10,19 @@ use metrics_util::layers::FanoutBuilder;
 use super::catalogue::{CATALOGUE, Described, Kind, find};
 use super::config::{Detail, Listen};
 use super::instruments::Instruments;
+use super::views::Views;
 
-/// Lets the metrics of a level through.
+/// Lets the metrics of a level through, as the views want them.
 struct Leveled<R> {
     level: Detail,
+    views: Views,
     inner: R,
 }
 
 /// A recorder for `pages` and `pushes`.
 pub(super) fn fan_out(
     level: Detail,
+    views: Views,
     pages: Vec<Renaming>,
     pushes: Vec<Instruments>,
 ) -> impl Recorder + Sync + 'static {
@@ -32,6 +35,7 @@ pub(super) fn fan_out(
     }
     Leveled {
         level,
+        views,
         inner: recorders.build(),
     }
 }
@@ -39,7 +43,8 @@ pub(super) fn fan_out(
 impl<R> Leveled<R> {
     /// What is not in the catalogue is not hidden.
     fn shows(&self, key: &Key) -> bool {
-        find(key.name()).is_none_or(|described| described.level as u8 <= self.level as u8)
+        let is_of_level = |described: &Described| described.level as u8 <= self.level as u8;
+        find(key.name()).is_none_or(is_of_level) && !self.views.drops(key.name())
     }
 }
 
@@ -49,23 +54,32 @@ impl<R: Recorder> Recorder for Leveled<R> {
     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
 
     fn register_counter(&self, key: &Key, metadata: &Metadata<'_>) -> Counter {
-        match self.shows(key) {
-            true => self.inner.register_counter(key, metadata),
-            false => Counter::noop(),
+        if !self.shows(key) {
+            return Counter::noop();
+        }
+        let inner = |key: &Key| self.inner.register_counter(key, metadata);
+        match self.views.reduced(key) {
+            Some(reduced) => self.views.counter(key, || inner(&reduced)),
+            None => inner(key),
         }
     }
 
     fn register_gauge(&self, key: &Key, metadata: &Metadata<'_>) -> Gauge {
-        match self.shows(key) {
-            true => self.inner.register_gauge(key, metadata),
-            false => Gauge::noop(),
+        if !self.shows(key) {
+            return Gauge::noop();
+        }
+        let inner = |key: &Key| self.inner.register_gauge(key, metadata);
+        match self.views.reduced(key) {
+            Some(reduced) => self.views.gauge(key, || inner(&reduced)),
+            None => inner(key),
         }
     }
 
     fn register_histogram(&self, key: &Key, metadata: &Metadata<'_>) -> Histogram {
-        match self.shows(key) {
-            true => self.inner.register_histogram(key, metadata),
-            false => Histogram::noop(),
+        match (self.shows(key), self.views.reduced(key)) {
+            (false, _) => Histogram::noop(),
+            (true, Some(reduced)) => self.inner.register_histogram(&reduced, metadata),
+            (true, None) => self.inner.register_histogram(key, metadata),
         }
     }
 }
@@ -95,14 +109,18 @@ impl Naming {
             "1" if described.kind == Kind::Gauge => "ratio",
             _ => "",
         };
-        let add_unit = self.units && !unit.is_empty() && !stem.split('_').any(|part| part == unit);
+        let add_unit = self.units && !unit.is_empty() && !stem.split(['_', '.']).any(|part| part == unit);
         let add_total = self.types && is_counter || stem.len() < described.name.len();
-        match (add_unit, add_total) {
+        let name: Cow<'static, str> = match (add_unit, add_total) {
             (false, false) => stem.into(),
             (false, true) if stem.len() < described.name.len() => described.name.into(),
             (false, true) => format!("{stem}_total").into(),
             (true, false) => format!("{stem}_{unit}").into(),
             (true, true) => format!("{stem}_{unit}_total").into(),
+        };
+        match name.contains('.') {
+            true => name.replace('.', "_").into(),
+            false => name,
         }
     }
 }
@@ -231,11 +249,13 @@ mod tests {
             ("tidegate_dropped_items_total", "tidegate_dropped_items_total"),
             ("tidegate_nixl_ring_fill_ratio", "tidegate_nixl_ring_fill_ratio"),
             ("otelcol_exporter_queue_size", "otelcol_exporter_queue_size"),
+            (
+                "http.server.request.duration",
+                "http_server_request_duration_seconds",
+            ),
         ] {
-            assert_eq!(
-                (name(plain, false), name(plain, true)),
-                (plain.to_owned(), full.to_owned())
-            );
+            let short = plain.replace('.', "_");
+            assert_eq!((name(plain, false), name(plain, true)), (short, full.to_owned()));
         }
     }
 
@@ -249,7 +269,7 @@ mod tests {
             },
             &[],
         );
-        let recorder = fan_out(Detail::Detailed, vec![short, long], Vec::new());
+        let recorder = fan_out(Detail::Detailed, Views::default(), vec![short, long], Vec::new());
         metrics::with_local_recorder(&recorder, || {
             metrics::counter!("otelcol_exporter_sent_spans", "exporter" => "a\"b").increment(7);
             metrics::gauge!("otelcol_process_uptime").set(0.25);
@@ -294,7 +314,7 @@ mod tests {
     fn a_level_chooses_what_exists() {
         let shown = |level| {
             let (page, rendering) = Renaming::new(&listen(false), &[]);
-            let recorder = fan_out(level, vec![page], Vec::new());
+            let recorder = fan_out(level, Views::default(), vec![page], Vec::new());
             metrics::with_local_recorder(&recorder, || {
                 metrics::counter!("otelcol_exporter_sent_spans").increment(1);
                 metrics::gauge!("tidegate_held_items").set(1.0);

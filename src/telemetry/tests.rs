@@ -7,9 +7,11 @@ use super::catalogue::{CATALOGUE, Kind, find};
 fn names_in(text: &str) -> impl Iterator<Item = &str> {
     text.split('"').skip(1).step_by(2).filter(|literal| {
         let ours = literal.starts_with("otelcol_") || literal.starts_with("tidegate_");
-        ours && literal
-            .chars()
-            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        // What ends so is the beginning of several.
+        ours && !literal.ends_with('_')
+            && literal
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
     })
 }
 

@@ -21,6 +21,7 @@ mod memory;
 mod negotiation;
 mod nixl;
 mod otlp;
+mod own_metrics;
 mod owners;
 mod peers;
 mod plugins;

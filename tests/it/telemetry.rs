@@ -300,7 +300,7 @@ fn a_push_can_be_of_increments_and_logs_are_pushed_too() {
     own.wait_until("more pushes", |own| own.attempts() > before + 4);
     assert_eq!(accepted(&own).iter().sum::<f64>(), 3.0, "increments, not totals");
     let point = &own.points_of("otelcol_receiver_accepted_log_records")[0];
-    assert_eq!(point.unit, "{records}");
+    assert_eq!(point.unit, "{record}");
     assert!(
         own.headers()
             .iter()

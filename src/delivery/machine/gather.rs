@@ -1,9 +1,10 @@
 //! Joining loads into requests: the options of the `batch` processor, carried out behind the queue's admission.
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Load, Machine, Request, cut};
-use crate::batch::Batching;
+use super::{Action, Load, Machine, Request, cut};
+use crate::batch::{BatchBooks, Batching, Trigger};
 use crate::delivery::room::Charge;
 
 /// A request that waits for more of its lane.
@@ -28,6 +29,19 @@ impl<L: Load> Gathering<L> {
         self.load.items()
     }
 
+    /// Where its requests are counted.
+    pub(super) fn books(&self) -> Option<Arc<BatchBooks>> {
+        self.batching.books.clone()
+    }
+
+    /// Why it goes out.
+    fn trigger(&self) -> Trigger {
+        match self.batching.timeout.is_zero() || self.size() >= self.batching.min_size {
+            true => Trigger::Size,
+            false => Trigger::Timeout,
+        }
+    }
+
     fn size(&self) -> usize {
         self.load.size(self.batching.sizer)
     }
@@ -39,7 +53,7 @@ impl<L: Load> Gathering<L> {
 
     /// As it goes out: in pieces where it is too large.
     pub(super) fn into_requests(self) -> Vec<Request<L>> {
-        let Batching { max_size, sizer, .. } = self.batching;
+        let (max_size, sizer) = (self.batching.max_size, self.batching.sizer);
         if max_size == 0 || self.size() <= max_size {
             return vec![Request::new(self.load, self.charge)];
         }
@@ -75,17 +89,36 @@ impl<L: Load> Machine<L> {
 
     /// What is left of a full request after cutting goes on gathering if it is small: it is of the load that came last.
     fn flush(&mut self, now: Instant, full: Gathering<L>) {
-        let (batching, timed_out) = (full.batching, full.due().is_some_and(|due| due <= now));
+        let (batching, timed_out) = (full.batching.clone(), full.due().is_some_and(|due| due <= now));
+        let trigger = full.trigger();
         let mut requests = full.into_requests();
         if requests.len() > 1 && !timed_out {
             let rest = requests.pop_if(|last| last.load.size(batching.sizer) < batching.min_size);
             self.gathering.extend(rest.map(|rest| Gathering {
-                batching,
+                batching: batching.clone(),
                 since: now,
                 load: rest.load,
                 charge: rest.charge,
             }));
         }
+        self.count_gathered(batching.books, trigger, &requests);
         self.ready.extend(requests);
+    }
+
+    /// Has requests counted by the processor that wanted them.
+    pub(super) fn count_gathered(
+        &mut self,
+        books: Option<Arc<BatchBooks>>,
+        trigger: Trigger,
+        requests: &[Request<L>],
+    ) {
+        let Some(books) = books else { return };
+        self.settled
+            .extend(requests.iter().map(|request| Action::Gathered {
+                books: books.clone(),
+                trigger,
+                items: request.load.items(),
+                load: books.bytes.is_some().then(|| request.load.clone()),
+            }));
     }
 }

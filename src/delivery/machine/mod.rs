@@ -24,7 +24,7 @@ use rand::rngs::SmallRng;
 use super::backoff::{Backoff, Gate, server_delay};
 use super::outcome::{Loss, Outcome};
 use super::room::Charge;
-use crate::batch::{Batching, Sizer};
+use crate::batch::{BatchBooks, Batching, Sizer, Trigger};
 use crate::component::Reason;
 use gather::Gathering;
 use order::Joined;
@@ -94,6 +94,19 @@ pub enum Action<L: Load> {
         id: u64,
         /// What to send.
         load: L,
+        /// Whether it is the first attempt to send it.
+        is_first: bool,
+    },
+    /// Count a request that was gathered.
+    Gathered {
+        /// Where.
+        books: Arc<BatchBooks>,
+        /// Why it goes out now.
+        trigger: Trigger,
+        /// How many items it has.
+        items: usize,
+        /// The request itself, where its bytes are wanted.
+        load: Option<L>,
     },
     /// Book items as delivered.
     Delivered {
@@ -306,7 +319,10 @@ impl<L: Load> Machine<L> {
     pub fn drain(&mut self, deadline: Instant) {
         self.deadline = Some(deadline);
         for gathering in std::mem::take(&mut self.gathering) {
-            self.ready.extend(gathering.into_requests());
+            let books = gathering.books();
+            let requests = gathering.into_requests();
+            self.count_gathered(books, Trigger::Timeout, &requests);
+            self.ready.extend(requests);
         }
         let waiting = std::mem::take(&mut self.waiting).into_values();
         match self.rules.keeps {
@@ -392,10 +408,11 @@ impl<L: Load> Machine<L> {
         self.join_following(&mut request);
         request.first_attempt.get_or_insert(now);
         request.attempts = request.attempts.saturating_add(1);
+        let is_first = request.attempts == 1;
         let (id, load) = (self.next_id, request.load.clone());
         self.next_id += 1;
         self.flying.insert(id, request);
-        Some(Action::Send { id, load })
+        Some(Action::Send { id, load, is_first })
     }
 
     fn take_due(&mut self, now: Instant) -> Option<Request<L>> {

@@ -75,28 +75,39 @@ impl Buf for Message {
     }
 }
 
+/// What came of a call.
+pub(super) struct Called {
+    pub(super) code: Code,
+    pub(super) outcome: Outcome,
+}
+
 /// Sends a request and reads what it is answered. An error: there was no whole answer, and why.
 pub(super) async fn unary(
     sender: &mut Sender,
     request: Request<()>,
     message: Message,
     retry: &RetryConfig,
-) -> Result<Outcome, h2::Error> {
+) -> Result<Called, h2::Error> {
+    let failed = |status: &Status| Called {
+        code: status.code(),
+        outcome: retry.of_grpc(status.code(), of_status(status)),
+    };
     let (response, mut body) = sender.send_request(request, false)?;
     // What does not fit the peer's window waits in the library: it is bytes that we hold anyway.
     body.send_data(message, true)?;
     let (head, mut body) = response.await?.into_parts();
     let head = Response::from_parts(head, ());
     if let Some(status) = Status::from_header_map(head.headers()).filter(|status| status.code() != Code::Ok) {
-        return Ok(retry.of_grpc(status.code(), of_status(&status)));
+        return Ok(failed(&status));
     }
     let answer = read(&mut body).await?;
     let trailers = body.trailers().await?;
     let status = status(&head, trailers.as_ref());
-    if let Some(failed) = status.as_ref().filter(|status| status.code() != Code::Ok) {
-        return Ok(retry.of_grpc(failed.code(), of_status(failed)));
+    if let Some(status) = status.as_ref().filter(|status| status.code() != Code::Ok) {
+        return Ok(failed(status));
     }
-    Ok(match (decode(head.headers(), answer).await, status) {
+    let code = status.as_ref().map_or(Code::Unknown, Status::code);
+    let outcome = match (decode(head.headers(), answer).await, status) {
         (Ok(None), None) => Outcome::retry("the answer broke off"),
         (Ok(answer), _) => answer.map_or(Outcome::Done, ExportResponse::outcome),
         (Err(why), None) => Outcome::retry(format!("no gRPC status, and an unreadable answer: {why}")),
@@ -104,7 +115,8 @@ pub(super) async fn unary(
         (Err(why), Some(_)) => Outcome::Accepted {
             note: format!("the peer accepted the request, but its answer is unreadable: {why}"),
         },
-    })
+    };
+    Ok(Called { code, outcome })
 }
 
 /// The bytes of an answer; of one that is too large, only that it is. It is read to its end for the status there.

@@ -8,11 +8,12 @@ mod target;
 mod tests;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use http::header::{CONTENT_TYPE, HeaderValue, TE, USER_AGENT as USER_AGENT_HEADER};
 use http::{HeaderMap, Method, Request, Uri};
+use tonic::Code;
 
 use crate::batch::{Encoded, Signal};
 use crate::component::auth::Credentials;
@@ -23,9 +24,10 @@ use crate::delivery::answer::{USER_AGENT, quote};
 use crate::delivery::{Attempt, Destination, Outcome, Parcel, RetryConfig};
 use crate::net::client::{Connector, UseTls};
 use crate::net::grpc::{APPLICATION_GRPC, EXPORT_METHODS, GRPC_ACCEPT_ENCODING, GRPC_ENCODING, GRPC_TIMEOUT};
+use crate::net::measured::Measured;
 use crate::net::tls::ALPN_GRPC;
 use crate::net::{self, Coding, headers};
-use call::Message;
+use call::{Called, Message};
 pub(super) use config::{Compression, Config, Keepalive, OF_GRPC, check_authority};
 use line::Line;
 pub(super) use target::Target;
@@ -65,6 +67,8 @@ pub(super) struct Client {
     compression: Option<Coding>,
     retry: RetryConfig,
     credentials: Option<Arc<dyn Credentials>>,
+    /// Whom calls are measured for, if they are.
+    measured: Option<Arc<Measured>>,
 }
 
 impl Client {
@@ -102,6 +106,8 @@ impl Client {
                 Some(path) => format!("unix:{}", path.display()),
                 None => format!("{scheme}://{}", config.endpoint.authority()),
             },
+            measured: (cx.shared.wants_details())
+                .then(|| Measured::server(config.endpoint.endpoint(), secure)),
             line: Line::new(connector, peer, config.keepalive.clone()),
             uris: [metrics?, traces?, logs?],
             headers: request_headers(config),
@@ -189,8 +195,14 @@ impl Attempt for Client {
             Ok(ready) => ready,
             Err(error) => return Outcome::retry(error_chain(&error)),
         };
-        match call::unary(&mut sender, request, message, &self.retry).await {
-            Ok(outcome) => {
+        let (began, method) = (Instant::now(), request.uri().path().to_owned());
+        let called = call::unary(&mut sender, request, message, &self.retry).await;
+        if let Some(peer) = &self.measured {
+            let code = called.as_ref().map_or(Code::Unavailable, |called| called.code);
+            peer.rpc_sent(began, &method, code);
+        }
+        match called {
+            Ok(Called { outcome, .. }) => {
                 call.answered();
                 let headers = || self.headers(&parcel).unwrap_or_default();
                 outcome.reworded(|why| quote(why, &headers()))

@@ -32,6 +32,11 @@ impl Target {
         self.endpoint.unix_path().map(PathBuf::from)
     }
 
+    /// Where it is.
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
     /// What the server is called in requests.
     pub(super) fn authority(&self) -> String {
         match &self.endpoint {

@@ -8,11 +8,12 @@ use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::HeaderName;
+use metrics::Gauge;
 
-use crate::batch::{Batch, Batching, ClientMetadata, Signal};
+use crate::batch::{Batch, BatchBooks, Batching, ClientMetadata, Signal};
 use crate::component::{
-    ConfigType, Consumer, Factory, Flow, Ledger, Lifecycle, Processor, ProcessorFactory, Reason, Refused,
-    Stability,
+    ConfigType, Consumer, Context, Factory, Flow, Ledger, Lifecycle, Processor, ProcessorFactory, Reason,
+    Refused, Stability,
 };
 use config::Config;
 
@@ -29,16 +30,40 @@ pub static FACTORY: ProcessorFactory = Factory {
     config: ConfigType::of::<Config>(),
     build: |settings, cx| {
         let config = settings.get::<Config>();
+        let senders = senders(&cx.base.id, config.metadata_keys.is_empty());
         Ok(Arc::new(Stamp {
-            batching: config.batching(),
+            batching: Batching {
+                books: Some(Arc::new(books(&cx.base))),
+                ..config.batching()
+            },
             kept: config.kept(),
-            limit: CardinalityLimit::new(config.metadata_cardinality_limit),
+            limit: CardinalityLimit::new(config.metadata_cardinality_limit, senders),
             path: cx.base.path,
             ledger: cx.ledger,
             next: cx.next,
         }))
     },
 };
+
+/// Where requests are counted that a processor wants.
+fn books(cx: &Context) -> BatchBooks {
+    let counter = |name| metrics::counter!(name, "processor" => cx.id.clone());
+    let histogram = |name| metrics::histogram!(name, "processor" => cx.id.clone());
+    let wants_bytes = cx.shared.wants_details();
+    BatchBooks {
+        full: counter("otelcol_processor_batch_batch_size_trigger_send"),
+        late: counter("otelcol_processor_batch_timeout_trigger_send"),
+        items: histogram("otelcol_processor_batch_batch_send_size"),
+        bytes: wants_bytes.then(|| histogram("otelcol_processor_batch_batch_send_size_bytes")),
+    }
+}
+
+/// How many senders are told apart: one where nothing tells them apart.
+fn senders(id: &Arc<str>, is_one: bool) -> Gauge {
+    let senders = metrics::gauge!("otelcol_processor_batch_metadata_cardinality", "processor" => id.clone());
+    senders.increment(if is_one { 1.0 } else { 0.0 });
+    senders
+}
 
 struct Stamp {
     batching: Batching,
@@ -50,35 +75,46 @@ struct Stamp {
 }
 
 /// How many different senders there may be.
-#[derive(Default)]
 struct CardinalityLimit {
     /// 0: any number.
     most: usize,
     /// Hashes of those that were seen.
     seen: Mutex<HashSet<u64>>,
     hasher: RandomState,
+    /// Shows how many were seen.
+    shown: Gauge,
 }
 
 impl CardinalityLimit {
-    fn new(most: usize) -> Self {
+    /// Where any number is allowed, so many are counted.
+    const COUNTED: usize = 1 << 16;
+
+    fn new(most: usize, shown: Gauge) -> Self {
         Self {
             most,
-            ..Self::default()
+            shown,
+            seen: Mutex::default(),
+            hasher: RandomState::default(),
         }
     }
 
     /// Whether what is kept of a request is among the first so many.
     fn allows(&self, client: Option<&ClientMetadata>) -> bool {
-        if self.most == 0 {
-            return true;
-        }
         let mut hasher = self.hasher.build_hasher();
         for (name, value) in client.into_iter().flat_map(|client| client.headers()) {
             (name.as_str(), value.as_bytes()).hash(&mut hasher);
         }
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let hash = hasher.finish();
-        seen.contains(&hash) || seen.len() < self.most && seen.insert(hash)
+        if seen.contains(&hash) {
+            return true;
+        }
+        let is_counted = seen.len() < if self.most == 0 { Self::COUNTED } else { self.most };
+        if is_counted {
+            seen.insert(hash);
+            self.shown.increment(1.0);
+        }
+        is_counted || self.most == 0
     }
 }
 
@@ -91,7 +127,7 @@ impl Consumer for Stamp {
     }
 
     fn consume(&self, batch: Batch, flow: &mut Flow) {
-        let batching = Some(self.batching);
+        let batching = Some(self.batching.clone());
         let client = match (&batch.client, &self.kept) {
             (Some(client), Some(kept)) => client.only(kept).map(Arc::new),
             (client, _) => client.clone(),
@@ -147,7 +183,7 @@ mod tests {
                 .unwrap()
                 .batching(),
             kept: None,
-            limit: CardinalityLimit::default(),
+            limit: CardinalityLimit::new(0, Gauge::noop()),
             path: "processors::batch".into(),
             ledger: Arc::default(),
             next: next.clone(),
@@ -159,6 +195,7 @@ mod tests {
             min_size: 10,
             max_size: 0,
             sizer: Sizer::Items,
+            books: None,
         };
         assert_eq!(passed[0].batching, Some(expected));
         assert_eq!(passed[0].items(), 1);
@@ -171,7 +208,7 @@ mod tests {
         let stamp = Stamp {
             batching: config.batching(),
             kept: config.kept(),
-            limit: CardinalityLimit::new(config.metadata_cardinality_limit),
+            limit: CardinalityLimit::new(config.metadata_cardinality_limit, Gauge::noop()),
             path: "processors::batch".into(),
             ledger: Arc::default(),
             next: next.clone(),
@@ -209,7 +246,7 @@ mod tests {
         let stamp = Stamp {
             batching: config.batching(),
             kept: config.kept(),
-            limit: CardinalityLimit::new(config.metadata_cardinality_limit),
+            limit: CardinalityLimit::new(config.metadata_cardinality_limit, Gauge::noop()),
             path: "processors::batch".into(),
             ledger: Arc::default(),
             next: next.clone(),

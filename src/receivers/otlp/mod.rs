@@ -96,7 +96,8 @@ impl Otlp {
         };
         let grpc = self.grpc(config)?;
         let answer = move |request| grpc.clone().answer(request);
-        Ok(net::http::start(listener, limits, config.serving(), answer))
+        let serving = config.serving().measured(&listener, &limits, &self.base.shared);
+        Ok(net::http::start(listener, limits, serving, answer))
     }
 
     async fn start_http(&self, config: &HttpProtocolConfig) -> Result<Server, ComponentError> {
@@ -106,7 +107,8 @@ impl Otlp {
             tls: self.tls(config.tls.as_ref(), tls::ALPN_HTTP)?,
         };
         let answer = self.http(config)?;
-        Ok(net::http::start(listener, limits, config.serving(), answer))
+        let serving = config.serving().measured(&listener, &limits, &self.base.shared);
+        Ok(net::http::start(listener, limits, serving, answer))
     }
 
     /// Both on one port, told apart by the content type.
@@ -125,6 +127,7 @@ impl Otlp {
             header_timeout: http.header_timeout(),
             ..grpc.serving()
         };
+        let serving = serving.measured(&listener, &limits, &self.base.shared);
         let (over_grpc, over_http) = (self.grpc(grpc)?, self.http(http)?);
         let answer = move |request: Request<Incoming>| {
             let (over_grpc, over_http) = (over_grpc.clone(), over_http.clone());

@@ -104,7 +104,8 @@ impl Lifecycle for RemoteWrite {
         };
         let answering = taker.clone();
         let answer = move |request| answering.clone().answer(request);
-        let server = net::http::start(listener, limits, config.serving(), answer);
+        let serving = config.serving().measured(&listener, &limits, &base.shared);
+        let server = net::http::start(listener, limits, serving, answer);
         tracing::info!(receiver = %base.id, endpoint = %server.local(), "listening for remote writes");
         *self.server.lock().unwrap_or_else(PoisonError::into_inner) = Some(server);
         Ok(())

@@ -81,3 +81,40 @@ fn loads_of_different_lanes_are_not_joined() {
     });
     assert_eq!(bench.at(200).sends().len(), 2);
 }
+
+#[test]
+fn the_processor_counts_each_request_once_by_what_sent_it() {
+    let books = Arc::new(BatchBooks {
+        full: metrics::Counter::noop(),
+        late: metrics::Counter::noop(),
+        items: metrics::Histogram::noop(),
+        bytes: None,
+    });
+    let counted = |items, min_size, max_size, timeout_ms| {
+        let mut load = batched(items, min_size, max_size);
+        let batching = load.batching.as_mut().unwrap();
+        (batching.books, batching.timeout) = (Some(books.clone()), ms(timeout_ms));
+        load
+    };
+    let mut bench = Bench::new(9, Some(backoff()));
+    bench.push(counted(0..25, 10, 10, 200));
+    let sent = bench.sends();
+    assert_eq!(bench.gathered, [(Trigger::Size, 10), (Trigger::Size, 10)]);
+    bench.finish(sent[0].0, busy());
+    bench.at(200).sends();
+    assert_eq!(bench.gathered[2..], [(Trigger::Timeout, 5)]);
+    bench.at(5000).sends();
+    assert_eq!(bench.gathered.len(), 3, "a retry is no further request");
+    bench.push(counted(25..26, 10, 10, 0));
+    bench.sends();
+    assert_eq!(bench.gathered[3..], [(Trigger::Size, 1)], "nothing to wait for");
+    bench.push(counted(26..28, 10, 10, 200));
+    let deadline = bench.now + ms(1000);
+    bench.machine.drain(deadline);
+    bench.sends();
+    assert_eq!(
+        bench.gathered[4..],
+        [(Trigger::Timeout, 2)],
+        "the stop does not wait"
+    );
+}

@@ -45,7 +45,7 @@ impl Load for Run {
     }
 
     fn batching(&self) -> Option<Batching> {
-        self.batching
+        self.batching.clone()
     }
 
     fn size(&self, sizer: Sizer) -> usize {
@@ -131,6 +131,7 @@ fn batched(items: std::ops::Range<u32>, min_size: usize, max_size: usize) -> Run
         min_size,
         max_size,
         sizer: Sizer::Items,
+        books: None,
     };
     Run {
         batching: Some(batching),
@@ -160,6 +161,8 @@ struct Bench {
     now: Instant,
     delivered: usize,
     kept: Vec<u32>,
+    /// Requests that were gathered, with their items.
+    gathered: Vec<(Trigger, usize)>,
     dropped: BTreeMap<&'static str, usize>,
 }
 
@@ -184,6 +187,7 @@ impl Bench {
             now,
             delivered: 0,
             kept: Vec::new(),
+            gathered: Vec::new(),
             dropped: BTreeMap::new(),
         }
     }
@@ -202,12 +206,13 @@ impl Bench {
         let mut sends = Vec::new();
         while let Some(action) = self.machine.poll(self.now) {
             match action {
-                Action::Send { id, load } => sends.push((id, load.items)),
+                Action::Send { id, load, .. } => sends.push((id, load.items)),
                 Action::Delivered { items, .. } => self.delivered += items,
                 Action::Dropped { loss, .. } => {
                     *self.dropped.entry(loss.reason.name()).or_default() += loss.items;
                 }
                 Action::Kept { load, .. } => self.kept.extend(load.items),
+                Action::Gathered { trigger, items, .. } => self.gathered.push((trigger, items)),
                 Action::Retrying { .. } | Action::Noted { .. } | Action::Denied { .. } => {}
             }
         }

@@ -22,13 +22,16 @@ fn loads(bench: &mut Bench) -> Vec<(u64, Run)> {
     let mut sends = Vec::new();
     while let Some(action) = bench.machine.poll(bench.now) {
         match action {
-            Action::Send { id, load } => sends.push((id, load)),
+            Action::Send { id, load, .. } => sends.push((id, load)),
             Action::Delivered { items, .. } => bench.delivered += items,
             Action::Dropped { loss, .. } => {
                 *bench.dropped.entry(loss.reason.name()).or_default() += loss.items
             }
             Action::Kept { load, .. } => bench.kept.extend(load.rest()),
-            Action::Retrying { .. } | Action::Noted { .. } | Action::Denied { .. } => {}
+            Action::Gathered { .. }
+            | Action::Retrying { .. }
+            | Action::Noted { .. }
+            | Action::Denied { .. } => {}
         }
     }
     sends

@@ -1,0 +1,433 @@
+//! `service::telemetry::metrics::views`: metrics that are dropped, and attributes that are left out.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use metrics::{Counter, CounterFn, Gauge, GaugeFn, Key};
+
+use super::catalogue::{CATALOGUE, Described, Kind};
+use super::config::{NoEffect, Selected};
+use crate::config::{Decode, Node, Problems, TypeHelp, wrong_type};
+
+crate::options! {
+    /// What becomes of some of the gateway's own metrics.
+    pub struct View {
+        /// Which metrics.
+        pub selector: Selector = required,
+        /// What becomes of them.
+        pub stream: Stream = Stream::default(),
+    }
+    check = View::check
+}
+
+crate::options! {
+    /// Metrics with all of these.
+    pub struct Selector {
+        /// Name; `*` stands for any characters, `?` for one.
+        pub instrument_name: Option<String> = None,
+        /// Kind.
+        pub instrument_type: Option<InstrumentType> = None,
+        /// Unit.
+        pub unit: Option<String> = None,
+        /// Scope: `tidegate`, or the one that the metric has in the Collector.
+        pub meter_name: Option<String> = None,
+        /// Accepted, without effect: `meter_name` selects scopes.
+        pub meter_version: NoEffect = NoEffect,
+        /// Accepted, without effect: `meter_name` selects scopes.
+        pub meter_schema_url: NoEffect = NoEffect,
+    }
+}
+
+crate::choices! {
+    /// Kinds of metrics, as OpenTelemetry names them.
+    pub enum InstrumentType {
+        /// A counter.
+        Counter = "counter" | "observable_counter",
+        /// A value that rises and falls.
+        Gauge = "gauge" | "observable_gauge" | "up_down_counter" | "observable_up_down_counter",
+        /// A distribution.
+        Histogram = "histogram",
+    }
+}
+
+crate::options! {
+    /// What a view makes of metrics.
+    pub struct Stream {
+        /// Accepted, without effect: metrics keep their names.
+        pub name: NoEffect = NoEffect,
+        /// Accepted, without effect: metrics keep their descriptions.
+        pub description: NoEffect = NoEffect,
+        /// `drop: {}` drops them; the others are as they are.
+        pub aggregation: Aggregation = Aggregation::default(),
+        /// Accepted, without effect: the series of the gateway are few.
+        pub aggregation_cardinality_limit: NoEffect = NoEffect,
+        /// Attributes that stay. What is left without them is added up.
+        pub attribute_keys: Option<AttributeKeys> = None,
+    }
+}
+
+crate::options! {
+    /// How values are summarised.
+    pub struct Aggregation {
+        /// Not at all: the metric is dropped.
+        pub drop: Present = Present(false),
+        /// As without a view.
+        pub default: Present = Present(false),
+        /// Accepted, without effect: histograms have fixed bounds.
+        pub explicit_bucket_histogram: NoEffect = NoEffect,
+        /// Accepted, without effect: histograms have fixed bounds.
+        pub base2_exponential_bucket_histogram: NoEffect = NoEffect,
+        /// Accepted, without effect: a metric keeps its kind.
+        pub last_value: NoEffect = NoEffect,
+        /// Accepted, without effect: a metric keeps its kind.
+        pub sum: NoEffect = NoEffect,
+    }
+}
+
+/// A key that says something by being there: `drop: {}`, `drop:`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Present(bool);
+
+impl Decode for Present {
+    const TAKES_NULL: bool = true;
+
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        let is_empty = node.as_map().is_some_and(<[_]>::is_empty);
+        match node.is_null() || is_empty {
+            true => Some(Self(true)),
+            false => wrong_type(node, cx),
+        }
+    }
+
+    fn type_help() -> TypeHelp {
+        TypeHelp::like("empty map", "{}")
+    }
+
+    fn show(&self) -> String {
+        "unset".to_owned()
+    }
+}
+
+/// Attributes that stay: `included` and `excluded`, or a list of the first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttributeKeys(Selected);
+
+impl Decode for AttributeKeys {
+    fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
+        let selected = match node.as_list() {
+            Some(_) => Selected {
+                included: Vec::decode(node, cx)?,
+                excluded: Vec::new(),
+            },
+            None => Selected::decode(node, cx)?,
+        };
+        Some(Self(selected))
+    }
+
+    fn type_help() -> TypeHelp {
+        TypeHelp::like("included and excluded", "{excluded: [transport]}")
+    }
+
+    fn show(&self) -> String {
+        "unset".to_owned()
+    }
+}
+
+impl AttributeKeys {
+    /// Without `included`, all but those excluded.
+    fn keep(&self, name: &str) -> bool {
+        let Selected { included, excluded } = &self.0;
+        let every = ["*".to_owned()];
+        let selected = Selected {
+            included: if included.is_empty() {
+                every.to_vec()
+            } else {
+                included.clone()
+            },
+            excluded: excluded.clone(),
+        };
+        selected.has(name)
+    }
+}
+
+impl View {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        if !CATALOGUE.iter().any(|described| self.selector.selects(described)) {
+            cx.at(at.child("selector"))
+                .warning("selects none of tidegate's metrics: the view has no effect");
+        }
+    }
+}
+
+impl Selector {
+    fn selects(&self, described: &Described) -> bool {
+        let is = |pattern: &Option<String>, text: &str| {
+            let pattern = pattern.as_deref().map(glob::Pattern::new);
+            pattern.is_none_or(|pattern| pattern.is_ok_and(|pattern| pattern.matches(text)))
+        };
+        let kind = match described.kind {
+            Kind::Counter | Kind::FractionCounter => InstrumentType::Counter,
+            Kind::Gauge => InstrumentType::Gauge,
+            Kind::Histogram(_) => InstrumentType::Histogram,
+        };
+        let meters = [super::SCOPE, meter(described.name)];
+        is(&self.instrument_name, described.name)
+            && self.instrument_type.is_none_or(|wanted| wanted == kind)
+            && self.unit.as_deref().is_none_or(|unit| unit == described.unit)
+            && meters.iter().any(|meter| is(&self.meter_name, meter))
+    }
+}
+
+/// The scope of a metric in the Collector, by which files written for it select.
+fn meter(name: &str) -> &'static str {
+    const METERS: [(&str, &str); 9] = [
+        (
+            "http.",
+            "go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp",
+        ),
+        (
+            "rpc.",
+            "go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc",
+        ),
+        (
+            "otelcol_processor_batch_",
+            "go.opentelemetry.io/collector/processor/batchprocessor",
+        ),
+        (
+            "otelcol_processor_memory_limiter_",
+            "go.opentelemetry.io/collector/processor/memorylimiterprocessor",
+        ),
+        (
+            "otelcol_processor_filter_",
+            "github.com/open-telemetry/opentelemetry-collector-contrib/processor/filterprocessor",
+        ),
+        (
+            "otelcol_processor_",
+            "go.opentelemetry.io/collector/processor/processorhelper",
+        ),
+        (
+            "otelcol_receiver_",
+            "go.opentelemetry.io/collector/receiver/receiverhelper",
+        ),
+        (
+            "otelcol_exporter_",
+            "go.opentelemetry.io/collector/exporter/exporterhelper",
+        ),
+        ("otelcol_process_", "go.opentelemetry.io/collector/service"),
+    ];
+    let mut known = METERS.into_iter();
+    let found = known.find(|(prefix, _)| name.starts_with(prefix));
+    found.map_or(super::SCOPE, |(_, meter)| meter)
+}
+
+/// Views in operation.
+#[derive(Default)]
+pub(super) struct Views {
+    by_name: HashMap<&'static str, Treatment>,
+    counters: Shares<CounterShare>,
+    gauges: Shares<GaugeShare>,
+}
+
+/// What becomes of a metric.
+enum Treatment {
+    Dropped,
+    Keeps(Vec<AttributeKeys>),
+}
+
+/// What each series of the components has brought to the series that is left.
+type Shares<S> = Mutex<HashMap<Key, Arc<S>>>;
+
+impl Views {
+    pub(super) fn new(views: &[View]) -> Self {
+        let treated = |described: &Described| Some((described.name, treatment(views, described)?));
+        Self {
+            by_name: CATALOGUE.iter().filter_map(treated).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether a metric is dropped.
+    pub(super) fn drops(&self, name: &str) -> bool {
+        matches!(self.by_name.get(name), Some(Treatment::Dropped))
+    }
+
+    /// The key with the attributes that stay; `None`: it stays as it is.
+    pub(super) fn reduced(&self, key: &Key) -> Option<Key> {
+        let Treatment::Keeps(views) = self.by_name.get(key.name())? else {
+            return None;
+        };
+        let stays = |label: &&metrics::Label| views.iter().all(|view| view.keep(label.key()));
+        let labels: Vec<_> = key.labels().filter(stays).cloned().collect();
+        (labels.len() < key.labels().len()).then(|| Key::from_parts(key.name().to_owned(), labels))
+    }
+
+    /// The counter of a series whose values are added to another one.
+    pub(super) fn counter(&self, key: &Key, sum: impl FnOnce() -> Counter) -> Counter {
+        let mut shares = lock(&self.counters);
+        let share = shares.entry(key.clone()).or_insert_with(|| {
+            Arc::new(CounterShare {
+                own: Mutex::default(),
+                sum: sum(),
+            })
+        });
+        Counter::from_arc(share.clone())
+    }
+
+    /// The gauge of a series whose values are added to another one.
+    pub(super) fn gauge(&self, key: &Key, sum: impl FnOnce() -> Gauge) -> Gauge {
+        let mut shares = lock(&self.gauges);
+        let share = shares.entry(key.clone()).or_insert_with(|| {
+            Arc::new(GaugeShare {
+                own: Mutex::default(),
+                sum: sum(),
+            })
+        });
+        Gauge::from_arc(share.clone())
+    }
+}
+
+/// Dropped, where all views that select it say so; `None`: nothing becomes of it.
+fn treatment(views: &[View], described: &Described) -> Option<Treatment> {
+    let mut selecting = views
+        .iter()
+        .filter(|view| view.selector.selects(described))
+        .peekable();
+    selecting.peek()?;
+    let kept: Vec<_> = selecting.filter(|view| !view.stream.aggregation.drop.0).collect();
+    if kept.is_empty() {
+        return Some(Treatment::Dropped);
+    }
+    let keys: Vec<_> = kept
+        .iter()
+        .filter_map(|view| view.stream.attribute_keys.clone())
+        .collect();
+    (!keys.is_empty()).then_some(Treatment::Keeps(keys))
+}
+
+/// One of several counters whose sum is shown.
+struct CounterShare {
+    own: Mutex<u64>,
+    sum: Counter,
+}
+
+impl CounterFn for CounterShare {
+    fn increment(&self, value: u64) {
+        *lock(&self.own) += value;
+        self.sum.increment(value);
+    }
+
+    fn absolute(&self, value: u64) {
+        let mut own = lock(&self.own);
+        self.sum.increment(value.saturating_sub(*own));
+        *own = value.max(*own);
+    }
+}
+
+/// One of several gauges whose sum is shown.
+struct GaugeShare {
+    own: Mutex<f64>,
+    sum: Gauge,
+}
+
+impl GaugeFn for GaugeShare {
+    fn increment(&self, value: f64) {
+        *lock(&self.own) += value;
+        self.sum.increment(value);
+    }
+
+    fn decrement(&self, value: f64) {
+        self.increment(-value);
+    }
+
+    fn set(&self, value: f64) {
+        let mut own = lock(&self.own);
+        self.sum.increment(value - *own);
+        *own = value;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::parse_text;
+
+    fn views(text: &str) -> (Option<Vec<View>>, String) {
+        let mut cx = Problems::default();
+        let node = parse_text("a.yaml", text, &mut cx).unwrap();
+        let views = Vec::<View>::decode(&node, &mut cx);
+        (views, cx.to_string())
+    }
+
+    #[test]
+    fn views_select_by_name_kind_unit_and_scope() {
+        let (selected, said) = views(
+            "[{selector: {meter_name: go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp},
+               stream: {aggregation: {drop: {}}}},
+              {selector: {instrument_name: 'otelcol_processor_batch_*', instrument_type: histogram, unit: By},
+               stream: {aggregation: {drop: }}},
+              {selector: {instrument_name: otelcol_exporter_queue_size}, stream: {attribute_keys: {excluded: [data_type]}}},
+              {selector: {meter_name: tidegate, instrument_name: tidegate_held_items}, stream: {attribute_keys: [component]}}]",
+        );
+        assert_eq!(said, "");
+        let views = Views::new(&selected.unwrap());
+        for (name, dropped) in [
+            ("http.server.request.duration", true),
+            ("rpc.server.call.duration", false),
+            ("otelcol_processor_batch_batch_send_size_bytes", true),
+            ("otelcol_processor_batch_batch_send_size", false),
+            ("otelcol_exporter_queue_size", false),
+        ] {
+            assert_eq!(views.drops(name), dropped, "{name}");
+        }
+        let key = |name: &'static str, labels: &[(&'static str, &'static str)]| Key::from_parts(name, labels);
+        let both = [("exporter", "a"), ("data_type", "logs")];
+        assert_eq!(
+            views.reduced(&key("otelcol_exporter_queue_size", &both)),
+            Some(key("otelcol_exporter_queue_size", &both[..1]))
+        );
+        assert_eq!(
+            views.reduced(&key("otelcol_exporter_queue_capacity", &both)),
+            None
+        );
+        assert_eq!(
+            views.reduced(&key("otelcol_exporter_queue_size", &both[..1])),
+            None
+        );
+        let both = [("component", "a"), ("signal", "logs")];
+        assert_eq!(
+            views.reduced(&key("tidegate_held_items", &both)),
+            Some(key("tidegate_held_items", &both[..1]))
+        );
+    }
+
+    #[test]
+    fn what_has_no_effect_says_so() {
+        for (text, expected) in [
+            (
+                "[{selector: {instrument_name: nothing_like_it}}]",
+                "selects none of tidegate's metrics",
+            ),
+            (
+                "[{selector: {unit: s}, stream: {name: other}}]",
+                "stream::name: has no effect",
+            ),
+            (
+                "[{selector: {unit: s}, stream: {aggregation: {explicit_bucket_histogram: {boundaries: [1]}}}}]",
+                "explicit_bucket_histogram: has no effect",
+            ),
+        ] {
+            let (selected, said) = views(text);
+            assert!(
+                selected.is_some() && said.matches("warning").count() == 1,
+                "{said}"
+            );
+            assert!(said.contains(expected), "{said}");
+        }
+        let (_, said) = views("[{selector: {unit: s}, stream: {aggregation: {drop: {x: 1}}}}]");
+        assert!(said.contains("error"), "{said}");
+    }
+}
