@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rustix::process::Signal;
 
 use super::kit::gateway::tidegate;
 use super::kit::process::Process;
-use super::kit::{SOON, free_port};
+use super::kit::{Gateway, OtlpSink, SOON, Trouble, free_port, http, wait_until};
 
 fn corpus() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/config/collector")
@@ -47,7 +48,7 @@ fn validate_says_of_each_file_what_is_wrong_and_what_has_no_effect() {
         wrong += &format!("--- {name} now gives\n{verdict}\n");
     }
     assert!(wrong.is_empty(), "{wrong}");
-    assert!(files >= 12, "{files} files");
+    assert!(files >= 14, "{files} files");
 }
 
 /// As the Collector's chart and operator start an image: no subcommand, options after `=`.
@@ -96,4 +97,121 @@ fn the_binary_runs_as_the_chart_and_the_operator_start_it() {
     let both = [otlp("grpc"), otlp("http")];
     let health = format!("extensions.health_check.endpoint=127.0.0.1:{}", port());
     run("old_names.yaml", &[&both[..], &[health]].concat());
+}
+
+const LOG: &[u8] = br#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"severityText":"INFO"}]}]}]}"#;
+
+/// Takes logs by HTTP; `rest` is the file behind the receivers.
+fn gateway(port: u16, server: &str, rest: &str) -> Gateway {
+    Gateway::start(&format!(
+        "receivers: {{otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{port}\", {server}}}}}}}}}\n{rest}"
+    ))
+}
+
+fn post(port: u16, headers: &[(&str, &str)]) -> u16 {
+    let headers = [&[("content-type", "application/json")], headers].concat();
+    let answer = http::request("POST", port, "/v1/logs", &headers, LOG);
+    answer.expect("an answer").status
+}
+
+#[test]
+fn every_spelling_of_an_endpoint_reaches_the_peer() {
+    let (sink, port) = (OtlpSink::start(), free_port());
+    let to = sink.port();
+    let spellings = [
+        format!("localhost:{to}"),
+        format!("dns:localhost:{to}"),
+        format!("dns:///localhost:{to}"),
+        format!("passthrough:///127.0.0.1:{to}"),
+        format!("http://127.0.0.1:{to}/"),
+    ];
+    let exporter =
+        |(n, endpoint)| format!("  otlp/{n}: {{endpoint: \"{endpoint}\", tls: {{insecure: true}}}}\n");
+    let exporters: String = spellings.iter().enumerate().map(exporter).collect();
+    let rest = format!(
+        "exporters:\n{exporters}service: {{pipelines: {{logs: {{receivers: [otlp], exporters: [otlp/0, otlp/1, otlp/2, otlp/3, otlp/4]}}}}}}"
+    );
+    let gateway = gateway(port, "", &rest);
+    assert_eq!(post(port, &[]), 200);
+    sink.wait_until("each has sent it", |sink| sink.logs().len() == spellings.len());
+    for n in 0..spellings.len() {
+        let exporter = format!("exporter=\"otlp/{n}\"");
+        let sent = || gateway.own_metric("otelcol_exporter_sent_log_records", &[&exporter]);
+        wait_until(SOON, "each has booked it", || sent() == 1.0);
+    }
+    gateway.stop();
+}
+
+#[test]
+fn loadbalancings_own_queue_retries_and_timeout_are_those_of_every_endpoint() {
+    for (options, trouble) in [
+        ("retry_on_failure: {enabled: false}", Trouble::UNAVAILABLE),
+        (
+            "retry_on_failure: {enabled: false}, timeout: 200ms",
+            Trouble::Delay(Duration::from_secs(20)),
+        ),
+    ] {
+        let (sink, port) = (OtlpSink::start(), free_port());
+        sink.trouble([trouble]);
+        let rest = format!(
+            "exporters:
+  loadbalancing:
+    sending_queue: {{queue_size: 7}}
+    {}
+    protocol: {{otlp: {{tls: {{insecure: true}}}}}}
+    resolver: {{static: {{hostnames: [\"127.0.0.1:{}\"]}}}}
+service: {{pipelines: {{logs: {{receivers: [otlp], exporters: [loadbalancing]}}}}}}",
+            options.replace(", timeout", "\n    timeout"),
+            sink.port()
+        );
+        let gateway = gateway(port, "", &rest);
+        assert_eq!(post(port, &[]), 200);
+        let dropped =
+            || gateway.own_metric("tidegate_dropped_items_total", &["reason=\"retries_exhausted\""]);
+        wait_until(SOON, "it is given up at once", || dropped() == 1.0);
+        assert_eq!(sink.attempts(), 1);
+        let capacity = gateway.own_metric("otelcol_exporter_queue_capacity", &["data_type=\"logs\""]);
+        assert_eq!(capacity, 7.0);
+        gateway.stop();
+    }
+}
+
+#[test]
+fn lines_of_htpasswd_s_let_in() {
+    let port = free_port();
+    let rest = "extensions: {basicauth: {htpasswd: {inline: \"eve:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\"}}}
+exporters: {nop: }
+service: {extensions: [health_check, basicauth], pipelines: {logs: {receivers: [otlp], exporters: [nop]}}}";
+    let gateway = gateway(port, "auth: {authenticator: basicauth}", rest);
+    // eve:secret, and eve:wrong.
+    for (credentials, status) in [("ZXZlOnNlY3JldA==", 200), ("ZXZlOndyb25n", 401)] {
+        let authorization = format!("Basic {credentials}");
+        assert_eq!(
+            post(port, &[("authorization", &authorization)]),
+            status,
+            "{credentials}"
+        );
+    }
+    gateway.stop();
+}
+
+#[test]
+fn memory_limiters_count_what_they_let_pass_and_receivers_what_they_do_not_even_read() {
+    for (limit_mib, status, counts) in [(4000, 200, [2.0, 0.0]), (1, 503, [0.0, 2.0])] {
+        let port = free_port();
+        let rest = format!(
+            "processors: {{memory_limiter: {{check_interval: 1s, limit_mib: {limit_mib}, spike_limit_mib: 0}}}}
+exporters: {{nop: }}
+service: {{pipelines: {{logs: {{receivers: [otlp], processors: [memory_limiter], exporters: [nop]}}}}}}"
+        );
+        let gateway = gateway(port, "", &rest);
+        assert_eq!([post(port, &[]), post(port, &[])], [status; 2]);
+        let accepted = gateway.own_metric(
+            "otelcol_processor_memory_limiter_accepted_log_records",
+            &["processor=\"memory_limiter\""],
+        );
+        let refusals = gateway.own_metric("tidegate_otlp_memory_refusals_total", &["receiver=\"otlp\""]);
+        assert_eq!([accepted, refusals], counts, "{limit_mib} MiB");
+        gateway.stop();
+    }
 }
