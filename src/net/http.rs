@@ -143,6 +143,7 @@ where
         Peer::Unix(_) => AuthorityFilter::new(stream),
         Peer::Tcp(_) => AuthorityFilter::passing(stream),
     };
+    let stream = answers::Noted::new(stream, answers.clone());
     let builder = builder(config);
     let serving = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(serving);

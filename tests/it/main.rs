@@ -39,3 +39,4 @@ mod smoke;
 mod socket_path;
 mod state;
 mod telemetry;
+mod transports;

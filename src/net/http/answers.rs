@@ -6,6 +6,7 @@
 //! is sent stays in memory until the peer has it: who asks for page after page and reads none must be cut off.
 
 use std::collections::HashMap;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
 /// A body is handed out in pieces of this size, so that others have their turns (writing one takes 0.1 ms), and a slow
@@ -30,6 +32,8 @@ pub(super) struct Answers(Mutex<Sending>);
 struct Sending {
     taken: HashMap<u64, Instant>,
     next: u64,
+    /// Since when the connection takes no bytes. Answers that fit the buffers above it are gone by then.
+    blocked: Option<Instant>,
 }
 
 impl Answers {
@@ -53,8 +57,17 @@ impl Answers {
         self.lock().taken.remove(&number);
     }
 
+    fn wrote<T>(&self, written: &Poll<T>) {
+        let mut sending = self.lock();
+        match written {
+            Poll::Pending => drop(sending.blocked.get_or_insert_with(Instant::now)),
+            Poll::Ready(_) => sending.blocked = None,
+        }
+    }
+
     fn oldest(&self) -> Option<Instant> {
-        self.lock().taken.values().min().copied()
+        let sending = self.lock();
+        sending.taken.values().copied().chain(sending.blocked).min()
     }
 }
 
@@ -65,6 +78,64 @@ pub(super) async fn stalled(answers: Option<&Answers>, max_stall: Option<Duratio
     };
     while answers.oldest().is_none_or(|taken| taken.elapsed() < max_stall) {
         tokio::time::sleep(max_stall / CHECKS).await;
+    }
+}
+
+/// A connection that notes, if anybody wants to know, since when its peer takes nothing.
+pub(super) struct Noted<S> {
+    stream: S,
+    answers: Option<Arc<Answers>>,
+}
+
+impl<S> Noted<S> {
+    pub(super) fn new(stream: S, answers: Option<Arc<Answers>>) -> Self {
+        Self { stream, answers }
+    }
+
+    fn note<T>(&self, written: Poll<T>) -> Poll<T> {
+        if let Some(answers) = &self.answers {
+            answers.wrote(&written);
+        }
+        written
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Noted<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Noted<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.note(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        runs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, runs);
+        self.note(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.note(flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 

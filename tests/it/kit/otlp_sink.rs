@@ -318,7 +318,12 @@ fn router(shared: Shared) -> axum::Router {
 
 /// Answers are compressed as their requests are, as Go's gRPC servers do it: tonic would choose by what the client
 /// accepts.
+/// What the client calls the server becomes a header, so that tests see it.
 async fn mirror(mut request: axum::extract::Request) -> axum::extract::Request {
+    if let Some(authority) = request.uri().authority() {
+        let authority = authority.as_str().parse().expect("it came in a header");
+        request.headers_mut().insert("x-authority", authority);
+    }
     let encoding = request.headers().get("grpc-encoding").cloned();
     match encoding {
         Some(encoding) => drop(request.headers_mut().insert("grpc-accept-encoding", encoding)),

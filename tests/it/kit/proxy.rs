@@ -26,6 +26,9 @@ struct Shared {
     to: u16,
     fault: Mutex<Fault>,
     broken: AtomicUsize,
+    /// Connections so far, and how many of them, from the first, get no answers any more.
+    connections: AtomicUsize,
+    frozen: AtomicUsize,
     ended: AtomicBool,
     open: Mutex<Vec<TcpStream>>,
 }
@@ -45,6 +48,8 @@ impl Proxy {
             to,
             fault: Mutex::new(fault),
             broken: AtomicUsize::new(0),
+            connections: AtomicUsize::new(0),
+            frozen: AtomicUsize::new(0),
             ended: AtomicBool::new(false),
             open: Mutex::default(),
         });
@@ -70,6 +75,16 @@ impl Proxy {
         self.shared.broken.load(SeqCst)
     }
 
+    /// How many connections there were.
+    pub(crate) fn connections(&self) -> usize {
+        self.shared.connections.load(SeqCst)
+    }
+
+    /// Nothing comes back any more on connections that are open now, as behind a firewall that has forgotten them.
+    pub(crate) fn freeze(&self) {
+        self.shared.frozen.store(self.connections(), SeqCst);
+    }
+
     /// From now on; connections that are open now are cut.
     pub(crate) fn set(&self, fault: Fault) {
         *self.shared.fault.lock().expect("no panic inside") = fault;
@@ -89,8 +104,9 @@ impl Drop for Proxy {
 }
 
 impl Shared {
-    fn serve(&self, mut client: TcpStream) {
+    fn serve(self: &Arc<Self>, mut client: TcpStream) {
         let fault = *self.fault.lock().expect("no panic inside");
+        let number = self.connections.fetch_add(1, SeqCst);
         let keep = client.try_clone().expect("a socket");
         self.open.lock().expect("no panic inside").push(keep);
         if fault != Fault::None {
@@ -110,11 +126,11 @@ impl Shared {
                 let linger = rustix::net::sockopt::set_socket_linger(&client, Some(Duration::ZERO));
                 linger.expect("a socket option");
             }
-            Fault::None | Fault::LoseAnswer => self.forward(client, fault),
+            Fault::None | Fault::LoseAnswer => self.forward(client, fault, number),
         }
     }
 
-    fn forward(&self, mut client: TcpStream, fault: Fault) {
+    fn forward(self: &Arc<Self>, mut client: TcpStream, fault: Fault, number: usize) {
         let Ok(mut server) = TcpStream::connect(("127.0.0.1", self.to)) else {
             return;
         };
@@ -122,11 +138,15 @@ impl Shared {
             client.try_clone().expect("a socket"),
             server.try_clone().expect("a socket"),
         );
+        let shared = self.clone();
         let answering = thread::spawn(move || {
             let mut bytes = [0; 16 << 10];
             while let Ok(length @ 1..) = answers.read(&mut bytes) {
                 if fault == Fault::LoseAnswer {
                     break;
+                }
+                if number < shared.frozen.load(SeqCst) {
+                    continue;
                 }
                 if back.write_all(&bytes[..length]).is_err() {
                     break;
