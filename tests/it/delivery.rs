@@ -1,8 +1,9 @@
 //! What exporters count, beside what the peer received, and what they say of a peer in trouble.
 
 use super::kit::go_sink::Counts;
+use super::kit::http_peer::Reply;
 use super::kit::points::points;
-use super::kit::{Gateway, GoSink, OtlpSink, SOON, Trouble, free_port, http, wait_until};
+use super::kit::{Gateway, GoSink, HttpPeer, OtlpSink, SOON, Trouble, free_port, http, wait_until};
 use tonic::Code;
 
 /// `compression` of `otlp` and the `grpc-encoding` that the peer sees.
@@ -217,6 +218,104 @@ fn denied_access_is_an_error_in_the_log_a_trouble_and_a_gauge_until_something_is
             assert!(error.contains(part), "{error}");
         }
     }
+}
+
+/// A request of so many gauges of now.
+fn gauges(count: u64) -> String {
+    let now = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_nanos();
+    let gauge = |n| {
+        format!(r#"{{"name":"g{n}","gauge":{{"dataPoints":[{{"timeUnixNano":"{now}","asInt":"{n}"}}]}}}}"#)
+    };
+    let gauges: Vec<String> = (0..count).map(gauge).collect();
+    format!(
+        r#"{{"resourceMetrics":[{{"scopeMetrics":[{{"metrics":[{}]}}]}}]}}"#,
+        gauges.join(",")
+    )
+}
+
+/// Denies with an answer that is longer than what is shown of it.
+fn denying(status: &'static str) -> HttpPeer {
+    HttpPeer::answering(Reply {
+        status,
+        body: format!("who are you? {}", "x".repeat(2000)),
+        ..Reply::default()
+    })
+}
+
+#[test]
+fn denied_remote_writes_say_where_and_why_and_are_not_tried_again() {
+    const COMPONENT: &str = "component=\"exporters::prometheusremotewrite\"";
+    let directory = tempfile::tempdir().expect("a directory");
+    for (status, code) in [("401 Unauthorized", "401"), ("403 Forbidden", "403")] {
+        let peer = denying(status);
+        let url = format!("http://127.0.0.1:{}/api/v1/write", peer.port());
+        let options = format!(
+            "endpoint: \"{url}\", max_batch_request_parallelism: 1, retry_on_failure: {{initial_interval: 20ms}}"
+        );
+        let (gateway, port) = with_exporter("prometheusremotewrite", &options, directory.path());
+        let denied = || gateway.own_metric("tidegate_exporter_failing", &[COMPONENT, "reason=\"denied\""]);
+        let rejected = || {
+            gateway.own_metric(
+                "tidegate_dropped_items_total",
+                &[COMPONENT, "reason=\"rejected\""],
+            )
+        };
+        assert_eq!(post(port, "/v1/metrics", &gauges(POINTS)), 200);
+        wait_until(SOON, "the points are dropped", || rejected() as u64 == POINTS);
+        assert_eq!(denied(), 1.0);
+        let trouble = troubles(&gateway)["exporters::prometheusremotewrite"].to_string();
+        assert!(trouble.contains(&url) && trouble.contains(code), "{trouble}");
+        assert_eq!(peer.seen().len(), 1, "a denial is final");
+
+        peer.answer(Reply::default());
+        assert_eq!(post(port, "/v1/metrics", &gauges(POINTS)), 200);
+        wait_until(SOON, "it is over", || denied() == 0.0);
+        assert!(troubles(&gateway).is_null());
+        assert_eq!(
+            gateway.own_metric("otelcol_exporter_sent_metric_points", &[]) as u64,
+            POINTS
+        );
+        let log = gateway.stop();
+        let error = log.lines().find(|line| line.contains("ERROR")).expect("an error");
+        for part in ["access denied", &*url, code, "who are you? xxx"] {
+            assert!(error.contains(part), "{error}");
+        }
+        let shown = error.matches('x').count();
+        assert!((400..520).contains(&shown), "{shown} of 2000");
+    }
+}
+
+#[test]
+fn denied_remote_writes_are_kept_and_probed_where_that_is_wanted() {
+    let (directory, peer) = (
+        tempfile::tempdir().expect("a directory"),
+        denying("403 Forbidden"),
+    );
+    let options = format!(
+        "endpoint: \"http://127.0.0.1:{}/api/v1/write\", max_batch_request_parallelism: 1, \
+         retry_on_failure: {{initial_interval: 100ms, \
+         randomization_factor: 0, multiplier: 2, max_interval: 400ms, retry_on_status: [401, 403]}}",
+        peer.port()
+    );
+    let (gateway, port) = with_exporter("prometheusremotewrite", &options, directory.path());
+    for _ in 0..3 {
+        assert_eq!(post(port, "/v1/metrics", &gauges(POINTS)), 200);
+    }
+    wait_until(SOON, "probes", || peer.seen().len() >= 5);
+    let denied = || gateway.own_metric("tidegate_exporter_failing", &["reason=\"denied\""]);
+    let sent = || gateway.own_metric("otelcol_exporter_sent_metric_points", &[]) as u64;
+    let dropped = || gateway.own_metric("tidegate_dropped_items_total", &["component=\"exporters"]);
+    assert_eq!((denied(), sent(), dropped()), (1.0, 0, 0.0));
+    let times: Vec<_> = peer.seen().iter().map(|seen| seen.at).collect();
+    for (gap, least_ms) in times.windows(2).zip([100, 200, 400, 400]) {
+        let gap = gap[1] - gap[0];
+        assert!(gap.as_millis() >= least_ms - 10, "{gap:?}, not {least_ms} ms");
+    }
+    peer.answer(Reply::default());
+    wait_until(SOON, "all is delivered", || sent() == 3 * POINTS);
+    assert_eq!((denied(), dropped()), (0.0, 0.0));
+    let log = gateway.stop();
+    assert_eq!(log.matches("access denied").count(), 1, "{log}");
 }
 
 #[test]
