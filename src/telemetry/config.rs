@@ -75,8 +75,11 @@ crate::options! {
     /// A processor of log records.
     pub struct LogProcessor {
         /// Collects records and sends them together.
-        pub batch: BatchSpans = required,
+        pub batch: Option<Batch> = None,
+        /// Sends records as they come: here, those of 50 ms together.
+        pub simple: Option<Simple> = None,
     }
+    check = LogProcessor::check
 }
 
 crate::options! {
@@ -114,6 +117,8 @@ crate::options! {
         pub timeout: Option<Millis> = None,
         /// Where to push.
         pub exporter: PushExporter = required,
+        /// Accepted, without effect: there are no others.
+        pub producers: NoEffect = NoEffect,
     }
     check = Periodic::check
 }
@@ -127,6 +132,8 @@ crate::options! {
         pub otlp_grpc: Option<Otlp> = None,
         /// OTLP over HTTP.
         pub otlp_http: Option<Otlp> = None,
+        /// Accepted, without effect: nothing is printed.
+        pub console: NoEffect = NoEffect,
     }
     check = PushExporter::check
 }
@@ -138,6 +145,8 @@ crate::options! {
         pub level: Detail = Detail::Normal,
         /// Accepted, without effect: spans of slow batches have no parents outside.
         pub propagators: NoEffect = NoEffect,
+        /// Accepted, without effect: `slow_batch` chooses.
+        pub sampler: NoEffect = NoEffect,
         /// A batch is recorded whose push through the graph, or whose way to a destination, takes at least this long.
         pub slow_batch: Duration = Duration::from_secs(1),
         /// Where spans go. Without any, nothing is timed.
@@ -149,18 +158,31 @@ crate::options! {
     /// A processor of spans.
     pub struct SpanProcessor {
         /// Collects spans and sends them together.
-        pub batch: BatchSpans = required,
+        pub batch: Option<Batch> = None,
+        /// Sends spans as they come: here, those of 50 ms together.
+        pub simple: Option<Simple> = None,
+    }
+    check = SpanProcessor::check
+}
+
+crate::options! {
+    /// Sends without collecting.
+    pub struct Simple {
+        /// Where to send.
+        pub exporter: PushExporter = required,
     }
 }
 
 crate::options! {
-    /// How spans are collected.
-    pub struct BatchSpans {
-        /// The longest time that a span waits.
+    /// How records and spans are collected.
+    pub struct Batch {
+        /// The longest time that one waits.
         pub schedule_delay: Millis = Millis::of(5_000),
-        /// Spans that may wait; more are dropped.
+        /// How long a push may take; unset: as its exporter says.
+        pub export_timeout: Option<Millis> = None,
+        /// Those that may wait; more are dropped.
         pub max_queue_size: usize = 2048,
-        /// Spans in one request.
+        /// Those in one request.
         pub max_export_batch_size: usize = 512,
         /// Where to send them.
         pub exporter: PushExporter = required,
@@ -172,6 +194,8 @@ crate::options! {
     pub struct Pull {
         /// How it is served.
         pub exporter: PullExporter = PullExporter::default(),
+        /// Accepted, without effect: there are no others.
+        pub producers: NoEffect = NoEffect,
     }
 }
 
@@ -260,6 +284,54 @@ crate::choices! {
     }
 }
 
+/// A processor is of one of its kinds.
+fn check_kinds(has_batch: bool, has_simple: bool, at: &Node, cx: &mut Problems) {
+    if has_batch == has_simple {
+        cx.at(at).error("expected one of `batch` and `simple`");
+    }
+}
+
+/// What a processor of either kind comes to.
+fn batch(batch: Option<&Batch>, simple: Option<&Simple>) -> Option<(Batch, Otlp)> {
+    /// What `simple` waits: pushing each one by itself would cost more than it tells.
+    const SOON: Millis = Millis::of(50);
+    let simple = || {
+        simple.map(|simple| Batch {
+            schedule_delay: SOON,
+            export_timeout: None,
+            max_queue_size: 2048,
+            max_export_batch_size: 512,
+            exporter: simple.exporter.clone(),
+        })
+    };
+    let batch = batch.cloned().or_else(simple)?;
+    let mut otlp = batch.exporter.otlp()?;
+    otlp.timeout = batch.export_timeout.unwrap_or(otlp.timeout);
+    Some((batch, otlp))
+}
+
+impl LogProcessor {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        check_kinds(self.batch.is_some(), self.simple.is_some(), at, cx);
+    }
+
+    /// How and where to send; `None`: nowhere.
+    pub(super) fn push(&self) -> Option<(Batch, Otlp)> {
+        batch(self.batch.as_ref(), self.simple.as_ref())
+    }
+}
+
+impl SpanProcessor {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        check_kinds(self.batch.is_some(), self.simple.is_some(), at, cx);
+    }
+
+    /// How and where to send; `None`: nowhere.
+    pub(super) fn push(&self) -> Option<(Batch, Otlp)> {
+        batch(self.batch.as_ref(), self.simple.as_ref())
+    }
+}
+
 impl Periodic {
     fn check(&self, at: &Node, cx: &mut Problems) {
         if self.interval.0.is_zero() {
@@ -271,13 +343,14 @@ impl Periodic {
 impl PushExporter {
     fn check(&self, at: &Node, cx: &mut Problems) {
         let given = [&self.otlp, &self.otlp_grpc, &self.otlp_http];
-        if given.iter().filter(|otlp| otlp.is_some()).count() != 1 {
+        let count = given.iter().filter(|otlp| otlp.is_some()).count();
+        if count > 1 || count == 0 && at.get("console").is_none() {
             cx.at(at)
                 .error("expected one of `otlp`, `otlp_grpc` and `otlp_http`");
         }
     }
 
-    /// Where to push. `None` was an error.
+    /// Where to push, if anywhere.
     pub fn otlp(&self) -> Option<Otlp> {
         let by = |protocol, otlp: &Otlp| Otlp {
             protocol,
@@ -295,7 +368,8 @@ impl Metrics {
         let wanted = self.level != Detail::None;
         self.readers
             .iter()
-            .filter_map(move |reader| reader.periodic.as_ref().filter(|_| wanted))
+            .filter_map(|reader| reader.periodic.as_ref())
+            .filter(move |reader| wanted && reader.exporter.otlp().is_some())
     }
 
     /// Pages to serve, and where.

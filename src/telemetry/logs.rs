@@ -12,7 +12,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
-use super::config::{Encoding, Logs};
+use super::config::{Encoding, LogProcessor, Logs};
 
 /// The last push at the end may take this long.
 const LAST_PUSH: Duration = Duration::from_secs(1);
@@ -25,17 +25,13 @@ pub fn start_logs(config: &Logs) {
 
 /// Starts logging, to standard error and where processors of the configuration send records.
 pub(super) fn start(config: &Logs, resource: &Resource) -> Result<Option<Push>, String> {
-    if config.processors.is_empty() {
+    let pushes: Vec<_> = config.processors.iter().filter_map(LogProcessor::push).collect();
+    if pushes.is_empty() {
         start_logs(config);
         return Ok(None);
     }
     let mut provider = SdkLoggerProvider::builder().with_resource(resource.clone());
-    for processor in &config.processors {
-        let batch = &processor.batch;
-        let otlp = batch
-            .exporter
-            .otlp()
-            .ok_or("a processor of logs without an exporter")?;
+    for (batch, otlp) in pushes {
         let limits = BatchConfigBuilder::default()
             .with_max_queue_size(batch.max_queue_size)
             .with_max_export_batch_size(batch.max_export_batch_size)

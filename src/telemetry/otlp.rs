@@ -64,7 +64,7 @@ crate::choices! {
     /// OTLP transports.
     pub enum Protocol {
         /// gRPC.
-        Grpc = "grpc",
+        Grpc = "grpc" | "grpc/protobuf",
         /// HTTP with protobuf bodies.
         Http = "http/protobuf",
     }

@@ -12,7 +12,7 @@ use opentelemetry_sdk::trace::{
     BatchConfigBuilder, BatchSpanProcessor, SdkTracer, SdkTracerProvider, SpanData, SpanExporter,
 };
 
-use super::config::{Detail, Traces};
+use super::config::{Detail, SpanProcessor, Traces};
 use super::logs::Every;
 use crate::component::slow::{Observer, Slow, Slowness, Stage};
 
@@ -33,16 +33,12 @@ impl Spans {
         resource: Resource,
         slowness: &Slowness,
     ) -> Result<Option<Self>, String> {
-        if config.level == Detail::None || config.processors.is_empty() {
+        let pushes: Vec<_> = config.processors.iter().filter_map(SpanProcessor::push).collect();
+        if config.level == Detail::None || pushes.is_empty() {
             return Ok(None);
         }
         let mut builder = SdkTracerProvider::builder().with_resource(resource);
-        for processor in &config.processors {
-            let batch = &processor.batch;
-            let otlp = batch
-                .exporter
-                .otlp()
-                .ok_or("a processor of spans without an exporter")?;
+        for (batch, otlp) in pushes {
             let exporter = Reporting {
                 spans: otlp.spans()?,
                 endpoint: otlp.endpoint.into(),

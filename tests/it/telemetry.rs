@@ -285,7 +285,7 @@ fn a_push_can_be_of_increments_and_logs_are_pushed_too() {
         &format!(
             "{{metrics: {{readers: [{{periodic: {{interval: 50, timeout: 5000, exporter: {{otlp_grpc: \
              {{endpoint: '{endpoint}', insecure: true, temporality_preference: delta, headers_list: 'tenant=us'}}}}}}}}]}},
-             logs: {{processors: [{{batch: {{schedule_delay: 20, exporter: {{otlp: {{endpoint: '{endpoint}', insecure: true}}}}}}}}]}}}}"
+             logs: {{processors: [{{simple: {{exporter: {{otlp: {{protocol: grpc/protobuf, endpoint: '{endpoint}', insecure: true}}}}}}}}]}}}}"
         ),
     );
     for _ in 0..3 {
