@@ -13,7 +13,7 @@ pub fn identity(series: &Series, style: &Style) -> Option<(String, Vec<(String, 
     let naming = &style.naming;
     let metric = &series.metric;
     let (kind, _) = kinds(metric.data).ok()?;
-    let name = naming.metric(&metric.name, &metric.unit, kind)?;
+    let name = naming.of(metric, kind)?;
     let labels = Labels::of(series, naming, &style.labels);
     let pairs = labels.into_pairs().into_iter();
     Some((name, pairs.filter(|(_, value)| !value.is_empty()).collect()))

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tidegate_engine::{AttributeRef, Attributes, Data, Pattern, Resource, Scope, Series};
 
 use super::escaping::{Escaping, is_legacy_label_name};
-use super::name::{Naming, without_nul};
+use super::name::{Naming, Spelling, without_nul};
 pub use super::text::text;
 
 /// What becomes a label of every series besides its own attributes.
@@ -46,6 +46,8 @@ impl ResourceLabels {
 pub struct Labels {
     /// Keys keep their characters until they are escaped.
     keeps_characters: bool,
+    /// Who gave the keys their names.
+    spelling: Spelling,
     escaping: Escaping,
     /// The label that belongs to the series' type.
     reserved: Option<&'static str>,
@@ -62,9 +64,10 @@ const OF_SCOPE: [&str; 3] = ["otel_scope_name", "otel_scope_version", "otel_scop
 
 impl Labels {
     /// None yet.
-    pub fn new(naming: &Naming) -> Self {
+    pub fn new(naming: &Naming, spelling: Spelling) -> Self {
         Self {
             keeps_characters: !naming.strategy.escapes(),
+            spelling,
             escaping: naming.escaping,
             ..Self::default()
         }
@@ -78,7 +81,7 @@ impl Labels {
                 Data::Summary => Some("quantile"),
                 Data::Gauge | Data::Sum { .. } => None,
             },
-            ..Self::new(naming)
+            ..Self::new(naming, Spelling::of(&series.metric))
         };
         // An attribute of the resource wins over one of the point with the same key.
         let copied = |key: &str| sources.resource.wants(key);
@@ -106,9 +109,10 @@ impl Labels {
         self.join(key, text(value));
     }
 
-    /// Adds a label; it wins over everything of that name.
+    /// Adds a label of ours; it wins over everything of that name.
     pub fn set(&mut self, name: &str, value: impl Into<String>) {
-        if let Some(name) = self.name(name) {
+        // The same on every series, whatever the others are called.
+        if let Some(name) = self.spelt(name, Spelling::Otlp) {
             let value = value_without_nul(value.into());
             self.labels.insert(name.clone(), vec![(name, value)]);
         }
@@ -188,16 +192,19 @@ impl Labels {
 
     /// The label name of a key; `None` when nothing of the key is left.
     fn name(&self, key: &str) -> Option<String> {
-        if key.bytes().all(|byte| byte == b'_') {
-            return None;
-        }
+        self.spelt(key, self.spelling)
+    }
+
+    fn spelt(&self, key: &str, spelling: Spelling) -> Option<String> {
+        let is_kept = spelling == Spelling::Prometheus && is_legacy_label_name(key);
         let name = match self.keeps_characters {
+            _ if is_kept => key.to_owned(),
             true => self.escaping.label(without_nul(key.to_owned())),
             false => plain(key),
         };
         // Two underscores at the front are Prometheus's own: client libraries refuse such labels.
         let name = match name.trim_start_matches('_') {
-            "" => return None,
+            "" if !is_kept => return None,
             rest if name.starts_with("__") => format!("_{rest}"),
             _ => name,
         };

@@ -13,6 +13,8 @@ pub mod model;
 pub mod name;
 pub(crate) mod remote;
 pub mod render;
+#[cfg(test)]
+mod spelling_tests;
 pub mod text;
 #[cfg(test)]
 mod translator_tests;

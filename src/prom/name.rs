@@ -2,7 +2,10 @@
 //!
 //! Byte for byte what prometheus/otlptranslator makes of them; the few differences are listed in `docs/prometheus.md`.
 
+use tidegate_engine::Metric;
+
 use super::escaping::{Escaping, is_legacy_metric_name};
+use super::model::PROMETHEUS_TYPE;
 use super::unit::{Words, name_with_suffixes, unit_word};
 
 crate::choices! {
@@ -52,6 +55,26 @@ impl Default for Naming {
     }
 }
 
+/// Who gave a metric and its labels their names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spelling {
+    /// A sender of OTLP: names are translated.
+    #[default]
+    Otlp,
+    /// Prometheus, by a scrape or a remote write: what is legal there stays as it is.
+    Prometheus,
+}
+
+impl Spelling {
+    /// That of a metric: what came from Prometheus says which type it had there.
+    pub fn of(metric: &Metric) -> Self {
+        match metric.metadata.get(PROMETHEUS_TYPE) {
+            Some(_) => Self::Prometheus,
+            None => Self::Otlp,
+        }
+    }
+}
+
 /// What the suffixes depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -77,7 +100,29 @@ impl Kind {
 }
 
 impl Naming {
-    /// The Prometheus name; `None` when nothing of the name is left.
+    /// The Prometheus name of a metric; `None` when nothing of its name is left.
+    pub fn of(&self, metric: &Metric, kind: Kind) -> Option<String> {
+        self.spelt(Spelling::of(metric), &metric.name, &metric.unit, kind)
+    }
+
+    /// The same for a name of this spelling.
+    pub(super) fn spelt(&self, spelling: Spelling, name: &str, unit: &str, kind: Kind) -> Option<String> {
+        match spelling {
+            Spelling::Otlp => self.metric(name, unit, kind),
+            Spelling::Prometheus => self.kept(name),
+        }
+    }
+
+    /// A name that Prometheus gave: no suffix, and escaped only where it is not legal everywhere.
+    fn kept(&self, name: &str) -> Option<String> {
+        let name = match self.strategy.escapes() {
+            true => self.prefixed(words(name)?),
+            false => self.prefixed_raw(name)?,
+        };
+        Some(self.escaping.metric(without_nul(name)))
+    }
+
+    /// The Prometheus name of what OTLP calls so; `None` when nothing of the name is left.
     pub fn metric(&self, name: &str, unit: &str, kind: Kind) -> Option<String> {
         let translated = match self.strategy {
             Strategy::UnderscoresAndSuffixes => {
@@ -173,11 +218,11 @@ fn with_suffixes(name: String, unit: &str, kind: Kind) -> String {
     name
 }
 
-/// Without this last word and the character that separates it, as long as something is left.
+/// Without this last word and the character before it, as long as something is left. The translator takes any
+/// character for a separator, so `subtotal` becomes `su_total`.
 fn without_last<'a>(name: &'a str, word: &str) -> &'a str {
-    let is_separator = |c: char| !c.is_alphanumeric();
     let rest = name.strip_suffix(word).filter(|_| !word.is_empty());
-    let rest = rest.and_then(|rest| rest.strip_suffix(is_separator));
+    let rest = rest.and_then(|rest| rest.strip_suffix(|_: char| true));
     rest.filter(|rest| !rest.is_empty()).unwrap_or(name)
 }
 

@@ -47,7 +47,7 @@ use self::walk::Walk;
 use super::catalog::Senders;
 use super::format::Format;
 use super::labels::{LabelSources, Labels};
-use super::name::Naming;
+use super::name::{Naming, Spelling};
 
 /// What can be found out only by going through all series, what has ended and what a format can't say, is looked for
 /// so often where nobody asks for a page.
@@ -86,9 +86,13 @@ impl Default for Style {
 
 impl Style {
     /// Labels of `target_info`: what the resource says beyond who it is.
-    pub(in crate::prom) fn labels_of_target(&self, resource: &Resource) -> Option<Labels> {
+    pub(in crate::prom) fn labels_of_target(
+        &self,
+        resource: &Resource,
+        spelling: Spelling,
+    ) -> Option<Labels> {
         const IDENTITY: [&str; 3] = ["service.name", "service.namespace", "service.instance.id"];
-        let mut labels = Labels::new(&self.naming);
+        let mut labels = Labels::new(&self.naming, spelling);
         let all = resource.attributes.iter();
         let mut others = all.filter(|(key, _)| !IDENTITY.contains(key)).peekable();
         others.peek()?;
@@ -98,8 +102,8 @@ impl Style {
     }
 
     /// Their text.
-    fn text_of_target(&self, resource: &Resource, format: Format) -> Vec<u8> {
-        let labels = self.labels_of_target(resource);
+    fn text_of_target(&self, resource: &Resource, spelling: Spelling, format: Format) -> Vec<u8> {
+        let labels = self.labels_of_target(resource, spelling);
         labels.map(|labels| encode(labels, format)).unwrap_or_default()
     }
 }
@@ -375,7 +379,9 @@ impl Renderer {
             }
         });
         let watch = Watch { senders, now };
-        origins.refresh(watch, |resource| style.text_of_target(resource, *format));
+        origins.refresh(watch, |resource, spelling| {
+            style.text_of_target(resource, spelling, *format)
+        });
         let own = style.naming.own(TARGET_INFO);
         let (name, info) = Family::of_targets(own.clone(), *format);
         let targets = origins.shown(*walks);

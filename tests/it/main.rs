@@ -38,5 +38,6 @@ mod sdk;
 mod smoke;
 mod socket_path;
 mod state;
+mod spelling;
 mod telemetry;
 mod transports;

@@ -1,7 +1,7 @@
 //! Units of OTLP (UCUM) as the words that Prometheus names have, and names with such words and a type behind them.
 
-/// Units as words (specification, unit table). The specification writes `kBy`; `KBy` is what prometheus/otlptranslator
-/// and older SDKs know.
+/// Units as words, as prometheus/otlptranslator 1.0.0 has them: a fleet must call a metric the same everywhere. Newer
+/// translators write `tebibytes` and know `kBy`, as the specification does.
 const UNITS: &[(&str, &str)] = &[
     ("d", "days"),
     ("h", "hours"),
@@ -14,8 +14,7 @@ const UNITS: &[(&str, &str)] = &[
     ("KiBy", "kibibytes"),
     ("MiBy", "mebibytes"),
     ("GiBy", "gibibytes"),
-    ("TiBy", "tebibytes"),
-    ("kBy", "kilobytes"),
+    ("TiBy", "tibibytes"),
     ("KBy", "kilobytes"),
     ("MBy", "megabytes"),
     ("GBy", "gigabytes"),
@@ -159,8 +158,8 @@ mod tests {
             ("KiBy", "kibibytes"),
             ("MiBy", "mebibytes"),
             ("GiBy", "gibibytes"),
-            ("TiBy", "tebibytes"),
-            ("kBy", "kilobytes"),
+            ("TiBy", "tibibytes"),
+            ("kBy", "kBy"),
             ("KBy", "kilobytes"),
             ("MBy", "megabytes"),
             ("GBy", "gigabytes"),

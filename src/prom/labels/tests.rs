@@ -21,7 +21,7 @@ fn rendered(entries: &[(&str, &str)]) -> String {
 }
 
 fn rendered_as(naming: &Naming, entries: &[(&str, &str)]) -> String {
-    let mut labels = Labels::new(naming);
+    let mut labels = Labels::new(naming, Spelling::Otlp);
     labels.extend(&attributes(entries));
     labels.render()
 }

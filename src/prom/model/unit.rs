@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// Words and what they mean (specification, unit table).
+/// Words and what they mean, the other way round than names are made: a word that came is the one that goes out.
 const WORDS: &[(&str, &str)] = &[
     ("days", "d"),
     ("hours", "h"),
@@ -15,9 +15,8 @@ const WORDS: &[(&str, &str)] = &[
     ("kibibytes", "KiBy"),
     ("mebibytes", "MiBy"),
     ("gibibytes", "GiBy"),
-    ("tebibytes", "TiBy"),
     ("tibibytes", "TiBy"),
-    ("kilobytes", "kBy"),
+    ("kilobytes", "KBy"),
     ("megabytes", "MBy"),
     ("gigabytes", "GBy"),
     ("terabytes", "TBy"),

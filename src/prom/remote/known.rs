@@ -8,6 +8,7 @@ use super::generations::Generations;
 use super::series::{Family, Identity, Kind, Label, NAME};
 use super::translate::Target;
 use crate::component::Reason;
+use crate::prom::name::Spelling;
 
 /// Series that a generation of the cache holds; a series takes half a kilobyte.
 const GENERATION: usize = 200_000;
@@ -35,6 +36,8 @@ pub(super) struct Known {
     pub(super) data: Data,
     /// It can't be told in Prometheus's model.
     pub(super) refused: Option<(Reason, String)>,
+    /// Who named it.
+    pub(super) spelling: Spelling,
     pub(super) family: Arc<Family>,
     /// The same for every series that could ever have one of its names and labels.
     pub(super) group: u64,
@@ -61,6 +64,7 @@ impl Known {
         Self {
             data,
             refused: None,
+            spelling: Spelling::default(),
             family: Arc::new(family),
             group,
             target,

@@ -24,7 +24,7 @@ use crate::batch::wire::points::{PointVisitor, WirePoint};
 use crate::batch::{Batch, Encoded, Payload, convert, wire};
 use crate::component::Reason;
 use crate::prom::labels::LabelSources;
-use crate::prom::name::Naming;
+use crate::prom::name::{Naming, Spelling};
 use crate::prom::render::exemplar;
 use say::{counts, told};
 
@@ -184,16 +184,22 @@ impl Building<'_> {
             self.parts.clear();
             return self.drop_points(reason, 1, || format!("`{name}`: {why}"));
         }
-        let data = known.data;
+        let (data, spelling) = (known.data, known.spelling);
         let time = millis(sample.time);
         if let Some(target) = target {
             self.tell(target, time);
         }
-        self.add(group, &family, data, &sample);
+        self.add(group, &family, (data, spelling), &sample);
     }
 
     /// Puts what the point says into its group.
-    fn add(&mut self, group: u64, family: &Arc<Family>, data: Data, sample: &Sample<'_>) {
+    fn add(
+        &mut self,
+        group: u64,
+        family: &Arc<Family>,
+        (data, spelling): (Data, Spelling),
+        sample: &Sample<'_>,
+    ) {
         let (time, point) = (millis(sample.time), self.points);
         let start = match counts(data) {
             true if sample.start <= sample.time => millis(sample.start),
@@ -221,10 +227,10 @@ impl Building<'_> {
                 let within = |exemplar: &&Exemplar| {
                     exemplar::value(exemplar).is_some_and(|value| value > below && value <= bound)
                 };
+                let naming = &self.settings.naming;
                 let exemplars = sample.exemplars.iter().filter(within);
-                series
-                    .exemplars
-                    .extend(exemplars.filter_map(|exemplar| told(exemplar, time, &self.settings.naming)));
+                let exemplars = exemplars.filter_map(|exemplar| told(exemplar, time, naming, spelling));
+                series.exemplars.extend(exemplars);
                 below = bound;
             }
         }

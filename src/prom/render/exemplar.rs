@@ -3,7 +3,7 @@
 use tidegate_engine::{AttributeValue, Exemplar};
 
 use crate::prom::labels::Labels;
-use crate::prom::name::Naming;
+use crate::prom::name::{Naming, Spelling};
 
 /// OpenMetrics 1.0: names and values of an exemplar's labels have at most so many characters together.
 const ROOM: usize = 128;
@@ -33,11 +33,16 @@ pub(super) fn within(exemplars: &[Exemplar], below: f64, bound: f64) -> Option<&
 }
 
 /// Its labels: trace and span first, attributes while there is room.
-pub(crate) fn labels(exemplar: &Exemplar, naming: &Naming, is_text: bool) -> Vec<(String, String)> {
+pub(crate) fn labels(
+    exemplar: &Exemplar,
+    naming: &Naming,
+    spelling: Spelling,
+    is_text: bool,
+) -> Vec<(String, String)> {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let ids = [("trace_id", &exemplar.trace_id), ("span_id", &exemplar.span_id)];
     let ids = ids.iter().filter(|(_, id)| !id.is_empty());
-    let mut all = Labels::new(naming);
+    let mut all = Labels::new(naming, spelling);
     all.extend(&exemplar.filtered_attributes);
     ids.clone().for_each(|(name, id)| all.set(name, hex(id)));
     let is_id = |name: &str| ids.clone().any(|(id, _)| *id == name);

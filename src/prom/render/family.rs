@@ -11,7 +11,7 @@ use super::records::{Record, Records};
 use crate::prom::escaping::is_legacy_metric_name;
 use crate::prom::format::{Format, OPENMETRICS_NAME};
 use crate::prom::labels::escape;
-use crate::prom::name::Naming;
+use crate::prom::name::{Naming, Spelling};
 
 /// All series of one name and type.
 #[derive(Debug)]
@@ -241,7 +241,7 @@ impl Families {
         let is_openmetrics = self.format == Format::OpenMetrics;
         let own_name = metric.metadata.get(OPENMETRICS_NAME).filter(|_| is_openmetrics);
         let raw = own_name.and_then(|name| name.as_str()).unwrap_or(&metric.name);
-        let full = self.naming.metric(raw, &metric.unit, kind);
+        let full = self.naming.spelt(Spelling::of(metric), raw, &metric.unit, kind);
         let full = full.ok_or((LeftOut::Nameless, "nothing of its name can be exposed"))?;
         let without = |suffix: &str| {
             let base = full.strip_suffix(suffix).filter(|base| !base.is_empty());

@@ -3,10 +3,8 @@
 use tidegate_engine::{Data, Metric, Temporality};
 
 use crate::prom::format::Format;
+use crate::prom::model::PROMETHEUS_TYPE;
 use crate::prom::name::Kind;
-
-/// Metadata key under which a metric that came from Prometheus says what it was there.
-const PROMETHEUS_TYPE: &str = "prometheus.type";
 
 /// What a TYPE line says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

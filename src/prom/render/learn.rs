@@ -16,6 +16,7 @@ use super::{Style, encode};
 use crate::prom::catalog::{Life, Senders, differing};
 use crate::prom::format::Format;
 use crate::prom::labels::Labels;
+use crate::prom::name::Spelling;
 
 /// Takes up series.
 pub(super) struct Learning<'a> {
@@ -244,7 +245,8 @@ impl Learning<'_> {
     fn origin(&mut self, new: &New) -> u32 {
         let resource = &new.series.resource;
         let (style, format) = (self.style, self.format);
-        let text_of_target = |resource: &Resource| style.text_of_target(resource, format);
+        let spelling = Spelling::of(&new.series.metric);
+        let text_of_target = |resource: &Resource, spelling| style.text_of_target(resource, spelling, format);
         let key = (new.source, Arc::as_ptr(resource).addr());
         let (origins, senders, now) = (&mut *self.origins, self.senders, self.now);
         let table = self.reader.table(new.source);
@@ -252,7 +254,12 @@ impl Learning<'_> {
             if let Some(table) = table {
                 senders.meet(resource, table, Place::from_bits(new.place), now);
             }
-            origins.join(new.source, resource, Watch { senders, now }, text_of_target)
+            origins.join(
+                new.source,
+                (resource, spelling),
+                Watch { senders, now },
+                text_of_target,
+            )
         });
         origins.join_again(origin);
         origin
@@ -344,5 +351,6 @@ fn has_same_labels(one: &Series, other: &Series) -> bool {
     Arc::ptr_eq(&one.resource, &other.resource)
         && Arc::ptr_eq(&one.scope, &other.scope)
         && reserves(one) == reserves(other)
+        && Spelling::of(&one.metric) == Spelling::of(&other.metric)
         && one.attributes == other.attributes
 }

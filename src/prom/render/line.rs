@@ -11,12 +11,15 @@ use super::kind::Type;
 use super::sheet::{Sheet, Shot, Times};
 use crate::prom::format::Format;
 use crate::prom::labels::{escape, render};
+use crate::prom::name::Spelling;
 use crate::prom::number::{Sink, push_f64, push_i64, push_u64};
 
 /// A page of lines.
 pub(super) struct Lines<'a> {
     page: Vec<u8>,
     style: &'a Style,
+    /// Who named what the family at hand shows.
+    spelling: Spelling,
     format: Format,
     bounds: Bounds,
     /// What the lines of a bucket have in common.
@@ -60,6 +63,7 @@ impl<'a> Lines<'a> {
         Self {
             page,
             style,
+            spelling: Spelling::default(),
             format,
             bounds: Bounds::default(),
             bucket: Vec::new(),
@@ -112,7 +116,7 @@ impl<'a> Lines<'a> {
             return;
         };
         self.page.put(" # {");
-        let labels = exemplar::labels(exemplar, &self.style.naming, true);
+        let labels = exemplar::labels(exemplar, &self.style.naming, self.spelling, true);
         self.page.put(&render(&labels));
         self.page.put("} ");
         push_f64(&mut self.page, value);
@@ -242,6 +246,7 @@ impl Sheet for Lines<'_> {
             self.created.set(family, "_created");
         }
         let metric = &family.metric;
+        self.spelling = Spelling::of(metric);
         if !metric.description.is_empty() {
             self.comment("HELP", family);
             push_help(&mut self.page, self.format, &metric.description);

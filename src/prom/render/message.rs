@@ -8,6 +8,7 @@ use super::family::Family;
 use super::histogram::{Native, Side, classic, native, quantiles, running};
 use super::kind::Type;
 use super::sheet::{Sheet, Shot, Times};
+use crate::prom::name::{Naming, Spelling};
 
 /// Kinds of fields.
 const VARINT: u8 = 0;
@@ -18,6 +19,8 @@ const BYTES: u8 = 2;
 pub(super) struct Messages<'a> {
     page: Vec<u8>,
     style: &'a Style,
+    /// Who named what the family at hand shows.
+    spelling: Spelling,
     /// Where the present family begins, and how many bytes are set aside there for its length.
     family: (usize, usize),
     /// Where the series of the present family begin.
@@ -34,6 +37,7 @@ impl<'a> Messages<'a> {
         Self {
             page,
             style,
+            spelling: Spelling::default(),
             family: (0, 0),
             series: 0,
             natives: Vec::new(),
@@ -92,6 +96,11 @@ impl<'a> Messages<'a> {
         self.page.append(&mut self.natives);
     }
 
+    /// How labels of exemplars are named.
+    fn names(&self) -> Names<'a> {
+        (&self.style.naming, self.spelling)
+    }
+
     fn scalar(
         &mut self,
         family: &Family,
@@ -100,7 +109,7 @@ impl<'a> Messages<'a> {
         times: Times,
         exemplar: Option<&Exemplar>,
     ) {
-        let (style, value) = (self.style, &mut self.value);
+        let (names, value) = (self.names(), &mut self.value);
         let field = match family.of_type {
             Type::Counter => 3,
             Type::Unknown => 5,
@@ -109,7 +118,7 @@ impl<'a> Messages<'a> {
         push_message(value, field, |value| {
             push_double(value, 1, number);
             if family.of_type == Type::Counter {
-                push_exemplar(value, 2, exemplar, style);
+                push_exemplar(value, 2, exemplar, names);
                 push_time(value, 3, times.start);
             }
         });
@@ -117,7 +126,7 @@ impl<'a> Messages<'a> {
     }
 
     fn histogram(&mut self, labels: &[u8], histogram: &Histogram, shot: &Shot) {
-        let style = self.style;
+        let names = self.names();
         push_message(&mut self.value, 7, |value| {
             let mut below = f64::NEG_INFINITY;
             let mut bucket = |value: &mut Vec<u8>, bound: f64, count: u64| {
@@ -125,7 +134,7 @@ impl<'a> Messages<'a> {
                 push_message(value, 3, |value| {
                     push_number(value, 1, count);
                     push_double(value, 2, bound);
-                    push_exemplar(value, 3, exemplar, style);
+                    push_exemplar(value, 3, exemplar, names);
                 });
                 below = bound;
             };
@@ -147,7 +156,7 @@ impl<'a> Messages<'a> {
     }
 
     fn native(&mut self, labels: &[u8], native: &Native, shot: &Shot) {
-        let style = self.style;
+        let names = self.names();
         push_message(&mut self.value, 7, |value| {
             push_number(value, 1, native.count);
             push_double(value, 2, native.sum);
@@ -159,7 +168,7 @@ impl<'a> Messages<'a> {
             push_time(value, 15, shot.times.start);
             // These must have a time.
             let timed = shot.exemplars.iter().filter(|exemplar| exemplar.time > 0);
-            timed.for_each(|exemplar| push_exemplar(value, 16, Some(exemplar), style));
+            timed.for_each(|exemplar| push_exemplar(value, 16, Some(exemplar), names));
         });
         self.stamp(shot.times.time);
         push_series(&mut self.natives, labels, &self.value);
@@ -190,6 +199,7 @@ impl Sheet for Messages<'_> {
     fn begin(&mut self, name: &str, family: &Family) {
         self.open(family.size);
         let metric = &family.metric;
+        self.spelling = Spelling::of(metric);
         let plain = name
             .strip_suffix("_total")
             .filter(|_| family.of_type == Type::Counter);
@@ -250,13 +260,16 @@ fn push_labels(page: &mut Vec<u8>, pairs: &[(String, String)]) {
     }
 }
 
-fn push_exemplar(page: &mut Vec<u8>, field: u8, exemplar: Option<&Exemplar>, style: &Style) {
+/// How labels of exemplars are named, and who named them.
+type Names<'a> = (&'a Naming, Spelling);
+
+fn push_exemplar(page: &mut Vec<u8>, field: u8, exemplar: Option<&Exemplar>, (naming, spelling): Names<'_>) {
     let Some(exemplar) = exemplar else { return };
     let Some(value) = exemplar::value(exemplar) else {
         return;
     };
     push_message(page, field, |page| {
-        push_labels(page, &exemplar::labels(exemplar, &style.naming, false));
+        push_labels(page, &exemplar::labels(exemplar, naming, spelling, false));
         push_double(page, 2, value);
         push_time(page, 3, exemplar.time);
     });

@@ -8,6 +8,7 @@ use tidegate_engine::{Resource, UnixNanos};
 
 use crate::prom::catalog::Senders;
 use crate::prom::labels::{instance, job};
+use crate::prom::name::Spelling;
 
 /// What many series have in common.
 #[derive(Clone, Copy, Debug)]
@@ -30,50 +31,53 @@ struct Target {
     /// The labels of its `target_info`; empty: nothing to say.
     text: Box<[u8]>,
     /// Whose attributes these are.
-    resource: Weak<Resource>,
+    resource: Described,
     /// Other resources with this job and instance, in the order in which they came.
-    others: Vec<Weak<Resource>>,
+    others: Vec<Described>,
     live: u32,
     /// The last page that showed a series of it.
     shown: u64,
 }
+
+/// A resource, and who named its attributes.
+type Described = (Weak<Resource>, Spelling);
 
 /// Other resources of a target that are remembered.
 const MAX_OTHERS: usize = 8;
 
 impl Target {
     /// Notes a resource of this job and instance.
-    fn meet(&mut self, resource: &Arc<Resource>) {
-        let is_known = |known: &Weak<Resource>| known.as_ptr() == Arc::as_ptr(resource);
+    fn meet(&mut self, resource: &Arc<Resource>, spelling: Spelling) {
+        let is_known = |(known, _): &Described| known.as_ptr() == Arc::as_ptr(resource);
         if is_known(&self.resource) || self.others.iter().any(is_known) {
             return;
         }
-        self.others.retain(|other| other.strong_count() > 0);
+        self.others.retain(|(other, _)| other.strong_count() > 0);
         if self.others.len() < MAX_OTHERS {
-            self.others.push(Arc::downgrade(resource));
+            self.others.push((Arc::downgrade(resource), spelling));
         }
     }
 
     /// Shows another resource where the one that is shown has gone, or gives way to another.
-    fn refresh(&mut self, watch: Watch<'_>, encode: impl FnOnce(&Resource) -> Vec<u8>) {
+    fn refresh(&mut self, watch: Watch<'_>, encode: impl FnOnce(&Resource, Spelling) -> Vec<u8>) {
         if self.others.is_empty() {
             return;
         }
-        self.others.retain(|other| other.strong_count() > 0);
-        let shown = self.resource.upgrade();
+        self.others.retain(|(other, _)| other.strong_count() > 0);
+        let shown = self.resource.0.upgrade();
         let has_its_place = |other: &Arc<Resource>| match &shown {
             Some(shown) => watch.senders.gives_way(shown, other, watch.now),
             None => true,
         };
         let mut others = self.others.iter().enumerate();
-        let next = others.find_map(|(at, other)| Some(at).zip(other.upgrade().filter(has_its_place)));
+        let next = others.find_map(|(at, (other, _))| Some(at).zip(other.upgrade().filter(has_its_place)));
         let Some((at, resource)) = next else { return };
-        self.others.remove(at);
+        let (_, spelling) = self.others.remove(at);
         if shown.is_some() {
             self.others.push(self.resource.clone());
         }
-        self.text = encode(&resource).into();
-        self.resource = Arc::downgrade(&resource);
+        self.text = encode(&resource, spelling).into();
+        self.resource = (Arc::downgrade(&resource), spelling);
     }
 }
 
@@ -100,11 +104,11 @@ impl Origins {
     pub(super) fn join(
         &mut self,
         source: u16,
-        resource: &Arc<Resource>,
+        described: (&Arc<Resource>, Spelling),
         watch: Watch<'_>,
-        encode: impl FnOnce(&Resource) -> Vec<u8>,
+        encode: impl FnOnce(&Resource, Spelling) -> Vec<u8>,
     ) -> u32 {
-        let target = self.target(resource, watch, encode);
+        let target = self.target(described, watch, encode);
         let number = self.number(source, target);
         self.join_again(number);
         number
@@ -112,9 +116,9 @@ impl Origins {
 
     fn target(
         &mut self,
-        resource: &Arc<Resource>,
+        (resource, spelling): (&Arc<Resource>, Spelling),
         watch: Watch<'_>,
-        encode: impl FnOnce(&Resource) -> Vec<u8>,
+        encode: impl FnOnce(&Resource, Spelling) -> Vec<u8>,
     ) -> u32 {
         let Some(job) = job(resource) else {
             return NO_TARGET;
@@ -123,7 +127,7 @@ impl Origins {
         if let Some(number) = self.by_identity.get(&identity) {
             // Of several resources with one job and instance the first counts, as long as it lives.
             if let Some(Some(target)) = self.targets.get_mut(*number as usize) {
-                target.meet(resource);
+                target.meet(resource, spelling);
                 target.refresh(watch, encode);
             }
             return *number;
@@ -131,8 +135,8 @@ impl Origins {
         let identity = Arc::new(identity);
         let target = Target {
             identity: identity.clone(),
-            text: encode(resource).into(),
-            resource: Arc::downgrade(resource),
+            text: encode(resource, spelling).into(),
+            resource: (Arc::downgrade(resource), spelling),
             others: Vec::new(),
             live: 0,
             shown: 0,
@@ -206,7 +210,7 @@ impl Origins {
     }
 
     /// Shows another resource of each target whose shown one has gone.
-    pub(super) fn refresh(&mut self, watch: Watch<'_>, encode: impl Fn(&Resource) -> Vec<u8>) {
+    pub(super) fn refresh(&mut self, watch: Watch<'_>, encode: impl Fn(&Resource, Spelling) -> Vec<u8>) {
         self.targets
             .iter_mut()
             .flatten()

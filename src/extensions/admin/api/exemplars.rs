@@ -12,6 +12,7 @@ use crate::extensions::server::Request;
 use crate::prom::Style;
 use crate::prom::catalog::{Shown, millis};
 use crate::prom::flat::identity;
+use crate::prom::name::Spelling;
 use crate::prom::number::push_f64;
 use crate::prom::render::exemplar;
 
@@ -68,8 +69,10 @@ impl Api {
         }
         let labels: Labels = pairs.into_iter().collect();
         if selections.iter().any(|selection| selection.accepts(&labels)) {
-            let own: BTreeMap<String, String> =
-                exemplar::labels(one, &style.naming, false).into_iter().collect();
+            let spelling = Spelling::of(&reading.series.metric);
+            let own: BTreeMap<String, String> = exemplar::labels(one, &style.naming, spelling, false)
+                .into_iter()
+                .collect();
             let entry = object!({
                 "labels": own,
                 "value": json::text(value),

@@ -565,7 +565,7 @@ impl State {
                 .flatten()
                 .filter(|entry| !entry.numbers.is_empty())
             {
-                found.meet(&entry.series.resource, entry.times, &source.style, table.as_ref());
+                found.meet(&entry.series, entry.times, &source.style, table.as_ref());
             }
         }
         let known: Vec<Key> = targets.take_up(

@@ -11,6 +11,7 @@ use super::entry::{Books, Entry, Key, Look};
 use super::state::Names;
 use crate::prom::Style;
 use crate::prom::labels::{instance, job};
+use crate::prom::name::Spelling;
 use crate::prom::render::TARGET_INFO;
 
 /// The name of the series, `job` and `instance`.
@@ -27,6 +28,7 @@ pub(super) struct Targets {
 /// A resource that shows something.
 struct Candidate {
     resource: Arc<Resource>,
+    spelling: Spelling,
     times: Times,
     style: Arc<Style>,
     table: Option<Arc<Table>>,
@@ -41,14 +43,15 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Notes that a resource shows a value of these times.
+    /// Notes that the resource of a series shows a value of these times.
     pub(super) fn meet(
         &mut self,
-        resource: &Arc<Resource>,
+        series: &Series,
         times: Times,
         style: &Arc<Style>,
         table: Option<&Arc<Table>>,
     ) {
+        let resource = &series.resource;
         let is_it = |known: &&mut Candidate| {
             Arc::ptr_eq(&known.resource, resource) && Arc::ptr_eq(&known.style, style)
         };
@@ -72,6 +75,7 @@ impl Found {
             }
             None => self.all.push(Candidate {
                 resource: resource.clone(),
+                spelling: Spelling::of(&series.metric),
                 times,
                 style: style.clone(),
                 table: table.cloned(),
@@ -154,7 +158,7 @@ impl Targets {
 
 /// The labels of a target; `None`: it says no more than who it is.
 fn labels(name: &str, target: &Candidate) -> Option<Labels> {
-    let labels = target.style.labels_of_target(&target.resource)?;
+    let labels = target.style.labels_of_target(&target.resource, target.spelling)?;
     let name = (NAME.to_owned(), name.to_owned());
     Some(labels.into_pairs().into_iter().chain([name]).collect())
 }

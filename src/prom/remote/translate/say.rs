@@ -13,7 +13,7 @@ use crate::component::Reason;
 use crate::prom::flat;
 use crate::prom::labels::{Labels, instance, job};
 use crate::prom::model::PROMETHEUS_TYPE;
-use crate::prom::name::{self, Naming, Strategy};
+use crate::prom::name::{self, Naming, Spelling};
 use crate::prom::render::exemplar;
 use crate::prom::render::kind::kinds;
 use crate::prom::unit::unit_word;
@@ -37,18 +37,7 @@ impl Settings {
             tidegate_engine::AttributeRef::Str(name) => series::named(name),
             _ => None,
         });
-        // A part of a histogram or summary that came by itself has its suffix already.
-        let is_part = matches!(said, Some(Kind::Histogram | Kind::Summary | Kind::GaugeHistogram))
-            && matches!(metric.data, Data::Gauge | Data::Sum { .. });
-        let as_it_is = Naming {
-            strategy: match self.naming.strategy.escapes() {
-                true => Strategy::Underscores,
-                false => Strategy::Nothing,
-            },
-            ..self.naming.clone()
-        };
-        let naming = if is_part { &as_it_is } else { &self.naming };
-        let Some(name) = naming.metric(&metric.name, &metric.unit, kind) else {
+        let Some(name) = self.naming.of(metric, kind) else {
             return Known::refused(stream, Reason::Invalid, "nothing of its name is left");
         };
         let family = Family {
@@ -64,7 +53,9 @@ impl Settings {
         };
         let labels = self.labels(Labels::of(stream, &self.naming, &self.sources));
         let target = self.target_info.then(|| self.target(stream)).flatten();
-        Known::new(metric.data, family, labels, target.map(Arc::new))
+        let mut known = Known::new(metric.data, family, labels, target.map(Arc::new));
+        known.spelling = Spelling::of(metric);
+        known
     }
 
     /// With those of every series.
@@ -93,7 +84,7 @@ impl Settings {
             .filter(|(key, _)| !SERVICE.contains(key))
             .peekable();
         others.peek()?;
-        let mut labels = Labels::new(&self.naming);
+        let mut labels = Labels::new(&self.naming, Spelling::of(&stream.metric));
         others.for_each(|(key, value)| labels.add(key, value));
         labels.identify(&stream.resource);
         let name: Arc<str> = self.naming.own(TARGET_INFO).into();
@@ -201,8 +192,13 @@ pub(super) fn counts(data: Data) -> bool {
 }
 
 /// An exemplar as it goes out; its time is that of the sample where it has none.
-pub(super) fn told(exemplar: &Exemplar, time: i64, naming: &Naming) -> Option<series::Exemplar> {
-    let mut labels = exemplar::labels(exemplar, naming, false);
+pub(super) fn told(
+    exemplar: &Exemplar,
+    time: i64,
+    naming: &Naming,
+    spelling: Spelling,
+) -> Option<series::Exemplar> {
+    let mut labels = exemplar::labels(exemplar, naming, spelling, false);
     labels.retain(|(_, value)| !value.is_empty());
     labels.sort_unstable();
     Some(series::Exemplar {
