@@ -13,6 +13,7 @@ use super::kit::{Prometheus, Release, SOON, cases, wait_for};
 
 mod families;
 mod mutate;
+mod up;
 
 const TEXT: &str = include_str!("../data/exposition/text.txt");
 const OPEN_METRICS: &str = include_str!("../data/exposition/openmetrics.txt");

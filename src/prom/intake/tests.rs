@@ -177,16 +177,23 @@ fn lines_of_a_histogram_are_one_point() {
 }
 
 #[test]
-fn a_histogram_without_a_count_is_dropped_and_one_without_a_sum_has_none() {
+fn a_histogram_without_a_count_takes_its_last_bucket_and_one_without_a_sum_has_none() {
     let mut intake = intake();
-    let (points, counts) = take(
-        &mut intake,
-        Format::Text,
-        &HISTOGRAM.replace("h_count{x=\"y\"} 6\n", ""),
-        0,
+    let uncounted = HISTOGRAM.replace("h_count{x=\"y\"} 6\n", "");
+    let (points, counts) = take(&mut intake, Format::Text, &uncounted, 0);
+    assert_eq!(
+        show(&points),
+        ["h{x=y} [1.0, 2.5] [2, 3, 1] sum Some(7.5) count 6"]
     );
-    assert_eq!((points.len(), counts.unusable), (0, 1));
-    let points = text(&mut intake, &HISTOGRAM.replace("h_sum{x=\"y\"} 7.5\n", ""), 1);
+    assert_eq!(counts.unusable, 0);
+    // Nobody says how many there are.
+    let endless = uncounted.replace("h_bucket{x=\"y\",le=\"+Inf\"} 6\n", "");
+    let (points, counts) = take(&mut intake, Format::Text, &endless, 1);
+    assert_eq!(
+        (show(&points), counts.unusable),
+        (vec!["h{x=y} ended".to_owned()], 1)
+    );
+    let points = text(&mut intake, &HISTOGRAM.replace("h_sum{x=\"y\"} 7.5\n", ""), 2);
     assert_eq!(show(&points), ["h{x=y} [1.0, 2.5] [2, 3, 1] sum None count 6"]);
 }
 

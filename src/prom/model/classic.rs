@@ -69,8 +69,8 @@ impl Classic {
         (self.sum, self.count) = (None, None);
     }
 
-    /// The value of what was noted since the last time; nothing without a count, which the specification demands, or
-    /// with one that is none.
+    /// The value of what was noted since the last time; nothing without a count, or with one that is none. The bucket
+    /// that takes everything stands in for a count that is missing.
     ///
     /// Totals that fall, or are above the count, are those of a producer that was read while it counted. They are taken
     /// for the highest one below, or for the count.
@@ -81,7 +81,7 @@ impl Classic {
     }
 
     fn value(&mut self) -> Option<Value> {
-        let count = self.count?;
+        let count = self.count.or_else(|| self.whole_total())?;
         if is_stale(count) {
             return Some(Value::NoRecordedValue);
         }
@@ -106,6 +106,13 @@ impl Classic {
             counts,
             ..Histogram::default()
         })))
+    }
+
+    /// The total of the bucket `+Inf`.
+    fn whole_total(&self) -> Option<f64> {
+        let is_whole = |bound: &f64| *bound == f64::INFINITY;
+        let place = self.bounds.iter().position(is_whole)?;
+        self.totals.get(place).copied().flatten()
     }
 
     /// Brings the bounds in order, unless they are those of the last time.
