@@ -218,6 +218,8 @@ pub struct Delivery {
     pub timeout: Option<Duration>,
     /// What points are to cover.
     pub temporality: TemporalityChoice,
+    /// Whether sums of deltas that may fall are for the exporter to refuse: they stay as they are.
+    pub refuses_falling: bool,
     /// How metrics are changed to be taken.
     pub shape: Shape,
     /// Whether requests go in the order of their arrival; see [`Rules::in_order`].

@@ -113,7 +113,7 @@ impl<A: Attempt> Destination<A> {
             engine: OnceLock::new(),
             stopping: AtomicBool::new(false),
             ended: AtomicBool::new(false),
-            conversion: Conversion::new(delivery.temporality, context.ledger(Signal::Metrics)).map(Arc::new),
+            conversion: Conversion::new(delivery, context.ledger(Signal::Metrics)).map(Arc::new),
             shape: delivery.shape,
             heir: OnceLock::new(),
             queue: delivery.queue.clone(),

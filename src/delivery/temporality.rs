@@ -10,6 +10,7 @@ use tidegate_engine::{
     UnixNanos,
 };
 
+use super::config::Delivery;
 use super::stored;
 use crate::batch::wire::points::{PointVisitor, WirePoint};
 use crate::batch::{Batch, Encoded, Payload, Points, Signal, convert, stream_id, wire};
@@ -37,6 +38,8 @@ const EXPIRY_NS: u64 = 3600 * 1_000_000_000;
 /// A destination's conversion, and its place in every stream.
 pub(super) struct Conversion {
     converter: Converter,
+    /// Sums of deltas that may fall stay as they are.
+    refuses_falling: bool,
     ledger: Arc<Ledger>,
     /// Held while a batch is on its way from the conversion to the log.
     passing: RwLock<()>,
@@ -44,8 +47,8 @@ pub(super) struct Conversion {
 
 impl Conversion {
     /// `None`: points stay as they are.
-    pub(super) fn new(choice: TemporalityChoice, ledger: Option<&Arc<Ledger>>) -> Option<Self> {
-        let wanted = match choice {
+    pub(super) fn new(delivery: &Delivery, ledger: Option<&Arc<Ledger>>) -> Option<Self> {
+        let wanted = match delivery.temporality {
             TemporalityChoice::Preserve => return None,
             TemporalityChoice::Cumulative => Temporality::Cumulative,
             TemporalityChoice::Delta => Temporality::Delta,
@@ -56,6 +59,7 @@ impl Conversion {
         };
         Some(Self {
             converter: Converter::new(wanted, unix_now(), limits),
+            refuses_falling: delivery.refuses_falling,
             ledger: ledger?.clone(),
             passing: RwLock::default(),
         })
@@ -77,6 +81,8 @@ impl Conversion {
             taken: 0,
             made: Vec::new(),
             cursor,
+            // Events are ours to add up.
+            refuses_falling: self.refuses_falling && !matches!(batch.payload, Payload::Events(_)),
             flow,
         };
         let rest = match &batch.payload {
@@ -105,10 +111,15 @@ struct Converting<'a> {
     taken: usize,
     made: Vec<Point>,
     cursor: Option<&'a mut Vec<u8>>,
+    refuses_falling: bool,
     flow: &'a mut Flow,
 }
 
 impl Converting<'_> {
+    fn concerns(&self, data: Data) -> bool {
+        self.conversion.converter.concerns(data) && !(self.refuses_falling && data.is_falling_delta())
+    }
+
     /// What stays.
     fn encoded(&mut self, encoded: &Encoded) -> Encoded {
         let before = self.taken;
@@ -135,7 +146,7 @@ impl Converting<'_> {
                 exemplars: &point.exemplars,
             };
             let data = series.metric.data;
-            match self.conversion.converter.concerns(data) {
+            match self.concerns(data) {
                 true => {
                     self.take(Key::of(series), sample, &series.metric.name, &mut || {
                         Some(series.clone())
@@ -183,7 +194,7 @@ impl PointVisitor for Converting<'_> {
     }
 
     fn wants_data(&mut self, data: Data) -> bool {
-        self.conversion.converter.concerns(data)
+        self.concerns(data)
     }
 
     fn point(&mut self, point: &WirePoint<'_>) -> bool {

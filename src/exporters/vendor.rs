@@ -242,6 +242,7 @@ impl Chosen<'_> {
             retry: retry.clone(),
             timeout: Some(timeout).filter(|timeout| !timeout.is_zero()),
             temporality: self.temporality(),
+            refuses_falling: false,
             shape: self.shape(),
             in_order: false,
             together: Some(TOGETHER),

@@ -74,6 +74,16 @@ impl Data {
             Self::Gauge | Self::Summary => Temporality::Cumulative,
         }
     }
+
+    /// Whether it is a sum of deltas that may fall, of which no reader of totals knows where it began.
+    pub fn is_falling_delta(self) -> bool {
+        let temporality = Temporality::Delta;
+        let monotonic = false;
+        self == Self::Sum {
+            monotonic,
+            temporality,
+        }
+    }
 }
 
 /// What an event measures, before anybody has aggregated it.

@@ -88,7 +88,7 @@ pub struct Rule {
     pub gauge: GaugePolicy,
     /// Shows what events make as 0 as soon as their source is known, before the first of them.
     pub zero: bool,
-    /// Each stream's points are shown as they came (cumulative ones may fall back), deltas added up.
+    /// Each stream's points are shown as they came (cumulative ones may fall back), deltas that can't fall added up.
     pub verbatim: bool,
 }
 
@@ -113,7 +113,7 @@ impl Rule {
         }
     }
 
-    /// Takes everything and shows the newest state of each series.
+    /// Takes everything but deltas that may fall, and shows the newest state of each series.
     pub fn newest() -> Self {
         Self {
             verbatim: true,
@@ -160,6 +160,10 @@ impl Rule {
         }
         if self.verbatim && data.temporality() == Temporality::Cumulative {
             return Some((Op::Keep, data));
+        }
+        // Nobody has said that these are to be added up, and where they began is not known.
+        if self.verbatim && data.is_falling_delta() {
+            return None;
         }
         let merged = match data {
             Data::ExponentialHistogram { .. } if self.bounds.is_none() => {

@@ -52,6 +52,7 @@ fn delivery() -> Delivery {
         retry,
         timeout: None,
         temporality: TemporalityChoice::Preserve,
+        refuses_falling: false,
         shape: Shape::NONE,
         in_order: false,
         together: None,

@@ -99,6 +99,7 @@ impl Config {
             retry: self.retry_on_failure.clone(),
             timeout: None,
             temporality: self.temporality,
+            refuses_falling: false,
             shape: Shape::NONE,
             in_order: false,
             together: None,

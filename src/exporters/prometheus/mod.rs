@@ -13,7 +13,7 @@ mod rounds;
 mod server;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use crate::batch::wire::{
@@ -94,6 +94,8 @@ struct Prometheus {
     base: Context,
     ledger: Arc<Ledger>,
     views: Arc<Views>,
+    /// Whether the log names a sum of deltas that may fall.
+    told_of_falling: Once,
     /// What takes long and nobody waits for: the runtime's threads are for those who wait.
     keeper: Worker,
     running: Mutex<Option<Server>>,
@@ -117,6 +119,7 @@ impl Prometheus {
             base,
             ledger,
             views,
+            told_of_falling: Once::new(),
             keeper: Worker::new("tidegate-pages"),
             running: Mutex::default(),
         }
@@ -146,6 +149,14 @@ impl Prometheus {
     fn settle(&self, outcome: Outcome, metric: &str, flow: &mut Flow) {
         if self.ledger.settle(outcome, metric, flow) {
             self.ledger.drop_items(Reason::Unsupported, 1);
+            self.told_of_falling.call_once(|| {
+                let exporter = &*self.base.id;
+                tracing::warn!(
+                    exporter,
+                    metric,
+                    "dropped: a sum of deltas that may fall has no total; put an `aggregate` processor before the exporter"
+                );
+            });
         }
     }
 }

@@ -299,6 +299,7 @@ impl Config {
             // Each request of an attempt has its own time.
             timeout: None,
             temporality: self.temporality,
+            refuses_falling: true,
             shape: Shape::NONE,
             in_order: true,
             together: Some(TOGETHER),

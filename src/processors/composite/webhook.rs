@@ -58,6 +58,7 @@ impl WebhookConfig {
             retry: self.retry_on_failure.clone(),
             timeout: Some(self.timeout).filter(|timeout| !timeout.is_zero()),
             temporality: TemporalityChoice::Preserve,
+            refuses_falling: false,
             shape: Shape::NONE,
             in_order: false,
             together: None,

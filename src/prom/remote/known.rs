@@ -129,6 +129,10 @@ impl Known {
 pub(super) fn check(data: Data) -> Result<(), (Reason, &'static str)> {
     match data {
         Data::Gauge | Data::Summary => Ok(()),
+        data if data.is_falling_delta() => Err((
+            Reason::Unsupported,
+            "a sum of deltas that may fall: put an `aggregate` processor before the exporter",
+        )),
         data => match data.temporality() {
             Temporality::Cumulative => Ok(()),
             Temporality::Delta => Err((Reason::Unsupported, "a delta: set `temporality: cumulative`")),

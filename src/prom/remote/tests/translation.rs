@@ -135,6 +135,15 @@ fn p3_deltas_and_what_has_no_time_are_dropped_and_counted() {
         .collect();
     assert_eq!(dropped, [(Reason::Unsupported, 1), (Reason::Invalid, 3)]);
     assert_eq!(request(Version::One, &translation).names(), ["d{}"]);
+    let falling = Data::Sum {
+        monotonic: false,
+        temporality: Temporality::Delta,
+    };
+    let points = vec![point(&stream("f", falling, &[]), 1, Value::Int(-1))];
+    let translation = translator().translate(&[batch(points)]);
+    let (reason, items, why) = &translation.dropped[0];
+    assert_eq!((*reason, *items), (Reason::Unsupported, 1));
+    assert!(why.contains("put an `aggregate` processor before"), "{why}");
 }
 
 #[test]

@@ -437,6 +437,27 @@ fn processes_that_are_shown_as_one_series_add_up_and_do_so_again_after_they_were
 }
 
 #[test]
+fn deltas_that_may_fall_are_added_up_only_where_a_rule_says_so() {
+    let falling = Data::Sum {
+        monotonic: false,
+        temporality: Temporality::Delta,
+    };
+    let falling = series("falling", falling, &[], &[]);
+    let words = [(1, 5), (2, -2)];
+    let points = words.map(|(second, value)| point(&falling, NOW, NOW + second * SECOND, value));
+    let newest = table(vec![Rule::newest()]);
+    for point in &points {
+        assert_eq!(newest.observe(point, NOW), Outcome::Unmatched);
+    }
+    assert!(show(&newest).is_empty());
+    let asked = table(vec![Rule::new(Pattern::Glob("*".into()))]);
+    for point in &points {
+        assert_eq!(asked.observe(point, NOW), Outcome::Absorbed);
+    }
+    assert_eq!(int(&asked, "falling{}"), 3);
+}
+
+#[test]
 fn series_without_a_sign_of_life_go_whether_or_not_anyone_reads() {
     let table = table(vec![Rule::newest()]);
     let (a, b) = (

@@ -1,0 +1,102 @@
+//! Sums of deltas that may fall: no reader of totals knows where they began. The page, the queries and the remote write
+//! leave them out, each counts them, and an `aggregate` makes totals of them.
+
+use super::kit::{Gateway, Prometheus, QueryApi, Release, SOON, free_port, http, wait_until};
+use serde_json::{Value, json};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Two sums of deltas, one of which may fall, a second after the one before.
+fn request(second: u64, falling: i64) -> Value {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("after 1970")
+        .as_secs()
+        - 10;
+    let (start, time) = (now + second, now + second + 1);
+    let sum = |name: &str, monotonic: bool, value: i64| {
+        json!({"name": name, "sum": {
+            "isMonotonic": monotonic, "aggregationTemporality": 1,
+            "dataPoints": [{
+                "startTimeUnixNano": format!("{start}000000000"), "timeUnixNano": format!("{time}000000000"),
+                "asInt": value.to_string(),
+            }],
+        }})
+    };
+    json!({"resourceMetrics": [{
+        "resource": {"attributes": [{"key": "service.name", "value": {"stringValue": "svc"}}]},
+        "scopeMetrics": [{"metrics": [sum("falling", false, falling), sum("rising", true, 4)]}],
+    }]})
+}
+
+#[test]
+fn falling_deltas_are_dropped_and_counted_unless_an_aggregate_adds_them_up() {
+    let store = Prometheus::start_release(Release::Newest, "");
+    let (otlp, page, added, admin) = (free_port(), free_port(), free_port(), free_port());
+    let mut gateway = Gateway::start(&format!(
+        "receivers:
+  otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{otlp}\"}}}}}}
+processors:
+  aggregate: {{rules: [{{match: {{name: \"*\"}}}}]}}
+exporters:
+  prometheus: {{endpoint: \"127.0.0.1:{page}\"}}
+  prometheus/added: {{endpoint: \"127.0.0.1:{added}\", namespace: added}}
+  prometheusremotewrite: {{endpoint: \"http://127.0.0.1:{}/api/v1/write\"}}
+extensions: {{admin: {{endpoint: \"127.0.0.1:{admin}\"}}}}
+service:
+  extensions: [health_check, admin]
+  pipelines:
+    metrics: {{receivers: [otlp], exporters: [prometheus, prometheusremotewrite]}}
+    metrics/added: {{receivers: [otlp], processors: [aggregate], exporters: [prometheus/added]}}
+",
+        store.port()
+    ));
+    for (second, falling) in [(0, 5), (1, -2)] {
+        let body = request(second, falling).to_string();
+        let answer = http::post(otlp, "/v1/metrics", "application/json", body.as_bytes());
+        assert_eq!(answer.expect("the gateway answers").status, 200);
+    }
+    let queries = QueryApi::at(admin);
+    queries.wait_for_value("rising_total", 8.0);
+    store.wait_for_value("rising_total", 8.0);
+    let text = |port| http::get(port, "/metrics").expect("the exporter answers").text();
+    assert!(!text(page).contains("falling"), "{}", text(page));
+    assert_eq!((queries.value("falling"), store.value("falling")), (None, None));
+    // Added up, it is a total.
+    queries.wait_for_value("added_falling", 3.0);
+    let shown = text(added);
+    assert!(
+        shown
+            .lines()
+            .any(|line| line.starts_with("added_falling{") && line.ends_with(" 3")),
+        "{shown}"
+    );
+    for exporter in ["prometheus", "prometheusremotewrite"] {
+        let component = format!("component=\"exporters::{exporter}\"");
+        let metric = |name, labels: &[&str]| {
+            let whose: Vec<&str> = [component.as_str()]
+                .into_iter()
+                .chain(labels.iter().copied())
+                .collect();
+            gateway.own_metric(name, &whose)
+        };
+        let dropped = || metric("tidegate_dropped_items_total", &["reason=\"unsupported\""]);
+        wait_until(SOON, "the deltas are dropped", || dropped() == 2.0);
+        wait_until(SOON, "nothing is held", || {
+            metric("tidegate_held_items", &[]) == 0.0
+        });
+        let flow = |flow| metric("tidegate_component_items_total", &[flow]);
+        let (taken, left, kept) = (
+            flow("flow=\"in\""),
+            flow("flow=\"out\""),
+            flow("flow=\"absorbed\""),
+        );
+        assert_eq!(
+            (taken, left + kept),
+            (4.0, 2.0),
+            "{exporter}: {left} out, {kept} absorbed"
+        );
+    }
+    let line = gateway.wait_for_log("a sum of deltas that may fall");
+    assert!(line.contains("falling"), "{line}");
+    gateway.stop();
+}
