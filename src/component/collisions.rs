@@ -1,7 +1,10 @@
-//! Series that several processes report under one identity: counted for each component that keeps state, and named in
+//! Series that several processes report under one identity: counted for each component that can see it, and named in
 //! the log.
 
-use tidegate_engine::{Collision, Table};
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use tidegate_engine::{Collision, Table, UnixNanos};
 
 /// Counts the streams of a table that collide, and logs one that was found since the last call. `label` names the
 /// component. Call it about once a second.
@@ -18,10 +21,68 @@ pub fn tell(table: &Table, label: &(&'static str, String)) {
         component = label.1,
         metric = %series.metric.name,
         streams = colliding[collision as usize],
-        remedy = "give each process its own service.instance.id; an aggregate rule with `without: [service.instance.id]` adds them up",
+        remedy = REMEDY,
         "{}",
         said(collision)
     );
+}
+
+const REMEDY: &str = "give each process its own service.instance.id; an aggregate rule with `without: [service.instance.id]` adds them up";
+
+/// The runs of a series that somebody passes on without adding them up: which one began last, and when it spoke.
+#[derive(Debug, Default)]
+pub struct Starts {
+    newest: AtomicU64,
+    spoke: AtomicU64,
+    is_known: AtomicBool,
+}
+
+impl Starts {
+    /// Notes a point. True once: an older run says more after a newer one has spoken, so both are alive. What came late
+    /// says nothing of that.
+    pub fn note(&self, start: UnixNanos, time: UnixNanos) -> bool {
+        let newest = self.newest.load(Relaxed);
+        if start == 0 {
+            return false;
+        }
+        if start < newest {
+            return time > self.spoke.load(Relaxed) && !self.is_known.swap(true, Relaxed);
+        }
+        if start > newest {
+            self.newest.store(start, Relaxed);
+        }
+        self.spoke.fetch_max(time, Relaxed);
+        false
+    }
+}
+
+/// The series that collide in a component that passes points on.
+#[derive(Debug)]
+pub struct Alternating {
+    label: (&'static str, String),
+    told: Once,
+}
+
+impl Alternating {
+    /// `label` names the component.
+    pub fn new(label: (&'static str, String)) -> Self {
+        let told = Once::new();
+        Self { label, told }
+    }
+
+    /// Counts a series; the log names the first.
+    pub fn note(&self, metric: &str) {
+        let reason = ("reason", Collision::Interleaved.name().to_owned());
+        metrics::counter!("tidegate_colliding_streams_total", &[self.label.clone(), reason]).increment(1);
+        self.told.call_once(|| {
+            tracing::warn!(
+                component = self.label.1,
+                metric,
+                remedy = REMEDY,
+                "several processes report the same series; their samples are passed on side by side, so the series jumps"
+            );
+        });
+    }
 }
 
 fn said(collision: Collision) -> &'static str {
@@ -35,5 +96,38 @@ fn said(collision: Collision) -> &'static str {
         Collision::Forgotten => {
             "a process that was forgotten reports a series again; what it counted before is not added"
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(points: &[(u64, u64)]) -> usize {
+        let starts = Starts::default();
+        let found = points.iter().filter(|(start, time)| starts.note(*start, *time));
+        found.count()
+    }
+
+    #[test]
+    fn runs_that_alternate_are_told_once() {
+        assert_eq!(seen(&[(1, 10), (2, 11), (1, 12), (2, 13), (1, 14)]), 1);
+        assert_eq!(seen(&[(1, 10), (2, 11), (3, 12), (1, 13), (2, 14), (3, 15)]), 1);
+    }
+
+    #[test]
+    fn restarts_and_what_comes_late_are_no_collision() {
+        assert_eq!(
+            seen(&[(1, 10), (1, 11), (5, 12), (9, 20), (9, 21)]),
+            0,
+            "restarts"
+        );
+        assert_eq!(
+            seen(&[(1, 10), (5, 12), (1, 11), (5, 13)]),
+            0,
+            "its last word came late"
+        );
+        assert_eq!(seen(&[(0, 10), (5, 12), (0, 13)]), 0, "no start");
+        assert_eq!(seen(&[(1, 10), (5, 12), (1, 12)]), 0, "sent again");
     }
 }

@@ -1,5 +1,6 @@
 //! Remote write, out and in: real servers hold what is written to them, and what they write comes out as it was.
 
+mod alternating;
 mod out;
 mod taken;
 

@@ -21,6 +21,7 @@ use http::{HeaderMap, Uri};
 use tokio::task::JoinSet;
 
 use crate::batch::{ClientMetadata, Signal};
+use crate::component::collisions::Alternating;
 use crate::component::{ComponentError, ConfigType, Context, ExporterFactory, Factory, Reason, Stability};
 use crate::delivery::answer::{USER_AGENT, address, quote};
 use crate::delivery::http::{Connections, HttpClient, HttpOptions};
@@ -63,6 +64,7 @@ struct Inner {
     /// By message.
     headers: [HeaderMap; 2],
     translator: Translator,
+    alternating: Alternating,
     timeout: Option<Duration>,
     shards: usize,
     max_bytes: usize,
@@ -114,6 +116,7 @@ impl Inner {
             retry: config.retry_on_failure.clone(),
             headers: [Version::One, Version::Two].map(|version| request_headers(config, version)),
             translator: Translator::new(config.settings()),
+            alternating: Alternating::new(("exporter", cx.id.to_string())),
             timeout: Some(config.timeout).filter(|timeout| !timeout.is_zero()),
             shards: config.shards(),
             max_bytes: config.max_batch_size_bytes.as_usize(),
@@ -252,6 +255,9 @@ impl Writer {
         let batches = parcel.batches().to_vec();
         let translate = move || {
             let translation = inner.translator.translate(&batches);
+            for metric in &translation.colliding {
+                inner.alternating.note(metric);
+            }
             Progress::new(translation, inner.shards, inner.max_bytes)
         };
         let progress = match parcel.items() <= INLINE_ITEMS {

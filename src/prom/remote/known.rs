@@ -1,6 +1,7 @@
 //! What a stream of OTLP is called in Prometheus, made once and kept as long as the stream is in use.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
 
 use tidegate_engine::{Data, Key, Series as Stream, Temporality};
 
@@ -8,6 +9,7 @@ use super::generations::Generations;
 use super::series::{Family, Identity, Kind, Label, NAME};
 use super::translate::Target;
 use crate::component::Reason;
+use crate::component::collisions::Starts;
 use crate::prom::name::Spelling;
 
 /// Series that a generation of the cache holds; a series takes half a kilobyte.
@@ -39,6 +41,8 @@ pub(super) struct Known {
     /// Who named it.
     pub(super) spelling: Spelling,
     pub(super) family: Arc<Family>,
+    /// Which runs of its series there are.
+    pub(super) starts: Arc<Starts>,
     /// The same for every series that could ever have one of its names and labels.
     pub(super) group: u64,
     /// How its resource is told.
@@ -67,6 +71,7 @@ impl Known {
             spelling: Spelling::default(),
             family: Arc::new(family),
             group,
+            starts: Arc::default(),
             target,
             base: labels.into(),
             parts: Vec::new(),
@@ -122,6 +127,34 @@ impl Known {
     /// All its series.
     pub(super) fn all(&self) -> Vec<Arc<Identity>> {
         self.parts.iter().map(|part| part.identity.clone()).collect()
+    }
+}
+
+/// The runs of series, by name and labels, as long as a stream that is known has them.
+#[derive(Debug, Default)]
+pub(super) struct Runs {
+    runs: HashMap<Key, Weak<Starts>>,
+    /// How many there were in use when they were counted.
+    used: usize,
+}
+
+/// Runs that are kept without asking who needs them.
+const SPARE: usize = 1024;
+
+impl Runs {
+    /// Those of this series.
+    pub(super) fn of(&mut self, known: &Known) -> Arc<Starts> {
+        let key = Key::of_value(&(&known.family.name, &known.base));
+        if let Some(starts) = self.runs.get(&key).and_then(Weak::upgrade) {
+            return starts;
+        }
+        if self.runs.len() > 2 * self.used + SPARE {
+            self.runs.retain(|_, starts| starts.strong_count() > 0);
+            self.used = self.runs.len();
+        }
+        let starts = Arc::<Starts>::default();
+        self.runs.insert(key, Arc::downgrade(&starts));
+        starts
     }
 }
 

@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 use tidegate_engine::{Data, Exemplar, Key, Sample, Series as Stream, UnixNanos};
 
 use super::histogram::Native;
-use super::known::Cache;
+use super::known::{Cache, Runs};
 use super::series::{self, Family, Group, Identity, Series};
 use crate::batch::wire::points::{PointVisitor, WirePoint};
 use crate::batch::{Batch, Encoded, Payload, convert, wire};
@@ -52,6 +52,8 @@ pub(crate) struct Translator {
 #[derive(Default)]
 struct State {
     cache: Cache,
+    /// Which runs there are of each series, by its name and labels: several streams may come to one.
+    starts: Runs,
     /// When a resource was last told, in milliseconds, by job and instance.
     targets: HashMap<Key, (Arc<Identity>, i64)>,
 }
@@ -63,6 +65,8 @@ pub(crate) struct Translation {
     pub(crate) groups: Vec<Group>,
     /// What does not: why, how many points, and more about the first.
     pub(crate) dropped: Vec<(Reason, usize, String)>,
+    /// Metrics of series of which two runs were found to be alive.
+    pub(crate) colliding: Vec<Arc<str>>,
 }
 
 /// A resource is told again after so long.
@@ -171,8 +175,14 @@ impl Building<'_> {
 
     fn take(&mut self, key: Key, sample: Sample<'_>, name: &str, stream: &dyn Fn() -> Option<Arc<Stream>>) {
         let settings = self.settings;
-        let make = || stream().map(|stream| settings.know(&stream));
-        let Some(known) = self.state.cache.get(key, make) else {
+        let State { cache, starts, .. } = &mut *self.state;
+        let make = || {
+            let stream = stream()?;
+            let mut known = settings.know(&stream);
+            known.starts = starts.of(&known);
+            Some(known)
+        };
+        let Some(known) = cache.get(key, make) else {
             return self.drop_points(Reason::Invalid, 1, || format!("`{name}` can't be read"));
         };
         let (group, family, target) = (known.group, known.family.clone(), known.target.clone());
@@ -185,6 +195,9 @@ impl Building<'_> {
             return self.drop_points(reason, 1, || format!("`{name}`: {why}"));
         }
         let (data, spelling) = (known.data, known.spelling);
+        if counts(data) && known.starts.note(sample.start, sample.time) {
+            self.out.colliding.push(family.name.clone());
+        }
         let time = millis(sample.time);
         if let Some(target) = target {
             self.tell(target, time);

@@ -18,6 +18,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 
 use crate::batch::{Batch, ClientMetadata, Points, Signal};
+use crate::component::collisions::Alternating;
 use crate::component::{
     ComponentError, ConfigType, Context, Entry, Factory, Lifecycle, Reason, Receiver, ReceiverFactory,
     Stability,
@@ -47,6 +48,7 @@ pub static FACTORY: ReceiverFactory = Factory {
             limits: BodyLimits::of(config.max_request_body_size.as_usize()),
             response_headers: headers::build(&config.response_headers),
             intake: Arc::default(),
+            alternating: Alternating::new(("receiver", cx.base.id.to_string())),
             config,
             base: cx.base,
             entry,
@@ -82,6 +84,7 @@ struct Taker {
     limits: BodyLimits,
     response_headers: HeaderMap,
     intake: Arc<Intake>,
+    alternating: Alternating,
 }
 
 impl Receiver for RemoteWrite {}
@@ -200,6 +203,9 @@ impl Taker {
             self.entry.fail(samples);
             self.count(reason, samples);
             written.missing.push((samples, why));
+        }
+        for stream in taken.colliding {
+            self.alternating.note(&stream.metric.name);
         }
         if taken.lost_exemplars > 0 {
             metrics::counter!("tidegate_remote_write_dropped_exemplars_total", "receiver" => self.base.id.clone())

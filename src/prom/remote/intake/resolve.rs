@@ -69,6 +69,7 @@ pub(super) fn resolve(
         }),
         place,
         version,
+        starts: Arc::default(),
     }
 }
 

@@ -146,6 +146,33 @@ fn p3_deltas_and_what_has_no_time_are_dropped_and_counted() {
     assert!(why.contains("put an `aggregate` processor before"), "{why}");
 }
 
+/// Resources that differ only in what is no label come to one series.
+#[test]
+fn runs_of_one_series_that_alternate_are_told_once() {
+    let of = |pid: &'static str| Stream {
+        resource: Arc::new(Resource {
+            attributes: [("service.name", "a"), ("process.pid", pid)]
+                .into_iter()
+                .collect(),
+            schema_url: "".into(),
+        }),
+        ..stream("c", COUNTER, &[])
+    };
+    let translator = translator();
+    let said = |pid, start, time| {
+        let word = Point {
+            start: start * 1_000_000,
+            ..point(&of(pid), time, Value::Int(1))
+        };
+        translator.translate(&[batch(vec![word])]).colliding.len()
+    };
+    assert_eq!(said("1", 10, 1000), 0);
+    assert_eq!(said("2", 20, 1001), 0, "a restart");
+    assert_eq!(said("1", 10, 1001), 0, "what came late");
+    assert_eq!(said("1", 10, 1002), 1);
+    assert_eq!(said("2", 20, 1003) + said("1", 10, 1004), 0, "it is known");
+}
+
 #[test]
 fn p8_no_recorded_value_ends_every_series_that_the_stream_had() {
     let streams = [
