@@ -31,6 +31,7 @@ use super::generations::Generations;
 use super::read::{Metadata, ReadError, SeriesIn, Visitor, read};
 use super::series::Kind;
 use crate::component::Reason;
+use crate::component::collisions::Starts;
 use crate::prom::model::{NAME, exemplar, is_stale, nanos, number};
 use family::Families;
 use resolve::Shape;
@@ -58,6 +59,8 @@ enum Known {
         stream: Arc<Stream>,
         place: Arc<Place>,
         version: u64,
+        /// Which runs of it there are.
+        starts: Arc<Starts>,
     },
     /// It says that a resource is this one.
     Info { place: Arc<Place>, told: Arc<Resource> },
@@ -77,6 +80,8 @@ pub(crate) struct Taken {
     pub(crate) dropped: Vec<(Reason, usize, String)>,
     /// Exemplars that are not.
     pub(crate) lost_exemplars: usize,
+    /// Series of which two runs were found to be alive.
+    pub(crate) colliding: Vec<Arc<Stream>>,
 }
 
 impl Default for Intake {
@@ -99,6 +104,7 @@ impl Intake {
             keys: Vec::new(),
             orphans: Vec::new(),
             taken: Taken::default(),
+            former: None,
         };
         read(version, request, &mut taking)?;
         taking.adopt();
@@ -122,6 +128,8 @@ struct Taking<'a> {
     /// Exemplars that came without a sample, and the key of their series' labels.
     orphans: Vec<(Key, Exemplar)>,
     taken: Taken,
+    /// The series at hand under the resource that it had before.
+    former: Option<Arc<Stream>>,
 }
 
 impl<'r> Visitor<'r> for Taking<'_> {
@@ -224,8 +232,9 @@ impl Taking<'_> {
         (time, start): (i64, i64),
         value: Value,
     ) -> bool {
-        let stream = match known {
-            Known::Stream { stream, .. } => stream,
+        let former = self.former.take();
+        let (stream, starts) = match known {
+            Known::Stream { stream, starts, .. } => (stream, starts),
             Known::Info { .. } => return true,
             Known::Refused(reason, why) => {
                 self.drop_samples(*reason, 1, || format!("`{}`: {why}", name(series)));
@@ -244,10 +253,25 @@ impl Taking<'_> {
             });
             return false;
         }
+        // What the series was under the resource that it had until now has ended: nobody has to wait for its lease.
+        if let Some(series) = former {
+            self.keys.push(labels.key());
+            self.taken.points.push(Point {
+                series,
+                start: 0,
+                time: time.saturating_sub(1),
+                value: Value::NoRecordedValue,
+                exemplars: Vec::new(),
+            });
+        }
+        let start = nanos(start).filter(|start| *start <= time).unwrap_or(0);
+        if starts.note(start, time) {
+            self.taken.colliding.push(stream.clone());
+        }
         self.keys.push(labels.key());
         self.taken.points.push(Point {
             series: stream.clone(),
-            start: nanos(start).filter(|start| *start <= time).unwrap_or(0),
+            start,
             time,
             value,
             exemplars: Vec::new(),
@@ -290,15 +314,17 @@ impl Taking<'_> {
                 stream,
                 place,
                 version,
+                ..
             } = known
             && *version != place.version.load(Relaxed)
         {
             let (resource, now) = place.resource();
             *version = now;
-            *stream = Arc::new(Stream {
+            let new = Arc::new(Stream {
                 resource,
                 ..(**stream).clone()
             });
+            self.former = Some(std::mem::replace(stream, new));
         }
         // `make` always makes something.
         found.map_or(Known::Refused(Reason::Invalid, "unknown"), |known| known.clone())

@@ -126,12 +126,17 @@ fn i6_i9_ends_scopes_and_resources() {
             series(&own, Kind::Gauge, &[(9, 1.0)]),
         ],
     );
+    let [former, now] = told.points.as_slice() else {
+        panic!("what tells of the resource is no point: {:?}", told.points);
+    };
+    assert_eq!(told.samples, 2);
+    // It ends under the resource that it had, just before it goes on.
     assert_eq!(
-        (told.points.len(), told.samples),
-        (1, 2),
-        "what tells of the resource is no point"
+        (&former.value, former.time + 1),
+        (&Value::NoRecordedValue, now.time)
     );
-    let attributes = &told.points[0].series.resource.attributes;
+    assert_eq!(former.series.resource.attributes.get("version"), None);
+    let attributes = &now.series.resource.attributes;
     assert_eq!(attributes.get("version").unwrap().as_str(), Some("1"));
     let others = taken(
         &intake,
@@ -156,7 +161,7 @@ fn of(name: &str, instance: &str, version: &str, value: f64) -> Series {
 /// Which version the resource of this series has.
 fn version_of(intake: &Intake, name: &str, instance: &str) -> Option<String> {
     let taken = taken(intake, TWO, &[of(name, instance, "", 1.0)]);
-    let version = taken.points[0].series.resource.attributes.get("version")?;
+    let version = taken.points.last()?.series.resource.attributes.get("version")?;
     version.as_str().map(str::to_owned)
 }
 
