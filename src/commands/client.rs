@@ -113,6 +113,11 @@ impl Client {
 
     /// The data of a page in Prometheus's shape. Its warnings and notes go to stderr.
     pub(super) async fn data(&self, path: &str, form: &[(&str, &str)]) -> Result<Value, Failure> {
+        Ok(self.answer(path, form).await?.0)
+    }
+
+    /// The same, and whether there were warnings.
+    pub(super) async fn answer(&self, path: &str, form: &[(&str, &str)]) -> Result<(Value, bool), Failure> {
         let mut page = self.get(path, form).await?;
         for (list, name) in [("warnings", "warning"), ("infos", "info")] {
             let notes = page[list].as_array().into_iter().flatten();
@@ -120,7 +125,8 @@ impl Client {
                 .filter_map(Value::as_str)
                 .for_each(|note| eprintln!("{name}: {note}"));
         }
-        Ok(page["data"].take())
+        let is_warned = page["warnings"].as_array().is_some_and(|all| !all.is_empty());
+        Ok((page["data"].take(), is_warned))
     }
 }
 

@@ -45,10 +45,9 @@ async fn ask(args: &Args, client: Client) -> Result<(), Failure> {
     }
     let found = all.as_array().map_or(&[][..], Vec::as_slice);
     if found.is_empty() {
-        return Err(Failure::Message(format!(
-            "no series of a table is {}",
-            args.series
-        )));
+        // A metric that is not known has been warned of.
+        let why = "no table has such a series now; `target_info` and the past are only in queries";
+        return Err(Failure::Message(format!("{}: {why}", args.series)));
     }
     for (at, one) in found.iter().enumerate() {
         if at > 0 {

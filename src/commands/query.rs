@@ -4,7 +4,6 @@ use serde_json::Value;
 
 use super::Failure;
 use super::client::{self, Client, Place, labels, number, sparkline};
-use crate::config::nearest;
 use crate::say;
 
 /// Arguments of `tidegate query`.
@@ -40,11 +39,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 }
 
 async fn ask(args: &Args, client: Client) -> Result<(), Failure> {
-    let data = match args.range {
+    let (data, is_warned) = match args.range {
         None => {
             let time = args.time.as_deref().map(|time| ("time", time));
             let form: Vec<_> = [("query", &*args.query)].into_iter().chain(time).collect();
-            client.data("/api/v1/query", &form).await?
+            client.answer("/api/v1/query", &form).await?
         }
         Some(range) => {
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -57,14 +56,18 @@ async fn ask(args: &Args, client: Client) -> Result<(), Failure> {
                 ("end", &times[1]),
                 ("step", &times[2]),
             ];
-            client.data("/api/v1/query_range", &form).await?
+            client.answer("/api/v1/query_range", &form).await?
         }
     };
     let is_empty = data["result"].as_array().is_some_and(Vec::is_empty);
     if args.json {
         say!("{data}");
     } else if is_empty {
-        eprintln!("no result: {}", why_empty(&args.query, &client).await?);
+        let why = match is_warned {
+            true => "no result",
+            false => why_empty(&client).await?,
+        };
+        eprintln!("{why}");
     } else {
         print(&data);
     }
@@ -74,29 +77,12 @@ async fn ask(args: &Args, client: Client) -> Result<(), Failure> {
     }
 }
 
-/// Why a query gives nothing: which of the names in it no series has, or what else may be.
-async fn why_empty(query: &str, client: &Client) -> Result<String, Failure> {
+/// Why a query gives nothing, where nobody has been warned of its names.
+async fn why_empty(client: &Client) -> Result<&'static str, Failure> {
     let names = client.data("/api/v1/label/__name__/values", &[]).await?;
-    let known: Vec<&str> = names
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
-    if known.is_empty() {
-        return Ok("the gateway shows no series".to_owned());
-    }
-    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':');
-    let words: Vec<&str> = query.split(|c| !is_name(c)).collect();
-    if words.iter().any(|word| known.contains(word)) {
-        return Ok(
-            "no series matches at this time; compare the labels with `tidegate explain NAME`".to_owned(),
-        );
-    }
-    let near = words.iter().find_map(|word| nearest(word, known.iter().copied()));
-    Ok(match near {
-        Some(near) => format!("no series has such a name; did you mean `{near}`?"),
-        None => "no series has such a name; `tidegate cardinality` lists metrics".to_owned(),
+    Ok(match names.as_array().is_some_and(Vec::is_empty) {
+        true => "no result: the gateway shows no series",
+        false => "no result: no series matches at this time; compare the labels with `tidegate explain NAME`",
     })
 }
 

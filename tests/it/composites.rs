@@ -121,7 +121,17 @@ fn commands_ask_what_a_gateway_holds() {
     for (arguments, why) in [
         (&["query", "sum("][..], "unclosed left parenthesis"),
         (&["composites", "get", "dept"], "did you mean `depth`?"),
-        (&["explain", "nothing"], "no series of a table is nothing"),
+        (&["explain", "nothing"], "metric \"nothing\" is not known"),
+        (&["explain", "queu"], "did you mean \"queue\"?"),
+        (
+            &["explain", "queue{model=\"x\"}"],
+            "no table has such a series now",
+        ),
+        (&["query", "--fail-empty", "sum(queu)"], "did you mean \"queue\"?"),
+        (
+            &["query", "--fail-empty", "queue{model=\"x\"}"],
+            "no series matches at this time",
+        ),
         (
             &["query", "1", "--endpoint", "http://127.0.0.1:1"],
             "is the gateway running",

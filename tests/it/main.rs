@@ -38,7 +38,7 @@ mod scraped_pages;
 mod sdk;
 mod smoke;
 mod socket_path;
-mod state;
 mod spelling;
+mod state;
 mod telemetry;
 mod transports;

@@ -559,6 +559,10 @@ async fn a_series_is_explained_and_counted() {
     assert_eq!(one["fed_by"][0]["source"], json!({"service.name": "b"}));
     assert!(one["counts_since"].is_number() && one["owner"].is_string());
     assert_eq!(get(&admin, "/api/v1/explain").await.0, 400);
+    let (status, none) = get(&admin, "/api/v1/explain?match[]=requests_totl").await;
+    assert_eq!((status, &none["data"]), (200, &json!([])));
+    let warning = none["warnings"][0].as_str().unwrap();
+    assert!(warning.ends_with("did you mean \"requests_total\"?"), "{warning}");
     let (_, counts) = get(&admin, "/api/v1/status/tsdb?limit=1").await;
     let counts = &counts["data"];
     assert_eq!(counts["headStats"]["numSeries"], json!(2));

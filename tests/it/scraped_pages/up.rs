@@ -101,7 +101,7 @@ fn a_page_without_an_end_is_a_failed_scrape_with_its_reason() {
         differs: None,
     };
     let mut scraper = scraper(&[case]);
-    assert_eq!(scraper.up(1)[&0], false);
+    assert!(!scraper.up(1)[&0]);
     assert_eq!(scraper.queries.value("a_total"), None);
     let page = http::get(scraper.page, "/metrics")
         .expect("the exporter answers")
@@ -125,7 +125,7 @@ fn a_histogram_without_a_count_is_shown_with_that_of_its_last_bucket() {
         differs: None,
     };
     let scraper = scraper(&[case]);
-    assert_eq!(scraper.up(1)[&0], true);
+    assert!(scraper.up(1)[&0]);
     scraper.queries.wait_for_value("h_count", 5.0);
     scraper.queries.wait_for_value("h_bucket{le=\"1\"}", 2.0);
     let page = http::get(scraper.page, "/metrics")

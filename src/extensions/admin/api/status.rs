@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use serde_json::json;
 use tidegate_engine::query::LOOK_BACK_MS;
 
-use super::{Api, Failure, Page, QUERIES, explain, params};
+use super::{Api, Failure, Page, QUERIES, Said, explain, params};
 use crate::built::{COMMIT, DATE, VERSION};
 use crate::component::unix_now;
 use crate::extensions::server::Request;
@@ -19,7 +19,11 @@ impl Api {
             return Err(Failure::bad("no match[] parameter provided"));
         }
         let (now, most) = (unix_now(), entries(request)?);
-        Ok(explain::page(&self.shared, &self.view, &selections, now, most).into())
+        Ok(Page::Data(Said {
+            data: explain::page(&self.shared, &self.view, &selections, now, most),
+            warnings: self.view.notes(now, &selections).warnings(),
+            ..Said::default()
+        }))
     }
 
     /// What makes the series.

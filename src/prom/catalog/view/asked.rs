@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
+use tidegate_engine::UnixNanos;
 use tidegate_engine::query::{NAME, Selection};
 
 use super::super::differing;
@@ -117,6 +118,21 @@ impl<'a> Asked<'a> {
 }
 
 impl View {
+    /// What the readers of an answer to these selections must know.
+    pub fn notes(&self, now: UnixNanos, selections: &[Selection]) -> Notes {
+        let names = selections
+            .iter()
+            .map(|selection| selection.name().map(str::to_owned));
+        self.refresh(now, names.collect::<Option<Vec<_>>>().as_deref());
+        let asked = self.recall();
+        let state = self.state();
+        selections
+            .iter()
+            .for_each(|selection| asked.note(&state, selection));
+        drop(state);
+        asked.notes()
+    }
+
     /// Whether a metric of this name is here, was here, or is that of a declared composite.
     fn is_known(&self, state: &State, name: &str) -> bool {
         let has_number = |entry: &super::entry::Entry| {
