@@ -249,7 +249,7 @@ impl Api {
         let computed = in_background(move || {
             let query = Query::parse(&query)?;
             let now = unix_now();
-            let asked = api.view.ask(now, query.only_names().as_deref());
+            let asked = api.view.ask(now, &query.selections());
             let value = query.instant(&asked, millis(now))?;
             api.check_composites(&query, now, |_| true)?;
             let notes = asked.notes();

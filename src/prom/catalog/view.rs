@@ -1,12 +1,13 @@
 //! All series of all tables as Prometheus would know them, live and with their recent past: one view a gateway.
 //!
 //! What a `prometheus` exporter shows is shown here under the same names and labels; tables that no exporter shows are
-//! named by its defaults. Series are found by the name of their metric, so that a query costs what the series of its
-//! names cost: only these are read when it is asked. What is new in a table since the last look is learned first,
+//! named by its defaults. Series are found by the name of their metric and by values of labels, so that a query costs
+//! what the series cost that it asks for: only these are read when it is asked. What is new in a table since the last look is learned first,
 //! whoever looks.
 
 mod asked;
 mod entry;
+mod names;
 mod select;
 mod state;
 mod targets;
@@ -98,7 +99,7 @@ pub fn millis(time: UnixNanos) -> Millis {
 
 impl Evaluate for Arc<View> {
     fn evaluate(&self, query: &Query, now: UnixNanos) -> Result<Vec<(Labels, f64)>, String> {
-        let asked = self.ask(now, query.only_names().as_deref());
+        let asked = self.ask(now, &query.selections());
         let answer = query
             .instant(&asked, millis(now))
             .map_err(|error| error.to_string())?;
@@ -205,8 +206,8 @@ impl View {
     }
 
     /// Reads what a query that is asked now needs, and gives what it is to be computed over.
-    pub fn ask(&self, now: UnixNanos, names: Option<&[String]>) -> Asked<'_> {
-        self.refresh(now, names);
+    pub fn ask(&self, now: UnixNanos, selections: &[Selection]) -> Asked<'_> {
+        self.refresh(now, selections);
         self.recall()
     }
 
@@ -272,18 +273,19 @@ impl View {
         }
     }
 
-    /// Reads what is now of the series that have numbers of these names; `None`: of all.
-    pub fn refresh(&self, now: UnixNanos, names: Option<&[String]>) {
+    /// Reads what the series are now that these ask for; all series where one of these names no metric.
+    pub fn refresh(&self, now: UnixNanos, selections: &[Selection]) {
         self.senders.tick(now);
         let look = self.look(now, false);
         let shown = self.shown();
         let mut state = self.state();
         state.meet(&shown, look);
+        let names: Option<Vec<&str>> = selections.iter().map(Selection::name).collect();
         // The sampler has read all series a moment ago. Without it nobody has.
-        let needs_all = names.is_some_and(|names| !self.has_past() && state.asks_for_targets(names));
-        match names.filter(|_| !needs_all) {
-            Some(names) => state.read_named(names, now, look),
-            None => state.read_all(now, look),
+        let needs_all = |names: &[&str]| !self.has_past() && state.asks_for_targets(names);
+        match names.is_none_or(|names| needs_all(&names)) {
+            true => state.read_all(now, look),
+            false => state.read_asked(selections, now, look),
         }
     }
 
@@ -322,7 +324,8 @@ impl View {
 
     /// The labels of every series that one of these selections accepts and that has a sample in its time.
     pub fn labels(&self, selections: &[Selection]) -> Vec<Labels> {
-        let state = self.state();
+        let mut state = self.state();
+        selections.iter().for_each(|selection| state.prepare(selection));
         let of = |selection| {
             let live = state.live(selection);
             let live = live.filter(|number| state.has_samples(number, selection));

@@ -44,6 +44,11 @@ impl Chunk {
         size_of::<Self>() + self.bits.capacity()
     }
 
+    /// Samples.
+    pub(super) fn len(&self) -> usize {
+        usize::from(self.count)
+    }
+
     /// Appends a later sample; `false`: it is full, or the gap is too wide.
     pub(super) fn push(&mut self, tick: u32, value: f64) -> bool {
         let gap = tick.saturating_sub(self.last);
@@ -145,17 +150,33 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// The next bits: 57 at least are right, where there are so many.
+    fn peek(&self) -> u64 {
+        let rest = self.bits.get(self.at / 8..).unwrap_or_default();
+        let window = match rest.first_chunk() {
+            Some(bytes) => u64::from_be_bytes(*bytes),
+            None => {
+                let mut bytes = [0; 8];
+                bytes[..rest.len()].copy_from_slice(rest);
+                u64::from_be_bytes(bytes)
+            }
+        };
+        window << (self.at % 8)
+    }
+
+    /// So many bits, one at least.
     fn take(&mut self, count: u32) -> Option<u64> {
-        let mut number = 0;
-        let mut left = count;
-        while left > 0 {
-            let byte = u64::from(*self.bits.get(self.at / 8)?);
-            let room = 8 - (self.at % 8) as u32;
-            let taken = room.min(left);
-            number = (number << taken) | ((byte >> (room - taken)) & ((1 << taken) - 1));
-            self.at += taken as usize;
-            left -= taken;
+        const AT_ONCE: u32 = 57;
+        if count > AT_ONCE {
+            let high = self.take(count - AT_ONCE)?;
+            return Some(high << AT_ONCE | self.take(AT_ONCE)?);
         }
+        let end = self.at + count as usize;
+        if end > 8 * self.bits.len() {
+            return None;
+        }
+        let number = self.peek() >> (u64::BITS - count);
+        self.at = end;
         Some(number)
     }
 

@@ -224,18 +224,33 @@ impl History {
 
     /// The samples of a series later than `from` and not later than `to`.
     pub fn read(&self, id: SeriesId, from: Millis, to: Millis) -> Vec<Sample> {
+        let mut samples = Vec::new();
+        self.read_into(id, (from, to), &mut samples);
+        samples
+    }
+
+    /// Appends what [`Self::read`] gives.
+    pub fn read_into(&self, id: SeriesId, (from, to): (Millis, Millis), samples: &mut Vec<Sample>) {
         let Some(Some(past)) = self.series.get(id.0 as usize) else {
-            return Vec::new();
+            return;
         };
         let overlaps = |chunk: &&Chunk| self.time(chunk.last) > from && self.time(chunk.first) <= to;
-        let samples = past.chunks.iter().filter(overlaps).flat_map(Chunk::samples);
-        samples
-            .map(|(tick, value)| Sample {
+        let chunks = past.chunks.iter().filter(overlaps);
+        let ticks = to.saturating_sub(from) / self.limits.interval_ms;
+        let most = usize::try_from(ticks.saturating_add(1)).unwrap_or(usize::MAX);
+        let held: usize = chunks.clone().map(Chunk::len).sum();
+        // And one for the present.
+        samples.reserve(held.min(most) + 1);
+        for chunk in chunks {
+            let all = chunk.samples().map(|(tick, value)| Sample {
                 time: self.time(tick),
                 value,
-            })
-            .filter(|sample| sample.time > from && sample.time <= to)
-            .collect()
+            });
+            let within = all
+                .skip_while(|sample| sample.time <= from)
+                .take_while(|sample| sample.time <= to);
+            within.for_each(|sample| samples.push(sample));
+        }
     }
 
     /// The native histograms of a series later than `from` and not later than `to`.

@@ -1,6 +1,6 @@
 //! Label sets as the query language knows them, and matchers over them.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use regex::Regex;
 
@@ -40,7 +40,8 @@ impl PartialOrd for Labels {
 
 impl Default for Labels {
     fn default() -> Self {
-        Self(Arc::from([]))
+        static NONE: LazyLock<Labels> = LazyLock::new(|| Labels(Arc::from([])));
+        NONE.clone()
     }
 }
 
@@ -170,6 +171,15 @@ impl Matcher {
         (self.kind == MatchKind::Equal).then_some(&*self.value)
     }
 
+    /// All values that it accepts, where they can be listed: one, or those of a pattern of plain texts (`a|b`).
+    pub fn values(&self) -> Option<Vec<String>> {
+        match self.kind {
+            MatchKind::Equal => Some(vec![self.value.to_string()]),
+            MatchKind::Matches => alternatives(&self.value),
+            MatchKind::NotEqual | MatchKind::MatchesNot => None,
+        }
+    }
+
     /// Whether it accepts this value; an empty one is a label that is not there.
     pub fn accepts_value(&self, value: &str) -> bool {
         let matches = || {
@@ -214,6 +224,25 @@ pub(super) fn anchored(pattern: &str) -> Result<Regex, String> {
         regex::Error::CompiledTooBig(_) => "error parsing regexp: expression too large".to_owned(),
         _ => format!("error parsing regexp: `{pattern}`"),
     })
+}
+
+/// The texts that a pattern matches which has no other operator than `|`.
+fn alternatives(pattern: &str) -> Option<Vec<String>> {
+    let mut all = vec![String::new()];
+    let mut letters = pattern.chars();
+    while let Some(letter) = letters.next() {
+        let plain = match letter {
+            '|' => {
+                all.push(String::new());
+                continue;
+            }
+            '\\' => letters.next().filter(char::is_ascii_punctuation)?,
+            '.' | '+' | '*' | '?' | '(' | ')' | '[' | ']' | '{' | '}' | '^' | '$' => return None,
+            _ => letter,
+        };
+        all.last_mut()?.push(plain);
+    }
+    Some(all)
 }
 
 fn without_lone_braces(pattern: &str) -> String {

@@ -454,3 +454,42 @@ proptest! {
         prop_assert_eq!(Instant::Vector(here), query.instant(&store, time).unwrap());
     }
 }
+
+#[test]
+fn a_matcher_lists_the_values_that_it_accepts() {
+    let of = |matcher: &str| {
+        let query = Query::parse(&format!("up{{pod{matcher}}}")).unwrap();
+        let selection = query.selection().unwrap();
+        let matcher = selection.matchers.iter().find(|matcher| matcher.name() == "pod");
+        matcher.unwrap().values()
+    };
+    let listed = |values: &[&str]| Some(values.iter().map(|value| (*value).to_owned()).collect());
+    assert_eq!(of("=\"a|b\""), listed(&["a|b"]));
+    assert_eq!(of("=~\"a|b-1|\""), listed(&["a", "b-1", ""]));
+    assert_eq!(of("=~`10\\.0\\.0\\.1:80|a b`"), listed(&["10.0.0.1:80", "a b"]));
+    for pattern in [
+        "a.b", "(a|b)", "a?", "[ab]", "a{2}", "\\\\d", "^a", "a+", "a*", "a$",
+    ] {
+        assert_eq!(of(&format!("=~\"{pattern}\"")), None, "{pattern}");
+    }
+    assert_eq!((of("!=\"a\""), of("!~\"a\"")), (None, None));
+}
+
+#[test]
+fn what_is_refused_is_refused_in_the_words_of_the_documentation() {
+    let page = include_str!("../../../../docs/queries.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| refused | `"));
+    let rows: Vec<(&str, &str)> = rows
+        .filter_map(|row| row.strip_suffix("` |")?.split_once("` | `"))
+        .collect();
+    assert!(rows.len() > 10, "{rows:?}");
+    let said = rows
+        .iter()
+        .map(|(query, _)| (*query, Query::parse(query).unwrap_err().to_string()));
+    let said: Vec<(&str, String)> = said.collect();
+    let written: Vec<_> = rows
+        .iter()
+        .map(|(query, error)| (*query, (*error).to_owned()))
+        .collect();
+    assert_eq!(said, written);
+}

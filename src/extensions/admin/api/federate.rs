@@ -17,7 +17,7 @@ impl Api {
         let mut all: BTreeMap<(String, Labels), f64> = BTreeMap::new();
         for text in request.all("match[]") {
             let query = parse_selector(text)?;
-            self.view.refresh(now, query.only_names().as_deref());
+            self.view.refresh(now, &query.selections());
             let Instant::Vector(vector) = query.instant(&*self.view, millis(now))? else {
                 continue;
             };

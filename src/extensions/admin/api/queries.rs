@@ -21,7 +21,7 @@ impl Api {
         let at = time.unwrap_or(millis(now));
         let is_recent = at >= millis(now) - NOW_MS;
         let asked = match is_recent {
-            true => self.view.ask(now, query.only_names().as_deref()),
+            true => self.view.ask(now, &query.selections()),
             false => self.view.recall(),
         };
         let (mut value, notes) = query.instant_with(&asked, at, &options)?;
@@ -51,7 +51,7 @@ impl Api {
         let query = parse(request)?;
         let now = unix_now();
         let asked = match end >= millis(now) - NOW_MS {
-            true => self.view.ask(now, query.only_names().as_deref()),
+            true => self.view.ask(now, &query.selections()),
             false => self.view.recall(),
         };
         let (mut series, notes) = query

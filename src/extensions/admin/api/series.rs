@@ -34,11 +34,7 @@ impl Api {
             selection.from = start.map_or(selection.from, |start| start.saturating_sub(1));
             selection.to = end.unwrap_or(selection.to);
         }
-        let names = selections
-            .iter()
-            .map(|selection| selection.name().map(str::to_owned));
-        let names: Option<Vec<String>> = names.collect();
-        self.view.refresh(unix_now(), names.as_deref());
+        self.view.refresh(unix_now(), &selections);
         Ok(self.view.labels(&selections))
     }
 
@@ -74,7 +70,7 @@ impl Api {
         let metrics = params::number(request, "limit")?;
         let entries = params::number(request, "limit_per_metric")?;
         let wanted = request.get("metric").filter(|metric| !metric.is_empty());
-        self.view.refresh(unix_now(), None);
+        self.view.refresh(unix_now(), &[Selection::everything()]);
         let mut all: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         for about in self.view.about() {
             if wanted.is_some_and(|wanted| wanted != about.name) {

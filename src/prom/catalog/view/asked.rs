@@ -135,15 +135,8 @@ impl View {
 
     /// Whether a metric of this name is here, was here, or is that of a declared composite.
     fn is_known(&self, state: &State, name: &str) -> bool {
-        let has_number = |entry: &super::entry::Entry| {
-            let stem = entry.name.as_ref().map_or(0, |stem| stem.len());
-            entry
-                .numbers
-                .iter()
-                .any(|number| stem + number.suffix.len() == name.len())
-        };
         state.books.gone.contains_key(name)
-            || state.named(name).any(has_number)
+            || state.named(name).any(|entry| entry.may_be(name))
             || self.composites.list().iter().any(|composite| {
                 let names = self.names_of_composite(&composite.declaration().name);
                 names.iter().any(|known| known == name)

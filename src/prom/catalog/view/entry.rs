@@ -1,10 +1,11 @@
 //! A series of a table, and the numbers and native histograms it has: for Prometheus a series each.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use tidegate_engine::query::{FloatHistogram, Labels, Millis, NAME, SampleValue};
-use tidegate_engine::{AttributeFilter, History, Pattern, Place, Reading, Series, SeriesId, UnixNanos};
+use tidegate_engine::{AttributeFilter, Data, History, Pattern, Place, Reading, Series, SeriesId, UnixNanos};
 
 use super::super::{Senders, Times};
 use crate::prom::Style;
@@ -140,6 +141,27 @@ impl Entry {
             times: Times::default(),
             numbers: Vec::new(),
         }
+    }
+
+    /// The value of a label that its numbers have in common; empty: there is none.
+    pub(super) fn value(&self, label: &str, style: &Style) -> Cow<'_, str> {
+        if let Some(number) = self.numbers.first() {
+            return number.labels.get(label).into();
+        }
+        let pairs = identity(&self.series, style).map(|(_, pairs)| pairs);
+        let own = pairs.into_iter().flatten().find(|(name, _)| name == label);
+        own.map_or(Cow::Borrowed(""), |(_, value)| value.into())
+    }
+
+    /// Whether it is of a kind that has numbers of this name.
+    pub(super) fn may_be(&self, name: &str) -> bool {
+        let stem = self.name.as_ref().and_then(|stem| name.strip_prefix(&**stem));
+        stem.is_some_and(|suffix| match self.series.metric.data {
+            Data::Gauge | Data::Sum { .. } => suffix.is_empty(),
+            Data::Histogram { .. } => !suffix.is_empty(),
+            Data::ExponentialHistogram { .. } => true,
+            Data::Summary => suffix != "_bucket",
+        })
     }
 
     /// Takes up what the series is now.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
 use tidegate_engine::query::{
     Labels, Millis, NAME, QueryError, QuerySeries, Sample, SampleValue, Samples, Selection,
 };
@@ -21,7 +22,7 @@ impl State {
         let accepts = |number: &&Number| !number.is_shadowed && selection.accepts(&number.labels);
         match selection.name() {
             None => Box::new(self.entries().flat_map(|entry| &entry.numbers).filter(accepts)),
-            Some(name) => Box::new(self.named(name).flat_map(move |entry| {
+            Some(name) => Box::new(self.asked(name, selection).flat_map(move |entry| {
                 let stem = entry.name.as_ref().map_or(0, |stem| stem.len());
                 let numbers = entry.numbers.iter();
                 numbers
@@ -59,13 +60,16 @@ impl State {
 
 impl Samples for View {
     fn select(&self, selection: &Selection) -> Result<Vec<QuerySeries>, QueryError> {
-        self.read(&self.state(), selection)
+        let mut state = self.state();
+        state.prepare(selection);
+        self.read(&state, selection)
     }
 }
 
 impl Samples for Asked<'_> {
     fn select(&self, selection: &Selection) -> Result<Vec<QuerySeries>, QueryError> {
-        let state = self.view.state();
+        let mut state = self.view.state();
+        state.prepare(selection);
         self.note(&state, selection);
         self.view.read(&state, selection)
     }
@@ -78,7 +82,7 @@ impl View {
         // A series is of one kind: the other gives nothing.
         let read = |past, series: &mut QuerySeries| match selection.needs_past {
             true => {
-                series.samples.extend(history.read(past, from, to));
+                history.read_into(past, (from, to), &mut series.samples);
                 series.histograms.extend(history.read_histograms(past, from, to));
             }
             false => {
@@ -89,7 +93,7 @@ impl View {
         let is_within = |time: Millis| time > from && time <= to;
         let mut room = selection.max_samples;
         let mut all = Vec::new();
-        let mut ended: HashMap<&Labels, QuerySeries> = HashMap::new();
+        let mut ended: HashMap<&Labels, QuerySeries, RandomState> = HashMap::default();
         for gone in state.gone(selection) {
             let series = ended.entry(&gone.labels).or_default();
             read(gone.past, series);
@@ -98,11 +102,15 @@ impl View {
                 series.push(gone.since, SampleValue::Float(f64::from_bits(Sample::STALE)));
             }
         }
+        let has_ended = !ended.is_empty();
         for number in state.live(selection) {
             if selection.needs_past {
                 self.check_past(number, history)?;
             }
-            let mut series = ended.remove(&number.labels).unwrap_or_default();
+            let mut series = match has_ended {
+                false => QuerySeries::of_floats(number.labels.clone(), Vec::new()),
+                true => ended.remove(&number.labels).unwrap_or_default(),
+            };
             let (time, now) = &number.now;
             let is_here = is_within(*time);
             if let Past::Kept(past) = number.past
@@ -125,7 +133,9 @@ impl View {
                 _ => {}
             }
             room = less(room, &series)?;
-            series.labels = number.labels.clone();
+            if has_ended {
+                series.labels = number.labels.clone();
+            }
             all.push(series);
         }
         let ended = ended.into_iter();
@@ -134,9 +144,11 @@ impl View {
             ..series
         }));
         all.retain(|series| !series.is_empty());
-        for series in &mut all {
-            series.samples.sort_by_key(|sample| sample.time);
-            series.histograms.sort_by_key(|sample| sample.time);
+        if has_ended {
+            for series in &mut all {
+                series.samples.sort_by_key(|sample| sample.time);
+                series.histograms.sort_by_key(|sample| sample.time);
+            }
         }
         Ok(all)
     }

@@ -3,14 +3,15 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 
-use tidegate_engine::query::{Labels, Millis};
-use tidegate_engine::{Composite, History, HistoryLimits, Place, Resource, Seen, Table, UnixNanos};
+use tidegate_engine::query::{Labels, Millis, Selection};
+use tidegate_engine::{Composite, History, HistoryLimits, Place, Resource, Seen, Series, Table, UnixNanos};
 
 use super::super::Life;
 use super::entry::{Books, Entry, Key, Look};
+use super::names::{Names, Pairs, hash};
 use super::targets::{Found, Targets};
 use crate::prom::Style;
-use crate::prom::flat::SUFFIXES;
+use crate::prom::flat::{SUFFIXES, identity};
 use crate::prom::name::Kind;
 use crate::prom::render::TARGET_INFO;
 
@@ -18,12 +19,11 @@ use crate::prom::render::TARGET_INFO;
 pub(super) struct State {
     /// Tables and composites; a place that is free is given to the next one.
     sources: Vec<Option<Source>>,
-    names: Names,
+    pub(super) names: Names,
     pub(super) books: Books,
+    /// When it was looked at.
+    now: UnixNanos,
 }
-
-/// Series by the name of their metric.
-pub(super) type Names = HashMap<Arc<str>, BTreeSet<Key>>;
 
 struct Source {
     of: Of,
@@ -76,7 +76,7 @@ impl State {
     pub(super) fn new(limits: HistoryLimits) -> Self {
         Self {
             sources: Vec::new(),
-            names: HashMap::new(),
+            names: Names::default(),
             books: Books {
                 history: History::new(limits),
                 owners: HashMap::new(),
@@ -85,6 +85,7 @@ impl State {
                 gone: HashMap::new(),
                 has_freed: false,
             },
+            now: 0,
         }
     }
 
@@ -101,17 +102,34 @@ impl State {
 
     /// The series that may have numbers of this name.
     pub(super) fn named(&self, name: &str) -> impl Iterator<Item = &Entry> {
-        self.keys(name).filter_map(|(source, at)| {
-            let source = self.sources.get(source as usize)?.as_ref()?;
-            source.entries.get(at as usize)?.as_ref()
-        })
+        let keys = stems(name).flat_map(|stem| self.names.keys(stem));
+        keys.filter_map(|key| self.entry(key))
+    }
+
+    /// The series that may have numbers of this name which a selection accepts.
+    pub(super) fn asked<'a>(&'a self, name: &str, selection: &Selection) -> impl Iterator<Item = &'a Entry> {
+        let keys = self.keys(name, selection);
+        keys.filter_map(|key| self.entry(key))
     }
 
     /// In order, name by name.
-    fn keys(&self, name: &str) -> impl Iterator<Item = Key> {
-        let stems = SUFFIXES.iter().filter_map(|suffix| name.strip_suffix(suffix));
-        let stems = stems.filter_map(|stem| self.names.get(stem));
-        stems.flatten().copied()
+    fn keys(&self, name: &str, selection: &Selection) -> impl Iterator<Item = Key> {
+        stems(name).flat_map(|stem| self.names.asked(stem, &selection.matchers))
+    }
+
+    /// Makes what a selection asks for quick to find.
+    pub(super) fn prepare(&mut self, selection: &Selection) {
+        for stem in selection.name().into_iter().flat_map(stems) {
+            while let Some(label) = self.names.missing(stem, selection, self.now) {
+                let value = |key: Key| {
+                    let source = self.sources.get(key.0 as usize)?.as_ref()?;
+                    let entry = source.entries.get(key.1 as usize)?.as_ref()?;
+                    Some((hash(&entry.value(label, &source.style)), key))
+                };
+                let values: Vec<_> = self.names.keys(stem).filter_map(value).collect();
+                self.names.index(stem, label, values, self.now);
+            }
+        }
     }
 
     /// The series that lie behind a key.
@@ -127,11 +145,13 @@ impl State {
 
     /// The names of all metrics.
     pub(super) fn metrics(&self) -> impl Iterator<Item = &str> {
-        self.names.keys().map(|name| &**name)
+        self.names.all()
     }
 
     /// Learns which series these tables have by now.
     pub(super) fn meet(&mut self, shown: &[Shown], look: Look<'_>) {
+        self.now = look.now;
+        self.names.forget_unused(look.now);
         let composites = |shown: &Shown| {
             let style = shown.style.clone();
             let attached = shown.table.attached().into_iter();
@@ -251,7 +271,7 @@ impl State {
                 replaced.push((old, key));
             }
             if let Some(name) = name {
-                names.entry(name).or_default().insert(key);
+                names.add(name, key, || labels(series, style));
             }
         });
         for (resource, place) in senders {
@@ -267,22 +287,26 @@ impl State {
         entry.end(key, now, &mut self.books);
     }
 
-    /// Reads what the series are now that have numbers of one of these names.
-    pub(super) fn read_named(&mut self, names: &[String], now: UnixNanos, look: Look<'_>) {
+    /// Reads what the series are now that these ask for, each by name.
+    pub(super) fn read_asked(&mut self, selections: &[Selection], now: UnixNanos, look: Look<'_>) {
+        let names: Vec<&str> = selections.iter().filter_map(Selection::name).collect();
         for number in 0..self.sources.len() {
             let of = self.sources[number].as_ref().map(|source| &source.of);
             if let Some(Of::Composite { name: Some(name), .. }) = of
-                && names.contains(name)
+                && names.contains(&&**name)
             {
                 self.read_composite(number, now, look);
             }
         }
-        let mut keys: Vec<Key> = names.iter().flat_map(|name| self.keys(name)).collect();
+        selections.iter().for_each(|selection| self.prepare(selection));
+        let asked = selections.iter().zip(&names);
+        let asked = asked.flat_map(|(selection, name)| self.keys(name, selection));
+        let mut keys: Vec<Key> = asked.collect();
         keys.sort_unstable();
         keys.dedup();
         self.read(&keys, look);
         self.share_freed(keys.into_iter());
-        if self.asks_for_targets(names) {
+        if self.asks_for_targets(&names) {
             self.read_targets(look);
         }
         self.settle(look);
@@ -416,7 +440,8 @@ impl State {
             let entry = entries[at].get_or_insert_with(|| {
                 let entry = Entry::new(reading.series, None, look);
                 if let Some(name) = &entry.name {
-                    self.names.entry(name.clone()).or_default().insert(key);
+                    self.names
+                        .add(name.clone(), key, || labels(reading.series, style));
                 }
                 entry
             });
@@ -527,9 +552,9 @@ impl State {
     }
 
     /// Whether one of these names is that of `target_info`.
-    pub(super) fn asks_for_targets(&self, names: &[String]) -> bool {
+    pub(super) fn asks_for_targets(&self, names: &[&str]) -> bool {
         let mut sources = self.sources.iter().flatten();
-        sources.any(|source| names.contains(&source.style.naming.own(TARGET_INFO)))
+        sources.any(|source| names.contains(&&*source.style.naming.own(TARGET_INFO)))
     }
 
     /// Reads which resources show something now.
@@ -606,11 +631,18 @@ fn is<T>(known: &Weak<T>, other: &Arc<T>) -> bool {
 }
 
 fn forget_name(names: &mut Names, entry: &Entry, key: Key) {
-    let Some(name) = &entry.name else { return };
-    if let Some(keys) = names.get_mut(name) {
-        keys.remove(&key);
-        if keys.is_empty() {
-            names.remove(name);
-        }
+    if let Some(name) = &entry.name {
+        names.remove(name, key);
     }
+}
+
+/// What the series are called that may have numbers of this name.
+fn stems(name: &str) -> impl Iterator<Item = &str> {
+    SUFFIXES.iter().filter_map(|suffix| name.strip_suffix(suffix))
+}
+
+fn labels(series: &Series, style: &Style) -> Pairs {
+    identity(series, style)
+        .map(|(_, pairs)| pairs)
+        .unwrap_or_default()
 }

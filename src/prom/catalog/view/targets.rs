@@ -8,7 +8,7 @@ use tidegate_engine::{Attributes, Data, Metric, Resource, Scope, Series, Table};
 
 use super::super::Times;
 use super::entry::{Books, Entry, Key, Look};
-use super::state::Names;
+use super::names::Names;
 use crate::prom::Style;
 use crate::prom::labels::{instance, job};
 use crate::prom::name::Spelling;
@@ -135,6 +135,7 @@ impl Targets {
                     let known = known.map(|(at, _)| *at);
                     let at = known.or_else(|| free.pop()).unwrap_or(entries.len() as u32);
                     self.known.insert(identity.clone(), (at, labels.clone()));
+                    names.reset(&identity.0);
                     at
                 }
             };
@@ -144,7 +145,7 @@ impl Targets {
             }
             let name: Arc<str> = identity.0.as_str().into();
             let entry = entries[place].get_or_insert_with(|| {
-                names.entry(name.clone()).or_default().insert((source, at));
+                names.add(name.clone(), (source, at), Vec::new);
                 Entry::of_target(series(&target.resource), name, look)
             });
             entry.times = target.times;

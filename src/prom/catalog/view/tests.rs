@@ -1,5 +1,7 @@
 //! What queries see of tables whose series come, go and hide each other.
 
+mod indexed;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -98,7 +100,7 @@ fn ask(view: &View, query: &str, now: UnixNanos) -> Option<f64> {
 
 fn ask_with_notes(view: &View, query: &str, now: UnixNanos) -> (Option<f64>, Notes) {
     let query = Query::parse(query).unwrap();
-    let asked = view.ask(now, query.only_names().as_deref());
+    let asked = view.ask(now, &query.selections());
     let value = query.instant(&asked, millis(now)).unwrap();
     (one(value), asked.notes())
 }
