@@ -1,6 +1,7 @@
 //! Aggregations: `sum by (...)`, `topk`, `quantile` and so on. Those that are of numbers only pass over native
 //! histograms.
 
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use super::eval::{Eval, Value, execution};
@@ -219,12 +220,25 @@ fn summed(operator: Aggregation, rows: &Rows, groups: &Grouped) -> Rows {
 
 fn counted(operator: Aggregation, rows: &Rows, groups: &Grouped) -> Rows {
     let mut made = Rows::of_labels(rows.steps, groups.labels.clone());
-    for (row, step, _) in rows.cells() {
-        let count = &mut made.row_mut(groups.places[row])[step];
+    let mut count = |group: usize, step: usize| {
+        let count = &mut made.row_mut(group)[step];
         *count = match (operator, is_absent(*count)) {
             (Aggregation::Count, false) => *count + 1.0,
             _ => 1.0,
         };
+    };
+    for (row, group) in groups.places.iter().enumerate() {
+        let present = rows.row(row).iter().enumerate();
+        let present = present.filter(|(_, value)| !is_absent(**value));
+        present.for_each(|(step, _)| count(*group, step));
+    }
+    for (at, _) in rows
+        .histograms
+        .iter()
+        .enumerate()
+        .filter(|(_, one)| one.is_some())
+    {
+        count(groups.places[at / rows.steps], at % rows.steps);
     }
     made
 }
@@ -321,23 +335,11 @@ fn choose(
             return execution(format!("Scalar value {} overflows int64", go_shortest(*count)));
         }
     }
-    let mut kept = Vec::new();
-    members(&rows, groups, &mut |step, _, members| {
-        let count = counts[step].max(0.0) as usize;
-        let mut best: Vec<Member<'_>> = match operator {
-            Aggregation::Limitk => members.to_vec(),
-            _ => members
-                .iter()
-                .filter(|member| member.cell.float().is_some())
-                .copied()
-                .collect(),
-        };
-        match operator {
-            Aggregation::Limitk => best.sort_by(|a, b| rows.labels[a.row].cmp(&rows.labels[b.row])),
-            _ => best.sort_by(|a, b| order(a.cell, b.cell, operator == Aggregation::Topk)),
-        }
-        kept.extend(best.iter().take(count).map(|member| (member.row, step)));
-    });
+    let count = |step: usize| counts[step].max(0.0) as usize;
+    let kept = match operator {
+        Aggregation::Limitk => first_by_labels(&rows, groups, count),
+        _ => best(&rows, groups, count, operator == Aggregation::Topk),
+    };
     let mut made = Rows {
         is_nameless: rows.is_nameless,
         ..Rows::new(rows.steps)
@@ -354,13 +356,64 @@ fn choose(
     Ok(made)
 }
 
-/// The order of `topk` and `bottomk`; NaN comes last either way.
-fn order(a: Cell<'_>, b: Cell<'_>, is_falling: bool) -> std::cmp::Ordering {
-    let number = |cell: Cell<'_>| cell.float().unwrap_or(f64::NAN);
-    let (a, b) = (number(a), number(b));
-    match (a.is_nan(), b.is_nan()) {
-        (false, false) if is_falling => b.total_cmp(&a),
-        (false, false) => a.total_cmp(&b),
-        (a, b) => a.cmp(&b),
+/// Rows and steps of the first so many series of each group, by labels.
+fn first_by_labels(rows: &Rows, groups: &Grouped, count: impl Fn(usize) -> usize) -> Vec<(usize, usize)> {
+    let mut kept = Vec::new();
+    members(rows, groups, &mut |step, _, members| {
+        let mut first = members.to_vec();
+        first.sort_by(|a, b| rows.labels[a.row].cmp(&rows.labels[b.row]));
+        kept.extend(first.iter().take(count(step)).map(|member| (member.row, step)));
+    });
+    kept
+}
+
+/// Rows and steps of the first so many numbers of each group, in their order; of equal ones those that come first.
+fn best(
+    rows: &Rows,
+    groups: &Grouped,
+    count: impl Fn(usize) -> usize,
+    is_falling: bool,
+) -> Vec<(usize, usize)> {
+    // The last of those that are kept is on top.
+    let mut heaps = vec![BinaryHeap::new(); groups.labels.len() * rows.steps];
+    let counts: Vec<usize> = (0..rows.steps).map(count).collect();
+    for (row, group) in groups.places.iter().enumerate() {
+        let of_group = heaps.iter_mut().skip(group * rows.steps);
+        for ((heap, count), value) in of_group.zip(&counts).zip(rows.row(row)) {
+            if is_absent(*value) {
+                continue;
+            }
+            let ranked = (rank(*value, is_falling), row);
+            if heap.len() < *count {
+                heap.push(ranked);
+            } else if let Some(mut last) = heap.peek_mut()
+                && ranked < *last
+            {
+                *last = ranked;
+            }
+        }
+    }
+    let heaps = heaps.into_iter().enumerate();
+    let mut kept: Vec<(usize, usize, usize)> = heaps
+        .flat_map(|(at, heap)| {
+            let (group, step) = (at / rows.steps, at % rows.steps);
+            let sorted = heap.into_sorted_vec().into_iter();
+            sorted.map(move |(_, row)| (step, group, row))
+        })
+        .collect();
+    // Stable: the order within a group and step stays.
+    kept.sort_by_key(|(step, group, _)| (*step, *group));
+    kept.into_iter().map(|(step, _, row)| (row, step)).collect()
+}
+
+/// A number by which values are in the order of `topk` or `bottomk`; NaN comes last either way.
+fn rank(value: f64, is_falling: bool) -> u64 {
+    if value.is_nan() {
+        return u64::MAX;
+    }
+    let bits = if is_falling { -value } else { value }.to_bits();
+    match bits >> 63 {
+        0 => bits | 1 << 63,
+        _ => !bits,
     }
 }
