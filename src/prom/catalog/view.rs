@@ -10,6 +10,7 @@ mod entry;
 mod names;
 mod select;
 mod state;
+mod strings;
 mod targets;
 #[cfg(test)]
 mod tests;

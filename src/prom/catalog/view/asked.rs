@@ -103,8 +103,8 @@ impl<'a> Asked<'a> {
             let Some(first) = contested.clone().find(|number| selection.accepts(&number.labels)) else {
                 continue;
             };
-            let owner = state.books.owners.get(&first.labels);
-            let owner = owner.and_then(|owner| state.entry(*owner));
+            let owner = state.books.owner(&first.labels);
+            let owner = owner.and_then(|owner| state.entry(owner));
             let known = notes
                 .hidden
                 .entry(first.labels.get(NAME).to_owned())

@@ -5,9 +5,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use tidegate_engine::query::{FloatHistogram, Labels, Millis, NAME, SampleValue};
-use tidegate_engine::{AttributeFilter, Data, History, Pattern, Place, Reading, Series, SeriesId, UnixNanos};
+use tidegate_engine::{
+    AttributeFilter, Data, History, HistoryLimits, Key as Whose, Pattern, Place, Reading, Series, SeriesId,
+    UnixNanos,
+};
 
-use super::super::{Senders, Times};
+use super::super::{KeyMap, Senders, Times};
+use super::strings::Strings;
 use crate::prom::Style;
 use crate::prom::flat::{Flat, identity, values};
 use crate::prom::number::push_f64;
@@ -66,8 +70,9 @@ pub(super) struct Gone {
 /// What the numbers of all series share.
 pub(super) struct Books {
     pub(super) history: History,
-    /// Who shows what: of two series with one name and labels the living one counts.
-    pub(super) owners: HashMap<Labels, Key>,
+    pub(super) strings: Strings,
+    /// Who shows what, by the labels: of two series with one name and labels the living one counts.
+    owners: KeyMap<Key>,
     /// What was found to have another owner since the last time that claims were settled.
     pub(super) claims: Vec<(Labels, Key)>,
     /// Series with numbers that are contested.
@@ -118,13 +123,18 @@ impl<'a> Look<'a> {
 }
 
 impl Entry {
-    pub(super) fn new(series: &Arc<Series>, place: Option<Place>, look: Look<'_>) -> Self {
+    pub(super) fn new(
+        series: &Arc<Series>,
+        place: Option<Place>,
+        look: Look<'_>,
+        strings: &mut Strings,
+    ) -> Self {
         let mut rules = look.rules.iter();
         Self {
             is_kept: look.rules.is_empty() || rules.any(|rule| rule.matches(series)),
             series: series.clone(),
             place,
-            name: identity(series, look.style).map(|(name, _)| name.into()),
+            name: identity(series, look.style).map(|(name, _)| strings.share(&name)),
             times: Times::default(),
             numbers: Vec::new(),
         }
@@ -176,6 +186,7 @@ impl Entry {
         let (series, known, is_kept) = (&self.series, &mut self.numbers, self.is_kept);
         let mut named = None;
         let mut at = 0;
+        let capacity = known.capacity();
         values(reading, &mut |suffix, more, value| {
             let now = (look.time, sample(value));
             let is_native = matches!(value, Flat::Native(_));
@@ -193,7 +204,7 @@ impl Entry {
                 known.push(Number {
                     suffix,
                     more,
-                    labels: labels(identity, suffix, more),
+                    labels: labels(identity, suffix, more, &mut books.strings),
                     is_shadowed: true,
                     is_contested: false,
                     past: if is_kept { Past::Young } else { Past::Unwanted },
@@ -210,6 +221,9 @@ impl Entry {
             }
             at += 1;
         });
+        if known.capacity() > capacity {
+            known.shrink_to_fit();
+        }
     }
 
     /// Shows what another series has let go.
@@ -223,6 +237,7 @@ impl Entry {
     pub(super) fn see_one(&mut self, key: Key, labels: &Labels, look: Look<'_>, books: &mut Books) {
         if self.numbers.first().is_none_or(|number| number.labels != *labels) {
             self.end(key, look.time, books);
+            self.numbers.reserve_exact(1);
             self.numbers.push(Number {
                 suffix: "",
                 more: None,
@@ -272,7 +287,7 @@ impl Entry {
 impl Number {
     fn claim(&mut self, key: Key, books: &mut Books) {
         if self.is_shadowed {
-            self.is_shadowed = *books.owners.entry(self.labels.clone()).or_insert(key) != key;
+            self.is_shadowed = *books.owners.entry(Whose::of_value(&self.labels)).or_insert(key) != key;
             if self.is_shadowed {
                 books.claims.push((self.labels.clone(), key));
             }
@@ -308,6 +323,18 @@ impl Number {
 }
 
 impl Books {
+    pub(super) fn new(limits: HistoryLimits) -> Self {
+        Self {
+            history: History::new(limits),
+            strings: Strings::default(),
+            owners: KeyMap::default(),
+            claims: Vec::new(),
+            contested: BTreeSet::new(),
+            gone: HashMap::new(),
+            has_freed: false,
+        }
+    }
+
     /// Keeps the past of a number that has gone.
     fn bury(&mut self, labels: Labels, past: Past, now: Millis) {
         if let Past::Kept(past) = past {
@@ -321,9 +348,19 @@ impl Books {
         }
     }
 
+    /// Whose number of these labels is seen.
+    pub(super) fn owner(&self, labels: &Labels) -> Option<Key> {
+        self.owners.get(&Whose::of_value(labels)).copied()
+    }
+
+    /// Lets another series show these labels.
+    pub(super) fn give(&mut self, labels: &Labels, to: Key) {
+        self.owners.insert(Whose::of_value(labels), to);
+    }
+
     fn release(&mut self, number: &Number, key: Key) {
-        if self.owners.get(&number.labels) == Some(&key) {
-            self.owners.remove(&number.labels);
+        if self.owner(&number.labels) == Some(key) {
+            self.owners.remove(&Whose::of_value(&number.labels));
             self.has_freed = true;
         }
     }
@@ -364,13 +401,21 @@ fn labels(
     identity: &(String, Vec<(String, String)>),
     suffix: &str,
     more: Option<(&'static str, f64)>,
+    strings: &mut Strings,
 ) -> Labels {
     let (name, pairs) = identity;
     let bound = more.map(|(label, bound)| {
         let mut text = String::new();
         push_f64(&mut text, bound);
-        (label.to_owned(), text)
+        (label, text)
     });
-    let name = (NAME.to_owned(), format!("{name}{suffix}"));
-    pairs.iter().cloned().chain(bound).chain([name]).collect()
+    let name = (NAME, format!("{name}{suffix}"));
+    let own = pairs.iter().map(|(label, value)| (&**label, &**value));
+    let more = bound
+        .iter()
+        .chain([&name])
+        .map(|(label, value)| (*label, &**value));
+    own.chain(more)
+        .map(|(label, value)| (strings.share(label), strings.share(value)))
+        .collect()
 }

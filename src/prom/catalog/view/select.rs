@@ -113,6 +113,13 @@ impl View {
             };
             let (time, now) = &number.now;
             let is_here = is_within(*time);
+            if has_ended {
+                // This one took its place at the moment when another one ended.
+                let is_end = |sample: &Sample| sample.value.to_bits() == Sample::STALE;
+                series
+                    .samples
+                    .retain(|sample| !is_end(sample) || sample.time < *time);
+            }
             if let Past::Kept(past) = number.past
                 && (selection.needs_past || !is_here)
             {

@@ -1,10 +1,10 @@
 //! Which series there are, found by the name of their metric, and what they are now.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use tidegate_engine::query::{Labels, Millis, Selection};
-use tidegate_engine::{Composite, History, HistoryLimits, Place, Resource, Seen, Series, Table, UnixNanos};
+use tidegate_engine::{Composite, HistoryLimits, Place, Resource, Seen, Series, Table, UnixNanos};
 
 use super::super::Life;
 use super::entry::{Books, Entry, Key, Look};
@@ -77,14 +77,7 @@ impl State {
         Self {
             sources: Vec::new(),
             names: Names::default(),
-            books: Books {
-                history: History::new(limits),
-                owners: HashMap::new(),
-                claims: Vec::new(),
-                contested: BTreeSet::new(),
-                gone: HashMap::new(),
-                has_freed: false,
-            },
+            books: Books::new(limits),
             now: 0,
         }
     }
@@ -236,7 +229,7 @@ impl State {
 
     fn take_up_arrivals(&mut self, number: usize, look: Look<'_>) {
         let mut replaced = Vec::new();
-        let names = &mut self.names;
+        let (names, strings) = (&mut self.names, &mut self.books.strings);
         let Some(Source {
             of, style, entries, ..
         }) = &mut self.sources[number]
@@ -263,7 +256,7 @@ impl State {
             if !senders.last().is_some_and(is_same) {
                 senders.push((series.resource.clone(), place));
             }
-            let entry = Entry::new(series, Some(place), look);
+            let entry = Entry::new(series, Some(place), look, strings);
             let name = entry.name.clone();
             // What was there before goes by the same key: its name goes first.
             if let Some(old) = entries[at].replace(entry) {
@@ -438,7 +431,7 @@ impl State {
             }
             is_shown[at] = true;
             let entry = entries[at].get_or_insert_with(|| {
-                let entry = Entry::new(reading.series, None, look);
+                let entry = Entry::new(reading.series, None, look, &mut self.books.strings);
                 if let Some(name) = &entry.name {
                     self.names
                         .add(name.clone(), key, || labels(reading.series, style));
@@ -477,12 +470,7 @@ impl State {
     fn settle(&mut self, look: Look<'_>) {
         let mut last: Option<((Key, Key), Verdict)> = None;
         for (labels, key) in std::mem::take(&mut self.books.claims) {
-            let owner = self
-                .books
-                .owners
-                .get(&labels)
-                .copied()
-                .filter(|owner| *owner != key);
+            let owner = self.books.owner(&labels).filter(|owner| *owner != key);
             let Some(owner) = owner else { continue };
             let verdict = match last {
                 Some((pair, verdict)) if pair == (owner, key) => verdict,
@@ -526,7 +514,7 @@ impl State {
         let entry = source.and_then(|source| source.entries.get_mut(other.1 as usize)?.as_mut());
         if let Some(number) = entry.and_then(|entry| entry.number(labels)) {
             old.1.hand_over(number, now, &mut self.books);
-            self.books.owners.insert(labels.clone(), other);
+            self.books.give(labels, other);
         }
         if let Some(entry) = self.entry_mut(owner) {
             entry.put_back(old);
