@@ -19,12 +19,20 @@ pub(crate) struct Scraper {
 
 impl Scraper {
     pub(crate) fn connect(port: u16, path: &str) -> Result<Self, Error> {
-        Ok(Self {
+        let mut scraper = Self {
             port,
             stream: connect(port)?,
-            request: format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\n").into_bytes(),
+            request: Vec::new(),
             body: Vec::new(),
-        })
+        };
+        scraper.ask_for(path);
+        Ok(scraper)
+    }
+
+    /// Asks for another path from now on.
+    pub(crate) fn ask_for(&mut self, path: &str) {
+        let port = self.port;
+        self.request = format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\n").into_bytes();
     }
 
     /// The body of the next answer; an error unless its status is 200.
@@ -68,6 +76,9 @@ impl Scraper {
             }
         }
         self.body.clear();
+        if status.contains(" 204 ") {
+            return Ok(());
+        }
         match length {
             Some(length) => self.read(length)?,
             // Who does not know how long its page will be sends it in chunks.

@@ -21,6 +21,7 @@ use super::instant;
 use crate::Error;
 use crate::http::Scraper;
 use crate::report::{Budget, Row};
+use crate::selection;
 use crate::stats::Samples;
 
 pub(super) const NOW: u64 = 1_700_000_000_000_000_000;
@@ -41,7 +42,24 @@ const READ_BUDGET_US: f64 = 200.0;
 const QUERIES: usize = 200;
 const EVENTS: &str = "events";
 
+/// The job that measures queries beside Prometheus.
+const BESIDE: &str = "beside";
+
 pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
+    let asked = selection::get();
+    if let Some(unknown) = asked.jobs("engine").find(|job| *job != BESIDE) {
+        return Err(format!("no job `{unknown}`; there is: {BESIDE}").into());
+    }
+    let mut rows = match asked.jobs("engine").next() {
+        None => by_itself(binary)?,
+        Some(_) => Vec::new(),
+    };
+    let beside = beside::run(binary)?.into_iter();
+    rows.extend(beside.map(|row| row.of(BESIDE)));
+    Ok(rows)
+}
+
+fn by_itself(binary: &Path) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();
     for (series, dense_budget, identity_budget) in SIZES {
         let times = dense(series, RUNS);
@@ -83,7 +101,6 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
     for (series, ..) in SIZES {
         rows.extend(queries(binary, series)?);
     }
-    rows.extend(beside::run(&instant::start(binary)?)?);
     Ok(rows)
 }
 

@@ -53,7 +53,7 @@ processors:
   composite:
     composites:
       - {{name: probe, metric: agent_memory_deregistered, function: last, across: pool, window: 60s}}
-  aggregate: {{rules: [nixl, {{match: {{name: "bench.*"}}}}, {{match: {{name: "load"}}}}], max_series: 2000000}}
+  aggregate: {{rules: [nixl, {{match: {{name: "bench.*"}}}}, {{match: {{name: "load"}}}}, {{match: {{name: "latency"}}}}], max_series: 2000000}}
 exporters:
   prometheus: {{endpoint: "127.0.0.1:PORT"}}
 service:

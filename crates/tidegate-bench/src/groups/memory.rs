@@ -1,23 +1,29 @@
 //! What a counter series takes that is held and exposed, in a whole gateway: fed over OTLP/HTTP, scraped as text, its
-//! values changed, scraped again. Resident memory against that of the same gateway before it knew any series. Peers
-//! that take OTLP and show Prometheus's text are measured where they are on PATH.
+//! values changed, scraped again. Resident memory against that of the same gateway before it knew any series. Then the
+//! same with `admin`, after a query that has looked at every series. Peers that take OTLP and show Prometheus's text are
+//! measured where they are on PATH.
 
 use std::path::Path;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::scrape::subjects::{Fed, OURSELVES, PEERS, Ports, Subject};
+use super::scrape::subjects::{Fed, OURSELVES, PEERS, Ports, Subject, WITH_ADMIN};
 use crate::Error;
 use crate::gateway::free_port;
 use crate::http::Scraper;
 use crate::process::Process;
 use crate::report::{Budget, Row};
+use crate::selection;
 use crate::series;
 use crate::subject::on_path;
 
 /// Series, and what each may take, in bytes; not of all there is a budget.
 const SIZES: [(usize, Option<f64>); 3] = [(10_000, None), (100_000, None), (1_000_000, Some(350.0))];
+/// What each may take that queries have looked at, in bytes.
+const ASKED: f64 = 1000.0;
+/// A query that looks at all.
+const QUERY: &str = "/api/v1/query?query=count(%7B__name__=~%22bench_.%2B%22%7D)";
 /// With so many, peers are measured.
 const BESIDE: usize = 100_000;
 /// Of what a series takes elsewhere it may take this with us.
@@ -30,7 +36,8 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
     let ourselves = OURSELVES.iter().find(|subject| subject.fed == Fed::Otlp);
     let subject = ourselves.ok_or("nothing that takes OTLP")?;
     let mut taken = Vec::new();
-    for (count, budget) in SIZES {
+    let asked = selection::get();
+    for (count, budget) in SIZES.into_iter().filter(|_| asked.has_subject(subject.name)) {
         let measured = measure(subject, binary, count)?;
         taken.push((count, measured.a_series));
         rows.extend(measured.rows("tidegate", count, budget));
@@ -48,7 +55,12 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
             "x",
         ));
     }
-    for peer in PEERS.iter().filter(|peer| peer.fed == Fed::Otlp) {
+    if asked.has_subject(WITH_ADMIN.name) {
+        let measured = measure(&WITH_ADMIN, binary, BESIDE)?;
+        rows.extend(measured.rows(WITH_ADMIN.name, BESIDE, Some(ASKED)));
+    }
+    let peers = PEERS.iter().filter(|peer| peer.fed == Fed::Otlp);
+    for peer in peers.filter(|peer| asked.has_subject(peer.name)) {
         let Some(binary) = on_path(peer.name) else {
             continue;
         };
@@ -93,7 +105,7 @@ impl Measured {
 
 fn measure(subject: &Subject, binary: &Path, count: usize) -> Result<Measured, Error> {
     let ports = Ports {
-        target: 0,
+        target: free_port()?,
         otlp: free_port()?,
         shown: free_port()?,
     };
@@ -113,6 +125,12 @@ fn measure(subject: &Subject, binary: &Path, count: usize) -> Result<Measured, E
         let shown = page.lines().filter(|line| line.starts_with("bench_")).count();
         if shown != count {
             return Err(format!("it shows {shown} of {count} series").into());
+        }
+    }
+    if subject.name == WITH_ADMIN.name {
+        let answer = Scraper::connect(ports.target, QUERY)?.get()?.to_owned();
+        if !answer.contains(&format!("\"{count}\"")) {
+            return Err(format!("it counts other series than {count}: {answer}").into());
         }
     }
     std::thread::sleep(SETTLE);

@@ -1,104 +1,130 @@
-//! Queries beside a Prometheus 3 that is sent the same samples: one request of 50,000 counters a second to both, then
-//! the same queries to both in turns.
+//! Queries beside a Prometheus 3 that is sent the same samples: 50,000 counters and some histograms a second to both, by
+//! OTLP to us and by remote write to it, and between two requests the same queries to both in turns.
 
-use std::path::PathBuf;
+mod written;
+
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
+use opentelemetry_proto::tonic::metrics::v1::HistogramDataPoint;
 use prost::Message;
 use tempfile::TempDir;
-use tidegate_requests::{attribute, counter, int, request};
+use tidegate_requests::{attribute, counter, histogram, int, request};
+use written::Written;
 
 use crate::Error;
 use crate::gateway::free_port;
-use crate::groups::instant::Subject;
+use crate::groups::instant::{self, Subject};
 use crate::http::Scraper;
 use crate::process::Process;
 use crate::report::{Budget, Row};
 use crate::stats::Samples;
 
 const SERIES: usize = 50_000;
-/// Requests, one a second.
-const REQUESTS: u64 = 60;
+const HISTOGRAMS: usize = 1000;
+const BOUNDS: [f64; 9] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5];
+/// Requests before the first query, one a second.
+const REQUESTS: u64 = 50;
 /// Seconds of a range query, with a step of one.
 const STEPS: u64 = 40;
-const RUNS: usize = 9;
+const RUNS: usize = 15;
+/// What both do with a request after they have answered it is done by then.
+const SETTLE: Duration = Duration::from_millis(250);
+/// No query begins so shortly before the next request.
+const BEFORE_NEXT: Duration = Duration::from_millis(200);
 /// Of the time that Prometheus takes.
 const RATIO: f64 = 0.8;
 const ONE_OF_MANY_MS: f64 = 0.5;
+const ONE_OF_MANY: &str = "one of many";
+/// The service, which is the job of its series.
+const JOB: &str = "bench";
 /// Where the test environment has a Prometheus 3.
 const PROGRAM: &str = "debian-unstable/usr/bin/prometheus";
 
 /// Names of rows, and queries.
-const QUERIES: [(&str, &str); 5] = [
+const QUERIES: [(&str, &str); 7] = [
     ("sum", "sum(load_total)"),
+    ("sum by label", "sum by (zone) (load_total)"),
     ("sum of rates by label", "sum by (zone) (rate(load_total[10s]))"),
     ("topk", "topk(5, load_total)"),
     ("filter", "count(load_total > 100)"),
-    ("one of many", "load_total{series=\"s77\"}"),
+    (
+        "quantile of histograms",
+        "histogram_quantile(0.99, sum by (le) (rate(latency_bucket[10s])))",
+    ),
+    (ONE_OF_MANY, "load_total{series=\"s77\"}"),
 ];
 
-/// A connection to either, for any query.
-struct Asked {
-    port: u16,
-}
-
-impl Asked {
-    /// Milliseconds that an answer takes.
-    fn time(&self, path: &str) -> Result<f64, Error> {
-        let mut asker = Scraper::connect(self.port, path)?;
-        asker.get()?;
-        let begun = Instant::now();
-        asker.get()?;
-        Ok(begun.elapsed().as_secs_f64() * 1e3)
-    }
-}
-
-pub(super) fn run(subject: &Subject) -> Result<Vec<Row>, Error> {
+pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
     let Some(program) = program() else {
         let cure = "set TIDEGATE_TESTENV to the test environment that `cargo xtask setup` makes";
         return Ok(vec![Row::note("queries beside Prometheus 3", cure)]);
     };
+    let subject = instant::start(binary)?;
     let port = free_port()?;
     let mut prometheus = start(&program, port)?;
     prometheus.wait_for(|| Scraper::connect(port, "/-/ready")?.get().map(drop))?;
-    feed(subject.otlp, port)?;
-    let end = seconds();
-    let (ours, theirs) = (Asked { port: subject.admin }, Asked { port });
+    let mut feed = Feed::start(&subject, port)?;
+    for _ in 0..REQUESTS {
+        feed.wait_and_send()?;
+    }
     let mut rows = Vec::new();
     for (name, query) in QUERIES {
         let query: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
-        let start = end - STEPS;
-        for (kind, path) in [
-            ("instant", format!("/api/v1/query?query={query}&time={end}")),
-            (
-                "range",
-                format!("/api/v1/query_range?query={query}&start={start}&end={end}&step=1"),
-            ),
-        ] {
-            let times = (0..RUNS).map(|_| Ok((ours.time(&path)?, theirs.time(&path)?)));
-            let times: Vec<(f64, f64)> = times.collect::<Result<_, Error>>()?;
-            let of = |of: fn(&(f64, f64)) -> f64| Samples::new(times.iter().map(of));
-            let title = format!("{kind} query of {SERIES} series, {name}");
-            let mine = Row::median(format!("{title}: tidegate"), of(|times| times.0), "ms");
-            rows.push(match (name, kind) {
-                ("one of many", "instant") => mine.budget(Budget::AtMost(ONE_OF_MANY_MS)),
-                _ => mine,
-            });
-            rows.push(Row::median(
-                format!("{title}: Prometheus 3"),
-                of(|times| times.1),
-                "ms",
-            ));
-            let ratio = Row::median(
-                format!("{title}: of Prometheus's time"),
-                of(|times| times.0 / times.1),
-                "times",
-            );
-            rows.push(ratio.budget(Budget::AtMost(RATIO)));
+        for is_range in [false, true] {
+            let times = times(&mut feed, [subject.admin, port], &query, is_range)?;
+            rows.extend(rows_of(name, is_range, &times));
         }
     }
     Ok(rows)
+}
+
+/// What a query took us and Prometheus, in ms, by round.
+fn times(feed: &mut Feed, ports: [u16; 2], query: &str, is_range: bool) -> Result<Vec<[f64; 2]>, Error> {
+    let mut times = Vec::with_capacity(RUNS);
+    for run in 0..=RUNS {
+        feed.keep_up()?;
+        let end = now() as f64 / 1e3;
+        let start = end - STEPS as f64;
+        let path = match is_range {
+            true => format!("/api/v1/query_range?query={query}&start={start}&end={end}&step=1"),
+            false => format!("/api/v1/query?query={query}&time={end}"),
+        };
+        let mut both = [0.0; 2];
+        for (port, time) in ports.iter().zip(&mut both) {
+            // The connection is there before.
+            let mut asker = Scraper::connect(*port, "/-/ready")?;
+            asker.get()?;
+            asker.ask_for(&path);
+            let begun = Instant::now();
+            let answer = asker.get()?;
+            *time = begun.elapsed().as_secs_f64() * 1e3;
+            if !answer.contains("\"value") {
+                return Err(format!("an empty answer to {path}: {answer}").into());
+            }
+        }
+        // The first one makes what later ones find.
+        if run > 0 {
+            times.push(both);
+        }
+    }
+    Ok(times)
+}
+
+fn rows_of(name: &str, is_range: bool, times: &[[f64; 2]]) -> [Row; 3] {
+    let kind = if is_range { "range" } else { "instant" };
+    let title = |what: &str| format!("{kind} query of {SERIES} series, {name}: {what}");
+    let of = |at: usize| Samples::new(times.iter().map(|both| both[at]));
+    let ours = Row::median(title("tidegate"), of(0), "ms");
+    let ours = match (name, is_range) {
+        (ONE_OF_MANY, false) => ours.budget(Budget::AtMost(ONE_OF_MANY_MS)),
+        _ => ours,
+    };
+    let theirs = Row::median(title("Prometheus 3"), of(1), "ms");
+    let ratios = Samples::new(times.iter().map(|[ours, theirs]| ours / theirs));
+    let ratio = Row::median(title("of Prometheus's time"), ratios, "x");
+    [ours, theirs, ratio.budget(Budget::AtMost(RATIO))]
 }
 
 fn program() -> Option<PathBuf> {
@@ -115,48 +141,105 @@ fn start(program: &PathBuf, port: u16) -> Result<Process, Error> {
         .arg(format!("--config.file={}", config.display()))
         .arg(format!("--storage.tsdb.path={}", directory.path().display()))
         .arg(format!("--web.listen-address=127.0.0.1:{port}"))
-        .args(["--web.enable-otlp-receiver", "--log.level=error"]);
+        .args(["--web.enable-remote-write-receiver", "--log.level=error"]);
     Process::start(command, directory)
 }
 
-fn seconds() -> u64 {
+/// Milliseconds since 1970.
+fn now() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
+    since.map_or(0, |since| since.as_millis() as u64)
 }
 
 /// Sends the same to both, once a second.
-fn feed(ours: u16, theirs: u16) -> Result<(), Error> {
-    let began = seconds() * 1_000_000_000;
-    let mut senders = [
-        (Scraper::connect(ours, "/")?, "/v1/metrics"),
-        (Scraper::connect(theirs, "/")?, "/api/v1/otlp/v1/metrics"),
-    ];
-    let begun = Instant::now();
-    for round in 1..=REQUESTS {
-        let body = body(began, round);
-        for (sender, path) in &mut senders {
-            sender.post(path, "application/x-protobuf", &body)?;
-        }
-        let next = Duration::from_secs(round);
-        std::thread::sleep(next.saturating_sub(begun.elapsed()));
-    }
-    Ok(())
+struct Feed {
+    ours: Scraper,
+    theirs: Scraper,
+    written: Written,
+    /// When the counters began.
+    began: u64,
+    round: u64,
+    next: Instant,
 }
 
-/// All counters, each risen by a number of its own.
-fn body(began: u64, round: u64) -> Vec<u8> {
-    let now = seconds() * 1_000_000_000;
-    let points = (0..SERIES).map(|series| {
-        let mut point = int((round * (series as u64 % 97 + 1)) as i64);
-        point.start_time_unix_nano = began;
-        point.time_unix_nano = now;
-        point.attributes = vec![
-            attribute("series", format!("s{series}")),
-            attribute("zone", format!("z{}", series % 10)),
-            attribute("node", format!("n{}", series / 100)),
+impl Feed {
+    fn start(subject: &Subject, theirs: u16) -> Result<Self, Error> {
+        Ok(Self {
+            ours: Scraper::connect(subject.otlp, "/")?,
+            theirs: Scraper::connect(theirs, "/")?,
+            written: Written::default(),
+            began: now(),
+            round: 0,
+            next: Instant::now(),
+        })
+    }
+
+    /// Sends the next request when it is due, unless there is time for a query before.
+    fn keep_up(&mut self) -> Result<(), Error> {
+        if Instant::now() + BEFORE_NEXT >= self.next {
+            self.wait_and_send()?;
+        }
+        Ok(())
+    }
+
+    fn wait_and_send(&mut self) -> Result<(), Error> {
+        const PROTOBUF: &str = "application/x-protobuf";
+        std::thread::sleep(self.next.saturating_duration_since(Instant::now()));
+        // Where a request takes longer than a second, the next one is late.
+        self.next = (self.next + Duration::from_secs(1)).max(Instant::now());
+        self.round += 1;
+        let now = now();
+        self.written.clear();
+        let body = body((self.began, now), self.round, &mut self.written);
+        self.ours.post("/v1/metrics", PROTOBUF, &body)?;
+        self.theirs
+            .post("/api/v1/write", PROTOBUF, &self.written.body(now)?)?;
+        std::thread::sleep(SETTLE);
+        Ok(())
+    }
+}
+
+/// All counters and histograms, each risen by a number of its own; the same as they are written remotely.
+fn body((began, now): (u64, u64), round: u64, written: &mut Written) -> Vec<u8> {
+    const MILLISECOND: u64 = 1_000_000;
+    let grown = |series: usize| round * (series as u64 % 97 + 1);
+    let counters = (0..SERIES).map(|series| {
+        let mut point = int(grown(series) as i64);
+        point.start_time_unix_nano = began * MILLISECOND;
+        point.time_unix_nano = now * MILLISECOND;
+        let labels = [
+            ("node", format!("n{}", series / 100)),
+            ("series", format!("s{series}")),
+            ("zone", format!("z{}", series % 10)),
         ];
+        written.push("load_total", None, &labels, grown(series) as f64);
+        point.attributes = labels.map(|(name, value)| attribute(name, value)).into();
         point
     });
-    let resource = vec![attribute("service.name", "bench")];
-    request(resource, "", [counter("load", points)]).encode_to_vec()
+    let counter = counter("load", counters.collect::<Vec<_>>());
+    let histograms = (0..HISTOGRAMS).map(|series| {
+        let counts: Vec<u64> = (0..=BOUNDS.len()).map(|bucket| grown(series + bucket)).collect();
+        let labels = [("series", format!("s{series}"))];
+        let mut running = 0;
+        for (at, count) in counts.iter().enumerate() {
+            running += count;
+            let bound = BOUNDS.get(at).map_or_else(|| "+Inf".to_owned(), f64::to_string);
+            written.push("latency_bucket", Some(&bound), &labels, running as f64);
+        }
+        written.push("latency_count", None, &labels, running as f64);
+        written.push("latency_sum", None, &labels, grown(series) as f64);
+        HistogramDataPoint {
+            attributes: labels.map(|(name, value)| attribute(name, value)).into(),
+            start_time_unix_nano: began * MILLISECOND,
+            time_unix_nano: now * MILLISECOND,
+            count: running,
+            sum: Some(grown(series) as f64),
+            bucket_counts: counts,
+            explicit_bounds: BOUNDS.to_vec(),
+            ..HistogramDataPoint::default()
+        }
+    });
+    let histogram = histogram("latency", histograms.collect::<Vec<_>>());
+    let resource = vec![attribute("service.name", JOB)];
+    request(resource, "", [counter, histogram]).encode_to_vec()
 }

@@ -56,6 +56,19 @@ service:
 ",
 );
 
+/// With queries, which keep no past.
+const ANSWERS_QUERIES: (&str, &str) = (
+    "config.yaml",
+    "extensions: {admin: {endpoint: '127.0.0.1:TARGET', history: {enabled: false}}}
+receivers: {otlp: {protocols: {http: {endpoint: '127.0.0.1:OTLP'}}}}
+exporters: {prometheus: {endpoint: '127.0.0.1:PORT'}}
+service:
+  extensions: [admin]
+  telemetry: {metrics: {level: none}}
+  pipelines: {metrics: {receivers: [otlp], exporters: [prometheus]}}
+",
+);
+
 /// As both servers read it.
 const SERVER: (&str, &str) = (
     "prometheus.yml",
@@ -89,6 +102,12 @@ pub(in crate::groups) const OURSELVES: [Subject; 2] = [
     collector("tidegate", Fed::Scraping, "run --config CONFIG"),
     collector("tidegate", Fed::Otlp, "run --config CONFIG"),
 ];
+
+/// Ourselves with the extension that answers queries, at the port of the target.
+pub(in crate::groups) const WITH_ADMIN: Subject = Subject {
+    config: ANSWERS_QUERIES,
+    ..collector("tidegate with admin", Fed::Otlp, "run --config CONFIG")
+};
 
 pub(in crate::groups) const PEERS: [Subject; 7] = [
     collector("otelcol", Fed::Scraping, "--config CONFIG"),
