@@ -72,6 +72,15 @@ def page(*lines: str) -> str:
 
 HISTOGRAM = ("# TYPE a histogram", 'a_bucket{le="1.0"} 1', 'a_bucket{le="+Inf"} 2', "a_count 2", "a_sum 3")
 
+NATIVE = "{count:4,sum:6,schema:3,zero_threshold:1e-39,zero_count:1,positive_spans:[0:1,7:1,4:1],positive_deltas:[1,0,0]}"
+
+#: prometheus_client reads damaged ones as something.
+OF_NATIVE = [
+    page("# TYPE a histogram", f"a {NATIVE}", "# EOF"),
+    page("# TYPE a histogram", f"a{{}} {NATIVE}", f'a{{b="c"}} {NATIVE}', "# EOF"),
+    page('# TYPE "a.b" histogram', f'{{"a.b"}} {NATIVE}', f'{{"a.b",c="d"}} {NATIVE}', "# EOF"),
+]
+
 #: Pages of OpenMetrics that both take, and that both refuse.
 OPENMETRICS = [
     page("# EOF"),
@@ -178,7 +187,7 @@ NO_CLASSIC = [
 ]
 
 
-@pytest.mark.parametrize("text", OPENMETRICS)
+@pytest.mark.parametrize("text", OPENMETRICS + OF_NATIVE)
 def test_openmetrics(text: str) -> None:
     mine = read(DROP_IN, "openmetrics", text)
     assert mine is not None and mine == read(REAL, "openmetrics", text)

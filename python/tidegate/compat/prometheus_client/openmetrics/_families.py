@@ -78,9 +78,7 @@ class Family:
         series = (sample.name, tuple(sorted(sample.labels.items())))
         # A time that was cut short may bring a sample twice.
         if sample.timestamp != self._time or series not in self._in_time:
-            # prometheus_client gives None, not {}, for a native histogram without labels.
-            has_none = sample.native_histogram is not None and not sample.labels
-            self._samples.append(sample._replace(labels=None) if has_none else sample)  # type: ignore[arg-type]
+            self._samples.append(sample)
         self._in_time.add(series)
         self._group, self._time = group, sample.timestamp
         self._groups.add(group)

@@ -73,6 +73,8 @@ def _sample(line: str, has_native: bool) -> Sample:
     name = found[0] if found else ""
     at = len(name)
     own: dict[str, str] = {}
+    # Without braces for labels: those of a quoted name are none.
+    is_bare = not (name and line.startswith("{", at))
     if line.startswith("{", at):
         within, own, at = labels(line, at + 1, strict=True)
         name = one_name(line, name, within)
@@ -80,7 +82,9 @@ def _sample(line: str, has_native: bool) -> Sample:
         raise ValueError(f"invalid metric name: {line}")
     native = _NATIVE.match(line, at) if has_native else None
     if native:
-        return Sample(name, own, None, None, None, _native(native[1], line))  # type: ignore[arg-type]
+        # prometheus_client gives None, not {}, here.
+        given = None if is_bare and not own else own
+        return Sample(name, given, None, None, None, _native(native[1], line))  # type: ignore[arg-type]
     value = _VALUE.match(line, at)
     if value is None:
         raise ValueError(f"Invalid line: {line}")
