@@ -226,6 +226,8 @@ pub(super) struct Request {
     pub(super) path: String,
     /// What is in a posted form, then what stands behind the path.
     pub(super) form: Vec<(String, String)>,
+    /// When it came.
+    pub(super) came: std::time::Instant,
 }
 
 impl Request {
@@ -266,7 +268,8 @@ async fn answer(request: http::Request<Incoming>, pages: &dyn Pages) -> Answer {
     }
     fill(head.uri.query().unwrap_or_default().as_bytes());
     let path = head.uri.path().to_owned();
-    let answer = pages.page(Request { path, form }).await;
+    let came = std::time::Instant::now();
+    let answer = pages.page(Request { path, form, came }).await;
     match head.method {
         Method::HEAD => without_body(answer),
         _ => answer,

@@ -102,6 +102,8 @@ impl Failure {
 enum Page {
     /// Data, and what is to be said beside them.
     Data(Said),
+    /// Data that are JSON already.
+    Json(String),
     /// Text for a scraper.
     Text(String),
     /// Nothing, which is no error.
@@ -164,6 +166,7 @@ const ROUTES: &[Route] = &[
     form("query", Api::instant),
     form("query_range", Api::range),
     form("format_query", Api::format),
+    form("parse_query", Api::tree),
     form("query_exemplars", Api::exemplars),
     form("series", Api::series),
     form("labels", Api::names),
@@ -373,6 +376,10 @@ impl Api {
     fn page(&self, route: &Route, request: &Request) -> Answer {
         match (route.page)(self, request) {
             Ok(Page::Data(said)) => server::json(StatusCode::OK, &said.page()),
+            Ok(Page::Json(data)) => {
+                let page = format!("{{\"status\":\"success\",\"data\":{data}}}");
+                server::text(StatusCode::OK, "application/json", page)
+            }
             Ok(Page::Text(text)) => {
                 server::text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
             }

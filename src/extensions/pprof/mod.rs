@@ -180,6 +180,7 @@ mod tests {
         length(&Request {
             path: String::new(),
             form: vec![("seconds".to_owned(), seconds.to_owned())],
+            came: std::time::Instant::now(),
         })
     }
 

@@ -4,6 +4,7 @@ use super::eval::{Eval, Ranges, Value, execution, of_scalars};
 use super::notes::Note;
 use super::over_time::{self, OverTime, Range};
 use super::rows::{ABSENT, Cell, Rows, Steps, is_absent};
+use super::sample::weight;
 use super::syntax::ast::{Call, Expr, Type};
 use super::window::Windows;
 use super::{
@@ -125,12 +126,11 @@ impl Eval {
         };
         Self::check_parameters(node, &numbers)?;
         let is_quantile = name == "quantile_over_time";
-        let Some(Ranges { series, spans }) = self.ranges(range, steps)? else {
-            return execution("a range is wanted here");
-        };
+        let Ranges { series, spans } = self.ranges_of(range, steps)?;
         self.spend(series.len() * steps.count)?;
         let mut rows = Rows::new(steps.count);
         rows.floats.reserve(series.len() * steps.count);
+        let mut seen = 0;
         for series in &*series {
             let mut windows = Windows::of(series);
             let row = rows.push(series.labels.clone());
@@ -144,6 +144,7 @@ impl Eval {
                     buckets::note_rank(given(step)[0], &self.notes, node.arguments[0].span());
                 }
                 visited += samples.len() + 16 * histograms.len();
+                seen += weight(samples, histograms);
                 let range = Range {
                     samples,
                     from: *from,
@@ -172,6 +173,7 @@ impl Eval {
                 rows.pop();
             }
         }
+        self.see(seen);
         if matches!(name, "rate" | "increase") {
             self.note_gauges(&rows, range);
         }
@@ -230,17 +232,18 @@ impl Eval {
     }
 
     fn absent_over_time(&self, expr: &Expr, steps: Steps) -> Result<Rows, QueryError> {
-        let Some(Ranges { series, spans }) = self.ranges(expr, steps)? else {
-            return execution("a range is wanted here");
-        };
+        let Ranges { series, spans } = self.ranges_of(expr, steps)?;
         let mut there = vec![false; steps.count];
+        let mut seen = 0;
         for series in &*series {
             let mut windows = Windows::of(series);
             for (there, (from, to)) in there.iter_mut().zip(&spans) {
                 let (samples, histograms) = windows.at(*from, *to);
                 *there |= !samples.is_empty() || !histograms.is_empty();
+                seen += weight(samples, histograms);
             }
         }
+        self.see(seen);
         Ok(absent(&there, expr))
     }
 }

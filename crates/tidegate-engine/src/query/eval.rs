@@ -4,7 +4,7 @@
 use std::cell::Cell as Counter;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant as Clock;
+use std::time::{Duration, Instant as Clock};
 
 use super::notes::Notebook;
 use super::rows::{Cell, Rows, Steps, is_absent};
@@ -12,7 +12,7 @@ use super::syntax::ast::{Aggregation, Chain, Expr, Range, Selector, Span, Subque
 use super::window::{Newest, shifted};
 use super::{
     Instant, Labels, MAX_SAMPLES, Millis, Notes, Options, QueryError, QuerySeries, SUBQUERY_STEP_MS, Samples,
-    binary,
+    Work, binary,
 };
 
 /// What an expression comes to.
@@ -37,24 +37,41 @@ pub(super) fn instant(
         step: 1,
         count: 1,
     };
+    let mut clock = Clock::now();
     let eval = Eval::prepare(expr, samples, (at, at), options)?;
+    let preparation = lap(&mut clock);
     // A range is a value of its own only here.
-    let answer = match eval.ranges(expr.bare(), steps)? {
-        Some(ranges) => Instant::Matrix(ranges.into_series(at)),
+    let mut answer = match eval.ranges(expr.bare(), steps)? {
+        Some(ranges) => {
+            let series = ranges.into_series(at);
+            if matches!(expr.bare(), Expr::Range(_)) {
+                eval.see(series.iter().map(QuerySeries::weight).sum());
+            }
+            Instant::Matrix(series)
+        }
         None => match eval.value(expr, steps)? {
             Value::Scalar(numbers) => Instant::Scalar(numbers.first().copied().unwrap_or(f64::NAN)),
             Value::Text(text) => Instant::String(text),
             Value::Vector(rows) => {
                 let shown = rows.cells().map(|(row, _, cell)| (rows.shown(row), cell.value()));
-                let mut vector: Vec<_> = shown.collect();
-                if !sorts(expr.bare()) {
-                    vector.sort_by(|(a, _), (b, _)| a.cmp(b));
-                }
-                Instant::Vector(vector)
+                Instant::Vector(shown.collect())
             }
         },
     };
-    Ok((answer, eval.notes.into_notes(text)))
+    let evaluation = lap(&mut clock);
+    if let Instant::Vector(vector) = &mut answer
+        && !sorts(expr.bare())
+    {
+        vector.sort_by(|(a, _), (b, _)| a.cmp(b));
+    }
+    let times = [preparation, evaluation, lap(&mut clock)];
+    Ok((answer, eval.into_notes(text, times)))
+}
+
+/// The time since the last lap.
+fn lap(since: &mut Clock) -> Duration {
+    let now = Clock::now();
+    now - std::mem::replace(since, now)
 }
 
 /// Whether the query says in which order its answer comes.
@@ -72,15 +89,19 @@ pub(super) fn range(
     (steps, end): (Steps, Millis),
     options: &Options,
 ) -> Result<(Vec<QuerySeries>, Notes), QueryError> {
+    let mut clock = Clock::now();
     let eval = Eval::prepare(expr, samples, (steps.start, end), options)?;
+    let preparation = lap(&mut clock);
     let rows = match eval.value(expr, steps)? {
         Value::Scalar(numbers) => of_scalars(numbers),
         Value::Vector(rows) => rows,
         Value::Text(_) => Rows::default(),
     };
     let mut series = rows.into_series(steps);
+    let evaluation = lap(&mut clock);
     series.sort_by(|a, b| a.labels.cmp(&b.labels));
-    Ok((series, eval.notes.into_notes(text)))
+    let times = [preparation, evaluation, lap(&mut clock)];
+    Ok((series, eval.into_notes(text, times)))
 }
 
 /// Numbers as a vector of one series without labels.
@@ -133,6 +154,8 @@ pub(super) struct Eval {
     pub(super) look_back: Millis,
     /// What the query may still look at.
     pub(super) room: Counter<usize>,
+    /// Samples that selectors saw.
+    seen: Counter<usize>,
     deadline: Option<Clock>,
     pub(super) notes: Notebook,
 }
@@ -149,6 +172,7 @@ impl Eval {
             bounds,
             look_back: options.look_back,
             room: Counter::new(MAX_SAMPLES),
+            seen: Counter::new(0),
             deadline: options.deadline,
             notes: Notebook::default(),
         };
@@ -164,6 +188,23 @@ impl Eval {
             Value::Text(_) => 1,
         })?;
         Ok(value)
+    }
+
+    /// Notes that selectors saw so many samples.
+    pub(super) fn see(&self, samples: usize) {
+        self.seen.set(self.seen.get() + samples);
+    }
+
+    fn into_notes(self, text: &str, [preparation, evaluation, sorting]: [Duration; 3]) -> Notes {
+        let mut notes = self.notes.into_notes(text);
+        notes.work = Work {
+            seen: self.seen.get(),
+            counted: MAX_SAMPLES - self.room.get(),
+            preparation,
+            evaluation,
+            sorting,
+        };
+        notes
     }
 
     /// Notes that so many samples were looked at.
@@ -213,6 +254,7 @@ impl Eval {
         let mut rows = Rows::new(steps.count);
         rows.labels.reserve(series.len());
         rows.floats.reserve(series.len() * steps.count);
+        let mut seen = 0;
         for series in series {
             let mut newest = Newest::of(series);
             let row = rows.push(series.labels.clone());
@@ -222,6 +264,7 @@ impl Eval {
                     continue;
                 };
                 is_empty = false;
+                seen += cell.weight();
                 match see(time, cell) {
                     Cell::Float(number) => rows.row_mut(row)[step] = number,
                     cell => rows.set(row, step, cell.value()),
@@ -231,16 +274,28 @@ impl Eval {
                 rows.pop();
             }
         }
+        self.see(seen);
         Ok(rows)
     }
 
     /// The ranges that an expression stands for; `None`: it is not one of ranges.
-    pub(super) fn ranges(&self, expr: &Expr, steps: Steps) -> Result<Option<Ranges<'_>>, QueryError> {
+    fn ranges(&self, expr: &Expr, steps: Steps) -> Result<Option<Ranges<'_>>, QueryError> {
         Ok(Some(match expr.bare() {
             Expr::Range(node) => self.of_selector(node, steps),
             Expr::Subquery(node) => self.subquery(node, steps)?,
             _ => return Ok(None),
         }))
+    }
+
+    /// The ranges of an argument. The function sees their samples; what the parts of a subquery saw counts no more.
+    pub(super) fn ranges_of(&self, argument: &Expr, steps: Steps) -> Result<Ranges<'_>, QueryError> {
+        let seen = self.seen.get();
+        let ranges = self.ranges(argument, steps)?;
+        self.seen.set(seen);
+        match ranges {
+            Some(ranges) => Ok(ranges),
+            None => execution("a range is wanted here"),
+        }
     }
 
     fn of_selector(&self, node: &Range, steps: Steps) -> Ranges<'_> {

@@ -166,6 +166,16 @@ impl Matcher {
         &self.value
     }
 
+    /// How it compares, as the language writes it.
+    pub(super) fn operator(&self) -> &'static str {
+        match self.kind {
+            MatchKind::Equal => "=",
+            MatchKind::NotEqual => "!=",
+            MatchKind::Matches => "=~",
+            MatchKind::MatchesNot => "!~",
+        }
+    }
+
     /// The one value that it accepts, if it is that plain.
     pub fn equals(&self) -> Option<&str> {
         (self.kind == MatchKind::Equal).then_some(&*self.value)
@@ -203,13 +213,7 @@ impl Matcher {
 
 impl std::fmt::Display for Matcher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let operator = match self.kind {
-            MatchKind::Equal => "=",
-            MatchKind::NotEqual => "!=",
-            MatchKind::Matches => "=~",
-            MatchKind::MatchesNot => "!~",
-        };
-        write!(f, "{}{operator}{}", self.name, quoted(&self.value))
+        write!(f, "{}{}{}", self.name, self.operator(), quoted(&self.value))
     }
 }
 

@@ -26,6 +26,7 @@ mod syntax;
 #[cfg(test)]
 mod tests;
 mod window;
+mod work;
 
 use std::time::Instant as Clock;
 
@@ -35,6 +36,7 @@ pub use float_histogram::{Boundary, Bucket, FloatHistogram};
 pub use labels::{Labels, Matcher, NAME};
 pub use notes::Notes;
 pub use sample::{HistogramSample, QuerySeries, Sample, SampleValue};
+pub use work::Work;
 
 /// Milliseconds since the Unix epoch, as Prometheus counts time.
 pub type Millis = i64;
@@ -252,6 +254,11 @@ impl Query {
             });
         });
         all
+    }
+
+    /// Its parts as JSON, as Prometheus's `parse_query` shows them.
+    pub fn tree(&self) -> String {
+        syntax::json(&self.expr)
     }
 
     /// Whether it says itself what is to be where nothing is: `absent`, `or`.

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
+use super::Work;
 use super::syntax::ast::Span;
 use super::syntax::{position, quoted};
 
@@ -13,6 +14,8 @@ pub struct Notes {
     pub warnings: Vec<String>,
     /// Something was done that one should know.
     pub infos: Vec<String>,
+    /// What it took.
+    pub work: Work,
 }
 
 #[derive(Debug, Default)]

@@ -50,6 +50,14 @@ impl Cell<'_> {
             Self::Histogram(histogram) => SampleValue::Histogram(histogram.clone()),
         }
     }
+
+    /// As how many samples it counts.
+    pub(super) fn weight(self) -> usize {
+        match self {
+            Self::Float(_) => 1,
+            Self::Histogram(histogram) => 1 + histogram.len(),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default)]

@@ -92,7 +92,12 @@ impl QuerySeries {
 
     /// As how many samples it counts.
     pub fn weight(&self) -> usize {
-        let histograms = self.histograms.iter().map(|sample| 1 + sample.value.len());
-        self.samples.len() + histograms.sum::<usize>()
+        weight(&self.samples, &self.histograms)
     }
+}
+
+/// As how many samples these count.
+pub(super) fn weight(samples: &[Sample], histograms: &[HistogramSample]) -> usize {
+    let histograms = histograms.iter().map(|sample| 1 + sample.value.len());
+    samples.len() + histograms.sum::<usize>()
 }

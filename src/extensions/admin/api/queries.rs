@@ -1,7 +1,11 @@
 //! PromQL at an instant and over a range.
 
-use serde_json::Value;
-use tidegate_engine::query::{Instant, LOOK_BACK_MS, MAX_STEPS, Millis, Notes, Options, Query, QueryError};
+use std::time::{Duration, Instant as Clock};
+
+use serde_json::{Value, json as object};
+use tidegate_engine::query::{
+    Instant, LOOK_BACK_MS, MAX_STEPS, Millis, Notes, Options, Query, QueryError, Work,
+};
 
 use super::{Api, Failure, Page, Said, json, params, patience};
 use crate::component::unix_now;
@@ -13,6 +17,7 @@ const NOW_MS: Millis = 2000;
 
 impl Api {
     pub(super) fn instant(&self, request: &Request) -> Result<Page, Failure> {
+        let began = Clock::now();
         let limit = params::limit(request)?;
         let time = params::optional_time(request, "time")?;
         let options = options(request)?;
@@ -34,10 +39,12 @@ impl Api {
                 Instant::Matrix(series) => cut(series, limit),
                 Instant::Scalar(_) | Instant::String(_) => false,
             };
-        Ok(said(json::instant(&value, at), notes, &asked, is_cut))
+        let data = with_stats(json::instant(&value, at), request, began, &notes.work);
+        Ok(said(data, notes, &asked, is_cut))
     }
 
     pub(super) fn range(&self, request: &Request) -> Result<Page, Failure> {
+        let began = Clock::now();
         let limit = params::limit(request)?;
         let (start, end) = (params::time(request, "start")?, params::time(request, "end")?);
         if end < start {
@@ -58,13 +65,40 @@ impl Api {
             .range_with(&asked, (start, end, step), &options)
             .map_err(of_range)?;
         let is_cut = limit > 0 && cut(&mut series, limit);
-        Ok(said(json::matrix(&series), notes, &asked, is_cut))
+        let data = with_stats(json::matrix(&series), request, began, &notes.work);
+        Ok(said(data, notes, &asked, is_cut))
     }
 
     /// `format_query`: the query as the language writes it, on one line.
     pub(super) fn format(&self, request: &Request) -> Result<Page, Failure> {
         Ok(Value::from(parse(request)?.to_string()).into())
     }
+
+    /// `parse_query`: the parts of the query.
+    pub(super) fn tree(&self, request: &Request) -> Result<Page, Failure> {
+        Ok(Page::Json(parse(request)?.tree()))
+    }
+}
+
+/// The answer, with what it took if the request has `stats`, whatever its value.
+fn with_stats(mut data: Value, request: &Request, began: Clock, work: &Work) -> Value {
+    if request.get("stats").is_none_or(str::is_empty) {
+        return data;
+    }
+    let evaluated = work.preparation + work.evaluation + work.sorting;
+    let seconds = |time: Duration| time.as_secs_f64();
+    data["stats"] = object!({
+        "timings": {
+            "evalTotalTime": seconds(evaluated),
+            "resultSortTime": seconds(work.sorting),
+            "queryPreparationTime": seconds(work.preparation),
+            "innerEvalTime": seconds(work.evaluation),
+            "execQueueTime": seconds(began - request.came),
+            "execTotalTime": seconds(began.elapsed()),
+        },
+        "samples": {"totalQueryableSamples": work.seen, "peakSamples": work.counted},
+    });
+    data
 }
 
 /// `timeout` and `lookback_delta`; 0 is the default look-back.
@@ -74,7 +108,7 @@ fn options(request: &Request) -> Result<Options, Failure> {
         .map_err(|why| Failure::bad(format!("error parsing lookback delta duration: {why}")))?;
     Ok(Options {
         look_back: look_back.filter(|by| *by > 0).unwrap_or(LOOK_BACK_MS),
-        deadline: Some(std::time::Instant::now() + patience(request)),
+        deadline: Some(Clock::now() + patience(request)),
     })
 }
 

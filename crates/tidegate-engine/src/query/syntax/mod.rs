@@ -8,12 +8,14 @@ mod parser;
 mod print;
 mod text;
 mod token;
+mod tree;
 mod types;
 
 #[cfg(test)]
 mod tests;
 
 pub(super) use text::quoted;
+pub(super) use tree::json;
 pub(super) use types::handles_absence;
 
 use ast::{Expr, Span};

@@ -47,3 +47,14 @@ fn texts_are_unquoted_as_in_go() {
         assert_eq!(unquoted(quoted).as_deref(), text, "{quoted}");
     }
 }
+
+#[test]
+fn the_tree_of_a_chain_is_as_deep_as_the_chain_is_long() {
+    let text = vec!["1"; 20_000].join("+");
+    let tree = json(&parse(&text).unwrap());
+    let count = |part: &str| tree.matches(part).count();
+    assert_eq!(count("\"binaryExpr\""), 19_999);
+    assert_eq!((count("{"), count("\"rhs\"")), (count("}"), 19_999));
+    let quoted = json(&parse("\"a\\\"\\\\\\n\\x01\"").unwrap());
+    assert_eq!(quoted, r#"{"type":"stringLiteral","val":"a\"\\\u000a\u0001"}"#);
+}

@@ -1,0 +1,18 @@
+//! What a query took.
+
+use std::time::Duration;
+
+/// What a query took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Samples that its selectors saw, at every step again. A native histogram counts as one and its filled buckets.
+    pub seen: usize,
+    /// What counted towards the samples that a query may look at.
+    pub counted: usize,
+    /// The time to fetch what the selectors need.
+    pub preparation: Duration,
+    /// The time to evaluate.
+    pub evaluation: Duration,
+    /// The time to put the answer in order.
+    pub sorting: Duration,
+}
