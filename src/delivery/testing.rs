@@ -1,8 +1,11 @@
 //! What tests of exporters share: contexts and batches.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use serde_json::Value;
+use tracing::subscriber::DefaultGuard;
 
 use crate::batch::{Batch, Encoded, Signal};
 use crate::component::{Balance, Context, ExporterContext, Ledger, Shared};
@@ -48,4 +51,46 @@ pub(crate) async fn balance_when(ledger: &Ledger, done: impl Fn(&Balance) -> boo
 /// Bytes that nobody looks into, as so many items.
 pub(crate) fn opaque(signal: Signal, bytes: &'static [u8], items: usize) -> Batch {
     Batch::new(Encoded::one(signal, Bytes::from_static(bytes), items))
+}
+
+/// What this thread logs while the guard lives.
+#[derive(Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// Keeps what this thread logs from now on.
+    pub(crate) fn capture() -> (Self, DefaultGuard) {
+        let log = Self::default();
+        let to = log.clone();
+        let lines = tracing_subscriber::fmt().json().with_writer(move || to.clone());
+        (log, tracing::subscriber::set_default(lines.finish()))
+    }
+
+    /// Level and fields of each line that begins so.
+    pub(crate) fn lines(&self, message: &str) -> Vec<(String, Value)> {
+        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let lines = serde_json::Deserializer::from_slice(&bytes).into_iter::<Value>();
+        let lines = lines.map(|line| line.expect("a line is JSON"));
+        let is_wanted = |line: &Value| {
+            let said = line["fields"]["message"].as_str();
+            said.is_some_and(|said| said.starts_with(message))
+        };
+        let shown = |line: Value| {
+            let level = line["level"].as_str().unwrap_or_default().to_owned();
+            (level, line["fields"].clone())
+        };
+        lines.filter(is_wanted).map(shown).collect()
+    }
+}
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use tokio::sync::Semaphore;
 
 use super::machine::Load;
-use super::testing::{balance_when, exporter_context, ledgers, opaque};
+use super::testing::{Log, balance_when, exporter_context, ledgers, opaque};
 use super::*;
 use crate::batch::{Batch, Encoded, Signal};
 use crate::component::{Consumer, ExporterContext, FanOut, Flow, Lifecycle, Reason};
@@ -27,6 +27,10 @@ struct Script {
 
 #[async_trait]
 impl Attempt for Script {
+    fn endpoint(&self) -> String {
+        "http://peer:4318".to_owned()
+    }
+
     async fn send(&self, parcel: Parcel) -> Outcome {
         assert!(parcel.items() > 0);
         let n = self.asked.fetch_add(1, SeqCst);
@@ -130,6 +134,9 @@ async fn a_failed_attempt_is_repeated_and_a_panicking_one_is_booked() {
 
 #[tokio::test]
 async fn an_outage_is_told_when_it_is_long_and_ends_with_the_first_delivery() {
+    // The driver runs on this thread.
+    let (log, _guard) = Log::capture();
+    let (down, back) = ("the destination is down", "the destination is back");
     let setup = setup(&delivery(), |n| match n {
         0..2 => Outcome::retry("refused"),
         _ => Outcome::Done,
@@ -145,11 +152,34 @@ async fn an_outage_is_told_when_it_is_long_and_ends_with_the_first_delivery() {
     assert_eq!(setup.asked.load(SeqCst), 3);
     let troubles = setup.cx.base.shared.health.troubles();
     assert!(troubles["exporters::script"].contains("refused"), "{troubles:?}");
+    let told = log.lines(down);
+    let [(level, fields)] = &told[..] else {
+        panic!("{told:?}")
+    };
+    assert_eq!(level, "WARN");
+    let said = ["component", "endpoint", "error"].map(|name| fields[name].as_str().unwrap_or_default());
+    assert_eq!(said, ["exporters::script", "http://peer:4318", "refused"]);
+    assert_eq!(fields["held"], 2, "{fields}");
+    // More comes meanwhile: it is held when the destination is back.
+    setup.push(3).unwrap();
     setup.permits.add_permits(1);
     balance_when(&ledgers(&setup.cx)[0], |b| b.left == 2).await;
     while inner.standing.is_told() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
+    let told = log.lines(back);
+    let [(level, fields)] = &told[..] else {
+        panic!("{told:?}")
+    };
+    assert_eq!(
+        (&**level, &fields["endpoint"]),
+        ("INFO", &"http://peer:4318".into())
+    );
+    assert_eq!(fields["held"], 3, "{fields}");
+    setup.permits.add_permits(1);
+    balance_when(&ledgers(&setup.cx)[0], |b| b.left == 5).await;
+    let lines = [down, back].map(|message| log.lines(message).len());
+    assert_eq!(lines, [1, 1]);
     assert!(setup.cx.base.shared.health.troubles().is_empty());
     setup.stop(Duration::from_secs(5)).await;
 }
