@@ -27,6 +27,7 @@ mod owners;
 mod peers;
 mod plugins;
 mod processes;
+mod processors;
 mod promql;
 mod query;
 mod real_exporters;
