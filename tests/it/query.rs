@@ -1,5 +1,6 @@
 //! The query API of the gateway: what its clients ask, against what a real Prometheus says that scrapes the gateway.
 
+use super::kit::gateway::tidegate;
 use super::kit::{Gateway, Prometheus, SOON, free_port, http, testenv};
 use serde_json::Value as Json;
 use std::process::Command;
@@ -244,5 +245,65 @@ fn promtool_and_a_dashboard_can_use_it_as_a_data_source() {
         assert!(Instant::now() < deadline, "{}", scene.ask("depth_max"));
         std::thread::sleep(Duration::from_millis(50));
     }
+    scene.gateway.stop();
+}
+
+/// Exit code, standard output and standard error of `tidegate query`.
+fn command(scene: &Scene, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = tidegate()
+        .args(["query", "--endpoint", &format!("127.0.0.1:{}", scene.admin)])
+        .args(arguments)
+        .output()
+        .expect("it starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn the_command_says_why_there_is_no_result_and_can_fail_for_it() {
+    const NO_MATCH: &str =
+        "no result: no series matches at this time; compare the labels with `tidegate explain NAME`\n";
+    let unknown = |name: &str, near: &str| {
+        format!(
+            "warning: metric \"{name}\" is not known: no series of this name is here or was here lately{near}\nno result\n"
+        )
+    };
+    let near = unknown("requests_totl", "; did you mean \"requests_total\"?");
+    let scene = start();
+    scene.push(5);
+    let found = "requests_total{zone=\"x\"}";
+    let (code, out, said) = command(&scene, &[found, "--fail-empty"]);
+    assert_eq!((code, &*said), (Some(0), ""));
+    assert!(
+        out.starts_with("requests_total{") && out.ends_with("}  5\n"),
+        "{out}"
+    );
+    let no_match = "requests_total{zone=\"nowhere\"}";
+    for (arguments, code, expected, said) in [
+        (&["1", "--fail-empty"][..], 0, "1\n", ""),
+        (&[no_match], 0, "", NO_MATCH),
+        (&[no_match, "--fail-empty"], 1, "", NO_MATCH),
+        (&[no_match, "--range", "5m", "--fail-empty"], 1, "", NO_MATCH),
+        (
+            &[no_match, "--json", "--fail-empty"],
+            1,
+            "{\"result\":[],\"resultType\":\"vector\"}\n",
+            "",
+        ),
+        (&["sum(requests_totl)"], 0, "", &near),
+        (&["requests_totl", "--fail-empty"], 1, "", &near),
+        (&["requests_totl", "--range", "5m"], 0, "", &near),
+        (&["requests_totl", "--time", "1795402800"], 0, "", &near),
+        (&["zzz"], 0, "", &unknown("zzz", "")),
+    ] {
+        let expected = (Some(code), expected.to_owned(), said.to_owned());
+        assert_eq!(command(&scene, arguments), expected, "{arguments:?}");
+    }
+    let (code, out, said) = command(&scene, &["sum("]);
+    assert_eq!((code, &*out), (Some(1), ""));
+    assert!(
+        said.contains("1:5: parse error: unclosed left parenthesis"),
+        "{said}"
+    );
     scene.gateway.stop();
 }

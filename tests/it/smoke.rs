@@ -1,5 +1,7 @@
 //! The kit's gateway: it starts, says that it's well, shows its own metrics and stops cleanly.
 
+use tidegate::built::{COMMIT, DATE};
+
 use super::kit::{Gateway, Prometheus, SOON, free_port, gateway::tidegate};
 
 /// An OTLP receiver and a Prometheus exporter on these ports.
@@ -48,5 +50,20 @@ fn a_gateway_that_cannot_start_says_why() {
 fn the_binary_tells_its_version() {
     let output = tidegate().arg("version").output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains(env!("CARGO_PKG_VERSION")), "{said}");
+    let mut lines = said.lines();
+    let version = format!("tidegate {}", env!("CARGO_PKG_VERSION"));
+    assert_eq!(lines.next(), Some(&*version), "{said}");
+    let build = format!("commit: {COMMIT}, {DATE}");
+    assert_eq!(lines.next(), Some(&*build), "{said}");
+    // A build outside a repository knows neither.
+    let is_hex = COMMIT.len() == 12 && COMMIT.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_checkout = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join(".git")
+        .exists();
+    assert_eq!(is_hex, is_checkout || COMMIT != "unknown", "{COMMIT}");
+    let shape: String = DATE
+        .chars()
+        .map(|c| if c.is_ascii_digit() { '0' } else { c })
+        .collect();
+    assert!(shape == "0000-00-00" || !is_checkout, "{DATE}");
 }
