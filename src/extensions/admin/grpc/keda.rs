@@ -39,14 +39,19 @@ pub(super) async fn stream_is_active(
     api: Arc<Api>,
     request: say::ScaledObjectRef,
 ) -> Result<Replies<say::IsActiveResponse>, Status> {
-    let trigger = Trigger::parse(&request.scaler_metadata)?;
-    // What is wrong with the trigger is told at once.
-    for name in trigger.composites() {
-        named(&api, name)?;
-    }
+    let trigger = checked(&api, &request)?;
     let (to, from) = replies();
     tokio::spawn(tell(api, trigger, to));
     Ok(from)
+}
+
+/// A trigger whose composites are declared: what is wrong with it is told at once.
+fn checked(api: &Api, request: &say::ScaledObjectRef) -> Result<Trigger, Status> {
+    let trigger = Trigger::parse(&request.scaler_metadata)?;
+    for name in trigger.composites() {
+        named(api, name)?;
+    }
+    Ok(trigger)
 }
 
 /// Tells at once, and whenever it changes. While the value is not known, what was told last stays.
@@ -85,10 +90,10 @@ fn spec(trigger: &Trigger) -> say::GetMetricSpecResponse {
 }
 
 pub(super) async fn metric_spec(
-    _api: Arc<Api>,
+    api: Arc<Api>,
     request: say::ScaledObjectRef,
 ) -> Result<say::GetMetricSpecResponse, Status> {
-    Ok(spec(&Trigger::parse(&request.scaler_metadata)?))
+    Ok(spec(&checked(&api, &request)?))
 }
 
 /// The targets stand in the trigger: they are told once, and the stream stays open.
@@ -96,7 +101,7 @@ pub(super) async fn stream_metric_spec(
     api: Arc<Api>,
     request: say::ScaledObjectRef,
 ) -> Result<Replies<say::GetMetricSpecResponse>, Status> {
-    let spec = spec(&Trigger::parse(&request.scaler_metadata)?);
+    let spec = spec(&checked(&api, &request)?);
     let (to, from) = replies();
     tokio::spawn(async move {
         if to.send(Ok(spec)).await.is_ok() {

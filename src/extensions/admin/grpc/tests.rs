@@ -282,6 +282,17 @@ async fn keda_gets_targets_values_and_activity_of_one_signal_or_several() {
     let path = "/externalscaler.ExternalScaler/StreamMetricSpec";
     let mut specs: Streaming<say::GetMetricSpecResponse> = gateway.stream(path, object(&both)).await.unwrap();
     assert_eq!(next(&mut specs).await.metric_specs[0], *spec);
+    // What nobody has declared has no target either.
+    let unknown = [("signals", "queue_depth/10, queue_dept/5")];
+    let answer: Result<say::GetMetricSpecResponse, _> = gateway
+        .call("/externalscaler.ExternalScaler/GetMetricSpec", object(&unknown))
+        .await;
+    let status = answer.unwrap_err();
+    assert_eq!(status.code(), Code::NotFound, "{status}");
+    assert!(status.message().contains("queue_depth"), "{status}");
+    let answer: Result<Streaming<say::GetMetricSpecResponse>, _> =
+        gateway.stream(path, object(&unknown)).await;
+    assert_eq!(answer.unwrap_err().code(), Code::NotFound);
 }
 
 #[tokio::test]
