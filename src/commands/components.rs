@@ -220,4 +220,35 @@ mod tests {
             "docs/collector.md should have\n{table}"
         );
     }
+
+    /// The option at a path such as `protocols::grpc`.
+    fn find(options: Vec<OptionDoc>, path: &str) -> Option<OptionDoc> {
+        let (first, rest) = path
+            .split_once("::")
+            .map_or((path, None), |(first, rest)| (first, Some(rest)));
+        let found = options.into_iter().find(|option| option.name == first)?;
+        match rest {
+            None => Some(found),
+            Some(rest) => find(found.nested(), rest),
+        }
+    }
+
+    #[test]
+    fn the_documentation_has_the_defaults_of_the_binary() {
+        let text = include_str!("../../docs/collector.md");
+        let (_, rest) = text.split_once("<!-- defaults: begin -->").unwrap();
+        let (table, _) = rest.split_once("<!-- defaults: end -->").unwrap();
+        let mut rows = 0;
+        for row in table.lines().filter(|line| line.starts_with("| `")) {
+            let words: Vec<&str> = row.split('`').collect();
+            let (kind, path, here) = (words[1], words[3], words[5]);
+            let mut known = all().into_iter();
+            let about = known.find(|about| about.kind == kind && words[2].contains(about.class.as_str()));
+            let option = about.and_then(|about| find((about.config.docs)(), path));
+            let option = option.unwrap_or_else(|| panic!("no such option: {row}"));
+            assert_eq!(option.default.as_deref(), Some(here), "{row}");
+            rows += 1;
+        }
+        assert!(rows >= 20, "{rows} rows");
+    }
 }

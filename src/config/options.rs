@@ -104,20 +104,27 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Keys that others know and we don't take, each with the reason: reported by name.
+    /// Keys that others know and we don't take, each with the reason: reported by name. An empty list asks for nothing.
     pub fn refuse(&mut self, table: &[(&'static str, &'static str)]) {
         for (key, reason) in table {
-            if let Some(entry) = self.node.entry(key) {
+            let Some(entry) = self.node.entry(key) else {
+                continue;
+            };
+            if entry.value.as_list().is_some_and(<[Node]>::is_empty) {
+                self.cx
+                    .at_key(&entry.value)
+                    .warning("accepted without effect: the list is empty");
+            } else {
                 self.cx
                     .at_key(&entry.value)
                     .help(*reason)
                     .error(format!("`{key}` is not supported"));
                 self.refused = true;
-                self.known.push(Names {
-                    field: key,
-                    aliases: &[],
-                });
             }
+            self.known.push(Names {
+                field: key,
+                aliases: &[],
+            });
         }
     }
 

@@ -49,5 +49,17 @@ pub const BUFFER_SIZES: &WithoutEffect = &[
     ),
 ];
 
+/// Extensions of the Collector that stand between a server and its requests: refused.
+pub const SERVER_MIDDLEWARES: &[(&str, &str)] = &[(
+    "middlewares",
+    "no extension stands between requests and the receiver: take it out, and limit by `max_connections`, the processor `memory_limiter`, or a proxy in front",
+)];
+
+/// The same of clients.
+pub const CLIENT_MIDDLEWARES: &[(&str, &str)] = &[(
+    "middlewares",
+    "no extension stands between the exporter and its requests: take it out; `headers`, `auth`, `sending_queue` and `retry_on_failure` say how requests go out",
+)];
+
 #[cfg(test)]
 mod tests;

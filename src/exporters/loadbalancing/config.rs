@@ -8,7 +8,7 @@ use crate::delivery::{QueueConfig, RetryConfig, Speaks};
 use crate::exporters::otlp;
 use crate::net::auth::AuthConfig;
 use crate::net::headers::{self, Headers};
-use crate::net::{BUFFER_SIZES, TlsClientConfig};
+use crate::net::{BUFFER_SIZES, CLIENT_MIDDLEWARES, TlsClientConfig};
 
 crate::choices! {
     /// What stays together.
@@ -75,6 +75,7 @@ crate::options! {
         /// The queue, of one endpoint.
         pub sending_queue: Option<QueueConfig> = None,
     }
+    refused = CLIENT_MIDDLEWARES;
     accepted = otlp::OF_GRPC, BUFFER_SIZES, OF_EXPORTER;
     check = Peer::check
 }

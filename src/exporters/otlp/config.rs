@@ -8,7 +8,7 @@ use crate::delivery::{Delivery, NameRules, QueueConfig, RetryConfig, Speaks, Tem
 use crate::exporters::vendor::{Chosen, VendorName};
 use crate::net::auth::AuthConfig;
 use crate::net::headers::{self, Headers};
-use crate::net::{BUFFER_SIZES, Coding, TlsClientConfig};
+use crate::net::{BUFFER_SIZES, CLIENT_MIDDLEWARES, Coding, TlsClientConfig};
 
 crate::options! {
     /// Options of `otlp`.
@@ -44,6 +44,7 @@ crate::options! {
         /// The queue.
         pub sending_queue: QueueConfig = QueueConfig::default(),
     }
+    refused = CLIENT_MIDDLEWARES;
     accepted = OF_GRPC, BUFFER_SIZES;
     check = Config::check
 }

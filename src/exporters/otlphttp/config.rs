@@ -15,7 +15,7 @@ use crate::net::auth::AuthConfig;
 use crate::net::headers::{self, Headers};
 use crate::net::url::Url;
 use crate::net::via::Proxy;
-use crate::net::{BUFFER_SIZES, TlsClientConfig};
+use crate::net::{BUFFER_SIZES, CLIENT_MIDDLEWARES, TlsClientConfig};
 
 crate::options! {
     /// Options of `otlphttp`.
@@ -74,6 +74,7 @@ crate::options! {
         /// The queue.
         pub sending_queue: QueueConfig = QueueConfig::default(),
     }
+    refused = CLIENT_MIDDLEWARES;
     accepted = OF_HTTP, BUFFER_SIZES, NO_PROFILES;
     check = Config::check
 }

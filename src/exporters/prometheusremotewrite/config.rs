@@ -14,7 +14,7 @@ use crate::net::auth::AuthConfig;
 use crate::net::headers::{self, Headers};
 use crate::net::url::Url;
 use crate::net::via::Proxy;
-use crate::net::{BUFFER_SIZES, TlsClientConfig};
+use crate::net::{BUFFER_SIZES, CLIENT_MIDDLEWARES, TlsClientConfig};
 use crate::prom::remote::Version;
 use crate::prom::remote::translate::Settings;
 use crate::prom::{Escaping, LabelSources, Naming, ResourceLabels, Strategy};
@@ -97,6 +97,7 @@ crate::options! {
         /// The old way to say something of the queue.
         pub remote_write_queue: Option<RemoteWriteQueue> = None,
     }
+    refused = CLIENT_MIDDLEWARES;
     accepted = OF_HTTP, BUFFER_SIZES;
     check = Config::check
 }

@@ -9,7 +9,9 @@ use crate::net::cors::CorsConfig;
 use crate::net::headers::{self, Headers};
 use crate::net::http::{HTTP2_MAX_STREAMS, HttpConfig};
 use crate::net::metadata::IncludeMetadata;
-use crate::net::{BUFFER_SIZES, Coding, Endpoint, SocketFileConfig, TlsServerConfig, Transport};
+use crate::net::{
+    BUFFER_SIZES, Coding, Endpoint, SERVER_MIDDLEWARES, SocketFileConfig, TlsServerConfig, Transport,
+};
 
 /// The OTLP specification recommends 64 MiB for both protocols (the Collector's defaults are 4 and 20).
 const MAX_MESSAGE_MIB: NonZeroUsize = NonZeroUsize::new(64).expect("not zero");
@@ -62,6 +64,7 @@ crate::options! {
         /// Who may send; unset: everybody who can connect.
         pub auth: Option<AuthConfig> = None,
     }
+    refused = SERVER_MIDDLEWARES;
     accepted = BUFFER_SIZES;
     check = GrpcConfig::check
 }
@@ -140,6 +143,7 @@ crate::options! {
         /// Who may send; unset: everybody who can connect.
         pub auth: Option<AuthConfig> = None,
     }
+    refused = SERVER_MIDDLEWARES;
     check = HttpProtocolConfig::check
 }
 
