@@ -86,11 +86,12 @@ fn events(merged: &Snapshot, agent: &str) -> u64 {
 }
 
 /// The same with NIXL's ring, emptied every millisecond.
-fn ring(way: &'static str, wheel: &Wheel) -> Row {
+fn ring(way: &'static str, wheel: &Wheel, settings: &[(&str, &str)]) -> Row {
     let directory = temporary();
     let mut command = wheel.driver("nixl_agents.py", &["rate"]);
     command
         .env("NIXL_TELEMETRY_DIR", directory.path())
+        .envs(settings.iter().copied())
         .stderr(Stdio::null());
     let mut child = command.spawn().expect("python3 starts");
     let ring = directory.path().join("rate_a");
@@ -147,7 +148,7 @@ fn every_event_is_received_or_counted_as_dropped() {
             let row = cells(way, &wheel, speed, &[]);
             assert_eq!(row.produced, row.received + row.dropped, "{version}");
         }
-        let ring = ring("ring, read every millisecond", &wheel);
+        let ring = ring("ring, read every millisecond", &wheel, &[]);
         assert!(ring.received + ring.dropped <= ring.produced);
     }
 }
@@ -169,4 +170,7 @@ fn with_a_queue_that_suffices_every_event_is_received() {
         let row = cells("plugin", &wheel, "25000", settings);
         assert_eq!((row.received, row.dropped), (row.produced, 0), "{settings:?}");
     }
+    // The ring has as many places as the queue.
+    let row = ring("ring, read every millisecond", &wheel, &[size]);
+    assert_eq!((row.received, row.dropped), (row.produced, 0));
 }
