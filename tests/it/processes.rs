@@ -1,7 +1,7 @@
 //! Several processes that report as one series: gunicorn workers without `service.instance.id`, pods whose instance a
 //! processor removes. What the gateway shows is the sum of what each counted.
 
-use super::kit::{Gateway, SOON, free_port, http, wait_for};
+use super::kit::{Gateway, QueryApi, SOON, free_port, http, wait_for};
 
 /// A process that counts, and reports what it has counted since it began.
 struct Worker {
@@ -109,6 +109,142 @@ service:
     }
     let log = gateway.stop();
     assert!(log.contains("several processes report the same series"), "{log}");
+}
+
+/// A gateway that adds up what it is sent on one page, and shows it as it is on another.
+struct Scene {
+    gateway: Gateway,
+    input: u16,
+    admin: u16,
+    added: u16,
+    plain: u16,
+    turn: u64,
+}
+
+impl Scene {
+    fn start() -> Self {
+        let (input, admin, added, plain) = (free_port(), free_port(), free_port(), free_port());
+        let gateway = Gateway::start(&format!(
+            "extensions:
+  admin: {{endpoint: \"127.0.0.1:{admin}\"}}
+receivers:
+  otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{input}\"}}}}}}
+processors:
+  resource: {{attributes: [{{key: service.instance.id, action: delete}}]}}
+  aggregate: {{rules: [{{match: {{name: \"*\"}}, without: []}}]}}
+exporters:
+  prometheus/added: {{endpoint: \"127.0.0.1:{added}\", namespace: added}}
+  prometheus/plain: {{endpoint: \"127.0.0.1:{plain}\", namespace: plain}}
+service:
+  extensions: [health_check, admin]
+  pipelines:
+    metrics/added: {{receivers: [otlp], processors: [resource, aggregate], exporters: [prometheus/added]}}
+    metrics/plain: {{receivers: [otlp], processors: [resource], exporters: [prometheus/plain]}}
+"
+        ));
+        Self {
+            gateway,
+            input,
+            admin,
+            added,
+            plain,
+            turn: 0,
+        }
+    }
+
+    /// A worker says what it has counted, so many seconds after the last word of any.
+    fn say(&mut self, worker: &mut Worker, counted: u64, seconds: u64) {
+        worker.counted = counted;
+        self.turn += seconds;
+        let body = worker.body(EPOCH + self.turn * SECOND);
+        let answer = http::post(self.input, "/v1/metrics", "application/json", body.as_bytes());
+        assert_eq!(answer.unwrap().status, 200);
+    }
+
+    /// The page and the queries show these totals: added up, and as they came.
+    fn shows(&self, added: u64, plain: u64) {
+        for (port, namespace, total) in [(self.added, "added", added), (self.plain, "plain", plain)] {
+            for name in ["requests_total", "wait_count"] {
+                let name = format!("{namespace}_{name}");
+                assert_eq!(shown(port, &name), total as f64, "{name}");
+                assert_eq!(
+                    QueryApi::at(self.admin).value(&name),
+                    Some(total as f64),
+                    "{name}"
+                );
+            }
+        }
+    }
+
+    /// The counter and the histogram count as colliding for this reason and no other.
+    fn counts(&self, component: &str, reason: &str) {
+        let count = |reason: &str| {
+            let labels = [component, &format!("reason=\"{reason}\"")];
+            self.gateway
+                .own_metric("tidegate_colliding_streams_total", &labels)
+        };
+        wait_for(SOON, "the collision is counted", || {
+            (count(reason) == 2.0).then_some(())
+        });
+        for other in ["interleaved", "indistinct", "forgotten"] {
+            assert!(other == reason || count(other) == 0.0, "{component}: {other}");
+        }
+    }
+}
+
+const ADDED: &str = "processor=\"processors::aggregate@metrics/added\"";
+const PLAIN: &str = "exporter=\"prometheus/plain\"";
+
+#[test]
+fn processes_of_one_start_time_are_counted_as_indistinct() {
+    let mut scene = Scene::start();
+    let [mut one, mut two] = [0, 0].map(|counted| Worker {
+        start: EPOCH,
+        counted,
+    });
+    // Every fall counts as a restart: the total is too high, and the gateway says so.
+    let mut total = 0;
+    for count in 1..=8 {
+        scene.say(&mut one, count, 1);
+        total += count;
+        scene.shows(total, count);
+        scene.say(&mut two, 100 + count, 1);
+        total += 100;
+        scene.shows(total, 100 + count);
+    }
+    for component in [ADDED, PLAIN] {
+        scene.counts(component, "indistinct");
+    }
+    let log = scene.gateway.stop();
+    let told = log
+        .lines()
+        .filter(|line| line.contains("with the same start time or none; its total may be too high"));
+    assert!(told.count() >= 2, "{log}");
+}
+
+#[test]
+fn a_process_that_was_forgotten_adds_what_it_gains_and_is_counted() {
+    let mut scene = Scene::start();
+    let [mut one, mut two, mut three] = [0, 7, 14].map(|later| Worker {
+        start: EPOCH + later,
+        counted: 0,
+    });
+    scene.say(&mut one, 5, 1);
+    scene.say(&mut two, 3, 1);
+    scene.shows(8, 3);
+    // Two hours later a third begins: the first has been silent for too long to be remembered.
+    scene.say(&mut three, 2, 2 * 3600);
+    scene.shows(10, 2);
+    scene.say(&mut one, 9, 1);
+    scene.shows(10, 9);
+    scene.say(&mut one, 12, 1);
+    scene.shows(13, 12);
+    scene.counts(ADDED, "forgotten");
+    let log = scene.gateway.stop();
+    assert!(
+        log.contains("a process that was forgotten reports a series again"),
+        "{log}"
+    );
 }
 
 #[test]

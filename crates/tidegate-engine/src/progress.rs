@@ -271,6 +271,19 @@ impl Progress {
         Ok(Followed::AsItIs)
     }
 
+    /// Notes what it tells about other processes that `now` follows `shown`, where points are shown as they are.
+    pub(crate) fn note_shown(&mut self, data: Data, shown: &Value, now: &Value) {
+        let falls = matches!(data, Data::Gauge | Data::Sum { monotonic: false, .. });
+        if falls || data.temporality() != Temporality::Cumulative {
+            return;
+        }
+        let (then, now) = (Last::weight_of(shown), Last::weight_of(now));
+        let fell = then.zip(now).is_some_and(|(then, now)| now < then);
+        if fell || self.late.is_some() {
+            self.late.get_or_insert_default().runs.note_word(then, now, fell);
+        }
+    }
+
     fn is_interleaved(&self) -> bool {
         self.late.as_ref().is_some_and(|late| late.runs.are_interleaved)
     }

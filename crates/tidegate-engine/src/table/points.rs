@@ -266,15 +266,20 @@ impl Table {
         for target in stream.targets.iter() {
             if let Some(cell) = cells.get(target.cell) {
                 match &followed {
-                    Followed::AsItIs => cell.state.keep(sample),
+                    Followed::AsItIs => {
+                        let is_same_run = cell.state.is_shown() && cell.state.start == sample.start;
+                        if is_same_run {
+                            let shown = &cell.state.value;
+                            stream.progress.note_shown(stream.data, shown, sample.value);
+                        }
+                        cell.state.keep(sample);
+                    }
                     Followed::Adds(change) => fits &= cell.state.keep_adding(change, sample),
                 }
                 cell.seen = cell.seen.max(now);
             }
         }
-        if matches!(followed, Followed::Adds(_)) {
-            self.note_collision(stream, cells);
-        }
+        self.note_collision(stream, cells);
         if fits { Ok(()) } else { Err(Rejection::Unsupported) }
     }
 

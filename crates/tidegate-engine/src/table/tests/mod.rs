@@ -458,6 +458,30 @@ fn deltas_that_may_fall_are_added_up_only_where_a_rule_says_so() {
 }
 
 #[test]
+fn processes_of_one_start_time_are_noticed_where_points_are_shown_and_restarts_are_none() {
+    for start in [0, NOW - SECOND] {
+        let table = table(vec![Rule::newest()]);
+        let requests = series("requests", COUNTER, &[], &[]);
+        let mut now = NOW;
+        let mut say = |value: i64| {
+            now += SECOND;
+            table.observe(&point(&requests, start, now, value), now);
+            assert_eq!(int(&table, "requests{}"), value);
+            table.stats().colliding_streams
+        };
+        for _ in 0..5 {
+            let said = (1..30).map(&mut say);
+            assert_eq!(said.last(), Some([0; 3]), "a process that restarts");
+        }
+        for turn in 0..10 {
+            say(100 + turn);
+            say(200 + turn);
+        }
+        assert_eq!(say(300), [0, 1, 0]);
+    }
+}
+
+#[test]
 fn series_without_a_sign_of_life_go_whether_or_not_anyone_reads() {
     let table = table(vec![Rule::newest()]);
     let (a, b) = (
