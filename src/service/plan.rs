@@ -82,6 +82,7 @@ impl Plan {
             places: places(document),
         };
         plan.check_signals(document, cx);
+        plan.check_shown(document, cx);
         Some(plan)
     }
 
@@ -123,6 +124,37 @@ impl Plan {
                         .error(format!("telemetry type {signal} is not supported by `{kind}`"));
                 }
             }
+        }
+    }
+
+    /// `admin::exporter` names a `prometheus` exporter that runs.
+    fn check_shown(&self, document: &Document, cx: &mut Problems) {
+        let runs = |id: &ComponentId| {
+            self.pipelines
+                .iter()
+                .any(|pipeline| pipeline.exporters.contains(id))
+        };
+        let defined = document.section(Class::Exporter);
+        let shows = defined.iter().map(|exporter| &exporter.id);
+        let shows = shows.filter(|id| id.kind == exporters::prometheus::FACTORY.kind && runs(id));
+        let shows: Vec<String> = shows.map(ToString::to_string).collect();
+        for extension in document.section(Class::Extension) {
+            let planned = self.extensions.get(&extension.id);
+            let is_admin =
+                planned.is_some_and(|planned| planned.factory.kind == extensions::admin::FACTORY.kind);
+            let named = extension.options.get("exporter").filter(|_| is_admin);
+            let Some(node) = named.filter(|node| {
+                node.as_text()
+                    .is_some_and(|name| !shows.iter().any(|id| id == name))
+            }) else {
+                continue;
+            };
+            let help = match shows.as_slice() {
+                [] => "leave it out: queries name all series by the defaults of `prometheus`".to_owned(),
+                shows => format!("valid values: {}", shows.join(", ")),
+            };
+            let message = format!("{} is no `prometheus` exporter of a pipeline", node.shown());
+            cx.at(node).help(help).error(message);
         }
     }
 
