@@ -1,14 +1,17 @@
 //! How often a source reports, and from which silence on it counts as quiet.
 
+use std::time::Duration;
+
 use crate::UnixNanos;
+use crate::lease::nanos;
 
 const SECOND: u64 = 1_000_000_000;
 
 /// Requests of one source within this time are one push.
-const PUSH_NS: u64 = SECOND;
+pub const PUSH_NS: u64 = SECOND;
 
-/// A lease is never shorter.
-const SHORTEST_NS: u64 = 5 * SECOND;
+/// A lease by cadence is never shorter.
+pub const SHORTEST_LEASE_NS: u64 = 5 * SECOND;
 
 /// The lease of a source whose interval is not known yet: 90 s.
 pub const DEFAULT_LEASE_NS: u64 = 90 * SECOND;
@@ -16,50 +19,79 @@ pub const DEFAULT_LEASE_NS: u64 = 90 * SECOND;
 /// Gaps between pushes that are remembered.
 const GAPS: usize = 8;
 
+/// Gaps that must be seen before a source lives by its cadence: those between three pushes.
+const KNOWN_GAPS: u32 = 2;
+
 /// The gaps between the latest pushes of one source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cadence {
-    /// When the present push began.
+    /// When the present push began; 0: there was none.
     began: UnixNanos,
+    /// When the source was last heard of.
+    heard: UnixNanos,
     /// In milliseconds; the oldest is overwritten.
     gaps: [u32; GAPS],
-    /// How many gaps were ever seen.
+    /// How many gaps were seen since the source was last overdue.
     count: u32,
+    /// A configured lease; 0: there is none.
+    fixed_ns: u64,
 }
 
 impl Cadence {
-    /// Notes that the source reported at `time`. Calls may repeat a time.
-    pub fn note(&mut self, time: UnixNanos) {
-        if self.began == 0 {
-            self.began = time;
-            return;
+    /// Of a source whose lease may be configured.
+    pub fn with_lease(lease: Option<Duration>) -> Self {
+        Self {
+            fixed_ns: lease.map_or(0, nanos),
+            ..Self::default()
         }
-        let gap = time.saturating_sub(self.began);
-        if gap < PUSH_NS {
-            return;
-        }
-        let at = self.count as usize % GAPS;
-        if let Some(place) = self.gaps.get_mut(at) {
-            *place = u32::try_from(gap / 1_000_000).unwrap_or(u32::MAX);
-        }
-        self.count = self.count.saturating_add(1);
-        self.began = time;
     }
 
-    /// The longest of the latest gaps in nanoseconds; `None` until three pushes are seen.
-    pub fn interval_ns(&self) -> Option<u64> {
-        (self.count >= 2).then(|| {
-            let longest = self.gaps.iter().max().copied().unwrap_or(0);
-            u64::from(longest) * 1_000_000
-        })
+    /// Notes that the source was heard of at `time`. Calls may repeat a time. `true`: a push begins.
+    pub fn note(&mut self, time: UnixNanos) -> bool {
+        if self.began != 0 && time < self.began.saturating_add(PUSH_NS) {
+            self.heard = self.heard.max(time);
+            return false;
+        }
+        // What was overdue had an outage: that gap is not its cadence.
+        if time.saturating_sub(self.heard) > self.lease_ns() {
+            self.count = 0;
+        } else if self.began != 0 {
+            let at = self.count as usize % GAPS;
+            if let Some(place) = self.gaps.get_mut(at) {
+                *place = u32::try_from((time - self.began) / 1_000_000).unwrap_or(u32::MAX);
+            }
+            self.count = self.count.saturating_add(1);
+        }
+        (self.began, self.heard) = (time.max(1), self.heard.max(time));
+        true
     }
 
-    /// How long the source may be silent and still counts as alive: 2.5 intervals, 5 s at least; `default` until the
-    /// interval is known. In nanoseconds.
-    pub fn lease_ns(&self, default: u64) -> u64 {
-        let of_interval = |interval: u64| (interval.saturating_mul(5) / 2).max(SHORTEST_NS);
-        self.interval_ns().map_or(default, of_interval)
+    /// When the present push began; 0: there was none.
+    pub fn began(&self) -> UnixNanos {
+        self.began
     }
+
+    /// The longest of the latest gaps in nanoseconds; 0: there was none yet.
+    pub fn longest_ns(&self) -> u64 {
+        let known = (self.count as usize).min(GAPS);
+        let longest = self.gaps.iter().take(known).max().copied().unwrap_or(0);
+        u64::from(longest) * 1_000_000
+    }
+
+    /// How long the source may be silent and still counts as alive, in nanoseconds: what was configured; otherwise 2.5
+    /// intervals, 5 s at least; 90 s until three pushes were seen.
+    pub fn lease_ns(&self) -> u64 {
+        match (self.fixed_ns, self.count) {
+            (0, 0..KNOWN_GAPS) => DEFAULT_LEASE_NS,
+            (0, _) => patience_ns(self.longest_ns()).max(SHORTEST_LEASE_NS),
+            (fixed, _) => fixed,
+        }
+    }
+}
+
+/// How long something may be missing that comes at this interval: 2.5 of it. In nanoseconds.
+pub fn patience_ns(interval: u64) -> u64 {
+    interval.saturating_mul(5) / 2
 }
 
 #[cfg(test)]
@@ -68,13 +100,15 @@ mod tests {
 
     fn after(times: &[u64]) -> Cadence {
         let mut cadence = Cadence::default();
-        times.iter().for_each(|time| cadence.note(time * SECOND / 10));
+        for time in times {
+            cadence.note(time * SECOND / 10);
+        }
         cadence
     }
 
     #[test]
     fn a_lease_is_two_and_a_half_of_the_longest_gap_among_eight() {
-        let lease = |times: &[u64]| after(times).lease_ns(DEFAULT_LEASE_NS) / SECOND;
+        let lease = |times: &[u64]| after(times).lease_ns() / SECOND;
         assert_eq!(lease(&[10]), 90);
         assert_eq!(lease(&[10, 110]), 90, "one gap is no cadence");
         assert_eq!(lease(&[10, 110, 210]), 25);
@@ -85,8 +119,16 @@ mod tests {
             "requests within a second are one push"
         );
         assert_eq!(lease(&[10, 20, 30, 40]), 5, "5 s at least");
-        let mut times = vec![10, 1010];
-        times.extend((1..=8).map(|push| 1010 + push * 100));
+        let mut times = vec![10, 510];
+        times.extend((1..=8).map(|push| 510 + push * 100));
         assert_eq!(lease(&times), 25, "the long gap is the ninth");
+        assert_eq!(
+            lease(&[10, 110, 210, 1210, 1310]),
+            90,
+            "it was away, and begins anew"
+        );
+        let mut fixed = Cadence::with_lease(Some(Duration::from_secs(7)));
+        (1..9).for_each(|second| _ = fixed.note(second * SECOND));
+        assert_eq!(fixed.lease_ns(), 7 * SECOND);
     }
 }

@@ -41,7 +41,7 @@ mod wheel;
 pub use attributes::{
     AttributeList, AttributeRef, AttributeValue, Attributes, AttributesBuilder, ListRef, MapRef,
 };
-pub use cadence::{Cadence, DEFAULT_LEASE_NS};
+pub use cadence::{Cadence, DEFAULT_LEASE_NS, patience_ns};
 pub use composite::{
     Across, Added, Answer, Composite, CompositeSet, Declaration, Distribution, Evaluated, Expression, Feed,
     Function, Gate, OnStale, Side, Threshold, Trust,

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tidegate_engine::{
-    Cadence, DEFAULT_LEASE_NS, Key, Place, Reading, Resource, Seen, Table, UnixNanos, Value,
+    Cadence, DEFAULT_LEASE_NS, Key, Place, Reading, Resource, Seen, Table, UnixNanos, Value, patience_ns,
 };
 
 use super::KeyMap;
@@ -142,9 +142,14 @@ impl Senders {
     pub fn lease(&self, resource: &Resource) -> u64 {
         let state = self.state();
         let sender = state.senders.get(&Key::of_value(resource));
-        sender.map_or(DEFAULT_LEASE_NS, |sender| {
-            sender.cadence.lease_ns(DEFAULT_LEASE_NS)
-        })
+        sender.map_or(DEFAULT_LEASE_NS, Sender::lease_ns)
+    }
+
+    /// When a resource was last heard of (0: it is not known), and how long it may be silent, in nanoseconds.
+    pub fn heard(&self, resource: &Resource) -> (UnixNanos, u64) {
+        let state = self.state();
+        let sender = state.senders.get(&Key::of_value(resource));
+        sender.map_or((0, DEFAULT_LEASE_NS), |sender| (sender.seen, sender.lease_ns()))
     }
 
     /// Whether a resource gives its place to another one, by what is known of both. Neither is locked by the caller.
@@ -156,7 +161,7 @@ impl Senders {
             Some(Life {
                 time: sender.seen,
                 seen: sender.seen,
-                lease: sender.cadence.lease_ns(DEFAULT_LEASE_NS),
+                lease: sender.lease_ns(),
                 began: table.map_or(0, |table| table.began(resource)),
             })
         };
@@ -176,6 +181,14 @@ impl Senders {
 }
 
 impl Sender {
+    /// How long it may be silent and still counts as alive, in nanoseconds. Series of sources of events are confirmed at
+    /// every sweep of their table, whatever passes.
+    fn lease_ns(&self) -> u64 {
+        let table = self.table.upgrade();
+        let swept = table.map_or(0, |table| table.confirmed_every_ns());
+        self.cadence.lease_ns().max(patience_ns(swept))
+    }
+
     fn has_series(&self) -> bool {
         self.table
             .upgrade()

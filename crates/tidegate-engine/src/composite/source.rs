@@ -1,31 +1,15 @@
 //! Sources of points (OTLP resources, scrape targets, remote writers): how long they count as alive.
 //!
-//! A source of points has no connection that could end. It lives by its own cadence: a push is all that it sends within
-//! 1 s, its interval is the longest of the last 8 gaps between pushes, and it is overdue after 2.5 intervals. A target
-//! also says so itself: `up` is 0 after a failed scrape, and `up` ends when the target leaves discovery.
+//! A source of points has no connection that could end. It lives by its own [`Cadence`]. A target also says so itself:
+//! `up` is 0 after a failed scrape, and `up` ends when the target leaves discovery.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::lease::nanos;
+use crate::cadence::{Cadence, PUSH_NS, patience_ns};
 use crate::streams::lock;
 use crate::{Lease, UnixNanos};
-
-/// What a source sends within this time is one push.
-const PUSH_NS: u64 = 1_000_000_000;
-
-/// So many gaps say what the interval is.
-const GAPS: usize = 8;
-
-/// Pushes that must be seen before a source lives by its own cadence.
-const KNOWN_PUSHES: u64 = 3;
-
-/// The shortest lease by cadence.
-const MIN_TERM_NS: u64 = 5_000_000_000;
-
-/// The lease until the cadence is known.
-const DEFAULT_TERM: Duration = Duration::from_secs(90);
 
 /// A series that was left out of so many pushes of its living source is stale.
 const LEFT_OUT: u64 = 3;
@@ -45,40 +29,29 @@ pub(super) enum Standing {
 /// A source of points.
 #[derive(Debug)]
 pub(super) struct PointSource {
-    /// Whether the term is configured.
-    is_fixed: bool,
+    cadence: Mutex<Cadence>,
+    /// Copies of what the cadence says, which are read without its lock.
     term: AtomicU64,
-    /// The longest of the last gaps; 0: not known.
     interval: AtomicU64,
-    touched: AtomicU64,
-    /// When the current push began; 0: there was none.
     began: AtomicU64,
+    touched: AtomicU64,
     pushes: AtomicU64,
-    gaps: Mutex<Gaps>,
     standing: AtomicU8,
     /// When it began to stand as it does.
     changed: AtomicU64,
 }
 
-#[derive(Debug, Default)]
-struct Gaps {
-    list: [u64; GAPS],
-    count: usize,
-    /// Pushes since the last outage.
-    pushes: u64,
-}
-
 impl PointSource {
     /// `term`: a configured lease; without, it is learnt from the cadence.
     pub(super) fn new(term: Option<Duration>) -> Self {
+        let cadence = Cadence::with_lease(term);
         Self {
-            is_fixed: term.is_some(),
-            term: AtomicU64::new(nanos(term.unwrap_or(DEFAULT_TERM))),
+            term: AtomicU64::new(cadence.lease_ns()),
+            cadence: Mutex::new(cadence),
             interval: AtomicU64::new(0),
             touched: AtomicU64::new(0),
             began: AtomicU64::new(0),
             pushes: AtomicU64::new(0),
-            gaps: Mutex::default(),
             standing: AtomicU8::new(Standing::Running as u8),
             changed: AtomicU64::new(0),
         }
@@ -96,26 +69,17 @@ impl PointSource {
 
     #[cold]
     fn begin_push(&self, now: UnixNanos) {
-        let mut gaps = lock(&self.gaps);
-        let began = self.began.load(Relaxed);
-        if began != 0 && now < began.saturating_add(PUSH_NS) {
-            return;
+        let mut cadence = lock(&self.cadence);
+        let touched = self.touched.load(Relaxed);
+        if touched != 0 {
+            cadence.note(touched);
         }
-        // What was overdue had an outage: that gap is not its cadence.
-        if now.saturating_sub(self.touched.load(Relaxed)) > self.term.load(Relaxed) {
-            *gaps = Gaps::default();
-        } else if began != 0 {
-            let at = gaps.count % GAPS;
-            gaps.list[at] = now - began;
-            gaps.count += 1;
+        if cadence.note(now) {
+            self.interval.store(cadence.longest_ns(), Relaxed);
+            self.term.store(cadence.lease_ns(), Relaxed);
+            self.pushes.fetch_add(1, Relaxed);
+            self.began.store(cadence.began(), Relaxed);
         }
-        gaps.pushes += 1;
-        self.interval.store(gaps.longest(), Relaxed);
-        if !self.is_fixed {
-            self.term.store(gaps.term(), Relaxed);
-        }
-        self.pushes.fetch_add(1, Relaxed);
-        self.began.store(now.max(1), Relaxed);
     }
 
     /// It sent a value, whatever it said of itself before.
@@ -156,7 +120,7 @@ impl PointSource {
     /// Whether a series that was last seen then, in the push of this number, has been left out of several since. Where
     /// one report comes in several pushes (remote write by shards), they count as one.
     fn has_left_out(&self, push: u64, seen: UnixNanos, now: UnixNanos) -> bool {
-        let is_long = now.saturating_sub(seen) >= lease_of(self.interval.load(Relaxed));
+        let is_long = now.saturating_sub(seen) >= patience_ns(self.interval.load(Relaxed));
         is_long && self.whole_pushes(now) >= push.saturating_add(LEFT_OUT)
     }
 
@@ -164,25 +128,6 @@ impl PointSource {
         let is_due = now.saturating_sub(self.touched()) <= self.term.load(Relaxed);
         is_due && self.standing() == Standing::Running
     }
-}
-
-impl Gaps {
-    fn term(&self) -> u64 {
-        if self.pushes < KNOWN_PUSHES {
-            return nanos(DEFAULT_TERM);
-        }
-        lease_of(self.longest()).max(MIN_TERM_NS)
-    }
-
-    fn longest(&self) -> u64 {
-        let known = self.count.min(GAPS);
-        self.list.iter().take(known).max().copied().unwrap_or(0)
-    }
-}
-
-/// 2.5 intervals.
-fn lease_of(interval: u64) -> u64 {
-    (interval / 2).saturating_mul(5)
 }
 
 /// Who feeds a group.

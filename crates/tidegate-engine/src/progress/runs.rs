@@ -5,6 +5,7 @@
 
 use super::Last;
 use crate::bytes::{number, take};
+use crate::cadence::{DEFAULT_LEASE_NS, SHORTEST_LEASE_NS, patience_ns};
 use crate::{Number, UnixNanos};
 
 /// Runs of one stream that are kept beside the newest. A service of so many processes under one identity is added up
@@ -13,12 +14,6 @@ const MAX_RUNS: usize = 4096;
 
 /// A run that has said nothing for so long is forgotten when another one begins: 1 h.
 const MEMORY_NS: u64 = 3_600_000_000_000;
-
-/// The lease of a run of a sum that may fall, until its interval is known: 90 s.
-const FIRST_LEASE_NS: u64 = 90_000_000_000;
-
-/// The shortest lease: 5 s.
-const SHORTEST_LEASE_NS: u64 = 5_000_000_000;
 
 /// A total that fell and is where it was after at most so many words is looked at twice.
 const WORDS_TO_RETURN: u8 = 16;
@@ -72,8 +67,8 @@ impl Run {
 /// Whether a run that said its last word at `time`, `gap` after the one before, is gone at `newest`.
 pub(super) fn is_overdue(time: UnixNanos, gap: u64, newest: UnixNanos) -> bool {
     let lease = match gap {
-        0 => FIRST_LEASE_NS,
-        gap => (gap.saturating_mul(5) / 2).clamp(SHORTEST_LEASE_NS, MEMORY_NS),
+        0 => DEFAULT_LEASE_NS,
+        gap => patience_ns(gap).clamp(SHORTEST_LEASE_NS, MEMORY_NS),
     };
     newest.saturating_sub(time) > lease
 }

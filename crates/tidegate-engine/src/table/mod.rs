@@ -208,14 +208,9 @@ impl Table {
     /// Lets go what has had no sign of life for the expiry time. Call it about once a second; it looks only at what
     /// may be due.
     pub fn expire(&self, now: UnixNanos) {
-        let expiry = nanos(self.limits.expiry);
-        let due = self.counters.next_sweep.load(Relaxed);
-        let next = now.saturating_add((expiry / SWEEPS).min(10_000_000_000));
-        let mine = self
-            .counters
-            .next_sweep
-            .compare_exchange(due, next, Relaxed, Relaxed);
-        if now >= due && mine.is_ok() {
+        let (next_sweep, due) = (&self.counters.next_sweep, self.counters.next_sweep.load(Relaxed));
+        let next = now.saturating_add(self.sweep_ns());
+        if now >= due && next_sweep.compare_exchange(due, next, Relaxed, Relaxed).is_ok() {
             self.sweep_sources(now);
         }
         self.sweep_streams(now);
@@ -223,6 +218,19 @@ impl Table {
         self.counters.expired.fetch_add(gone as u64, Relaxed);
         if gone > 0 {
             self.changed();
+        }
+    }
+
+    fn sweep_ns(&self) -> u64 {
+        const LONGEST_NS: u64 = 10_000_000_000;
+        (nanos(self.limits.expiry) / SWEEPS).min(LONGEST_NS)
+    }
+
+    /// How often the series of living sources of events are confirmed, in nanoseconds; 0: there are no such sources.
+    pub fn confirmed_every_ns(&self) -> u64 {
+        match self.sources().is_empty() {
+            true => 0,
+            false => self.sweep_ns(),
         }
     }
 

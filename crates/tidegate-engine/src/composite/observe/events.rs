@@ -1,0 +1,171 @@
+//! Events of a source: folded once for all composites, then added to the groups of their kinds.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::super::group::Group;
+use super::super::member::MemberId;
+use super::super::source::Life;
+use super::super::window::Moments;
+use super::super::{Composite, SharedGroup};
+use super::{CompositeSet, Plan};
+use crate::fold::Folded;
+use crate::streams::lock;
+use crate::{Events, Instrument, Schema, Source, UnixNanos};
+
+/// What a composite makes of the kinds of a source of events.
+#[derive(Debug)]
+pub(in super::super) struct SourceKinds {
+    life: Life,
+    schema: Arc<Schema>,
+    kinds: Vec<Option<KindPlace>>,
+}
+
+/// Where events of a kind go.
+#[derive(Clone, Debug)]
+struct KindPlace {
+    group: SharedGroup,
+    /// The series of its own; `None`: they are pooled.
+    member: Option<MemberId>,
+    is_level: bool,
+}
+
+impl SourceKinds {
+    pub(in super::super) fn is_over(&self, now: UnixNanos, memory_ns: u64) -> bool {
+        self.life.is_gone() || self.life.is_forgotten(now, memory_ns)
+    }
+}
+
+impl CompositeSet {
+    /// Looks at events. A source is known from its first batch on, even an empty one.
+    pub fn observe_events(&self, events: &Events) {
+        let plans: Vec<Vec<Option<KindPlace>>> =
+            self.list.iter().map(|composite| composite.plan(events)).collect();
+        if events.is_empty() || plans.iter().all(Vec::is_empty) {
+            return;
+        }
+        let mut folds = lock(&self.spare).pop().unwrap_or_default();
+        folds.grow_detailed(events.schema.kinds.len());
+        let kinds = &events.schema.kinds;
+        folds.add(events, |kind| {
+            kinds
+                .get(kind)
+                .is_none_or(|kind| kind.instrument != Instrument::Counter)
+        });
+        folds.drain(|kind, folded, _| {
+            let moments = Moments::from(folded);
+            for (composite, plan) in self.list.iter().zip(&plans) {
+                if let Some(Some(place)) = plan.get(kind) {
+                    let is_sketched = composite.declaration.is_sketched();
+                    place.add(&mut lock(&place.group), events.observed, &moments, is_sketched);
+                }
+            }
+        });
+        lock(&self.spare).push(folds);
+        for (composite, plan) in self.list.iter().zip(&plans).filter(|(_, plan)| !plan.is_empty()) {
+            if composite.declaration.is_sketched() {
+                sketch(events, plan);
+            }
+            composite.version.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// Adds every single event to the distributions of its group.
+fn sketch(events: &Events, plan: &[Option<KindPlace>]) {
+    let is_wanted = |at: &usize| {
+        let kind = events.kinds.get(*at).map(|kind| usize::from(*kind));
+        kind.and_then(|kind| plan.get(kind)?.as_ref()).is_some()
+    };
+    let mut wanted: Vec<usize> = (0..events.len()).filter(is_wanted).collect();
+    wanted.sort_by_key(|at| events.kinds.get(*at));
+    for run in wanted.chunk_by(|a, b| events.kinds.get(*a) == events.kinds.get(*b)) {
+        let kind = run.first().and_then(|at| events.kinds.get(*at));
+        let Some(place) = kind.and_then(|kind| plan.get(usize::from(*kind))?.as_ref()) else {
+            continue;
+        };
+        lock(&place.group).sketch_of(place.member, events.observed, |sketch| {
+            for at in run {
+                let weights = events.weights.as_ref();
+                let weight = weights.and_then(|weights| weights.get(*at)).copied();
+                if let Some(value) = events.values.get(*at) {
+                    sketch.add(value, weight.unwrap_or(1.0));
+                }
+            }
+        });
+    }
+}
+
+impl Composite {
+    /// The place of every kind that this composite looks at; empty where it looks at none.
+    fn plan(&self, events: &Events) -> Vec<Option<KindPlace>> {
+        let mut sources = lock(&self.sources);
+        let known = sources.entry(events.source.id).or_insert_with(|| SourceKinds {
+            life: Life::Events(events.source.lease.clone()),
+            schema: Arc::default(),
+            kinds: Vec::new(),
+        });
+        if !Arc::ptr_eq(&known.schema, &events.schema) {
+            for kind in events.schema.kinds.iter().skip(known.kinds.len()) {
+                let place = self.place_of_kind(&events.source, &known.life, kind);
+                known.kinds.push(place);
+            }
+            known.schema = events.schema.clone();
+        }
+        match known.kinds.iter().any(Option::is_some) {
+            true => known.kinds.clone(),
+            false => Vec::new(),
+        }
+    }
+
+    /// Events are pooled unless each series is to have a value of its own; then gauges keep their level.
+    fn place_of_kind(&self, source: &Source, life: &Life, kind: &crate::Kind) -> Option<KindPlace> {
+        let sets = [&kind.attributes, &source.attributes, &source.resource.attributes];
+        if !self.wants(&kind.name) || !self.declaration.attributes.matches(&sets) {
+            return None;
+        }
+        let own = source.attributes.merge(&kind.attributes);
+        let attributes = self.group_attributes(&source.resource, &own);
+        let is_level = self.declaration.is_by_series() && kind.instrument == Instrument::Gauge;
+        let is_refused = is_level && self.refuses(&kind.name);
+        let plan = match (self.declaration.is_by_series(), is_level) {
+            (false, _) => None,
+            (true, true) => Some(Plan::Level(None)),
+            (true, false) => Some(Plan::Own { is_steady: false }),
+        };
+        let (group, member) = self.within(&attributes, |group| match &plan {
+            Some(plan) => Some(group.enter(life, self.kind(plan, true))),
+            None => {
+                group.join(life);
+                None
+            }
+        });
+        (!is_refused).then_some(KindPlace {
+            group,
+            member,
+            is_level,
+        })
+    }
+}
+
+impl KindPlace {
+    fn add(&self, group: &mut Group, now: UnixNanos, moments: &Moments, is_sketched: bool) {
+        match self.member {
+            Some(member) if self.is_level => group.level(member, now, moments),
+            Some(member) => group.observe(member, now, moments, |_| (), is_sketched),
+            None => group.add(now, moments, is_sketched),
+        }
+    }
+}
+
+impl From<Folded> for Moments {
+    fn from(folded: Folded) -> Self {
+        Self {
+            count: folded.count,
+            sum: folded.sum.as_f64(),
+            min: folded.min,
+            max: folded.max,
+            last: folded.last.as_f64(),
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Points: what a series gained since its last point, or the level that it has.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, MutexGuard};
+
+use super::super::group::Group;
+use super::super::member::MemberId;
+use super::super::sketch::Sketch;
+use super::super::source::{Life, PointSource};
+use super::super::window::Moments;
+use super::super::{Composite, SharedGroup};
+use super::Plan;
+use crate::key::Key;
+use crate::progress::{Change, Progress, Rejection, Sample};
+use crate::streams::lock;
+use crate::{Data, Series, Temporality, UnixNanos, Value};
+
+/// Points that come so much out of order still count, when they come.
+const LATENESS_NS: u64 = 60_000_000_000;
+
+/// What a composite keeps of a stream of points.
+#[derive(Debug)]
+pub(in super::super) struct PointStream {
+    data: Data,
+    progress: Progress,
+    /// `None`: its attributes are not asked for, or it does not suit the declaration.
+    place: Option<Place>,
+    source: Arc<PointSource>,
+}
+
+/// Where a series feeds.
+#[derive(Debug)]
+struct Place {
+    plan: Plan,
+    group: SharedGroup,
+    /// `None`: it has ended, for now.
+    member: Option<MemberId>,
+}
+
+impl PointStream {
+    /// It has ended, or is forgotten.
+    pub(in super::super) fn leave(&mut self, now: UnixNanos) {
+        let Some(place) = &mut self.place else { return };
+        if let Some(member) = place.member.take() {
+            lock(&place.group).leave(member, now);
+        }
+    }
+}
+
+impl Composite {
+    /// Gives the source of a series that this spelling was not known for.
+    pub(super) fn observe_as(
+        &self,
+        key: Key,
+        sample: &Sample<'_>,
+        now: UnixNanos,
+        identify: &mut dyn FnMut() -> Option<Arc<Series>>,
+    ) -> Option<Arc<PointSource>> {
+        let known = self
+            .streams
+            .known(key, now, |stream| self.step(stream, sample, now));
+        if known.is_some() {
+            return None;
+        }
+        let series = identify()?;
+        let mut first = false;
+        let home = self.streams.learn(key, Key::of(&series), now, || {
+            first = true;
+            self.stream(&series)
+        });
+        let Some(home) = home else {
+            self.unseen.fetch_add(1, Relaxed);
+            return None;
+        };
+        let is_history = first && self.is_history(sample, series.metric.data, now);
+        self.streams.known(home, now, |stream| {
+            match is_history {
+                // The total before we looked is only where increases are counted from.
+                true => {
+                    stream.push(now);
+                    let _ = stream.progress.advance(stream.data, sample, LATENESS_NS);
+                    self.enter(stream, now);
+                }
+                false => self.step(stream, sample, now),
+            }
+            stream.source.clone()
+        })
+    }
+
+    /// Whether a first point tells of a time before the window.
+    fn is_history(&self, sample: &Sample<'_>, data: Data, now: UnixNanos) -> bool {
+        let cumulative = !is_level(data) && data.temporality() == Temporality::Cumulative;
+        cumulative && (sample.start == 0 || sample.start < self.cut.begin(now))
+    }
+
+    fn stream(&self, series: &Arc<Series>) -> PointStream {
+        let source = lock(&self.points)
+            .entry(Key::of_value(&series.resource))
+            .or_insert_with(|| Arc::new(PointSource::new(self.declaration.lease)))
+            .clone();
+        let sets = [&series.attributes, &series.resource.attributes];
+        let expression = self.declaration.expression.as_ref();
+        let is_selected = expression.is_none_or(|expression| (expression.selects)(series));
+        let is_wanted = is_selected && self.declaration.attributes.matches(&sets);
+        let data = series.metric.data;
+        let is_steady = data.temporality() == Temporality::Cumulative;
+        let plan = match (is_level(data), self.declaration.is_by_series()) {
+            // Only who lives is asked for.
+            (false, _) if expression.is_some() => Plan::Pooled { is_steady },
+            (true, true) => Plan::Level(None),
+            (true, false) => Plan::Level(Some(series.clone())),
+            (false, true) => Plan::Own { is_steady },
+            (false, false) => Plan::Pooled { is_steady },
+        };
+        let is_refused = is_wanted && is_level(data) && self.refuses(&series.metric.name);
+        let place = (is_wanted && !is_refused).then(|| Place {
+            plan,
+            group: self.group(self.group_attributes(&series.resource, &series.attributes)),
+            member: None,
+        });
+        PointStream {
+            data,
+            progress: Progress::default(),
+            place,
+            source,
+        }
+    }
+
+    fn step(&self, stream: &mut PointStream, sample: &Sample<'_>, now: UnixNanos) {
+        if *sample.value == Value::NoRecordedValue {
+            // What came before the newest point says nothing about it.
+            if sample.time >= stream.progress.time {
+                let _ = stream.progress.advance(stream.data, sample, LATENESS_NS);
+                stream.leave(now);
+                self.version.fetch_add(1, Relaxed);
+            }
+            return;
+        }
+        let push = stream.push(now);
+        if stream.place.is_none() {
+            return;
+        }
+        let change: Result<Change<'_>, Rejection> = stream.progress.advance(stream.data, sample, LATENESS_NS);
+        let Some((mut group, member)) = self.seen(&mut stream.place, &stream.source, push, now) else {
+            return;
+        };
+        let Ok(change) = change else { return };
+        if is_level(stream.data) {
+            if let Some(level) = sample.value.number() {
+                let level = level.as_f64();
+                group.level(member, now, &Moments::of(level));
+                group.sketch_of(Some(member), now, |sketch| sketch.add(level, 1.0));
+            }
+        } else if let Some(moments) = moments(&change).filter(|moments| !is_no_gain(stream.data, moments)) {
+            let sketch = |sketch: &mut Sketch| match &change {
+                Change::Number(number) => sketch.add(number.as_f64(), 1.0),
+                Change::Histogram(increase) => sketch.add_explicit(increase),
+                Change::Exponential(increase) => sketch.add_exponential(increase),
+                // Its mean, as many times.
+                Change::Summary(_) | Change::End => sketch.add(moments.last, moments.count),
+            };
+            group.observe(member, now, &moments, sketch, self.declaration.is_sketched());
+        }
+        drop(group);
+        self.version.fetch_add(1, Relaxed);
+    }
+
+    fn enter(&self, stream: &mut PointStream, now: UnixNanos) {
+        let push = stream.source.touch(now);
+        drop(self.seen(&mut stream.place, &stream.source, push, now));
+    }
+
+    /// The group of a series that was in this push, and the series in it.
+    fn seen<'a>(
+        &self,
+        place: &'a mut Option<Place>,
+        source: &Arc<PointSource>,
+        push: u64,
+        now: UnixNanos,
+    ) -> Option<(MutexGuard<'a, Group>, MemberId)> {
+        let place = place.as_mut()?;
+        let known = place
+            .member
+            .filter(|member| lock(&place.group).see(*member, push, now));
+        let member = match known {
+            Some(member) => member,
+            None => {
+                let life = Life::Points(source.clone());
+                let attributes = lock(&place.group).attributes().clone();
+                let (group, member) = self.within(&attributes, |group| {
+                    let kind = self.kind(&place.plan, group.has_no_series());
+                    let member = group.enter(&life, kind);
+                    group.see(member, push, now);
+                    member
+                });
+                (place.group, place.member) = (group, Some(member));
+                member
+            }
+        };
+        Some((lock(&place.group), member))
+    }
+}
+
+impl PointStream {
+    /// A value came. Gives the number of the push.
+    fn push(&self, now: UnixNanos) -> u64 {
+        self.source.revive(now);
+        self.source.touch(now)
+    }
+}
+
+/// Whether a running total has gained nothing: that is no observation.
+fn is_no_gain(data: Data, moments: &Moments) -> bool {
+    let is_total = matches!(
+        data,
+        Data::Sum {
+            temporality: Temporality::Cumulative,
+            ..
+        }
+    );
+    is_total && moments.sum == 0.0
+}
+
+/// Whether a point says how much there is, and not how much came.
+fn is_level(data: Data) -> bool {
+    let is_up_down = matches!(
+        data,
+        Data::Sum {
+            monotonic: false,
+            temporality: Temporality::Cumulative
+        }
+    );
+    is_up_down || data == Data::Gauge
+}
+
+/// What an increase or a gauge's value adds to a window; `None` when it adds nothing.
+fn moments(change: &Change<'_>) -> Option<Moments> {
+    let (count, sum, (min, max)) = match change {
+        Change::Number(number) => return Some(Moments::of(number.as_f64())),
+        Change::Histogram(increase) => (increase.count, increase.sum, increase.range()),
+        Change::Exponential(increase) => (increase.count, increase.sum, increase.range()),
+        Change::Summary(increase) => (increase.count, Some(increase.sum), (None, None)),
+        Change::End => return None,
+    };
+    let sum = sum.unwrap_or(f64::NAN);
+    let mean = sum / count as f64;
+    (count > 0).then(|| Moments {
+        count: count as f64,
+        sum,
+        min: min.unwrap_or(mean),
+        max: max.unwrap_or(mean),
+        last: mean,
+    })
+}
