@@ -155,9 +155,10 @@ fn the_function_reduces_each_series_over_the_window() {
         );
     }
     let quantile = Scene::of(Function::Quantile(1.0), Across::Max);
-    quantile.gauge("a", NOW, 3.0);
-    quantile.gauge("b", NOW, 8.0);
-    assert_eq!(quantile.read(NOW).value, Some(8.0));
+    quantile.gauge("a", NOW, 9.0);
+    quantile.gauge("a", NOW + SECOND, 3.0);
+    quantile.gauge("b", NOW + SECOND, 8.0);
+    assert_eq!(quantile.read(NOW + SECOND).value, Some(9.0), "of all samples");
 }
 
 #[test]
@@ -186,7 +187,11 @@ fn increments_of_scraped_counters_are_pooled_or_put_together_by_series() {
         pooled.total("a", NOW + second * SECOND, 1050);
         pooled.total("b", NOW + second * SECOND, 25);
     }
-    assert_eq!(pooled.told(NOW + 30 * SECOND), (State::Idle, Some(0.0)));
+    assert_eq!(
+        pooled.told(NOW + 30 * SECOND),
+        (State::Fresh, Some(0.0)),
+        "it is known that nothing came: only sources of events are idle"
+    );
 }
 
 #[test]

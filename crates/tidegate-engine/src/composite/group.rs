@@ -55,6 +55,8 @@ struct Census {
     reporting: usize,
     /// A loss on the way, or a series that its living source has left out.
     is_partial: bool,
+    /// Whether some of them say nothing while nothing happens: events, deltas.
+    may_be_idle: bool,
     /// By the place of the feeder.
     alive: Vec<bool>,
 }
@@ -193,11 +195,8 @@ impl Group {
         let Some(id) = member else {
             return self.sketch(now, add);
         };
-        let member = self.member(id).filter(|member| !member.is_level());
-        let sketch = member
-            .and_then(Member::window)
-            .and_then(|window| window.sketch(now));
-        sketch.map(add);
+        let window = self.member(id).and_then(Member::window);
+        window.and_then(|window| window.sketch(now)).map(add);
     }
 
     /// Whether it has no series yet.
@@ -252,9 +251,11 @@ impl Group {
             Some(across) if across != Across::Pool => self.across(declaration, across, &census, now),
             _ => self.together(declaration, &census, now),
         };
-        let state = State::of(told.any, census.expected, census.reporting, census.is_partial);
+        // What is in every push says itself that nothing came: only those who may be silent are idle.
+        let any = told.any || (census.expected > 0 && !census.may_be_idle);
+        let state = State::of(any, census.expected, census.reporting, census.is_partial);
         let idle = || {
-            let is_alive = matches!(state, State::Idle | State::Partial);
+            let is_alive = !state.says_nothing();
             (declaration.function.is_additive() && is_alive && told.error.is_none()).then_some(0.0)
         };
         let value = told.value.or_else(idle).filter(|_| !state.says_nothing());
@@ -293,6 +294,7 @@ impl Group {
                 live[member.feeder as usize] += 1;
             }
         }
+            census.may_be_idle |= !member.can_be_left_out();
         let begin = self.cut.begin(now).max(1);
         for (at, feeder) in self.feeders.iter() {
             let (life, live) = (&feeder.life, live[at as usize]);
@@ -302,6 +304,7 @@ impl Group {
                 continue;
             }
             census.is_partial |= life.lost_at() >= begin;
+            census.may_be_idle |= feeder.is_standing();
             census.is_partial |= is_alive && live < feeder.members;
             census.reporting += usize::from(is_alive && (feeder.is_standing() || live > 0));
             census.expected += usize::from(has_series || life.failed_at(feeder.emptied));
