@@ -13,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import AsyncIterator, Callable, Iterator
+from typing import AsyncIterator, Callable, Iterator, Optional
 
 import pytest
 
@@ -243,6 +243,37 @@ def test_what_a_callback_raises_is_logged_once_and_counted(caplog: pytest.LogCap
     assert len(told) == 1 and "by intention" in caplog.text
     for subscription in kept:
         subscription.close()
+
+
+def test_the_series_of_a_group_become_one_value() -> None:
+    registry = Prometheus()
+    queue = registry.register(Gauge("help", name="queue", labels=("pod",)))
+    queue.labels(pod="a").set(100)
+    queue.labels(pod="b").set(0)
+
+    def depth(across: Optional[str], rank: Optional[float] = None) -> tidegate.Snapshot:
+        composite = registry.composite(
+            "depth", of=queue, function="last", across=across, across_quantile=rank
+        )
+        return composite.get()
+
+    values = {"sum": 100, "avg": 50, "min": 0, "max": 100, "count": 2}
+    assert {across: depth(across).value for across in values} == values
+    assert depth("quantile", 0.75).value == 75
+    mixed = depth(None)
+    assert mixed.value is None and "set `across` to sum" in (mixed.error or "")
+    for across, rank, why in [
+        ("pool", None, "`across: pool` mixes the samples of the gauge `queue`"),
+        ("median", None, "no such `across`: median"),
+        ("quantile", None, "goes together with"),
+        ("sum", 0.5, "goes together with"),
+        ("quantile", 1.5, "between 0 and 1"),
+    ]:
+        with pytest.raises(ValueError, match=why):
+            depth(across, rank)
+    for function in ["sum", "count", "rate"]:
+        with pytest.raises(ValueError, match=f"`function: {function}` adds up the samples"):
+            registry.composite("depth", of=queue, function=function, across="sum")
 
 
 def test_watching() -> None:

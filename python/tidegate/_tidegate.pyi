@@ -345,6 +345,8 @@ class Snapshot:
     def age(self) -> Optional[float]: ...
     @property
     def state(self) -> str: ...
+    @property
+    def error(self) -> Optional[str]: ...
 
 _Callback = Callable[[Snapshot, float, bool], object]
 
@@ -375,6 +377,8 @@ class Sources:
         by: Sequence[str],
         function: Optional[str] = None,
         quantiles: Sequence[float] = ...,
+        across: Optional[str] = None,
+        across_quantile: Optional[float] = None,
     ) -> Sources: ...
     def build(self, is_absent: bool = False) -> Composite: ...
 

@@ -82,15 +82,19 @@ class Registry:
         by: Sequence[str] = (),
         function: Optional[str] = None,
         quantiles: Sequence[float] = (),
+        across: Optional[str] = None,
+        across_quantile: Optional[float] = None,
     ) -> Composite:
         """What instruments say over a window of seconds, by groups of labels.
 
         `function`: `min`, `avg`, `max`, `sum`, `count`, `rate`, `last`; without, the mean, and of counters the rate.
+        `across`: how the series of a group become one value: `sum`, `avg`, `min`, `max`, `count`, `quantile` (of the rank
+        `across_quantile`); or `pool`: the function sees the values of all series, which is the default and not for gauges.
         """
         instruments = (of,) if isinstance(of, Instrument) else tuple(of)
 
         def build(is_absent: bool) -> native.Composite:
-            sources = native.Sources(name, window, list(by), function, list(quantiles))
+            sources = native.Sources(name, window, list(by), function, list(quantiles), across, across_quantile)
             for instrument in instruments:
                 instrument._add_to(sources)  # type: ignore[attr-defined]
             return sources.build(is_absent)

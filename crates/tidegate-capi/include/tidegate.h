@@ -500,6 +500,10 @@ typedef struct tg_composite_options {
   const double *quantiles;
   // How many ranks.
   size_t quantile_count;
+  // How the series of a group become one value: a tg_across.
+  uint32_t across;
+  // With TG_ACROSS_QUANTILE: which, 0 to 1.
+  double across_rank;
 } tg_composite_options;
 
 // The value of a rank.
@@ -540,6 +544,8 @@ typedef struct tg_snapshot {
   uint64_t age_ns;
   // How far it can be trusted: a tg_state.
   uint32_t state;
+  // Why there is no value, where the composite does not suit its instruments; otherwise NULL.
+  const char *error;
 } tg_snapshot;
 
 // When a callback is due. Zero is the default of every field; TG_TRIGGER() makes one.

@@ -4,7 +4,7 @@
 
 use std::ffi::c_char;
 
-use tidegate_metrics::{Composite, Function, Snapshot, State, composite};
+use tidegate_metrics::{Across, Composite, Function, Snapshot, State, composite};
 
 use crate::answers::{Arena, or_nan, to_nanos};
 use crate::any::tg_any;
@@ -44,6 +44,10 @@ pub struct tg_composite_options {
     pub quantiles: *const f64,
     /// How many ranks.
     pub quantile_count: usize,
+    /// How the series of a group become one value: a tg_across.
+    pub across: u32,
+    /// With TG_ACROSS_QUANTILE: which, 0 to 1.
+    pub across_rank: f64,
 }
 
 // SAFETY: it begins with its size, and all fields may be zero.
@@ -71,6 +75,28 @@ pub enum tg_function {
     TG_FUNCTION_LAST = 7,
     /// The value of a rank.
     TG_FUNCTION_QUANTILE = 8,
+}
+
+/// How the series of a group become one value, after the function has reduced each series over the window.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub enum tg_across {
+    /// Values that were observed are pooled, and a group has one gauge at most: of several there is no value.
+    TG_ACROSS_DEFAULT = 0,
+    /// Their sum.
+    TG_ACROSS_SUM = 1,
+    /// Their mean.
+    TG_ACROSS_AVG = 2,
+    /// The smallest.
+    TG_ACROSS_MIN = 3,
+    /// The largest.
+    TG_ACROSS_MAX = 4,
+    /// How many series have a value.
+    TG_ACROSS_COUNT = 5,
+    /// The value of a rank among them.
+    TG_ACROSS_QUANTILE = 6,
+    /// The function sees the values of all series in one window; not of gauges.
+    TG_ACROSS_POOL = 7,
 }
 
 /// How far what a composite says can be trusted.
@@ -131,6 +157,8 @@ pub struct tg_snapshot {
     pub age_ns: u64,
     /// How far it can be trusted: a tg_state.
     pub state: u32,
+    /// Why there is no value, where the composite does not suit its instruments; otherwise NULL.
+    pub error: *const c_char,
 }
 
 impl tg_snapshot {
@@ -156,6 +184,10 @@ impl tg_snapshot {
             window_ns: to_nanos(snapshot.window),
             age_ns: snapshot.age.map_or(u64::MAX, to_nanos),
             state: state(snapshot.state) as u32,
+            error: snapshot
+                .error
+                .as_deref()
+                .map_or(std::ptr::null(), |error| arena.text(error)),
         }
     }
 }
@@ -223,6 +255,20 @@ unsafe fn build(
     };
     if let Some(function) = function {
         builder = builder.function(function);
+    }
+    let across = match options.across {
+        0 => None,
+        1 => Some(Across::Sum),
+        2 => Some(Across::Avg),
+        3 => Some(Across::Min),
+        4 => Some(Across::Max),
+        5 => Some(Across::Count),
+        6 => Some(Across::Quantile(options.across_rank)),
+        7 => Some(Across::Pool),
+        other => return Err(Failure::invalid(format!("`across`: {other} is none"))),
+    };
+    if let Some(across) = across {
+        builder = builder.across(across);
     }
     for source in of {
         builder = unsafe { source.borrow() }?.add_to(builder)?;

@@ -44,7 +44,7 @@ pub use attributes::{
 pub use cadence::{Cadence, DEFAULT_LEASE_NS, patience_ns};
 pub use composite::{
     Across, Added, Answer, Composite, CompositeSet, Declaration, Distribution, Evaluated, Expression, Feed,
-    Function, Gate, OnStale, Side, Threshold, Trust,
+    FeedKind, Function, Gate, OnStale, Side, Threshold, Trust,
 };
 pub use event::{Events, Kind, Schema, Source, SourceId, Values};
 pub use grouping::Grouping;

@@ -148,6 +148,11 @@ impl Kind {
         matches!(self, Self::Counter | Self::FloatCounter)
     }
 
+    /// Whether a value says how much there is, and not how much came.
+    pub fn is_level(&self) -> bool {
+        matches!(self, Self::UpDownCounter | Self::Gauge(_))
+    }
+
     /// Whether values are counted by buckets.
     pub fn is_histogram(&self) -> bool {
         matches!(self, Self::Histogram { .. } | Self::ExponentialHistogram { .. })

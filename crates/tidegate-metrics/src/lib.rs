@@ -63,8 +63,8 @@ pub use adapters::Facade;
 #[cfg(feature = "otel")]
 pub use adapters::Meters;
 pub use composite::{
-    Change, Composite, CompositeBuilder, CompositeError, Function, LOOK_EVERY, Snapshot, Source, State,
-    Subscription, Trigger, Watcher, callback_panics, composite,
+    Across, Change, Composite, CompositeBuilder, CompositeError, Function, LOOK_EVERY, Snapshot, Source,
+    State, Subscription, Trigger, Watcher, callback_panics, composite,
 };
 pub use description::{Description, FamilySpec, GaugeMode, Kind, MAX_SCALE};
 pub use error::{ExportError, RegisterError};

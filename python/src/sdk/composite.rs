@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use tidegate_metrics::{Change, CompositeBuilder, CompositeError, Function, Source, State, composite};
+use tidegate_metrics::{
+    Across, Change, CompositeBuilder, CompositeError, Function, Source, State, composite,
+};
 
 use super::{Labels, borrowed};
 
@@ -39,6 +41,8 @@ pub(crate) struct Snapshot {
     age: Option<f64>,
     /// `fresh`, `idle`, `stale`, `absent` or `partial`.
     state: &'static str,
+    /// Why there is no value, where the composite does not suit its instruments.
+    error: Option<String>,
 }
 
 /// When a callback is due.
@@ -56,13 +60,15 @@ pub(crate) struct Watcher(Mutex<tidegate_metrics::Watcher>);
 #[pymethods]
 impl Sources {
     #[new]
-    #[pyo3(signature = (name, window, by, function = None, quantiles = Vec::new()))]
+    #[pyo3(signature = (name, window, by, function = None, quantiles = Vec::new(), across = None, across_quantile = None))]
     fn new(
         name: &str,
         window: f64,
         by: Vec<String>,
         function: Option<&str>,
         quantiles: Vec<f64>,
+        across: Option<&str>,
+        across_quantile: Option<f64>,
     ) -> PyResult<Self> {
         let mut builder = composite(name)
             .window(seconds(window)?)
@@ -70,6 +76,9 @@ impl Sources {
             .quantiles(quantiles);
         if let Some(name) = function {
             builder = builder.function(named(name)?);
+        }
+        if let Some(across) = named_across(across, across_quantile)? {
+            builder = builder.across(across);
         }
         Ok(Self(Mutex::new(Some(builder))))
     }
@@ -129,7 +138,7 @@ impl Composite {
 impl Composite {
     fn shown(&self, snapshot: tidegate_metrics::Snapshot) -> Snapshot {
         let mut shown = Snapshot::of(snapshot);
-        if shown.count > 0.0 {
+        if shown.age.is_some() {
             self.is_absent.store(false, Relaxed);
         } else if self.is_absent.load(Relaxed) {
             shown.state = State::Absent.name();
@@ -225,6 +234,7 @@ impl Snapshot {
             window: snapshot.window.as_secs_f64(),
             age: snapshot.age.map(|age| age.as_secs_f64()),
             state: snapshot.state.name(),
+            error: snapshot.error,
         }
     }
 }
@@ -284,4 +294,22 @@ fn named(name: &str) -> PyResult<Function> {
         "last" => Function::Last,
         other => return Err(PyValueError::new_err(format!("no such function: {other}"))),
     })
+}
+
+fn named_across(name: Option<&str>, rank: Option<f64>) -> PyResult<Option<Across>> {
+    let refused = |why: String| Err(PyValueError::new_err(why));
+    Ok(Some(match (name, rank) {
+        (None, None) => return Ok(None),
+        (Some("quantile"), Some(rank)) => Across::Quantile(rank),
+        (Some("quantile"), None) | (_, Some(_)) => {
+            return refused("`across_quantile` goes together with `across=\"quantile\"`".to_owned());
+        }
+        (Some("sum"), None) => Across::Sum,
+        (Some("avg"), None) => Across::Avg,
+        (Some("min"), None) => Across::Min,
+        (Some("max"), None) => Across::Max,
+        (Some("count"), None) => Across::Count,
+        (Some("pool"), None) => Across::Pool,
+        (Some(other), None) => return refused(format!("no such `across`: {other}")),
+    }))
 }

@@ -81,6 +81,12 @@ public:
     rank_ = rank;
     return *this;
   }
+  /** How the series of a group become one value. */
+  CompositeBuilder &across(tg_across across, double rank = 0) {
+    across_ = across;
+    across_rank_ = rank;
+    return *this;
+  }
   CompositeBuilder &quantiles(std::vector<double> ranks) {
     quantiles_ = std::move(ranks);
     return *this;
@@ -95,6 +101,8 @@ public:
     options.rank = rank_;
     options.quantiles = quantiles_.data();
     options.quantile_count = quantiles_.size();
+    options.across = across_;
+    options.across_rank = across_rank_;
     tg_composite *composite = nullptr;
     check(tg_composite_new(name_.c_str(), of_.data(), of_.size(), &options, &composite));
     return Composite(composite);
@@ -108,6 +116,8 @@ private:
   tg_function function_ = TG_FUNCTION_DEFAULT;
   double rank_ = 0;
   std::vector<double> quantiles_;
+  tg_across across_ = TG_ACROSS_DEFAULT;
+  double across_rank_ = 0;
 };
 
 /** Begins a composite of this name. */

@@ -283,6 +283,43 @@ static void calls_keep_their_distance(void) {
   OK(tg_registry_release(registry));
 }
 
+static void the_series_of_a_group_become_one_value(void) {
+  tg_registry *registry = prometheus();
+  tg_family *family;
+  OK(tg_family_new(registry, TG_GAUGE, TG_DESCRIPTION(.name = "queue"), TG_NOTHING, TG_TEXTS("pod"), &family));
+  for (int i = 0; i < 2; i++) {
+    tg_gauge *gauge;
+    OK(tg_family_gauge(family, TG_TEXTS(i ? "b" : "a"), &gauge));
+    OK(tg_gauge_set(gauge, i ? 0 : 100));
+    OK(tg_gauge_release(gauge));
+  }
+  const struct {
+    uint32_t across;
+    double value;
+  } cases[] = {{TG_ACROSS_SUM, 100}, {TG_ACROSS_AVG, 50},  {TG_ACROSS_MIN, 0},
+               {TG_ACROSS_MAX, 100}, {TG_ACROSS_COUNT, 2}, {TG_ACROSS_QUANTILE, 75}};
+  tg_composite *composite;
+  double value;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    OK(tg_composite_new("depth", TG_SOURCES(TG_ANY(family)),
+                        TG_COMPOSITE(.function = TG_FUNCTION_LAST, .across = cases[i].across, .across_rank = 0.75),
+                        &composite));
+    OK(tg_composite_value(composite, TG_NOTHING, &value));
+    EXPECT(value == cases[i].value);
+    OK(tg_composite_release(composite));
+  }
+  tg_snapshots *snapshots;
+  const tg_snapshot *one;
+  OK(tg_composite_new("depth", TG_SOURCES(TG_ANY(family)), NULL, &composite));
+  OK(tg_composite_get(composite, TG_NOTHING, &snapshots));
+  OK(tg_snapshots_at(snapshots, 0, &one));
+  EXPECT(isnan(one->value) && one->error && strstr(one->error, "set `across` to sum"));
+  OK(tg_snapshots_release(snapshots));
+  OK(tg_composite_release(composite));
+  OK(tg_family_release(family));
+  OK(tg_registry_release(registry));
+}
+
 static void a_watcher_takes_what_is_new(void) {
   tg_registry *registry = prometheus();
   tg_gauge *gauge;
@@ -353,6 +390,7 @@ int main(int argc, char **argv) {
   nothing_is_kept_where_nothing_is();
   everything_can_be_looked_up();
   a_composite_says_what_was_recorded_before();
+  the_series_of_a_group_become_one_value();
   callbacks_come_and_end();
   calls_keep_their_distance();
   a_watcher_takes_what_is_new();

@@ -172,6 +172,13 @@ static void composites(const tg_registry *r) {
                                        TG_COMPOSITE(.function = TG_FUNCTION_QUANTILE, .rank = 2), &composite));
   ANSWERS(TG_INVALID, tg_composite_new("a", TG_SOURCES(TG_ANY(counter)), TG_COMPOSITE(.function = TG_FUNCTION_MAX),
                                        &composite));
+  ANSWERS(TG_INVALID, tg_composite_new("a", TG_SOURCES(TG_ANY(gauge)), TG_COMPOSITE(.across = 99), &composite));
+  ANSWERS(TG_INVALID,
+          tg_composite_new("a", TG_SOURCES(TG_ANY(gauge)), TG_COMPOSITE(.across = TG_ACROSS_POOL), &composite));
+  ANSWERS(TG_INVALID, tg_composite_new("a", TG_SOURCES(TG_ANY(gauge)),
+                                       TG_COMPOSITE(.across = TG_ACROSS_QUANTILE, .across_rank = 2), &composite));
+  ANSWERS(TG_INVALID, tg_composite_new("a", TG_SOURCES(TG_ANY(gauge)),
+                                       TG_COMPOSITE(.function = TG_FUNCTION_SUM, .across = TG_ACROSS_SUM), &composite));
   OK(tg_composite_new("a", TG_SOURCES(TG_ANY(gauge)), NULL, &composite));
   NULLED(tg_composite_value(NULL, TG_NOTHING, &(double){0}));
   NULLED(tg_composite_value(composite, TG_NOTHING, NULL));

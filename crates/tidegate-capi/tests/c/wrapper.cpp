@@ -122,6 +122,14 @@ static void composites() {
   EXPECT(told.count("1") == 1);
   EXPECT(refused([&] { composite.on_change(Trigger::above(NAN), [](const tg_change &) {}); }) == TG_INVALID);
   EXPECT(refused([&] { tidegate::composite("none").build(); }) == TG_INVALID);
+  auto queue = registry.family<Gauge>(Description("queue"), {"pod"});
+  queue.with({"a"}).set(100);
+  queue.with({"b"}).set(0);
+  auto depth = [&] { return tidegate::composite("depth").of(queue).function(TG_FUNCTION_LAST); };
+  EXPECT(depth().across(TG_ACROSS_SUM).build().value() == 100.0);
+  EXPECT(depth().across(TG_ACROSS_QUANTILE, 0.75).build().value() == 75.0);
+  EXPECT((*depth().build().get())[0].error != nullptr);
+  EXPECT(refused([&] { depth().across(TG_ACROSS_POOL).build(); }) == TG_INVALID);
 }
 
 struct Counting : Backend {

@@ -10,7 +10,7 @@ use super::source::Life;
 use super::window::Moments;
 use super::{Composite, SharedGroup};
 use crate::streams::lock;
-use crate::{Attributes, ExponentialHistogram, Histogram, Lease, Resource, UnixNanos};
+use crate::{Attributes, ExponentialHistogram, Histogram, Lease, Metric, Resource, Series, UnixNanos};
 
 /// How long a feed that nobody touches counts as alive, where no lease is declared.
 const FEED_LEASE: Duration = Duration::from_secs(5);
@@ -22,6 +22,16 @@ pub struct Feed {
     group: SharedGroup,
     lease: Arc<Lease>,
     member: Option<MemberId>,
+    kind: FeedKind,
+}
+
+/// What the values of a feed are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FeedKind {
+    /// What was observed, or how much came.
+    Observations,
+    /// How much there is.
+    Level,
 }
 
 /// What is new of a series.
@@ -61,14 +71,17 @@ impl Drop for Feed {
 impl Composite {
     /// A series with these attributes as a source of its own, alive as long as it is touched within the declared lease.
     /// The declared metric and filter are not looked at: the caller has chosen.
-    pub fn feed(&self, attributes: &Attributes, now: UnixNanos) -> Feed {
+    /// `name` is that of the metric, for messages.
+    pub fn feed(&self, name: &str, attributes: &Attributes, kind: FeedKind, now: UnixNanos) -> Feed {
         let lease = Arc::new(Lease::new(self.declaration.lease.unwrap_or(FEED_LEASE), now));
+        let plan = match (kind, self.declaration.is_by_series()) {
+            (FeedKind::Observations, false) => None,
+            (FeedKind::Observations, true) => Some(Plan::Own { is_steady: false }),
+            (FeedKind::Level, true) => Some(Plan::Level(None)),
+            (FeedKind::Level, false) => Some(Plan::Level(Some(self.named(name, attributes)))),
+        };
         let attributes = self.group_attributes(&Arc::<Resource>::default(), attributes);
         let life = Life::Feed(lease.clone());
-        let plan = self
-            .declaration
-            .is_by_series()
-            .then_some(Plan::Own { is_steady: false });
         let (group, member) = self.within(&attributes, |group| match &plan {
             Some(plan) => Some(group.enter(&life, self.kind(plan, true))),
             None => {
@@ -76,7 +89,25 @@ impl Composite {
                 None
             }
         });
-        Feed { group, lease, member }
+        Feed {
+            group,
+            lease,
+            member,
+            kind,
+        }
+    }
+
+    /// A series of this name, for messages.
+    fn named(&self, name: &str, attributes: &Attributes) -> Arc<Series> {
+        Arc::new(Series {
+            resource: Arc::default(),
+            scope: Arc::default(),
+            metric: Arc::new(Metric {
+                name: name.into(),
+                ..Metric::clone(&self.metric)
+            }),
+            attributes: attributes.clone(),
+        })
     }
 
     /// Adds what is new at `now`.
@@ -97,6 +128,10 @@ impl Composite {
         let is_sketched = self.declaration.is_sketched();
         let mut group = lock(&feed.group);
         match feed.member {
+            Some(member) if feed.kind == FeedKind::Level => {
+                group.level(member, now, &moments);
+                group.sketch_of(Some(member), now, sketch);
+            }
             Some(member) => group.observe(member, now, &moments, sketch, is_sketched),
             None => {
                 group.add(now, &moments, is_sketched);
@@ -141,7 +176,8 @@ mod tests {
             lease: Some(Duration::from_secs(5)),
         });
         let attributes = |pod: &str| [("model", "m"), ("pod", pod)].into_iter().collect::<Attributes>();
-        let feeds = ["a", "b"].map(|pod| composite.feed(&attributes(pod), START));
+        let feeds =
+            ["a", "b"].map(|pod| composite.feed("x", &attributes(pod), FeedKind::Observations, START));
         let value = |value: f64| Added {
             count: 1.0,
             sum: value,

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 pub use across::Across;
 pub use expression::{Evaluated, Expression, Trust};
-pub use feed::{Added, Distribution, Feed};
+pub use feed::{Added, Distribution, Feed, FeedKind};
 use group::Group;
 pub use observe::CompositeSet;
 use observe::{PointStream, SourceKinds};
@@ -138,7 +138,7 @@ impl Declaration {
     }
 
     /// Why gauges of this name make no value; `None`: they do.
-    fn refusal(&self, metric: &str) -> Option<String> {
+    pub fn refusal(&self, metric: &str) -> Option<String> {
         let (name, function) = (&self.name, self.function.name());
         if self.function.is_additive() {
             return Some(format!(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_engine as engine;
-use tidegate_engine::{AttributeFilter, Function, Grouping, OnStale, Pattern};
+use tidegate_engine::{Across, AttributeFilter, Function, Grouping, OnStale, Pattern};
 
 use super::live::Composite;
 use super::series::{Listener, Watching, listen, look};
@@ -33,6 +33,9 @@ pub enum CompositeError {
     /// What is known of counters is how much they grew.
     #[error("composite `{0}` is of counters, which have a sum and a rate and nothing else")]
     OnlyIncreases(String),
+    /// Gauges say how much there is, which can't be pooled, nor added up over time.
+    #[error("composite {0}")]
+    Gauges(String),
     /// The window is zero.
     #[error("composite `{0}`: the window is empty")]
     EmptyWindow(String),
@@ -54,6 +57,9 @@ pub trait Source: Send + Sync + 'static {
 
     #[doc(hidden)]
     fn kind(&self) -> Option<Kind>;
+
+    #[doc(hidden)]
+    fn name(&self) -> String;
 
     #[doc(hidden)]
     fn boxed(&self) -> Box<dyn Source>;
@@ -123,6 +129,11 @@ impl<H: Instrument> Source for H {
         self.info().map(|info| info.family().kind.clone())
     }
 
+    fn name(&self) -> String {
+        self.info()
+            .map_or_else(String::new, |info| info.family().name.clone())
+    }
+
     fn boxed(&self) -> Box<dyn Source> {
         Box::new(self.clone())
     }
@@ -144,6 +155,10 @@ impl<H: Instrument> Source for Family<H> {
         Some(self.spec().kind.clone())
     }
 
+    fn name(&self) -> String {
+        self.spec().name.clone()
+    }
+
     fn expect(&self, is_watched: bool) {
         Family::expect(self, is_watched);
     }
@@ -161,6 +176,7 @@ pub struct CompositeBuilder {
     window: Duration,
     by: Vec<String>,
     function: Option<Function>,
+    across: Option<Across>,
     quantiles: Vec<f64>,
     /// Whether a thread looks.
     is_attended: bool,
@@ -174,6 +190,7 @@ impl CompositeBuilder {
             window: Duration::from_secs(10),
             by: Vec::new(),
             function: None,
+            across: None,
             quantiles: Vec::new(),
             is_attended: true,
         }
@@ -210,6 +227,25 @@ impl CompositeBuilder {
         self
     }
 
+    /// How the series of a group become one value, after the function has reduced each series over the window. Without,
+    /// values that were observed are pooled, and a group has one gauge at most: of several there is no value but an
+    /// [`error`](super::Snapshot::error).
+    ///
+    /// ```
+    /// # use tidegate_metrics::{Across, Description, Function, MetricsRegistry, Prometheus};
+    /// let registry = Prometheus::new();
+    /// let queue = registry.gauge_family(&Description::new("queue", "Requests that wait"), &[], &["pod"])?;
+    /// let depth = registry.composite("depth").of(&queue).function(Function::Last).across(Across::Sum).build()?;
+    /// queue.with(&["a"]).set(7.0);
+    /// queue.with(&["b"]).set(5.0);
+    /// assert_eq!(depth.get().value, Some(12.0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn across(mut self, across: Across) -> Self {
+        self.across = Some(across);
+        self
+    }
+
     /// Ranks, 0 to 1, to be told beside the value: at most 1.1 % off, of histograms within their buckets.
     pub fn quantiles(mut self, ranks: impl IntoIterator<Item = f64>) -> Self {
         self.quantiles = ranks.into_iter().collect();
@@ -236,19 +272,29 @@ impl CompositeBuilder {
             Function::Quantile(rank) => rank,
             _ => 0.0,
         };
+        let across_rank = match self.across {
+            Some(Across::Quantile(rank)) => rank,
+            _ => 0.0,
+        };
+        let is_by_series = !matches!(self.across, None | Some(Across::Pool));
         if self.sources.is_empty() {
             return Err(CompositeError::NoSource(self.name));
         }
         if is_of_counters && counters < kinds.len() {
             return Err(CompositeError::Mixed(self.name));
         }
-        if is_of_counters && !(is_of_increases && self.quantiles.is_empty()) {
+        if is_of_counters && !(is_of_increases && (is_by_series || self.quantiles.is_empty())) {
             return Err(CompositeError::OnlyIncreases(self.name));
         }
         if self.window.is_zero() {
             return Err(CompositeError::EmptyWindow(self.name));
         }
-        if !self.quantiles.iter().chain([&own_rank]).all(is_rank) {
+        if !self
+            .quantiles
+            .iter()
+            .chain([&own_rank, &across_rank])
+            .all(is_rank)
+        {
             return Err(CompositeError::BadRank(self.name));
         }
         let declaration = engine::Declaration {
@@ -264,11 +310,21 @@ impl CompositeBuilder {
             on_stale: OnStale::Error,
             grouping: Grouping::by(self.by),
             max_groups: MAX_GROUPS,
-            // What is recorded here is observed; see `Across::Pool`.
-            across: None,
+            across: self.across,
             lease: Some(LEASE),
         };
-        let composite = Composite::new(declaration, self.sources, is_of_counters);
+        let gauges = self
+            .sources
+            .iter()
+            .filter(|source| source.kind().is_some_and(|kind| kind.is_level()));
+        if let Some(why) = gauges
+            .filter_map(|gauge| declaration.refusal(&gauge.name()))
+            .next()
+        {
+            return Err(CompositeError::Gauges(why));
+        }
+        let is_of_increases = is_of_counters && !is_by_series;
+        let composite = Composite::new(declaration, self.sources, is_of_increases);
         if self.is_attended {
             composite.attend();
         }

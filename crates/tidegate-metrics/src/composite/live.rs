@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tidegate_engine as engine;
-use tidegate_engine::{Attributes, Declaration, UnixNanos};
+use tidegate_engine::{Attributes, Declaration, FeedKind, UnixNanos};
 
 use super::build::{AnyHandle, CompositeError, Source};
 use super::series::Watching;
@@ -43,7 +43,8 @@ pub struct Composite(Arc<Inner>);
 
 struct Inner {
     engine: Arc<engine::Composite>,
-    is_of_counters: bool,
+    /// Whether increases are all that is known.
+    is_of_increases: bool,
     sources: Mutex<Vec<Followed>>,
     triggers: Mutex<Vec<Armed>>,
     watchers: Mutex<Vec<Weak<Shared>>>,
@@ -81,7 +82,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Composite {
-    pub(super) fn new(declaration: Declaration, sources: Vec<Box<dyn Source>>, is_of_counters: bool) -> Self {
+    pub(super) fn new(
+        declaration: Declaration,
+        sources: Vec<Box<dyn Source>>,
+        is_of_increases: bool,
+    ) -> Self {
         let follow = |source: Box<dyn Source>| {
             source.expect(true);
             Followed {
@@ -92,7 +97,7 @@ impl Composite {
         };
         let inner = Inner {
             engine: Arc::new(engine::Composite::new(declaration)),
-            is_of_counters,
+            is_of_increases,
             sources: Mutex::new(sources.into_iter().map(follow).collect()),
             triggers: Mutex::default(),
             watchers: Mutex::default(),
@@ -223,7 +228,12 @@ impl Inner {
             let is_first = followed.version.is_none();
             let Some(info) = handle.info() else { continue };
             let attributes = info.labels().collect::<Attributes>();
-            let feed = self.engine.feed(&attributes, now);
+            let family = info.family();
+            let kind = match family.kind.is_level() {
+                true => FeedKind::Level,
+                false => FeedKind::Observations,
+            };
+            let feed = self.engine.feed(&family.name, &attributes, kind, now);
             let engine = self.engine.clone();
             let listen = move |now, added: Option<&engine::Added<'_>>| match added {
                 Some(added) => engine.add(&feed, now, added),
@@ -237,7 +247,7 @@ impl Inner {
 
     fn read(&self, now: UnixNanos) -> Vec<Snapshot> {
         let snapshots = self.engine.read(now).into_iter().map(Snapshot::of);
-        match self.is_of_counters {
+        match self.is_of_increases {
             true => snapshots.map(Snapshot::without_extremes).collect(),
             false => snapshots.collect(),
         }

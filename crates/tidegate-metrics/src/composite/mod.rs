@@ -19,7 +19,7 @@ pub use build::{CompositeBuilder, CompositeError, Source};
 pub use live::Composite;
 pub use snapshot::Snapshot;
 pub use thread::{LOOK_EVERY, Subscription, callback_panics};
-pub use tidegate_engine::{Function, State};
+pub use tidegate_engine::{Across, Function, State};
 pub use trigger::{Change, Trigger};
 pub use watch::Watcher;
 

@@ -93,6 +93,10 @@ pub(super) fn listen<H: Instrument>(handle: &H, mut listener: Listener, from_now
             listener(now, added);
             true
         });
+    } else if let Some(Seen::Level(level)) = watch.seen
+        && !level.is_nan()
+    {
+        listener(now, Some(&one(level)));
     }
     let number = watch.next;
     watch.next += 1;

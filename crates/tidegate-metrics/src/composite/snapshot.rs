@@ -32,6 +32,8 @@ pub struct Snapshot {
     pub age: Option<Duration>,
     /// How far it can be trusted.
     pub state: State,
+    /// Why there is no value, where the composite does not suit its instruments.
+    pub error: Option<String>,
 }
 
 impl Snapshot {
@@ -49,6 +51,7 @@ impl Snapshot {
             window: answer.window,
             age: answer.age,
             state: answer.state,
+            error: answer.error.as_deref().map(str::to_owned),
         }
     }
 
@@ -74,6 +77,7 @@ impl Snapshot {
             window: Duration::ZERO,
             age: Some(Duration::ZERO),
             state: State::Fresh,
+            error: None,
         }
     }
 
@@ -95,6 +99,7 @@ impl Snapshot {
     pub(super) fn says_the_same(&self, other: &Self) -> bool {
         (self.value, self.count, self.sum, self.state) == (other.value, other.count, other.sum, other.state)
             && (self.min, self.max, self.last) == (other.min, other.max, other.last)
+            && self.error == other.error
     }
 }
 

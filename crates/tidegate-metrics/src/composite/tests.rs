@@ -149,6 +149,123 @@ fn counters_have_increases_and_rates() {
 }
 
 #[test]
+fn the_series_of_a_group_become_one_value() {
+    let registry = Prometheus::new();
+    let family = registry
+        .gauge_family(&Description::new("queue", ""), &[], &["pod"])
+        .unwrap();
+    let of = |function, across| unattended(composite("c").of(&family).function(function).across(across));
+    for (pod, depth) in [("a", 100.0), ("b", 0.0)] {
+        family.with(&[pod]).set(depth);
+    }
+    for (across, expected) in [
+        (Across::Sum, 100.0),
+        (Across::Avg, 50.0),
+        (Across::Min, 0.0),
+        (Across::Max, 100.0),
+        (Across::Count, 2.0),
+        (Across::Quantile(0.75), 75.0),
+    ] {
+        let all = of(Function::Last, across).get();
+        assert_eq!(
+            (all.value, all.state),
+            (Some(expected), State::Fresh),
+            "{across:?}"
+        );
+        assert_eq!((all.min, all.max, all.count), (Some(0.0), Some(100.0), 2.0));
+    }
+    let peaks = of(Function::Max, Across::Sum);
+    let start = now();
+    turn(&peaks, start);
+    family.with(&["a"]).set(1.0);
+    family.with(&["b"]).set(7.0);
+    turn(&peaks, start + 30 * MS);
+    assert_eq!(peaks.get().value, Some(107.0), "the peak of each");
+    // Without `across` two gauges make no value, and the error says what to do.
+    let mixed = unattended(composite("mixed").of(&family)).get();
+    let error = mixed.error.unwrap();
+    assert_eq!(mixed.value, None);
+    for part in ["`mixed` joins gauge series", "queue{pod", "set `across` to sum"] {
+        assert!(error.contains(part), "{error}");
+    }
+    let by_pod = unattended(composite("c").of(&family).by(["pod"]));
+    assert_eq!(by_pod.get_for(&[("pod", "b")]).unwrap().value, Some(7.0));
+    assert_eq!(by_pod.get().error, None);
+}
+
+#[test]
+fn counters_and_histograms_are_pooled_or_put_together_by_series() {
+    let registry = Prometheus::new();
+    let counters = registry
+        .counter_family(&Description::new("served", ""), &[], &["pod"])
+        .unwrap();
+    let busiest = unattended(
+        composite("busiest")
+            .of(&counters)
+            .function(Function::Sum)
+            .across(Across::Max)
+            .quantiles([0.0]),
+    );
+    let pooled = unattended(
+        composite("all")
+            .of(&counters)
+            .function(Function::Sum)
+            .across(Across::Pool),
+    );
+    counters.with(&["a"]).add(5);
+    counters.with(&["b"]).add(3);
+    let all = busiest.get();
+    assert_eq!(
+        (all.value, all.min, all.quantile(0.0)),
+        (Some(5.0), Some(3.0), Some(3.0))
+    );
+    assert_eq!(pooled.get().value, Some(8.0));
+    let latency = registry
+        .histogram_family(&Description::new("latency", ""), &[], &["pod"])
+        .unwrap();
+    let slowest = unattended(composite("slowest").of(&latency).across(Across::Max));
+    for (pod, values) in [("a", [1.0, 3.0]), ("b", [4.0, 6.0])] {
+        values
+            .iter()
+            .for_each(|value| latency.with(&[pod]).observe(*value));
+    }
+    assert_eq!(slowest.get().value, Some(5.0), "of the means of the pods");
+}
+
+#[test]
+fn what_gauges_can_not_be_is_refused_as_by_the_gateway() {
+    let registry = Prometheus::new();
+    let gauge = registry.gauge(&Description::new("queue", ""), &[]).unwrap();
+    let level = registry
+        .up_down_counter(&Description::new("level", ""), &[])
+        .unwrap();
+    let of = || composite("depth").of(&gauge);
+    let refused = |builder: CompositeBuilder| builder.build().unwrap_err().to_string();
+    assert_eq!(
+        refused(of().across(Across::Pool)),
+        "composite `depth`: `across: pool` mixes the samples of the gauge `queue`; set `across` to sum, avg, min, max, \
+         count or quantile"
+    );
+    for (function, word) in [
+        (Function::Sum, "sum"),
+        (Function::Count, "count"),
+        (Function::Rate, "rate"),
+    ] {
+        for builder in [of(), of().across(Across::Sum), composite("depth").of(&level)] {
+            let why = refused(builder.function(function));
+            assert!(
+                why.starts_with(&format!(
+                    "composite `depth`: `function: {word}` adds up the samples of the gauge"
+                )),
+                "{why}"
+            );
+        }
+    }
+    let rank = refused(of().across(Across::Quantile(1.5)));
+    assert_eq!(rank, "composite `depth`: ranks are between 0 and 1");
+}
+
+#[test]
 fn a_gauge_has_a_mean_over_time_and_exact_extremes() {
     let registry = Prometheus::new();
     let gauge = registry.gauge(&Description::new("g", ""), &[]).unwrap();
