@@ -21,6 +21,7 @@ mod kit;
 mod memory;
 mod negotiation;
 mod nixl;
+mod notices;
 mod otlp;
 mod own_metrics;
 mod owners;

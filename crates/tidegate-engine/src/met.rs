@@ -48,7 +48,7 @@ impl Met {
     pub fn complaints(&self, who: &str, metric: &str) -> Vec<String> {
         if !self.any.load(Relaxed) {
             return vec![format!(
-                "{who} has matched nothing for a minute: no metric `{metric}` with the wanted attributes came"
+                "{who} has matched nothing since the start: no metric `{metric}` with the wanted attributes came"
             )];
         }
         let unmet = self.names.iter().filter(|(_, is_met)| !is_met.load(Relaxed));

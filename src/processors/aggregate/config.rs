@@ -32,6 +32,8 @@ crate::options! {
         /// Id of the storage extension that lets the state survive a restart: senders are told that data was taken
         /// when it is on disk. It must be in `service::extensions` too.
         pub storage: Option<String> = None,
+        /// What has matched nothing for so long after the start is named by a warning, in the log and in `tidegate explain`.
+        pub warn_after: Duration = Duration::from_secs(60),
     }
     check = Config::check
 }

@@ -100,14 +100,15 @@ impl Lifecycle for Aggregate {
         emitter.announce();
         let table = self.intake.table.clone();
         let labels = [("processor", self.base.path.to_string())];
-        let (base, intake, begun) = (self.base.clone(), self.intake.clone(), unix_now());
+        let (base, intake, begun) = (self.base.clone(), self.intake.clone(), Instant::now());
+        let warn_after = self.config.warn_after;
         let own = self.config.own_rules();
         self.pace.start(emitter, self.config.interval, move |now| {
             table.expire(now);
             tell(&table.stats(), &labels);
-            base.shared
-                .notices
-                .set(&base.path, complaints(&intake, &own, now.saturating_sub(begun)));
+            if begun.elapsed() >= warn_after {
+                base.shared.notices.set(&base.path, complaints(&intake, &own));
+            }
             collisions::tell(&table, &labels[0]);
         });
         Ok(())
@@ -146,13 +147,8 @@ impl Consumer for Aggregate {
     }
 }
 
-/// What nothing has matched, once there was time for it.
-fn complaints(intake: &Intake, own: &[usize], passed_ns: u64) -> Vec<String> {
-    /// What is to be matched has so long to come.
-    const PATIENCE_NS: u64 = 60_000_000_000;
-    if passed_ns < PATIENCE_NS {
-        return Vec::new();
-    }
+/// What nothing has matched.
+fn complaints(intake: &Intake, own: &[usize]) -> Vec<String> {
     let of_rule = |(number, at): (usize, &usize)| {
         let rule = intake.rules.get(*at)?;
         let who = format!("rule {}", number + 1);

@@ -24,6 +24,8 @@ crate::options! {
         pub composites: Vec<CompositeConfig> = required,
         /// How often they are pushed on as gauges. They can be read at any instant.
         pub interval: Duration = Duration::from_secs(1),
+        /// What has matched nothing for so long after the start is named by a warning, in the log and in `tidegate explain`.
+        pub warn_after: Duration = Duration::from_secs(60),
     }
     check = Config::check
 }

@@ -106,11 +106,8 @@ impl Composites {
     }
 }
 
-/// What nothing has matched, once there was time for it.
-fn complaints(set: &CompositeSet, begun: UnixNanos, now: UnixNanos) -> Vec<String> {
-    if now.saturating_sub(begun) < PATIENCE_NS {
-        return Vec::new();
-    }
+/// What nothing has matched.
+fn complaints(set: &CompositeSet) -> Vec<String> {
     let of_one = |composite: &Arc<Composite>| {
         let declaration = composite.declaration();
         let metric = match &declaration.expression {
@@ -131,9 +128,6 @@ fn tell_error(composite: &Composite, told: &mut Option<Arc<str>>, now: UnixNanos
     }
     *told = error.or(told.take());
 }
-
-/// What is to be matched has so long to come.
-const PATIENCE_NS: u64 = 60_000_000_000;
 
 /// Looks at the points of a request.
 struct Observing<'a> {
@@ -198,14 +192,16 @@ impl Lifecycle for Composites {
         emitter.announce();
         let set = self.set.clone();
         let told = Mutex::new(vec![None; set.list().len()]);
-        let (base, begun) = (self.base.clone(), unix_now());
+        let (base, begun, warn_after) = (self.base.clone(), Instant::now(), self.config.warn_after);
         self.pace.start(emitter, self.config.interval, move |now| {
             set.expire(now);
             let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
             for (composite, told) in set.list().iter().zip(told.iter_mut()) {
                 tell_error(composite, told, now);
             }
-            base.shared.notices.set(&base.path, complaints(&set, begun, now));
+            if begun.elapsed() >= warn_after {
+                base.shared.notices.set(&base.path, complaints(&set));
+            }
         });
         Ok(())
     }

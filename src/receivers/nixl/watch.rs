@@ -96,7 +96,7 @@ impl Watch {
         self.next_scan = now + interval.min(self.scan_interval);
         let directories = self.directories();
         self.follow(&directories);
-        self.tell_missing();
+        self.look_for_missing();
         Some(
             directories
                 .iter()
@@ -117,19 +117,15 @@ impl Watch {
         any
     }
 
-    /// Logs directories that are not there, once, and that they are there now.
-    fn tell_missing(&mut self) {
+    /// Notes which directories are not there; a notice names them. Logs that they are there now.
+    fn look_for_missing(&mut self) {
         for (pattern, is_missing) in self.globs.iter().zip(&mut self.missing) {
             let mut paths = glob::glob(pattern).into_iter().flatten().flatten();
             let is_there = paths.any(|path| path.is_dir());
             if *is_missing == is_there {
                 *is_missing = !is_there;
-                match is_there {
-                    false => tracing::warn!(
-                        directory = pattern,
-                        "the directory does not exist; it is looked for again"
-                    ),
-                    true => tracing::info!(directory = pattern, "the directory is there now"),
+                if is_there {
+                    tracing::info!(directory = pattern, "the directory is there now");
                 }
             }
         }
@@ -140,7 +136,7 @@ impl Watch {
         let globs = self.globs.iter().zip(&self.missing);
         let missing = globs.filter(|(_, is_missing)| **is_missing);
         missing
-            .map(|(pattern, _)| format!("the directory {pattern} does not exist"))
+            .map(|(pattern, _)| format!("the directory {pattern} does not exist; it is looked for again"))
             .collect()
     }
 
@@ -265,7 +261,10 @@ mod tests {
         watch.scan(now);
         assert_eq!(
             watch.missing(),
-            [format!("the directory {} does not exist", path.display())]
+            [format!(
+                "the directory {} does not exist; it is looked for again",
+                path.display()
+            )]
         );
         fs::create_dir(&path).unwrap();
         watch.scan(now + Duration::from_secs(10));
