@@ -1,12 +1,14 @@
 //! Composites of a running gateway by every way to them: commands, pages with authentication, a socket, shared memory.
 
 use super::kit::gateway::tidegate;
+use super::kit::keda::Keda;
 use super::kit::{Gateway, SOON, free_port, http, wait_for};
 use serde_json::Value as Json;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::Output;
 use tempfile::TempDir;
+use tonic::Code;
 
 /// A gateway whose composites are fed by datagrams, with all faces.
 struct Scene {
@@ -183,4 +185,71 @@ fn a_process_of_the_node_reads_composites_out_of_shared_memory() {
     });
     scene.gateway.stop();
     assert!(!path.exists(), "the page goes with the gateway");
+}
+
+/// Pushes the depth of a pod's queue over OTLP.
+fn push_depth(port: u16, pod: &str, depth: u32) {
+    let body = format!(
+        r#"{{"resourceMetrics":[{{"resource":{{"attributes":[{{"key":"service.instance.id","value":{{"stringValue":"{pod}"}}}}]}},
+        "scopeMetrics":[{{"metrics":[{{"name":"queue","gauge":{{"dataPoints":[{{"asInt":"{depth}"}}]}}}}]}}]}}]}}"#
+    );
+    let answer = http::post(port, "/v1/metrics", "application/json", body.as_bytes());
+    assert_eq!(answer.expect("it lives").status, 200);
+}
+
+#[test]
+fn gauges_that_would_be_mixed_are_an_error_on_every_face() {
+    let (input, admin, scrape) = (free_port(), free_port(), free_port());
+    let mut gateway = Gateway::start(&format!(
+        "extensions:
+  admin: {{endpoint: \"127.0.0.1:{admin}\"}}
+receivers:
+  otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{input}\"}}}}}}
+processors:
+  composite:
+    composites:
+      - {{name: depth, metric: queue, function: max}}
+      - {{name: samples, metric: queue, function: count, across: sum}}
+exporters:
+  prometheus: {{endpoint: \"127.0.0.1:{scrape}\"}}
+service:
+  extensions: [health_check, admin]
+  pipelines: {{metrics: {{receivers: [otlp], processors: [composite], exporters: [prometheus]}}}}
+"
+    ));
+    let mut keda = Keda::at(admin);
+    let depth: &[(&str, &str)] = &[("composite", "depth"), ("target", "1")];
+    push_depth(input, "a", 3);
+    assert_eq!(keda.metric(depth), Ok(3.0), "one gauge is not mixed");
+    push_depth(input, "b", 4);
+    let choices = "set `across` to sum, avg, min, max, count or quantile";
+    for (name, part) in [
+        ("depth", choices),
+        ("samples", "adds up the samples of the gauge `queue`"),
+    ] {
+        let page = http::get(admin, &format!("/api/v1/composites/{name}")).expect("a page");
+        let shown = page.json()[0].clone();
+        assert!(shown["value"].is_null(), "{shown}");
+        let error = shown["error"].as_str().expect("an error").to_owned();
+        assert!(error.contains(part), "{error}");
+        for kind in ["composite", "query"] {
+            let trigger = [(kind, name), ("target", "1"), ("onPartial", "use")];
+            let (code, why) = keda.metric(&trigger).expect_err("no value");
+            assert!(code == Code::FailedPrecondition && why.contains(part), "{why}");
+        }
+        let asked = http::get(admin, &format!("/api/v1/query?query={name}")).expect("an answer");
+        let text = asked.json()["error"].as_str().expect("an error").to_owned();
+        assert!(asked.status == 422 && text.contains(part), "{text}");
+    }
+    let page = http::get(scrape, "/metrics").expect("a page").text();
+    assert!(!page.contains("\ndepth") && !page.contains("\nsamples"), "{page}");
+    let said = [choices, "adds up the samples of the gauge `queue`"];
+    for part in said {
+        gateway.wait_for_log(part);
+    }
+    let log = gateway.stop();
+    for part in said {
+        let lines: Vec<&str> = log.lines().filter(|line| line.contains(part)).collect();
+        assert!(lines.len() == 1 && lines[0].contains("ERROR"), "{lines:?}");
+    }
 }
