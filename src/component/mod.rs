@@ -35,7 +35,7 @@ pub use factory::{
 pub use flow::{Answer, Consumer, Flow, Refused, Verdict};
 pub use ledger::{Balance, Ledger, Reason};
 pub use made::Made;
-pub use shared::{Evaluate, Evaluator, Shared};
+pub use shared::{Evaluate, Evaluation, Evaluator, SelectedSource, Shared};
 
 /// Why a component could not be built or started, for people: names the option and the remedy.
 #[derive(Debug, thiserror::Error)]

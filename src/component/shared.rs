@@ -1,12 +1,12 @@
 //! What the components of one gateway share: the tables and composites that hold state, and the memory in use.
 
 use std::any::{Any, TypeId};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tidegate_engine::query::{Labels, Query};
-use tidegate_engine::{Table, UnixNanos};
+use tidegate_engine::{Key, Table, UnixNanos};
 
 use super::overview::Overview;
 use super::services::ServicesById;
@@ -79,11 +79,35 @@ pub struct Evaluator(pub Box<dyn Evaluate>);
 
 /// See [`Evaluator`].
 pub trait Evaluate: Send + Sync {
-    /// The labels, without the name, and the value of each element.
+    /// What a query comes to now.
     ///
     /// # Errors
     /// There is no answer, or it is not made of numbers.
-    fn evaluate(&self, query: &Query, now: UnixNanos) -> Result<Vec<(Labels, f64)>, String>;
+    fn evaluate(&self, query: &Query, now: UnixNanos) -> Result<Evaluation, String>;
+}
+
+/// What a query comes to, and who reports what it selects.
+#[derive(Clone, Debug, Default)]
+pub struct Evaluation {
+    /// The labels, without the name, and the value of each element.
+    pub values: Vec<(Labels, f64)>,
+    /// The sources of the series that it selects.
+    pub sources: Vec<SelectedSource>,
+    /// Scrape targets whose last scrape failed.
+    pub failed: HashSet<Key>,
+    /// Which living series it does not see because others have their name and labels.
+    pub collision: Option<String>,
+}
+
+/// A source of series that a query selects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SelectedSource {
+    /// Stands for its job and instance, or for its resource where it has neither.
+    pub key: Key,
+    /// When it was last heard of.
+    pub seen: UnixNanos,
+    /// How long it may be silent and still counts as alive, in nanoseconds.
+    pub lease: u64,
 }
 
 /// What looks like a mistake in the configuration while data passes, by component.

@@ -38,6 +38,7 @@ fn of_group(declaration: &tidegate_engine::Declaration, shown: &Shown) -> Value 
         "sources": {"reporting": answer.sources_reporting, "expected": answer.sources_expected},
         "seq": shown.seq,
         "error": answer.error.as_deref(),
+        "collision": answer.collision.as_deref(),
     });
     if let (Some(Across::Quantile(rank)), Some(all)) = (declaration.across, all.as_object_mut()) {
         all.insert("across_quantile".to_owned(), json!(rank));

@@ -1,8 +1,10 @@
 //! Of two processes that come to the same series the living one is seen: on the page, by queries and by KEDA.
 
 use super::kit::keda::Keda;
-use super::kit::{Gateway, QueryApi, SOON, free_port, http};
+use super::kit::{Gateway, QueryApi, SOON, free_port, http, wait_until};
+use serde_json::Value as Json;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tonic::Code;
 
 fn now() -> u128 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -63,6 +65,7 @@ receivers:
   otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{input}\"}}}}}}
 processors:
   aggregate: {{rules: [{{match: {{name: \"*\"}}}}]}}
+  composite: {{interval: 100ms, composites: [{{name: requests, expr: \"sum(req_total)\"}}]}}
 exporters:
   prometheus: {{endpoint: \"127.0.0.1:{scrape}\"}}
 service:
@@ -83,6 +86,10 @@ fn scale_by(admin: u16, query: &str) -> Result<f64, String> {
     let answer = Keda::at(admin).metric(&[("query", query), ("target", "10")]);
     answer.map_err(|(_, message)| message)
 }
+
+const BY_COMPOSITE: &[(&str, &str)] = &[("composite", "requests"), ("target", "10")];
+const BY_QUERY: &[(&str, &str)] = &[("query", "sum(req_total)"), ("target", "10")];
+const BY_ITS_GAUGE: &[(&str, &str)] = &[("query", "requests"), ("target", "10")];
 
 /// The series that all of this is about, as pages and queries call them.
 const SEEN: [&str; 3] = ["req_total", "depth", "wait_seconds_count"];
@@ -200,6 +207,66 @@ fn while_two_processes_live_the_first_is_seen_and_everybody_hears_of_the_other()
             .expect("a line");
         assert!(line.contains("WARN") && line.contains("host.name"), "{line}");
         // The first one ends: after its lease the other is seen.
+    }
+}
+
+#[test]
+fn a_value_that_lacks_a_living_series_is_partial_and_scales_only_where_the_trigger_uses_it() {
+    for processors in ["composite", "composite, aggregate"] {
+        let scene = start(processors);
+        let (one, two) = (Process::new("v1", "node-a"), Process::new("v1", "node-b"));
+        let mut keda = Keda::at(scene.admin);
+        one.push(scene.input, 5);
+        wait_until(SOON, "the value", || keda.metric(BY_COMPOSITE) == Ok(5.0));
+        assert_eq!(keda.metric(BY_ITS_GAUGE), Ok(5.0));
+        let mut activity = keda.activity(BY_COMPOSITE);
+        assert_eq!(keda.next(&mut activity, SOON), Some(true));
+        two.push(scene.input, 7);
+        let composite = || {
+            let page = http::get(scene.admin, "/api/v1/composites/requests").expect("an answer");
+            page.json()[0].clone()
+        };
+        wait_until(SOON, "the state", || composite()["state"] == "partial");
+        let shown = composite();
+        assert_eq!((&shown["value"], &shown["error"]), (&5.0.into(), &Json::Null));
+        let why = shown["collision"].as_str().expect("a text");
+        assert!(
+            why.contains("req_total") && why.contains("differs in host.name"),
+            "{why}"
+        );
+        for trigger in [BY_COMPOSITE, BY_QUERY, BY_ITS_GAUGE] {
+            for (on_partial, is_used) in [(None, false), (Some("use"), true), (Some("error"), false)] {
+                let on_partial = on_partial.map(|word| ("onPartial", word));
+                let trigger: Vec<_> = trigger.iter().copied().chain(on_partial).collect();
+                match keda.metric(&trigger) {
+                    Ok(value) => assert!(is_used && value == 5.0, "{trigger:?}: {value}"),
+                    Err((code, why)) => {
+                        assert!(!is_used && code == Code::FailedPrecondition, "{trigger:?}: {why}");
+                        assert!(why.contains("host.name"), "{trigger:?}: {why}");
+                    }
+                }
+                assert_eq!(
+                    keda.is_active(&trigger).ok(),
+                    is_used.then_some(true),
+                    "{trigger:?}"
+                );
+            }
+        }
+        let said = keda.next(&mut activity, Duration::from_millis(200));
+        assert_eq!(said, None, "the last word stays");
+        let (value, warnings) = scene.ask("requests");
+        assert_eq!(value, Some(5.0));
+        assert!(
+            warnings
+                .iter()
+                .any(|text| text.contains("composite \"requests\"") && text.contains("host.name")),
+            "{warnings:?}"
+        );
+        wait_until(SOON, "the exporter shows it", || {
+            let page = http::get(scene.scrape, "/metrics").expect("a page").text();
+            page.lines().any(|line| line == "requests 5")
+        });
+        scene.gateway.stop();
     }
 }
 

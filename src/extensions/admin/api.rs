@@ -52,7 +52,15 @@ pub(super) struct Api {
 pub(super) struct Numbers {
     pub(super) values: Vec<f64>,
     /// Why something is missing in them; `None`: they are whole.
-    pub(super) partial: Option<String>,
+    pub(super) partial: Option<Partial>,
+}
+
+/// Why something is missing in a value.
+pub(super) enum Partial {
+    /// Living series are left out because others have their name and labels.
+    Collision(String),
+    /// Some sources don't report.
+    Sources(String),
 }
 
 /// Why a request has no answer, as Prometheus says it.
@@ -255,10 +263,6 @@ impl Api {
             let asked = api.view.ask(now, &query.selections());
             let value = query.instant(&asked, millis(now))?;
             api.check_composites(&query, now, |_| true)?;
-            let notes = asked.notes();
-            if notes.is_contested() {
-                return Err(Failure::bad(notes.warnings().join("; ")));
-            }
             let values = match value {
                 Instant::Scalar(number) => vec![number],
                 Instant::Vector(vector) => {
@@ -272,7 +276,10 @@ impl Api {
             };
             Ok(Numbers {
                 values,
-                partial: api.partial(&query, now),
+                partial: match asked.notes().collision() {
+                    Some(collision) => Some(Partial::Collision(collision)),
+                    None => api.partial(&query, now),
+                },
             })
         });
         match computed.await {
@@ -287,24 +294,36 @@ impl Api {
         let mut all = self.shared.composites.list();
         all.retain(|composite| {
             let name = &composite.declaration().name;
-            let shown = self.view.names_of_composite(name);
+            let shown = self.view.names_of_gauge(name);
             shown.iter().any(|shown| asked.contains(shown))
         });
         all
     }
 
     /// Why the answer to a query lacks something; `None`: it is whole.
-    fn partial(&self, query: &Query, now: UnixNanos) -> Option<String> {
-        self.composites_of(query).iter().find_map(|composite| {
-            let answers = composite.composite().read(now);
-            let partial = answers.iter().find(|answer| answer.state == State::Partial)?;
-            Some(format!(
-                "the composite `{}` is partial: {} of {} sources report",
-                composite.declaration().name,
-                partial.sources_reporting,
-                partial.sources_expected
-            ))
+    fn partial(&self, query: &Query, now: UnixNanos) -> Option<Partial> {
+        let composites = self.composites_of(query);
+        let partials = composites.iter().flat_map(|composite| {
+            let answers = composite.composite().read(now).into_iter();
+            answers.filter_map(|answer| Partial::of(&composite.declaration().name, &answer))
+        });
+        // A collision weighs more.
+        partials.reduce(|one, other| match one {
+            Partial::Collision(_) => one,
+            Partial::Sources(_) => other,
         })
+    }
+
+    /// What the readers of an answer must know of the composites that it names.
+    fn collisions(&self, query: &Query, now: UnixNanos) -> Vec<String> {
+        let composites = self.composites_of(query);
+        let collisions = composites.iter().filter_map(|composite| {
+            let name = &composite.declaration().name;
+            let answers = composite.composite().answers(now).into_iter();
+            let collision = answers.filter_map(|answer| answer.collision).next()?;
+            Some(format!("composite \"{name}\": {collision}"))
+        });
+        collisions.collect()
     }
 
     /// Whether a query asks for composites only whose targets have all left discovery.
@@ -433,6 +452,31 @@ impl Api {
             }
         }
         Ok(())
+    }
+}
+
+impl Partial {
+    /// Why something is missing in the value of a group; `None`: it is whole, or there is none.
+    pub(super) fn of(composite: &str, answer: &Composed) -> Option<Self> {
+        if answer.state != State::Partial {
+            return None;
+        }
+        Some(match &answer.collision {
+            Some(collision) => {
+                Self::Collision(format!("the composite `{composite}` is partial: {collision}"))
+            }
+            None => Self::Sources(format!(
+                "the composite `{composite}` is partial: {} of {} sources report",
+                answer.sources_reporting, answer.sources_expected
+            )),
+        })
+    }
+
+    /// For people.
+    pub(super) fn why(&self) -> &str {
+        match self {
+            Self::Collision(why) | Self::Sources(why) => why,
+        }
     }
 }
 

@@ -108,12 +108,13 @@ fn a_label_set_says_all_that_a_planner_needs() {
         sources_reporting: 7,
         has_left: false,
         error: None,
+        collision: None,
     };
     let expected = json!({
         "name": "x", "labels": {"agent_name": "a", "rank": 3}, "function": "avg", "value": 2.5,
         "min": 1.0, "avg": 2.5, "max": 4.0, "last": 3.0, "sum": 10.0, "count": 4.0, "quantiles": {"0.99": 3.9},
         "window": "10s", "age_ms": 1.5, "state": "partial", "sources": {"reporting": 7, "expected": 8}, "seq": 17,
-        "across": null, "expr": null, "error": null,
+        "across": null, "expr": null, "error": null, "collision": null,
     });
     let shown = Shown {
         answer: reading,

@@ -1,6 +1,8 @@
 //! Composites that are PromQL: what is computed, from what, and whose sources tell how far it can be trusted.
 
-use std::sync::{Arc, Weak};
+mod sources;
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use tidegate_engine::query::{Labels, NAME, Query, Selection};
@@ -10,6 +12,7 @@ use tidegate_engine::{
 };
 use tokio::task::JoinHandle;
 
+use self::sources::Sources;
 use crate::component::worker::in_background;
 use crate::component::{Shared, unix_now};
 use crate::prom::flat::{SUFFIXES, identity};
@@ -84,8 +87,14 @@ pub(super) fn start(
     shared: &Arc<Shared>,
     interval: Duration,
 ) -> JoinHandle<()> {
-    let (weak, shared) = (Arc::downgrade(composite), Arc::downgrade(shared));
-    composite.computed_by(move |now| evaluate(&query, &weak, &shared, now));
+    let expression = Computing {
+        query,
+        own: Arc::downgrade(composite),
+        shared: Arc::downgrade(shared),
+        lease: composite.declaration().lease,
+        sources: Mutex::default(),
+    };
+    composite.computed_by(move |now| expression.evaluate(now));
     let composite = composite.clone();
     tokio::spawn(async move {
         let mut ticks = tokio::time::interval(interval.max(MIN_INTERVAL));
@@ -98,50 +107,64 @@ pub(super) fn start(
     })
 }
 
-fn evaluate(
-    query: &Query,
-    own: &Weak<Composite>,
-    shared: &Weak<Shared>,
-    now: u64,
-) -> Result<Evaluated, String> {
-    let Some(shared) = shared.upgrade() else {
-        return Ok(Evaluated::default());
-    };
-    let evaluators = shared.evaluators.list();
-    let evaluator = evaluators
-        .first()
-        .ok_or("an expression needs the `admin` extension, which computes it")?;
-    let values = evaluator.0.evaluate(query, now)?;
-    let attributes =
-        |labels: Labels| -> Attributes { labels.iter().map(|(name, value)| (&**name, &**value)).collect() };
-    let values = values
-        .into_iter()
-        .map(|(labels, value)| (attributes(labels), value));
-    Ok(Evaluated {
-        values: values.collect(),
-        trust: trust(query, own, &shared, now),
-    })
+/// What an expression is computed from.
+struct Computing {
+    query: Query,
+    own: Weak<Composite>,
+    shared: Weak<Shared>,
+    lease: Option<Duration>,
+    sources: Mutex<Sources>,
 }
 
-/// What the composites that it names say of themselves.
-fn trust(query: &Query, own: &Weak<Composite>, shared: &Shared, now: u64) -> Option<Trust> {
-    let (asked, naming) = (query.names(), Naming::default());
-    let list = shared.composites.list();
-    let named = list
-        .iter()
-        .map(|watched| watched.composite())
-        .filter(|composite| {
-            let name = naming.metric(&composite.declaration().name, "", Kind::Gauge);
-            let is_own = std::ptr::eq(own.as_ptr(), Arc::as_ptr(composite));
-            !is_own && name.is_some_and(|name| asked.contains(&name))
+impl Computing {
+    fn evaluate(&self, now: u64) -> Result<Evaluated, String> {
+        let Some(shared) = self.shared.upgrade() else {
+            return Ok(Evaluated::default());
+        };
+        let evaluators = shared.evaluators.list();
+        let evaluator = evaluators
+            .first()
+            .ok_or("an expression needs the `admin` extension, which computes it")?;
+        let evaluation = evaluator.0.evaluate(&self.query, now)?;
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_series = sources.see(&evaluation, self.lease, now);
+        drop(sources);
+        let (of_composites, collision) = self.composites(&shared, now);
+        let attributes = |labels: Labels| -> Attributes {
+            labels.iter().map(|(name, value)| (&**name, &**value)).collect()
+        };
+        let values = evaluation.values.into_iter();
+        Ok(Evaluated {
+            values: values
+                .map(|(labels, value)| (attributes(labels), value))
+                .collect(),
+            trust: of_series.into_iter().chain(of_composites).reduce(Trust::and),
+            handles_absence: self.query.handles_absence() || self.query.selections().is_empty(),
+            collision: evaluation.collision.map(Arc::from).or(collision),
+        })
+    }
+
+    /// What the composites that it names say of themselves.
+    fn composites(&self, shared: &Shared, now: u64) -> (Option<Trust>, Option<Arc<str>>) {
+        let (asked, naming) = (self.query.names(), Naming::default());
+        let list = shared.composites.list();
+        let named = list
+            .iter()
+            .map(|watched| watched.composite())
+            .filter(|composite| {
+                let name = naming.metric(&composite.declaration().name, "", Kind::Gauge);
+                let is_own = std::ptr::eq(self.own.as_ptr(), Arc::as_ptr(composite));
+                !is_own && name.is_some_and(|name| asked.contains(&name))
+            });
+        let answers: Vec<_> = named.flat_map(|composite| composite.answers(now)).collect();
+        let trusts = answers.iter().map(|answer| Trust {
+            state: answer.state,
+            expected: answer.sources_expected,
+            reporting: answer.sources_reporting,
         });
-    let answers = named.flat_map(|composite| composite.answers(now));
-    let trusts = answers.map(|answer| Trust {
-        state: answer.state,
-        expected: answer.sources_expected,
-        reporting: answer.sources_reporting,
-    });
-    trusts.reduce(Trust::and)
+        let collision = answers.iter().find_map(|answer| answer.collision.clone());
+        (trusts.reduce(Trust::and), collision)
+    }
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ async fn everything_passes_and_is_seen_on_the_way() {
     assert!(ledger.balance().made >= 2 && base.shared.composites.list().is_empty());
 }
 
-/// Says how much there is of everything that is asked for.
+/// Says how much there is of everything that is asked for; no table has seen its sources.
 struct Constant(Arc<Mutex<Result<f64, String>>>);
 
 impl crate::component::Evaluate for Constant {
@@ -87,11 +87,14 @@ impl crate::component::Evaluate for Constant {
         &self,
         query: &tidegate_engine::query::Query,
         _: UnixNanos,
-    ) -> Result<Vec<(tidegate_engine::query::Labels, f64)>, String> {
+    ) -> Result<crate::component::Evaluation, String> {
         assert_eq!(query.names(), ["queue_depth"]);
         let value = self.0.lock().unwrap().clone()?;
         let labels = [("model".to_owned(), "m".to_owned())].into_iter().collect();
-        Ok(vec![(labels, value)])
+        Ok(crate::component::Evaluation {
+            values: vec![(labels, value)],
+            ..crate::component::Evaluation::default()
+        })
     }
 }
 
@@ -99,7 +102,7 @@ impl crate::component::Evaluate for Constant {
 async fn an_expression_is_computed_and_lives_as_long_as_the_sources_that_it_selects() {
     let yaml = "
 composites:
-  - {name: depth, expr: 'sum by (model) (queue_depth{zone!=\"other\"})', lease: 1s}
+  - {name: depth, expr: 'sum by (model) (queue_depth{zone!=\"other\"})', lease: 1s, thresholds: [{above: 5}]}
 interval: 100ms
 ";
     let sink = Sink::new();
@@ -108,6 +111,7 @@ interval: 100ms
     composites.start().await.unwrap();
     let watched = base.shared.composites.list().remove(0);
     let told = || watched.composite().read(unix_now()).remove(0);
+    let mut crossings = watched.crossings();
     while told().error.is_none() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -122,6 +126,12 @@ interval: 100ms
     while told().value != Some(7.0) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+    let crossing = tokio::time::timeout(Duration::from_secs(30), crossings.recv()).await;
+    let crossing = crossing.expect("in time").unwrap();
+    assert_eq!(
+        (crossing.is_crossed, crossing.shown.answer.value),
+        (true, Some(7.0))
+    );
     let answer = told();
     assert_eq!((answer.state, answer.sources_expected), (State::Fresh, 1));
     assert_eq!(answer.attributes, [("model", "m")].into_iter().collect());

@@ -9,6 +9,7 @@ mod asked;
 mod entry;
 mod names;
 mod select;
+mod sources;
 mod state;
 mod strings;
 mod targets;
@@ -19,17 +20,18 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use tidegate_engine::query::{Instant as Answer, Labels, Millis, NAME, Query, Selection};
+use tidegate_engine::query::{Instant as Answer, Labels, Millis, Query, Selection};
 use tidegate_engine::{Data, History, HistoryLimits, Table, UnixNanos};
 
 pub use self::asked::{Asked, Notes};
 pub use self::entry::HistoryRule;
 use self::entry::{Entry, Look};
+use self::sources::unnamed;
 pub use self::state::Shown;
 use self::state::State;
 use super::Senders;
 use crate::component::shared::Registry;
-use crate::component::{Evaluate, Shared};
+use crate::component::{Evaluate, Evaluation, Shared};
 use crate::prom::name::Kind;
 use crate::prom::{OPENMETRICS_NAME, Style};
 use crate::watch::Watched;
@@ -99,26 +101,30 @@ pub fn millis(time: UnixNanos) -> Millis {
 }
 
 impl Evaluate for Arc<View> {
-    fn evaluate(&self, query: &Query, now: UnixNanos) -> Result<Vec<(Labels, f64)>, String> {
-        let asked = self.ask(now, &query.selections());
+    fn evaluate(&self, query: &Query, now: UnixNanos) -> Result<Evaluation, String> {
+        let asked = self.ask(now, &self.selections_with_sources(query));
         let answer = query
             .instant(&asked, millis(now))
             .map_err(|error| error.to_string())?;
-        match answer {
-            Answer::Scalar(number) => Ok(vec![(Labels::default(), number)]),
+        let values = match answer {
+            Answer::Scalar(number) => vec![(Labels::default(), number)],
             Answer::Vector(vector) => {
-                let numbers = vector.iter().map(|(labels, value)| {
-                    let rest = labels.iter().filter(|(name, _)| ***name != *NAME);
-                    let rest = rest.map(|(name, value)| (name.to_string(), value.to_string()));
-                    Some((rest.collect(), value.float()?))
-                });
+                let numbers = vector.iter();
+                let numbers = numbers.map(|(labels, value)| Some((unnamed(labels), value.float()?)));
                 let numbers: Option<_> = numbers.collect();
-                numbers.ok_or_else(|| "the query gives native histograms, which are not numbers".to_owned())
+                numbers.ok_or("the query gives native histograms, which are not numbers")?
             }
             Answer::String(_) | Answer::Matrix(_) => {
-                Err("the query gives neither a number nor a vector".to_owned())
+                return Err("the query gives neither a number nor a vector".to_owned());
             }
-        }
+        };
+        let mut evaluation = Evaluation {
+            values,
+            collision: asked.notes().collision(),
+            ..Evaluation::default()
+        };
+        self.say_sources(query, now, &mut evaluation);
+        Ok(evaluation)
     }
 }
 
@@ -198,8 +204,8 @@ impl View {
         self.shown().into_iter().map(|shown| shown.table).collect()
     }
 
-    /// What a composite of this name is called as a gauge, by any of the exporters.
-    pub fn names_of_composite(&self, name: &str) -> Vec<String> {
+    /// What a gauge of this name is called, by any of the exporters.
+    pub fn names_of_gauge(&self, name: &str) -> Vec<String> {
         let expositions = self.expositions.lock().unwrap_or_else(PoisonError::into_inner);
         let styles = expositions.iter().map(|one| &one.style).chain([&self.plain]);
         let names = styles.filter_map(|style| style.naming.metric(name, "", Kind::Gauge));
@@ -329,10 +335,10 @@ impl View {
         selections.iter().for_each(|selection| state.prepare(selection));
         let of = |selection| {
             let live = state.live(selection);
-            let live = live.filter(|number| state.has_samples(number, selection));
+            let live = live.filter(|(_, number)| state.has_samples(number, selection));
             let gone = state.gone(selection);
             let gone = gone.filter(|gone| state.had_samples(gone.past, selection));
-            let live = live.map(|number| &number.labels);
+            let live = live.map(|(_, number)| &number.labels);
             live.chain(gone.map(|gone| &gone.labels)).cloned()
         };
         let mut all: Vec<Labels> = selections.iter().flat_map(of).collect();

@@ -35,8 +35,12 @@ impl std::fmt::Debug for Expression {
 pub struct Evaluated {
     /// One value a group.
     pub values: Vec<(Attributes, f64)>,
-    /// What the composites that it names say of themselves: the worst of them.
+    /// How far the sources of what it selects can be trusted: the worst of them. `None`: it selects nothing.
     pub trust: Option<Trust>,
+    /// Whether it says itself what is to be where nothing is selected.
+    pub handles_absence: bool,
+    /// Which living series it does not see because others have their name and labels.
+    pub collision: Option<Arc<str>>,
 }
 
 /// How far something can be trusted.
@@ -51,15 +55,34 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// The worse state, and all sources.
+    /// Of other sources: the worse state, and the sources of both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
-        let is_worse = severity(other.state) > severity(self.state);
         Self {
-            state: if is_worse { other.state } else { self.state },
+            state: worse(self.state, other.state),
             expected: self.expected + other.expected,
             reporting: self.reporting + other.reporting,
         }
+    }
+
+    /// Of the same sources, as somebody else sees them: the worse state, and the sources that the better informed knows.
+    fn or(self, other: Self) -> Self {
+        let best = if other.expected > self.expected {
+            other
+        } else {
+            self
+        };
+        Self {
+            state: worse(self.state, other.state),
+            ..best
+        }
+    }
+}
+
+fn worse(one: State, other: State) -> State {
+    match severity(other) > severity(one) {
+        true => other,
+        false => one,
     }
 }
 
@@ -176,16 +199,21 @@ impl Composite {
             reporting: base.sources_reporting,
         };
         let is_known = base.state != State::Absent || base.has_left;
-        let trust = match (is_known.then_some(of_series), evaluated.trust) {
-            (Some(one), Some(other)) => one.and(other),
+        let mut trust = match (is_known.then_some(of_series), evaluated.trust) {
+            (Some(one), Some(other)) => one.or(other),
             (Some(one), None) | (None, Some(one)) => one,
-            // Nobody here sees its sources: that there are values is all that is known.
             (None, None) => Trust {
-                state: State::Fresh,
+                state: match evaluated.handles_absence {
+                    true => State::Fresh,
+                    false => State::Absent,
+                },
                 expected: 0,
                 reporting: 0,
             },
         };
+        if evaluated.collision.is_some() {
+            trust.state = worse(trust.state, State::Partial);
+        }
         let stands_in = self.declaration.on_stale == super::OnStale::Last && trust.state.says_nothing();
         let one = |attributes: &Attributes, value: Option<f64>| Answer {
             attributes: attributes.clone(),
@@ -202,6 +230,7 @@ impl Composite {
             sources_reporting: trust.reporting,
             has_left: base.has_left,
             error: error.clone(),
+            collision: evaluated.collision.clone(),
             ..absent.clone()
         };
         let has_value = error.is_none() && !trust.state.says_nothing();

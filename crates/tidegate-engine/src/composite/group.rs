@@ -280,6 +280,7 @@ impl Group {
             sources_reporting: census.reporting,
             has_left: census.expected == 0 && self.has_left(),
             error: told.error,
+            collision: None,
         }
     }
 
@@ -293,8 +294,8 @@ impl Group {
             if self.is_live(member, &census, now) {
                 live[member.feeder as usize] += 1;
             }
-        }
             census.may_be_idle |= !member.can_be_left_out();
+        }
         let begin = self.cut.begin(now).max(1);
         for (at, feeder) in self.feeders.iter() {
             let (life, live) = (&feeder.life, live[at as usize]);
@@ -303,8 +304,8 @@ impl Group {
             if life.is_gone() {
                 continue;
             }
-            census.is_partial |= life.lost_at() >= begin;
             census.may_be_idle |= feeder.is_standing();
+            census.is_partial |= life.lost_at() >= begin;
             census.is_partial |= is_alive && live < feeder.members;
             census.reporting += usize::from(is_alive && (feeder.is_standing() || live > 0));
             census.expected += usize::from(has_series || life.failed_at(feeder.emptied));

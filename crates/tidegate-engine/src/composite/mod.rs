@@ -190,6 +190,8 @@ pub struct Answer {
     pub has_left: bool,
     /// Why there is no value, where the declaration does not suit the data.
     pub error: Option<Arc<str>>,
+    /// Which living series are left out of the value because others have their name and labels.
+    pub collision: Option<Arc<str>>,
 }
 
 /// How long a group whose sources are all overdue can still be asked for.
@@ -365,6 +367,7 @@ impl Composite {
             sources_reporting: 0,
             has_left: false,
             error: None,
+            collision: None,
         }
     }
 

@@ -40,7 +40,8 @@ impl Api {
                 Instant::Scalar(_) | Instant::String(_) => false,
             };
         let data = with_stats(json::instant(&value, at), request, began, &notes.work);
-        Ok(said(data, notes, &asked, is_cut))
+        let collisions = self.collisions(&query, now);
+        Ok(said(data, notes, &asked, collisions, is_cut))
     }
 
     pub(super) fn range(&self, request: &Request) -> Result<Page, Failure> {
@@ -66,7 +67,8 @@ impl Api {
             .map_err(of_range)?;
         let is_cut = limit > 0 && cut(&mut series, limit);
         let data = with_stats(json::matrix(&series), request, began, &notes.work);
-        Ok(said(data, notes, &asked, is_cut))
+        let collisions = self.collisions(&query, now);
+        Ok(said(data, notes, &asked, collisions, is_cut))
     }
 
     /// `format_query`: the query as the language writes it, on one line.
@@ -140,13 +142,14 @@ pub(super) fn cut<T>(list: &mut Vec<T>, limit: usize) -> bool {
     is_longer
 }
 
-fn said(data: Value, notes: Notes, asked: &Asked<'_>, is_cut: bool) -> Page {
+fn said(data: Value, notes: Notes, asked: &Asked<'_>, collisions: Vec<String>, is_cut: bool) -> Page {
     let mut said = Said {
         data,
         warnings: notes.warnings,
         infos: notes.infos,
     };
     said.warnings.extend(asked.notes().warnings());
+    said.warnings.extend(collisions);
     if is_cut {
         said.truncated();
     }

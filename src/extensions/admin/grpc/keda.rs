@@ -15,7 +15,7 @@ use super::messages as say;
 use super::query::named;
 use super::{Replies, replies};
 use crate::component::unix_now;
-use crate::extensions::admin::api::Api;
+use crate::extensions::admin::api::{Api, Partial};
 use crate::watch::Filter;
 
 /// How often a stream computes a query anew; composites tell by themselves.
@@ -178,10 +178,13 @@ async fn of_query(api: &Arc<Api>, trigger: &Trigger, signal: &Signal, query: &st
         }
         numbers => numbers.map_err(|why| Status::failed_precondition(format!("{query}: {why}")))?,
     };
-    match numbers.partial {
-        Some(why) if !trigger.uses_partial => Err(Status::failed_precondition(format!("{query}: {why}"))),
-        _ => signal.combine(&numbers.values).map(Told::Value),
+    if let Some(partial) = &numbers.partial {
+        let refused = trigger.refusal(partial);
+        refused.map_or(Ok(()), |why| {
+            Err(Status::failed_precondition(format!("{query}: {why}")))
+        })?;
     }
+    signal.combine(&numbers.values).map(Told::Value)
 }
 
 fn of_composite(
@@ -232,11 +235,9 @@ fn known(name: &str, answer: &Answer, trigger: &Trigger) -> Result<f64, Status> 
         false => format!("{{{}}}", answer.attributes),
     };
     let state = answer.state.name();
-    if answer.state == State::Partial && !trigger.uses_partial {
-        return Err(Status::failed_precondition(format!(
-            "the composite `{name}{group}` is partial: {} of {} sources report",
-            answer.sources_reporting, answer.sources_expected
-        )));
+    let partial = Partial::of(&format!("{name}{group}"), answer);
+    if let Some(why) = partial.as_ref().and_then(|partial| trigger.refusal(partial)) {
+        return Err(Status::failed_precondition(why));
     }
     let value = answer.value.filter(|_| !answer.state.says_nothing());
     value.ok_or_else(|| {

@@ -31,9 +31,10 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// Whether values are missing in the answer because living series collide: it covers a part of what reports.
-    pub fn is_contested(&self) -> bool {
-        !self.hidden.is_empty()
+    /// What is missing in the answer because living series collide; `None`: nothing.
+    pub fn collision(&self) -> Option<String> {
+        let hidden: Vec<String> = self.hidden().collect();
+        (!hidden.is_empty()).then(|| hidden.join("; "))
     }
 
     /// The metrics that are known nowhere.
@@ -41,9 +42,8 @@ impl Notes {
         self.unknown.keys().map(String::as_str)
     }
 
-    /// All of it, for people.
-    pub fn warnings(&self) -> Vec<String> {
-        let hidden = self.hidden.iter().take(NAMED).map(|(name, (series, differ))| {
+    fn hidden(&self) -> impl Iterator<Item = String> {
+        self.hidden.iter().take(NAMED).map(|(name, (series, differ))| {
             let (are, they) = match series {
                 1 => ("1 series is", "it differs"),
                 _ => ("", "they differ"),
@@ -56,7 +56,11 @@ impl Notes {
                 let _ = write!(text, "; {they} in {differ}: make one of these a label");
             }
             text
-        });
+        })
+    }
+
+    /// All of it, for people.
+    pub fn warnings(&self) -> Vec<String> {
         let unknown = self.unknown.iter().take(NAMED).map(|(name, near)| {
             let mut text =
                 format!("metric \"{name}\" is not known: no series of this name is here or was here lately");
@@ -70,7 +74,7 @@ impl Notes {
             .map(|all| all.saturating_sub(NAMED))
             .sum::<usize>();
         let more = (more > 0).then(|| format!("and {more} more metrics"));
-        hidden.chain(unknown).chain(more).collect()
+        self.hidden().chain(unknown).chain(more).collect()
     }
 }
 
@@ -138,7 +142,7 @@ impl View {
         state.books.gone.contains_key(name)
             || state.named(name).any(|entry| entry.may_be(name))
             || self.composites.list().iter().any(|composite| {
-                let names = self.names_of_composite(&composite.declaration().name);
+                let names = self.names_of_gauge(&composite.declaration().name);
                 names.iter().any(|known| known == name)
             })
     }

@@ -10,23 +10,27 @@ use tidegate_engine::{History, SeriesId};
 
 use super::View;
 use super::asked::Asked;
-use super::entry::{Gone, Number, Past};
+use super::entry::{Entry, Gone, Number, Past};
 use super::state::State;
 
 /// How far a series that is younger than its first sample reaches back.
 const BEHIND_MS: Millis = 2000;
 
+/// Numbers with their series.
+type Live<'a> = Box<dyn Iterator<Item = (&'a Entry, &'a Number)> + 'a>;
+
 impl State {
-    /// The numbers that a selection accepts; one a label set.
-    pub(super) fn live<'a>(&'a self, selection: &'a Selection) -> Box<dyn Iterator<Item = &'a Number> + 'a> {
-        let accepts = |number: &&Number| !number.is_shadowed && selection.accepts(&number.labels);
+    /// The numbers that a selection accepts, with their series; one a label set.
+    pub(super) fn live<'a>(&'a self, selection: &'a Selection) -> Live<'a> {
+        let of = |entry: &'a Entry| entry.numbers.iter().map(move |number| (entry, number));
+        let accepts =
+            |(_, number): &(&Entry, &Number)| !number.is_shadowed && selection.accepts(&number.labels);
         match selection.name() {
-            None => Box::new(self.entries().flat_map(|entry| &entry.numbers).filter(accepts)),
+            None => Box::new(self.entries().flat_map(of).filter(accepts)),
             Some(name) => Box::new(self.asked(name, selection).flat_map(move |entry| {
                 let stem = entry.name.as_ref().map_or(0, |stem| stem.len());
-                let numbers = entry.numbers.iter();
-                numbers
-                    .filter(move |number| stem + number.suffix.len() == name.len())
+                of(entry)
+                    .filter(move |(_, number)| stem + number.suffix.len() == name.len())
                     .filter(accepts)
             })),
         }
@@ -103,7 +107,7 @@ impl View {
             }
         }
         let has_ended = !ended.is_empty();
-        for number in state.live(selection) {
+        for (_, number) in state.live(selection) {
             if selection.needs_past {
                 self.check_past(number, history)?;
             }

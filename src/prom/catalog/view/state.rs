@@ -486,16 +486,24 @@ impl State {
     }
 
     fn judge(&self, owner: Key, other: Key, look: Look<'_>) -> Verdict {
+        // The other is its own copy, which a rule behind it has taken in.
+        let is_of_composite = self.is_composite(owner) || self.is_composite(other);
         let (owner, other) = (self.life(owner, look), self.life(other, look));
         let gives_way =
             other.is_some_and(|other| owner.is_none_or(|owner| owner.gives_way_to(&other, look.now)));
         let (winner, loser) = if gives_way { (other, owner) } else { (owner, other) };
         Verdict {
             gives_way,
-            is_contested: loser
-                .zip(winner)
-                .is_some_and(|(loser, winner)| loser.collides_with(&winner, look.now)),
+            is_contested: !is_of_composite
+                && loser
+                    .zip(winner)
+                    .is_some_and(|(loser, winner)| loser.collides_with(&winner, look.now)),
         }
+    }
+
+    fn is_composite(&self, key: Key) -> bool {
+        let source = self.sources.get(key.0 as usize).and_then(Option::as_ref);
+        source.is_some_and(|source| matches!(source.of, Of::Composite { .. }))
     }
 
     /// The life of a series; `None`: it has no value.

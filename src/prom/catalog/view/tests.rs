@@ -16,10 +16,10 @@ use crate::component::Shared;
 use crate::component::testing::context;
 use crate::prom::Style;
 
-const SECOND: u64 = 1_000_000_000;
-const START: UnixNanos = 1_700_000_000 * SECOND;
+pub(super) const SECOND: u64 = 1_000_000_000;
+pub(super) const START: UnixNanos = 1_700_000_000 * SECOND;
 
-fn view() -> (Arc<View>, Arc<Shared>) {
+pub(super) fn view() -> (Arc<View>, Arc<Shared>) {
     let shared = context("extensions", "admin").shared;
     let limits = HistoryLimits {
         interval_ms: 1000,
@@ -35,7 +35,7 @@ fn record(view: &View, now: UnixNanos) {
     view.record(now, Duration::ZERO, &mut |_| true);
 }
 
-fn table(shared: &Shared) -> Arc<Table> {
+pub(super) fn table(shared: &Shared) -> Arc<Table> {
     let table = Arc::new(Table::new("test", vec![Rule::newest()], Limits::default()));
     shared.tables.add(table.clone());
     table
@@ -245,7 +245,7 @@ fn a_name_with_a_suffix_is_found_as_a_metric_and_as_a_part_of_one() {
 }
 
 /// A point of a resource.
-fn send(
+pub(super) fn send(
     table: &Table,
     resource: &[(&str, &str)],
     name: &str,
@@ -328,8 +328,8 @@ fn while_both_live_the_first_keeps_the_series_and_every_answer_says_so() {
         assert_eq!(value, Some(5.0));
         let expected = "metric \"level\": 1 series is left out: another living series has the same name and labels; it differs in service.version: make one of these a label";
         assert_eq!(notes.warnings(), [expected]);
-        assert!(notes.is_contested());
-        assert!(!ask_with_notes(&view, "sum(other)", now + 2).1.is_contested());
+        assert_eq!(notes.collision().as_deref(), Some(expected));
+        assert_eq!(ask_with_notes(&view, "sum(other)", now + 2).1.collision(), None);
     }
     // The first goes quiet: it has pushed every second, so 5 s are enough.
     let now = START + 14 * SECOND;

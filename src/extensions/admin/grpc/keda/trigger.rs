@@ -5,13 +5,16 @@
 //! the largest of them, each divided by its own target, and the target is 1. `activation` (0 unless given) is what the
 //! value must exceed for there to be any replicas. Where a composite has several groups, or a query several elements,
 //! `combine` says what is made of them: `sum`, `max`, `min` or `avg`. `onPartial: error` refuses a value that lacks some
-//! of its sources; `whenGone: inactive` allows scale to zero when every scrape target has left discovery.
+//! of its sources, `use` takes it; unless either is given, only a value is refused that lacks living series because
+//! others have their name and labels. `whenGone: inactive` allows scale to zero when every scrape target has left
+//! discovery.
 
 use std::collections::HashMap;
 
 use tidegate_engine::query::Query;
 use tonic::Status;
 
+use crate::extensions::admin::api::Partial;
 use crate::watch::Filter;
 
 pub(super) struct Trigger {
@@ -19,8 +22,8 @@ pub(super) struct Trigger {
     pub(super) target: f64,
     activation: f64,
     pub(super) metric_name: String,
-    /// Whether a value is wanted that lacks some of its sources.
-    pub(super) uses_partial: bool,
+    /// Whether a value is used that lacks something; `None`: it depends on what.
+    uses_partial: Option<bool>,
     /// Whether there should be no replicas once every target has left discovery.
     pub(super) ends_when_gone: bool,
 }
@@ -82,12 +85,16 @@ fn number(metadata: &HashMap<String, String>, key: &str) -> Result<Option<f64>, 
     metadata.get(key).map(read).transpose()
 }
 
-/// Whether the metadata has the second of two words; the first is the default.
-fn is_second(metadata: &HashMap<String, String>, key: &str, words: [&str; 2]) -> Result<bool, Status> {
+/// Whether the metadata has the second of two words; `None`: neither is given.
+fn is_second(
+    metadata: &HashMap<String, String>,
+    key: &str,
+    words: [&str; 2],
+) -> Result<Option<bool>, Status> {
     match metadata.get(key).map(|word| word.trim()) {
-        None | Some("") => Ok(false),
-        Some(word) if word == words[0] => Ok(false),
-        Some(word) if word == words[1] => Ok(true),
+        None | Some("") => Ok(None),
+        Some(word) if word == words[0] => Ok(Some(false)),
+        Some(word) if word == words[1] => Ok(Some(true)),
         Some(word) => Err(wrong(format!(
             "{key}: `{word}` is neither {} nor {}",
             words[0], words[1]
@@ -151,13 +158,29 @@ impl Trigger {
             activation: number(metadata, "activation")?.unwrap_or(0.0),
             metric_name,
             signals,
-            uses_partial: !is_second(metadata, "onPartial", ["use", "error"])?,
-            ends_when_gone: is_second(metadata, "whenGone", ["error", "inactive"])?,
+            uses_partial: is_second(metadata, "onPartial", ["error", "use"])?,
+            ends_when_gone: is_second(metadata, "whenGone", ["error", "inactive"])?.unwrap_or(false),
         })
     }
 
     pub(super) fn is_active(&self, value: f64) -> bool {
         value > self.activation
+    }
+
+    /// Why a value is not used that lacks something; `None`: it is used.
+    pub(super) fn refusal(&self, partial: &Partial) -> Option<String> {
+        let is_used = self.uses_partial.unwrap_or(match partial {
+            Partial::Collision(_) => false,
+            Partial::Sources(_) => true,
+        });
+        if is_used {
+            return None;
+        }
+        let cure = match (partial, self.uses_partial) {
+            (Partial::Collision(_), None) => " (`onPartial: use` takes the value all the same)",
+            _ => "",
+        };
+        Some(format!("{}{cure}", partial.why()))
     }
 
     pub(super) fn has_query(&self) -> bool {
@@ -289,13 +312,25 @@ mod tests {
         let divisors: Vec<f64> = trigger.signals.iter().map(|signal| signal.divisor).collect();
         assert_eq!(divisors, [10.0, 0.8]);
         assert!(trigger.is_active(0.01) && !trigger.is_active(0.0));
-        assert!(
-            trigger.uses_partial && !trigger.ends_when_gone,
-            "unless told otherwise"
-        );
-        let strict = [("onPartial", "error"), ("whenGone", "inactive")];
-        let trigger = parse(&[&[("signals", signals)], &strict[..]].concat()).unwrap();
-        assert!(!trigger.uses_partial && trigger.ends_when_gone);
+        assert!(!trigger.ends_when_gone, "unless told otherwise");
+        let trigger = parse(&[("signals", signals), ("whenGone", "inactive")]).unwrap();
+        assert!(trigger.ends_when_gone);
+    }
+
+    #[test]
+    fn a_collision_is_an_error_and_other_parts_are_used_unless_the_trigger_says_otherwise() {
+        let used = |on_partial: &str| {
+            let trigger = parse(&[("composite", "a"), ("target", "1"), ("onPartial", on_partial)]).unwrap();
+            let parts = [
+                Partial::Collision("c".to_owned()),
+                Partial::Sources("s".to_owned()),
+            ];
+            parts.map(|partial| trigger.refusal(&partial))
+        };
+        assert_eq!(used("use"), [None, None]);
+        assert_eq!(used("error"), [Some("c".to_owned()), Some("s".to_owned())]);
+        let cure = "c (`onPartial: use` takes the value all the same)";
+        assert_eq!(used(""), [Some(cure.to_owned()), None]);
     }
 
     #[test]
@@ -306,7 +341,7 @@ mod tests {
         assert!(why(&[("composite", "a"), ("query", "b"), ("target", "1")]).contains("exactly one"));
         assert!(why(&[("query", "sum(")]).contains("query:"));
         let with = |pair| why(&[("composite", "a"), ("target", "1"), pair]);
-        assert!(with(("onPartial", "yes")).contains("neither use nor error"));
+        assert!(with(("onPartial", "yes")).contains("neither error nor use"));
         assert!(with(("whenGone", "zero")).contains("neither error nor inactive"));
         assert!(why(&[("signals", "a")]).contains("COMPOSITE/TARGET"));
         assert!(why(&[("threshold", "1")]).contains("`threshold` is not known"));

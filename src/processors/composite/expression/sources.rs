@@ -1,0 +1,183 @@
+//! Whose series an expression selects, and who of them is missing.
+//!
+//! The tables know a source by its series only. So what was selected is remembered: a source whose series ended with a
+//! failed scrape, or went because nothing was heard of it, is still expected.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tidegate_engine::{Key, State, Trust, UnixNanos};
+
+use crate::component::Evaluation;
+
+/// A source of which nothing is heard for so long is forgotten.
+const MEMORY_NS: u64 = 600_000_000_000;
+
+/// A target's markers and its `up` may come in two requests.
+const APART_NS: u64 = 10_000_000_000;
+
+/// The sources of what an expression selects.
+#[derive(Debug, Default)]
+pub(super) struct Sources(HashMap<Key, Known>);
+
+#[derive(Debug)]
+struct Known {
+    heard: UnixNanos,
+    standing: Standing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Alive,
+    Overdue,
+    /// Its last scrape failed.
+    Failed,
+    /// Its series have ended; perhaps a scrape failed.
+    Ended(UnixNanos),
+}
+
+impl Sources {
+    /// How far they can be trusted after an evaluation; `None`: there are none. `lease`: how long each may be silent,
+    /// where that is configured.
+    pub(super) fn see(
+        &mut self,
+        evaluation: &Evaluation,
+        lease: Option<Duration>,
+        now: UnixNanos,
+    ) -> Option<Trust> {
+        let fixed = lease.map(|lease| u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX));
+        for known in self.0.values_mut() {
+            if known.standing == Standing::Alive {
+                known.standing = Standing::Ended(now);
+            }
+        }
+        for source in &evaluation.sources {
+            let is_due = now.saturating_sub(source.seen) <= fixed.unwrap_or(source.lease);
+            let standing = match is_due {
+                true => Standing::Alive,
+                false => Standing::Overdue,
+            };
+            let heard = source.seen;
+            self.0.insert(source.key, Known { heard, standing });
+        }
+        self.0.retain(|key, known| {
+            if evaluation.failed.contains(key) {
+                (known.standing, known.heard) = (Standing::Failed, now);
+                return true;
+            }
+            match known.standing {
+                Standing::Failed => false,
+                Standing::Ended(at) => now.saturating_sub(at) <= APART_NS,
+                Standing::Alive | Standing::Overdue => now.saturating_sub(known.heard) <= MEMORY_NS,
+            }
+        });
+        self.trust()
+    }
+
+    fn trust(&self) -> Option<Trust> {
+        let of = |is: fn(Standing) -> bool| self.0.values().filter(|known| is(known.standing)).count();
+        let reporting = of(|standing| standing == Standing::Alive);
+        let missing = of(|standing| matches!(standing, Standing::Overdue | Standing::Failed));
+        let state = match (reporting, missing) {
+            (0, 0) => return None,
+            (_, 0) => State::Fresh,
+            (0, _) => State::Stale,
+            _ => State::Partial,
+        };
+        Some(Trust {
+            state,
+            expected: reporting + missing,
+            reporting,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::component::SelectedSource;
+
+    const SECOND: u64 = 1_000_000_000;
+    const START: u64 = 1_700_000_000 * SECOND;
+
+    /// Sources that are selected, by number and with the age of their last word in seconds; and those that failed.
+    fn evaluation(now: u64, selected: &[(u8, u64)], failed: &[u8]) -> Evaluation {
+        let source = |(number, age): &(u8, u64)| SelectedSource {
+            key: Key::of_value(number),
+            seen: now - age * SECOND,
+            lease: 25 * SECOND,
+        };
+        Evaluation {
+            sources: selected.iter().map(source).collect(),
+            failed: failed.iter().map(Key::of_value).collect(),
+            ..Evaluation::default()
+        }
+    }
+
+    struct Scene(Sources);
+
+    impl Scene {
+        fn told(
+            &mut self,
+            second: u64,
+            selected: &[(u8, u64)],
+            failed: &[u8],
+        ) -> Option<(State, usize, usize)> {
+            let now = START + second * SECOND;
+            let trust = self.0.see(&evaluation(now, selected, failed), None, now);
+            trust.map(|trust| (trust.state, trust.reporting, trust.expected))
+        }
+    }
+
+    #[test]
+    fn the_state_is_that_of_the_worst_source() {
+        let mut scene = Scene(Sources::default());
+        assert_eq!(scene.told(0, &[], &[]), None, "nothing is selected");
+        assert_eq!(scene.told(1, &[(1, 0), (2, 5)], &[]), Some((State::Fresh, 2, 2)));
+        assert_eq!(
+            scene.told(22, &[(1, 0), (2, 26)], &[]),
+            Some((State::Partial, 1, 2))
+        );
+        assert_eq!(
+            scene.told(60, &[(1, 38), (2, 64)], &[]),
+            Some((State::Stale, 0, 2))
+        );
+        // Its series have gone from the table: it is expected until nobody remembers it.
+        assert_eq!(scene.told(300, &[(1, 0)], &[]), Some((State::Partial, 1, 2)));
+        assert_eq!(scene.told(597, &[(1, 0)], &[]), Some((State::Fresh, 1, 1)));
+    }
+
+    #[test]
+    fn a_failed_scrape_is_no_goodbye_and_leaving_discovery_is() {
+        let mut scene = Scene(Sources::default());
+        assert_eq!(scene.told(0, &[(1, 0), (2, 0)], &[]), Some((State::Fresh, 2, 2)));
+        // The markers come first, `up` a little later.
+        assert_eq!(scene.told(1, &[(2, 0)], &[]), Some((State::Fresh, 1, 1)));
+        assert_eq!(scene.told(2, &[(2, 0)], &[1]), Some((State::Partial, 1, 2)));
+        assert_eq!(
+            scene.told(3, &[], &[1, 2, 9]),
+            Some((State::Stale, 0, 2)),
+            "9 is no source of it"
+        );
+        assert_eq!(scene.told(2000, &[], &[1, 2]), Some((State::Stale, 0, 2)));
+        assert_eq!(scene.told(2001, &[(2, 0)], &[1]), Some((State::Partial, 1, 2)));
+        // `up` has ended.
+        assert_eq!(scene.told(2002, &[(2, 0)], &[]), Some((State::Fresh, 1, 1)));
+        assert_eq!(scene.told(2003, &[], &[]), None);
+    }
+
+    #[test]
+    fn a_configured_lease_counts_instead() {
+        let mut sources = Sources::default();
+        let mut state = |age: u64, lease: u64| {
+            let trust = sources.see(
+                &evaluation(START, &[(1, age)], &[]),
+                Some(Duration::from_secs(lease)),
+                START,
+            );
+            trust.map(|trust| trust.state)
+        };
+        assert_eq!(state(60, 90), Some(State::Fresh));
+        assert_eq!(state(3, 2), Some(State::Stale));
+    }
+}
