@@ -218,6 +218,26 @@ typedef enum tg_function {
   TG_FUNCTION_QUANTILE = 8,
 } tg_function;
 
+// How the series of a group become one value, after the function has reduced each series over the window.
+typedef enum tg_across {
+  // Values that were observed are pooled, and a group has one gauge at most: of several there is no value.
+  TG_ACROSS_DEFAULT = 0,
+  // Their sum.
+  TG_ACROSS_SUM = 1,
+  // Their mean.
+  TG_ACROSS_AVG = 2,
+  // The smallest.
+  TG_ACROSS_MIN = 3,
+  // The largest.
+  TG_ACROSS_MAX = 4,
+  // How many series have a value.
+  TG_ACROSS_COUNT = 5,
+  // The value of a rank among them.
+  TG_ACROSS_QUANTILE = 6,
+  // The function sees the values of all series in one window; not of gauges.
+  TG_ACROSS_POOL = 7,
+} tg_across;
+
 // How far what a composite says can be trusted.
 typedef enum tg_state {
   // There are values in the window.
