@@ -124,10 +124,7 @@ impl<'a> Asked<'a> {
 impl View {
     /// What the readers of an answer to these selections must know.
     pub fn notes(&self, now: UnixNanos, selections: &[Selection]) -> Notes {
-        let names = selections
-            .iter()
-            .map(|selection| selection.name().map(str::to_owned));
-        self.refresh(now, names.collect::<Option<Vec<_>>>().as_deref());
+        self.refresh(now, selections);
         let asked = self.recall();
         let state = self.state();
         selections
