@@ -159,7 +159,7 @@ fn runs_of_one_series_that_alternate_are_told_once() {
         ..stream("c", COUNTER, &[])
     };
     let translator = translator();
-    let said = |pid, start, time| {
+    let said = |pid, start: u64, time| {
         let word = Point {
             start: start * 1_000_000,
             ..point(&of(pid), time, Value::Int(1))
