@@ -25,10 +25,13 @@ pub(crate) fn give_way() {
 pub(crate) fn in_background<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> task::JoinHandle<T> {
+    /// Queries are evaluated by recursion, as deep as their parser allows. Without optimisation a level takes up to 20 KiB.
+    const STACK: usize = 8 << 20;
     /// Only its threads for what blocks are used.
     static THREADS: LazyLock<io::Result<Runtime>> = LazyLock::new(|| {
         Builder::new_current_thread()
             .thread_name("tidegate-background")
+            .thread_stack_size(STACK)
             .on_thread_start(give_way)
             .build()
     });

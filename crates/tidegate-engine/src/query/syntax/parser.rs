@@ -9,12 +9,13 @@ use super::ast::{
 use super::lexer::Lexer;
 use super::text::{quoted, unquoted};
 use super::token::{Bound, Keyword, Kind, Token};
-use super::{MAX_DEPTH, Wrong, durations, functions};
+use super::{MAX_DEPTH, Wrong, durations, functions, types};
 
 pub(super) fn parse(text: &str) -> Result<Expr, Wrong> {
     let mut lexer = Lexer::new(text);
     let token = lexer.next()?;
     let mut parser = Parser {
+        query: text,
         lexer,
         token,
         before: 0,
@@ -32,6 +33,7 @@ pub(super) fn parse(text: &str) -> Result<Expr, Wrong> {
 }
 
 struct Parser<'a> {
+    query: &'a str,
     lexer: Lexer<'a>,
     /// The next one.
     token: Token<'a>,
@@ -448,14 +450,21 @@ impl<'a> Parser<'a> {
                 return self.unexpected_in("subquery selector", "\"]\"");
             }
             let end = self.take()?.span().end;
-            return Ok(Expr::Subquery(Box::new(Subquery {
+            let has_range = matches!(expr.bare(), Expr::Range(_) | Expr::Subquery(_));
+            let subquery = Expr::Subquery(Box::new(Subquery {
                 expr,
                 range,
                 step,
                 offset: None,
                 at: None,
                 end,
-            })));
+            }));
+            // Brackets add no depth. A range of a range is refused here, or a short query would make a tree of
+            // thousands of levels, which overflows the stack of what walks it.
+            if has_range {
+                types::check(&subquery, self.query)?;
+            }
+            return Ok(subquery);
         }
         if !self.is(Kind::RightBracket) {
             return self.unexpected_in("subquery or range", "\":\" or \"]\"");

@@ -58,3 +58,30 @@ fn the_tree_of_a_chain_is_as_deep_as_the_chain_is_long() {
     let quoted = json(&parse("\"a\\\"\\\\\\n\\x01\"").unwrap());
     assert_eq!(quoted, r#"{"type":"stringLiteral","val":"a\"\\\u000a\u0001"}"#);
 }
+
+/// The longest texts that a query may have, on a stack that has room for the depth that is allowed and no more.
+#[test]
+fn no_text_makes_a_tree_deeper_than_the_limit() {
+    let nested = |open: &str, close: &str, levels: usize| open.repeat(levels) + "x" + &close.repeat(levels);
+    let texts = [
+        nested("", "[1:]", 16_000),
+        nested("(", "[1:])", 10_000),
+        nested("(", ")[1:]", 10_000),
+        nested("-", "", 60_000),
+        nested("(", ")", 30_000),
+        nested("abs(", ")", 10_000),
+        nested("sum(", ")", 10_000),
+        nested("1+(", ")", 10_000),
+        nested("2^", "", 30_000),
+    ];
+    let parses = move || texts.map(|text| parse(&text).map(drop).unwrap_err().shown(&text));
+    let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(parses);
+    let errors = thread.unwrap().join().unwrap();
+    assert_eq!(
+        errors[0],
+        "1:1: parse error: subquery is only allowed on instant vector, got range vector instead"
+    );
+    for error in &errors[3..] {
+        assert!(error.contains("nested too deeply"), "{error}");
+    }
+}
