@@ -52,8 +52,10 @@ impl Cadence {
             self.heard = self.heard.max(time);
             return false;
         }
-        // What was overdue had an outage: that gap is not its cadence.
-        if time.saturating_sub(self.heard) > self.lease_ns() {
+        // What was overdue by its own cadence had an outage: that gap is no part of it. Before a cadence is known, a
+        // gap beyond the default lease is one of a slow source.
+        let is_known = self.count >= KNOWN_GAPS || self.fixed_ns != 0;
+        if is_known && time.saturating_sub(self.heard) > self.lease_ns() {
             self.count = 0;
         } else if self.began != 0 {
             let at = self.count as usize % GAPS;
@@ -113,6 +115,7 @@ mod tests {
         assert_eq!(lease(&[10, 110]), 90, "one gap is no cadence");
         assert_eq!(lease(&[10, 110, 210]), 25);
         assert_eq!(lease(&[10, 110, 310]), 50);
+        assert_eq!(lease(&[10, 1210, 2410]), 300, "slower than the default lease");
         assert_eq!(
             lease(&[10, 15, 19, 110, 114, 210]),
             25,

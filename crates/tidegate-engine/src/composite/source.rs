@@ -286,7 +286,7 @@ mod tests {
             };
             for gap in gaps {
                 now += gap * 1_000_000;
-                if last != 0 && now - last > term(&pushes) {
+                if pushes.len() >= 3 && now - last > term(&pushes) {
                     pushes.clear();
                 }
                 if pushes.last().is_none_or(|began| now - began >= SECOND) {
