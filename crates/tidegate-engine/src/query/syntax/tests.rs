@@ -79,7 +79,7 @@ fn no_text_makes_a_tree_deeper_than_the_limit() {
     let errors = thread.unwrap().join().unwrap();
     assert_eq!(
         errors[0],
-        "1:1: parse error: subquery is only allowed on instant vector, got range vector instead"
+        "1:1: parse error: subquery is only allowed on instant vector, got matrix instead"
     );
     for error in &errors[3..] {
         assert!(error.contains("nested too deeply"), "{error}");
