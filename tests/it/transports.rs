@@ -168,17 +168,15 @@ fn from_context_puts_a_header_of_the_request_into_an_attribute() {
     let answer = http::request("POST", port, "/v1/logs", &headers, LOG).expect("an answer");
     assert_eq!(answer.status, 200);
     send(port);
-    sink.wait_until("both records", |sink| sink.logs().len() == 2);
-    let tenants: Vec<_> = sink
-        .logs()
-        .iter()
-        .map(|request| {
-            format!(
-                "{:?}",
-                request.resource_logs[0].scope_logs[0].log_records[0].attributes
-            )
-        })
-        .collect();
+    // Requests that wait behind each other are sent as one.
+    let tenants = |sink: &OtlpSink| -> Vec<String> {
+        let requests = sink.logs();
+        let resources = requests.iter().flat_map(|request| &request.resource_logs);
+        let records = resources.map(|resource| &resource.scope_logs[0].log_records[0]);
+        records.map(|record| format!("{:?}", record.attributes)).collect()
+    };
+    sink.wait_until("both records", |sink| tenants(sink).len() == 2);
+    let tenants = tenants(&sink);
     assert!(
         tenants[0].contains("tenant") && tenants[0].contains("red"),
         "{tenants:?}"
