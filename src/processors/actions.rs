@@ -107,12 +107,8 @@ impl Action {
                     set.set(&self.key, value);
                 }
             }
-            Verb::Delete => self.delete(set),
-            Verb::Hash => {
-                for key in self.keys(set) {
-                    change(set, &key, |value| Some(hash(value).into()));
-                }
-            }
+            Verb::Delete => self.each_key(set, |set, key| set.remove(key)),
+            Verb::Hash => self.each_key(set, |set, key| change(set, key, |value| Some(hash(value).into()))),
             Verb::Convert => change(set, &self.key, |value| self.convert(value)),
             Verb::Extract => self.extract(set),
         }
@@ -127,25 +123,16 @@ impl Action {
         }
     }
 
-    fn delete(&self, set: &mut dyn AttributeSet) {
-        for key in self.keys(set) {
-            set.remove(&key);
+    /// Does something to each key that is there of those that `key` and `pattern` name.
+    fn each_key(&self, set: &mut dyn AttributeSet, act: impl Fn(&mut dyn AttributeSet, &str)) {
+        if !self.key.is_empty() && set.has(&self.key) {
+            act(set, &self.key);
         }
-    }
-
-    /// The keys that are there of those that `key` and `pattern` name.
-    fn keys(&self, set: &dyn AttributeSet) -> Vec<String> {
-        let mut keys: Vec<String> = match &self.pattern {
-            Some(pattern) => {
-                let matches = |key: &String| *key != self.key && pattern.0.is_match(key);
-                set.keys().into_iter().filter(matches).collect()
-            }
-            None => Vec::new(),
-        };
-        if set.has(&self.key) {
-            keys.push(self.key.clone());
+        let Some(pattern) = &self.pattern else { return };
+        let matches = |key: &String| *key != self.key && pattern.0.is_match(key);
+        for key in set.keys().iter().filter(|key| matches(key)) {
+            act(set, key);
         }
-        keys
     }
 
     /// What can't be converted stays as it is.
