@@ -521,3 +521,46 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn series_without_a_place_make_the_value_partial() {
+    let mut scene = Scene::of(Function::Last, Across::Sum);
+    let mut composite = Composite::new(declare(Function::Last, Across::Sum));
+    composite.streams = crate::streams::Streams::new(2, 600 * SECOND);
+    scene.composite = Arc::new(composite);
+    scene.set = CompositeSet::new(vec![scene.composite.clone()]);
+    for pod in ["a", "b"] {
+        scene.say(pod, "depth", Data::Gauge, NOW, Value::Double(1.0));
+    }
+    let whole = &scene.composite.read(NOW)[0];
+    assert_eq!((whole.value, whole.state), (Some(2.0), State::Fresh));
+    assert!(scene.composite.shortfalls().is_empty());
+    scene.say("c", "depth", Data::Gauge, NOW, Value::Double(1.0));
+    let partial = &scene.composite.read(NOW)[0];
+    assert_eq!((partial.value, partial.state), (Some(2.0), State::Partial));
+    assert!(
+        partial
+            .collision
+            .as_deref()
+            .is_some_and(|why| why.starts_with("series are left out"))
+    );
+    assert_eq!(
+        (
+            scene.composite.unseen_points(),
+            scene.composite.shortfalls().len()
+        ),
+        (1, 1)
+    );
+}
+
+#[test]
+fn the_sum_of_nothing_is_not_negative() {
+    let scene = Scene::new(Declaration {
+        lease: Some(Duration::from_secs(1)),
+        ..declare(Function::Last, Across::Sum)
+    });
+    scene.say("a", "depth", Data::Gauge, NOW, Value::Double(1.0));
+    let stale = &scene.composite.read(NOW + 20 * SECOND)[0];
+    assert_eq!(stale.state, State::Stale);
+    assert!(stale.sum.is_sign_positive(), "{}", stale.sum);
+}

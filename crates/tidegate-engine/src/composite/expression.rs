@@ -31,7 +31,7 @@ impl std::fmt::Debug for Expression {
 }
 
 /// What an expression comes to.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Evaluated {
     /// One value a group.
     pub values: Vec<(Attributes, f64)>,
@@ -41,6 +41,17 @@ pub struct Evaluated {
     pub handles_absence: bool,
     /// Which living series it does not see because others have their name and labels.
     pub collision: Option<Arc<str>>,
+}
+
+/// By bits: NaN is the same as NaN.
+impl PartialEq for Evaluated {
+    fn eq(&self, other: &Self) -> bool {
+        let bits = |(attributes, value): &(Attributes, f64)| (attributes.clone(), value.to_bits());
+        self.values.iter().map(bits).eq(other.values.iter().map(bits))
+            && self.trust == other.trust
+            && self.handles_absence == other.handles_absence
+            && self.collision == other.collision
+    }
 }
 
 /// How far something can be trusted.
@@ -96,6 +107,15 @@ fn severity(state: State) -> u8 {
     }
 }
 
+/// A number that is not finite, as PromQL writes it.
+fn spelt(value: f64) -> &'static str {
+    match value {
+        f64::INFINITY => "+Inf",
+        f64::NEG_INFINITY => "-Inf",
+        _ => "NaN",
+    }
+}
+
 type Compute = dyn Fn(UnixNanos) -> Result<Evaluated, String> + Send + Sync;
 
 /// The last values.
@@ -146,7 +166,7 @@ impl Composite {
             return;
         };
         let begun = Instant::now();
-        let result = compute(now).map_err(Arc::from);
+        let result = compute(now).map(|all| self.limit(all)).map_err(Arc::from);
         let is_quick = begun.elapsed().as_micros() < QUICK_US;
         let mut last = lock(&self.computed.last);
         if last.result != result {
@@ -156,10 +176,24 @@ impl Composite {
         self.remember(&mut last);
     }
 
+    /// The first groups; a value that lacks groups is partial.
+    fn limit(&self, mut evaluated: Evaluated) -> Evaluated {
+        let max = self.declaration.max_groups;
+        let rest = evaluated.values.len().saturating_sub(max);
+        if rest > 0 {
+            self.overflowed
+                .fetch_max(rest as u64, std::sync::atomic::Ordering::Relaxed);
+            evaluated.values.truncate(max);
+            let why = format!("{rest} groups are left out: `max_groups` is {max}");
+            evaluated.collision.get_or_insert_with(|| why.into());
+        }
+        evaluated
+    }
+
     fn remember(&self, last: &mut Last) {
         let values = last.result.as_ref().map_or(&[][..], |result| &result.values);
         let mut shown = HashMap::with_capacity(values.len());
-        for (attributes, value) in values.iter().take(self.declaration.max_groups) {
+        for (attributes, value) in values.iter().filter(|(_, value)| value.is_finite()) {
             let known = last.shown.get(attributes).map(|(series, _)| series.clone());
             let series = known.unwrap_or_else(|| self.series(attributes.clone()));
             shown.insert(attributes.clone(), (series, *value));
@@ -237,9 +271,16 @@ impl Composite {
         let (values, kept) = (&evaluated.values, &last.shown);
         match (has_value, values.is_empty()) {
             (true, false) => {
-                let shown = values.iter().take(self.declaration.max_groups);
+                let shown = values.iter();
                 shown
-                    .map(|(attributes, value)| one(attributes, Some(*value)))
+                    .map(|(attributes, value)| match value.is_finite() {
+                        true => one(attributes, Some(*value)),
+                        false => Answer {
+                            state: State::Absent,
+                            error: Some(format!("the expression gives {}", spelt(*value)).into()),
+                            ..one(attributes, None)
+                        },
+                    })
                     .collect()
             }
             _ if stands_in && !kept.is_empty() => kept
@@ -287,3 +328,6 @@ impl Composite {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

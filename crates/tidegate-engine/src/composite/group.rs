@@ -341,7 +341,8 @@ impl Group {
         values.sort_by(f64::total_cmp);
         let moments = Moments {
             count: values.len() as f64,
-            sum: values.iter().sum(),
+            // The sum of nothing is a negative zero in Rust.
+            sum: values.iter().fold(0.0, |sum, value| sum + value),
             min: values.first().copied().unwrap_or(f64::INFINITY),
             max: values.last().copied().unwrap_or(f64::NEG_INFINITY),
             last,

@@ -190,7 +190,7 @@ pub struct Answer {
     pub has_left: bool,
     /// Why there is no value, where the declaration does not suit the data.
     pub error: Option<Arc<str>>,
-    /// Which living series are left out of the value because others have their name and labels.
+    /// Which living series or groups are left out: others have their name and labels, or there is no place for them.
     pub collision: Option<Arc<str>>,
 }
 
@@ -217,6 +217,10 @@ pub struct Composite {
     version: AtomicU64,
     overflowed: AtomicU64,
     unseen: AtomicU64,
+    /// When a point was last not seen.
+    unseen_at: AtomicU64,
+    /// Streams that it can follow.
+    max_streams: usize,
     computed: expression::Computed,
     met: Met,
     /// Why the declaration does not suit the data.
@@ -261,6 +265,8 @@ impl Composite {
             version: AtomicU64::new(0),
             overflowed: AtomicU64::new(0),
             unseen: AtomicU64::new(0),
+            unseen_at: AtomicU64::new(0),
+            max_streams,
             computed: expression::Computed::default(),
             refused: Mutex::default(),
         }
@@ -287,6 +293,34 @@ impl Composite {
         self.unseen.load(Relaxed)
     }
 
+    /// What has found no place here, for people.
+    pub fn shortfalls(&self) -> Vec<String> {
+        let (name, max_groups) = (&self.declaration.name, self.declaration.max_groups);
+        let mut all = Vec::new();
+        if self.overflowed_groups() > 0 {
+            all.push(match self.declaration.expression.is_some() {
+                true => format!("the composite `{name}` leaves groups out: `max_groups` is {max_groups}"),
+                false => format!(
+                    "the composite `{name}` has no place for more groups, which share one: `max_groups` is {max_groups}"
+                ),
+            });
+        }
+        if self.unseen_points() > 0 {
+            all.push(format!(
+                "the composite `{name}` leaves series out: {}",
+                self.full()
+            ));
+        }
+        all
+    }
+
+    fn full(&self) -> String {
+        format!(
+            "it follows {} at most; narrow `metric` or `attributes`",
+            self.max_streams
+        )
+    }
+
     /// One answer a group, in the order in which groups came up; a single `absent` one where there are none. Where the
     /// declaration does not suit the data, no group has a value.
     pub fn read(&self, now: UnixNanos) -> Vec<Answer> {
@@ -306,6 +340,14 @@ impl Composite {
         let mut answers: Vec<Answer> = answers.collect();
         if answers.is_empty() {
             answers.push(self.absent());
+        }
+        let unseen_at = self.unseen_at.load(Relaxed);
+        if unseen_at > 0 && now.saturating_sub(unseen_at) <= nanos(MEMORY) {
+            let why: Arc<str> = format!("series are left out: {}", self.full()).into();
+            // It is not known which groups they belong to.
+            for answer in answers.iter_mut().filter(|answer| !answer.state.says_nothing()) {
+                (answer.state, answer.collision) = (State::Partial, Some(why.clone()));
+            }
         }
         let conflict = answers.iter().find_map(|answer| answer.error.clone());
         if let Some(error) = lock(&self.refused).clone().or(conflict) {

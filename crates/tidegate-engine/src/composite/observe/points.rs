@@ -70,6 +70,7 @@ impl Composite {
         });
         let Some(home) = home else {
             self.unseen.fetch_add(1, Relaxed);
+            self.unseen_at.fetch_max(now, Relaxed);
             return None;
         };
         let is_history = first && self.is_history(sample, series.metric.data, now);
