@@ -126,11 +126,11 @@ impl Standing {
         ended.is_told.then(|| ended.outage(now))
     }
 
-    /// An outage that has become worth a warning.
+    /// An outage that has become worth a warning. One that denies access is there: that has a line of its own.
     pub(super) fn overdue(&self, now: Instant) -> Option<Outage> {
         let mut failing = self.lock();
-        let failing = failing.as_mut()?;
-        let due = !failing.is_told && now.saturating_duration_since(failing.since) >= self.outage;
+        let failing = failing.as_mut().filter(|failing| failing.may_be_outage())?;
+        let due = now.saturating_duration_since(failing.since) >= self.outage;
         due.then(|| {
             failing.is_told = true;
             failing.outage(now)
@@ -140,7 +140,7 @@ impl Standing {
     /// When to look at [`Self::overdue`].
     pub(super) fn due(&self) -> Option<Instant> {
         let failing = self.lock();
-        let untold = failing.as_ref().filter(|failing| !failing.is_told)?;
+        let untold = failing.as_ref().filter(|failing| failing.may_be_outage())?;
         Some(untold.since + self.outage)
     }
 
@@ -176,6 +176,11 @@ impl Standing {
 }
 
 impl Failing {
+    /// Whether it may become an outage that nobody knows of.
+    fn may_be_outage(&self) -> bool {
+        self.trouble == Trouble::Unavailable && !self.is_told
+    }
+
     fn outage(&self, now: Instant) -> Outage {
         Outage {
             lasts: now.saturating_duration_since(self.since),
@@ -257,6 +262,12 @@ mod tests {
         let now = Instant::now();
         standing.failed(now, Trouble::Denied, "401");
         standing.failed(now, Trouble::Unavailable, "401");
+        let later = now + Duration::from_secs(3600);
+        assert_eq!(
+            (standing.due(), standing.overdue(later)),
+            (None, None),
+            "not down"
+        );
         let shown = shared.health.troubles()["exporters::otlp"].clone();
         assert!(
             shown.starts_with("access to http://a:4317 is denied since"),

@@ -9,6 +9,7 @@ use tidegate_engine::query::{NAME, Selection};
 
 use super::super::differing;
 use super::View;
+use super::entry::Key;
 use super::state::State;
 use crate::config::nearest;
 
@@ -24,8 +25,8 @@ pub struct Asked<'a> {
 /// What the readers of an answer must know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
-    /// By metric: how many living series others of the same name and labels hide, and in what the first of them differs.
-    hidden: BTreeMap<String, (usize, String)>,
+    /// By metric: the living series that others of the same name and labels hide, and in what the first of them differs.
+    hidden: BTreeMap<String, (BTreeSet<Key>, String)>,
     /// Metrics that are known nowhere, with the nearest name that is known.
     unknown: BTreeMap<String, Option<String>>,
 }
@@ -44,6 +45,7 @@ impl Notes {
 
     fn hidden(&self) -> impl Iterator<Item = String> {
         self.hidden.iter().take(NAMED).map(|(name, (series, differ))| {
+            let series = series.len();
             let (are, they) = match series {
                 1 => ("1 series is", "it differs"),
                 _ => ("", "they differ"),
@@ -114,9 +116,9 @@ impl<'a> Asked<'a> {
                 .entry(first.labels.get(NAME).to_owned())
                 .or_insert_with(|| {
                     let differ = owner.map(|owner| differing(&owner.series, &entry.series));
-                    (0, differ.unwrap_or_default())
+                    (BTreeSet::new(), differ.unwrap_or_default())
                 });
-            known.0 += 1;
+            known.0.insert(*key);
         }
     }
 }

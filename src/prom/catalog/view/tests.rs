@@ -329,6 +329,12 @@ fn while_both_live_the_first_keeps_the_series_and_every_answer_says_so() {
         let expected = "metric \"level\": 1 series is left out: another living series has the same name and labels; it differs in service.version: make one of these a label";
         assert_eq!(notes.warnings(), [expected]);
         assert_eq!(notes.collision().as_deref(), Some(expected));
+        let (_, notes) = ask_with_notes(&view, "sum(level) / count(level)", now + 2);
+        assert_eq!(
+            notes.warnings(),
+            [expected],
+            "one series, however often it is asked for"
+        );
         assert_eq!(ask_with_notes(&view, "sum(other)", now + 2).1.collision(), None);
     }
     // The first goes quiet: it has pushed every second, so 5 s are enough.
