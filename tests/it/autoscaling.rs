@@ -402,6 +402,14 @@ service:
     });
     assert_eq!(keda.metric(&gone), Ok(0.0));
     assert_eq!(keda.is_active(&by_query), Ok(false));
+    // Nobody knows that of the rest of a query.
+    let more = [
+        ("query", "sum(queue_depth) + sum(other)"),
+        ("target", "10"),
+        ("whenGone", "inactive"),
+    ];
+    let (code, why) = keda.is_active(&more).expect_err("something else is asked for");
+    assert_eq!(code, Code::FailedPrecondition, "{why}");
     let (code, why) = keda.metric(&DEPTH).expect_err("unless told otherwise");
     assert_eq!(code, Code::FailedPrecondition, "{why}");
     gateway.stop();

@@ -3,6 +3,7 @@
 mod exemplars;
 mod federate;
 mod json;
+mod numbers;
 mod params;
 mod queries;
 mod series;
@@ -16,17 +17,18 @@ use std::time::{Duration, SystemTime};
 use http::StatusCode;
 use serde_json::{Value, json};
 use tidegate_engine::query::{Instant, Query, QueryError};
-use tidegate_engine::{Answer as Composed, OnStale, State, UnixNanos};
+use tidegate_engine::{OnStale, UnixNanos};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+pub(super) use self::numbers::{NoNumbers, Partial};
 use super::composites::{self, COMPOSITES};
 use super::explain;
+use crate::component::Shared;
 use crate::component::shared::Phase;
 use crate::component::worker::in_background;
-use crate::component::{Shared, unix_now};
 use crate::extensions::server::{self, Answer, Request, Takes};
-use crate::prom::catalog::{View, millis};
+use crate::prom::catalog::View;
 use crate::watch::Watched;
 
 /// Queries that are computed at one time; others wait.
@@ -43,24 +45,11 @@ pub(super) struct Api {
     shared: Arc<Shared>,
     view: Arc<View>,
     room: Arc<Semaphore>,
+    /// One at a time for autoscalers: dashboards don't hold them up.
+    scalers: Arc<Semaphore>,
     /// Cancelled when the gateway stops: streams end.
     stopping: CancellationToken,
     started: SystemTime,
-}
-
-/// What a query gives an autoscaler.
-pub(super) struct Numbers {
-    pub(super) values: Vec<f64>,
-    /// Why something is missing in them; `None`: they are whole.
-    pub(super) partial: Option<Partial>,
-}
-
-/// Why something is missing in a value.
-pub(super) enum Partial {
-    /// Living series are left out because others have their name and labels.
-    Collision(String),
-    /// Some sources don't report.
-    Sources(String),
 }
 
 /// Why a request has no answer, as Prometheus says it.
@@ -236,6 +225,7 @@ impl Api {
             shared,
             view,
             room: Arc::new(Semaphore::new(QUERIES)),
+            scalers: Arc::new(Semaphore::new(1)),
             stopping,
             started: SystemTime::now(),
         }
@@ -251,67 +241,19 @@ impl Api {
         &self.stopping
     }
 
-    /// The numbers that a query gives now, for an autoscaler: a composite that is stale or absent is an error, whatever
-    /// its `on_stale` shows.
-    pub(super) async fn numbers(self: Arc<Self>, query: String) -> Result<Numbers, String> {
-        // Never closed.
-        let _room = self.room.acquire().await;
-        let api = self.clone();
-        let computed = in_background(move || {
-            let query = Query::parse(&query)?;
-            let now = unix_now();
-            let asked = api.view.ask(now, &query.selections());
-            let value = query.instant(&asked, millis(now))?;
-            api.check_composites(&query, now, |_| true)?;
-            let values = match value {
-                Instant::Scalar(number) => vec![number],
-                Instant::Vector(vector) => {
-                    let numbers = vector.iter().map(|(_, value)| value.float());
-                    let numbers: Option<_> = numbers.collect();
-                    numbers.ok_or_else(|| Failure::bad("it gives native histograms, which are no numbers"))?
-                }
-                Instant::String(_) | Instant::Matrix(_) => {
-                    return Err(Failure::bad("it gives neither a number nor a vector"));
-                }
-            };
-            Ok(Numbers {
-                values,
-                partial: match asked.notes().collision() {
-                    Some(collision) => Some(Partial::Collision(collision)),
-                    None => api.partial(&query, now),
-                },
-            })
-        });
-        match computed.await {
-            Ok(computed) => computed.map_err(|failure: Failure| failure.why),
-            Err(_) => Err("a bug: see the log".to_owned()),
-        }
-    }
-
     /// The composites that a query names.
     fn composites_of(&self, query: &Query) -> Vec<Arc<Watched>> {
-        let asked = query.names();
+        self.composites_named(&query.names())
+    }
+
+    fn composites_named(&self, names: &[String]) -> Vec<Arc<Watched>> {
         let mut all = self.shared.composites.list();
         all.retain(|composite| {
             let name = &composite.declaration().name;
             let shown = self.view.names_of_gauge(name);
-            shown.iter().any(|shown| asked.contains(shown))
+            shown.iter().any(|shown| names.contains(shown))
         });
         all
-    }
-
-    /// Why the answer to a query lacks something; `None`: it is whole.
-    fn partial(&self, query: &Query, now: UnixNanos) -> Option<Partial> {
-        let composites = self.composites_of(query);
-        let partials = composites.iter().flat_map(|composite| {
-            let answers = composite.composite().read(now).into_iter();
-            answers.filter_map(|answer| Partial::of(&composite.declaration().name, &answer))
-        });
-        // A collision weighs more.
-        partials.reduce(|one, other| match one {
-            Partial::Collision(_) => one,
-            Partial::Sources(_) => other,
-        })
     }
 
     /// What the readers of an answer must know of the composites that it names.
@@ -324,23 +266,6 @@ impl Api {
             Some(format!("composite \"{name}\": {collision}"))
         });
         collisions.collect()
-    }
-
-    /// Whether a query asks for composites only whose targets have all left discovery.
-    pub(super) fn has_left(&self, query: &str) -> bool {
-        let Ok(query) = Query::parse(query) else {
-            return false;
-        };
-        let now = unix_now();
-        let composites = self.composites_of(&query);
-        let has_left = |watched: &Arc<Watched>| {
-            let answers = watched.composite().read(now);
-            let is_gone = |answer: &Composed| answer.value.is_none() && answer.has_left;
-            let is_absent = |answer: &Composed| answer.state == State::Absent && answer.error.is_none();
-            let any = answers.iter().any(is_gone) || !watched.composite().left().is_empty();
-            any && answers.iter().all(is_absent)
-        };
-        !composites.is_empty() && composites.iter().all(has_left)
     }
 
     /// The page that a request asks for.
@@ -368,9 +293,15 @@ impl Api {
         let Some(route) = Route::at(&request.path) else {
             return nothing();
         };
-        let patience = patience(&request);
-        let Ok(room) = self.room.clone().acquire_owned().await else {
-            return nothing(); // Never: nobody closes it.
+        let deadline = tokio::time::Instant::from_std(request.came + patience(&request));
+        let late = |at: &str| {
+            let why = format!("query timed out in {at}");
+            server::error(StatusCode::SERVICE_UNAVAILABLE, "timeout", &why)
+        };
+        let room = match tokio::time::timeout_at(deadline, self.room.clone().acquire_owned()).await {
+            Ok(Ok(room)) => room,
+            Ok(Err(_)) => return nothing(), // Never: nobody closes it.
+            Err(_) => return late("query queue"),
         };
         let api = self.clone();
         let computed = in_background(move || {
@@ -378,9 +309,8 @@ impl Api {
             let _room = room;
             api.page(route, &request)
         });
-        let Ok(computed) = tokio::time::timeout(patience, computed).await else {
-            let why = "query timed out in expression evaluation";
-            return server::error(StatusCode::SERVICE_UNAVAILABLE, "timeout", why);
+        let Ok(computed) = tokio::time::timeout_at(deadline, computed).await else {
+            return late("expression evaluation");
         };
         computed.unwrap_or_else(|_| {
             tracing::error!("a query panicked (a bug)");
@@ -410,20 +340,13 @@ impl Api {
     /// An empty answer at a time near `now` is an error where a composite has nothing to say.
     fn check_presence(&self, query: &Query, value: &Instant, now: UnixNanos) -> Result<(), Failure> {
         match value {
-            Instant::Vector(vector) if vector.is_empty() => {
-                self.check_composites(query, now, |policy| policy == OnStale::Error)
-            }
+            Instant::Vector(vector) if vector.is_empty() => self.check_composites(query, now),
             _ => Ok(()),
         }
     }
 
-    /// Nothing where a declared composite has nothing to say is no answer that a scaler may act upon.
-    fn check_composites(
-        &self,
-        query: &Query,
-        now: UnixNanos,
-        is_error: impl Fn(OnStale) -> bool,
-    ) -> Result<(), Failure> {
+    /// Nothing where a declared composite has nothing to say is no answer to act upon.
+    fn check_composites(&self, query: &Query, now: UnixNanos) -> Result<(), Failure> {
         if query.handles_absence() {
             return Ok(());
         }
@@ -438,7 +361,7 @@ impl Api {
                 });
             }
             let states: BTreeSet<&str> = answers.iter().map(|answer| answer.state.name()).collect();
-            if is_error(composite.declaration().on_stale)
+            if composite.declaration().on_stale == OnStale::Error
                 && answers.iter().all(|answer| answer.state.says_nothing())
             {
                 return Err(Failure {
@@ -452,31 +375,6 @@ impl Api {
             }
         }
         Ok(())
-    }
-}
-
-impl Partial {
-    /// Why something is missing in the value of a group; `None`: it is whole, or there is none.
-    pub(super) fn of(composite: &str, answer: &Composed) -> Option<Self> {
-        if answer.state != State::Partial {
-            return None;
-        }
-        Some(match &answer.collision {
-            Some(collision) => {
-                Self::Collision(format!("the composite `{composite}` is partial: {collision}"))
-            }
-            None => Self::Sources(format!(
-                "the composite `{composite}` is partial: {} of {} sources report",
-                answer.sources_reporting, answer.sources_expected
-            )),
-        })
-    }
-
-    /// For people.
-    pub(super) fn why(&self) -> &str {
-        match self {
-            Self::Collision(why) | Self::Sources(why) => why,
-        }
     }
 }
 

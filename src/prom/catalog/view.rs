@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use tidegate_engine::query::{Instant as Answer, Labels, Millis, Query, Selection};
-use tidegate_engine::{Data, History, HistoryLimits, Table, UnixNanos};
+use tidegate_engine::query::{Instant as Answer, Labels, Millis, NAME, Query, Selection};
+use tidegate_engine::{Attributes, Composite, Data, History, HistoryLimits, Table, UnixNanos};
 
 pub use self::asked::{Asked, Notes};
 pub use self::entry::HistoryRule;
@@ -32,6 +32,7 @@ use self::state::State;
 use super::Senders;
 use crate::component::shared::Registry;
 use crate::component::{Evaluate, Evaluation, Shared};
+use crate::prom::flat::identity;
 use crate::prom::name::Kind;
 use crate::prom::{OPENMETRICS_NAME, Style};
 use crate::watch::Watched;
@@ -210,6 +211,19 @@ impl View {
         let styles = expositions.iter().map(|one| &one.style).chain([&self.plain]);
         let names = styles.filter_map(|style| style.naming.metric(name, "", Kind::Gauge));
         names.collect()
+    }
+
+    /// What a group of a composite is called, by any of the exporters.
+    pub fn labels_of_group(&self, composite: &Composite, group: &Attributes) -> Vec<Labels> {
+        let series = composite.series(group.clone());
+        let expositions = self.expositions.lock().unwrap_or_else(PoisonError::into_inner);
+        let styles = expositions.iter().map(|one| &one.style).chain([&self.plain]);
+        let labels = styles.filter_map(|style| {
+            let (name, mut pairs) = identity(&series, style)?;
+            pairs.push((NAME.to_owned(), name));
+            Some(pairs.into_iter().collect())
+        });
+        labels.collect()
     }
 
     /// Reads what a query that is asked now needs, and gives what it is to be computed over.

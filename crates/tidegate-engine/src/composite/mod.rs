@@ -499,7 +499,8 @@ impl Composite {
         group
     }
 
-    fn series(&self, attributes: Attributes) -> Arc<Series> {
+    /// What a group is shown as.
+    pub fn series(&self, attributes: Attributes) -> Arc<Series> {
         Arc::new(Series {
             resource: Arc::default(),
             scope: Arc::default(),

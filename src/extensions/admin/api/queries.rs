@@ -110,7 +110,7 @@ fn options(request: &Request) -> Result<Options, Failure> {
         .map_err(|why| Failure::bad(format!("error parsing lookback delta duration: {why}")))?;
     Ok(Options {
         look_back: look_back.filter(|by| *by > 0).unwrap_or(LOOK_BACK_MS),
-        deadline: Some(Clock::now() + patience(request)),
+        deadline: Some(request.came + patience(request)),
     })
 }
 

@@ -15,7 +15,7 @@ use super::messages as say;
 use super::query::named;
 use super::{Replies, replies};
 use crate::component::unix_now;
-use crate::extensions::admin::api::{Api, Partial};
+use crate::extensions::admin::api::{Api, NoNumbers, Partial};
 use crate::watch::Filter;
 
 /// How often a stream computes a query anew; composites tell by themselves.
@@ -172,7 +172,7 @@ async fn value(api: &Arc<Api>, trigger: &Trigger) -> Result<f64, Status> {
 async fn of_query(api: &Arc<Api>, trigger: &Trigger, signal: &Signal, query: &str) -> Result<Told, Status> {
     let numbers = api.clone().numbers(query.to_owned()).await;
     let numbers = match numbers {
-        Err(_) if trigger.ends_when_gone && api.has_left(query) => return Ok(Told::Gone),
+        Err(NoNumbers::Missing(_)) if trigger.ends_when_gone && api.has_left(query) => return Ok(Told::Gone),
         Ok(numbers) if numbers.values.is_empty() && trigger.ends_when_gone && api.has_left(query) => {
             return Ok(Told::Gone);
         }

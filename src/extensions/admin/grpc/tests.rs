@@ -1,10 +1,11 @@
 //! Over real connections, as a router and as KEDA would ask.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use prost::Message;
-use tidegate_engine::{Declaration, OnStale};
+use tidegate_engine::{Declaration, Limits, OnStale, Rule, Table};
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Channel;
@@ -383,6 +384,68 @@ async fn a_stale_value_is_an_error_for_keda_even_where_the_last_one_is_shown() {
     let query = [("query", "sum(shown)"), ("target", "1")];
     let status = gateway.fails("GetMetrics", &query).await;
     assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
+}
+
+#[tokio::test]
+async fn a_query_is_refused_for_the_groups_that_it_selects_and_for_no_others() {
+    let mut gateway = Gateway::start().await;
+    let table = Arc::new(Table::new("test", vec![Rule::newest()], Limits::default()));
+    for bench in [&gateway.depth, &gateway.usage] {
+        table.attach(bench.watched.composite().clone());
+    }
+    gateway.admin.base.shared.tables.add(table.clone());
+    let query = |text: &str| {
+        object(&[
+            ("query", text),
+            ("target", "1"),
+            ("combine", "sum"),
+            ("onPartial", "error"),
+        ])
+    };
+    let depth = &mut gateway.depth;
+    depth.term = Duration::from_millis(20);
+    depth.say("m", 5.0);
+    depth.term = Duration::from_secs(60);
+    depth.say("n", 7.0);
+    let is_stale = |bench: &Bench| {
+        let latest = bench.watched.read(crate::component::unix_now());
+        latest.shown.iter().any(|shown| shown.answer.state.says_nothing())
+    };
+    while !is_stale(&gateway.depth) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // Of one model in the other composite half the sources report.
+    gateway.usage.say("m", 0.5);
+    gateway.usage.lose("m");
+    gateway.usage.say("n", 0.6);
+    let cases = [
+        ("sum(queue_depth)", Err("queue_depth{model=m}` is stale")),
+        ("queue_depth", Err("queue_depth{model=m}` is stale")),
+        ("queue_depth{model=~\"m|n\"}", Err("is stale")),
+        ("sum(queue_depth{model=\"m\"})", Err("is stale")),
+        ("sum(queue_depth{model=\"n\"})", Ok(7.0)),
+        ("queue_depth{model!=\"m\"}", Ok(7.0)),
+        ("sum(kv_usage)", Err("partial: 1 of 2 sources report")),
+        ("sum(kv_usage{model=\"n\"})", Ok(0.6)),
+    ];
+    for (text, expected) in cases {
+        let ask = say::GetMetricsRequest {
+            scaled_object_ref: Some(query(text)),
+            metric_name: String::new(),
+        };
+        let path = "/externalscaler.ExternalScaler/GetMetrics";
+        let answer: Result<say::GetMetricsResponse, _> = gateway.call(path, ask).await;
+        match (answer, expected) {
+            (Ok(answer), Ok(value)) => {
+                assert_eq!(answer.metric_values[0].metric_value_float, value, "{text}");
+            }
+            (Err(status), Err(why)) => {
+                assert_eq!(status.code(), Code::FailedPrecondition, "{text}: {status}");
+                assert!(status.message().contains(why), "{text}: {status}");
+            }
+            (answer, expected) => panic!("{text}: {answer:?}, not {expected:?}"),
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,296 @@
+//! What a query gives an autoscaler, and why it may not act by it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant as Clock};
+
+use tidegate_engine::query::{Instant, Options, Query, Selection};
+use tidegate_engine::{Answer as Composed, Attributes, State, UnixNanos};
+
+use super::Api;
+use crate::component::unix_now;
+use crate::component::worker::in_background;
+use crate::prom::catalog::millis;
+use crate::watch::Watched;
+
+/// How long an autoscaler waits for an answer, its turn included.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a query gives an autoscaler.
+pub(in crate::extensions::admin) struct Numbers {
+    pub(in crate::extensions::admin) values: Vec<f64>,
+    /// Why something is missing in them; `None`: they are whole.
+    pub(in crate::extensions::admin) partial: Option<Partial>,
+}
+
+/// Why a query gives an autoscaler no numbers.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::extensions::admin) enum NoNumbers {
+    /// A composite that the query names has a group without a value.
+    #[error("{0}")]
+    Missing(String),
+    /// Anything else.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Why something is missing in a value.
+pub(in crate::extensions::admin) enum Partial {
+    /// Living series are left out because others have their name and labels.
+    Collision(String),
+    /// Some sources don't report.
+    Sources(String),
+}
+
+impl NoNumbers {
+    fn failed(why: impl ToString) -> Self {
+        Self::Failed(why.to_string())
+    }
+}
+
+impl Api {
+    /// The numbers that a query gives now, for an autoscaler: a group of a composite that it selects and that is null,
+    /// stale or absent is an error, whatever the composite's `on_stale` shows.
+    pub(in crate::extensions::admin) async fn numbers(
+        self: Arc<Self>,
+        query: String,
+    ) -> Result<Numbers, NoNumbers> {
+        let deadline = Clock::now() + PATIENCE;
+        let computed = async {
+            // Never closed. Held until the work is done, even when nobody waits for it any more.
+            let room = self.scalers.clone().acquire_owned().await;
+            let api = self.clone();
+            let computed = in_background(move || {
+                let _room = room;
+                api.compute(&query, deadline)
+            });
+            computed.await
+        };
+        match tokio::time::timeout_at(deadline.into(), computed).await {
+            Ok(Ok(computed)) => computed,
+            Ok(Err(_)) => Err(NoNumbers::failed("a bug: see the log")),
+            Err(_) => Err(NoNumbers::failed(format!("no answer within {PATIENCE:?}"))),
+        }
+    }
+
+    fn compute(&self, query: &str, deadline: Clock) -> Result<Numbers, NoNumbers> {
+        let query = Query::parse(query).map_err(NoNumbers::failed)?;
+        let options = Options {
+            deadline: Some(deadline),
+            ..Options::default()
+        };
+        let now = unix_now();
+        let asked = self.view.ask(now, &query.selections());
+        let value = query.instant_with(&asked, millis(now), &options);
+        let (value, _) = value.map_err(NoNumbers::failed)?;
+        self.check_groups(&query, now)?;
+        let values = match value {
+            Instant::Scalar(number) => vec![number],
+            Instant::Vector(vector) => {
+                let numbers = vector.iter().map(|(_, value)| value.float());
+                let numbers: Option<_> = numbers.collect();
+                numbers
+                    .ok_or_else(|| NoNumbers::failed("it gives native histograms, which are no numbers"))?
+            }
+            Instant::String(_) | Instant::Matrix(_) => {
+                return Err(NoNumbers::failed("it gives neither a number nor a vector"));
+            }
+        };
+        Ok(Numbers {
+            values,
+            partial: match asked.notes().collision() {
+                Some(collision) => Some(Partial::Collision(collision)),
+                None => self.partial(&query, now),
+            },
+        })
+    }
+
+    /// The composites that a query names, each with the groups that its selectors accept.
+    fn groups_of(&self, query: &Query, now: UnixNanos) -> Vec<(Arc<Watched>, Vec<Composed>)> {
+        let selections = query.selections();
+        let groups = |watched: Arc<Watched>| {
+            let mut answers = watched.composite().read(now);
+            // One that has nothing to say at all may yet get the group that is asked for.
+            if !answers.iter().all(|answer| answer.state.says_nothing()) {
+                answers.retain(|answer| {
+                    let mut selections = selections.iter();
+                    let is_asked = selections.any(|asked| self.accepts(asked, &watched, &answer.attributes));
+                    // An error of the declaration is that of all groups.
+                    is_asked || answer.error.is_some()
+                });
+            }
+            (watched, answers)
+        };
+        self.composites_of(query).into_iter().map(groups).collect()
+    }
+
+    fn accepts(&self, selection: &Selection, watched: &Watched, group: &Attributes) -> bool {
+        let labels = self.view.labels_of_group(watched.composite(), group);
+        labels.iter().any(|labels| selection.accepts(labels))
+    }
+
+    /// A group without a value is missing in what the query adds up: no autoscaler may act by the rest.
+    fn check_groups(&self, query: &Query, now: UnixNanos) -> Result<(), NoNumbers> {
+        if query.handles_absence() {
+            return Ok(());
+        }
+        for (watched, answers) in self.groups_of(query, now) {
+            let name = &watched.declaration().name;
+            if let Some(error) = answers.iter().find_map(|answer| answer.error.as_deref()) {
+                return Err(NoNumbers::Failed(format!(
+                    "the composite `{name}` has no value: {error}"
+                )));
+            }
+            // A group whose targets have left is no part of what there is, unless there is nothing else.
+            let mut there: Vec<&Composed> = answers.iter().filter(|answer| !is_gone(answer)).collect();
+            if there.is_empty() {
+                there = answers.iter().collect();
+            }
+            let is_null = |answer: &&&Composed| answer.state.says_nothing() || answer.value.is_none();
+            if let Some(null) = there.iter().find(is_null) {
+                let group = match null.attributes.is_empty() {
+                    true => String::new(),
+                    false => format!("{{{}}}", null.attributes),
+                };
+                return Err(NoNumbers::Missing(format!(
+                    "the composite `{name}{group}` is {} and has no value (`or` and `absent` say what is to be then)",
+                    null.state.name()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Why the answer to a query lacks something; `None`: it is whole.
+    fn partial(&self, query: &Query, now: UnixNanos) -> Option<Partial> {
+        let groups = self.groups_of(query, now);
+        let partials = groups.iter().flat_map(|(watched, answers)| {
+            let name = &watched.declaration().name;
+            answers.iter().filter_map(|answer| Partial::of(name, answer))
+        });
+        // A collision weighs more.
+        partials.reduce(|one, other| match one {
+            Partial::Collision(_) => one,
+            Partial::Sources(_) => other,
+        })
+    }
+
+    /// Whether all that a query selects is groups of composites whose targets have left discovery.
+    pub(in crate::extensions::admin) fn has_left(&self, query: &str) -> bool {
+        let Ok(query) = Query::parse(query) else {
+            return false;
+        };
+        let (now, selections) = (unix_now(), query.selections());
+        !selections.is_empty()
+            && selections
+                .iter()
+                .all(|selection| self.has_selected_left(selection, now))
+    }
+
+    fn has_selected_left(&self, selection: &Selection, now: UnixNanos) -> bool {
+        let Some(name) = selection.name() else {
+            return false;
+        };
+        let composites = self.composites_named(&[name.to_owned()]);
+        let has_left = |watched: &Arc<Watched>| {
+            let answers = watched.composite().read(now);
+            let asked = |group: &Attributes| self.accepts(selection, watched, group);
+            let mut there = answers.iter().filter(|answer| asked(&answer.attributes));
+            let any = there.clone().any(is_gone) || watched.composite().left().iter().any(asked);
+            any && there.all(|answer| answer.state == State::Absent)
+                && answers.iter().all(|answer| answer.error.is_none())
+        };
+        !composites.is_empty() && composites.iter().all(has_left)
+    }
+}
+
+/// Whether all targets of a group have left discovery.
+fn is_gone(answer: &Composed) -> bool {
+    answer.value.is_none() && answer.has_left
+}
+
+impl Partial {
+    /// Why something is missing in the value of a group; `None`: it is whole, or there is none.
+    pub(in crate::extensions::admin) fn of(composite: &str, answer: &Composed) -> Option<Self> {
+        if answer.state != State::Partial {
+            return None;
+        }
+        Some(match &answer.collision {
+            Some(collision) => {
+                Self::Collision(format!("the composite `{composite}` is partial: {collision}"))
+            }
+            None => Self::Sources(format!(
+                "the composite `{composite}` is partial: {} of {} sources report",
+                answer.sources_reporting, answer.sources_expected
+            )),
+        })
+    }
+
+    /// For people.
+    pub(in crate::extensions::admin) fn why(&self) -> &str {
+        match self {
+            Self::Collision(why) | Self::Sources(why) => why,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::component::Shared;
+    use crate::extensions::server::Request;
+    use crate::prom::catalog::View;
+    use crate::watch::testing::Bench;
+    use tokio_util::sync::CancellationToken;
+
+    fn api() -> Arc<Api> {
+        let shared = Arc::new(Shared::default());
+        let view = View::of(&shared);
+        Arc::new(Api::new(shared, view, CancellationToken::new()))
+    }
+
+    #[tokio::test]
+    async fn an_autoscaler_has_a_turn_of_its_own() {
+        let api = api();
+        let _dashboards = api.room.clone().acquire_many_owned(2).await.unwrap();
+        let two = api.clone().numbers("1 + 1".to_owned()).await.unwrap();
+        assert_eq!(two.values, [2.0]);
+    }
+
+    #[tokio::test]
+    async fn the_time_of_a_query_runs_while_it_waits_for_its_turn() {
+        let api = api();
+        let _others = api.room.clone().acquire_many_owned(2).await.unwrap();
+        let pairs = [("query", "1"), ("timeout", "50ms")];
+        let request = Request {
+            path: "/api/v1/query".to_owned(),
+            form: pairs
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .into(),
+            came: Clock::now(),
+        };
+        let answer = tokio::time::timeout(PATIENCE, api.answer(request)).await;
+        let answer = answer.expect("no answer after its time");
+        assert_eq!(answer.status(), http::StatusCode::SERVICE_UNAVAILABLE);
+    }
+
+    #[tokio::test]
+    async fn what_fails_is_told_from_what_is_missing() {
+        let api = api();
+        let bench = Bench::new("queue_depth", Vec::new());
+        api.shared().composites.add(bench.watched.clone());
+        let ask = |query: &str| api.clone().numbers(query.to_owned());
+        let missing = ask("queue_depth").await.err();
+        assert!(matches!(missing, Some(NoNumbers::Missing(_))), "{missing:?}");
+        for query in [
+            "sum(",
+            "\"text\"",
+            "label_replace(vector(1), \"a\", \"\", \"b\", \"(\")",
+        ] {
+            let failed = ask(query).await.err();
+            assert!(
+                matches!(failed, Some(NoNumbers::Failed(_))),
+                "{query}: {failed:?}"
+            );
+        }
+    }
+}
