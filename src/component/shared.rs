@@ -84,6 +84,9 @@ pub trait Evaluate: Send + Sync {
     /// # Errors
     /// There is no answer, or it is not made of numbers.
     fn evaluate(&self, query: &Query, now: UnixNanos) -> Result<Evaluation, String>;
+
+    /// What queries call a gauge of this name.
+    fn names_of_gauge(&self, name: &str) -> Vec<String>;
 }
 
 /// What a query comes to, and who reports what it selects.

@@ -18,9 +18,7 @@ use std::time::{Duration, Instant};
 
 pub use filter::Filter;
 pub use follow::{Follow, News};
-use tidegate_engine::{
-    Answer, Attributes, Composite, Declaration, Gate, Quantile, State, Threshold, UnixNanos,
-};
+use tidegate_engine::{Answer, Attributes, Composite, Declaration, Gate, State, Threshold, UnixNanos};
 use tokio::sync::{Notify, broadcast, watch};
 
 use crate::component::unix_now;
@@ -77,8 +75,9 @@ struct Group {
 /// What makes an answer another one; its age does not.
 #[derive(PartialEq)]
 struct Essence {
-    numbers: [Option<f64>; 7],
-    quantiles: Vec<Quantile>,
+    /// By bits: NaN is no news beside NaN.
+    numbers: [Option<u64>; 7],
+    quantiles: Vec<u64>,
     state: State,
     sources: (usize, usize),
     error: Option<Arc<str>>,
@@ -95,8 +94,9 @@ impl Essence {
                 answer.last,
                 Some(answer.count),
                 Some(answer.sum),
-            ],
-            quantiles: answer.quantiles.clone(),
+            ]
+            .map(|number| number.map(f64::to_bits)),
+            quantiles: answer.quantiles.iter().map(|one| one.value.to_bits()).collect(),
             state: answer.state,
             sources: (answer.sources_expected, answer.sources_reporting),
             error: answer.error.clone(),

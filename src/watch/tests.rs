@@ -166,3 +166,12 @@ async fn who_waits_for_a_quiet_group_of_a_busy_composite_costs_a_look_a_tick() {
     );
     assert!(u128::from(looks) <= ticks + 5, "{looks} looks in {ticks} ticks");
 }
+
+#[test]
+fn nan_is_no_news_beside_nan() {
+    let mut bench = Bench::new("depth", Vec::new());
+    bench.say("a", f64::NAN);
+    let mut answer = bench.watched.read(unix_now()).shown[0].answer.clone();
+    answer.value = Some(f64::NAN);
+    assert!(Essence::of(&answer) == Essence::of(&answer));
+}

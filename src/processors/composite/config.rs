@@ -61,7 +61,8 @@ crate::options! {
         pub without: Option<Vec<String>> = None,
         /// Attributes that points must have; each value exact, a glob or `regex:...`.
         pub attributes: Ordered<String> = Ordered::default(),
-        /// Most groups; further ones share one with `otel.metric.overflow=true`.
+        /// Most groups; further ones share one with `otel.metric.overflow=true`. With `expr` they are left out, and the
+        /// others are `partial`.
         pub max_groups: usize = 2000,
         /// What is shown of a group that is stale or absent.
         pub on_stale: OnStaleChoice = OnStaleChoice::Error,

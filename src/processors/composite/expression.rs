@@ -14,10 +14,9 @@ use tokio::task::JoinHandle;
 
 use self::sources::Sources;
 use crate::component::worker::in_background;
-use crate::component::{Shared, unix_now};
+use crate::component::{Evaluate, Shared, unix_now};
+use crate::prom::Style;
 use crate::prom::flat::{SUFFIXES, identity};
-use crate::prom::name::Kind;
-use crate::prom::{Naming, Style};
 
 /// The shortest time between two computations that nobody asks for.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
@@ -129,7 +128,7 @@ impl Computing {
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         let of_series = sources.see(&evaluation, self.lease, now);
         drop(sources);
-        let (of_composites, collision) = self.composites(&shared, now);
+        let (of_composites, collision) = self.composites(&shared, &*evaluator.0, now);
         let attributes = |labels: Labels| -> Attributes {
             labels.iter().map(|(name, value)| (&**name, &**value)).collect()
         };
@@ -145,16 +144,21 @@ impl Computing {
     }
 
     /// What the composites that it names say of themselves.
-    fn composites(&self, shared: &Shared, now: u64) -> (Option<Trust>, Option<Arc<str>>) {
-        let (asked, naming) = (self.query.names(), Naming::default());
+    fn composites(
+        &self,
+        shared: &Shared,
+        evaluator: &dyn Evaluate,
+        now: u64,
+    ) -> (Option<Trust>, Option<Arc<str>>) {
+        let asked = self.query.names();
         let list = shared.composites.list();
         let named = list
             .iter()
             .map(|watched| watched.composite())
             .filter(|composite| {
-                let name = naming.metric(&composite.declaration().name, "", Kind::Gauge);
                 let is_own = std::ptr::eq(self.own.as_ptr(), Arc::as_ptr(composite));
-                !is_own && name.is_some_and(|name| asked.contains(&name))
+                let names = || evaluator.names_of_gauge(&composite.declaration().name);
+                !is_own && names().iter().any(|name| asked.contains(name))
             });
         let answers: Vec<_> = named.flat_map(|composite| composite.answers(now)).collect();
         let trusts = answers.iter().map(|answer| Trust {

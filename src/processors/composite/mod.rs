@@ -120,6 +120,28 @@ fn complaints(set: &CompositeSet) -> Vec<String> {
     set.list().iter().flat_map(of_one).collect()
 }
 
+/// What has found no place, which is counted.
+fn shortfalls(set: &CompositeSet, processor: &str) -> Vec<String> {
+    for composite in set.list() {
+        let counts = [
+            ("groups", composite.overflowed_groups()),
+            ("series", composite.unseen_points()),
+        ];
+        for (reason, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+            let labels = [
+                ("processor", processor.to_owned()),
+                ("composite", composite.declaration().name.to_string()),
+                ("reason", reason.to_owned()),
+            ];
+            metrics::counter!("tidegate_composite_overflows_total", &labels).absolute(count);
+        }
+    }
+    set.list()
+        .iter()
+        .flat_map(|composite| composite.shortfalls())
+        .collect()
+}
+
 /// Logs why a composite has no value when the reason is a new one.
 fn tell_error(composite: &Composite, told: &mut Option<Arc<str>>, now: UnixNanos) {
     let error = composite.error(now);
@@ -199,9 +221,11 @@ impl Lifecycle for Composites {
             for (composite, told) in set.list().iter().zip(told.iter_mut()) {
                 tell_error(composite, told, now);
             }
+            let mut notices = shortfalls(&set, &base.path);
             if begun.elapsed() >= warn_after {
-                base.shared.notices.set(&base.path, complaints(&set));
+                notices.extend(complaints(&set));
             }
+            base.shared.notices.set(&base.path, notices);
         });
         Ok(())
     }

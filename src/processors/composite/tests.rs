@@ -88,7 +88,7 @@ impl crate::component::Evaluate for Constant {
         query: &tidegate_engine::query::Query,
         _: UnixNanos,
     ) -> Result<crate::component::Evaluation, String> {
-        assert_eq!(query.names(), ["queue_depth"]);
+        assert!(matches!(&*query.names().join(" "), "queue_depth" | "ns_depth"));
         let value = self.0.lock().unwrap().clone()?;
         let labels = [("model".to_owned(), "m".to_owned())].into_iter().collect();
         Ok(crate::component::Evaluation {
@@ -96,6 +96,35 @@ impl crate::component::Evaluate for Constant {
             ..crate::component::Evaluation::default()
         })
     }
+
+    fn names_of_gauge(&self, name: &str) -> Vec<String> {
+        vec![format!("ns_{name}")]
+    }
+}
+
+#[tokio::test]
+async fn a_composite_that_an_expression_names_is_found_by_the_name_that_queries_know() {
+    let yaml = "
+composites:
+  - {name: depth, metric: queue.depth, function: last, across: sum}
+  - {name: doubled, expr: 'ns_depth * 2'}
+interval: 100ms
+";
+    let sink = Sink::new();
+    let (cx, base, _) = processor_context("composite", &sink);
+    let value = Arc::new(Mutex::new(Ok(7.0)));
+    let constant = Arc::new(crate::component::Evaluator(Box::new(Constant(value))));
+    base.shared.evaluators.add(constant);
+    let composites = Composites::new(settings::<Config>(yaml).get(), cx).unwrap();
+    composites
+        .push(Batch::new(encoded(&[("queue.depth", 3)])))
+        .unwrap();
+    composites.start().await.unwrap();
+    let doubled = base.shared.composites.list().remove(1);
+    doubled.composite().compute(unix_now());
+    let answer = doubled.composite().answers(unix_now()).remove(0);
+    assert_eq!((answer.value, answer.sources_expected), (Some(7.0), 1));
+    composites.stop(Instant::now()).await;
 }
 
 #[tokio::test]

@@ -127,6 +127,10 @@ impl Evaluate for Arc<View> {
         self.say_sources(query, now, &mut evaluation);
         Ok(evaluation)
     }
+
+    fn names_of_gauge(&self, name: &str) -> Vec<String> {
+        View::names_of_gauge(self, name)
+    }
 }
 
 impl View {
