@@ -565,5 +565,7 @@ fn a_gateway_whose_runtime_breaks_ends() {
     odd.push(1);
     let (status, said) = odd.gateway.wait(SOON);
     assert_eq!(status, None, "a signal ends it: {said}");
-    assert!(said.contains("the runtime is broken"), "{said}");
+    // Without optimisation the standard library may be first to notice that a descriptor is gone.
+    let is_told = ["the runtime is broken", "owned file descriptor already closed"];
+    assert!(is_told.iter().any(|words| said.contains(words)), "{said}");
 }
