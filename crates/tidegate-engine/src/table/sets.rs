@@ -69,28 +69,29 @@ mod tests {
 
     #[test]
     fn equal_sets_are_one_and_go_with_the_last_who_has_them() {
+        // So many that every shard has some that go.
         let mut sets = Sets::default();
         let len = |sets: &Sets| sets.shards.iter().map(HashTable::len).sum::<usize>();
-        let mut kept: Vec<Attributes> = (0..1000).map(|number| set(number % 500)).collect();
+        let mut kept: Vec<Attributes> = (0..10_000).map(|number| set(number % 5000)).collect();
         kept.iter_mut().for_each(|set| sets.share(set));
-        assert_eq!(len(&sets), 500);
+        assert_eq!(len(&sets), 5000);
         for (at, shared) in kept.iter().enumerate() {
-            assert_eq!(*shared, set(at as u32 % 500));
-            assert_eq!(shared.encoded().as_ptr(), kept[at % 500].encoded().as_ptr());
+            assert_eq!(*shared, set(at as u32 % 5000));
+            assert_eq!(shared.encoded().as_ptr(), kept[at % 5000].encoded().as_ptr());
         }
         (0..SHARDS).for_each(|_| sets.sweep_some());
-        assert_eq!(len(&sets), 500, "all are wanted");
+        assert_eq!(len(&sets), 5000, "all are wanted");
 
-        kept.truncate(500);
+        kept.truncate(5000);
         (0..SHARDS).for_each(|_| sets.sweep_some());
-        assert_eq!(len(&sets), 500, "one has each");
-        kept.truncate(100);
+        assert_eq!(len(&sets), 5000, "one has each");
+        kept.truncate(1000);
         (0..SHARDS - 1).for_each(|_| sets.sweep_some());
-        assert!(len(&sets) > 100, "a shard has not had its turn");
+        assert!(len(&sets) > 1000, "a shard has not had its turn");
         sets.sweep_some();
-        assert_eq!(len(&sets), 100);
+        assert_eq!(len(&sets), 1000);
         let capacity: usize = sets.shards.iter().map(HashTable::capacity).sum();
-        assert!(capacity < 1000, "room is given back: {capacity}");
+        assert!(capacity < 10_000, "room is given back: {capacity}");
     }
 
     #[test]
