@@ -88,6 +88,9 @@ impl Follow {
 
     /// The next news; safe to drop and call again.
     pub async fn next(&mut self) -> News {
+        if !self.has_looked {
+            self.watched.refresh().await;
+        }
         loop {
             if let Some(news) = self.look() {
                 return news;

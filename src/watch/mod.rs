@@ -7,6 +7,7 @@
 mod filter;
 mod follow;
 pub mod json;
+mod refresh;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -18,8 +19,9 @@ use std::time::{Duration, Instant};
 
 pub use filter::Filter;
 pub use follow::{Follow, News};
+pub use refresh::refresh;
 use tidegate_engine::{Answer, Attributes, Composite, Declaration, Gate, State, Threshold, UnixNanos};
-use tokio::sync::{Notify, broadcast, watch};
+use tokio::sync::{Notify, Semaphore, broadcast, watch};
 
 use crate::component::unix_now;
 
@@ -45,6 +47,8 @@ pub struct Watched {
     crossings: broadcast::Sender<Arc<Crossing>>,
     /// Somebody waits, or does no longer.
     interest: Notify,
+    /// Readers have an expression computed one at a time.
+    turn: Arc<Semaphore>,
 }
 
 /// What was seen at the last look.
@@ -140,6 +144,7 @@ impl Watched {
             newest: watch::Sender::new(first),
             crossings: broadcast::Sender::new(CROSSINGS),
             interest: Notify::new(),
+            turn: Arc::new(Semaphore::new(1)),
         }
     }
 
@@ -158,7 +163,8 @@ impl Watched {
         *self.newest.borrow()
     }
 
-    /// One answer a group, as it is now; a single `absent` one where there are none.
+    /// One answer a group, as it is now; a single `absent` one where there are none. An expression answers what it was
+    /// computed to last: call [`Watched::refresh`] first.
     pub fn read(&self, now: UnixNanos) -> Latest {
         let mut seen = self.seen();
         let seen = &mut *seen;
@@ -168,7 +174,7 @@ impl Watched {
         let (before, mut seq) = (self.seq(), self.seq());
         let mut shown = Vec::new();
         let mut crossings = Vec::new();
-        for answer in self.composite.read(now) {
+        for answer in self.composite.answers(now) {
             let essence = Essence::of(&answer);
             let group = seen
                 .groups
@@ -247,6 +253,7 @@ impl Watched {
             let begun = Instant::now();
             let has_news = self.seen().version != self.composite.version();
             if has_news || begun.duration_since(last) >= BY_TIME {
+                self.refresh().await;
                 self.read(unix_now());
                 last = begun;
             }

@@ -1,11 +1,12 @@
 //! For tests: composites that can be fed and watched.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_engine::{
-    AttributeFilter, Attributes, Composite, CompositeSet, Declaration, Events, Function, Grouping,
-    Instrument, Kind, Lease, OnStale, Pattern, Schema, Source, SourceId, Threshold, Values,
+    AttributeFilter, Attributes, Composite, CompositeSet, Declaration, Evaluated, Events, Expression,
+    Function, Grouping, Instrument, Kind, Lease, OnStale, Pattern, Schema, Source, SourceId, Threshold,
+    Values,
 };
 
 use super::Watched;
@@ -152,5 +153,56 @@ pub(crate) fn threshold(above: f64, clear: f64) -> Threshold {
         at: above,
         clear,
         min_interval: Duration::ZERO,
+    }
+}
+
+/// A composite that is an expression, `7`. It notes on which threads it is computed.
+pub(crate) struct Computed {
+    pub(crate) watched: Arc<Watched>,
+    threads: Arc<Mutex<Vec<Option<String>>>>,
+}
+
+impl Computed {
+    pub(crate) fn new(name: &str) -> Self {
+        let expression = Expression {
+            text: "7".into(),
+            selects: Arc::new(|_| false),
+        };
+        let composite = Composite::new(Declaration {
+            expression: Some(expression),
+            ..declaration(name)
+        });
+        let threads = Arc::<Mutex<Vec<_>>>::default();
+        let noted = threads.clone();
+        composite.computed_by(move |_| {
+            let thread = std::thread::current().name().map(str::to_owned);
+            noted.lock().expect("no panic").push(thread);
+            Ok(Evaluated {
+                values: vec![(Attributes::default(), 7.0)],
+                handles_absence: true,
+                ..Evaluated::default()
+            })
+        });
+        Self {
+            watched: Arc::new(Watched::new(Arc::new(composite), Vec::new())),
+            threads,
+        }
+    }
+
+    /// Asks until it is computed for that, and checks that no thread of the runtime does so.
+    pub(crate) async fn is_computed_apart(&self, mut ask: impl AsyncFnMut()) {
+        let threads = loop {
+            // A busy machine may take long for it: then readers do without.
+            self.watched.composite().compute(unix_now());
+            self.threads.lock().expect("no panic").clear();
+            tokio::time::sleep(Duration::from_millis(15)).await;
+            ask().await;
+            let threads = std::mem::take(&mut *self.threads.lock().expect("no panic"));
+            if !threads.is_empty() {
+                break threads;
+            }
+        };
+        let is_of_background = |name: &Option<String>| name.as_deref() == Some("tidegate-background");
+        assert!(threads.iter().all(is_of_background), "{threads:?}");
     }
 }

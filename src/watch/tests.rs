@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::testing::{Bench, threshold};
+use super::testing::{Bench, Computed, threshold};
 use super::*;
 
 /// Long enough for a busy machine; nothing waits so long unless it fails.
@@ -174,4 +174,26 @@ fn nan_is_no_news_beside_nan() {
     let mut answer = bench.watched.read(unix_now()).shown[0].answer.clone();
     answer.value = Some(f64::NAN);
     assert!(Essence::of(&answer) == Essence::of(&answer));
+}
+
+#[tokio::test]
+async fn an_expression_is_computed_for_who_watches_it_and_on_no_thread_of_the_runtime() {
+    let computed = Computed::new("derived");
+    let watched = &computed.watched;
+    let refreshed = async || {
+        watched.refresh().await;
+        watched.read(unix_now());
+    };
+    computed.is_computed_apart(refreshed).await;
+    let followed = async || _ = next(&mut watched.follow()).await;
+    computed.is_computed_apart(followed).await;
+    let looking = tokio::spawn({
+        let watched = watched.clone();
+        async move { watched.keep_looking().await }
+    });
+    let mut waiting = watched.follow();
+    changed(next(&mut waiting).await);
+    let looked_at = async || tokio::time::sleep(BY_TIME * 3).await;
+    computed.is_computed_apart(looked_at).await;
+    looking.abort();
 }

@@ -368,7 +368,7 @@ impl Api {
                     status: StatusCode::UNPROCESSABLE_ENTITY,
                     kind: "execution",
                     why: format!(
-                        "the composite `{name}` is {}: there is nothing to decide by (`or` and `absent` say what is to be then)",
+                        "the composite `{name}` is {} and has no value; use `or` or `absent` to give one",
                         states.into_iter().collect::<Vec<_>>().join(", ")
                     ),
                 });

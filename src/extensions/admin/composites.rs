@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::component::unix_now;
 use crate::config::nearest;
 use crate::extensions::server::{self, Answer, Event, Request};
-use crate::watch::{Filter, Follow, News, Watched, json as shape};
+use crate::watch::{Filter, Follow, News, Watched, json as shape, refresh};
 
 /// The list of composites; below it, one by name.
 pub(super) const COMPOSITES: &str = "/api/v1/composites";
@@ -39,10 +39,8 @@ pub(super) async fn page(
 ) -> Option<Answer> {
     let rest = match request.path.strip_prefix(COMPOSITES)? {
         "" | "/" => {
-            return Some(server::json(
-                StatusCode::OK,
-                &label_sets(composites, &Filter::default()),
-            ));
+            let sets = label_sets(composites, &Filter::default()).await;
+            return Some(server::json(StatusCode::OK, &sets));
         }
         rest => rest.strip_prefix('/')?,
     };
@@ -78,7 +76,8 @@ pub(super) fn not_found(error: String, near: Option<&str>) -> Answer {
     server::json(StatusCode::NOT_FOUND, &body)
 }
 
-fn label_sets(composites: &[Arc<Watched>], wants: &Filter) -> Value {
+async fn label_sets(composites: &[Arc<Watched>], wants: &Filter) -> Value {
+    refresh(composites).await;
     let now = unix_now();
     let sets = composites.iter().flat_map(|one| {
         let latest = one.read(now);
@@ -125,7 +124,7 @@ async fn one(
             () = stopping.cancelled() => {}
         }
     }
-    Ok(server::json(StatusCode::OK, &label_sets(named, &wants)))
+    Ok(server::json(StatusCode::OK, &label_sets(named, &wants).await))
 }
 
 /// The threshold that a watcher names: `above` or `below`, `clear`, `min_interval`.

@@ -111,6 +111,7 @@ fn of_composite(
     let name = &series.metric.name;
     let mut named = composites.iter().filter(|one| one.declaration().name == *name);
     let watched = named.next()?;
+    watched.composite().compute_if_due(now);
     let latest = watched.read(now);
     let mut shown = latest.shown.iter();
     let shown = shown.find(|shown| shown.answer.attributes == series.attributes)?;

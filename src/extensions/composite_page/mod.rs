@@ -17,11 +17,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::component::patterns::{check_pattern, patterns};
 use crate::component::{
-    ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle, Shared, unix_now,
+    ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle, unix_now,
 };
 use crate::config::{Node, Problems};
 use crate::net::FileMode;
-use crate::watch::Latest;
+use crate::watch::{Latest, Watched, refresh};
 
 crate::options! {
     /// Options of the `composite_page` extension.
@@ -108,8 +108,12 @@ impl Lifecycle for CompositePage {
             loop {
                 tokio::select! {
                     _ = ticks.tick() => {
+                        let mut all = shared.composites.list();
                         let is_wanted = |name: &str| wanted.iter().any(|pattern| pattern.matches(name));
-                        writer.write(&shared, is_wanted);
+                        all.retain(|watched| is_wanted(&watched.declaration().name));
+                        // An expression that takes longer is written in a later round: others don't wait for it.
+                        let _ = tokio::time::timeout(interval, refresh(&all)).await;
+                        writer.write(&all);
                     }
                     () = stopping.cancelled() => break,
                 }
@@ -141,13 +145,10 @@ struct Writer {
 }
 
 impl Writer {
-    fn write(&mut self, shared: &Shared, is_wanted: impl Fn(&str) -> bool) {
+    fn write(&mut self, all: &[Arc<Watched>]) {
         let now = unix_now();
-        let all = shared.composites.list();
-        let wanted = all
+        let looks: Vec<(Arc<str>, Latest)> = all
             .iter()
-            .filter(|watched| is_wanted(&watched.declaration().name));
-        let looks: Vec<(Arc<str>, Latest)> = wanted
             .map(|watched| (watched.declaration().name.clone(), watched.read(now)))
             .collect();
         let groups: usize = looks.iter().map(|(_, latest)| latest.shown.len()).sum();

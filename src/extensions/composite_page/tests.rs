@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::component::testing::{context, settings};
-use crate::watch::testing::Bench;
+use crate::watch::testing::{Bench, Computed};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -59,6 +59,24 @@ async fn composites_are_in_the_page_as_they_change_and_the_page_goes_with_the_ga
     assert!(error.contains(&path.display().to_string()), "{error}");
     extension.stop(Instant::now() + PATIENCE).await;
     assert!(!path.exists());
+}
+
+#[tokio::test]
+async fn an_expression_is_computed_for_the_page_and_on_no_thread_of_the_runtime() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("page");
+    let config = settings::<Config>(&format!("{{path: {}}}", path.display())).get();
+    let extension = CompositePage::new(config, context("extensions", "composite_page"));
+    let computed = Computed::new("derived");
+    extension.base.shared.composites.add(computed.watched.clone());
+    extension.start().await.unwrap();
+    let written = async || tokio::time::sleep(Duration::from_millis(50)).await;
+    computed.is_computed_apart(written).await;
+    let reader = tidegate_page::Reader::open(&path).unwrap();
+    let handle = until(|| reader.find("derived", "").ok()).await;
+    let value = || reader.read(&handle).ok().and_then(|read| read.value);
+    assert_eq!(until(value).await, 7.0);
+    extension.stop(Instant::now() + PATIENCE).await;
 }
 
 #[test]

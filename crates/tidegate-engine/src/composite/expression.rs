@@ -203,15 +203,20 @@ impl Composite {
         }
     }
 
-    /// Computes the expression if that is quick and the last value is not recent.
-    pub(super) fn compute_if_quick(&self, now: UnixNanos) {
-        let (at, is_quick) = {
-            let last = lock(&self.computed.last);
-            (last.at, last.is_quick)
-        };
-        if is_quick && now.saturating_sub(at) >= RECENT_NS {
+    /// Computes the expression if that is due. It may take long.
+    pub fn compute_if_due(&self, now: UnixNanos) {
+        if self.is_due(now) {
             self.compute(now);
         }
+    }
+
+    /// Whether the expression is computed for readers now: the last time took less than 1 ms and is 10 ms past.
+    pub fn is_due(&self, now: UnixNanos) -> bool {
+        if self.declaration.expression.is_none() {
+            return false;
+        }
+        let last = lock(&self.computed.last);
+        last.is_quick && now.saturating_sub(last.at) >= RECENT_NS
     }
 
     /// One answer a value, as it was computed last. `sources`: what is known of the sources of the series.

@@ -322,11 +322,10 @@ impl Composite {
     }
 
     /// One answer a group, in the order in which groups came up; a single `absent` one where there are none. Where the
-    /// declaration does not suit the data, no group has a value.
+    /// declaration does not suit the data, no group has a value. An expression that is due is computed first, which may
+    /// take long: threads that serve others call [`Composite::answers`].
     pub fn read(&self, now: UnixNanos) -> Vec<Answer> {
-        if self.declaration.expression.is_some() {
-            self.compute_if_quick(now);
-        }
+        self.compute_if_due(now);
         self.answers(now)
     }
 

@@ -22,6 +22,12 @@ pub(in crate::extensions::admin) struct Numbers {
     pub(in crate::extensions::admin) partial: Option<Partial>,
 }
 
+/// The groups of a composite that a query asks for.
+struct Groups {
+    watched: Arc<Watched>,
+    answers: Vec<Composed>,
+}
+
 /// Why a query gives an autoscaler no numbers.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::extensions::admin) enum NoNumbers {
@@ -82,7 +88,10 @@ impl Api {
         let asked = self.view.ask(now, &query.selections());
         let value = query.instant_with(&asked, millis(now), &options);
         let (value, _) = value.map_err(NoNumbers::failed)?;
-        self.check_groups(&query, now)?;
+        let groups = self.groups_of(&query, now);
+        if !query.handles_absence() {
+            check_groups(&groups)?;
+        }
         let values = match value {
             Instant::Scalar(number) => vec![number],
             Instant::Vector(vector) => {
@@ -99,13 +108,13 @@ impl Api {
             values,
             partial: match asked.notes().collision() {
                 Some(collision) => Some(Partial::Collision(collision)),
-                None => self.partial(&query, now),
+                None => partial(&groups),
             },
         })
     }
 
     /// The composites that a query names, each with the groups that its selectors accept.
-    fn groups_of(&self, query: &Query, now: UnixNanos) -> Vec<(Arc<Watched>, Vec<Composed>)> {
+    fn groups_of(&self, query: &Query, now: UnixNanos) -> Vec<Groups> {
         let selections = query.selections();
         let groups = |watched: Arc<Watched>| {
             let mut answers = watched.composite().read(now);
@@ -118,7 +127,7 @@ impl Api {
                     is_asked || answer.error.is_some()
                 });
             }
-            (watched, answers)
+            Groups { watched, answers }
         };
         self.composites_of(query).into_iter().map(groups).collect()
     }
@@ -126,52 +135,6 @@ impl Api {
     fn accepts(&self, selection: &Selection, watched: &Watched, group: &Attributes) -> bool {
         let labels = self.view.labels_of_group(watched.composite(), group);
         labels.iter().any(|labels| selection.accepts(labels))
-    }
-
-    /// A group without a value is missing in what the query adds up: no autoscaler may act by the rest.
-    fn check_groups(&self, query: &Query, now: UnixNanos) -> Result<(), NoNumbers> {
-        if query.handles_absence() {
-            return Ok(());
-        }
-        for (watched, answers) in self.groups_of(query, now) {
-            let name = &watched.declaration().name;
-            if let Some(error) = answers.iter().find_map(|answer| answer.error.as_deref()) {
-                return Err(NoNumbers::Failed(format!(
-                    "the composite `{name}` has no value: {error}"
-                )));
-            }
-            // A group whose targets have left is no part of what there is, unless there is nothing else.
-            let mut there: Vec<&Composed> = answers.iter().filter(|answer| !is_gone(answer)).collect();
-            if there.is_empty() {
-                there = answers.iter().collect();
-            }
-            let is_null = |answer: &&&Composed| answer.state.says_nothing() || answer.value.is_none();
-            if let Some(null) = there.iter().find(is_null) {
-                let group = match null.attributes.is_empty() {
-                    true => String::new(),
-                    false => format!("{{{}}}", null.attributes),
-                };
-                return Err(NoNumbers::Missing(format!(
-                    "the composite `{name}{group}` is {} and has no value (`or` and `absent` say what is to be then)",
-                    null.state.name()
-                )));
-            }
-        }
-        Ok(())
-    }
-
-    /// Why the answer to a query lacks something; `None`: it is whole.
-    fn partial(&self, query: &Query, now: UnixNanos) -> Option<Partial> {
-        let groups = self.groups_of(query, now);
-        let partials = groups.iter().flat_map(|(watched, answers)| {
-            let name = &watched.declaration().name;
-            answers.iter().filter_map(|answer| Partial::of(name, answer))
-        });
-        // A collision weighs more.
-        partials.reduce(|one, other| match one {
-            Partial::Collision(_) => one,
-            Partial::Sources(_) => other,
-        })
     }
 
     /// Whether all that a query selects is groups of composites whose targets have left discovery.
@@ -192,7 +155,8 @@ impl Api {
         };
         let composites = self.composites_named(&[name.to_owned()]);
         let has_left = |watched: &Arc<Watched>| {
-            let answers = watched.composite().read(now);
+            // The query was computed a moment ago, and its composites with it.
+            let answers = watched.composite().answers(now);
             let asked = |group: &Attributes| self.accepts(selection, watched, group);
             let mut there = answers.iter().filter(|answer| asked(&answer.attributes));
             let any = there.clone().any(is_gone) || watched.composite().left().iter().any(asked);
@@ -201,6 +165,48 @@ impl Api {
         };
         !composites.is_empty() && composites.iter().all(has_left)
     }
+}
+
+/// A group without a value is missing in what a query adds up: no autoscaler may act by the rest.
+fn check_groups(all: &[Groups]) -> Result<(), NoNumbers> {
+    for Groups { watched, answers } in all {
+        let name = &watched.declaration().name;
+        if let Some(error) = answers.iter().find_map(|answer| answer.error.as_deref()) {
+            return Err(NoNumbers::Failed(format!(
+                "the composite `{name}` has no value: {error}"
+            )));
+        }
+        // A group whose targets have left is no part of what there is, unless there is nothing else.
+        let mut there: Vec<&Composed> = answers.iter().filter(|answer| !is_gone(answer)).collect();
+        if there.is_empty() {
+            there = answers.iter().collect();
+        }
+        let is_null = |answer: &&&Composed| answer.state.says_nothing() || answer.value.is_none();
+        if let Some(null) = there.iter().find(is_null) {
+            let group = match null.attributes.is_empty() {
+                true => String::new(),
+                false => format!("{{{}}}", null.attributes),
+            };
+            return Err(NoNumbers::Missing(format!(
+                "the composite `{name}{group}` is {} and has no value; use `or` or `absent` to give one",
+                null.state.name()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Why the answer to a query lacks something; `None`: it is whole.
+fn partial(all: &[Groups]) -> Option<Partial> {
+    let partials = all.iter().flat_map(|Groups { watched, answers }| {
+        let name = &watched.declaration().name;
+        answers.iter().filter_map(|answer| Partial::of(name, answer))
+    });
+    // A collision weighs more.
+    partials.reduce(|one, other| match one {
+        Partial::Collision(_) => one,
+        Partial::Sources(_) => other,
+    })
 }
 
 /// Whether all targets of a group have left discovery.
@@ -281,6 +287,10 @@ mod tests {
         let ask = |query: &str| api.clone().numbers(query.to_owned());
         let missing = ask("queue_depth").await.err();
         assert!(matches!(missing, Some(NoNumbers::Missing(_))), "{missing:?}");
+        assert_eq!(
+            missing.map(|why| why.to_string()).as_deref(),
+            Some("the composite `queue_depth` is absent and has no value; use `or` or `absent` to give one")
+        );
         for query in [
             "sum(",
             "\"text\"",

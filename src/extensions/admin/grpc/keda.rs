@@ -16,7 +16,7 @@ use super::query::named;
 use super::{Replies, replies};
 use crate::component::unix_now;
 use crate::extensions::admin::api::{Api, NoNumbers, Partial};
-use crate::watch::Filter;
+use crate::watch::{Filter, refresh};
 
 /// How often a stream computes a query anew; composites tell by themselves.
 const QUERY_INTERVAL: Duration = Duration::from_secs(1);
@@ -153,7 +153,7 @@ async fn value(api: &Arc<Api>, trigger: &Trigger) -> Result<f64, Status> {
     for signal in &trigger.signals {
         let told = match &signal.value {
             Value::Query(query) => of_query(api, trigger, signal, query).await?,
-            Value::Composite(name, wants) => of_composite(api, trigger, signal, name, wants)?,
+            Value::Composite(name, wants) => of_composite(api, trigger, signal, name, wants).await?,
         };
         let value = match told {
             // Not below any value: what there is decides.
@@ -187,7 +187,7 @@ async fn of_query(api: &Arc<Api>, trigger: &Trigger, signal: &Signal, query: &st
     signal.combine(&numbers.values).map(Told::Value)
 }
 
-fn of_composite(
+async fn of_composite(
     api: &Api,
     trigger: &Trigger,
     signal: &Signal,
@@ -195,7 +195,9 @@ fn of_composite(
     wants: &Filter,
 ) -> Result<Told, Status> {
     let (mut values, mut has_left) = (Vec::new(), false);
-    for watched in named(api, name)? {
+    let all = named(api, name)?;
+    refresh(&all).await;
+    for watched in all {
         let latest = watched.read(unix_now());
         let shown = latest.shown.iter().map(|shown| &shown.answer);
         let answers: Vec<&Answer> = shown.filter(|answer| wants.takes(&answer.attributes)).collect();

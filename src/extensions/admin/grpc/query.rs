@@ -12,28 +12,21 @@ use super::{Replies, replies};
 use crate::component::unix_now;
 use crate::config::nearest;
 use crate::extensions::admin::api::Api;
-use crate::watch::{Crossing, Filter, Follow, News, Shown, Watched};
+use crate::watch::{Crossing, Filter, Follow, News, Shown, Watched, refresh};
 
 /// Between two changes that a stream tells, unless told otherwise.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(super) async fn get(api: Arc<Api>, request: say::GetRequest) -> Result<say::GetResponse, Status> {
     let wants: Filter = request.labels.into_iter().collect();
-    let values = named(&api, &request.name)?;
-    let values = values.iter().flat_map(|watched| values_of(watched, &wants));
-    Ok(say::GetResponse {
-        values: values.collect(),
-    })
+    let values = values_of(&named(&api, &request.name)?, &wants).await;
+    Ok(say::GetResponse { values })
 }
 
 pub(super) async fn list(api: Arc<Api>, _request: say::ListRequest) -> Result<say::ListResponse, Status> {
     let all = api.shared().composites.list();
-    let values = all
-        .iter()
-        .flat_map(|watched| values_of(watched, &Filter::default()));
-    Ok(say::ListResponse {
-        values: values.collect(),
-    })
+    let values = values_of(&all, &Filter::default()).await;
+    Ok(say::ListResponse { values })
 }
 
 pub(super) async fn watch(
@@ -106,13 +99,16 @@ pub(super) fn named(api: &Api, name: &str) -> Result<Vec<Arc<Watched>>, Status> 
     }))
 }
 
-fn values_of(watched: &Arc<Watched>, wants: &Filter) -> Vec<say::Value> {
-    let latest = watched.read(unix_now());
-    let wanted = latest
-        .shown
-        .iter()
-        .filter(|shown| wants.takes(&shown.answer.attributes));
-    wanted.map(|shown| value(watched, shown)).collect()
+async fn values_of(all: &[Arc<Watched>], wants: &Filter) -> Vec<say::Value> {
+    refresh(all).await;
+    let mut values = Vec::new();
+    for watched in all {
+        let latest = watched.read(unix_now());
+        let shown = latest.shown.iter();
+        let wanted = shown.filter(|shown| wants.takes(&shown.answer.attributes));
+        values.extend(wanted.map(|shown| value(watched, shown)));
+    }
+    values
 }
 
 fn threshold(asked: say::Threshold) -> Result<Threshold, Status> {

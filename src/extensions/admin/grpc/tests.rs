@@ -16,8 +16,9 @@ use super::messages as say;
 use crate::component::Lifecycle;
 use crate::component::testing::{context, settings};
 use crate::extensions::admin::{Admin, Config};
+use crate::extensions::server::testing::fetch;
 use crate::net::Endpoint;
-use crate::watch::testing::{Bench, declaration, threshold};
+use crate::watch::testing::{Bench, Computed, declaration, threshold};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -462,4 +463,35 @@ async fn activity_stays_as_it_was_while_the_value_is_not_known() {
     assert!(said.is_err(), "it repeats nothing: {said:?}");
     let status = gateway.fails("IsActive", &trigger).await;
     assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
+}
+
+#[tokio::test]
+async fn an_expression_is_computed_for_a_page_and_for_keda_on_no_thread_of_the_runtime() {
+    let mut gateway = Gateway::start().await;
+    let computed = Computed::new("derived");
+    gateway.admin.base.shared.composites.add(computed.watched.clone());
+    let local = gateway.admin.server.local();
+    let page = async || {
+        let (status, page) = fetch(&local, "GET", "/api/v1/composites/derived").await;
+        assert!(status == 200 && page.contains("\"value\":7.0"), "{page}");
+    };
+    computed.is_computed_apart(page).await;
+    let list = async || {
+        let all: Result<say::ListResponse, _> =
+            gateway.call("/tidegate.v1.Query/List", say::ListRequest {}).await;
+        let values = all.unwrap().values;
+        let derived = values.iter().find(|value| value.name == "derived").unwrap();
+        assert_eq!(derived.value, Some(7.0));
+    };
+    computed.is_computed_apart(list).await;
+    let keda = async || {
+        let request = say::GetMetricsRequest {
+            scaled_object_ref: Some(object(&[("composite", "derived"), ("target", "1")])),
+            metric_name: String::new(),
+        };
+        let path = "/externalscaler.ExternalScaler/GetMetrics";
+        let answer: Result<say::GetMetricsResponse, _> = gateway.call(path, request).await;
+        assert_eq!(answer.unwrap().metric_values[0].metric_value_float, 7.0);
+    };
+    computed.is_computed_apart(keda).await;
 }

@@ -1,0 +1,51 @@
+//! Under which names queries see the series of tables: for what tables have beside values, exemplars.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tidegate_engine::query::{Labels, Selection};
+use tidegate_engine::{Series, UnixNanos};
+
+use super::View;
+
+/// Series of tables that some selections accept, by their addresses.
+#[derive(Default)]
+pub struct Accepted(HashMap<usize, Seen>);
+
+/// A series, and its numbers: the suffix of the name, and the labels.
+struct Seen {
+    /// Kept, so that its address stays its own.
+    _series: Arc<Series>,
+    numbers: Vec<(&'static str, Labels)>,
+}
+
+impl Accepted {
+    /// The labels under which queries see the numbers of a series whose names have this suffix; none where another series
+    /// hides them.
+    pub fn labels(&self, series: &Arc<Series>, suffix: &str) -> impl Iterator<Item = &Labels> {
+        let numbers = self.0.get(&address(series)).into_iter();
+        let numbers = numbers.flat_map(|seen| &seen.numbers);
+        numbers.filter_map(move |(known, labels)| (*known == suffix).then_some(labels))
+    }
+}
+
+fn address(series: &Arc<Series>) -> usize {
+    Arc::as_ptr(series).addr()
+}
+
+impl View {
+    /// The series that these selections accept now.
+    pub fn accepted(&self, now: UnixNanos, selections: &[Selection]) -> Accepted {
+        self.refresh(now, selections);
+        let state = self.state();
+        let mut all = Accepted::default();
+        for (entry, number) in selections.iter().flat_map(|selection| state.live(selection)) {
+            let seen = all.0.entry(address(&entry.series)).or_insert_with(|| Seen {
+                _series: entry.series.clone(),
+                numbers: Vec::new(),
+            });
+            seen.numbers.push((number.suffix, number.labels.clone()));
+        }
+        all
+    }
+}
