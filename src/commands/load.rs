@@ -1,7 +1,7 @@
 //! What `run` and `validate` share: from `--config` and `--set` to a plan, with every problem on standard error.
 
 use super::{Failure, components, fetch};
-use crate::config::{At, Class, Loader, Problems, Registry};
+use crate::config::{At, Class, Loader, Problems, Registry, print_redacted};
 use crate::service::Plan;
 use crate::service::graph::BuildError;
 
@@ -51,6 +51,8 @@ fn fetched(loader: Loader<'static>, url: &str) -> Loader<'static> {
 pub struct Loaded {
     /// What to build.
     pub plan: Plan,
+    /// The configuration as YAML, with all secrets masked.
+    pub shown: String,
     problems: Problems,
 }
 
@@ -71,11 +73,17 @@ fn load_with(loader: Loader<'_>, feature_gates: &[String]) -> Result<Loaded, Fai
         let message = "accepted without effect: tidegate has no feature gates";
         problems.place(None, "--feature-gates").warning(message);
     }
-    let plan = loaded
-        .document
-        .and_then(|document| Plan::resolve(&document, &mut problems));
-    match plan.filter(|_| !problems.has_errors()) {
-        Some(plan) => Ok(Loaded { plan, problems }),
+    let document = loaded.document;
+    let plan = document
+        .as_ref()
+        .and_then(|document| Plan::resolve(document, &mut problems));
+    match plan.zip(document).filter(|_| !problems.has_errors()) {
+        Some((plan, document)) => Ok(Loaded {
+            plan,
+            // The options are decoded: it is known which of them are secrets.
+            shown: print_redacted(&document.root, &problems),
+            problems,
+        }),
         None => {
             eprint!("{problems}");
             Err(Failure::Reported)

@@ -63,7 +63,8 @@ pub async fn serve(
     loaded.build_warned(std::mem::take(&mut graph.warnings));
     let books = graph.books.clone();
     // Set once: a process runs one graph.
-    let _ = shared.overview.set(loaded.plan.overview(books.clone()));
+    let config = std::mem::take(&mut loaded.shown);
+    let _ = shared.overview.set(loaded.plan.overview(config, books.clone()));
     let telemetry = telemetry.start(&loaded.plan.telemetry, books, &shared).await?;
     loaded.log_warnings();
     let running = Running::start(graph, shared, drain).await?;

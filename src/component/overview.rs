@@ -12,6 +12,8 @@ pub struct Overview {
     pub pipelines: Vec<PipelineOverview>,
     /// Extensions that run, in the order of their start.
     pub extensions: Vec<String>,
+    /// The configuration as YAML, with all secrets masked.
+    pub config: String,
     /// Everybody's counts.
     pub books: Books,
 }

@@ -5,8 +5,8 @@ use super::problems::Problems;
 use super::secret;
 use super::source::REDACTED;
 
-/// Prints a tree as YAML in which values of secret options, and of keys that sound like secrets,
-/// are `[REDACTED]`.
+/// Prints a tree as YAML in which values of secret options, of keys that sound like secrets, and what came out of
+/// `${...}` are `[REDACTED]`.
 ///
 /// `problems` must be the one that the tree was loaded and its options were decoded with: it knows
 /// which options have the type [`Secret`](super::Secret).
@@ -81,7 +81,7 @@ impl Printer<'_> {
     }
 
     fn is_secret(&self, node: &Node, scalar: &Scalar) -> bool {
-        self.problems.hides(node.path()) || secret::has_url_credentials(&scalar.text)
+        node.is_substituted() || self.problems.hides(node.path()) || secret::has_url_credentials(&scalar.text)
     }
 
     fn indent(&mut self, indent: usize) {

@@ -86,8 +86,8 @@ impl Plan {
         Some(plan)
     }
 
-    /// What runs, for pages about the gateway itself.
-    pub fn overview(&self, books: Books) -> Overview {
+    /// What runs, for pages about the gateway itself. `config`: what it was resolved from, without secrets.
+    pub fn overview(&self, config: String, books: Books) -> Overview {
         let texts = |ids: &[ComponentId]| ids.iter().map(ToString::to_string).collect();
         let pipelines = self.pipelines.iter().map(|pipeline| PipelineOverview {
             id: pipeline.id.to_string(),
@@ -99,6 +99,7 @@ impl Plan {
             built: SystemTime::now(),
             pipelines: pipelines.collect(),
             extensions: texts(&self.extension_order),
+            config,
             books,
         }
     }

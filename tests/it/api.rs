@@ -1,6 +1,8 @@
 //! Prometheus's HTTP API beside a real Prometheus 3 that scrapes the same target: status, type of error and shape of
 //! every endpoint, in the forms that Grafana, Perses, prometheus-adapter and promtool send.
 
+mod configuration;
+
 use std::collections::BTreeSet;
 
 use serde_json::Value as Json;
@@ -165,6 +167,7 @@ const ASKED: &[(How, &str, &str)] = &[
     ),
     (Kind, "GET", "/api/v1/targets/metadata?match_target=x%2B1"),
     (Equal, "GET", "/api/v1/targets/metadata?limit=x"),
+    (Shape, "GET", "/api/v1/status/config"),
     (Kind, "GET", "/api/v1/status/flags"),
     (Kind, "GET", "/api/v1/status/runtimeinfo"),
     (Equal, "GET", "/api/v1/status/walreplay"),

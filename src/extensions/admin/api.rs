@@ -181,6 +181,7 @@ const ROUTES: &[Route] = &[
     get("notifications", |_, _| Ok(json!([]).into())),
     get("status/tsdb", Api::cardinality),
     get("status/buildinfo", Api::build),
+    get("status/config", Api::config),
     get("status/notices", |api, _| {
         Ok(json!(api.shared.notices.list()).into())
     }),

@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use http::StatusCode;
 use serde_json::json;
 use tidegate_engine::query::LOOK_BACK_MS;
 
@@ -52,6 +53,16 @@ impl Api {
             "revision": COMMIT, "branch": "", "buildUser": "", "buildDate": DATE, "goVersion": "",
         })
         .into())
+    }
+
+    /// The configuration that runs, without its secrets.
+    pub(super) fn config(&self, _: &Request) -> Result<Page, Failure> {
+        let overview = self.shared.overview.get().ok_or(Failure {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            kind: "unavailable",
+            why: "the gateway is starting".to_owned(),
+        })?;
+        Ok(json!({"yaml": overview.config}).into())
     }
 
     /// The limits of queries, under the names of Prometheus's flags.
