@@ -46,7 +46,7 @@ async fn ask(args: &Args, client: Client) -> Result<(), Failure> {
     let found = all.as_array().map_or(&[][..], Vec::as_slice);
     if found.is_empty() {
         // A metric that is not known has been warned of.
-        let why = "no table has such a series now; `target_info` and the past are only in queries";
+        let why = "no table has such a series now; the past is only in queries";
         return Err(Failure::Message(format!("{}: {why}", args.series)));
     }
     for (at, one) in found.iter().enumerate() {
@@ -55,6 +55,9 @@ async fn ask(args: &Args, client: Client) -> Result<(), Failure> {
         }
         let name = one["metric"]["__name__"].as_str().unwrap_or_default();
         say!("{name}{}", labels(&one["metric"]));
+        if one["hidden"] == true {
+            say!("  hidden    by another series of the same name and labels");
+        }
         match one["composite"].is_object() {
             true => composite(&one["composite"]),
             false => series(one),

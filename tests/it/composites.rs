@@ -117,7 +117,7 @@ fn commands_ask_what_a_gateway_holds() {
     }
     let counted = scene.text(&["cardinality", "--top", "1"]);
     assert!(
-        counted.contains("1 series") && counted.contains("model"),
+        counted.contains("2 series") && counted.contains("model=m           2"),
         "{counted}"
     );
     for (arguments, why) in [

@@ -15,6 +15,7 @@ mod conservation;
 mod debugging;
 mod delivery;
 mod examples;
+mod exposed;
 mod falling;
 mod hostile;
 mod kit;

@@ -61,8 +61,8 @@ pub use progress::{Collision, Rejection, Sample};
 pub use rule::{GaugePolicy, Input, Rule};
 pub use saved::StreamId;
 pub use table::{
-    Absorbed, Cardinality, Count, Explanation, Feeder, Frozen, Life, Limits, Looker, Outcome, Overflow,
-    Place, Reading, Restored, Seen, Session, Stats, Table, cardinality,
+    Absorbed, Count, Explanation, Feeder, Frozen, Holdings, Life, Limits, Looker, Outcome, Overflow, Place,
+    Reading, Restored, Seen, Session, Stats, Table, holdings,
 };
 pub use temporality::{Converted, Converter, ConverterLimits, FrozenPlaces};
 pub use trust::State;

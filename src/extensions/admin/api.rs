@@ -248,13 +248,9 @@ impl Api {
     }
 
     fn composites_named(&self, names: &[String]) -> Vec<Arc<Watched>> {
-        let mut all = self.shared.composites.list();
-        all.retain(|composite| {
-            let name = &composite.declaration().name;
-            let shown = self.view.names_of_gauge(name);
-            shown.iter().any(|shown| names.contains(shown))
-        });
-        all
+        let all = self.view.names_of_composites().into_iter();
+        let named = all.filter(|(_, name)| names.contains(name));
+        named.map(|(composite, _)| composite).collect()
     }
 
     /// What the readers of an answer must know of the composites that it names.

@@ -3,58 +3,27 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tidegate_engine::query::{Labels, NAME, Selection};
-use tidegate_engine::{Count, Explanation, Feeder, Series, Table, UnixNanos, cardinality};
+use tidegate_engine::query::Labels;
+use tidegate_engine::{Count, Explanation, Feeder, Life, Series, State, UnixNanos, holdings};
 
 use crate::component::Shared;
-use crate::prom::Style;
-use crate::prom::catalog::{Shown, View};
-use crate::prom::flat::identity;
+use crate::prom::catalog::{Found, View};
 use crate::watch::{Watched, json as shape};
 
-/// What a histogram or a summary is for Prometheus.
-const SUFFIXES: [&str; 4] = ["", "_bucket", "_sum", "_count"];
-
-/// Explains at most `most` series that one of these selections accepts, each with at most `most` of its sources.
-pub(super) fn page(
-    shared: &Shared,
-    view: &View,
-    selections: &[Selection],
-    now: UnixNanos,
-    most: usize,
-) -> Value {
-    let mut found: Vec<(Labels, Arc<Series>, Arc<Table>)> = Vec::new();
-    for Shown { table, style, .. } in view.shown() {
-        table.read(now, &mut |reading| {
-            if found.len() < most
-                && let Some(labels) = wanted(reading.series, &style, selections)
-            {
-                found.push((labels, reading.series.clone(), table.clone()));
-            }
-        });
-    }
+/// What a page says of the series that queries see.
+pub(super) fn page(shared: &Shared, found: &[Found], now: UnixNanos, most: usize) -> Value {
     let composites = shared.composites.list();
-    let explained = found.iter().filter_map(|(labels, series, table)| {
-        let explanation = table.explain(series, now, most);
-        match explanation {
-            Some(explanation) => Some(of_series(labels, series, &explanation, now)),
-            None => of_composite(labels, series, &composites, now),
-        }
+    let explained = found.iter().filter_map(|one| {
+        let table = one.table.as_ref();
+        let mut page = match table.and_then(|table| table.explain(&one.series, now, most)) {
+            Some(explanation) => of_series(&one.labels, &one.series, &explanation, now),
+            None if one.is_target => of_target(one, now),
+            None => of_composite(one, &composites, now)?,
+        };
+        page["hidden"] = one.is_hidden.into();
+        Some(page)
     });
     explained.collect()
-}
-
-fn wanted(series: &Series, style: &Style, selections: &[Selection]) -> Option<Labels> {
-    let (name, pairs) = identity(series, style)?;
-    let accepts = |labels: &Labels| selections.iter().any(|selection| selection.accepts(labels));
-    let labels = |suffix: &str| -> Labels {
-        let name = (NAME.to_owned(), format!("{name}{suffix}"));
-        pairs.iter().cloned().chain([name]).collect()
-    };
-    SUFFIXES
-        .iter()
-        .any(|suffix| accepts(&labels(suffix)))
-        .then(|| labels(""))
 }
 
 fn metric(labels: &Labels) -> Value {
@@ -102,24 +71,51 @@ fn of_series(labels: &Labels, series: &Series, it: &Explanation, now: UnixNanos)
 }
 
 /// A gauge of a composite: what it computes, and what it says.
-fn of_composite(
-    labels: &Labels,
-    series: &Series,
-    composites: &[Arc<Watched>],
-    now: UnixNanos,
-) -> Option<Value> {
-    let name = &series.metric.name;
+fn of_composite(one: &Found, composites: &[Arc<Watched>], now: UnixNanos) -> Option<Value> {
+    let name = &one.series.metric.name;
     let mut named = composites.iter().filter(|one| one.declaration().name == *name);
     let watched = named.next()?;
     watched.composite().compute_if_due(now);
     let latest = watched.read(now);
     let mut shown = latest.shown.iter();
-    let shown = shown.find(|shown| shown.answer.attributes == series.attributes)?;
+    let shown = shown.find(|shown| shown.answer.attributes == one.series.attributes)?;
     Some(json!({
-        "metric": metric(labels),
+        "metric": metric(&one.labels),
         "state": shown.answer.state.name(),
         "composite": shape::label_set(watched, shown),
     }))
+}
+
+/// `target_info`: the resource that it describes.
+fn of_target(one: &Found, now: UnixNanos) -> Value {
+    let (state, life) = match one.is_alive {
+        true => (State::Fresh, Life::Alive),
+        false => (State::Stale, Life::Overdue),
+    };
+    let reporting = usize::from(one.is_alive);
+    let attributes = shape::labels(&one.series.resource.attributes);
+    json!({
+        "metric": metric(&one.labels),
+        "attributes": {},
+        "resource": attributes,
+        "value": 1.0,
+        "unit": "",
+        "state": state.name(),
+        "age_ms": age_ms(one.seen, now),
+        "counts_since": null,
+        "owner": "the attributes of the resource",
+        "rule": null,
+        "sources": {"reporting": reporting, "expected": 1},
+        "fed_by": [{
+            "source": attributes,
+            "streams": 1,
+            "state": life.name(),
+            "age_ms": age_ms(one.seen, now),
+            "began": null,
+            "said": 1.0,
+        }],
+        "fed_by_total": 1,
+    })
 }
 
 fn counts(counts: &[Count]) -> Value {
@@ -127,17 +123,17 @@ fn counts(counts: &[Count]) -> Value {
     counts.iter().map(count).collect()
 }
 
-/// The cardinality page of Prometheus, and what only we know. Its names of labels are those of the input: a series is
-/// one here that is many there when it is a histogram.
-pub(super) fn cardinality_page(tables: &[Arc<Table>], limit: usize) -> Value {
-    let all = cardinality(tables, limit);
+/// The cardinality page of Prometheus, and what only we know: the bytes, and the sources by streams.
+pub(super) fn cardinality_page(view: &View, now: UnixNanos, limit: usize) -> Value {
+    let all = view.census(now, limit);
+    let held = holdings(&view.tables(), limit);
     json!({
         "headStats": {"numSeries": all.series, "numLabelPairs": all.pairs, "chunkCount": 0, "minTime": 0, "maxTime": 0},
         "seriesCountByMetricName": counts(&all.metrics),
         "labelValueCountByLabelName": counts(&all.labels),
         "memoryInBytesByLabelName": [],
         "seriesCountByLabelValuePair": counts(&all.values),
-        "streamCountBySource": counts(&all.sources),
-        "bytes": all.bytes,
+        "streamCountBySource": counts(&held.sources),
+        "bytes": held.bytes,
     })
 }

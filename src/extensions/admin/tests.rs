@@ -569,12 +569,13 @@ async fn a_series_is_explained_and_counted() {
     assert_eq!(counts["headStats"]["numSeries"], json!(2));
     assert_eq!(
         counts["seriesCountByMetricName"],
-        json!([{"name": "requests", "value": 2}])
+        json!([{"name": "requests_total", "value": 2}])
     );
     assert_eq!(
         counts["labelValueCountByLabelName"],
-        json!([{"name": "service.name", "value": 2}])
+        json!([{"name": "job", "value": 2}])
     );
+    assert_eq!(counts["headStats"]["numLabelPairs"], json!(4));
     assert_eq!(counts["streamCountBySource"].as_array().unwrap().len(), 1);
 }
 

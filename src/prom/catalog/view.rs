@@ -7,11 +7,13 @@
 
 mod asked;
 mod entry;
+mod listed;
 mod names;
 mod select;
 mod sources;
 mod state;
 mod strings;
+mod styles;
 mod targets;
 #[cfg(test)]
 mod tests;
@@ -26,6 +28,7 @@ use tidegate_engine::{Attributes, Composite, Data, History, HistoryLimits, Table
 pub use self::asked::{Asked, Notes};
 pub use self::entry::HistoryRule;
 use self::entry::{Entry, Look};
+pub use self::listed::{Census, Found};
 use self::sources::unnamed;
 pub use self::state::Shown;
 use self::state::State;
@@ -211,19 +214,40 @@ impl View {
 
     /// What a gauge of this name is called, by any of the exporters.
     pub fn names_of_gauge(&self, name: &str) -> Vec<String> {
-        let expositions = self.expositions.lock().unwrap_or_else(PoisonError::into_inner);
-        let styles = expositions.iter().map(|one| &one.style).chain([&self.plain]);
+        let styles = self.styles().into_iter();
         let names = styles.filter_map(|style| style.naming.metric(name, "", Kind::Gauge));
         names.collect()
+    }
+
+    /// The declared composites, with what queries call their gauges.
+    pub fn names_of_composites(&self) -> Vec<(Arc<Watched>, String)> {
+        let composites = self.composites.list();
+        if composites.is_empty() {
+            return Vec::new();
+        }
+        let of_table = |shown: Shown| {
+            let attached = shown.table.attached().into_iter();
+            attached.map(move |composite| (composite, shown.style.clone()))
+        };
+        let styled: Vec<(Arc<Composite>, Arc<Style>)> = self.shown().into_iter().flat_map(of_table).collect();
+        let named = composites.into_iter().filter_map(|watched| {
+            let mut styled = styled.iter();
+            let style = styled.find(|(composite, _)| Arc::ptr_eq(composite, watched.composite()));
+            let style = style.map_or(&self.plain, |(_, style)| style);
+            let name = style
+                .naming
+                .metric(&watched.declaration().name, "", Kind::Gauge)?;
+            Some((watched, name))
+        });
+        named.collect()
     }
 
     /// What a group of a composite is called, by any of the exporters.
     pub fn labels_of_group(&self, composite: &Composite, group: &Attributes) -> Vec<Labels> {
         let series = composite.series(group.clone());
-        let expositions = self.expositions.lock().unwrap_or_else(PoisonError::into_inner);
-        let styles = expositions.iter().map(|one| &one.style).chain([&self.plain]);
+        let styles = self.styles().into_iter();
         let labels = styles.filter_map(|style| {
-            let (name, mut pairs) = identity(&series, style)?;
+            let (name, mut pairs) = identity(&series, &style)?;
             pairs.push((NAME.to_owned(), name));
             Some(pairs.into_iter().collect())
         });

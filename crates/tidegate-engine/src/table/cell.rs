@@ -232,14 +232,6 @@ impl Cells {
         self.bytes.load(Relaxed)
     }
 
-    /// How many series each metric name has.
-    pub(crate) fn each_metric(&self, mut each: impl FnMut(&Arc<str>, usize)) {
-        let register = self.register.lock();
-        for (name, of_metric) in &register.by_metric {
-            each(name, of_metric.series);
-        }
-    }
-
     /// Where the cell of this series is.
     pub(crate) fn find(&self, series: &Series) -> Option<CellRef> {
         self.look_up(&self.register.lock(), Key::of(series))

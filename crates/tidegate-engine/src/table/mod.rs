@@ -5,11 +5,11 @@
 //! not yet added (`events`). Readers look at the cells; nothing is copied for them.
 
 mod book;
-mod cardinality;
 mod cell;
 mod events;
 mod explain;
 mod folded;
+mod holdings;
 mod limits;
 mod look;
 mod points;
@@ -24,11 +24,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use book::Book;
-pub use cardinality::{Cardinality, Count, cardinality};
 use cell::{Caps, CellRef, Cells};
 pub use events::Absorbed;
 pub use explain::{Explanation, Feeder, Life};
 use folded::Folded;
+pub use holdings::{Count, Holdings, holdings};
 pub use limits::{Limits, Overflow, Stats};
 pub use look::{Looker, Place, Seen};
 pub use points::Outcome;

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use http::StatusCode;
 use serde_json::json;
-use tidegate_engine::query::LOOK_BACK_MS;
+use tidegate_engine::query::{LOOK_BACK_MS, NAME};
 
 use super::{Api, Failure, Page, QUERIES, Said, explain, params};
 use crate::built::{COMMIT, DATE, VERSION};
@@ -20,9 +20,14 @@ impl Api {
             return Err(Failure::bad("no match[] parameter provided"));
         }
         let (now, most) = (unix_now(), entries(request)?);
+        let found = self.view.found(now, &selections, most);
+        let mut notes = self.view.notes(now, &selections);
+        // A histogram is explained by the name of its metric, which no series has.
+        let names = found.iter().map(|found| found.labels.get(NAME));
+        names.for_each(|name| notes.forget_unknown(name));
         Ok(Page::Data(Said {
-            data: explain::page(&self.shared, &self.view, &selections, now, most),
-            warnings: self.view.notes(now, &selections).warnings(),
+            data: explain::page(&self.shared, &found, now, most),
+            warnings: notes.warnings(),
             ..Said::default()
         }))
     }
@@ -30,7 +35,7 @@ impl Api {
     /// What makes the series.
     pub(super) fn cardinality(&self, request: &Request) -> Result<Page, Failure> {
         let most = entries(request)?;
-        Ok(explain::cardinality_page(&self.view.tables(), most).into())
+        Ok(explain::cardinality_page(&self.view, unix_now(), most).into())
     }
 
     /// No rules are evaluated here: the list is empty, whatever is asked of it.

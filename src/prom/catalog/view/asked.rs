@@ -2,16 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, Weak};
 
-use tidegate_engine::UnixNanos;
 use tidegate_engine::query::{NAME, Selection};
+use tidegate_engine::{Metric, UnixNanos};
 
 use super::super::differing;
-use super::View;
-use super::entry::Key;
+use super::entry::{Entry, Key};
+use super::listed::holds;
 use super::state::State;
+use super::{Shown, View};
 use crate::config::nearest;
+use crate::prom::Style;
+use crate::prom::flat::SUFFIXES;
+use crate::prom::render::kind::kinds;
+use crate::watch::Watched;
 
 /// Metrics that one answer names in a kind of warning; the rest is counted.
 const NAMED: usize = 10;
@@ -27,8 +32,17 @@ pub struct Asked<'a> {
 pub struct Notes {
     /// By metric: the living series that others of the same name and labels hide, and in what the first of them differs.
     hidden: BTreeMap<String, (BTreeSet<Key>, String)>,
-    /// Metrics that are known nowhere, with the nearest name that is known.
-    unknown: BTreeMap<String, Option<String>>,
+    /// Metrics that are known nowhere, and what was probably meant.
+    unknown: BTreeMap<String, Option<Meant>>,
+}
+
+/// What a name that is not known probably means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Meant {
+    /// Another exporter has this name for a metric that queries call so.
+    Called(String),
+    /// The nearest name that is known.
+    Near(String),
 }
 
 impl Notes {
@@ -41,6 +55,11 @@ impl Notes {
     /// The metrics that are known nowhere.
     pub fn unknown(&self) -> impl Iterator<Item = &str> {
         self.unknown.keys().map(String::as_str)
+    }
+
+    /// Takes back that a metric is not known.
+    pub fn forget_unknown(&mut self, name: &str) {
+        self.unknown.remove(name);
     }
 
     fn hidden(&self) -> impl Iterator<Item = String> {
@@ -66,8 +85,14 @@ impl Notes {
         let unknown = self.unknown.iter().take(NAMED).map(|(name, near)| {
             let mut text =
                 format!("metric \"{name}\" is not known: no series of this name is here or was here lately");
-            if let Some(near) = near {
-                let _ = write!(text, "; did you mean \"{near}\"?");
+            match near {
+                Some(Meant::Called(name)) => {
+                    let _ = write!(text, "; queries call it \"{name}\"");
+                }
+                Some(Meant::Near(name)) => {
+                    let _ = write!(text, "; did you mean \"{name}\"?");
+                }
+                None => {}
             }
             text
         });
@@ -97,8 +122,8 @@ impl<'a> Asked<'a> {
         let unknown = selection.name().filter(|name| !self.view.is_known(state, name));
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(name) = unknown {
-            let near = nearest(name, state.metrics()).map(str::to_owned);
-            notes.unknown.insert(name.to_owned(), near);
+            let meant = self.view.meant(state, name);
+            notes.unknown.insert(name.to_owned(), meant);
         }
         for key in &state.books.contested {
             let Some(entry) = state.entry(*key) else { continue };
@@ -138,16 +163,85 @@ impl View {
 
     /// Whether a metric of this name is here, was here, or is that of a declared composite.
     fn is_known(&self, state: &State, name: &str) -> bool {
+        let mut ended = Vec::new();
+        for entry in state.named(name).filter(|entry| entry.may_be(name)) {
+            match entry.numbers.is_empty() {
+                true => ended.push(entry),
+                false => return true,
+            }
+        }
+        let shown = self.shown();
         state.books.gone.contains_key(name)
-            || state.named(name).any(|entry| entry.may_be(name))
-            || self.composites.list().iter().any(|composite| {
+            || ended.into_iter().any(|entry| !is_copy(entry, &shown))
+            || self.names_of_composites().iter().any(|(_, known)| known == name)
+    }
+
+    /// What an unknown name probably means.
+    fn meant(&self, state: &State, name: &str) -> Option<Meant> {
+        if let Some(called) = self.called(state, name) {
+            return Some(Meant::Called(called));
+        }
+        let near = nearest(name, state.metrics())?;
+        let is_part = |part: &&&str| self.is_known(state, &format!("{near}{part}"));
+        // Of a classic histogram only the parts are series.
+        match SUFFIXES.iter().find(is_part) {
+            Some(part) => Some(Meant::Near(format!("{near}{part}"))),
+            None => self.called(state, near).map(Meant::Near),
+        }
+    }
+
+    /// What queries call the metric that an exporter has under this name.
+    fn called(&self, state: &State, asked: &str) -> Option<String> {
+        let (styles, shown) = (self.styles(), self.shown());
+        let is_asked = |metric: &Metric, stem: &str| {
+            let mut names = styles.iter().map(|style| name_of(metric, style));
+            names.any(|name| name.as_deref() == Some(stem))
+        };
+        let of_series = state.metrics().find_map(|known| {
+            let mut entries = state.named(known);
+            let entry = entries.find(|entry| entry.name.as_deref() == Some(known))?;
+            let mut suffixes = SUFFIXES.iter().filter(|suffix| {
+                let stem = asked.strip_suffix(**suffix).filter(|stem| *stem != known);
+                stem.is_some_and(|stem| is_asked(&entry.series.metric, stem))
+            });
+            let name = format!("{known}{}", suffixes.next()?);
+            (entry.may_be(&name) && !is_copy(entry, &shown)).then_some(name)
+        });
+        // A composite that says nothing now has no series.
+        of_series.or_else(|| {
+            let mut composites = self.names_of_composites().into_iter();
+            let is_it = |composite: &Watched| {
                 let names = self.names_of_gauge(&composite.declaration().name);
-                names.iter().any(|known| known == name)
-            })
+                names.iter().any(|name| name == asked)
+            };
+            let found = composites.find(|(composite, name)| name != asked && is_it(composite));
+            found.map(|(_, name)| name)
+        })
     }
 
     /// The names of the metrics that it knows.
     pub fn metrics(&self) -> BTreeSet<String> {
         self.state().metrics().map(str::to_owned).collect()
     }
+}
+
+/// Whether a series without numbers is one that counts in the table of another exporter.
+fn is_copy(entry: &Entry, shown: &[Shown]) -> bool {
+    let Some(place) = entry.place.filter(|_| entry.numbers.is_empty()) else {
+        return false;
+    };
+    let series = &entry.series;
+    let mut holders = shown.iter().filter(|shown| {
+        let name = name_of(&series.metric, &shown.style);
+        name.as_deref() == entry.name.as_deref() && holds(&shown.table, place, series)
+    });
+    holders.any(|shown| {
+        let mut others = shown.copied.iter().filter_map(Weak::upgrade);
+        others.any(|other| other.has(series))
+    })
+}
+
+fn name_of(metric: &Metric, style: &Style) -> Option<String> {
+    let (kind, _) = kinds(metric.data).ok()?;
+    style.naming.of(metric, kind)
 }

@@ -881,7 +881,7 @@ fn a_series_says_who_feeds_it_since_when_and_how_far_it_can_be_trusted() {
 }
 
 #[test]
-fn cardinality_names_the_largest_metrics_labels_and_sources() {
+fn holdings_name_the_largest_sources() {
     let table = Arc::new(table(vec![Rule::newest()]));
     for pod in 0..20 {
         for code in 0..=pod % 3 {
@@ -899,22 +899,9 @@ fn cardinality_names_the_largest_metrics_labels_and_sources() {
         &point(&series("up", Data::Gauge, &[("job", "b")], &[]), 0, NOW, 1),
         NOW,
     );
-    let all = cardinality(&[table], 2);
-    let names = |counts: &[Count]| -> Vec<(String, usize)> {
-        counts
-            .iter()
-            .map(|count| (count.name.clone(), count.count))
-            .collect()
-    };
-    let of = |pairs: &[(&str, usize)]| -> Vec<(String, usize)> {
-        pairs
-            .iter()
-            .map(|(name, count)| ((*name).to_owned(), *count))
-            .collect()
-    };
-    assert_eq!((all.series, all.pairs), (40, 25));
-    assert_eq!(names(&all.metrics), of(&[("requests", 39), ("up", 1)]));
-    assert_eq!(names(&all.labels), of(&[("pod", 20), ("code", 3)]));
-    assert_eq!(names(&all.values), of(&[("job=api", 39), ("code=0", 20)]));
-    assert_eq!(names(&all.sources), of(&[("job=api", 39), ("job=b", 1)]));
+    let all = holdings(std::slice::from_ref(&table), 2);
+    let named = all.sources.iter().map(|count| (&*count.name, count.count));
+    assert_eq!(named.collect::<Vec<_>>(), [("job=api", 39), ("job=b", 1)]);
+    assert_eq!(all.bytes, table.bytes());
+    assert_eq!(holdings(&[table], 1).sources.len(), 1);
 }

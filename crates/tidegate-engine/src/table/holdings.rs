@@ -1,0 +1,61 @@
+//! What tables take, and whose streams feed them.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::Table;
+use crate::streams::lock;
+use crate::{Attributes, Resource};
+
+/// Something, and how many there are of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Count {
+    /// What.
+    pub name: String,
+    /// How many.
+    pub count: usize,
+}
+
+/// What some tables take, and who feeds them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holdings {
+    /// Bytes of output series and input streams, estimated.
+    pub bytes: usize,
+    /// Sources by input streams that feed some series, the largest first: `key=value,...`.
+    pub sources: Vec<Count>,
+}
+
+/// What `tables` take, and the `top` sources that feed most of their series.
+pub fn holdings(tables: &[Arc<Table>], top: usize) -> Holdings {
+    let mut streams: HashMap<String, usize> = HashMap::new();
+    for table in tables {
+        table.each_source(|name, more| *streams.entry(name).or_default() += more);
+    }
+    let counts = streams.into_iter().map(|(name, count)| Count { name, count });
+    let mut sources: Vec<Count> = counts.collect();
+    sources.sort_by(|a, b| (Reverse(a.count), &a.name).cmp(&(Reverse(b.count), &b.name)));
+    sources.truncate(top);
+    Holdings {
+        bytes: tables.iter().map(|table| table.bytes()).sum(),
+        sources,
+    }
+}
+
+/// A source as text.
+fn name_of_source(resource: &Resource, attributes: &Attributes) -> String {
+    resource.attributes.merge(attributes).to_string()
+}
+
+impl Table {
+    fn each_source(&self, mut each: impl FnMut(String, usize)) {
+        for (resource, streams) in lock(&self.book).each() {
+            each(name_of_source(resource, &Attributes::default()), streams);
+        }
+        let sources: Vec<_> = self.sources().values().cloned().collect();
+        for source in sources {
+            let (source, streams) = lock(&source).count();
+            each(name_of_source(&source.resource, &source.attributes), streams);
+        }
+    }
+}
