@@ -606,3 +606,69 @@ async fn a_series_that_no_rule_of_the_past_matches_has_a_present_only() {
         );
     }
 }
+
+/// An exporter that shows nothing but its own table.
+struct Own(Arc<Table>);
+
+impl crate::prom::catalog::Exposes for Own {
+    fn live(&self) -> Vec<Arc<Table>> {
+        Vec::new()
+    }
+
+    fn own(&self) -> &Arc<Table> {
+        &self.0
+    }
+}
+
+#[tokio::test]
+async fn exemplars_are_of_series_that_queries_see_each_once_and_in_order() {
+    let (admin, first) = with_table("history: {enabled: false}").await;
+    let second = Arc::new(Table::new("second", vec![Rule::newest()], Limits::default()));
+    for (name, table) in [("prometheus/a", &first), ("prometheus/b", &second)] {
+        let exporter = Arc::new(Own(table.clone()));
+        admin
+            .view
+            .expose(name.into(), crate::prom::Style::default(), exporter);
+    }
+    // Labels don't tell these resources apart: the second is hidden by the first.
+    let of = |host: &'static str, values: &[(u64, f64)]| {
+        let mut point = point("depth", Data::Gauge, "shop", 3);
+        // Neither replaces the other.
+        point.start = 1;
+        let series = Arc::unwrap_or_clone(point.series);
+        let mut resource = Arc::unwrap_or_clone(series.resource.clone());
+        let attributes = [("service.name", "shop"), ("host.name", host)];
+        resource.attributes = attributes.into_iter().collect();
+        point.series = Arc::new(Series {
+            resource: Arc::new(resource),
+            ..series
+        });
+        let exemplar = |(second, value): &(u64, f64)| tidegate_engine::Exemplar {
+            time: second * 1_000_000_000,
+            value: AttributeValue::Double(*value),
+            filtered_attributes: Attributes::default(),
+            trace_id: Default::default(),
+            span_id: Default::default(),
+        };
+        point.exemplars = values.iter().map(exemplar).collect();
+        point
+    };
+    let shown = of("a", &[(7, 1.5), (5, 2.5), (6, 3.5)]);
+    for table in [&first, &second] {
+        table.observe(&shown, unix_now());
+        let (_, asked) = get(&admin, "/api/v1/query?query=depth").await;
+        assert_eq!(asked["data"]["result"].as_array().unwrap().len(), 1, "{asked}");
+    }
+    first.observe(&of("b", &[(4, 9.5)]), unix_now());
+    let (_, page) = get(&admin, "/api/v1/query_exemplars?query=depth").await;
+    let [series] = &page["data"].as_array().unwrap()[..] else {
+        panic!("{page}")
+    };
+    assert_eq!(series["seriesLabels"]["job"], "shop");
+    let exemplars = series["exemplars"].as_array().unwrap().iter();
+    let told: Vec<_> = exemplars
+        .map(|one| (one["timestamp"].as_f64().unwrap(), one["value"].as_str().unwrap()))
+        .collect();
+    assert_eq!(told, [(5.0, "2.5"), (6.0, "3.5"), (7.0, "1.5")]);
+    admin.stop(Instant::now() + Duration::from_secs(10)).await;
+}

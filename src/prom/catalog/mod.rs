@@ -13,6 +13,8 @@ use tidegate_engine::Key;
 
 pub use self::rivals::differing;
 pub use self::senders::{Life, Senders, Times};
-pub use self::view::{About, Asked, Census, Exposes, Found, HistoryRule, Notes, Shown, View, millis};
+pub use self::view::{
+    About, Accepted, Asked, Census, Exposes, Found, HistoryRule, Notes, Shown, View, millis,
+};
 
 type KeyMap<V> = HashMap<Key, V, RandomState>;

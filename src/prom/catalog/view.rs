@@ -7,6 +7,7 @@
 
 mod asked;
 mod entry;
+mod exemplars;
 mod listed;
 mod names;
 mod select;
@@ -28,6 +29,7 @@ use tidegate_engine::{Attributes, Composite, Data, History, HistoryLimits, Table
 pub use self::asked::{Asked, Notes};
 pub use self::entry::HistoryRule;
 use self::entry::{Entry, Look};
+pub use self::exemplars::Accepted;
 pub use self::listed::{Census, Found};
 use self::sources::unnamed;
 pub use self::state::Shown;

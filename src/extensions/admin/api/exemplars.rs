@@ -3,18 +3,20 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value as Json, json as object};
-use tidegate_engine::query::{Labels, Millis, NAME, Query, Selection};
-use tidegate_engine::{Exemplar, Reading, Value};
+use tidegate_engine::query::{Labels, Millis, Query};
+use tidegate_engine::{Exemplar, Reading, UnixNanos, Value};
 
 use super::{Api, Failure, Page, json, params};
 use crate::component::unix_now;
 use crate::extensions::server::Request;
 use crate::prom::Style;
-use crate::prom::catalog::{Shown, millis};
-use crate::prom::flat::identity;
+use crate::prom::catalog::{Accepted, Shown, millis};
 use crate::prom::name::Spelling;
 use crate::prom::number::push_f64;
 use crate::prom::render::exemplar;
+
+/// Exemplars with their times, by the labels of their series.
+type Found = BTreeMap<Labels, Vec<(UnixNanos, Json)>>;
 
 impl Api {
     pub(super) fn exemplars(&self, request: &Request) -> Result<Page, Failure> {
@@ -28,57 +30,50 @@ impl Api {
         if selections.is_empty() {
             return Ok(Page::Empty);
         }
-        let mut found: BTreeMap<Labels, Vec<Json>> = BTreeMap::new();
+        let now = unix_now();
+        let accepted = self.view.accepted(now, &selections);
+        let mut found = Found::new();
         for Shown { table, style, .. } in self.view.shown() {
-            table.read(unix_now(), &mut |reading| {
+            table.read(now, &mut |reading| {
                 let wanted = reading.exemplars.iter();
                 let wanted = wanted.filter(|one| (start..=end).contains(&millis(one.time)));
                 for one in wanted {
-                    Self::add(&reading, &style, one, &selections, &mut found);
+                    add(&reading, &accepted, &style, one, &mut found);
                 }
             });
         }
-        let all = found.into_iter().map(
-            |(labels, exemplars)| object!({"seriesLabels": json::metric(&labels), "exemplars": exemplars}),
-        );
+        let all = found.into_iter().map(|(labels, mut exemplars)| {
+            exemplars.sort_by_key(|(time, _)| *time);
+            // Two exporters may hold the same series.
+            exemplars.dedup();
+            let exemplars: Json = exemplars.into_iter().map(|(_, one)| one).collect();
+            object!({"seriesLabels": json::metric(&labels), "exemplars": exemplars})
+        });
         Ok(all.collect::<Json>().into())
     }
+}
 
-    /// Adds an exemplar to its series, where a selector asks for that.
-    fn add(
-        reading: &Reading<'_>,
-        style: &Style,
-        one: &Exemplar,
-        selections: &[Selection],
-        found: &mut BTreeMap<Labels, Vec<Json>>,
-    ) {
-        let (Some(value), Some((name, mut pairs))) = (exemplar::value(one), identity(reading.series, style))
-        else {
-            return;
-        };
-        pairs.push((NAME.to_owned(), name));
-        if let Value::Histogram(histogram) = reading.value {
+/// Adds an exemplar to the number that it belongs to: of a histogram its bucket.
+fn add(reading: &Reading<'_>, accepted: &Accepted, style: &Style, one: &Exemplar, found: &mut Found) {
+    let Some(value) = exemplar::value(one) else { return };
+    let labels = match reading.value {
+        Value::Histogram(histogram) => {
             let bound = histogram.bounds.iter().find(|bound| value <= **bound);
-            let mut text = String::new();
-            push_f64(&mut text, bound.copied().unwrap_or(f64::INFINITY));
-            pairs.push(("le".to_owned(), text));
-            pairs
-                .iter_mut()
-                .filter(|(name, _)| name == NAME)
-                .for_each(|(_, name)| name.push_str("_bucket"));
+            let mut le = String::new();
+            push_f64(&mut le, bound.copied().unwrap_or(f64::INFINITY));
+            let mut buckets = accepted.labels(reading.series, "_bucket");
+            buckets.find(|labels| labels.get("le") == le)
         }
-        let labels: Labels = pairs.into_iter().collect();
-        if selections.iter().any(|selection| selection.accepts(&labels)) {
-            let spelling = Spelling::of(&reading.series.metric);
-            let own: BTreeMap<String, String> = exemplar::labels(one, &style.naming, spelling, false)
-                .into_iter()
-                .collect();
-            let entry = object!({
-                "labels": own,
-                "value": json::text(value),
-                "timestamp": json::seconds(millis(one.time)),
-            });
-            found.entry(labels).or_default().push(entry);
-        }
-    }
+        _ => accepted.labels(reading.series, "").next(),
+    };
+    let Some(labels) = labels else { return };
+    let spelling = Spelling::of(&reading.series.metric);
+    let own = exemplar::labels(one, &style.naming, spelling, false).into_iter();
+    let own: BTreeMap<String, String> = own.collect();
+    let entry = object!({
+        "labels": own,
+        "value": json::text(value),
+        "timestamp": json::seconds(millis(one.time)),
+    });
+    found.entry(labels.clone()).or_default().push((one.time, entry));
 }
