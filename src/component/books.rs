@@ -6,6 +6,9 @@ use super::{EntryCounts, Ledger};
 use crate::batch::Signal;
 use crate::config::Class;
 
+/// A gauge that is set to this has no value: no reader of the gateway's own metrics shows its series.
+pub const NO_VALUE: f64 = f64::NAN;
+
 /// All books of a graph.
 #[derive(Clone, Default)]
 pub struct Books {

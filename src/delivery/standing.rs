@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::component::Shared;
+use crate::component::books::NO_VALUE;
 
 /// A destination that fails for so long is worth a warning. Tests of the driver have no minute.
 pub(super) const OUTAGE: Duration = match cfg!(test) {
@@ -160,13 +161,17 @@ impl Standing {
     }
 
     fn show(&self, trouble: Option<Trouble>) {
+        self.set(|reason| f64::from(u8::from(Some(reason) == trouble)));
+    }
+
+    fn set(&self, value: impl Fn(Trouble) -> f64) {
         let make = |reason: Trouble| {
             let component = self.component.to_string();
             metrics::gauge!("tidegate_exporter_failing", "component" => component, "reason" => reason.name())
         };
         let gauges = self.gauges.get_or_init(|| Trouble::ALL.map(make));
         for (reason, gauge) in Trouble::ALL.into_iter().zip(gauges) {
-            gauge.set(f64::from(u8::from(Some(reason) == trouble)));
+            gauge.set(value(reason));
         }
     }
 
@@ -194,7 +199,9 @@ impl Drop for Standing {
         // An endpoint that is not used any more is nobody's trouble.
         if self.is_failing.load(Relaxed) {
             self.shared.health.trouble(&self.component, None);
-            self.show(None);
+        }
+        if self.gauges.get().is_some() {
+            self.set(|_| NO_VALUE);
         }
     }
 }

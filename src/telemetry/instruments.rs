@@ -87,7 +87,11 @@ impl Instruments {
                     .with_description(help)
                     .with_callback(move |instrument| {
                         each(&read, |attributes, bits| {
-                            instrument.observe(f64::from_bits(bits), attributes)
+                            let value = f64::from_bits(bits);
+                            // One without a value is not shown.
+                            if !value.is_nan() {
+                                instrument.observe(value, attributes);
+                            }
                         });
                     })
                     .build();

@@ -12,6 +12,8 @@ mod recorder;
 mod resource;
 mod server;
 mod spans;
+#[cfg(test)]
+pub(crate) mod testing;
 mod views;
 
 use std::sync::Arc;

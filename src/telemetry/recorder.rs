@@ -70,7 +70,7 @@ impl<R: Recorder> Recorder for Leveled<R> {
         }
         let inner = |key: &Key| self.inner.register_gauge(key, metadata);
         match self.views.reduced(key) {
-            Some(reduced) => self.views.gauge(key, || inner(&reduced)),
+            Some(reduced) => self.views.gauge(key, reduced, inner),
             None => inner(key),
         }
     }
@@ -213,7 +213,12 @@ impl Rendering {
             let declared = format!("# TYPE {} ", self.naming.name(described));
             page = page.replace(&format!("{declared}gauge\n"), &format!("{declared}counter\n"));
         }
-        page
+        // Gauges without a value.
+        let is_shown = |line: &&str| line.starts_with('#') || !line.ends_with(" NaN\n");
+        match page.contains(" NaN\n") {
+            true => page.split_inclusive('\n').filter(is_shown).collect(),
+            false => page,
+        }
     }
 
     /// Sorts recorded values into buckets. Until then the recorder keeps each of them.

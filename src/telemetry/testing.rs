@@ -7,6 +7,9 @@ use super::recorder::{Renaming, Rendering, fan_out};
 use super::views::{View, Views};
 use crate::config::{Decode, Problems, parse_text};
 
+/// Values by what stands between the braces of their series.
+pub(crate) type Values = Vec<(String, f64)>;
+
 /// A page of the gateway's own metrics.
 pub(crate) struct Page(Rendering);
 
@@ -15,8 +18,8 @@ impl Page {
         self.0.text()
     }
 
-    /// The values of the series of this name, by what stands between the braces.
-    pub(crate) fn series(&self, name: &str) -> Vec<(String, f64)> {
+    /// The values of the series of this name.
+    pub(crate) fn series(&self, name: &str) -> Values {
         let page = self.text();
         let of_name = |line: &str| {
             let (series, value) = line.rsplit_once(' ')?;

@@ -7,6 +7,7 @@ use metrics::{Counter, CounterFn, Gauge, GaugeFn, Key};
 
 use super::catalogue::{CATALOGUE, Described, Kind};
 use super::config::{NoEffect, Selected};
+use crate::component::books::NO_VALUE;
 use crate::config::{Decode, Node, Problems, TypeHelp, wrong_type};
 
 crate::options! {
@@ -226,6 +227,8 @@ pub(super) struct Views {
     by_name: HashMap<&'static str, Treatment>,
     counters: Shares<CounterShare>,
     gauges: Shares<GaugeShare>,
+    /// By the key that is left.
+    totals: Shares<Total>,
 }
 
 /// What becomes of a metric.
@@ -273,14 +276,14 @@ impl Views {
         Counter::from_arc(share.clone())
     }
 
-    /// The gauge of a series whose values are added to another one.
-    pub(super) fn gauge(&self, key: &Key, sum: impl FnOnce() -> Gauge) -> Gauge {
+    /// The gauge of a series whose values are added to that of `reduced`.
+    pub(super) fn gauge(&self, key: &Key, reduced: Key, make: impl FnOnce(&Key) -> Gauge) -> Gauge {
         let mut shares = lock(&self.gauges);
         let share = shares.entry(key.clone()).or_insert_with(|| {
-            Arc::new(GaugeShare {
-                own: Mutex::default(),
-                sum: sum(),
-            })
+            let shown = make(&reduced);
+            let mut totals = lock(&self.totals);
+            let total = totals.entry(reduced).or_insert_with(|| Total::new(shown));
+            Arc::new(GaugeShare::new(total.clone()))
         });
         Gauge::from_arc(share.clone())
     }
@@ -325,24 +328,64 @@ impl CounterFn for CounterShare {
 
 /// One of several gauges whose sum is shown.
 struct GaugeShare {
-    own: Mutex<f64>,
-    sum: Gauge,
+    /// `None`: it has no value.
+    own: Mutex<Option<f64>>,
+    total: Arc<Total>,
+}
+
+impl GaugeShare {
+    /// As every gauge, it is 0 until it is set.
+    fn new(total: Arc<Total>) -> Self {
+        total.replace(None, Some(0.0));
+        Self {
+            own: Mutex::new(Some(0.0)),
+            total,
+        }
+    }
+
+    fn change(&self, to: impl FnOnce(f64) -> f64) {
+        let mut own = lock(&self.own);
+        let value = Some(to(own.unwrap_or_default())).filter(|value| value.is_finite());
+        self.total.replace(*own, value);
+        *own = value;
+    }
 }
 
 impl GaugeFn for GaugeShare {
     fn increment(&self, value: f64) {
-        *lock(&self.own) += value;
-        self.sum.increment(value);
+        self.change(|own| own + value);
     }
 
     fn decrement(&self, value: f64) {
-        self.increment(-value);
+        self.change(|own| own - value);
     }
 
     fn set(&self, value: f64) {
-        let mut own = lock(&self.own);
-        self.sum.increment(value - *own);
-        *own = value;
+        self.change(|_| value);
+    }
+}
+
+/// The sum of several gauges.
+struct Total {
+    /// And how many of them have a value.
+    sum: Mutex<(f64, usize)>,
+    shown: Gauge,
+}
+
+impl Total {
+    fn new(shown: Gauge) -> Arc<Self> {
+        let sum = Mutex::default();
+        Arc::new(Self { sum, shown })
+    }
+
+    /// One of the gauges has another value.
+    fn replace(&self, old: Option<f64>, new: Option<f64>) {
+        let mut total = lock(&self.sum);
+        let (sum, count) = *total;
+        let count = count + usize::from(new.is_some()) - usize::from(old.is_some());
+        let sum = sum - old.unwrap_or_default() + new.unwrap_or_default();
+        *total = if count == 0 { (0.0, 0) } else { (sum, count) };
+        self.shown.set(if count == 0 { NO_VALUE } else { sum });
     }
 }
 
@@ -429,5 +472,30 @@ mod tests {
         }
         let (_, said) = views("[{selector: {unit: s}, stream: {aggregation: {drop: {x: 1}}}}]");
         assert!(said.contains("error"), "{said}");
+    }
+
+    #[test]
+    fn gauges_without_a_value_are_no_part_of_a_sum_and_no_series() {
+        let view = "[{selector: {instrument_name: tidegate_held_items}, stream: {attribute_keys: [signal]}}]";
+        let (recorder, page) = super::super::testing::recorder(view);
+        let shown = || page.series("tidegate_held_items");
+        let logs = |value| vec![("signal=\"logs\"".to_owned(), value)];
+        metrics::with_local_recorder(&recorder, || {
+            let held = |component: &'static str| metrics::gauge!("tidegate_held_items", "component" => component, "signal" => "logs");
+            let (a, b) = (held("a"), held("b"));
+            assert_eq!(shown(), logs(0.0));
+            a.set(3.0);
+            b.set(4.0);
+            assert_eq!(shown(), logs(7.0));
+            a.set(NO_VALUE);
+            assert_eq!(shown(), logs(4.0));
+            b.set(f64::INFINITY);
+            assert_eq!(shown(), []);
+            b.increment(2.0);
+            a.set(1.0);
+            assert_eq!(shown(), logs(3.0));
+            metrics::gauge!("tidegate_history_bytes").set(NO_VALUE);
+            assert_eq!(page.series("tidegate_history_bytes"), []);
+        });
     }
 }

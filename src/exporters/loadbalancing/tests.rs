@@ -1,6 +1,7 @@
 //! Several endpoints, made by hand: who gets what, what a failure costs, what is left of one that goes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::resource::v1::Resource;
@@ -14,6 +15,7 @@ use crate::batch::wire;
 use crate::component::testing::settings;
 use crate::delivery::testing::{balance_when, exporter_context, ledgers};
 use crate::exporters::testing::{Bench, Sink, grpc_failure, grpc_ok};
+use crate::telemetry::testing::{Values, recorder};
 
 /// What of a span (trace, service) stays together.
 type Group = fn(&(u8, u8)) -> u8;
@@ -180,6 +182,42 @@ async fn what_an_endpoint_holds_when_it_goes_goes_to_the_others() {
     balance_when(&ledger, |balance| balance.left == ALL).await;
     let arrived: BTreeSet<_> = spans(&good).into_iter().collect();
     assert_eq!(arrived.len() as u64, ALL);
+    peers.stop(Instant::now()).await;
+}
+
+#[tokio::test]
+async fn an_endpoint_that_goes_takes_its_gauge_of_failure_with_it() {
+    const FAILING: &str = "tidegate_exporter_failing";
+    let (recorder, page) = recorder("[]");
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    let good = Sink::start(|_, _| grpc_ok()).await;
+    let config = settings::<Config>(
+        "{resolver: {static: {hostnames: [x]}}, protocol: {otlp: {tls: {insecure: true}, \
+         retry_on_failure: {initial_interval: 1ms, max_interval: 1ms}}}}",
+    );
+    let cx = exporter_context("exporters::loadbalancing");
+    let ledger = ledgers(&cx)[1].clone();
+    let peers = Arc::new(Peers::new(config.get(), cx).unwrap());
+    let both = vec!["127.0.0.1:1".to_owned(), good.address()];
+    peers.change(both).await.unwrap();
+    ledger.enter(ALL as usize);
+    for (peer, share) in peers.split(&batch()).unwrap() {
+        peer.consume(share, &mut Flow::default());
+    }
+    let until = async |is: &dyn Fn(&Values) -> bool| {
+        let begun = Instant::now();
+        while !is(&page.series(FAILING)) {
+            assert!(begun.elapsed() < Duration::from_secs(30), "{}", page.text());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let fails = |(labels, value): &(String, f64)| {
+        *value == 1.0 && labels.contains("@127.0.0.1:1\"") && labels.contains("unavailable")
+    };
+    until(&|series| series.iter().any(fails)).await;
+    peers.change(vec![good.address()]).await.unwrap();
+    balance_when(&ledger, |balance| balance.left == ALL).await;
+    until(&Values::is_empty).await;
     peers.stop(Instant::now()).await;
 }
 
