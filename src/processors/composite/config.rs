@@ -8,6 +8,7 @@ use tidegate_engine::{Across, BadPattern, Declaration, Function, Grouping, OnSta
 
 use super::expression;
 use super::threshold::ThresholdConfig;
+use crate::component::Shared;
 use crate::component::patterns::{check_filter, check_pattern, filter, grouping};
 use crate::config::{Node, Ordered, Problems};
 
@@ -249,7 +250,7 @@ impl CompositeConfig {
     }
 
     /// As the engine takes it.
-    pub fn declaration(&self) -> Result<Declaration, BadPattern> {
+    pub fn declaration(&self, shared: &Shared) -> Result<Declaration, BadPattern> {
         let all_together = || Grouping::by::<&str>([]);
         let declaration = Declaration {
             name: Arc::from(&*self.name),
@@ -267,7 +268,7 @@ impl CompositeConfig {
             lease: self.lease,
         };
         match (&self.expr, self.query()) {
-            (Some(text), Some(query)) => expression::declaration(text, &query, declaration),
+            (Some(text), Some(query)) => expression::declaration(text, &query, shared, declaration),
             _ => Ok(declaration),
         }
     }

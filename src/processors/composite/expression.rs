@@ -16,26 +16,33 @@ use self::sources::Sources;
 use crate::component::worker::in_background;
 use crate::component::{Evaluate, Shared, unix_now};
 use crate::prom::Style;
+use crate::prom::catalog::View;
 use crate::prom::flat::{SUFFIXES, identity};
+use crate::prom::name::Kind;
 
 /// The shortest time between two computations that nobody asks for.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A declaration whose sources are those of the series that `query` selects.
-pub(super) fn declaration(text: &str, query: &Query, rest: Declaration) -> Result<Declaration, BadPattern> {
-    let (selections, style) = (query.selections(), Style::default());
-    let selects = move |series: &Series| is_selected(series, &selections, &style);
+/// A declaration whose sources are those of the series that `query` selects, by the names of any exporter.
+pub(super) fn declaration(
+    text: &str,
+    query: &Query,
+    shared: &Shared,
+    rest: Declaration,
+) -> Result<Declaration, BadPattern> {
+    let (view, selections) = (View::of(shared), query.selections());
+    let metric = match query.only_names() {
+        Some(names) => Pattern::regex(&patterns(&names, &view.styles()))?,
+        None => Pattern::parse("*")?,
+    };
+    // The view reads the composite.
+    let view = Arc::downgrade(&view);
+    let selects = move |series: &Series| {
+        let styles = view.upgrade().map(|view| view.styles()).unwrap_or_default();
+        styles.iter().any(|style| is_selected(series, &selections, style))
+    };
     Ok(Declaration {
-        metric: match query.only_names() {
-            Some(names) => Pattern::regex(
-                &names
-                    .iter()
-                    .map(|name| spellings(name))
-                    .collect::<Vec<_>>()
-                    .join("|"),
-            )?,
-            None => Pattern::parse("*")?,
-        },
+        metric,
         expression: Some(Expression {
             text: text.into(),
             selects: Arc::new(selects),
@@ -44,6 +51,23 @@ pub(super) fn declaration(text: &str, query: &Query, rest: Declaration) -> Resul
         across: Some(Across::Sum),
         ..rest
     })
+}
+
+/// How metrics may be called that an exporter shows under one of these names.
+fn patterns(names: &[String], styles: &[Arc<Style>]) -> String {
+    let stripped = |name: &String| -> Vec<String> {
+        let of_style = |style: &Arc<Style>| {
+            // What an exporter puts before every name.
+            let x = style.naming.metric("x", "", Kind::Gauge)?;
+            let stem = name.strip_prefix(x.strip_suffix('x')?)?;
+            Some(spellings(stem))
+        };
+        styles.iter().filter_map(of_style).collect()
+    };
+    let mut all: Vec<String> = names.iter().flat_map(stripped).collect();
+    all.sort();
+    all.dedup();
+    all.join("|")
 }
 
 /// How metrics may be called, as a regular expression, that have this name in Prometheus: other characters may stand

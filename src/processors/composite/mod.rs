@@ -1,4 +1,5 @@
-//! `composite`: declared values of what passes: a function over a window of each series, put together across series.
+//! `composite`: declared values of the data on its way: a function over a window of each series, put together across
+//! series.
 //!
 //! Everything passes unchanged. Before `aggregate` it sees every single event, behind it only snapshots. Each value
 //! can be read at any instant (admin API, live tables) and is pushed on as a gauge at every `interval`; whoever watches
@@ -16,7 +17,7 @@ use async_trait::async_trait;
 use tidegate_engine::{BadPattern, Composite, CompositeSet, Instrument, Key, Limits, Table, UnixNanos};
 use tokio::task::JoinHandle;
 
-use self::config::{CompositeConfig, Config};
+use self::config::Config;
 use self::threshold::ThresholdConfig;
 use self::webhook::Webhook;
 use super::emit::{Emitter, Pace};
@@ -58,7 +59,8 @@ struct Composites {
 
 impl Composites {
     fn new(config: Arc<Config>, cx: ProcessorContext) -> Result<Self, ComponentError> {
-        let declarations = config.composites.iter().map(CompositeConfig::declaration);
+        let shared = &cx.base.shared;
+        let declarations = config.composites.iter().map(|one| one.declaration(shared));
         let declarations: Vec<_> = declarations
             .collect::<Result<_, BadPattern>>()
             .map_err(|error| cx.base.error(error.to_string()))?;

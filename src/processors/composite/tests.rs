@@ -127,6 +127,44 @@ interval: 100ms
     composites.stop(Instant::now()).await;
 }
 
+/// An exporter that shows nothing.
+struct Nothing(Arc<Table>);
+
+impl crate::prom::catalog::Exposes for Nothing {
+    fn live(&self) -> Vec<Arc<Table>> {
+        Vec::new()
+    }
+
+    fn own(&self) -> &Arc<Table> {
+        &self.0
+    }
+}
+
+#[tokio::test]
+async fn the_sources_of_an_expression_are_found_by_the_names_that_exporters_give_their_series() {
+    let yaml = "composites: [{name: doubled, expr: 'ns_depth * 2'}]";
+    let sink = Sink::new();
+    let (cx, base, _) = processor_context("composite", &sink);
+    let mut style = crate::prom::Style::default();
+    style.naming.namespace = "ns".to_owned();
+    let own = Table::new("prometheus", Vec::new(), Limits::default());
+    let exporter = Arc::new(Nothing(Arc::new(own)));
+    crate::prom::catalog::View::of(&base.shared).expose("prometheus".into(), style, exporter);
+    let value = Arc::new(Mutex::new(Ok(7.0)));
+    let constant = Arc::new(crate::component::Evaluator(Box::new(Constant(value))));
+    base.shared.evaluators.add(constant);
+    let composites = Composites::new(settings::<Config>(yaml).get(), cx).unwrap();
+    composites
+        .push(Batch::new(encoded(&[("depth", 3), ("queue.depth", 3)])))
+        .unwrap();
+    composites.start().await.unwrap();
+    let doubled = base.shared.composites.list().remove(0);
+    doubled.composite().compute(unix_now());
+    let answer = doubled.composite().answers(unix_now()).remove(0);
+    assert_eq!((answer.value, answer.sources_expected), (Some(7.0), 1));
+    composites.stop(Instant::now()).await;
+}
+
 #[tokio::test]
 async fn an_expression_is_computed_and_lives_as_long_as_the_sources_that_it_selects() {
     let yaml = "
