@@ -31,7 +31,7 @@ pub struct Cadence {
     heard: UnixNanos,
     /// In milliseconds; the oldest is overwritten.
     gaps: [u32; GAPS],
-    /// How many gaps were seen since the source was last overdue.
+    /// Gaps seen since the last outage.
     count: u32,
     /// A configured lease; 0: there is none.
     fixed_ns: u64,
@@ -52,8 +52,8 @@ impl Cadence {
             self.heard = self.heard.max(time);
             return false;
         }
-        // What was overdue by its own cadence had an outage: that gap is no part of it. Before a cadence is known, a
-        // gap beyond the default lease is one of a slow source.
+        // A source that was overdue by its own cadence had an outage: an outage resets the cadence. Before the cadence is
+        // known, a long gap is that of a slow source.
         let is_known = self.count >= KNOWN_GAPS || self.fixed_ns != 0;
         if is_known && time.saturating_sub(self.heard) > self.lease_ns() {
             self.count = 0;
@@ -85,9 +85,18 @@ impl Cadence {
     pub fn lease_ns(&self) -> u64 {
         match (self.fixed_ns, self.count) {
             (0, 0..KNOWN_GAPS) => DEFAULT_LEASE_NS,
-            (0, _) => patience_ns(self.longest_ns()).max(SHORTEST_LEASE_NS),
+            (0, _) => lease_by_gap_ns(self.longest_ns()),
             (fixed, _) => fixed,
         }
+    }
+}
+
+/// How long a source may be silent whose longest gap between two pushes is this, in nanoseconds: 2.5 of it, 5 s at least.
+/// 90 s where it is 0: no gap is known.
+pub(crate) fn lease_by_gap_ns(gap: u64) -> u64 {
+    match gap {
+        0 => DEFAULT_LEASE_NS,
+        gap => patience_ns(gap).max(SHORTEST_LEASE_NS),
     }
 }
 
@@ -128,7 +137,7 @@ mod tests {
         assert_eq!(
             lease(&[10, 110, 210, 1210, 1310]),
             90,
-            "it was away, and begins anew"
+            "an outage resets the cadence"
         );
         let mut fixed = Cadence::with_lease(Some(Duration::from_secs(7)));
         (1..9).for_each(|second| _ = fixed.note(second * SECOND));

@@ -4,18 +4,19 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tidegate_engine::query::Labels;
-use tidegate_engine::{Count, Explanation, Feeder, Life, Series, State, UnixNanos, holdings};
+use tidegate_engine::{Count, Explanation, Feeder, Life, Resource, Series, State, UnixNanos, holdings};
 
 use crate::component::Shared;
-use crate::prom::catalog::{Found, View};
+use crate::prom::catalog::{Found, Senders, View};
 use crate::watch::{Watched, json as shape};
 
 /// What a page says of the series that queries see.
 pub(super) fn page(shared: &Shared, found: &[Found], now: UnixNanos, most: usize) -> Value {
-    let composites = shared.composites.list();
+    let (composites, senders) = (shared.composites.list(), Senders::of(shared));
+    let lease = |resource: &Resource| senders.lease(resource);
     let explained = found.iter().filter_map(|one| {
         let table = one.table.as_ref();
-        let mut page = match table.and_then(|table| table.explain(&one.series, now, most)) {
+        let mut page = match table.and_then(|table| table.explain(&one.series, now, most, &lease)) {
             Some(explanation) => of_series(&one.labels, &one.series, &explanation, now),
             None if one.is_target => of_target(one, now),
             None => of_composite(one, &composites, now)?,

@@ -579,6 +579,33 @@ async fn a_series_is_explained_and_counted() {
     assert_eq!(counts["streamCountBySource"].as_array().unwrap().len(), 1);
 }
 
+#[test]
+fn a_source_of_points_is_overdue_by_its_own_cadence() {
+    const SECOND: u64 = 1_000_000_000;
+    let begin = unix_now();
+    let shared = crate::component::Shared::default();
+    let view = View::of(&shared);
+    let table = Arc::new(Table::new("test", vec![Rule::newest()], Limits::default()));
+    shared.tables.add(table.clone());
+    for (job, interval) in [("quick", 10), ("slow", 120)] {
+        for push in 0..3 {
+            let now = begin + push * interval * SECOND;
+            table.observe(&point("requests", COUNTER, job, 5), now);
+            view.refresh(now, &[]);
+        }
+    }
+    let life = |job: &str, silent: u64| {
+        let query = tidegate_engine::query::Query::parse(&format!("requests_total{{job={job:?}}}")).unwrap();
+        let last = if job == "quick" { 20 } else { 240 };
+        let now = begin + (last + silent) * SECOND;
+        let found = view.found(now, &query.selections(), 10);
+        let page = explain::page(&shared, &found, now, 10);
+        page[0]["fed_by"][0]["state"].as_str().unwrap().to_owned()
+    };
+    assert_eq!([life("quick", 20), life("quick", 30)], ["alive", "overdue"]);
+    assert_eq!([life("slow", 250), life("slow", 310)], ["alive", "overdue"]);
+}
+
 #[tokio::test]
 async fn a_series_that_no_rule_of_the_past_matches_has_a_present_only() {
     let rules = "history: {interval: 10ms, rules: [{name: level, attributes: {service.name: web*}}]}";

@@ -5,7 +5,7 @@
 
 use super::Last;
 use crate::bytes::{number, take};
-use crate::cadence::{DEFAULT_LEASE_NS, SHORTEST_LEASE_NS, patience_ns};
+use crate::cadence::lease_by_gap_ns;
 use crate::{Number, UnixNanos};
 
 /// Runs of one stream that are kept beside the newest. A service of so many processes under one identity is added up
@@ -64,13 +64,10 @@ impl Run {
     }
 }
 
-/// Whether a run that said its last word at `time`, `gap` after the one before, is gone at `newest`.
+/// Whether a run that said its last word at `time`, `gap` after the one before, is gone at `newest`. A cadence takes three
+/// pushes, and 64 bytes a run: here the last gap decides. A run is forgotten after an hour in any case.
 pub(super) fn is_overdue(time: UnixNanos, gap: u64, newest: UnixNanos) -> bool {
-    let lease = match gap {
-        0 => DEFAULT_LEASE_NS,
-        gap => patience_ns(gap).clamp(SHORTEST_LEASE_NS, MEMORY_NS),
-    };
-    newest.saturating_sub(time) > lease
+    newest.saturating_sub(time) > lease_by_gap_ns(gap).min(MEMORY_NS)
 }
 
 /// See the module.

@@ -9,7 +9,7 @@ use super::cell::CellRef;
 use crate::lease::nanos;
 use crate::streams::lock;
 use crate::trust::State;
-use crate::{Attributes, Series, Source, UnixNanos, Value};
+use crate::{Attributes, Resource, Series, Source, UnixNanos, Value};
 
 /// Where a series comes from.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,8 +77,15 @@ impl Life {
 
 impl Table {
     /// Where `series` comes from, with at most `most` of its feeders: the overdue ones first, then those that live.
-    /// Looks at every stream of the table. `None`: there is no such series.
-    pub fn explain(&self, series: &Series, now: UnixNanos, most: usize) -> Option<Explanation> {
+    /// `lease` gives how long a source of points may be silent, in nanoseconds. Looks at every stream of the table.
+    /// `None`: there is no such series.
+    pub fn explain(
+        &self,
+        series: &Series,
+        now: UnixNanos,
+        most: usize,
+        lease: &dyn Fn(&Resource) -> u64,
+    ) -> Option<Explanation> {
         self.flush();
         let at = self.cells.find(series)?;
         let (start, time, value, is_shown) = {
@@ -88,12 +95,17 @@ impl Table {
             let state = &cell.state;
             (state.start, state.time, state.value.clone(), state.is_shown())
         };
-        let mut feeders = self.feeders(at, now);
+        let mut patience = nanos(self.limits.lease);
+        let mut feeders = self.feeders(at, now, &mut |resource| {
+            let lease = lease(resource);
+            patience = patience.max(lease);
+            lease
+        });
         feeders.sort_by_key(|feeder| feeder.life);
         let of = |life: Life| feeders.iter().filter(|feeder| feeder.life == life).count();
         let (reporting, overdue) = (of(Life::Alive), of(Life::Overdue));
         let expected = reporting + overdue;
-        let is_recent = now.saturating_sub(time) <= nanos(self.limits.lease);
+        let is_recent = now.saturating_sub(time) <= patience;
         let feeders_total = feeders.len();
         feeders.truncate(most);
         Some(Explanation {
@@ -111,8 +123,7 @@ impl Table {
     }
 
     /// One a source, however many of its streams end in this series.
-    fn feeders(&self, at: CellRef, now: UnixNanos) -> Vec<Feeder> {
-        let lease = nanos(self.limits.lease);
+    fn feeders(&self, at: CellRef, now: UnixNanos, lease: &mut dyn FnMut(&Resource) -> u64) -> Vec<Feeder> {
         let mut of_points: HashMap<SourceNumber, Feeder> = HashMap::new();
         self.streams.each(|stream, seen| {
             if !stream.targets.iter().any(|target| target.cell == at) {
@@ -131,17 +142,21 @@ impl Table {
             feeder.seen = feeder.seen.max(seen);
             feeder.start = feeder.start.max(stream.progress.start);
             feeder.said = said.filter(|_| feeder.streams == 1);
-            if now.saturating_sub(feeder.seen) <= lease {
-                feeder.life = Life::Alive;
-            }
         });
         let book = lock(&self.book);
-        let named = of_points.into_iter().map(|(number, feeder)| Feeder {
-            source: book.resource(number).unwrap_or_default().attributes.clone(),
-            ..feeder
-        });
-        let mut feeders: Vec<Feeder> = named.collect();
+        let named = of_points.into_iter();
+        let named = named.map(|(number, feeder)| (book.resource(number).unwrap_or_default(), feeder));
+        let named: Vec<(Arc<Resource>, Feeder)> = named.collect();
         drop(book);
+        let of_resource = |(resource, feeder): (Arc<Resource>, Feeder)| Feeder {
+            life: match now.saturating_sub(feeder.seen) <= lease(&resource) {
+                true => Life::Alive,
+                false => Life::Overdue,
+            },
+            source: resource.attributes.clone(),
+            ..feeder
+        };
+        let mut feeders: Vec<Feeder> = named.into_iter().map(of_resource).collect();
         let sources: Vec<_> = self.sources().values().cloned().collect();
         for shared in sources {
             let state = lock(&shared);

@@ -829,7 +829,7 @@ fn sessions_in_any_order_share_a_table() {
         .collect();
     while writers.iter().any(|writer| !writer.is_finished()) {
         show(&table);
-        table.explain(&series_of(0, 0), NOW, 3);
+        table.explain(&series_of(0, 0), NOW, 3, &|_| DEFAULT_LEASE_NS);
         table.save();
     }
     for writer in writers {
@@ -860,7 +860,10 @@ fn a_series_says_who_feeds_it_since_when_and_how_far_it_can_be_trusted() {
     let mut shown = None;
     table.read(NOW, &mut |reading| shown = Some(reading.series.clone()));
     let shown = shown.unwrap();
-    let explain = |after: u64| table.explain(&shown, NOW + after * SECOND, 10).unwrap();
+    let leased = |after: u64, lease: &dyn Fn(&Resource) -> u64| {
+        table.explain(&shown, NOW + after * SECOND, 10, lease).unwrap()
+    };
+    let explain = |after: u64| leased(after, &|_| DEFAULT_LEASE_NS);
     let both = explain(61);
     assert_eq!((both.state, both.expected, both.reporting), (State::Fresh, 2, 2));
     assert_eq!(
@@ -877,7 +880,13 @@ fn a_series_says_who_feeds_it_since_when_and_how_far_it_can_be_trusted() {
     );
     assert_eq!(explain(200).state, State::Stale);
     let other = series("requests", COUNTER, &[], &[("zone", "y")]);
-    assert_eq!(table.explain(&other, NOW, 10), None);
+    assert_eq!(table.explain(&other, NOW, 10, &|_| DEFAULT_LEASE_NS), None);
+    // Each by its own lease.
+    let is_slow = |resource: &Resource| resource.attributes == attributes(&[("pod", "a")]);
+    let lease = |resource: &Resource| if is_slow(resource) { 300 } else { 5 } * SECOND;
+    let one = leased(200, &lease);
+    assert_eq!((one.state, one.expected, one.reporting), (State::Partial, 2, 1));
+    assert_eq!(one.feeders[0].source, attributes(&[("pod", "b")]));
 }
 
 #[test]
