@@ -20,7 +20,8 @@ pub(super) use types::handles_absence;
 
 use ast::{Expr, Span};
 
-/// Expressions within expressions: the parser and the evaluation recurse this deep. A chain of operators counts once.
+/// Levels of expressions: the parser and the evaluation recurse this deep. Parentheses, a function, an aggregation, a sign
+/// and the right side of an operator are a level each; the expression itself is one. A chain of operators counts once.
 pub(super) const MAX_DEPTH: usize = 150;
 
 /// What is wrong with a query, and where.

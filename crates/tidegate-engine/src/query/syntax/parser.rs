@@ -103,7 +103,7 @@ impl<'a> Parser<'a> {
     fn expr(&mut self, least: u8) -> Parsed<Expr> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            let why = format!("expressions are nested too deeply: {MAX_DEPTH} are allowed");
+            let why = format!("expressions are nested too deeply: {MAX_DEPTH} levels are allowed");
             return Err(Wrong::at(self.token.span(), why));
         }
         let first = self.unary()?;

@@ -85,3 +85,14 @@ fn no_text_makes_a_tree_deeper_than_the_limit() {
         assert!(error.contains("nested too deeply"), "{error}");
     }
 }
+
+#[test]
+fn as_many_levels_are_allowed_as_the_error_and_the_docs_say() {
+    let nested = |open: &str, levels: usize| open.repeat(levels) + "x" + &")".repeat(levels);
+    for (open, allowed) in [("(", 149), ("abs(", 149), ("sum(", 149), ("1+(", 74), ("-(", 74)] {
+        assert!(parse(&nested(open, allowed)).is_ok(), "{open}");
+        let text = nested(open, allowed + 1);
+        let error = parse(&text).map(drop).unwrap_err().shown(&text);
+        assert!(error.contains("150 levels are allowed"), "{open}: {error}");
+    }
+}
