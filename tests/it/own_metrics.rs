@@ -111,25 +111,16 @@ fn batches_of_known_size_are_the_same_on_the_page_in_the_push_and_at_the_peer() 
     ];
     let counts = counts.map(|what| value(&shown, &format!("otelcol_processor_batch_{what}"), &batch));
     assert_eq!(counts, [6.0, 1.0, 1.0], "{shown}");
-    let sizes = (7.0, 610.0);
-    let bytes = (7.0, received as f64);
-    assert_eq!(
-        measured(&shown, "otelcol_processor_batch_batch_send_size", &batch),
-        sizes
-    );
-    assert_eq!(
-        measured(&shown, "otelcol_processor_batch_batch_send_size_bytes", &batch),
-        bytes
-    );
     let exporter = ["exporter=\"otlp\""];
-    assert_eq!(
-        measured(&shown, "otelcol_exporter_queue_batch_send_size", &exporter),
-        sizes
-    );
-    assert_eq!(
-        measured(&shown, "otelcol_exporter_queue_batch_send_size_bytes", &exporter),
-        bytes
-    );
+    let (sizes, bytes) = ((7.0, 610.0), (7.0, received as f64));
+    for (name, of, expected) in [
+        ("otelcol_processor_batch_batch_send_size", &batch, sizes),
+        ("otelcol_processor_batch_batch_send_size_bytes", &batch, bytes),
+        ("otelcol_exporter_queue_batch_send_size", &exporter, sizes),
+        ("otelcol_exporter_queue_batch_send_size_bytes", &exporter, bytes),
+    ] {
+        assert_eq!(measured(&shown, name, of), expected, "{name}");
+    }
     for (bound, expected) in [("10", 1.0), ("75", 1.0), ("100", 7.0)] {
         let le = format!("le=\"{bound}\"");
         let found = value(&shown, "otelcol_processor_batch_batch_send_size_bucket", &[&le]);
