@@ -21,11 +21,11 @@ crate::choices! {
 /// Wishes of a `batch` processor or of a destination's own `sending_queue::batch`. Batches with equal wishes may be joined.
 #[derive(Clone, Debug)]
 pub struct Batching {
-    /// How long the first batch of a request may wait for others; zero = not at all.
+    /// How long the first batch of a request waits for others; zero: it does not wait.
     pub timeout: Duration,
-    /// A request of this size goes out at once.
+    /// A request of this size is sent at once.
     pub min_size: usize,
-    /// A larger request is cut; zero = never.
+    /// A larger request is split; zero: requests are not split.
     pub max_size: usize,
     /// What the sizes count.
     pub sizer: Sizer,
@@ -42,12 +42,12 @@ impl PartialEq for Batching {
 
 impl Eq for Batching {}
 
-/// Why a request goes out.
+/// Why a request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
-    /// It is large enough, or need not wait.
+    /// It is large enough, or does not wait.
     Size,
-    /// It has waited for long enough, or the gateway stops.
+    /// Its time to wait is over, or the gateway stops.
     Timeout,
 }
 
@@ -55,7 +55,7 @@ pub enum Trigger {
 pub struct BatchBooks {
     /// Requests that were large enough.
     pub full: Counter,
-    /// Requests that waited for too long.
+    /// Requests whose time to wait was over.
     pub late: Counter,
     /// Items of each.
     pub items: Histogram,

@@ -54,7 +54,7 @@ impl<E: Edit> Editing<E> {
         });
         Points {
             points: edited.collect(),
-            // They are no longer what their table shows.
+            // Edited points differ from what their table shows.
             table: None,
         }
     }

@@ -1,4 +1,4 @@
-//! Processors: look at or change what passes.
+//! Processors: they look at data or change it on its way.
 
 mod actions;
 pub mod aggregate;

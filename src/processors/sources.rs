@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_engine::{Events, Schema, Source, SourceId};
 
-/// Sources remembered at most; beyond that all are forgotten and edited anew.
+/// Sources remembered at most; beyond that all are forgotten and edited again.
 const MAX_SOURCES: usize = 10_000;
 
 /// What became of a source and its schema.

@@ -220,7 +220,7 @@ typedef enum tg_function {
 
 // How the series of a group become one value, after the function has reduced each series over the window.
 typedef enum tg_across {
-  // Values that were observed are pooled, and a group has one gauge at most: of several there is no value.
+  // Observed values are pooled. A group with several gauges has no value.
   TG_ACROSS_DEFAULT = 0,
   // Their sum.
   TG_ACROSS_SUM = 1,
@@ -564,7 +564,7 @@ typedef struct tg_snapshot {
   uint64_t age_ns;
   // How far it can be trusted: a tg_state.
   uint32_t state;
-  // Why there is no value, where the composite does not suit its instruments; otherwise NULL.
+  // Why the composite has no value: its declaration does not suit its instruments. NULL: it suits them.
   const char *error;
 } tg_snapshot;
 

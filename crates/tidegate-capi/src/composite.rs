@@ -81,7 +81,7 @@ pub enum tg_function {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub enum tg_across {
-    /// Values that were observed are pooled, and a group has one gauge at most: of several there is no value.
+    /// Observed values are pooled. A group with several gauges has no value.
     TG_ACROSS_DEFAULT = 0,
     /// Their sum.
     TG_ACROSS_SUM = 1,
@@ -157,7 +157,7 @@ pub struct tg_snapshot {
     pub age_ns: u64,
     /// How far it can be trusted: a tg_state.
     pub state: u32,
-    /// Why there is no value, where the composite does not suit its instruments; otherwise NULL.
+    /// Why the composite has no value: its declaration does not suit its instruments. NULL: it suits them.
     pub error: *const c_char,
 }
 

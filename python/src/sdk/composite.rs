@@ -41,7 +41,7 @@ pub(crate) struct Snapshot {
     age: Option<f64>,
     /// `fresh`, `idle`, `stale`, `absent` or `partial`.
     state: &'static str,
-    /// Why there is no value, where the composite does not suit its instruments.
+    /// Why the composite has no value: its declaration does not suit its instruments.
     error: Option<String>,
 }
 

@@ -113,7 +113,7 @@ impl Journal {
         }
     }
 
-    /// Appends a batch, to be taken in when it is kept. Gives what passes.
+    /// Appends a batch, to be taken in when it is kept. Gives the rest of the batch, which is sent on.
     pub(super) fn take(&self, batch: &Batch, flow: &mut Flow) -> Option<Payload> {
         let share: Option<Share> = flow.take(self.number());
         let rest = self.book.intake.rest(&batch.payload);
@@ -227,7 +227,7 @@ impl Book {
 }
 
 impl State for Book {
-    /// Nothing is shown that a kill could take back: a counter that falls would read as one that began anew.
+    /// Nothing is shown that a kill could take back: a counter that falls reads as one that has restarted.
     fn joins(&self) -> Joins {
         Joins::WhenKept
     }

@@ -1,4 +1,4 @@
-//! `batch`: larger requests for the destinations below. It only stamps its wishes on what passes; joining and cutting happen
+//! `batch`: larger requests for the destinations below. It only stamps its wishes on batches; joining and cutting happen
 //! in the destinations' queues, so nothing is held here and nothing is acknowledged before a destination has it.
 
 mod config;

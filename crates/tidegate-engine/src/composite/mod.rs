@@ -109,7 +109,8 @@ pub struct Declaration {
     pub expression: Option<Expression>,
     /// What it computes.
     pub function: Function,
-    /// How the series of a group become one value. `None`: observations are pooled, and a group has one gauge at most.
+    /// How the series of a group become one value. `None`: observed values are pooled, and a group
+    /// with several gauges has no value.
     pub across: Option<Across>,
     /// Over how long.
     pub window: Duration,
@@ -188,7 +189,7 @@ pub struct Answer {
     pub sources_reporting: usize,
     /// Whether the group had scrape targets, and every one has left discovery.
     pub has_left: bool,
-    /// Why there is no value, where the declaration does not suit the data.
+    /// Why the composite has no value: its declaration does not suit the data.
     pub error: Option<Arc<str>>,
     /// Which living series or groups are left out: others have their name and labels, or there is no place for them.
     pub collision: Option<Arc<str>>,
@@ -363,7 +364,7 @@ impl Composite {
         groups.first().map(|group| self.answer(group, now))
     }
 
-    /// Why there is no value, where the declaration does not suit the data.
+    /// Why the composite has no value: its declaration does not suit the data.
     pub fn error(&self, now: UnixNanos) -> Option<Arc<str>> {
         if self.declaration.expression.is_some() {
             return self.answers(now).into_iter().find_map(|answer| answer.error);

@@ -227,8 +227,8 @@ impl CompositeBuilder {
         self
     }
 
-    /// How the series of a group become one value, after the function has reduced each series over the window. Without,
-    /// values that were observed are pooled, and a group has one gauge at most: of several there is no value but an
+    /// How the series of a group become one value, after the function has reduced each series over the window. Without
+    /// it: Observed values are pooled. A group with several gauges has no value, but an
     /// [`error`](super::Snapshot::error).
     ///
     /// ```

@@ -32,7 +32,7 @@ pub struct Snapshot {
     pub age: Option<Duration>,
     /// How far it can be trusted.
     pub state: State,
-    /// Why there is no value, where the composite does not suit its instruments.
+    /// Why the composite has no value: its declaration does not suit its instruments.
     pub error: Option<String>,
 }
 

@@ -18,7 +18,7 @@ use crate::component::unix_now;
 use crate::extensions::admin::api::{Api, NoNumbers, Partial};
 use crate::watch::{Filter, refresh};
 
-/// How often a stream computes a query anew; composites tell by themselves.
+/// How often a stream computes a query. Composites report their changes themselves.
 const QUERY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A change of activity is told at most this much later than a composite says it.

@@ -1,4 +1,4 @@
-//! With `storage`: what passes and what is shown is the same, a restart changes nothing, a disk that fails is told of.
+//! With `storage`: what is sent on and what is shown is the same, a restart changes nothing, a disk that fails is told of.
 
 use tempfile::TempDir;
 use tidegate_engine::Point;

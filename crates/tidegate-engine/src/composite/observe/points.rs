@@ -1,4 +1,4 @@
-//! Points: what a series gained since its last point, or the level that it has.
+//! Points: the increase of a series since its last point, or its level.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard};
@@ -15,7 +15,7 @@ use crate::progress::{Change, Progress, Rejection, Sample};
 use crate::streams::lock;
 use crate::{Data, Series, Temporality, UnixNanos, Value};
 
-/// Points that come so much out of order still count, when they come.
+/// A point that is late by so much still counts. It counts at the time when it comes.
 const LATENESS_NS: u64 = 60_000_000_000;
 
 /// What a composite keeps of a stream of points.
@@ -23,7 +23,7 @@ const LATENESS_NS: u64 = 60_000_000_000;
 pub(in super::super) struct PointStream {
     data: Data,
     progress: Progress,
-    /// `None`: its attributes are not asked for, or it does not suit the declaration.
+    /// `None`: the declaration does not select it, or does not suit it.
     place: Option<Place>,
     source: Arc<PointSource>,
 }
@@ -76,7 +76,7 @@ impl Composite {
         let is_history = first && self.is_history(sample, series.metric.data, now);
         self.streams.known(home, now, |stream| {
             match is_history {
-                // The total before we looked is only where increases are counted from.
+                // Increases are counted from the first total that is seen.
                 true => {
                     stream.push(now);
                     let _ = stream.progress.advance(stream.data, sample, LATENESS_NS);
@@ -88,7 +88,7 @@ impl Composite {
         })
     }
 
-    /// Whether a first point tells of a time before the window.
+    /// Whether a first point counts what came before the window.
     fn is_history(&self, sample: &Sample<'_>, data: Data, now: UnixNanos) -> bool {
         let cumulative = !is_level(data) && data.temporality() == Temporality::Cumulative;
         cumulative && (sample.start == 0 || sample.start < self.cut.begin(now))
