@@ -44,8 +44,6 @@ impl Api {
         }
         let all = found.into_iter().map(|(labels, mut exemplars)| {
             exemplars.sort_by_key(|(time, _)| *time);
-            // Two exporters may hold the same series.
-            exemplars.dedup();
             let exemplars: Json = exemplars.into_iter().map(|(_, one)| one).collect();
             object!({"seriesLabels": json::metric(&labels), "exemplars": exemplars})
         });
