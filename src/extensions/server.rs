@@ -355,7 +355,7 @@ pub(super) fn json(status: StatusCode, body: &serde_json::Value) -> Answer {
     text(status, "application/json", body.to_string())
 }
 
-/// Nothing, which is no error.
+/// Nothing: an empty answer, not an error.
 pub(super) fn empty() -> Answer {
     let mut answer = Response::new(whole(Bytes::new()));
     *answer.status_mut() = StatusCode::NO_CONTENT;

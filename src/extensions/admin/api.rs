@@ -103,7 +103,7 @@ enum Page {
     Json(String),
     /// Text for a scraper.
     Text(String),
-    /// Nothing, which is no error.
+    /// Nothing: an empty answer, not an error.
     Empty,
 }
 
@@ -342,7 +342,7 @@ impl Api {
         }
     }
 
-    /// Nothing where a declared composite has nothing to say is no answer to act upon.
+    /// An empty answer about a composite without a value is an error: nobody may act by it.
     fn check_composites(&self, query: &Query, now: UnixNanos) -> Result<(), Failure> {
         if query.handles_absence() {
             return Ok(());

@@ -93,7 +93,7 @@ pub static FACTORY: ExtensionFactory = Factory {
     config: ConfigType::of::<Config>(),
     build: |settings, _| {
         let config = settings.get::<Config>();
-        // `check` has reported what is no header.
+        // `check` has reported names that are not headers.
         let rules = config.headers.iter().filter_map(Rule::new).collect();
         Ok(Arc::new(HeadersSetter(Arc::new(Rules(rules)))))
     },

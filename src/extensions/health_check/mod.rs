@@ -183,7 +183,7 @@ fn health(config: &Config, shape: Shape, shared: &Shared, since: Since) -> Answe
             "status_time": humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
         }),
     };
-    // A component in trouble is no reason to restart the gateway: the others do their work.
+    // The gateway is not restarted for one component in trouble: the others do their work.
     let troubles = shared.health.troubles();
     if !troubles.is_empty() {
         body["troubles"] = json!(troubles);

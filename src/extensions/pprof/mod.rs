@@ -139,7 +139,7 @@ fn failure(status: StatusCode, why: &str) -> Answer {
     server::json(status, &json!({"error": why}))
 }
 
-/// The request's `seconds`; `None` where it is no number from 1 on. Longer ones are cut.
+/// The request's `seconds`; `None`: it is not a number of 1 or more. Longer times are cut.
 fn length(request: &Request) -> Option<Duration> {
     let Some(seconds) = request.get("seconds") else {
         return Some(USUAL);

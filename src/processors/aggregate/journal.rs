@@ -192,7 +192,7 @@ impl Book {
                     RETRY_AFTER,
                 ))
             }
-            // Without a promise, a disk that fails is no reason to lose what memory has room for.
+            // Without a promise, data stays in memory when the disk fails, while there is room.
             (Ok(()), _) | (Err(_), None) => {
                 // What passes has passed.
                 self.intake.take(payload, now, &self.ledger, &mut flow);

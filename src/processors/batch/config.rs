@@ -42,7 +42,7 @@ impl Config {
     /// The names of the headers that stay; `None`: all.
     pub(super) fn kept(&self) -> Option<Vec<HeaderName>> {
         let names = self.metadata_keys.iter();
-        // What is no name was reported, and no request has it.
+        // Bad names were reported, and no request has them.
         let names = names.filter_map(|name| HeaderName::try_from(name).ok()).collect();
         (!self.metadata_keys.is_empty()).then_some(names)
     }

@@ -2,8 +2,8 @@
 //! series.
 //!
 //! Everything passes unchanged. Before `aggregate` it sees every single event, behind it only snapshots. Each value
-//! can be read at any instant (admin API, live tables) and is pushed on as a gauge at every `interval`; whoever watches
-//! it is told when it changes or crosses a threshold.
+//! can be read at any instant (admin API, live tables) and is pushed on as a gauge at every `interval`; watchers
+//! are told when it changes or crosses a threshold.
 
 pub mod config;
 mod expression;

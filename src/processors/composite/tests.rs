@@ -207,7 +207,7 @@ interval: 100ms
         .table
         .read(unix_now(), &mut |reading| shown.push(reading.value.clone()));
     assert_eq!(shown, [Value::Double(7.0)]);
-    // Its source is overdue: what the tables still hold is no value.
+    // Its source is overdue: the value that the tables still hold does not count.
     while told().state != State::Stale {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

@@ -138,7 +138,7 @@ impl Gauge {
         let held_bytes = self.held_bytes();
         self.measured_bytes.store(resident_bytes, Relaxed);
         self.held_then_bytes.store(held_bytes, Relaxed);
-        // What receivers read until the next measurement is no part of this one.
+        // This measurement leaves out what receivers read until the next one.
         let room = held_in(self.soft_limit_bytes.saturating_sub(resident_bytes));
         let most_held = usize::try_from(held_bytes.saturating_add(room)).unwrap_or(usize::MAX);
         self.context.shared.memory.set_most_held(most_held);

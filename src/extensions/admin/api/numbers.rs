@@ -176,7 +176,7 @@ fn check_groups(all: &[Groups]) -> Result<(), NoNumbers> {
                 "the composite `{name}` has no value: {error}"
             )));
         }
-        // A group whose targets have left is no part of what there is, unless there is nothing else.
+        // Groups whose targets have left count only where there are no others.
         let mut there: Vec<&Composed> = answers.iter().filter(|answer| !is_gone(answer)).collect();
         if there.is_empty() {
             there = answers.iter().collect();

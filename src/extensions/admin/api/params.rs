@@ -106,7 +106,7 @@ pub(super) fn parse_time(text: &str) -> Result<Millis, String> {
 pub(super) fn parse_duration(text: &str) -> Result<Millis, String> {
     if let Ok(seconds) = text.parse::<f64>() {
         return match seconds.abs() <= MAX_DURATION_S {
-            // What is shorter than a millisecond is no time at all.
+            // A time shorter than a millisecond counts as 0.
             true => Ok((seconds * 1000.0) as Millis),
             false => Err(format!(
                 "cannot parse {text:?} to a valid duration. It overflows int64"

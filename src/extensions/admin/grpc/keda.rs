@@ -201,7 +201,7 @@ async fn of_composite(
         let latest = watched.read(unix_now());
         let shown = latest.shown.iter().map(|shown| &shown.answer);
         let answers: Vec<&Answer> = shown.filter(|answer| wants.takes(&answer.attributes)).collect();
-        // A group whose targets have left is no part of what there is.
+        // Groups whose targets have left do not count.
         let (gone, there): (Vec<&Answer>, Vec<&Answer>) = answers
             .into_iter()
             .partition(|answer| answer.value.is_none() && answer.has_left);
@@ -226,7 +226,7 @@ async fn of_composite(
     }
 }
 
-/// The value of a group. Null is never zero, and a stale value is no ground for scaling, whatever `on_stale` shows.
+/// The value of a group. Null is never zero, and nothing is scaled by a stale value, whatever `on_stale` shows.
 fn known(name: &str, answer: &Answer, trigger: &Trigger) -> Result<f64, Status> {
     if let Some(error) = &answer.error {
         let why = format!("the composite `{name}` has no value: {error}");
