@@ -1,12 +1,15 @@
 //! Queries beside a Prometheus 3 that is sent the same samples: 50,000 counters and some histograms a second to both, by
-//! OTLP to us and by remote write to it, and between two requests the same queries to both in turns.
+//! OTLP to us and by remote write to it, and between two requests the same queries to both in turns. Both must give the
+//! same answers.
 
+mod answers;
 mod written;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
+use answers::{Likeness, compare};
 use opentelemetry_proto::tonic::metrics::v1::HistogramDataPoint;
 use prost::Message;
 use tempfile::TempDir;
@@ -37,23 +40,34 @@ const BEFORE_NEXT: Duration = Duration::from_millis(200);
 const RATIO: f64 = 0.8;
 const ONE_OF_MANY_MS: f64 = 0.5;
 const ONE_OF_MANY: &str = "one of many";
+const INSTANT: &str = "instant";
 /// The service, which is the job of its series.
 const JOB: &str = "bench";
 /// Where the test environment has a Prometheus 3.
 const PROGRAM: &str = "debian-unstable/usr/bin/prometheus";
 
-/// Names of rows, and queries.
-const QUERIES: [(&str, &str); 7] = [
-    ("sum", "sum(load_total)"),
-    ("sum by label", "sum by (zone) (load_total)"),
-    ("sum of rates by label", "sum by (zone) (rate(load_total[10s]))"),
-    ("topk", "topk(5, load_total)"),
-    ("filter", "count(load_total > 100)"),
+/// A rate over ten seconds sees a request more or less.
+const RATES: Likeness = Likeness::Near(0.25);
+/// All buckets grow alike: their shares hardly depend on the moment.
+const SHARES: Likeness = Likeness::Near(0.01);
+
+/// Names of rows, queries, and how alike their answers are.
+const QUERIES: [(&str, &str, Likeness); 7] = [
+    ("sum", "sum(load_total)", Likeness::Equal),
+    ("sum by label", "sum by (zone) (load_total)", Likeness::Equal),
+    (
+        "sum of rates by label",
+        "sum by (zone) (rate(load_total[10s]))",
+        RATES,
+    ),
+    ("topk", "topk(5, load_total)", Likeness::Ranks),
+    ("filter", "count(load_total > 100)", Likeness::Equal),
     (
         "quantile of histograms",
         "histogram_quantile(0.99, sum by (le) (rate(latency_bucket[10s])))",
+        SHARES,
     ),
-    (ONE_OF_MANY, "load_total{series=\"s77\"}"),
+    (ONE_OF_MANY, "load_total{series=\"s77\"}", Likeness::Equal),
 ];
 
 pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
@@ -69,56 +83,89 @@ pub(super) fn run(binary: &Path) -> Result<Vec<Row>, Error> {
     for _ in 0..REQUESTS {
         feed.wait_and_send()?;
     }
+    let ports = [subject.admin, port];
     let mut rows = Vec::new();
-    for (name, query) in QUERIES {
-        let query: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    for (name, text, likeness) in QUERIES {
+        let query: String = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
         for is_range in [false, true] {
-            let times = times(&mut feed, [subject.admin, port], &query, is_range)?;
-            rows.extend(rows_of(name, is_range, &times));
+            let asked = Asked {
+                query: &query,
+                is_range,
+            };
+            let of_query = |error: Error| format!("{text} ({}): {error}", asked.kind());
+            // The first answer makes what later ones find.
+            let [ours, theirs] = asked.answers(&mut feed, ports).map_err(of_query)?;
+            compare(&ours.text, &theirs.text, likeness)
+                .map_err(|why| format!("the answers to {text} ({}) differ: {why}", asked.kind()))?;
+            let times = asked.times(&mut feed, ports).map_err(of_query)?;
+            rows.extend(rows_of(name, asked.kind(), &times));
         }
     }
     Ok(rows)
 }
 
-/// What a query took us and Prometheus, in ms, by round.
-fn times(feed: &mut Feed, ports: [u16; 2], query: &str, is_range: bool) -> Result<Vec<[f64; 2]>, Error> {
-    let mut times = Vec::with_capacity(RUNS);
-    for run in 0..=RUNS {
+/// A query, for one instant or a range.
+struct Asked<'a> {
+    /// As it stands in a URL.
+    query: &'a str,
+    is_range: bool,
+}
+
+struct Answer {
+    text: String,
+    /// What it took, in ms.
+    took: f64,
+}
+
+impl Asked<'_> {
+    fn kind(&self) -> &'static str {
+        if self.is_range { "range" } else { INSTANT }
+    }
+
+    /// What the query took us and Prometheus, in ms, by round.
+    fn times(&self, feed: &mut Feed, ports: [u16; 2]) -> Result<Vec<[f64; 2]>, Error> {
+        let times = (0..RUNS).map(|_| Ok(self.answers(feed, ports)?.map(|answer| answer.took)));
+        times.collect()
+    }
+
+    /// Our answer and that of Prometheus. No samples come between them.
+    fn answers(&self, feed: &mut Feed, [ours, theirs]: [u16; 2]) -> Result<[Answer; 2], Error> {
         feed.keep_up()?;
+        let Self { query, is_range } = self;
         let end = now() as f64 / 1e3;
         let start = end - STEPS as f64;
         let path = match is_range {
             true => format!("/api/v1/query_range?query={query}&start={start}&end={end}&step=1"),
-            false => format!("/api/v1/query?query={query}&time={end}"),
+            // Of the newest values: a time that has passed sees samples of our past.
+            false => format!("/api/v1/query?query={query}"),
         };
-        let mut both = [0.0; 2];
-        for (port, time) in ports.iter().zip(&mut both) {
-            // The connection is there before.
-            let mut asker = Scraper::connect(*port, "/-/ready")?;
-            asker.get()?;
-            asker.ask_for(&path);
-            let begun = Instant::now();
-            let answer = asker.get()?;
-            *time = begun.elapsed().as_secs_f64() * 1e3;
-            if !answer.contains("\"value") {
-                return Err(format!("an empty answer to {path}: {answer}").into());
-            }
-        }
-        // The first one makes what later ones find.
-        if run > 0 {
-            times.push(both);
-        }
+        Ok([answer(ours, &path)?, answer(theirs, &path)?])
     }
-    Ok(times)
 }
 
-fn rows_of(name: &str, is_range: bool, times: &[[f64; 2]]) -> [Row; 3] {
-    let kind = if is_range { "range" } else { "instant" };
+fn answer(port: u16, path: &str) -> Result<Answer, Error> {
+    // The connection is there before.
+    let mut asker = Scraper::connect(port, "/-/ready")?;
+    asker.get()?;
+    asker.ask_for(path);
+    let begun = Instant::now();
+    let text = asker.get()?;
+    let took = begun.elapsed().as_secs_f64() * 1e3;
+    match text.contains("\"value") {
+        true => Ok(Answer {
+            text: text.to_owned(),
+            took,
+        }),
+        false => Err(format!("an empty answer to {path}: {text}").into()),
+    }
+}
+
+fn rows_of(name: &str, kind: &str, times: &[[f64; 2]]) -> [Row; 3] {
     let title = |what: &str| format!("{kind} query of {SERIES} series, {name}: {what}");
     let of = |at: usize| Samples::new(times.iter().map(|both| both[at]));
     let ours = Row::median(title("tidegate"), of(0), "ms");
-    let ours = match (name, is_range) {
-        (ONE_OF_MANY, false) => ours.budget(Budget::AtMost(ONE_OF_MANY_MS)),
+    let ours = match (name, kind) {
+        (ONE_OF_MANY, INSTANT) => ours.budget(Budget::AtMost(ONE_OF_MANY_MS)),
         _ => ours,
     };
     let theirs = Row::median(title("Prometheus 3"), of(1), "ms");
