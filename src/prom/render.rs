@@ -27,24 +27,25 @@ mod source;
 mod texts;
 mod walk;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
-use tidegate_engine::{Number, Resource, Table, UnixNanos};
+use tidegate_engine::{Number, Place, Resource, Table, UnixNanos};
 
 use self::conflict::Conflicts;
 pub use self::conflict::{Conflict, Counts, Difference, LeftOut};
 use self::family::{Families, Family};
-use self::learn::{Learning, Notes};
+use self::learn::{Learning, Member, Notes};
 use self::line::Lines;
 use self::message::Messages;
 use self::origin::{Origins, Watch};
 use self::records::Record;
 use self::sheet::{Sheet, Shot, Times};
-use self::source::{Look, News, Reader, Sources};
+use self::source::{Look, News, Open, Reader, Sources};
 use self::texts::Texts;
 use self::walk::Walk;
-use super::catalog::Senders;
+use super::catalog::{Contests, Newcomers, Senders};
 use super::format::Format;
 use super::labels::{LabelSources, Labels};
 use super::name::{Naming, Spelling};
@@ -134,6 +135,7 @@ pub struct Renderer {
     texts: Texts,
     origins: Origins,
     conflicts: Conflicts,
+    contests: Contests<Member>,
     senders: Arc<Senders>,
     /// Of what is shown now.
     version: u64,
@@ -158,6 +160,7 @@ impl Renderer {
             texts: Texts::default(),
             origins: Origins::default(),
             conflicts: Conflicts::default(),
+            contests: Contests::default(),
             senders: Arc::default(),
             style,
             version: 0,
@@ -253,14 +256,34 @@ impl Renderer {
     }
 
     fn look(&mut self, tables: &[Arc<Table>], now: UnixNanos, look: Look) {
-        self.senders.tick(now);
         let news = self.sources.look(tables, now, look);
-        self.version += u64::from(news.has_changed || self.conflicts.is_to_try());
-        self.take_up(news, now);
+        self.meet(&news, now);
+        self.senders.tick(now);
+        let has_changed = news.has_changed || self.conflicts.is_to_try();
+        let has_changed = self.take_up(news, now) || has_changed;
+        self.version += u64::from(has_changed);
     }
 
-    /// Takes up what is new, and what was left out and may have a place by now.
-    fn take_up(&mut self, news: News, now: UnixNanos) {
+    /// Lets the catalogue know the resources of what is new.
+    fn meet(&self, news: &News, now: UnixNanos) {
+        let sources = self.sources.open();
+        for of_source in news.series.chunk_by(|a, b| a.source == b.source) {
+            let table = of_source
+                .first()
+                .and_then(|new| sources.get(usize::from(new.source)));
+            let Some(table) = table.and_then(Open::table) else {
+                continue;
+            };
+            let mut newcomers = Newcomers::default();
+            for new in of_source {
+                newcomers.note(&new.series.resource, Place::from_bits(new.place));
+            }
+            self.senders.meet_all(table, newcomers, now);
+        }
+    }
+
+    /// Takes up what is new, and what was left out and may have a place by now. Gives whether a place has another owner.
+    fn take_up(&mut self, news: News, now: UnixNanos) -> bool {
         if !news.gone.is_empty() {
             self.forget_sources(&news.gone);
         }
@@ -274,14 +297,22 @@ impl Renderer {
             texts: &mut self.texts,
             origins: &mut self.origins,
             conflicts: &mut self.conflicts,
+            contests: &mut self.contests,
             senders: &self.senders,
             reader: Reader::new(&sources),
             now,
+            has_changed: false,
+            found_owners: BTreeSet::new(),
             notes: Notes::default(),
         };
         again.into_iter().for_each(|refused| learning.retry(refused));
         news.series.into_iter().for_each(|new| learning.take(new, None));
-        learning.finish();
+        learning.retry_owners();
+        let has_changed = learning.finish();
+        let (style, format, senders) = (&self.style, self.format, &*self.senders);
+        let watch = Watch { senders, now };
+        let encode = |resource: &Resource, spelling| style.text_of_target(resource, spelling, format);
+        self.origins.refresh(watch, encode) || has_changed
     }
 
     fn forget_sources(&mut self, gone: &[u16]) {
@@ -298,6 +329,7 @@ impl Renderer {
             });
         });
         self.conflicts.forget(gone);
+        self.contests.forget(|(source, _)| gone.contains(&source));
         self.tidy();
     }
 
@@ -342,7 +374,6 @@ impl Renderer {
             origins,
             walks,
             conflicts,
-            senders,
             ..
         } = self;
         *walks += 1;
@@ -377,10 +408,6 @@ impl Renderer {
             if then == Use::Drop {
                 sheet.page().clear();
             }
-        });
-        let watch = Watch { senders, now };
-        origins.refresh(watch, |resource, spelling| {
-            style.text_of_target(resource, spelling, *format)
         });
         let own = style.naming.own(TARGET_INFO);
         let (name, info) = Family::of_targets(own.clone(), *format);

@@ -1,9 +1,10 @@
-//! Who sends series: how often each resource reports, and whether it still does.
+//! Who sends series: how often each resource reports, whether it still does, and which came first.
 //!
 //! Two resources may come to the same name and labels, most often because one has replaced the other. Which of the two a
-//! reader sees depends on which of them lives, so the catalogue watches every resource by one of its series. Nothing is
+//! reader sees depends on which of them lives, so the catalogue watches every resource by a few of its series. Nothing is
 //! noted where data passes: a thread looks once a second.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tidegate_engine::{
@@ -11,15 +12,22 @@ use tidegate_engine::{
 };
 
 use super::KeyMap;
+use super::contests::{Life, Rank, Standing};
 use crate::component::Shared;
 
 /// Resources whose cadence is watched. Those beyond have the default lease of 90 s.
 const MOST: usize = 16_384;
 
+/// Series of a resource that are watched: some may end or be sent seldom.
+const WATCHED: usize = 4;
+
 /// Two ticks have at least this between them, however many threads call.
 const TICK_NS: u64 = 900_000_000;
 
-/// A resource that was not seen for so long is forgotten.
+/// After such a pause between two ticks nobody knows what a resource did meanwhile.
+const BLIND_NS: u64 = 5_000_000_000;
+
+/// A resource that was not seen for so long makes room for others.
 const FORGET_NS: u64 = 600_000_000_000;
 
 /// When a series had its latest value.
@@ -41,35 +49,18 @@ impl Times {
     }
 }
 
-/// What a series says of its life.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Life {
-    /// When its latest value was true, by the sender's clock.
-    pub time: UnixNanos,
-    /// When it was last heard of, by our clock.
-    pub seen: UnixNanos,
-    /// How long it may be silent and still lives, in nanoseconds.
-    pub lease: u64,
-    /// Since when its sender counts; 0: not known.
-    pub began: UnixNanos,
-}
+/// The resources of series that have arrived in a table, with a few places of each.
+#[derive(Default)]
+pub struct Newcomers(Vec<(Arc<Resource>, Place)>);
 
-impl Life {
-    /// Whether it still reports.
-    pub fn is_alive(&self, now: UnixNanos) -> bool {
-        now.saturating_sub(self.seen) <= self.lease
-    }
-
-    /// Whether it reports beside `owner`, which has its name and labels. What reported last before the owner's sender
-    /// started is its predecessor, and hides nothing.
-    pub fn collides_with(&self, owner: &Self, now: UnixNanos) -> bool {
-        self.is_alive(now) && owner.is_alive(now) && owner.began <= self.time
-    }
-
-    /// Whether it gives its place to `other`, which has the same name and labels: it has gone quiet, or the other's sender
-    /// started after its last value.
-    pub fn gives_way_to(&self, other: &Self, now: UnixNanos) -> bool {
-        other.is_alive(now) && (!self.is_alive(now) || other.began > self.time)
+impl Newcomers {
+    /// Notes that a resource has a series there.
+    pub fn note(&mut self, resource: &Arc<Resource>, place: Place) {
+        let latest = self.0.iter().rev().take(WATCHED);
+        let same = latest.filter(|(known, _)| Arc::ptr_eq(known, resource)).count();
+        if same < WATCHED {
+            self.0.push((resource.clone(), place));
+        }
     }
 }
 
@@ -81,14 +72,22 @@ pub struct Senders(Mutex<State>);
 struct State {
     ticked: UnixNanos,
     senders: KeyMap<Sender>,
+    /// Numbers given to resources: each gets one when it comes, and another one when it comes back or is replaced.
+    numbers: u64,
+    /// Resources that get another number at the next tick, by the one they have.
+    replaced: BTreeMap<u64, Key>,
+    /// Tables in the order in which their first series were met, by their numbers.
+    tables: Vec<(Weak<Table>, u64)>,
 }
 
 #[derive(Debug)]
 struct Sender {
-    table: Weak<Table>,
-    /// A series of it.
-    place: Place,
+    /// Some of its series.
+    series: Vec<(Weak<Table>, Place)>,
+    number: u64,
     seen: UnixNanos,
+    /// Whether one of its series had a value at the last look.
+    has_value: bool,
     cadence: Cadence,
 }
 
@@ -102,25 +101,47 @@ impl Senders {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that `resource` has a series at this place of a table.
-    pub fn meet(&self, resource: &Arc<Resource>, table: &Arc<Table>, place: Place, now: UnixNanos) {
+    /// Notes the resources of series that have arrived in `table`, in their order. Hold no lock of the table.
+    pub fn meet_all(&self, table: &Arc<Table>, newcomers: Newcomers, now: UnixNanos) {
+        self.state().number(table);
+        for (resource, place) in newcomers.0 {
+            self.meet(&resource, table, place, now);
+        }
+    }
+
+    fn meet(&self, resource: &Resource, table: &Arc<Table>, place: Place, now: UnixNanos) {
         let key = Key::of_value(resource);
         let mut state = self.state();
-        let is_full = state.senders.len() >= MOST;
-        match state.senders.get_mut(&key) {
-            Some(known) if known.has_series() => {}
-            Some(known) => (known.table, known.place) = (Arc::downgrade(table), place),
+        if state.senders.len() >= MOST && !state.senders.contains_key(&key) {
+            state.make_room(now);
+        }
+        let State { senders, numbers, .. } = &mut *state;
+        let is_full = senders.len() >= MOST;
+        match senders.get_mut(&key) {
+            Some(known) => {
+                known.watch(table, place);
+                if !known.has_value {
+                    known.look(false, numbers);
+                }
+            }
             None if is_full => {}
             None => {
+                *numbers += 1;
+                let times = match table.looker().at(place) {
+                    Seen::Shown(reading) => Times::of(&reading),
+                    Seen::Hidden(_) | Seen::Gone => None,
+                };
+                let seen = times.map_or(now, |times| times.seen);
                 let mut cadence = Cadence::default();
-                cadence.note(now);
+                cadence.note(seen);
                 let sender = Sender {
-                    table: Arc::downgrade(table),
-                    place,
-                    seen: now,
+                    series: vec![(Arc::downgrade(table), place)],
+                    number: *numbers,
+                    seen,
+                    has_value: times.is_some(),
                     cadence,
                 };
-                state.senders.insert(key, sender);
+                senders.insert(key, sender);
             }
         }
     }
@@ -128,21 +149,32 @@ impl Senders {
     /// Looks at every resource. Call it about once a second; more calls cost nothing.
     pub fn tick(&self, now: UnixNanos) {
         let mut state = self.state();
-        if now.saturating_sub(state.ticked) < TICK_NS {
+        let passed = now.saturating_sub(state.ticked);
+        if passed < TICK_NS {
             return;
         }
+        let is_blind = passed > BLIND_NS;
         state.ticked = now;
-        state.senders.retain(|_, sender| {
-            sender.look();
-            now.saturating_sub(sender.seen) < FORGET_NS
-        });
+        let State {
+            senders,
+            numbers,
+            replaced,
+            ..
+        } = &mut *state;
+        for sender in std::mem::take(replaced).into_values() {
+            if let Some(known) = senders.get_mut(&sender) {
+                *numbers += 1;
+                known.number = *numbers;
+            }
+        }
+        for sender in senders.values_mut() {
+            sender.look(is_blind, numbers);
+        }
     }
 
     /// How long a resource may be silent and still counts as alive, in nanoseconds.
     pub fn lease(&self, resource: &Resource) -> u64 {
-        let state = self.state();
-        let sender = state.senders.get(&Key::of_value(resource));
-        sender.map_or(DEFAULT_LEASE_NS, Sender::lease_ns)
+        self.heard(resource).1
     }
 
     /// When a resource was last heard of (0: it is not known), and how long it may be silent, in nanoseconds.
@@ -152,31 +184,100 @@ impl Senders {
         sender.map_or((0, DEFAULT_LEASE_NS), |sender| (sender.seen, sender.lease_ns()))
     }
 
-    /// Whether a resource gives its place to another one, by what is known of both. Neither is locked by the caller.
-    pub fn gives_way(&self, owner: &Resource, other: &Resource, now: UnixNanos) -> bool {
+    /// The life of a resource as a whole; `None`: no series of it has a value. Hold no lock of a table.
+    pub fn life_of(&self, resource: &Resource) -> Standing {
         let state = self.state();
-        let life = |resource: &Resource| {
-            let sender = state.senders.get(&Key::of_value(resource))?;
-            let table = sender.table.upgrade();
-            Some(Life {
-                time: sender.seen,
-                seen: sender.seen,
-                lease: sender.lease_ns(),
-                began: table.map_or(0, |table| table.began(resource)),
-            })
-        };
-        let lives = life(owner).zip(life(other));
-        lives.is_some_and(|(owner, other)| owner.gives_way_to(&other, now))
+        let key = Key::of_value(resource);
+        let sender = state.senders.get(&key).filter(|sender| sender.has_value)?;
+        let tables = sender.series.iter().filter_map(|(table, _)| table.upgrade());
+        let began = tables.map(|table| table.began(resource)).find(|began| *began > 0);
+        Some(Life {
+            time: sender.seen,
+            seen: sender.seen,
+            lease: sender.lease_ns(),
+            began: began.unwrap_or(0),
+            rank: Rank {
+                resource: sender.number,
+                ..Rank::default()
+            },
+            sender: Some(key),
+        })
     }
 
-    /// The life of a series of `resource` that showed these times. Hold no lock of `table`.
-    pub fn life(&self, resource: &Resource, times: Times, table: Option<&Table>) -> Life {
+    /// The life of a series of `resource` at this place of `table`, with the times of its value. Hold no lock of the
+    /// table.
+    pub fn life(&self, resource: &Resource, times: Times, table: &Arc<Table>, place: u64) -> Life {
+        let sender = Key::of_value(resource);
+        let (resource_number, table_number, lease) = {
+            let mut state = self.state();
+            let table_number = state.number(table);
+            match state.senders.get(&sender) {
+                Some(known) => (known.number, table_number, known.lease_ns()),
+                None => (u64::MAX, table_number, DEFAULT_LEASE_NS),
+            }
+        };
         Life {
             time: times.time,
             seen: times.seen,
-            lease: self.lease(resource),
-            began: table.map_or(0, |table| table.began(resource)),
+            lease,
+            began: table.began(resource),
+            rank: Rank {
+                resource: resource_number,
+                table: table_number,
+                place,
+            },
+            sender: Some(sender),
         }
+    }
+
+    /// Ranks a resource behind all others from the next tick on, unless it was heard of since its successor started.
+    /// Until then every reader judges by the same numbers.
+    pub(super) fn put_behind(&self, sender: Key, successor_began: UnixNanos) {
+        let mut state = self.state();
+        let State {
+            senders, replaced, ..
+        } = &mut *state;
+        let Some(known) = senders.get(&sender) else { return };
+        if known.latest().is_none_or(|seen| seen < successor_began) {
+            replaced.insert(known.number, sender);
+        }
+    }
+}
+
+impl Life {
+    /// That of a group of a composite, which is there now. Its copy, which a rule behind it has taken in, comes after it.
+    pub fn of_composite(now: UnixNanos, place: u64) -> Self {
+        Self {
+            time: now,
+            seen: now,
+            lease: DEFAULT_LEASE_NS,
+            began: 0,
+            rank: Rank {
+                place,
+                ..Rank::default()
+            },
+            sender: None,
+        }
+    }
+}
+
+impl State {
+    /// The number of a table.
+    fn number(&mut self, table: &Arc<Table>) -> u64 {
+        let is_it = |known: &Weak<Table>| std::ptr::eq(known.as_ptr(), Arc::as_ptr(table));
+        if let Some((_, number)) = self.tables.iter().find(|(known, _)| is_it(known)) {
+            return *number;
+        }
+        let number = self.tables.last().map_or(0, |(_, number)| number + 1);
+        self.tables.retain(|(known, _)| known.strong_count() > 0);
+        self.tables.push((Arc::downgrade(table), number));
+        number
+    }
+
+    /// Forgets the resources that were not seen for long.
+    fn make_room(&mut self, now: UnixNanos) {
+        self.senders
+            .retain(|_, sender| now.saturating_sub(sender.seen) < FORGET_NS);
     }
 }
 
@@ -184,24 +285,61 @@ impl Sender {
     /// How long it may be silent and still counts as alive, in nanoseconds. Series of sources of events are confirmed at
     /// every sweep of their table, whatever passes.
     fn lease_ns(&self) -> u64 {
-        let table = self.table.upgrade();
-        let swept = table.map_or(0, |table| table.confirmed_every_ns());
+        let tables = self.series.iter().filter_map(|(table, _)| table.upgrade());
+        let swept = tables.map(|table| table.confirmed_every_ns()).max().unwrap_or(0);
         self.cadence.lease_ns().max(patience_ns(swept))
     }
 
-    fn has_series(&self) -> bool {
-        self.table
-            .upgrade()
-            .is_some_and(|table| !matches!(table.looker().at(self.place), Seen::Gone))
+    /// Watches this series too, where one that is watched has gone or there is room for more.
+    fn watch(&mut self, table: &Arc<Table>, place: Place) {
+        let is_it = |(known, at): &(Weak<Table>, Place)| {
+            std::ptr::eq(known.as_ptr(), Arc::as_ptr(table)) && *at == place
+        };
+        if self.series.iter().any(is_it) {
+            return;
+        }
+        if self.series.len() >= WATCHED {
+            let is_there = |(table, place): &(Weak<Table>, Place)| {
+                let table = table.upgrade();
+                table.is_some_and(|table| matches!(table.looker().at(*place), Seen::Shown(_)))
+            };
+            self.series.retain(is_there);
+        }
+        if self.series.len() < WATCHED {
+            self.series.push((Arc::downgrade(table), place));
+        }
     }
 
-    fn look(&mut self) {
-        let Some(table) = self.table.upgrade() else { return };
-        if let Seen::Shown(reading) = table.looker().at(self.place)
-            && reading.seen > self.seen
-        {
-            self.seen = reading.seen;
-            self.cadence.note(reading.seen);
+    /// When one of its series was heard of last; `None`: none has a value.
+    fn latest(&self) -> Option<UnixNanos> {
+        let seen = self.series.iter().filter_map(|(table, place)| {
+            let table = table.upgrade()?;
+            match table.looker().at(*place) {
+                Seen::Shown(reading) => Times::of(&reading).map(|times| times.seen),
+                Seen::Hidden(_) | Seen::Gone => None,
+            }
+        });
+        seen.max()
+    }
+
+    /// Takes up when it was heard of. `is_blind`: what it did since the last look is not known.
+    fn look(&mut self, is_blind: bool, numbers: &mut u64) {
+        let latest = self.latest();
+        self.has_value = latest.is_some();
+        if let Some(latest) = latest.filter(|latest| *latest > self.seen) {
+            self.hear(latest, is_blind, numbers);
         }
+    }
+
+    fn hear(&mut self, seen: UnixNanos, is_blind: bool, numbers: &mut u64) {
+        if is_blind {
+            self.cadence = Cadence::default();
+        } else if seen - self.seen > self.lease_ns() {
+            // It was away: those that lived meanwhile come first.
+            *numbers += 1;
+            self.number = *numbers;
+        }
+        self.seen = seen;
+        self.cadence.note(seen);
     }
 }

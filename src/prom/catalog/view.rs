@@ -10,6 +10,8 @@ mod entry;
 mod exemplars;
 mod listed;
 mod names;
+mod ownership;
+mod reading;
 mod select;
 mod sources;
 mod state;
@@ -288,10 +290,10 @@ impl View {
     /// Reads every series, some at a time, and keeps what it sees as part of the past. The pass is spread over `spread`:
     /// whoever needs the core for a moment gets it. `rest` waits; once it says false the pass is broken off.
     pub fn record(&self, now: UnixNanos, spread: Duration, rest: &mut dyn FnMut(Duration) -> bool) {
-        self.senders.tick(now);
         let look = self.look(now, self.has_past());
         let shown = self.shown();
         self.state().meet(&shown, look);
+        self.senders.tick(now);
         let pace = self.pace(spread);
         let mut next = Some((0, 0));
         while let Some(from) = next {
@@ -326,11 +328,11 @@ impl View {
 
     /// Reads what the series are now that these ask for; all series where one of these names no metric.
     pub fn refresh(&self, now: UnixNanos, selections: &[Selection]) {
-        self.senders.tick(now);
         let look = self.look(now, false);
         let shown = self.shown();
         let mut state = self.state();
         state.meet(&shown, look);
+        self.senders.tick(now);
         let names: Option<Vec<&str>> = selections.iter().map(Selection::name).collect();
         // The sampler has read all series a moment ago. Without it nobody has.
         let needs_all = |names: &[&str]| !self.has_past() && state.asks_for_targets(names);

@@ -1,10 +1,10 @@
 //! What is left out of an exposition, and why.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_engine::{Series, UnixNanos};
+use tidegate_engine::{Key, Series, UnixNanos};
 
 /// What keeps a series out of an exposition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -207,8 +207,8 @@ pub(super) struct Refused {
     pub(super) why: Why,
     /// Since when it collides with what lives.
     pub(super) since: UnixNanos,
-    /// Where the series is that has its place: source and place there.
-    pub(super) rival: Option<(u16, u64)>,
+    /// The place that it wants, where another series has it.
+    pub(super) contest: Option<Key>,
     /// It reports beside what has its place. What does not is superseded, and collides with nobody.
     pub(super) is_alive: bool,
     /// Whether it was told that it is left out.
@@ -296,6 +296,18 @@ impl Conflicts {
         }
         let some = some.into_iter().enumerate();
         some.map(|(at, refused)| (refused, at < to_try)).collect()
+    }
+
+    /// Those of these that are left out.
+    pub(super) fn take_those(&mut self, members: &BTreeSet<(u16, u64)>) -> Vec<(Refused, bool)> {
+        let all = std::mem::take(&mut self.refused).into_iter();
+        let is_one = |refused: &Refused| members.contains(&(refused.source, refused.place));
+        let (those, others): (Vec<_>, Vec<_>) = all.partition(is_one);
+        self.refused = others.into();
+        for refused in &those {
+            self.counts[refused.why.reason() as usize] -= refused.counts();
+        }
+        those.into_iter().map(|refused| (refused, false)).collect()
     }
 
     /// Forgets the series of sources that are gone.

@@ -1,10 +1,10 @@
 //! Taking up series: their family, their labels, their place among the others.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
-use tidegate_engine::{Data, Place, Resource, Series, UnixNanos};
+use tidegate_engine::{Data, Key, Resource, Series, UnixNanos};
 
 use super::conflict::{Conflicts, Refused, Taken, Why};
 use super::family::Families;
@@ -13,10 +13,13 @@ use super::records::Record;
 use super::source::{Glance, New, Reader, Sources};
 use super::texts::Texts;
 use super::{Style, encode};
-use crate::prom::catalog::{Life, Senders, differing};
+use crate::prom::catalog::{Contests, Life, Senders, Standing, Times, Verdict, differing};
 use crate::prom::format::Format;
 use crate::prom::labels::Labels;
 use crate::prom::name::Spelling;
+
+/// Rounds in which owners of places are looked for in one look; two are enough unless clocks differ.
+const ROUNDS: usize = 4;
 
 /// Takes up series.
 pub(super) struct Learning<'a> {
@@ -27,9 +30,14 @@ pub(super) struct Learning<'a> {
     pub(super) texts: &'a mut Texts,
     pub(super) origins: &'a mut Origins,
     pub(super) conflicts: &'a mut Conflicts,
+    pub(super) contests: &'a mut Contests<Member>,
     pub(super) senders: &'a Senders,
     pub(super) reader: Reader<'a>,
     pub(super) now: UnixNanos,
+    /// Whether a place has another owner than before.
+    pub(super) has_changed: bool,
+    /// Series that were left out and have a place by a judgement about another series.
+    pub(super) found_owners: BTreeSet<Member>,
     pub(super) notes: Notes,
 }
 
@@ -62,14 +70,24 @@ pub(super) struct Before {
 impl Learning<'_> {
     /// Looks again at a series that was left out.
     pub(super) fn retry(&mut self, (mut refused, may_fit): (Refused, bool)) {
-        let Some(mine) = self.standing(refused.source, refused.place) else {
-            return;
+        let member = (refused.source, refused.place);
+        let life = match self.reader.glance(refused.source, refused.place) {
+            Glance::Gone => {
+                let contest = refused.contest.into_iter();
+                return contest.for_each(|place| self.contests.leave(place, member));
+            }
+            Glance::Silent(_) => None,
+            Glance::Shown(series, times) => Some(self.life(member, &series.resource, times)),
         };
-        let has_room = may_fit
-            || refused.rival.is_some_and(|(source, place)| {
-                !self.reader.glance(source, place).is_shown() || self.would_yield((source, place), &mine)
-            });
-        if has_room && (mine.is_some() || refused.rival.is_none()) {
+        let verdict = refused.contest.map(|place| self.judge(place));
+        let has_place = match (verdict, refused.contest) {
+            (Some(Some(verdict)), _) => verdict.owner == member,
+            // None of them has a value, or the others have gone.
+            (Some(None), Some(place)) => self.contests.owner(place).is_none(),
+            _ => may_fit,
+        };
+        if has_place {
+            self.has_changed = true;
             let before = Before {
                 since: refused.since,
                 is_told: refused.is_told,
@@ -81,7 +99,7 @@ impl Learning<'_> {
             };
             return self.take(new, Some(before));
         }
-        let is_alive = self.collides(&mine, refused.rival);
+        let is_alive = verdict.is_none_or(|verdict| self.collides(life, verdict));
         if is_alive && !refused.is_alive {
             refused.since = self.now;
         }
@@ -89,33 +107,39 @@ impl Learning<'_> {
         self.conflicts.refuse(refused);
     }
 
-    /// How a series stands: `None` where it has gone, `Some(None)` where it has no value.
-    fn standing(&mut self, source: u16, place: u64) -> Option<Option<Life>> {
-        match self.reader.glance(source, place) {
-            Glance::Gone => None,
-            Glance::Silent(_) => Some(None),
-            Glance::Shown(series, times) => {
-                let table = self.reader.table(source).map(|table| &**table);
-                Some(Some(self.senders.life(&series.resource, times, table)))
+    /// Looks again at what has got a place by a judgement about another series, whose own judgement may find others.
+    pub(super) fn retry_owners(&mut self) {
+        for _ in 0..ROUNDS {
+            let owners = std::mem::take(&mut self.found_owners);
+            if owners.is_empty() {
+                return;
             }
+            let those = self.conflicts.take_those(&owners);
+            those.into_iter().for_each(|refused| self.retry(refused));
         }
     }
 
-    /// Whether the owner of a place gives way to a series of this life.
-    fn would_yield(&mut self, (source, place): (u16, u64), mine: &Option<Life>) -> bool {
-        let Some(mine) = mine else { return false };
-        match self.standing(source, place) {
-            Some(Some(owner)) => owner.gives_way_to(mine, self.now),
-            Some(None) | None => true,
+    /// Judges who has a place now.
+    fn judge(&mut self, place: Key) -> Option<Verdict<Member>> {
+        let before = self.contests.owner(place);
+        let (reader, senders, now) = (&mut self.reader, self.senders, self.now);
+        let verdict = self.contests.judge(place, (senders, now), |member| {
+            standing(reader, senders, member, now)
+        })?;
+        if before != Some(verdict.owner) {
+            self.found_owners.insert(verdict.owner);
         }
+        Some(verdict)
+    }
+
+    fn life(&mut self, member: Member, resource: &Resource, times: Times) -> Life {
+        life(&self.reader, self.senders, member, (resource, times), self.now)
     }
 
     /// Whether a series that is left out reports beside the one that has its place.
-    fn collides(&mut self, mine: &Option<Life>, rival: Option<(u16, u64)>) -> bool {
-        let Some((source, place)) = rival else { return true };
-        let owner = self.standing(source, place).flatten();
-        mine.zip(owner)
-            .is_some_and(|(mine, owner)| mine.collides_with(&owner, self.now))
+    fn collides(&self, life: Option<Life>, verdict: Option<Verdict<Member>>) -> bool {
+        life.zip(verdict)
+            .is_some_and(|(life, owner)| life.collides_with(&owner.life, self.now))
     }
 
     /// Takes up a series. `before`: it was left out before.
@@ -130,22 +154,28 @@ impl Learning<'_> {
         match self.known(family, text, &new) {
             Known::No => self.place(family, text, new, before),
             Known::Same => self.texts.leave(text),
-            Known::Other(owner) => {
+            Known::Other(owner, place) => {
                 self.texts.leave(text);
-                self.lose(new, owner, before);
+                self.lose(new, (owner, place), before);
             }
         }
     }
 
     /// Leaves a series out that another one keeps from its place.
-    fn lose(&mut self, new: New, owner: (u16, u64), before: Option<Before>) {
+    fn lose(&mut self, new: New, (owner, place): (Member, Key), before: Option<Before>) {
         let why = self.rivalry(owner, &new);
-        self.refuse(new, why, Some(owner), before);
+        let spelling = Spelling::of(&new.series.metric);
+        self.origins.meet(&new.series.resource, spelling);
+        self.refuse(new, why, Some(place), before);
     }
 
-    fn refuse(&mut self, new: New, why: Why, rival: Option<(u16, u64)>, before: Option<Before>) {
-        let mine = self.standing(new.source, new.place).flatten();
-        let is_alive = self.collides(&mine, rival);
+    fn refuse(&mut self, new: New, why: Why, contest: Option<Key>, before: Option<Before>) {
+        let is_alive = contest.is_none_or(|place| {
+            let (reader, senders) = (&mut self.reader, self.senders);
+            let life = standing(reader, senders, (new.source, new.place), self.now);
+            let verdict = self.judge(place);
+            self.collides(life.flatten(), verdict)
+        });
         let refused = Refused {
             owner: self.sources.owner(new.source),
             source: new.source,
@@ -153,7 +183,7 @@ impl Learning<'_> {
             series: new.series,
             why,
             since: before.as_ref().map_or(self.now, |before| before.since),
-            rival,
+            contest,
             is_alive,
             is_told: before.is_some_and(|before| before.is_told),
         };
@@ -176,21 +206,32 @@ impl Learning<'_> {
         }
     }
 
-    /// Whether the family has this text already. What has ended, or gone quiet, makes room for it.
+    /// What stands for the place of a series of this family and text.
+    fn place_of(&self, family: u32, text: u32) -> Key {
+        let name = self.families.get(family).map(|family| &*family.name);
+        Key::of_value(&(name, self.texts.get(text)))
+    }
+
+    /// Whether the family has this text already. What has ended, or gives way, makes room for it.
     fn known(&mut self, family: u32, text: u32, new: &New) -> Known {
         let known = self.families.get_mut(family);
         let Some(other) = known.and_then(|known| known.series.find(text)).copied() else {
             return Known::No;
         };
-        let source = self.origins.source(other.origin).unwrap_or(u16::MAX);
-        let owner = (source, other.place);
-        if owner == (new.source, new.place) {
+        let owner = (self.origins.source(other.origin).unwrap_or(u16::MAX), other.place);
+        let me = (new.source, new.place);
+        if owner == me {
             return Known::Same;
         }
-        let glance = self.reader.glance(source, other.place);
-        let mine = self.standing(new.source, new.place).flatten();
-        if !matches!(glance, Glance::Gone) && !self.would_yield(owner, &mine) {
-            return Known::Other(owner);
+        let place = self.place_of(family, text);
+        self.contests.meet(place, owner, me);
+        let glance = self.reader.glance(owner.0, owner.1);
+        let is_mine = match self.judge(place) {
+            Some(verdict) => verdict.owner == me,
+            None => matches!(glance, Glance::Gone),
+        };
+        if !is_mine {
+            return Known::Other(owner, place);
         }
         let origin = self.origin(new);
         let known = self.families.get_mut(family);
@@ -198,24 +239,24 @@ impl Learning<'_> {
             (record.place, record.origin) = (new.place, origin);
         }
         self.origins.leave(other.origin);
-        self.supersede(owner, glance, new);
+        self.has_changed = true;
+        match glance {
+            // It may come back.
+            Glance::Shown(series, _) | Glance::Silent(series) => {
+                let old = New {
+                    source: owner.0,
+                    place: owner.1,
+                    series,
+                };
+                self.lose(old, (me, place), None);
+            }
+            Glance::Gone => self.contests.leave(place, me),
+        }
         Known::Same
     }
 
-    /// Remembers a series whose place another one has got: it may come back.
-    fn supersede(&mut self, (source, place): (u16, u64), glance: Glance, by: &New) {
-        if let Glance::Shown(series, _) | Glance::Silent(series) = glance {
-            let old = New {
-                source,
-                place,
-                series,
-            };
-            self.lose(old, (by.source, by.place), None);
-        }
-    }
-
     /// Why a series is left out while `owner` has its place.
-    fn rivalry(&mut self, (source, place): (u16, u64), new: &New) -> Why {
+    fn rivalry(&mut self, (source, place): Member, new: &New) -> Why {
         let differ: Arc<str> = match self.reader.glance(source, place) {
             Glance::Shown(owner, _) | Glance::Silent(owner) => differing(&owner, &new.series).into(),
             Glance::Gone => Arc::default(),
@@ -249,11 +290,7 @@ impl Learning<'_> {
         let text_of_target = |resource: &Resource, spelling| style.text_of_target(resource, spelling, format);
         let key = (new.source, Arc::as_ptr(resource).addr());
         let (origins, senders, now) = (&mut *self.origins, self.senders, self.now);
-        let table = self.reader.table(new.source);
         let origin = *(self.notes.of_resource.entry(key)).or_insert_with(|| {
-            if let Some(table) = table {
-                senders.meet(resource, table, Place::from_bits(new.place), now);
-            }
             origins.join(
                 new.source,
                 (resource, spelling),
@@ -277,8 +314,9 @@ impl Learning<'_> {
         family
     }
 
-    /// Puts what came late in its place; gives back room that was taken in advance, and names that nobody got.
-    pub(super) fn finish(mut self) {
+    /// Puts what came late in its place; gives back room that was taken in advance, and names that nobody got. Gives
+    /// whether a place has another owner than before.
+    pub(super) fn finish(mut self) -> bool {
         for (family, late) in std::mem::take(&mut self.notes.late) {
             self.merge(family, late);
         }
@@ -297,37 +335,80 @@ impl Learning<'_> {
         let text = self.notes.last.into_iter();
         text.for_each(|(_, text)| self.texts.leave(text));
         self.texts.fit();
+        self.has_changed
     }
 
     fn merge(&mut self, family: u32, mut late: Vec<Late>) {
         late.sort_by_key(|late| late.record.text);
-        let mut merged: Vec<Late> = Vec::with_capacity(late.len());
-        for mut late in late {
-            // Of several that are the same the first has the place, unless it gives way.
-            let Some(first) = merged
-                .last_mut()
-                .filter(|first| first.record.text == late.record.text)
-            else {
-                merged.push(late);
-                continue;
-            };
-            let place = |late: &Late| (late.new.source, late.new.place);
-            let is_same = place(first) == place(&late);
-            let mine = self.standing(late.new.source, late.new.place).flatten();
-            if !is_same && self.would_yield(place(first), &mine) {
-                std::mem::swap(first, &mut late);
+        let mut merged: Vec<Record> = Vec::with_capacity(late.len());
+        let mut late = late.into_iter().peekable();
+        while let Some(first) = late.next() {
+            let text = first.record.text;
+            let mut same = vec![first];
+            while let Some(next) = late.next_if(|next| next.record.text == text) {
+                same.push(next);
             }
-            let owner = place(first);
-            self.origins.leave(late.record.origin);
-            self.texts.leave(late.record.text);
-            if !is_same {
-                self.lose(late.new, owner, late.before);
-            }
+            merged.extend(self.first_of(family, text, same));
         }
-        let merged = merged.into_iter().map(|late| late.record).collect();
         if let Some(family) = self.families.get_mut(family) {
             family.series.merge(merged);
         }
+    }
+
+    /// The one of several new series of one text that has the place. The others are left out.
+    fn first_of(&mut self, family: u32, text: u32, same: Vec<Late>) -> Option<Record> {
+        let member = |late: &Late| (late.new.source, late.new.place);
+        let mut owner = same.first().map(member)?;
+        let place = self.place_of(family, text);
+        let others = same.iter().map(member).filter(|other| *other != owner);
+        let others: Vec<Member> = others.collect();
+        if !others.is_empty() {
+            for other in others {
+                self.contests.meet(place, owner, other);
+            }
+            owner = self.judge(place).map_or(owner, |verdict| verdict.owner);
+        }
+        let mut found = None;
+        for late in same {
+            if found.is_none() && member(&late) == owner {
+                found = Some(late.record);
+                continue;
+            }
+            self.origins.leave(late.record.origin);
+            self.texts.leave(late.record.text);
+            if member(&late) != owner {
+                self.lose(late.new, (owner, place), late.before);
+            }
+        }
+        found
+    }
+}
+
+/// Where a series is: source and place there.
+pub(super) type Member = (u16, u64);
+
+/// How a series is; `None`: it has gone.
+fn standing(reader: &mut Reader<'_>, senders: &Senders, member: Member, now: UnixNanos) -> Option<Standing> {
+    match reader.glance(member.0, member.1) {
+        Glance::Gone => None,
+        Glance::Silent(_) => Some(None),
+        Glance::Shown(series, times) => {
+            let life = life(reader, senders, member, (&series.resource, times), now);
+            Some(Some(life))
+        }
+    }
+}
+
+fn life(
+    reader: &Reader<'_>,
+    senders: &Senders,
+    (source, place): Member,
+    (resource, times): (&Resource, Times),
+    now: UnixNanos,
+) -> Life {
+    match reader.table(source) {
+        Some(table) => senders.life(resource, times, table, place),
+        None => Life::of_composite(now, place),
     }
 }
 
@@ -336,8 +417,8 @@ enum Known {
     No,
     /// It is the same series.
     Same,
-    /// The one at this place of this source has it.
-    Other((u16, u64)),
+    /// Another series has it, at this place of the page.
+    Other(Member, Key),
 }
 
 /// Whether the labels of two series come to the same text.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use foldhash::fast::RandomState;
 use tidegate_engine::{Resource, UnixNanos};
 
-use crate::prom::catalog::Senders;
+use crate::prom::catalog::{Senders, owner};
 use crate::prom::labels::{instance, job};
 use crate::prom::name::Spelling;
 
@@ -43,7 +43,7 @@ struct Target {
 type Described = (Weak<Resource>, Spelling);
 
 /// Other resources of a target that are remembered.
-const MAX_OTHERS: usize = 8;
+const MAX_OTHERS: usize = 64;
 
 impl Target {
     /// Notes a resource of this job and instance.
@@ -58,26 +58,30 @@ impl Target {
         }
     }
 
-    /// Shows another resource where the one that is shown has gone, or gives way to another.
-    fn refresh(&mut self, watch: Watch<'_>, encode: impl FnOnce(&Resource, Spelling) -> Vec<u8>) {
+    /// Shows the resource that lives, of those that are there. Gives whether it is another one.
+    fn refresh(&mut self, watch: Watch<'_>, encode: impl FnOnce(&Resource, Spelling) -> Vec<u8>) -> bool {
         if self.others.is_empty() {
-            return;
+            return false;
         }
         self.others.retain(|(other, _)| other.strong_count() > 0);
-        let shown = self.resource.0.upgrade();
-        let has_its_place = |other: &Arc<Resource>| match &shown {
-            Some(shown) => watch.senders.gives_way(shown, other, watch.now),
-            None => true,
+        let shown = self.resource.0.upgrade().into_iter().map(|shown| (None, shown));
+        let others = self.others.iter().enumerate();
+        let others = others.filter_map(|(at, (other, _))| Some((Some(at), other.upgrade()?)));
+        let life = |(at, resource): (Option<usize>, Arc<Resource>)| (at, watch.senders.life_of(&resource));
+        let lives: Vec<_> = shown.chain(others).map(life).collect();
+        let Some(Some(at)) = owner(&lives, watch.senders, watch.now) else {
+            return false;
         };
-        let mut others = self.others.iter().enumerate();
-        let next = others.find_map(|(at, (other, _))| Some(at).zip(other.upgrade().filter(has_its_place)));
-        let Some((at, resource)) = next else { return };
-        let (_, spelling) = self.others.remove(at);
-        if shown.is_some() {
-            self.others.push(self.resource.clone());
+        let (resource, spelling) = self.others.remove(at);
+        let Some(described) = resource.upgrade() else {
+            return false;
+        };
+        let before = std::mem::replace(&mut self.resource, (resource, spelling));
+        if before.0.strong_count() > 0 {
+            self.others.push(before);
         }
-        self.text = encode(&resource, spelling).into();
-        self.resource = (Arc::downgrade(&resource), spelling);
+        self.text = encode(&described, spelling).into();
+        true
     }
 }
 
@@ -112,6 +116,16 @@ impl Origins {
         let number = self.number(source, target);
         self.join_again(number);
         number
+    }
+
+    /// Notes the resource of a series that another one keeps from its place: it may describe the target of both.
+    pub(super) fn meet(&mut self, resource: &Arc<Resource>, spelling: Spelling) {
+        let Some(job) = job(resource) else { return };
+        let number = self.by_identity.get(&(job, instance(resource)));
+        let target = number.and_then(|number| self.targets.get_mut(*number as usize));
+        if let Some(Some(target)) = target {
+            target.meet(resource, spelling);
+        }
     }
 
     fn target(
@@ -209,12 +223,17 @@ impl Origins {
         }
     }
 
-    /// Shows another resource of each target whose shown one has gone.
-    pub(super) fn refresh(&mut self, watch: Watch<'_>, encode: impl Fn(&Resource, Spelling) -> Vec<u8>) {
-        self.targets
-            .iter_mut()
-            .flatten()
-            .for_each(|target| target.refresh(watch, &encode));
+    /// Shows the living resource of each target that several describe. Gives whether one is another than before.
+    pub(super) fn refresh(
+        &mut self,
+        watch: Watch<'_>,
+        encode: impl Fn(&Resource, Spelling) -> Vec<u8>,
+    ) -> bool {
+        let mut any = false;
+        for target in self.targets.iter_mut().flatten() {
+            any |= target.refresh(watch, &encode);
+        }
+        any
     }
 
     /// The `target_info` labels of all targets that this page shows a series of, by job and instance.

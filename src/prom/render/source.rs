@@ -255,12 +255,6 @@ pub(super) enum Glance {
     Shown(Arc<Series>, Times),
 }
 
-impl Glance {
-    pub(super) fn is_shown(&self) -> bool {
-        matches!(self, Self::Shown(..))
-    }
-}
-
 /// Reads series by source and place. Holds a lock of a table between two reads in it.
 pub(super) struct Reader<'a> {
     sources: &'a [Open<'a>],

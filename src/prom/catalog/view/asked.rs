@@ -127,14 +127,12 @@ impl<'a> Asked<'a> {
         }
         for key in &state.books.contested {
             let Some(entry) = state.entry(*key) else { continue };
-            let contested = entry
+            let mut accepted = entry
                 .numbers
                 .iter()
-                .filter(|number| number.is_shadowed && number.is_contested);
-            let Some(first) = contested.clone().find(|number| selection.accepts(&number.labels)) else {
-                continue;
-            };
-            let owner = state.books.owner(&first.labels);
+                .filter(|number| selection.accepts(&number.labels));
+            let Some(first) = accepted.next() else { continue };
+            let owner = state.books.contests.owner(entry.identity());
             let owner = owner.and_then(|owner| state.entry(owner));
             let known = notes
                 .hidden

@@ -2,18 +2,19 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
 use std::sync::Arc;
 
 use tidegate_engine::query::{FloatHistogram, Labels, Millis, NAME, SampleValue};
 use tidegate_engine::{
-    AttributeFilter, Data, History, HistoryLimits, Key as Whose, Pattern, Place, Reading, Series, SeriesId,
-    UnixNanos,
+    AttributeFilter, Data, History, HistoryLimits, Key as Whose, KeyHasher, Pattern, Place, Reading, Series,
+    SeriesId, UnixNanos,
 };
 
-use super::super::{KeyMap, Senders, Times};
+use super::super::{Contests, KeyMap, Senders, Times};
 use super::strings::Strings;
 use crate::prom::Style;
-use crate::prom::flat::{Flat, identity, values};
+use crate::prom::flat::{Flat, SUFFIXES, identity, values};
 use crate::prom::number::push_f64;
 
 /// Where a series is: which source, and where in it.
@@ -30,6 +31,10 @@ pub(super) struct Entry {
     is_kept: bool,
     /// When its latest value was.
     pub(super) times: Times,
+    /// Whether it is seen: no other series has one of its names and labels.
+    pub(super) is_shown: bool,
+    /// It is not seen, and reports beside the series that is.
+    pub(super) is_contested: bool,
     pub(super) numbers: Vec<Number>,
 }
 
@@ -38,10 +43,6 @@ pub(super) struct Number {
     pub(super) suffix: &'static str,
     more: Option<(&'static str, f64)>,
     pub(super) labels: Labels,
-    /// Another series has the same name and labels.
-    pub(super) is_shadowed: bool,
-    /// Both of them report: one of two values is not seen.
-    pub(super) is_contested: bool,
     pub(super) past: Past,
     /// Whether it is a native histogram.
     is_native: bool,
@@ -71,11 +72,13 @@ pub(super) struct Gone {
 pub(super) struct Books {
     pub(super) history: History,
     pub(super) strings: Strings,
-    /// Who shows what, by the labels: of two series with one name and labels the living one counts.
+    /// Who is seen under a name and labels. A series has all the names that it may use, or none.
     owners: KeyMap<Key>,
-    /// What was found to have another owner since the last time that claims were settled.
-    pub(super) claims: Vec<(Labels, Key)>,
-    /// Series with numbers that are contested.
+    /// Names and labels that several series want, as [`Entry::identity`] tells them.
+    pub(super) contests: Contests<Key>,
+    /// Series that others keep from being seen, met since claims were settled the last time.
+    pub(super) claims: Vec<Key>,
+    /// Series that are contested.
     pub(super) contested: BTreeSet<Key>,
     /// By the metric's full name.
     pub(super) gone: HashMap<Arc<str>, Vec<Gone>>,
@@ -136,6 +139,8 @@ impl Entry {
             place,
             name: identity(series, look.style).map(|(name, _)| strings.share(&name)),
             times: Times::default(),
+            is_shown: false,
+            is_contested: false,
             numbers: Vec::new(),
         }
     }
@@ -149,6 +154,8 @@ impl Entry {
             place: None,
             name: Some(name),
             times: Times::default(),
+            is_shown: false,
+            is_contested: false,
             numbers: Vec::new(),
         }
     }
@@ -197,7 +204,7 @@ impl Entry {
                 // Other buckets than before: those behind are others too.
                 known
                     .drain(at.min(known.len())..)
-                    .for_each(|old| books.forget(old, key));
+                    .for_each(|old| books.forget(old));
                 let Some(identity) = named.get_or_insert_with(|| identity(series, look.style)) else {
                     return;
                 };
@@ -205,8 +212,6 @@ impl Entry {
                     suffix,
                     more,
                     labels: labels(identity, suffix, more, &mut books.strings),
-                    is_shadowed: true,
-                    is_contested: false,
                     past: if is_kept { Past::Young } else { Past::Unwanted },
                     is_native,
                     now: now.clone(),
@@ -214,23 +219,90 @@ impl Entry {
             }
             if let Some(number) = known.get_mut(at) {
                 number.now = now;
-                number.claim(key, books);
-                if look.records && !number.is_shadowed {
-                    number.record(value, &mut books.history);
-                }
             }
             at += 1;
         });
         if known.capacity() > capacity {
             known.shrink_to_fit();
         }
+        self.claim(key, books);
+        if look.records && self.is_shown {
+            let mut numbers = self.numbers.iter_mut();
+            values(reading, &mut |_, _, value| {
+                let number = numbers.next().into_iter();
+                number.for_each(|number| number.record(value, &mut books.history));
+            });
+        }
     }
 
-    /// Shows what another series has let go.
+    /// Takes its names, where no other series has one of them.
     pub(super) fn claim(&mut self, key: Key, books: &mut Books) {
-        self.numbers
-            .iter_mut()
-            .for_each(|number| number.claim(key, books));
+        if self.is_shown || self.numbers.is_empty() {
+            return;
+        }
+        match books.blocker(self, key) {
+            Some(_) => books.claims.push(key),
+            None => {
+                books.leave(self, key);
+                self.take(key, books);
+            }
+        }
+    }
+
+    /// Takes its names from the series that has them.
+    pub(super) fn take(&mut self, key: Key, books: &mut Books) {
+        self.is_shown = true;
+        books.owners.extend(self.names().map(|name| (name, key)));
+        self.contest(false, key, books);
+    }
+
+    /// Notes whether it is contested.
+    pub(super) fn contest(&mut self, is_contested: bool, key: Key, books: &mut Books) {
+        self.is_contested = is_contested;
+        match is_contested {
+            true => _ = books.contested.insert(key),
+            false => _ = books.contested.remove(&key),
+        }
+    }
+
+    /// The labels that its numbers have in common.
+    fn pairs(&self) -> Whose {
+        let Some(first) = self.numbers.first() else {
+            return Whose::of_value(&());
+        };
+        let own = first.more.map(|(label, _)| label);
+        let is_common = |label: &str| label != NAME && Some(label) != own;
+        let common = first.labels.iter().filter(|(label, _)| is_common(label));
+        let mut hasher = KeyHasher::default();
+        common.for_each(|pair| pair.hash(&mut hasher));
+        hasher.key()
+    }
+
+    /// Every name that it may use, with its labels.
+    fn names(&self) -> impl Iterator<Item = Whose> + '_ {
+        let pairs = self.pairs();
+        let suffixes: &[&str] = match self.series.metric.data {
+            Data::Gauge | Data::Sum { .. } => &[""],
+            Data::Histogram { .. } => &SUFFIXES[1..],
+            Data::ExponentialHistogram { .. } => &SUFFIXES,
+            Data::Summary => &["", "_sum", "_count"],
+        };
+        let names = suffixes.iter().flat_map(|suffix| {
+            let name = self.name.as_ref()?;
+            Some(format!("{name}{suffix}"))
+        });
+        names.map(move |name| Whose::of_value(&(pairs, name)))
+    }
+
+    /// What it has in common with the series that it contests a place with: name, labels and type.
+    pub(super) fn identity(&self) -> Whose {
+        let of_type = match self.series.metric.data {
+            Data::Gauge | Data::Sum { monotonic: false, .. } => "gauge",
+            Data::Sum { .. } => "counter",
+            Data::Histogram { .. } | Data::ExponentialHistogram { .. } => "histogram",
+            Data::Summary => "summary",
+        };
+        Whose::of_value(&(self.pairs(), &self.name, of_type))
     }
 
     /// Takes up that a series is there whose one number is 1, under these labels.
@@ -242,70 +314,64 @@ impl Entry {
                 suffix: "",
                 more: None,
                 labels: labels.clone(),
-                is_shadowed: true,
-                is_contested: false,
                 past: if self.is_kept { Past::Young } else { Past::Unwanted },
                 is_native: false,
                 now: (look.time, SampleValue::Float(1.0)),
             });
         }
+        self.claim(key, books);
         for number in &mut self.numbers {
             number.now.0 = look.time;
-            number.claim(key, books);
-            if look.records && !number.is_shadowed {
+            if look.records && self.is_shown {
                 number.record(Flat::Number(1.0), &mut books.history);
             }
         }
     }
 
-    /// Takes out its number of these labels, with its place among the others.
-    pub(super) fn take(&mut self, labels: &Labels) -> Option<(usize, Number)> {
-        let at = self.numbers.iter().position(|number| number.labels == *labels)?;
-        Some((at, self.numbers.remove(at)))
-    }
-
-    /// Puts a number back that was taken out.
-    pub(super) fn put_back(&mut self, (at, number): (usize, Number)) {
-        self.numbers.insert(at.min(self.numbers.len()), number);
-    }
-
-    /// Its number of these labels.
-    pub(super) fn number(&mut self, labels: &Labels) -> Option<&mut Number> {
-        self.numbers.iter_mut().find(|number| number.labels == *labels)
+    /// Gives its names, and the past of its numbers, to a series of the same identity.
+    pub(super) fn hand_over(&mut self, other: &mut Self, to: Key, now: Millis, books: &mut Books) {
+        self.is_shown = false;
+        for (at, old) in self.numbers.iter_mut().enumerate() {
+            let is_heir = |number: &Number| number.labels == old.labels;
+            let at = match other.numbers.get(at).is_some_and(is_heir) {
+                true => Some(at),
+                false => other.numbers.iter().position(is_heir),
+            };
+            let heir = at.and_then(|at| other.numbers.get_mut(at));
+            old.hand_over(heir, now, books);
+        }
+        other.take(to, books);
     }
 
     /// The series has no value any more.
     pub(super) fn end(&mut self, key: Key, now: Millis, books: &mut Books) {
-        books.contested.remove(&key);
+        if self.numbers.is_empty() {
+            return;
+        }
+        if std::mem::take(&mut self.is_shown) {
+            books.release(self.names(), key);
+        }
+        books.leave(self, key);
+        self.contest(false, key, books);
         for number in self.numbers.drain(..) {
-            books.release(&number, key);
             books.bury(number.labels, number.past, now);
         }
     }
 }
 
 impl Number {
-    fn claim(&mut self, key: Key, books: &mut Books) {
-        if self.is_shadowed {
-            self.is_shadowed = *books.owners.entry(Whose::of_value(&self.labels)).or_insert(key) != key;
-            if self.is_shadowed {
-                books.claims.push((self.labels.clone(), key));
-            }
-        }
-    }
-
-    /// Gives the place and the past to another series' number.
-    pub(super) fn hand_over(&mut self, other: &mut Self, now: Millis, books: &mut Books) {
-        (self.is_shadowed, other.is_shadowed) = (true, false);
-        let can_go_on = self.is_native == other.is_native && matches!(other.past, Past::Young);
+    /// Gives its past to the number of another series; without one it ends here.
+    fn hand_over(&mut self, heir: Option<&mut Self>, now: Millis, books: &mut Books) {
         let young = match self.past {
             Past::Unwanted => Past::Unwanted,
             _ => Past::Young,
         };
         let past = std::mem::replace(&mut self.past, young);
-        match can_go_on {
-            true => other.past = past,
-            false => books.bury(self.labels.clone(), past, now),
+        match heir {
+            Some(heir) if self.is_native == heir.is_native && matches!(heir.past, Past::Young) => {
+                heir.past = past;
+            }
+            _ => books.bury(self.labels.clone(), past, now),
         }
     }
 
@@ -328,6 +394,7 @@ impl Books {
             history: History::new(limits),
             strings: Strings::default(),
             owners: KeyMap::default(),
+            contests: Contests::default(),
             claims: Vec::new(),
             contested: BTreeSet::new(),
             gone: HashMap::new(),
@@ -348,26 +415,30 @@ impl Books {
         }
     }
 
-    /// Whose number of these labels is seen.
-    pub(super) fn owner(&self, labels: &Labels) -> Option<Key> {
-        self.owners.get(&Whose::of_value(labels)).copied()
+    /// Another series that has a name of this one.
+    pub(super) fn blocker(&self, entry: &Entry, key: Key) -> Option<Key> {
+        let owners = entry.names().filter_map(|name| self.owners.get(&name).copied());
+        owners.into_iter().find(|owner| *owner != key)
     }
 
-    /// Lets another series show these labels.
-    pub(super) fn give(&mut self, labels: &Labels, to: Key) {
-        self.owners.insert(Whose::of_value(labels), to);
+    /// A series contests its place no longer.
+    fn leave(&mut self, entry: &Entry, key: Key) {
+        if !self.contests.is_empty() {
+            self.contests.leave(entry.identity(), key);
+        }
     }
 
-    fn release(&mut self, number: &Number, key: Key) {
-        if self.owner(&number.labels) == Some(key) {
-            self.owners.remove(&Whose::of_value(&number.labels));
-            self.has_freed = true;
+    fn release(&mut self, names: impl Iterator<Item = Whose>, key: Key) {
+        for name in names {
+            if self.owners.get(&name) == Some(&key) {
+                self.owners.remove(&name);
+                self.has_freed = true;
+            }
         }
     }
 
     /// Lets a number go with its past.
-    fn forget(&mut self, number: Number, key: Key) {
-        self.release(&number, key);
+    fn forget(&mut self, number: Number) {
         if let Past::Kept(past) = number.past {
             self.history.remove(past);
         }

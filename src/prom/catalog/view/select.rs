@@ -22,9 +22,12 @@ type Live<'a> = Box<dyn Iterator<Item = (&'a Entry, &'a Number)> + 'a>;
 impl State {
     /// The numbers that a selection accepts, with their series; one a label set.
     pub(super) fn live<'a>(&'a self, selection: &'a Selection) -> Live<'a> {
-        let of = |entry: &'a Entry| entry.numbers.iter().map(move |number| (entry, number));
-        let accepts =
-            |(_, number): &(&Entry, &Number)| !number.is_shadowed && selection.accepts(&number.labels);
+        let of = |entry: &'a Entry| {
+            let numbers = entry.is_shown.then_some(&entry.numbers);
+            let numbers = numbers.into_iter().flatten();
+            numbers.map(move |number| (entry, number))
+        };
+        let accepts = |(_, number): &(&Entry, &Number)| selection.accepts(&number.labels);
         match selection.name() {
             None => Box::new(self.entries().flat_map(of).filter(accepts)),
             Some(name) => Box::new(self.asked(name, selection).flat_map(move |entry| {

@@ -3,39 +3,38 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use tidegate_engine::query::{Labels, Millis, Selection};
-use tidegate_engine::{Composite, HistoryLimits, Place, Resource, Seen, Series, Table, UnixNanos};
+use tidegate_engine::query::{Millis, Selection};
+use tidegate_engine::{Composite, HistoryLimits, Series, Table, UnixNanos};
 
-use super::super::Life;
+use super::super::Newcomers;
 use super::entry::{Books, Entry, Key, Look};
 use super::names::{Names, Pairs, hash};
-use super::targets::{Found, Targets};
+use super::targets::Targets;
 use crate::prom::Style;
 use crate::prom::flat::{SUFFIXES, identity};
 use crate::prom::name::Kind;
-use crate::prom::render::TARGET_INFO;
 
 /// Every series that a look at the tables has met.
 pub(super) struct State {
     /// Tables and composites; a place that is free is given to the next one.
-    sources: Vec<Option<Source>>,
+    pub(super) sources: Vec<Option<Source>>,
     pub(super) names: Names,
     pub(super) books: Books,
     /// When it was looked at.
     now: UnixNanos,
 }
 
-struct Source {
-    of: Of,
+pub(super) struct Source {
+    pub(super) of: Of,
     /// How its series are named.
-    style: Arc<Style>,
+    pub(super) style: Arc<Style>,
     /// Tables that hold copies of some of its series, which count there.
-    copied: Vec<Weak<Table>>,
+    pub(super) copied: Vec<Weak<Table>>,
     /// By the number of the place.
-    entries: Vec<Option<Entry>>,
+    pub(super) entries: Vec<Option<Entry>>,
 }
 
-enum Of {
+pub(super) enum Of {
     Table {
         table: Weak<Table>,
         /// How far its arrivals are known.
@@ -50,15 +49,6 @@ enum Of {
     },
     /// `target_info` of every resource that shows something.
     Targets(Targets),
-}
-
-impl Of {
-    fn table(&self) -> Option<Arc<Table>> {
-        match self {
-            Self::Table { table, .. } => table.upgrade(),
-            Self::Composite { .. } | Self::Targets(_) => None,
-        }
-    }
 }
 
 /// A table as queries see it.
@@ -106,7 +96,7 @@ impl State {
     }
 
     /// In order, name by name.
-    fn keys(&self, name: &str, selection: &Selection) -> impl Iterator<Item = Key> {
+    pub(super) fn keys(&self, name: &str, selection: &Selection) -> impl Iterator<Item = Key> {
         stems(name).flat_map(|stem| self.names.asked(stem, &selection.matchers))
     }
 
@@ -129,11 +119,6 @@ impl State {
     pub(super) fn entry(&self, key: Key) -> Option<&Entry> {
         let source = self.sources.get(key.0 as usize)?.as_ref()?;
         source.entries.get(key.1 as usize)?.as_ref()
-    }
-
-    fn entry_mut(&mut self, key: Key) -> Option<&mut Entry> {
-        let source = self.sources.get_mut(key.0 as usize)?.as_mut()?;
-        source.entries.get_mut(key.1 as usize)?.as_mut()
     }
 
     /// The names of all metrics.
@@ -239,7 +224,7 @@ impl State {
         let look = look.of(style);
         let Of::Table { table, arrivals } = of else { return };
         let Some(table) = table.upgrade() else { return };
-        let mut senders: Vec<(Arc<Resource>, Place)> = Vec::new();
+        let mut newcomers = Newcomers::default();
         *arrivals = table.arrivals(*arrivals, &mut |place, series| {
             let key = (number as u32, place.number());
             let at = key.1 as usize;
@@ -252,10 +237,7 @@ impl State {
             {
                 return;
             }
-            let is_same = |(last, _): &(Arc<Resource>, Place)| Arc::ptr_eq(last, &series.resource);
-            if !senders.last().is_some_and(is_same) {
-                senders.push((series.resource.clone(), place));
-            }
+            newcomers.note(&series.resource, place);
             let entry = Entry::new(series, Some(place), look, strings);
             let name = entry.name.clone();
             // What was there before goes by the same key: its name goes first.
@@ -267,9 +249,7 @@ impl State {
                 names.add(name, key, || labels(series, style));
             }
         });
-        for (resource, place) in senders {
-            look.senders.meet(&resource, &table, place, look.now);
-        }
+        look.senders.meet_all(&table, newcomers, look.now);
         for (mut old, key) in replaced {
             old.end(key, look.time, &mut self.books);
         }
@@ -279,354 +259,13 @@ impl State {
         forget_name(&mut self.names, &entry, key);
         entry.end(key, now, &mut self.books);
     }
-
-    /// Reads what the series are now that these ask for, each by name.
-    pub(super) fn read_asked(&mut self, selections: &[Selection], now: UnixNanos, look: Look<'_>) {
-        let names: Vec<&str> = selections.iter().filter_map(Selection::name).collect();
-        for number in 0..self.sources.len() {
-            let of = self.sources[number].as_ref().map(|source| &source.of);
-            if let Some(Of::Composite { name: Some(name), .. }) = of
-                && names.contains(&&**name)
-            {
-                self.read_composite(number, now, look);
-            }
-        }
-        selections.iter().for_each(|selection| self.prepare(selection));
-        let asked = selections.iter().zip(&names);
-        let asked = asked.flat_map(|(selection, name)| self.keys(name, selection));
-        let mut keys: Vec<Key> = asked.collect();
-        keys.sort_unstable();
-        keys.dedup();
-        self.read(&keys, look);
-        self.share_freed(keys.into_iter());
-        if self.asks_for_targets(&names) {
-            self.read_targets(look);
-        }
-        self.settle(look);
-    }
-
-    /// Reads what all series are now.
-    pub(super) fn read_all(&mut self, now: UnixNanos, look: Look<'_>) {
-        let mut next = Some((0, 0));
-        while let Some(from) = next {
-            next = self.read_some(from, usize::MAX, now, look);
-        }
-        let ends = |(number, source): (usize, &Option<Source>)| {
-            (
-                number as u32,
-                source.as_ref().map_or(0, |source| source.entries.len() as u32),
-            )
-        };
-        let ends: Vec<Key> = self.sources.iter().enumerate().map(ends).collect();
-        let keys = ends
-            .into_iter()
-            .flat_map(|(number, end)| (0..end).map(move |at| (number, at)));
-        self.share_freed(keys);
-        self.settle(look);
-    }
-
-    /// Reads what about `count` series are now, from a place on. Gives where to go on.
-    pub(super) fn read_some(
-        &mut self,
-        (number, from): Key,
-        count: usize,
-        now: UnixNanos,
-        look: Look<'_>,
-    ) -> Option<Key> {
-        let end = match self.sources.get(number as usize)? {
-            None => 0,
-            Some(Source {
-                of: Of::Composite { .. },
-                ..
-            }) => {
-                self.read_composite(number as usize, now, look);
-                0
-            }
-            Some(Source {
-                of: Of::Targets(_), ..
-            }) => {
-                self.read_targets(look);
-                0
-            }
-            Some(source) => source.entries.len() as u32,
-        };
-        let until = end.min(from.saturating_add(u32::try_from(count).unwrap_or(u32::MAX)));
-        let keys: Vec<Key> = (from..until).map(|at| (number, at)).collect();
-        self.read(&keys, look);
-        self.settle(look);
-        Some(if until < end {
-            (number, until)
-        } else {
-            (number + 1, 0)
-        })
-    }
-
-    /// Reads series of tables, quickest in order.
-    fn read(&mut self, keys: &[Key], look: Look<'_>) {
-        for of_source in keys.chunk_by(|a, b| a.0 == b.0) {
-            let number = of_source[0].0 as usize;
-            let Some(Some(Source {
-                of: Of::Table { table, .. },
-                entries,
-                style,
-                copied,
-            })) = self.sources.get_mut(number)
-            else {
-                continue;
-            };
-            let Some(table) = table.upgrade() else { continue };
-            let look = look.of(style);
-            let copied: Vec<Arc<Table>> = copied.iter().filter_map(Weak::upgrade).collect();
-            let mut looker = table.looker();
-            for key in of_source {
-                let Some(slot) = entries.get_mut(key.1 as usize) else {
-                    continue;
-                };
-                let Some(entry) = slot else { continue };
-                let Some(place) = entry.place else { continue };
-                if copied.iter().any(|other| other.has(&entry.series)) {
-                    entry.end(*key, look.time, &mut self.books);
-                    continue;
-                }
-                match looker.at(place) {
-                    Seen::Shown(reading) => entry.see(*key, &reading, look, &mut self.books),
-                    Seen::Hidden(_) => entry.end(*key, look.time, &mut self.books),
-                    Seen::Gone => {
-                        entry.end(*key, look.time, &mut self.books);
-                        forget_name(&mut self.names, entry, *key);
-                        *slot = None;
-                    }
-                }
-            }
-        }
-    }
-
-    fn read_composite(&mut self, number: usize, now: UnixNanos, look: Look<'_>) {
-        let Some(Some(Source {
-            of: Of::Composite {
-                composite, places, ..
-            },
-            entries,
-            style,
-            ..
-        })) = self.sources.get_mut(number)
-        else {
-            return;
-        };
-        let Some(composite) = composite.upgrade() else {
-            return;
-        };
-        let look = look.of(style);
-        let mut is_shown = vec![false; entries.len()];
-        composite.show(now, &mut |reading| {
-            let address = Arc::as_ptr(reading.series).addr();
-            let at = *places.entry(address).or_insert_with(|| {
-                let free = entries.iter().position(Option::is_none);
-                free.unwrap_or(entries.len()) as u32
-            });
-            let (key, at) = ((number as u32, at), at as usize);
-            if entries.len() <= at {
-                entries.resize_with(at + 1, || None);
-                is_shown.resize(at + 1, false);
-            }
-            is_shown[at] = true;
-            let entry = entries[at].get_or_insert_with(|| {
-                let entry = Entry::new(reading.series, None, look, &mut self.books.strings);
-                if let Some(name) = &entry.name {
-                    self.names
-                        .add(name.clone(), key, || labels(reading.series, style));
-                }
-                entry
-            });
-            entry.see(key, &reading, look, &mut self.books);
-        });
-        for (at, slot) in entries.iter_mut().enumerate().filter(|(at, _)| !is_shown[*at]) {
-            if let Some(mut entry) = slot.take() {
-                let key = (number as u32, at as u32);
-                entry.end(key, look.time, &mut self.books);
-                forget_name(&mut self.names, &entry, key);
-                places.remove(&Arc::as_ptr(&entry.series).addr());
-            }
-        }
-    }
-
-    /// What one of two has let go is shown by the other from now on.
-    fn share_freed(&mut self, keys: impl Iterator<Item = Key>) {
-        if !std::mem::take(&mut self.books.has_freed) {
-            return;
-        }
-        for key in keys {
-            let source = self.sources.get_mut(key.0 as usize).and_then(Option::as_mut);
-            let entry = source.and_then(|source| source.entries.get_mut(key.1 as usize)?.as_mut());
-            entry
-                .into_iter()
-                .for_each(|entry| entry.claim(key, &mut self.books));
-        }
-    }
-}
-
-impl State {
-    /// Whose number of the same name and labels is seen: the owner's that lives.
-    fn settle(&mut self, look: Look<'_>) {
-        let mut last: Option<((Key, Key), Verdict)> = None;
-        for (labels, key) in std::mem::take(&mut self.books.claims) {
-            let owner = self.books.owner(&labels).filter(|owner| *owner != key);
-            let Some(owner) = owner else { continue };
-            let verdict = match last {
-                Some((pair, verdict)) if pair == (owner, key) => verdict,
-                _ => self.judge(owner, key, look),
-            };
-            last = Some(((owner, key), verdict));
-            if verdict.gives_way {
-                self.hand_over(&labels, owner, key, look.time);
-            }
-            let loser = if verdict.gives_way { owner } else { key };
-            self.contest(&labels, loser, verdict.is_contested);
-        }
-    }
-
-    fn judge(&self, owner: Key, other: Key, look: Look<'_>) -> Verdict {
-        // The other is its own copy, which a rule behind it has taken in.
-        let is_of_composite = self.is_composite(owner) || self.is_composite(other);
-        let (owner, other) = (self.life(owner, look), self.life(other, look));
-        let gives_way =
-            other.is_some_and(|other| owner.is_none_or(|owner| owner.gives_way_to(&other, look.now)));
-        let (winner, loser) = if gives_way { (other, owner) } else { (owner, other) };
-        Verdict {
-            gives_way,
-            is_contested: !is_of_composite
-                && loser
-                    .zip(winner)
-                    .is_some_and(|(loser, winner)| loser.collides_with(&winner, look.now)),
-        }
-    }
-
-    fn is_composite(&self, key: Key) -> bool {
-        let source = self.sources.get(key.0 as usize).and_then(Option::as_ref);
-        source.is_some_and(|source| matches!(source.of, Of::Composite { .. }))
-    }
-
-    /// The life of a series; `None`: it has no value.
-    fn life(&self, key: Key, look: Look<'_>) -> Option<Life> {
-        let entry = self.entry(key).filter(|entry| !entry.numbers.is_empty())?;
-        let table = self.sources.get(key.0 as usize)?.as_ref()?.of.table();
-        let resource = &entry.series.resource;
-        Some(look.senders.life(resource, entry.times, table.as_deref()))
-    }
-
-    fn hand_over(&mut self, labels: &Labels, owner: Key, other: Key, now: Millis) {
-        let Some(mut old) = self.entry_mut(owner).and_then(|entry| entry.take(labels)) else {
-            return;
-        };
-        let source = self.sources.get_mut(other.0 as usize).and_then(Option::as_mut);
-        let entry = source.and_then(|source| source.entries.get_mut(other.1 as usize)?.as_mut());
-        if let Some(number) = entry.and_then(|entry| entry.number(labels)) {
-            old.1.hand_over(number, now, &mut self.books);
-            self.books.give(labels, other);
-        }
-        if let Some(entry) = self.entry_mut(owner) {
-            entry.put_back(old);
-        }
-    }
-
-    /// Notes whether the number of these labels, which is not seen, is of a series that reports.
-    fn contest(&mut self, labels: &Labels, loser: Key, is_contested: bool) {
-        let Some(entry) = self.entry_mut(loser) else {
-            return;
-        };
-        if let Some(number) = entry.number(labels) {
-            number.is_contested = is_contested;
-        }
-        let any = entry
-            .numbers
-            .iter()
-            .any(|number| number.is_shadowed && number.is_contested);
-        match any {
-            true => _ = self.books.contested.insert(loser),
-            false => _ = self.books.contested.remove(&loser),
-        }
-    }
-
-    /// Whether one of these names is that of `target_info`.
-    pub(super) fn asks_for_targets(&self, names: &[&str]) -> bool {
-        let mut sources = self.sources.iter().flatten();
-        sources.any(|source| names.contains(&&*source.style.naming.own(TARGET_INFO)))
-    }
-
-    /// Reads which resources show something now.
-    fn read_targets(&mut self, look: Look<'_>) {
-        let is_targets = |source: &Option<Source>| {
-            matches!(
-                source,
-                Some(Source {
-                    of: Of::Targets(_),
-                    ..
-                })
-            )
-        };
-        let Some(number) = self.sources.iter().position(is_targets) else {
-            return;
-        };
-        // Taken out, so that all others can be looked at.
-        let Some(Source {
-            of: Of::Targets(mut targets),
-            mut entries,
-            style,
-            copied,
-        }) = self.sources[number].take()
-        else {
-            return;
-        };
-        let mut found = Found::default();
-        for source in self.sources.iter().flatten() {
-            let table = source.of.table();
-            for entry in source
-                .entries
-                .iter()
-                .flatten()
-                .filter(|entry| !entry.numbers.is_empty())
-            {
-                found.meet(&entry.series, entry.times, &source.style, table.as_ref());
-            }
-        }
-        let known: Vec<Key> = targets.take_up(
-            found,
-            look,
-            &mut entries,
-            number as u32,
-            &mut self.books,
-            &mut self.names,
-        );
-        for key in known {
-            if let Some(slot) = entries.get_mut(key.1 as usize)
-                && let Some(mut entry) = slot.take()
-            {
-                forget_name(&mut self.names, &entry, key);
-                entry.end(key, look.time, &mut self.books);
-            }
-        }
-        let of = Of::Targets(targets);
-        self.sources[number] = Some(Source {
-            of,
-            style,
-            copied,
-            entries,
-        });
-    }
-}
-
-/// What becomes of two series of the same name and labels.
-#[derive(Clone, Copy)]
-struct Verdict {
-    gives_way: bool,
-    is_contested: bool,
 }
 
 fn is<T>(known: &Weak<T>, other: &Arc<T>) -> bool {
     std::ptr::eq(known.as_ptr(), Arc::as_ptr(other))
 }
 
-fn forget_name(names: &mut Names, entry: &Entry, key: Key) {
+pub(super) fn forget_name(names: &mut Names, entry: &Entry, key: Key) {
     if let Some(name) = &entry.name {
         names.remove(name, key);
     }
@@ -637,7 +276,7 @@ fn stems(name: &str) -> impl Iterator<Item = &str> {
     SUFFIXES.iter().filter_map(|suffix| name.strip_suffix(suffix))
 }
 
-fn labels(series: &Series, style: &Style) -> Pairs {
+pub(super) fn labels(series: &Series, style: &Style) -> Pairs {
     identity(series, style)
         .map(|(_, pairs)| pairs)
         .unwrap_or_default()

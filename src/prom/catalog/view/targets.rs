@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use tidegate_engine::query::{Labels, NAME};
-use tidegate_engine::{Attributes, Data, Metric, Resource, Scope, Series, Table};
+use tidegate_engine::{Attributes, Data, Metric, Resource, Scope, Series};
 
-use super::super::Times;
+use super::super::{Times, owner};
 use super::entry::{Books, Entry, Key, Look};
 use super::names::Names;
 use crate::prom::Style;
@@ -25,16 +25,17 @@ pub(super) struct Targets {
     free: Vec<u32>,
 }
 
-/// A resource that shows something.
+/// A resource that has a series.
 struct Candidate {
     resource: Arc<Resource>,
+    /// Whether one of them has a value.
+    shows: bool,
     spelling: Spelling,
     times: Times,
     style: Arc<Style>,
-    table: Option<Arc<Table>>,
 }
 
-/// Resources that show something, by their address.
+/// Resources that have series, by their address.
 #[derive(Default)]
 pub(super) struct Found {
     all: Vec<Candidate>,
@@ -43,14 +44,10 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Notes that the resource of a series shows a value of these times.
-    pub(super) fn meet(
-        &mut self,
-        series: &Series,
-        times: Times,
-        style: &Arc<Style>,
-        table: Option<&Arc<Table>>,
-    ) {
+    /// Notes the resource of a series whose latest value, if it has one, is of these times.
+    pub(super) fn meet(&mut self, entry: &Entry, style: &Arc<Style>) {
+        let (series, times) = (&entry.series, entry.times);
+        let shows = !entry.numbers.is_empty();
         let resource = &series.resource;
         let is_it = |known: &&mut Candidate| {
             Arc::ptr_eq(&known.resource, resource) && Arc::ptr_eq(&known.style, style)
@@ -72,34 +69,44 @@ impl Found {
             Some(known) => {
                 known.times.time = known.times.time.max(times.time);
                 known.times.seen = known.times.seen.max(times.seen);
+                known.shows |= shows;
             }
             None => self.all.push(Candidate {
                 resource: resource.clone(),
+                shows,
                 spelling: Spelling::of(&series.metric),
                 times,
                 style: style.clone(),
-                table: table.cloned(),
             }),
         }
     }
 
-    /// The one resource that each target is described by: of several the first, unless it gives way.
+    /// The one resource that each target is described by.
     fn settle(self, look: Look<'_>) -> BTreeMap<Identity, Candidate> {
-        let mut targets: BTreeMap<Identity, Candidate> = BTreeMap::new();
-        for other in self.all {
-            let Some(job) = job(&other.resource) else { continue };
-            let name = other.style.naming.own(TARGET_INFO);
-            let identity = (name, job, instance(&other.resource));
-            let Some(known) = targets.get_mut(&identity) else {
-                targets.insert(identity, other);
-                continue;
-            };
-            let life = |one: &Candidate| look.senders.life(&one.resource, one.times, one.table.as_deref());
-            if life(known).gives_way_to(&life(&other), look.now) {
-                *known = other;
-            }
+        let mut targets: BTreeMap<Identity, Vec<Candidate>> = BTreeMap::new();
+        for one in self.all {
+            let Some(job) = job(&one.resource) else { continue };
+            let name = one.style.naming.own(TARGET_INFO);
+            let identity = (name, job, instance(&one.resource));
+            targets.entry(identity).or_default().push(one);
         }
+        let living = |mut candidates: Vec<Candidate>| {
+            let life = |one: &Candidate| look.senders.life_of(&one.resource);
+            let at = match candidates.len() {
+                1 => 0,
+                _ => {
+                    let lives: Vec<_> = candidates.iter().map(life).enumerate().collect();
+                    owner(&lives, look.senders, look.now).unwrap_or(0)
+                }
+            };
+            candidates.swap_remove(at)
+        };
+        let shows = |candidates: &Vec<Candidate>| candidates.iter().any(|one| one.shows);
+        let targets = targets.into_iter();
+        let targets = targets.filter(|(_, candidates)| shows(candidates));
         targets
+            .map(|(identity, candidates)| (identity, living(candidates)))
+            .collect()
     }
 }
 

@@ -1,0 +1,276 @@
+//! Which of several series of the same name and labels is shown.
+//!
+//! Pages and queries keep their own lists of series, and each asks the same rule here, which depends only on facts that
+//! all read: the times of the series in their table and what [`Senders`](super::Senders) knows of their resources. So
+//! a page and a query of one moment show the same series, whichever of them looked first.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+use tidegate_engine::{Key, UnixNanos};
+
+use super::{KeyMap, Senders};
+
+/// When a series lived, and its rank among those that want the same place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Life {
+    /// When its latest value was true, by the sender's clock.
+    pub time: UnixNanos,
+    /// When it was last heard of, by our clock.
+    pub seen: UnixNanos,
+    /// How long it may be silent and still lives, in nanoseconds.
+    pub lease: u64,
+    /// Since when its sender counts; 0: not known.
+    pub began: UnixNanos,
+    /// The lower rank keeps the place while both live.
+    pub rank: Rank,
+    /// Its resource, where the gateway watches that.
+    pub sender: Option<Key>,
+}
+
+/// The order in which series came: that of their resources, of their tables, of their places.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank {
+    /// The number of the resource: see [`Senders`](super::Senders).
+    pub resource: u64,
+    /// The number of the table.
+    pub table: u64,
+    /// The place in it.
+    pub place: u64,
+}
+
+impl Life {
+    /// Whether it still reports.
+    pub fn is_alive(&self, now: UnixNanos) -> bool {
+        now.saturating_sub(self.seen) <= self.lease
+    }
+
+    /// Whether it reports beside `owner`, which has its name and labels. What reported last before the owner's sender
+    /// started is its predecessor, and hides nothing.
+    pub fn collides_with(&self, owner: &Self, now: UnixNanos) -> bool {
+        self.is_alive(now) && owner.is_alive(now) && owner.began <= self.time
+    }
+}
+
+/// How a series is: `None` where it has no value now.
+pub type Standing = Option<Life>;
+
+/// Which of these has the place: of those that report the one of the lowest rank. A series whose successor started after
+/// its last value does not count as reporting, and its resource is behind the successor's from then on. Where none
+/// reports, the one that was heard of last. `None`: none has a value.
+pub fn owner<M: Copy>(lives: &[(M, Standing)], senders: &Senders, now: UnixNanos) -> Option<M> {
+    let valued = || {
+        lives
+            .iter()
+            .filter_map(|(member, life)| Some((*member, (*life)?)))
+    };
+    let alive = || valued().filter(|(_, life)| life.is_alive(now));
+    let latest_start = alive().map(|(_, life)| life.began).max().unwrap_or(0);
+    let current = alive().filter(|(_, life)| life.time >= latest_start);
+    let first = |a: &(M, Life), b: &(M, Life)| a.1.rank.cmp(&b.1.rank);
+    let last = |(_, life): &(M, Life)| (life.seen, Reverse(life.rank));
+    if let Some((member, found)) = current.min_by(first) {
+        let replaced = valued().filter(|(_, life)| life.time < latest_start && life.rank < found.rank);
+        let replaced = replaced.filter_map(|(_, life)| life.sender);
+        replaced.for_each(|sender| senders.put_behind(sender, latest_start));
+        return Some(member);
+    }
+    // Clocks that differ may make each the other's predecessor: then all that report count.
+    let found = alive().min_by(first).or_else(|| valued().max_by_key(last));
+    found.map(|(member, _)| member)
+}
+
+/// The places that several series of one reader want. Most series want one that nobody else does: those are not here.
+#[derive(Debug)]
+pub struct Contests<M>(KeyMap<Contest<M>>);
+
+#[derive(Debug)]
+struct Contest<M> {
+    owner: M,
+    others: Vec<M>,
+}
+
+impl<M> Default for Contests<M> {
+    fn default() -> Self {
+        Self(HashMap::with_hasher(RandomState::default()))
+    }
+}
+
+impl<M: Copy + PartialEq> Contests<M> {
+    /// Notes that a series wants the place that `owner` has.
+    pub fn meet(&mut self, place: Key, owner: M, other: M) {
+        let contest = self.0.entry(place).or_insert_with(|| Contest {
+            owner,
+            others: Vec::new(),
+        });
+        for member in [std::mem::replace(&mut contest.owner, owner), other] {
+            if !contest.others.contains(&member) {
+                contest.others.push(member);
+            }
+        }
+        contest.others.retain(|known| *known != owner);
+    }
+
+    /// A series wants the place no longer.
+    pub fn leave(&mut self, place: Key, member: M) {
+        if let Some(contest) = self.0.get_mut(&place) {
+            contest.others.retain(|known| *known != member);
+            if contest.others.is_empty() {
+                self.0.remove(&place);
+            } else if contest.owner == member {
+                contest.owner = contest.others.remove(0);
+            }
+        }
+    }
+
+    /// Whether no place is contested.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Who had the place at the last judgement; `None`: nobody else wants it.
+    pub fn owner(&self, place: Key) -> Option<M> {
+        self.0.get(&place).map(|contest| contest.owner)
+    }
+
+    /// Judges who has the place now. `standing` says how a series lives; `None`: it has gone. The answer is `None` where
+    /// no series has a value, or nobody contests the place.
+    pub fn judge(
+        &mut self,
+        place: Key,
+        (senders, now): (&Senders, UnixNanos),
+        mut standing: impl FnMut(M) -> Option<Standing>,
+    ) -> Option<Verdict<M>> {
+        let contest = self.0.get_mut(&place)?;
+        let members = std::iter::once(contest.owner).chain(contest.others.iter().copied());
+        let lives: Vec<(M, Standing)> = members
+            .filter_map(|member| Some((member, standing(member)?)))
+            .collect();
+        let after = owner(&lives, senders, now);
+        if let Some(after) = after {
+            contest.owner = after;
+        }
+        let others = lives.iter().map(|(member, _)| *member);
+        contest.others = others.filter(|member| *member != contest.owner).collect();
+        if contest.others.is_empty() {
+            self.0.remove(&place);
+        }
+        let life = lives.into_iter().find(|(member, _)| Some(*member) == after);
+        let (after, life) = life?;
+        Some(Verdict {
+            owner: after,
+            life: life?,
+        })
+    }
+
+    /// Forgets every place that such a series has or wants.
+    pub fn forget(&mut self, is_gone: impl Fn(M) -> bool) {
+        self.0.retain(|_, contest| {
+            contest.others.retain(|member| !is_gone(*member));
+            !contest.others.is_empty()
+        });
+    }
+}
+
+/// Who has a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict<M> {
+    /// The series that has it.
+    pub owner: M,
+    /// When that one lived.
+    pub life: Life,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LEASE: u64 = 10;
+
+    fn life(rank: u64, began: u64, seen: u64) -> Option<Life> {
+        Some(Life {
+            time: seen,
+            seen,
+            lease: LEASE,
+            began,
+            sender: None,
+            rank: Rank {
+                resource: rank,
+                ..Rank::default()
+            },
+        })
+    }
+
+    #[test]
+    fn the_first_of_those_that_report_has_the_place() {
+        let of = |lives: &[Option<Life>], now| {
+            let lives: Vec<_> = lives.iter().copied().enumerate().collect();
+            owner(&lives, &Senders::default(), now)
+        };
+        assert_eq!(
+            of(&[life(2, 0, 100), life(1, 0, 95)], 100),
+            Some(1),
+            "both report"
+        );
+        assert_eq!(
+            of(&[life(2, 0, 100), life(1, 0, 89)], 100),
+            Some(0),
+            "the first is quiet"
+        );
+        assert_eq!(
+            of(&[life(1, 0, 95), life(2, 96, 97)], 100),
+            Some(1),
+            "a successor"
+        );
+        assert_eq!(
+            of(&[life(1, 0, 96), life(2, 96, 97)], 100),
+            Some(0),
+            "it reported after the start"
+        );
+        let three = [life(1, 0, 95), life(2, 50, 99), life(3, 96, 97)];
+        assert_eq!(
+            of(&three, 100),
+            Some(1),
+            "the third replaces the first, and the second was before it"
+        );
+        assert_eq!(
+            of(&[life(1, 0, 50), life(2, 0, 60)], 100),
+            Some(1),
+            "the last that was heard of"
+        );
+        assert_eq!(of(&[None, life(2, 0, 60)], 100), Some(1));
+        assert_eq!(of(&[None, None], 100), None);
+        let skewed = [life(1, 99, 95), life(2, 97, 96)];
+        assert_eq!(of(&skewed, 100), Some(0), "clocks that differ");
+    }
+
+    proptest! {
+        /// The order in which a reader met the series, and how often it judged, make no difference.
+        #[test]
+        fn the_owner_depends_on_the_facts_alone(
+            facts in prop::collection::vec((0u64..4, 0u64..30, 0u64..30, any::<bool>()), 2..5).prop_shuffle(),
+            judged in prop::collection::vec(0u64..40, 0..4),
+            now in 20u64..45,
+        ) {
+            let (place, senders) = (Key::of_value(&1), Senders::default());
+            let of = |member: usize| {
+                let (rank, began, seen, has_value) = facts[member];
+                Some(life(rank * 8 + member as u64, began, seen).filter(|_| has_value))
+            };
+            let mut one = Contests::default();
+            (1..facts.len()).for_each(|member| one.meet(place, 0, member));
+            let mut two = Contests::default();
+            for (at, member) in (0..facts.len() - 1).rev().enumerate() {
+                two.meet(place, two.owner(place).unwrap_or(facts.len() - 1), member);
+                if let Some(at) = judged.get(at) {
+                    two.judge(place, (&senders, *at), of);
+                }
+            }
+            let after = |contests: &mut Contests<usize>| contests.judge(place, (&senders, now), of).map(|found| found.owner);
+            prop_assert_eq!(after(&mut one), after(&mut two));
+        }
+    }
+}

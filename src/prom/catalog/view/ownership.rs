@@ -1,0 +1,118 @@
+//! Which of the series that have the same name and labels is seen.
+
+use std::sync::Arc;
+
+use tidegate_engine::{Seen, UnixNanos};
+
+use super::super::{Life, Senders, Standing, Times, Verdict};
+use super::entry::{Entry, Key, Look};
+use super::state::{Of, Source, State};
+
+impl State {
+    /// Lets every series that wants the names of another one have them, where the rule says so.
+    pub(super) fn settle(&mut self, look: Look<'_>) {
+        let (senders, now) = (look.senders, look.now);
+        let mut losers: Vec<(Key, Verdict<Key>)> = Vec::new();
+        let mut claims = std::mem::take(&mut self.books.claims);
+        claims.dedup();
+        for key in claims {
+            let Some(entry) = self.entry(key).filter(|entry| !entry.numbers.is_empty()) else {
+                continue;
+            };
+            let Some(blocker) = self.books.blocker(entry, key) else {
+                continue;
+            };
+            // What has another type, or only one of the names, waits until the owner ends.
+            let place = entry.identity();
+            if self.entry(blocker).is_none_or(|owner| owner.identity() != place) {
+                continue;
+            }
+            self.books.contests.meet(place, blocker, key);
+            let (sources, contests) = (&self.sources, &mut self.books.contests);
+            let verdict = contests.judge(place, (senders, now), |member| {
+                standing(sources, senders, member, now)
+            });
+            let Some(verdict) = verdict else { continue };
+            if verdict.owner != blocker {
+                self.hand_over(blocker, verdict.owner, look);
+            }
+            losers.extend([(key, verdict), (blocker, verdict)]);
+        }
+        // The last judgement of a place counts, and it comes last.
+        for (loser, verdict) in losers {
+            let is_shown = self.entry(loser).is_none_or(|entry| entry.is_shown);
+            if !is_shown {
+                let collides = self.collides(loser, verdict, look);
+                self.contest(loser, collides);
+            }
+        }
+    }
+
+    fn collides(&self, loser: Key, verdict: Verdict<Key>, look: Look<'_>) -> bool {
+        // The other is its own copy, which a rule behind it has taken in.
+        let is_copy = self.is_composite(loser) || self.is_composite(verdict.owner);
+        let life = standing(&self.sources, look.senders, loser, look.now).flatten();
+        !is_copy && life.is_some_and(|life| life.collides_with(&verdict.life, look.now))
+    }
+
+    fn is_composite(&self, (number, _): Key) -> bool {
+        let source = self.sources.get(number as usize).and_then(Option::as_ref);
+        source.is_some_and(|source| matches!(source.of, Of::Composite { .. }))
+    }
+
+    fn hand_over(&mut self, owner: Key, to: Key, look: Look<'_>) {
+        // Taken out, so that both can be changed.
+        let Some(mut old) = slot_of(&mut self.sources, owner).and_then(Option::take) else {
+            return;
+        };
+        if let Some(Some(new)) = slot_of(&mut self.sources, to) {
+            old.hand_over(new, to, look.time, &mut self.books);
+        }
+        if let Some(slot) = slot_of(&mut self.sources, owner) {
+            *slot = Some(old);
+        }
+    }
+
+    fn contest(&mut self, loser: Key, is_contested: bool) {
+        if let Some(Some(entry)) = slot_of(&mut self.sources, loser) {
+            entry.contest(is_contested, loser, &mut self.books);
+        }
+    }
+}
+
+fn slot_of(sources: &mut [Option<Source>], (number, at): Key) -> Option<&mut Option<Entry>> {
+    let source = sources.get_mut(number as usize)?.as_mut()?;
+    source.entries.get_mut(at as usize)
+}
+
+/// How a series is now; `None`: it has gone.
+fn standing(
+    sources: &[Option<Source>],
+    senders: &Senders,
+    (number, at): Key,
+    now: UnixNanos,
+) -> Option<Standing> {
+    let source = sources.get(number as usize)?.as_ref()?;
+    let entry = source.entries.get(at as usize)?.as_ref()?;
+    if entry.numbers.is_empty() {
+        return Some(None);
+    }
+    let resource = &entry.series.resource;
+    match (&source.of, entry.place) {
+        (Of::Table { table, .. }, Some(place)) => {
+            let table = table.upgrade()?;
+            // Read again: the others of the place may have been read at another time.
+            let times = match table.looker().at(place) {
+                Seen::Shown(reading) => Times::of(&reading),
+                Seen::Hidden(_) => None,
+                Seen::Gone => return None,
+            };
+            let life = |times| senders.life(resource, times, &table, place.to_bits());
+            Some(times.map(life))
+        }
+        _ => {
+            let address = Arc::as_ptr(&entry.series).addr() as u64;
+            Some(Some(Life::of_composite(now, address)))
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Reading what series are now: those that a query asks for, some of them in turn, or all.
+
+use std::sync::{Arc, Weak};
+
+use tidegate_engine::query::Selection;
+use tidegate_engine::{Seen, Table, UnixNanos};
+
+use super::entry::{Entry, Key, Look};
+use super::state::{Of, Source, State, forget_name, labels};
+use super::targets::Found;
+use crate::prom::render::TARGET_INFO;
+
+impl State {
+    /// Reads what the series are now that these ask for, each by name.
+    pub(super) fn read_asked(&mut self, selections: &[Selection], now: UnixNanos, look: Look<'_>) {
+        let names: Vec<&str> = selections.iter().filter_map(Selection::name).collect();
+        for number in 0..self.sources.len() {
+            let of = self.sources[number].as_ref().map(|source| &source.of);
+            if let Some(Of::Composite { name: Some(name), .. }) = of
+                && names.contains(&&**name)
+            {
+                self.read_composite(number, now, look);
+            }
+        }
+        selections.iter().for_each(|selection| self.prepare(selection));
+        let asked = selections.iter().zip(&names);
+        let asked = asked.flat_map(|(selection, name)| self.keys(name, selection));
+        let mut keys: Vec<Key> = asked.collect();
+        keys.sort_unstable();
+        keys.dedup();
+        self.read(&keys, look);
+        self.share_freed(keys.into_iter());
+        if self.asks_for_targets(&names) {
+            self.read_targets(look);
+        }
+        self.settle(look);
+    }
+
+    /// Reads what all series are now.
+    pub(super) fn read_all(&mut self, now: UnixNanos, look: Look<'_>) {
+        let mut next = Some((0, 0));
+        while let Some(from) = next {
+            next = self.read_some(from, usize::MAX, now, look);
+        }
+        let ends = |(number, source): (usize, &Option<Source>)| {
+            (
+                number as u32,
+                source.as_ref().map_or(0, |source| source.entries.len() as u32),
+            )
+        };
+        let ends: Vec<Key> = self.sources.iter().enumerate().map(ends).collect();
+        let keys = ends
+            .into_iter()
+            .flat_map(|(number, end)| (0..end).map(move |at| (number, at)));
+        self.share_freed(keys);
+        self.settle(look);
+    }
+
+    /// Reads what about `count` series are now, from a place on. Gives where to go on.
+    pub(super) fn read_some(
+        &mut self,
+        (number, from): Key,
+        count: usize,
+        now: UnixNanos,
+        look: Look<'_>,
+    ) -> Option<Key> {
+        let end = match self.sources.get(number as usize)? {
+            None => 0,
+            Some(Source {
+                of: Of::Composite { .. },
+                ..
+            }) => {
+                self.read_composite(number as usize, now, look);
+                0
+            }
+            Some(Source {
+                of: Of::Targets(_), ..
+            }) => {
+                self.read_targets(look);
+                0
+            }
+            Some(source) => source.entries.len() as u32,
+        };
+        let until = end.min(from.saturating_add(u32::try_from(count).unwrap_or(u32::MAX)));
+        let keys: Vec<Key> = (from..until).map(|at| (number, at)).collect();
+        self.read(&keys, look);
+        self.settle(look);
+        Some(if until < end {
+            (number, until)
+        } else {
+            (number + 1, 0)
+        })
+    }
+
+    /// Reads series of tables, quickest in order.
+    fn read(&mut self, keys: &[Key], look: Look<'_>) {
+        for of_source in keys.chunk_by(|a, b| a.0 == b.0) {
+            let number = of_source[0].0 as usize;
+            let Some(Some(Source {
+                of: Of::Table { table, .. },
+                entries,
+                style,
+                copied,
+            })) = self.sources.get_mut(number)
+            else {
+                continue;
+            };
+            let Some(table) = table.upgrade() else { continue };
+            let look = look.of(style);
+            let copied: Vec<Arc<Table>> = copied.iter().filter_map(Weak::upgrade).collect();
+            let mut looker = table.looker();
+            for key in of_source {
+                let Some(slot) = entries.get_mut(key.1 as usize) else {
+                    continue;
+                };
+                let Some(entry) = slot else { continue };
+                let Some(place) = entry.place else { continue };
+                if copied.iter().any(|other| other.has(&entry.series)) {
+                    entry.end(*key, look.time, &mut self.books);
+                    continue;
+                }
+                match looker.at(place) {
+                    Seen::Shown(reading) => entry.see(*key, &reading, look, &mut self.books),
+                    Seen::Hidden(_) => entry.end(*key, look.time, &mut self.books),
+                    Seen::Gone => {
+                        entry.end(*key, look.time, &mut self.books);
+                        forget_name(&mut self.names, entry, *key);
+                        *slot = None;
+                    }
+                }
+            }
+        }
+    }
+
+    fn read_composite(&mut self, number: usize, now: UnixNanos, look: Look<'_>) {
+        let Some(Some(Source {
+            of: Of::Composite {
+                composite, places, ..
+            },
+            entries,
+            style,
+            ..
+        })) = self.sources.get_mut(number)
+        else {
+            return;
+        };
+        let Some(composite) = composite.upgrade() else {
+            return;
+        };
+        let look = look.of(style);
+        let mut is_shown = vec![false; entries.len()];
+        let mut free = 0;
+        composite.show(now, &mut |reading| {
+            let address = Arc::as_ptr(reading.series).addr();
+            let at = *places.entry(address).or_insert_with(|| {
+                // Those before it are taken: each place is looked at once.
+                while entries.get(free).is_some_and(Option::is_some) {
+                    free += 1;
+                }
+                free as u32
+            });
+            let (key, at) = ((number as u32, at), at as usize);
+            if entries.len() <= at {
+                entries.resize_with(at + 1, || None);
+                is_shown.resize(at + 1, false);
+            }
+            is_shown[at] = true;
+            let entry = entries[at].get_or_insert_with(|| {
+                let entry = Entry::new(reading.series, None, look, &mut self.books.strings);
+                if let Some(name) = &entry.name {
+                    self.names
+                        .add(name.clone(), key, || labels(reading.series, style));
+                }
+                entry
+            });
+            entry.see(key, &reading, look, &mut self.books);
+        });
+        for (at, slot) in entries.iter_mut().enumerate().filter(|(at, _)| !is_shown[*at]) {
+            if let Some(mut entry) = slot.take() {
+                let key = (number as u32, at as u32);
+                entry.end(key, look.time, &mut self.books);
+                forget_name(&mut self.names, &entry, key);
+                places.remove(&Arc::as_ptr(&entry.series).addr());
+            }
+        }
+    }
+
+    /// What one of two has let go is shown by the other from now on.
+    fn share_freed(&mut self, keys: impl Iterator<Item = Key>) {
+        if !std::mem::take(&mut self.books.has_freed) {
+            return;
+        }
+        for key in keys {
+            let source = self.sources.get_mut(key.0 as usize).and_then(Option::as_mut);
+            let entry = source.and_then(|source| source.entries.get_mut(key.1 as usize)?.as_mut());
+            entry
+                .into_iter()
+                .for_each(|entry| entry.claim(key, &mut self.books));
+        }
+    }
+
+    /// Whether one of these names is that of `target_info`.
+    pub(super) fn asks_for_targets(&self, names: &[&str]) -> bool {
+        let mut sources = self.sources.iter().flatten();
+        sources.any(|source| names.contains(&&*source.style.naming.own(TARGET_INFO)))
+    }
+
+    /// Reads which resources show something now.
+    fn read_targets(&mut self, look: Look<'_>) {
+        let is_targets = |source: &Option<Source>| {
+            matches!(
+                source,
+                Some(Source {
+                    of: Of::Targets(_),
+                    ..
+                })
+            )
+        };
+        let Some(number) = self.sources.iter().position(is_targets) else {
+            return;
+        };
+        // Taken out, so that all others can be looked at.
+        let Some(Source {
+            of: Of::Targets(mut targets),
+            mut entries,
+            style,
+            copied,
+        }) = self.sources[number].take()
+        else {
+            return;
+        };
+        let mut found = Found::default();
+        for source in self.sources.iter().flatten() {
+            for entry in source.entries.iter().flatten() {
+                found.meet(entry, &source.style);
+            }
+        }
+        let known: Vec<Key> = targets.take_up(
+            found,
+            look,
+            &mut entries,
+            number as u32,
+            &mut self.books,
+            &mut self.names,
+        );
+        for key in known {
+            if let Some(slot) = entries.get_mut(key.1 as usize)
+                && let Some(mut entry) = slot.take()
+            {
+                forget_name(&mut self.names, &entry, key);
+                entry.end(key, look.time, &mut self.books);
+            }
+        }
+        let of = Of::Targets(targets);
+        self.sources[number] = Some(Source {
+            of,
+            style,
+            copied,
+            entries,
+        });
+    }
+}
