@@ -188,7 +188,11 @@ impl Senders {
     pub fn life_of(&self, resource: &Resource) -> Standing {
         let state = self.state();
         let key = Key::of_value(resource);
-        let sender = state.senders.get(&key).filter(|sender| sender.has_value)?;
+        // Asked now: a series may have ended since the last tick.
+        let sender = state
+            .senders
+            .get(&key)
+            .filter(|sender| sender.latest().is_some())?;
         let tables = sender.series.iter().filter_map(|(table, _)| table.upgrade());
         let began = tables.map(|table| table.began(resource)).find(|began| *began > 0);
         Some(Life {
@@ -211,8 +215,13 @@ impl Senders {
         let (resource_number, table_number, lease) = {
             let mut state = self.state();
             let table_number = state.number(table);
-            match state.senders.get(&sender) {
-                Some(known) => (known.number, table_number, known.lease_ns()),
+            match state.senders.get_mut(&sender) {
+                Some(known) => {
+                    if !known.has_value {
+                        known.watch(table, Place::from_bits(place));
+                    }
+                    (known.number, table_number, known.lease_ns())
+                }
                 None => (u64::MAX, table_number, DEFAULT_LEASE_NS),
             }
         };
@@ -238,7 +247,7 @@ impl Senders {
             senders, replaced, ..
         } = &mut *state;
         let Some(known) = senders.get(&sender) else { return };
-        if known.latest().is_none_or(|seen| seen < successor_began) {
+        if known.latest().is_some_and(|seen| seen < successor_began) {
             replaced.insert(known.number, sender);
         }
     }
@@ -298,13 +307,16 @@ impl Sender {
         if self.series.iter().any(is_it) {
             return;
         }
-        if self.series.len() >= WATCHED {
-            let is_there = |(table, place): &(Weak<Table>, Place)| {
-                let table = table.upgrade();
-                table.is_some_and(|table| matches!(table.looker().at(*place), Seen::Shown(_)))
-            };
-            self.series.retain(is_there);
-        }
+        let mut keep = |is_kept: fn(&Seen<'_>) -> bool| {
+            if self.series.len() >= WATCHED {
+                self.series.retain(|(table, place)| {
+                    let table = table.upgrade();
+                    table.is_some_and(|table| is_kept(&table.looker().at(*place)))
+                });
+            }
+        };
+        keep(|seen| !matches!(seen, Seen::Gone));
+        keep(|seen| matches!(seen, Seen::Shown(_)));
         if self.series.len() < WATCHED {
             self.series.push((Arc::downgrade(table), place));
         }
