@@ -196,7 +196,7 @@ impl Gateway {
 
     fn sleep(&mut self, seconds: u64) {
         self.now += seconds * SECOND;
-        self.tables.iter().for_each(|table| _ = table.expire(self.now));
+        self.tables.iter().for_each(|table| table.expire(self.now));
     }
 
     fn page(&mut self) -> Lines {

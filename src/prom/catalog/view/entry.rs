@@ -33,8 +33,6 @@ pub(super) struct Entry {
     pub(super) times: Times,
     /// Whether it is seen: no other series has one of its names and labels.
     pub(super) is_shown: bool,
-    /// It is not seen, and reports beside the series that is.
-    pub(super) is_contested: bool,
     pub(super) numbers: Vec<Number>,
 }
 
@@ -78,7 +76,7 @@ pub(super) struct Books {
     pub(super) contests: Contests<Key>,
     /// Series that others keep from being seen, met since claims were settled the last time.
     pub(super) claims: Vec<Key>,
-    /// Series that are contested.
+    /// Series that are not seen, and report beside the series that is.
     pub(super) contested: BTreeSet<Key>,
     /// By the metric's full name.
     pub(super) gone: HashMap<Arc<str>, Vec<Gone>>,
@@ -140,7 +138,6 @@ impl Entry {
             name: identity(series, look.style).map(|(name, _)| strings.share(&name)),
             times: Times::default(),
             is_shown: false,
-            is_contested: false,
             numbers: Vec::new(),
         }
     }
@@ -155,7 +152,6 @@ impl Entry {
             name: Some(name),
             times: Times::default(),
             is_shown: false,
-            is_contested: false,
             numbers: Vec::new(),
         }
     }
@@ -253,16 +249,7 @@ impl Entry {
     pub(super) fn take(&mut self, key: Key, books: &mut Books) {
         self.is_shown = true;
         books.owners.extend(self.names().map(|name| (name, key)));
-        self.contest(false, key, books);
-    }
-
-    /// Notes whether it is contested.
-    pub(super) fn contest(&mut self, is_contested: bool, key: Key, books: &mut Books) {
-        self.is_contested = is_contested;
-        match is_contested {
-            true => _ = books.contested.insert(key),
-            false => _ = books.contested.remove(&key),
-        }
+        books.contested.remove(&key);
     }
 
     /// The labels that its numbers have in common.
@@ -352,7 +339,7 @@ impl Entry {
             books.release(self.names(), key);
         }
         books.leave(self, key);
-        self.contest(false, key, books);
+        books.contested.remove(&key);
         for number in self.numbers.drain(..) {
             books.bury(number.labels, number.past, now);
         }

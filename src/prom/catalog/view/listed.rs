@@ -73,8 +73,8 @@ impl View {
         let state = self.state();
         let mut series = 0;
         let (mut metrics, mut pairs) = (Counts::<&str>::default(), Counts::<(&str, &str)>::default());
-        let numbers = state.entries().flat_map(|entry| &entry.numbers);
-        for number in numbers.filter(|number| !number.is_shadowed) {
+        let shown = state.entries().filter(|entry| entry.is_shown);
+        for number in shown.flat_map(|entry| &entry.numbers) {
             series += 1;
             *metrics.entry(number.labels.get(NAME)).or_default() += 1;
             for (label, value) in number.labels.iter() {
@@ -108,7 +108,7 @@ fn listed(state: &State, selections: &[Selection], most: usize) -> (Vec<Found>, 
             seen: entry.times.seen,
             is_alive: true,
             is_target: entry.is_target(),
-            is_hidden: number.is_shadowed,
+            is_hidden: !entry.is_shown,
         };
         (found, entry.place)
     });

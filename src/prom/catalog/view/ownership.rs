@@ -41,9 +41,9 @@ impl State {
         // The last judgement of a place counts, and it comes last.
         for (loser, verdict) in losers {
             let is_shown = self.entry(loser).is_none_or(|entry| entry.is_shown);
-            if !is_shown {
-                let collides = self.collides(loser, verdict, look);
-                self.contest(loser, collides);
+            match !is_shown && self.collides(loser, verdict, look) {
+                true => _ = self.books.contested.insert(loser),
+                false => _ = self.books.contested.remove(&loser),
             }
         }
     }
@@ -70,12 +70,6 @@ impl State {
         }
         if let Some(slot) = slot_of(&mut self.sources, owner) {
             *slot = Some(old);
-        }
-    }
-
-    fn contest(&mut self, loser: Key, is_contested: bool) {
-        if let Some(Some(entry)) = slot_of(&mut self.sources, loser) {
-            entry.contest(is_contested, loser, &mut self.books);
         }
     }
 }
