@@ -196,14 +196,12 @@ impl Lifecycle for Admin {
             .start(&self.base, place, Arc::new(Faces { api, cors }))
             .await?;
         self.base.shared.evaluators.add(self.evaluator.clone());
-        if self.samples {
-            let (view, interval) = (self.view.clone(), self.config.history.interval);
-            let started = self
-                .sampler
-                .start(move |pause| sampler::run(&view, interval, pause));
-            started.map_err(|error| self.base.error(format!("starting the sampler: {error}")))?;
-        }
-        Ok(())
+        let view = self.view.clone();
+        let interval = self.samples.then_some(self.config.history.interval);
+        let started = self
+            .sampler
+            .start(move |pause| sampler::run(&view, interval, pause));
+        started.map_err(|error| self.base.error(format!("starting the sampler: {error}")))
     }
 
     async fn stop(&self, deadline: Instant) {

@@ -588,10 +588,12 @@ fn a_source_of_points_is_overdue_by_its_own_cadence() {
     let table = Arc::new(Table::new("test", vec![Rule::newest()], Limits::default()));
     shared.tables.add(table.clone());
     for (job, interval) in [("quick", 10), ("slow", 120)] {
-        for push in 0..3 {
-            let now = begin + push * interval * SECOND;
-            table.observe(&point("requests", COUNTER, job, 5), now);
-            view.refresh(now, &[]);
+        for second in 0..=2 * interval {
+            let now = begin + second * SECOND;
+            if second % interval == 0 {
+                table.observe(&point("requests", COUNTER, job, 5), now);
+            }
+            view.attend(now);
         }
     }
     let life = |job: &str, silent: u64| {

@@ -290,10 +290,9 @@ impl View {
     /// Reads every series, some at a time, and keeps what it sees as part of the past. The pass is spread over `spread`:
     /// whoever needs the core for a moment gets it. `rest` waits; once it says false the pass is broken off.
     pub fn record(&self, now: UnixNanos, spread: Duration, rest: &mut dyn FnMut(Duration) -> bool) {
+        self.attend(now);
         let look = self.look(now, self.has_past());
-        let shown = self.shown();
-        self.state().meet(&shown, look);
-        self.senders.tick(now);
+        self.state().has_unread = false;
         let pace = self.pace(spread);
         let mut next = Some((0, 0));
         while let Some(from) = next {
@@ -317,6 +316,14 @@ impl View {
         metrics::counter!("tidegate_history_refused_series_total").absolute(history.refused());
     }
 
+    /// Notes which series there are and how their resources report, without reading values. Call it about once a second.
+    pub fn attend(&self, now: UnixNanos) {
+        let look = self.look(now, false);
+        let shown = self.shown();
+        self.state().meet(&shown, look);
+        self.senders.tick(now);
+    }
+
     /// How long a slice may take with the pause behind it, for all of them to take `spread`.
     fn pace(&self, spread: Duration) -> Duration {
         let slices = self.state().len().div_ceil(SLICE);
@@ -334,8 +341,9 @@ impl View {
         state.meet(&shown, look);
         self.senders.tick(now);
         let names: Option<Vec<&str>> = selections.iter().map(Selection::name).collect();
-        // The sampler has read all series a moment ago. Without it nobody has.
-        let needs_all = |names: &[&str]| !self.has_past() && state.asks_for_targets(names);
+        // The sampler has read all other series a moment ago. Without it nobody has.
+        let needs_all =
+            |names: &[&str]| (!self.has_past() || state.has_unread) && state.asks_for_targets(names);
         match names.is_none_or(|names| needs_all(&names)) {
             true => state.read_all(now, look),
             false => state.read_asked(selections, now, look),

@@ -22,6 +22,8 @@ pub(super) struct State {
     pub(super) books: Books,
     /// When it was looked at.
     now: UnixNanos,
+    /// Whether a series has come since all were read.
+    pub(super) has_unread: bool,
 }
 
 pub(super) struct Source {
@@ -69,6 +71,7 @@ impl State {
             names: Names::default(),
             books: Books::new(limits),
             now: 0,
+            has_unread: false,
         }
     }
 
@@ -225,6 +228,7 @@ impl State {
         let Of::Table { table, arrivals } = of else { return };
         let Some(table) = table.upgrade() else { return };
         let mut newcomers = Newcomers::default();
+        let mut has_unread = false;
         *arrivals = table.arrivals(*arrivals, &mut |place, series| {
             let key = (number as u32, place.number());
             let at = key.1 as usize;
@@ -238,6 +242,7 @@ impl State {
                 return;
             }
             newcomers.note(&series.resource, place);
+            has_unread = true;
             let entry = Entry::new(series, Some(place), look, strings);
             let name = entry.name.clone();
             // What was there before goes by the same key: its name goes first.
@@ -250,6 +255,7 @@ impl State {
             }
         });
         look.senders.meet_all(&table, newcomers, look.now);
+        self.has_unread |= has_unread;
         for (mut old, key) in replaced {
             old.end(key, look.time, &mut self.books);
         }

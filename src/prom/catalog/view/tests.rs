@@ -449,10 +449,9 @@ fn what_resources_say_is_target_info_and_has_a_past() {
         ),
         Some(3.0)
     );
-    // Another pod takes over: it is the one that is described.
+    // Another pod takes over: it is the one that is described, at once.
     let now = START + 4 * SECOND;
     send(&table, &pod("p2"), "req", (START + 3 * SECOND, now), 6);
-    record(&view, now);
     assert_eq!(ask(&view, "target_info{k8s_pod_name=\"p2\"}", now), Some(1.0));
     assert_eq!(ask(&view, "count(target_info)", now), Some(1.0));
     assert_eq!(
