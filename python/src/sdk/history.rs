@@ -149,9 +149,12 @@ impl Samples for View<'_> {
 impl View<'_> {
     fn samples(&self, labels: &Labels, selection: &Selection) -> Vec<Sample> {
         let kept = self.past.series.get(labels);
-        let mut samples = kept.map_or_else(Vec::new, |(id, _)| {
-            self.past.history.read(*id, selection.from, selection.to)
-        });
+        let mut samples = Vec::new();
+        if let Some((id, _)) = kept {
+            let span = (selection.from, selection.to);
+            let history = &self.past.history;
+            history.read_into(*id, span, selection.need, &mut samples);
+        }
         // A series that has ended is not there now.
         let value = self.newest.get(labels).copied();
         let value = value.unwrap_or(f64::from_bits(Sample::STALE));

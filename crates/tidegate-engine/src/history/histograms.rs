@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use crate::query::FloatHistogram;
+use crate::query::{FloatHistogram, Millis, Need};
 use crate::{Buckets, ExponentialHistogram};
 
 /// Samples of one chunk; a chunk is dropped as a whole.
@@ -94,13 +94,28 @@ impl Histograms {
         self.newest = frame;
     }
 
-    /// Ticks and histograms, from the chunk on that may hold `from` to the first tick after `to`.
-    pub(super) fn samples(&self, from: u32, to: u32) -> impl Iterator<Item = (u32, FloatHistogram)> {
-        let overlaps = move |chunk: &&Chunk| chunk.last >= from && chunk.first <= to;
-        let samples = self.chunks.iter().filter(overlaps).flat_map(Chunk::samples);
-        samples
-            .filter(move |(tick, _)| (from..=to).contains(tick))
-            .filter_map(|(tick, frame)| Some((tick, FloatHistogram::from(&frame.histogram()?))))
+    /// Ticks within these, each with its histogram, as they are needed; `time` is that of a tick.
+    pub(super) fn samples(
+        &self,
+        (from, to): (u32, u32),
+        need: Need,
+        time: &dyn Fn(u32) -> Millis,
+    ) -> impl Iterator<Item = (u32, FloatHistogram)> + use<> {
+        let next = self.chunks.iter().skip(1).map(Some).chain([None]);
+        let is_passed = |chunk: &Chunk, next: Option<&Chunk>| {
+            let next = next.map(|next| next.first).filter(|next| *next <= to);
+            next.is_some_and(|next| time(next) <= need.until(time(chunk.first)))
+        };
+        let chunks = self.chunks.iter().zip(next).filter(|(chunk, next)| {
+            let is_within = chunk.last >= from && chunk.first <= to;
+            is_within && !is_passed(chunk, *next)
+        });
+        let samples = chunks.flat_map(|(chunk, _)| chunk.samples());
+        let within = samples.filter(|(tick, _)| (from..=to).contains(tick));
+        let mut kept = Vec::new();
+        need.keep(within, &mut kept, |(tick, _)| time(*tick));
+        let kept = kept.into_iter();
+        kept.filter_map(|(tick, frame): (u32, Frame)| Some((tick, FloatHistogram::from(&frame.histogram()?))))
     }
 
     /// The newest tick within these, and its histogram.

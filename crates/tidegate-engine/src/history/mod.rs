@@ -15,7 +15,7 @@ use chunk::Chunk;
 use histograms::Histograms;
 
 use crate::ExponentialHistogram;
-use crate::query::{FloatHistogram, HistogramSample, Millis, Sample};
+use crate::query::{FloatHistogram, HistogramSample, Millis, Need, Sample};
 
 /// How much past.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,43 +225,69 @@ impl History {
     /// The samples of a series later than `from` and not later than `to`.
     pub fn read(&self, id: SeriesId, from: Millis, to: Millis) -> Vec<Sample> {
         let mut samples = Vec::new();
-        self.read_into(id, (from, to), &mut samples);
+        self.read_into(id, (from, to), Need::All, &mut samples);
         samples
     }
 
-    /// Appends what [`Self::read`] gives.
-    pub fn read_into(&self, id: SeriesId, (from, to): (Millis, Millis), samples: &mut Vec<Sample>) {
+    /// Appends those that are needed of what [`Self::read`] gives.
+    pub fn read_into(
+        &self,
+        id: SeriesId,
+        (from, to): (Millis, Millis),
+        need: Need,
+        samples: &mut Vec<Sample>,
+    ) {
         let Some(Some(past)) = self.series.get(id.0 as usize) else {
             return;
         };
-        let overlaps = |chunk: &&Chunk| self.time(chunk.last) > from && self.time(chunk.first) <= to;
-        let chunks = past.chunks.iter().filter(overlaps);
-        let ticks = to.saturating_sub(from) / self.limits.interval_ms;
-        let most = usize::try_from(ticks.saturating_add(1)).unwrap_or(usize::MAX);
+        let next = past.chunks.iter().skip(1).map(Some).chain([None]);
+        // All that a chunk holds can be replaced by the first sample of the next one, where nothing sees it.
+        let is_passed = |chunk: &Chunk, next: Option<&Chunk>| {
+            let next = next.map(|next| self.time(next.first));
+            next.is_some_and(|next| next <= to && next <= need.until(self.time(chunk.first)))
+        };
+        let overlaps = |(chunk, next): &(&Chunk, Option<&Chunk>)| {
+            let is_within = self.time(chunk.last) > from && self.time(chunk.first) <= to;
+            is_within && !is_passed(chunk, *next)
+        };
+        let chunks = past.chunks.iter().zip(next).filter(overlaps);
+        let chunks = chunks.map(|(chunk, _)| chunk);
         let held: usize = chunks.clone().map(Chunk::len).sum();
         // And one for the present.
-        samples.reserve(held.min(most) + 1);
-        for chunk in chunks {
-            let all = chunk.samples().map(|(tick, value)| Sample {
-                time: self.time(tick),
-                value,
-            });
-            let within = all
-                .skip_while(|sample| sample.time <= from)
-                .take_while(|sample| sample.time <= to);
-            within.for_each(|sample| samples.push(sample));
+        samples.reserve(held.min(self.most(from, to, need)) + 1);
+        let all = chunks.flat_map(Chunk::samples).map(|(tick, value)| Sample {
+            time: self.time(tick),
+            value,
+        });
+        let within = all
+            .skip_while(|sample| sample.time <= from)
+            .take_while(|sample| sample.time <= to);
+        need.keep(within, samples, |sample| sample.time);
+    }
+
+    /// How many samples of a series can be needed.
+    fn most(&self, from: Millis, to: Millis, need: Need) -> usize {
+        let ticks = to.saturating_sub(from) / self.limits.interval_ms;
+        let ticks = usize::try_from(ticks.saturating_add(1)).unwrap_or(usize::MAX);
+        match need {
+            Need::Newest => 1,
+            Need::Steps(steps) => ticks.min(steps.count),
+            Need::All => ticks,
         }
     }
 
-    /// The native histograms of a series later than `from` and not later than `to`.
-    pub fn read_histograms(&self, id: SeriesId, from: Millis, to: Millis) -> Vec<HistogramSample> {
-        let found = self.histograms(id, from, to);
-        let samples = found.map(|(histograms, from, to)| histograms.samples(from, to));
-        samples
-            .into_iter()
-            .flatten()
-            .map(|sample| self.histogram_sample(sample))
-            .collect()
+    /// Those of the native histograms of a series that are needed, later than `from` and not later than `to`.
+    pub fn read_histograms(
+        &self,
+        id: SeriesId,
+        (from, to): (Millis, Millis),
+        need: Need,
+    ) -> Vec<HistogramSample> {
+        let Some((histograms, from, to)) = self.histograms(id, from, to) else {
+            return Vec::new();
+        };
+        let samples = histograms.samples((from, to), need, &|tick| self.time(tick));
+        samples.map(|sample| self.histogram_sample(sample)).collect()
     }
 
     /// The newest of the samples that [`Self::read_histograms`] gives.

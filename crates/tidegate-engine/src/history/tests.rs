@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::query::Steps;
 
 fn limits(max_bytes: usize) -> HistoryLimits {
     HistoryLimits {
@@ -100,8 +101,8 @@ proptest! {
         let part: Vec<_> = model.iter().filter(|(time, _)| *time > from && *time <= to).map(|(time, h)| (*time, bits(h))).collect();
         let read = |samples: Vec<HistogramSample>| -> Vec<_> { samples.iter().map(|s| (s.time, bits(&s.value))).collect() };
         prop_assert_eq!(read(history.newest_histogram(id, from, to).into_iter().collect()).pop(), part.last().cloned());
-        prop_assert_eq!(read(history.read_histograms(id, from, to)), part);
-        prop_assert_eq!(history.read_histograms(id, Millis::MIN, Millis::MAX).len(), model.len());
+        prop_assert_eq!(read(history.read_histograms(id, (from, to), Need::All)), part);
+        prop_assert_eq!(history.read_histograms(id, (Millis::MIN, Millis::MAX), Need::All).len(), model.len());
         let before = model[0].0 - 1;
         prop_assert_eq!(history.newest_histogram(id, Millis::MIN, before), None);
         history.remove(id);
@@ -195,4 +196,41 @@ fn who_comes_when_the_memory_is_used_up_has_no_past() {
     assert_eq!(history.refused(), 2);
     history.remove(ids[0].unwrap());
     assert!(history.add().is_some());
+}
+
+/// At each step the newest of these that is not later.
+fn seen<T: Clone>(samples: &[T], steps: Steps, time: impl Fn(&T) -> Millis) -> Vec<Option<T>> {
+    let newest = |step| samples.iter().rfind(|sample| time(sample) <= step).cloned();
+    steps.times().map(newest).collect()
+}
+
+proptest! {
+    #[test]
+    fn each_step_finds_its_newest_sample_among_few(
+        gaps in prop::collection::vec(prop_oneof![6 => Just(1i64), 1 => 2..400i64], 1..700),
+        (start, step, count) in (-50_000..400_000i64, 1..200_000i64, 1..40usize),
+        look_back in prop_oneof![Just(300_000i64), 1..100_000i64],
+    ) {
+        let mut history = History::new(HistoryLimits { span_ms: i64::MAX / 4, ..limits(usize::MAX) });
+        let (floats, natives) = (history.add().unwrap(), history.add().unwrap());
+        let mut tick = 0;
+        for (at, gap) in gaps.into_iter().enumerate() {
+            tick += gap;
+            history.append(floats, tick * 1000, at as f64);
+            let native = ExponentialHistogram { count: at as u64, sum: Some(1.0), ..ExponentialHistogram::default() };
+            history.append_histogram(natives, tick * 1000, &native);
+        }
+        let steps = Steps { start, step, count };
+        let span = (start - look_back, steps.last());
+        let need = Need::Steps(steps);
+        let mut few = Vec::new();
+        history.read_into(floats, span, need, &mut few);
+        prop_assert!(few.len() <= count, "{} of {}", few.len(), count);
+        let all = history.read(floats, span.0, span.1);
+        prop_assert_eq!(seen(&few, steps, |s| s.time), seen(&all, steps, |s| s.time));
+        let few = history.read_histograms(natives, span, need);
+        prop_assert!(few.len() <= count, "{} of {}", few.len(), count);
+        let all = history.read_histograms(natives, span, Need::All);
+        prop_assert_eq!(seen(&few, steps, |s| s.time), seen(&all, steps, |s| s.time));
+    }
 }

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use super::eval::{Eval, Value, execution};
 use super::float_histogram::Total;
+use super::need::Steps;
 use super::notes::{Note, go_shortest};
 use super::over_time::{Sum, mean, quantile, variance};
-use super::rows::{ABSENT, Cell, Groups, Keep, Rows, Steps, is_absent};
+use super::rows::{ABSENT, Cell, Groups, Keep, Rows, is_absent};
 use super::syntax::ast::{Aggregate, Aggregation};
 use super::syntax::quoted;
 use super::{FloatHistogram, Labels, QueryError, SampleValue};

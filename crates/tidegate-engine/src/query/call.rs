@@ -1,9 +1,10 @@
 //! Calls of functions.
 
 use super::eval::{Eval, Ranges, Value, execution, of_scalars};
+use super::need::Steps;
 use super::notes::Note;
 use super::over_time::{self, OverTime, Range};
-use super::rows::{ABSENT, Cell, Rows, Steps, is_absent};
+use super::rows::{ABSENT, Cell, Rows, is_absent};
 use super::sample::weight;
 use super::syntax::ast::{Call, Expr, Type};
 use super::window::Windows;

@@ -6,8 +6,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant as Clock};
 
+use super::need::Steps;
 use super::notes::Notebook;
-use super::rows::{Cell, Rows, Steps, is_absent};
+use super::rows::{Cell, Rows, is_absent};
 use super::syntax::ast::{Aggregation, Chain, Expr, Range, Selector, Span, Subquery};
 use super::window::{Newest, shifted};
 use super::{
@@ -38,7 +39,7 @@ pub(super) fn instant(
         count: 1,
     };
     let mut clock = Clock::now();
-    let eval = Eval::prepare(expr, samples, (at, at), options)?;
+    let eval = Eval::prepare(expr, samples, (steps, at), options)?;
     let preparation = lap(&mut clock);
     // A range is a value of its own only here.
     let mut answer = match eval.ranges(expr.bare(), steps)? {
@@ -90,7 +91,7 @@ pub(super) fn range(
     options: &Options,
 ) -> Result<(Vec<QuerySeries>, Notes), QueryError> {
     let mut clock = Clock::now();
-    let eval = Eval::prepare(expr, samples, (steps.start, end), options)?;
+    let eval = Eval::prepare(expr, samples, (steps, end), options)?;
     let preparation = lap(&mut clock);
     let rows = match eval.value(expr, steps)? {
         Value::Scalar(numbers) => of_scalars(numbers),
@@ -164,9 +165,10 @@ impl Eval {
     fn prepare(
         expr: &Expr,
         samples: &dyn Samples,
-        bounds: (Millis, Millis),
+        (steps, end): (Steps, Millis),
         options: &Options,
     ) -> Result<Self, QueryError> {
+        let bounds = (steps.start, end);
         let mut eval = Self {
             fetched: HashMap::new(),
             bounds,
@@ -176,7 +178,7 @@ impl Eval {
             deadline: options.deadline,
             notes: Notebook::default(),
         };
-        eval.fetch(expr, samples, (bounds, bounds.0 != bounds.1))?;
+        eval.fetch(expr, samples, (steps, bounds.0 != bounds.1))?;
         Ok(eval)
     }
 
@@ -250,7 +252,9 @@ impl Eval {
             .map(|time| shifted(time, vs.at, vs.offset, self.bounds))
             .collect();
         let series = self.fetched(vs);
-        self.spend(series.len() * steps.count)?;
+        // What was fetched has been counted, once.
+        let fetched = series.iter().map(QuerySeries::weight).sum();
+        self.spend((series.len() * steps.count).saturating_sub(fetched))?;
         let mut rows = Rows::new(steps.count);
         rows.labels.reserve(series.len());
         rows.floats.reserve(series.len() * steps.count);
@@ -310,8 +314,21 @@ impl Eval {
         }
     }
 
-    /// Steps are multiples of the step, wherever the range begins.
     fn subquery(&self, node: &Subquery, steps: Steps) -> Result<Ranges<'_>, QueryError> {
+        let (spans, inner) = self.inner(node, steps);
+        self.spend(inner.count)?;
+        let series = match inner.count {
+            0 => Vec::new(),
+            _ => self.vector(&node.expr, inner)?.into_series(inner),
+        };
+        Ok(Ranges {
+            series: series.into(),
+            spans,
+        })
+    }
+
+    /// The ranges of a subquery, and the steps within them all: multiples of the step, wherever the range begins.
+    pub(super) fn inner(&self, node: &Subquery, steps: Steps) -> (Vec<(Millis, Millis)>, Steps) {
         let span = |time| {
             let to = shifted(time, node.at, node.offset, self.bounds);
             (to.saturating_sub(node.range), to)
@@ -322,16 +339,7 @@ impl Eval {
         let step = node.step.unwrap_or(SUBQUERY_STEP_MS).max(1);
         let start = from.div_euclid(step).saturating_mul(step).saturating_add(step);
         let count = usize::try_from((to - start).div_euclid(step) + 1).unwrap_or(0);
-        let inner = Steps { start, step, count };
-        self.spend(count)?;
-        let series = match count {
-            0 => Vec::new(),
-            _ => self.vector(&node.expr, inner)?.into_series(inner),
-        };
-        Ok(Ranges {
-            series: series.into(),
-            spans,
-        })
+        (spans, Steps { start, step, count })
     }
 
     fn chain(&self, node: &Chain, steps: Steps) -> Result<Value, QueryError> {

@@ -1,49 +1,72 @@
 //! What the selectors of an expression need, fetched once.
 
 use super::eval::Eval;
+use super::need::{Need, Steps};
 use super::syntax::ast::{Expr, Selector};
 use super::window::shifted;
 use super::{Millis, QueryError, QuerySeries, Samples, Selection};
 
 impl Eval {
-    /// Fetches for an expression that will be evaluated within `span`.
+    /// Fetches for an expression that will be evaluated at these steps.
     pub(super) fn fetch(
         &mut self,
         expr: &Expr,
         samples: &dyn Samples,
-        (span, needs_past): ((Millis, Millis), bool),
+        (steps, needs_past): (Steps, bool),
     ) -> Result<(), QueryError> {
-        let look_back = self.look_back;
-        let mut selector = |vs: &Selector, before: Millis, needs_past: bool| {
-            let shift = |time| shifted(time, vs.at, vs.offset, self.bounds);
-            let series = samples.select(&Selection {
-                matchers: vs.matchers.clone(),
-                from: shift(span.0).saturating_sub(before),
-                to: shift(span.1),
-                needs_past,
-                max_samples: self.room.get(),
-            })?;
-            self.spend(series.iter().map(QuerySeries::weight).sum())?;
-            self.fetched.insert(std::ptr::from_ref(vs), series);
-            Ok(())
-        };
         match expr {
-            Expr::Selector(vs) => selector(
-                vs,
-                look_back,
-                needs_past || vs.offset.is_some() || vs.at.is_some(),
-            ),
-            Expr::Range(node) => selector(&node.selector, node.range, true),
+            Expr::Selector(vs) => {
+                let start = shifted(steps.start, vs.at, vs.offset, self.bounds);
+                let seen = Steps {
+                    start,
+                    count: if vs.at.is_some() { 1 } else { steps.count },
+                    ..steps
+                };
+                let need = match needs_past || vs.offset.is_some() || vs.at.is_some() {
+                    true => Need::Steps(seen),
+                    false => Need::Newest,
+                };
+                self.fetch_for(
+                    vs,
+                    samples,
+                    (start.saturating_sub(self.look_back), seen.last(), need),
+                )
+            }
+            Expr::Range(node) => {
+                let vs = &node.selector;
+                let shift = |time| shifted(time, vs.at, vs.offset, self.bounds);
+                let from = shift(steps.start).saturating_sub(node.range);
+                self.fetch_for(vs, samples, (from, shift(steps.last()), Need::All))
+            }
             Expr::Subquery(node) => {
-                let shift = |time| shifted(time, node.at, node.offset, self.bounds);
-                let span = (shift(span.0).saturating_sub(node.range), shift(span.1));
-                self.fetch(&node.expr, samples, (span, true))
+                let (_, mut inner) = self.inner(node, steps);
+                // A range between two steps: what it asks for is looked up all the same.
+                inner.count = inner.count.max(1);
+                self.fetch(&node.expr, samples, (inner, true))
             }
             other => {
                 let mut parts = other.parts().into_iter();
-                parts.try_for_each(|part| self.fetch(part, samples, (span, needs_past)))
+                parts.try_for_each(|part| self.fetch(part, samples, (steps, needs_past)))
             }
         }
+    }
+
+    fn fetch_for(
+        &mut self,
+        vs: &Selector,
+        samples: &dyn Samples,
+        (from, to, need): (Millis, Millis, Need),
+    ) -> Result<(), QueryError> {
+        let series = samples.select(&Selection {
+            matchers: vs.matchers.clone(),
+            from,
+            to,
+            need,
+            max_samples: self.room.get(),
+        })?;
+        self.spend(series.iter().map(QuerySeries::weight).sum())?;
+        self.fetched.insert(std::ptr::from_ref(vs), series);
+        Ok(())
     }
 
     pub(super) fn fetched(&self, vs: &Selector) -> &[QuerySeries] {

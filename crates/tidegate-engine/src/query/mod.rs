@@ -18,6 +18,9 @@ mod native;
 mod native_over_time;
 #[cfg(test)]
 mod native_tests;
+mod need;
+#[cfg(test)]
+mod need_tests;
 mod notes;
 mod over_time;
 mod rows;
@@ -34,6 +37,7 @@ use syntax::ast::{Expr, Type};
 
 pub use float_histogram::{Boundary, Bucket, FloatHistogram};
 pub use labels::{Labels, Matcher, NAME};
+pub use need::{Need, Steps};
 pub use notes::Notes;
 pub use sample::{HistogramSample, QuerySeries, Sample, SampleValue};
 pub use work::Work;
@@ -95,8 +99,8 @@ pub struct Selection {
     pub from: Millis,
     /// Samples not later than this.
     pub to: Millis,
-    /// Whether the newest of them alone would not do.
-    pub needs_past: bool,
+    /// Which of them.
+    pub need: Need,
     /// How many samples there may be.
     pub max_samples: usize,
 }
@@ -108,7 +112,7 @@ impl Selection {
             matchers: Vec::new(),
             from: Millis::MIN,
             to: Millis::MAX,
-            needs_past: false,
+            need: Need::Newest,
             max_samples: MAX_SAMPLES,
         }
     }
@@ -126,7 +130,7 @@ impl Selection {
 
 /// Where samples come from.
 pub trait Samples {
-    /// The series that every matcher accepts, with their samples in the selection's time.
+    /// The series that every matcher accepts, with the samples in the selection's time that it needs, or more of them.
     ///
     /// # Errors
     /// There are too many, or they are not kept.
@@ -138,20 +142,14 @@ impl Samples for Vec<QuerySeries> {
     fn select(&self, selection: &Selection) -> Result<Vec<QuerySeries>, QueryError> {
         let wanted = self.iter().filter(|series| selection.accepts(&series.labels));
         let is_within = |time: Millis| time > selection.from && time <= selection.to;
-        let cut = |series: &QuerySeries| QuerySeries {
-            labels: series.labels.clone(),
-            samples: series
-                .samples
-                .iter()
-                .filter(|sample| is_within(sample.time))
-                .copied()
-                .collect(),
-            histograms: series
-                .histograms
-                .iter()
-                .filter(|sample| is_within(sample.time))
-                .cloned()
-                .collect(),
+        let need = selection.need;
+        let cut = |series: &QuerySeries| {
+            let mut cut = QuerySeries::of_floats(series.labels.clone(), Vec::new());
+            let floats = series.samples.iter().filter(|sample| is_within(sample.time));
+            need.keep(floats.copied(), &mut cut.samples, |sample| sample.time);
+            let histograms = series.histograms.iter().filter(|sample| is_within(sample.time));
+            need.keep(histograms.cloned(), &mut cut.histograms, |sample| sample.time);
+            cut
         };
         Ok(wanted.map(cut).collect())
     }
@@ -336,7 +334,7 @@ impl Query {
                 syntax::quoted(kind.documented())
             )));
         }
-        let steps = rows::Steps {
+        let steps = Steps {
             start,
             step,
             count: ((end - start) / step + 1) as usize,

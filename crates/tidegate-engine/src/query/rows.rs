@@ -7,27 +7,8 @@ use hashbrown::HashTable;
 
 use super::eval::execution;
 use super::labels::is_of_name;
-use super::{
-    FloatHistogram, HistogramSample, Labels, Millis, NAME, QueryError, QuerySeries, Sample, SampleValue,
-};
-
-/// The times of evaluation.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Steps {
-    pub(super) start: Millis,
-    pub(super) step: Millis,
-    pub(super) count: usize,
-}
-
-impl Steps {
-    pub(super) fn time(&self, step: usize) -> Millis {
-        self.start + self.step * step as Millis
-    }
-
-    pub(super) fn times(self) -> impl Iterator<Item = Millis> {
-        (0..self.count).map(move |step| self.time(step))
-    }
-}
+use super::need::Steps;
+use super::{FloatHistogram, HistogramSample, Labels, NAME, QueryError, QuerySeries, Sample, SampleValue};
 
 /// A cell without a value: the bits of a stale marker, which no value has.
 pub(super) const ABSENT: f64 = f64::from_bits(Sample::STALE);

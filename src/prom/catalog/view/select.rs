@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 use tidegate_engine::query::{
-    Labels, Millis, NAME, QueryError, QuerySeries, Sample, SampleValue, Samples, Selection,
+    Labels, Millis, NAME, Need, QueryError, QuerySeries, Sample, SampleValue, Samples, Selection,
 };
 use tidegate_engine::{History, SeriesId};
 
@@ -87,14 +87,16 @@ impl View {
         let history = &state.books.history;
         let (from, to) = (selection.from, selection.to);
         // A series is of one kind: the other gives nothing.
-        let read = |past, series: &mut QuerySeries| match selection.needs_past {
-            true => {
-                history.read_into(past, (from, to), &mut series.samples);
-                series.histograms.extend(history.read_histograms(past, from, to));
-            }
-            false => {
+        let needs_past = selection.need.needs_past();
+        let read = |past, series: &mut QuerySeries| match selection.need {
+            Need::Newest => {
                 series.samples.extend(history.newest(past, from, to));
                 series.histograms.extend(history.newest_histogram(past, from, to));
+            }
+            need => {
+                history.read_into(past, (from, to), need, &mut series.samples);
+                let histograms = history.read_histograms(past, (from, to), need);
+                series.histograms.extend(histograms);
             }
         };
         let is_within = |time: Millis| time > from && time <= to;
@@ -103,21 +105,23 @@ impl View {
         let mut ended: HashMap<&Labels, QuerySeries, RandomState> = HashMap::default();
         for gone in state.gone(selection) {
             let series = ended.entry(&gone.labels).or_default();
+            let before = series.weight();
             read(gone.past, series);
-            room = less(room, series)?;
+            room = less(room, before, series)?;
             if is_within(gone.since) {
                 series.push(gone.since, SampleValue::Float(f64::from_bits(Sample::STALE)));
             }
         }
         let has_ended = !ended.is_empty();
         for (_, number) in state.live(selection) {
-            if selection.needs_past {
+            if needs_past {
                 self.check_past(number, history)?;
             }
             let mut series = match has_ended {
                 false => QuerySeries::of_floats(number.labels.clone(), Vec::new()),
                 true => ended.remove(&number.labels).unwrap_or_default(),
             };
+            let before = series.weight();
             let (time, now) = &number.now;
             let is_here = is_within(*time);
             if has_ended {
@@ -128,25 +132,20 @@ impl View {
                     .retain(|sample| !is_end(sample) || sample.time < *time);
             }
             if let Past::Kept(past) = number.past
-                && (selection.needs_past || !is_here)
+                && (needs_past || !is_here)
             {
                 read(past, &mut series);
             }
             match is_here {
-                true if is_news(&series, *time, now, selection.needs_past) => series.push(*time, now.clone()),
+                true if is_news(&series, *time, now, needs_past) => series.push(*time, now.clone()),
                 // A new series whose first sample comes just after the time asked for: the client's clock is a little
                 // behind. A range, which `offset` may move into the past, has only the samples within it.
-                false
-                    if !selection.needs_past
-                        && series.is_empty()
-                        && *time > to
-                        && *time - to <= BEHIND_MS =>
-                {
+                false if !needs_past && series.is_empty() && *time > to && *time - to <= BEHIND_MS => {
                     series.push(to, now.clone());
                 }
                 _ => {}
             }
-            room = less(room, &series)?;
+            room = less(room, before, &series)?;
             if has_ended {
                 series.labels = number.labels.clone();
             }
@@ -181,8 +180,9 @@ fn is_news(series: &QuerySeries, time: Millis, now: &SampleValue, is_range: bool
     last < time && !(is_range && repeats)
 }
 
-fn less(room: usize, by: &QuerySeries) -> Result<usize, QueryError> {
-    room.checked_sub(by.weight())
+/// The room that is left when a series that weighed so much has been read.
+fn less(room: usize, before: usize, series: &QuerySeries) -> Result<usize, QueryError> {
+    room.checked_sub(series.weight().saturating_sub(before))
         .ok_or_else(QueryError::too_many_samples)
 }
 

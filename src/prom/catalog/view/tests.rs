@@ -1,6 +1,7 @@
 //! What queries see of tables whose series come, go and hide each other.
 
 mod indexed;
+mod steps;
 
 use std::sync::Arc;
 use std::time::Duration;
