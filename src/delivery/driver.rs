@@ -9,12 +9,13 @@ use tokio::task::JoinSet;
 use tracing::{error, info, warn};
 
 use super::destination::{Attempt, Inner};
+use super::gauges::Gauges;
 use super::machine::{Action, Load, Machine};
 use super::notices::INTERVAL;
 use super::outcome::{Loss, Outcome};
 use super::parcel::{Lane, Parcel};
 use super::recovery::Progress;
-use super::room::{Charge, Reservation, Room};
+use super::room::{Charge, Reservation};
 use super::spill::{How, Spill};
 use super::standing::{Brief, Outage, Trouble};
 use crate::batch::{Batch, Signal};
@@ -51,7 +52,7 @@ impl<A: Attempt> Drop for Flight<A> {
         let outcome = self.outcome.take();
         let outcome = outcome.unwrap_or_else(|| Outcome::permanent("the attempt was broken off (a bug)"));
         if let Some(engine) = self.inner.engine.get() {
-            engine.fly(self.signal, -1.0);
+            engine.fly(self.signal, -1);
         }
         self.inner.machine().finish(Instant::now(), self.id, outcome);
         if !is_whole {
@@ -76,40 +77,11 @@ pub(super) struct Engine {
     looks_at: Mutex<Instant>,
 }
 
-/// What a destination shows of a signal. The queue is one for all signals.
-struct Gauges {
-    signal: Signal,
-    size: metrics::Gauge,
-    /// What the others leave.
-    capacity: metrics::Gauge,
-    in_flight: metrics::Gauge,
-}
-
-impl Gauges {
-    fn new(exporter: &str, signal: Signal) -> Self {
-        let gauge =
-            |name| metrics::gauge!(name, "exporter" => exporter.to_owned(), "data_type" => signal.name());
-        Self {
-            signal,
-            size: gauge("otelcol_exporter_queue_size"),
-            capacity: gauge("otelcol_exporter_queue_capacity"),
-            in_flight: gauge("otelcol_exporter_in_flight_requests"),
-        }
-    }
-
-    fn show(&self, room: &Room) {
-        let own = room.used_by(self.signal);
-        let others = room.used().saturating_sub(own);
-        self.size.set(own as f64);
-        self.capacity.set(room.limit().saturating_sub(others) as f64);
-    }
-}
-
 impl Engine {
     /// An attempt begins (1) or ends (-1).
-    fn fly(&self, signal: Signal, change: f64) {
+    fn fly(&self, signal: Signal, change: i64) {
         if let Some(gauges) = &self.gauges[signal as usize] {
-            gauges.in_flight.increment(change);
+            gauges.fly(change);
         }
     }
 
@@ -138,7 +110,7 @@ impl<A: Attempt> Inner<A> {
             attempts: Mutex::default(),
             gauges: Signal::ALL.map(|signal| {
                 let used = self.ledgers[signal as usize].is_some();
-                used.then(|| Gauges::new(&exporter, signal))
+                used.then(|| Gauges::new(&self.context.shared, &exporter, signal))
             }),
             send_size: histogram("otelcol_exporter_queue_batch_send_size"),
             send_bytes: wants_details.then(|| histogram("otelcol_exporter_queue_batch_send_size_bytes")),
@@ -239,7 +211,7 @@ impl<A: Attempt> Inner<A> {
     fn carry_out(self: &Arc<Self>, now: Instant, action: Action<Parcel>, engine: &Engine) {
         match action {
             Action::Send { id, load, is_first } => {
-                engine.fly(load.signal(), 1.0);
+                engine.fly(load.signal(), 1);
                 if is_first {
                     engine.send_size.record(load.items() as f64);
                 }

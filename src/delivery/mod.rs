@@ -10,6 +10,7 @@ pub mod backoff;
 pub mod config;
 pub mod destination;
 mod driver;
+mod gauges;
 pub(crate) mod http;
 pub mod machine;
 mod notices;

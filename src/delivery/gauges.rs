@@ -1,0 +1,141 @@
+//! What a destination shows of its queue, as long as it is there.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::room::Room;
+use crate::batch::Signal;
+use crate::component::Shared;
+use crate::component::books::NO_VALUE;
+
+/// An exporter's name and a signal.
+type Key = (String, Signal);
+
+/// Who shows the gauges of each name: an endpoint that comes back may find the one that went still finishing.
+#[derive(Default)]
+struct Owners(Mutex<HashMap<Key, Arc<Mutex<u64>>>>);
+
+/// What a destination shows of a signal. The queue is one for all signals.
+pub(super) struct Gauges {
+    key: Key,
+    owners: Arc<Owners>,
+    /// The number of the newest destination of this name, and the number of this one.
+    newest: Arc<Mutex<u64>>,
+    number: u64,
+    size: metrics::Gauge,
+    /// What the others leave.
+    capacity: metrics::Gauge,
+    in_flight: metrics::Gauge,
+    /// Attempts under way.
+    flying: Mutex<i64>,
+}
+
+impl Gauges {
+    /// From now on those of this name show what this destination has.
+    pub(super) fn new(shared: &Shared, exporter: &str, signal: Signal) -> Self {
+        let gauge =
+            |name| metrics::gauge!(name, "exporter" => exporter.to_owned(), "data_type" => signal.name());
+        let owners = shared.parts.get(Owners::default);
+        let key = (exporter.to_owned(), signal);
+        let (newest, number) = {
+            let mut known = lock(&owners.0);
+            let newest = known.entry(key.clone()).or_default().clone();
+            let mut number = lock(&newest);
+            *number += 1;
+            let own = *number;
+            drop(number);
+            (newest, own)
+        };
+        let gauges = Self {
+            key,
+            owners,
+            newest,
+            number,
+            size: gauge("otelcol_exporter_queue_size"),
+            capacity: gauge("otelcol_exporter_queue_capacity"),
+            in_flight: gauge("otelcol_exporter_in_flight_requests"),
+            flying: Mutex::new(0),
+        };
+        gauges.fly(0);
+        gauges
+    }
+
+    pub(super) fn show(&self, room: &Room) {
+        let own = room.used_by(self.key.1);
+        let others = room.used().saturating_sub(own);
+        self.set(|| {
+            self.size.set(own as f64);
+            self.capacity.set(room.limit().saturating_sub(others) as f64);
+        });
+    }
+
+    /// So many attempts more are under way.
+    pub(super) fn fly(&self, change: i64) {
+        let mut flying = lock(&self.flying);
+        *flying += change;
+        self.set(|| self.in_flight.set(*flying as f64));
+    }
+
+    /// Sets gauges, unless another destination has the name by now.
+    fn set(&self, set: impl FnOnce()) {
+        let newest = lock(&self.newest);
+        if *newest == self.number {
+            set();
+        }
+    }
+}
+
+impl Drop for Gauges {
+    fn drop(&mut self) {
+        let mut known = lock(&self.owners.0);
+        let newest = lock(&self.newest);
+        if *newest == self.number {
+            for gauge in [&self.size, &self.capacity, &self.in_flight] {
+                gauge.set(NO_VALUE);
+            }
+            known.remove(&self.key);
+        }
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gauges_leave_with_their_destination_and_never_hide_those_of_its_successor() {
+        let (recorder, page) = crate::telemetry::testing::recorder("[]");
+        let shown = || {
+            let series = page.series("otelcol_exporter_in_flight_requests");
+            series.first().map(|(_, value)| *value)
+        };
+        metrics::with_local_recorder(&recorder, || {
+            let shared = Shared::default();
+            let make = || Gauges::new(&shared, "loadbalancing@a:4317", Signal::Metrics);
+            let old = make();
+            old.fly(2);
+            assert_eq!(shown(), Some(2.0));
+            // The endpoint comes back while the old one still has attempts under way.
+            let new = make();
+            new.fly(1);
+            old.fly(-1);
+            assert_eq!(shown(), Some(1.0));
+            drop(old);
+            new.fly(0);
+            assert_eq!(shown(), Some(1.0));
+            let third = make();
+            drop(third);
+            assert_eq!(shown(), None);
+            new.fly(1);
+            drop(new);
+            assert_eq!(shown(), None);
+            let last = make();
+            last.fly(3);
+            assert_eq!(shown(), Some(3.0));
+        });
+    }
+}
