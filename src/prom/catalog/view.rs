@@ -5,6 +5,7 @@
 //! what the series cost that it asks for: only these are read when it is asked. What is new in a table since the last look is learned first,
 //! whoever looks.
 
+mod about;
 mod asked;
 mod entry;
 mod exemplars;
@@ -26,11 +27,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use tidegate_engine::query::{Instant as Answer, Labels, Millis, NAME, Query, Selection};
-use tidegate_engine::{Attributes, Composite, Data, History, HistoryLimits, Table, UnixNanos};
+use tidegate_engine::{Attributes, Composite, History, HistoryLimits, Table, UnixNanos};
 
+pub use self::about::About;
 pub use self::asked::{Asked, Notes};
 pub use self::entry::HistoryRule;
-use self::entry::{Entry, Look};
+use self::entry::Look;
 pub use self::exemplars::Accepted;
 pub use self::listed::{Census, Found};
 use self::sources::unnamed;
@@ -39,9 +41,9 @@ use self::state::State;
 use super::Senders;
 use crate::component::shared::Registry;
 use crate::component::{Evaluate, Evaluation, Shared};
+use crate::prom::Style;
 use crate::prom::flat::identity;
 use crate::prom::name::Kind;
-use crate::prom::{OPENMETRICS_NAME, Style};
 use crate::watch::Watched;
 
 /// Series that the sampler reads before it lets others go first: some ten microseconds.
@@ -88,19 +90,6 @@ pub struct View {
     state: Mutex<State>,
     /// Who waits for the state.
     waiting: AtomicUsize,
-}
-
-/// What is known of a metric besides its values.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct About {
-    /// The name of its family.
-    pub name: String,
-    /// Its type, as Prometheus calls it.
-    pub kind: &'static str,
-    /// What it is.
-    pub help: String,
-    /// Its unit.
-    pub unit: String,
 }
 
 /// A time as queries count it.
@@ -354,33 +343,6 @@ impl View {
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.state().entries().count()
-    }
-
-    /// What is known of the metrics that are shown now.
-    pub fn about(&self) -> Vec<About> {
-        let state = self.state();
-        let about = |entry: &Entry| {
-            let name = entry.name.as_ref().filter(|_| !entry.numbers.is_empty())?;
-            let metric = &entry.series.metric;
-            Some(About {
-                name: name.to_string(),
-                kind: match metric.data {
-                    Data::Sum { monotonic: true, .. } => "counter",
-                    Data::Gauge | Data::Sum { .. } => "gauge",
-                    Data::Histogram { .. } | Data::ExponentialHistogram { .. } => "histogram",
-                    Data::Summary => "summary",
-                },
-                help: metric.description.to_string(),
-                unit: metric
-                    .metadata
-                    .get(OPENMETRICS_NAME)
-                    .map_or_else(|| metric.unit.to_string(), |_| String::new()),
-            })
-        };
-        let mut all: Vec<About> = state.entries().filter_map(about).collect();
-        all.sort();
-        all.dedup();
-        all
     }
 
     /// The labels of every series that one of these selections accepts and that has a sample in its time.

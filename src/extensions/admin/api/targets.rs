@@ -4,15 +4,12 @@ use std::collections::BTreeSet;
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Map, Value, json};
-use tidegate_engine::query::{Labels, Query};
-use tidegate_engine::{Data, Metric};
+use tidegate_engine::query::{Labels, Query, Selection};
 
 use super::{Api, Failure, Page, params};
 use crate::component::targets::{Pairs, ScrapePool, ScrapeTarget};
 use crate::component::unix_now;
 use crate::extensions::server::Request;
-use crate::prom::catalog::Shown;
-use crate::prom::flat::identity;
 use crate::receivers::prometheus::config::units::PromDuration;
 
 /// What Go writes for no time.
@@ -72,7 +69,8 @@ impl Api {
                 Some(query.selection().ok_or_else(why)?)
             }
         };
-        let known = self.known();
+        self.view.refresh(unix_now(), &[Selection::everything()]);
+        let known = self.view.about_targets();
         let mut all = Vec::new();
         for target in self
             .shared
@@ -88,12 +86,12 @@ impl Api {
             {
                 continue;
             }
-            let of_target = known.iter().filter(|known| {
-                known.job == labels.get("job")
-                    && known.instance == labels.get("instance")
+            let of_target = known.iter().filter(|(job, instance, known)| {
+                job == labels.get("job")
+                    && instance == labels.get("instance")
                     && metric.is_none_or(|metric| metric == known.name)
             });
-            all.extend(of_target.take(limit).map(|known| {
+            all.extend(of_target.take(limit).map(|(_, _, known)| {
                 let mut entry = json!({"target": object(&target.labels), "type": known.kind, "help": known.help, "unit": known.unit});
                 if metric.is_none() {
                     entry["metric"] = known.name.clone().into();
@@ -102,52 +100,6 @@ impl Api {
             }));
         }
         Ok(Value::from(all).into())
-    }
-
-    /// The metrics of all tables, by the process that they are of.
-    fn known(&self) -> BTreeSet<Known> {
-        let mut known = BTreeSet::new();
-        for Shown { table, style, .. } in self.view.shown() {
-            table.read(unix_now(), &mut |reading| {
-                let Some((name, pairs)) = identity(reading.series, &style) else {
-                    return;
-                };
-                let label = |wanted: &str| {
-                    let found = pairs.iter().find(|(name, _)| name == wanted);
-                    found.map_or_else(String::new, |(_, value)| value.clone())
-                };
-                let metric = &reading.series.metric;
-                known.insert(Known {
-                    job: label("job"),
-                    instance: label("instance"),
-                    name,
-                    kind: kind(metric),
-                    help: metric.description.to_string(),
-                    unit: metric.unit.to_string(),
-                });
-            });
-        }
-        known
-    }
-}
-
-/// A metric of a process.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Known {
-    job: String,
-    instance: String,
-    name: String,
-    kind: &'static str,
-    help: String,
-    unit: String,
-}
-
-fn kind(metric: &Metric) -> &'static str {
-    match metric.data {
-        Data::Sum { monotonic: true, .. } => "counter",
-        Data::Gauge | Data::Sum { .. } => "gauge",
-        Data::Histogram { .. } | Data::ExponentialHistogram { .. } => "histogram",
-        Data::Summary => "summary",
     }
 }
 

@@ -2,14 +2,15 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use foldhash::fast::RandomState;
 use tidegate_engine::query::{Labels, NAME, Selection};
 use tidegate_engine::{Count, Data, Place, Seen, Series, Table, UnixNanos};
 
-use super::View;
-use super::entry::{Entry, Number};
+use super::entry::{Entry, Key, Number};
 use super::state::State;
+use super::{SLICE, View, YIELD};
 use crate::prom::render::TARGET_INFO;
 
 /// A series that queries see, as its table or composite has it.
@@ -47,6 +48,9 @@ pub struct Census {
 
 type Counts<K> = HashMap<K, usize, RandomState>;
 
+/// By label: its values, by series.
+type Values = HashMap<Arc<str>, Counts<Arc<str>>, RandomState>;
+
 impl View {
     /// At most `most` series that one of these selections accepts, by a name of their numbers or by that of their metric.
     pub fn found(&self, now: UnixNanos, selections: &[Selection], most: usize) -> Vec<Found> {
@@ -67,31 +71,78 @@ impl View {
         found
     }
 
-    /// What the series are made of, with the `top` largest of everything. Reads and counts all series.
+    /// What the series are made of, with the `top` largest of everything. Reads and counts all series, some at a time:
+    /// queries go on meanwhile.
     pub fn census(&self, now: UnixNanos, top: usize) -> Census {
-        self.refresh(now, &[Selection::everything()]);
-        let state = self.state();
+        self.attend(now);
+        // The first pass settles which of two equal series is seen.
+        self.in_slices(now, &mut |_, _, _| {});
         let mut series = 0;
-        let (mut metrics, mut pairs) = (Counts::<&str>::default(), Counts::<(&str, &str)>::default());
-        let shown = state.entries().filter(|entry| entry.is_shown);
-        for number in shown.flat_map(|entry| &entry.numbers) {
-            series += 1;
-            *metrics.entry(number.labels.get(NAME)).or_default() += 1;
-            for (label, value) in number.labels.iter() {
-                *pairs.entry((label, value)).or_default() += 1;
+        let (mut metrics, mut labels) = (Counts::<Arc<str>>::default(), Values::default());
+        self.in_slices(now, &mut |state, from, next| {
+            let shown = state.between(from, next).filter(|entry| entry.is_shown);
+            for number in shown.flat_map(|entry| &entry.numbers) {
+                series += 1;
+                for (label, value) in number.labels.iter() {
+                    if **label == *NAME {
+                        add(&mut metrics, value);
+                    }
+                    match labels.get_mut(label) {
+                        Some(values) => add(values, value),
+                        None => add(labels.entry(label.clone()).or_default(), value),
+                    }
+                }
             }
-        }
-        let mut labels = Counts::<&str>::default();
-        for (label, _) in pairs.keys() {
-            *labels.entry(label).or_default() += 1;
-        }
+        });
+        let pairs = labels.values().map(HashMap::len).sum();
+        let by_label = labels.iter().map(|(label, values)| (label.clone(), values.len()));
+        let by_label: Counts<Arc<str>> = by_label.collect();
+        let by_value = labels.iter().flat_map(|(label, values)| {
+            let values = values.iter();
+            values.map(move |(value, count)| ((label.clone(), value.clone()), *count))
+        });
+        let by_value: Counts<(Arc<str>, Arc<str>)> = by_value.collect();
         Census {
             series,
-            pairs: pairs.len(),
-            metrics: largest(metrics, top, |name| (*name).to_owned()),
-            labels: largest(labels, top, |name| (*name).to_owned()),
-            values: largest(pairs, top, |(label, value)| format!("{label}={value}")),
+            pairs,
+            metrics: largest(metrics, top, |name| name.to_string()),
+            labels: largest(by_label, top, |name| name.to_string()),
+            values: largest(by_value, top, |(label, value)| format!("{label}={value}")),
         }
+    }
+
+    /// Reads all series, some at a time, and shows each part to `each` with where it begins and where the next one does.
+    /// Whoever waits for the state gets it in between.
+    pub(super) fn in_slices(&self, now: UnixNanos, each: &mut dyn FnMut(&State, Key, Option<Key>)) {
+        let look = self.look(now, false);
+        let mut next = Some((0, 0));
+        while let Some(from) = next {
+            while self.waiting.load(Relaxed) > 0 {
+                std::thread::sleep(YIELD);
+            }
+            let mut state = self.state();
+            next = state.read_some(from, SLICE, now, look);
+            each(&state, from, next);
+        }
+    }
+}
+
+fn add(counts: &mut Counts<Arc<str>>, key: &Arc<str>) {
+    match counts.get_mut(key) {
+        Some(count) => *count += 1,
+        None => _ = counts.insert(key.clone(), 1),
+    }
+}
+
+impl State {
+    /// The series of one source from a place on, to the next place or the end of the source.
+    fn between(&self, (number, from): Key, next: Option<Key>) -> impl Iterator<Item = &Entry> {
+        let source = self.sources.get(number as usize).and_then(Option::as_ref);
+        let entries = source.map_or(&[][..], |source| &source.entries);
+        let until = next.filter(|next| next.0 == number);
+        let until = until.map_or(entries.len(), |(_, at)| at as usize);
+        let part = entries.get(from as usize..until).unwrap_or_default();
+        part.iter().flatten()
     }
 }
 

@@ -1,12 +1,13 @@
 //! What queries see of tables whose series come, go and hide each other.
 
 mod indexed;
+mod slices;
 mod steps;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_engine::query::{Instant, Query, SampleValue};
+use tidegate_engine::query::{Instant, Query, SampleValue, Selection};
 use tidegate_engine::{
     Attributes, Buckets, Data, ExponentialHistogram, HistoryLimits, Limits, Metric, Point, Resource, Rule,
     Series, Table, Temporality, UnixNanos, Value,
@@ -423,6 +424,23 @@ fn a_table_counts_once_and_the_first_exporter_names_it() {
         assert_eq!(names.map(of), [Some(1.0), Some(2.0)]);
         assert_eq!(others.map(of), [None, None]);
         assert_eq!(of("b_height"), Some(3.0));
+        // What describes the metrics of a target says the same: no copy under the name of the other exporter.
+        view.refresh(START, &[Selection::everything()]);
+        let known: Vec<_> = view
+            .about_targets()
+            .into_iter()
+            .map(|(_, _, about)| about.name)
+            .collect();
+        let [level, depth] = names;
+        assert_eq!(
+            known,
+            {
+                let mut names = [level, depth, "b_height"];
+                names.sort();
+                names
+            },
+            "{preferred:?}"
+        );
     }
 }
 

@@ -1,0 +1,64 @@
+//! What is known of metrics besides their values.
+
+use std::collections::BTreeSet;
+
+use tidegate_engine::Data;
+
+use super::View;
+use super::entry::Entry;
+use crate::prom::OPENMETRICS_NAME;
+
+/// What is known of a metric besides its values.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct About {
+    /// The name of its family.
+    pub name: String,
+    /// Its type, as Prometheus calls it.
+    pub kind: &'static str,
+    /// What it is.
+    pub help: String,
+    /// Its unit.
+    pub unit: String,
+}
+
+impl View {
+    /// What is known of the metrics that are shown now.
+    pub fn about(&self) -> Vec<About> {
+        let state = self.state();
+        let mut all: Vec<About> = state.entries().filter_map(about).collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    /// The same, each with the `job` and the `instance` whose metric it is.
+    pub fn about_targets(&self) -> BTreeSet<(String, String, About)> {
+        let state = self.state();
+        let of_target = |entry: &Entry| {
+            let labels = &entry.numbers.first()?.labels;
+            let (job, instance) = (labels.get("job"), labels.get("instance"));
+            Some((job.to_owned(), instance.to_owned(), about(entry)?))
+        };
+        state.entries().filter_map(of_target).collect()
+    }
+}
+
+/// `None`: the series shows nothing now.
+fn about(entry: &Entry) -> Option<About> {
+    let name = entry.name.as_ref().filter(|_| !entry.numbers.is_empty())?;
+    let metric = &entry.series.metric;
+    Some(About {
+        name: name.to_string(),
+        kind: match metric.data {
+            Data::Sum { monotonic: true, .. } => "counter",
+            Data::Gauge | Data::Sum { .. } => "gauge",
+            Data::Histogram { .. } | Data::ExponentialHistogram { .. } => "histogram",
+            Data::Summary => "summary",
+        },
+        help: metric.description.to_string(),
+        unit: metric
+            .metadata
+            .get(OPENMETRICS_NAME)
+            .map_or_else(|| metric.unit.to_string(), |_| String::new()),
+    })
+}
