@@ -148,11 +148,13 @@ impl<A: Attempt> Destination<A> {
 }
 
 impl<A: Attempt> Destination<A> {
-    /// What is left at the stop goes to an heir instead of being dropped.
+    /// The destination is used no more, and another may have its name: what is left at the stop goes to an heir instead
+    /// of being dropped, and the standing is shown no more.
     pub fn leave_to(&self, heir: Heir) {
         // A second heir would come too late.
         let _ = self.inner.heir.set(heir);
         self.inner.machine().keep_what_is_left();
+        self.inner.standing.leave();
     }
 }
 

@@ -45,6 +45,8 @@ pub(super) struct Standing {
     outage: Duration,
     /// Whether there is anything to end: success costs no lock.
     is_failing: AtomicBool,
+    /// Whether it is not shown any more. Changes under the lock of `failing`.
+    has_left: AtomicBool,
     failing: Mutex<Option<Failing>>,
     gauges: OnceLock<[metrics::Gauge; 2]>,
 }
@@ -75,6 +77,7 @@ impl Standing {
             shared,
             outage,
             is_failing: AtomicBool::new(false),
+            has_left: AtomicBool::new(false),
             failing: Mutex::default(),
             gauges: OnceLock::new(),
         }
@@ -98,9 +101,7 @@ impl Standing {
         failing.failures = failing.failures.saturating_add(1);
         why.clone_into(&mut failing.why);
         if failing.failures >= SHOWN_FROM || failing.trouble == Trouble::Denied {
-            let shown = self.describe(failing);
-            self.shared.health.trouble(&self.component, Some(shown));
-            self.show(Some(failing.trouble));
+            self.show(Some(failing));
         }
     }
 
@@ -122,7 +123,6 @@ impl Standing {
         let mut failing = self.lock();
         let ended = failing.take_if(|failing| failing.trouble <= worst)?;
         self.is_failing.store(false, Relaxed);
-        self.shared.health.trouble(&self.component, None);
         self.show(None);
         ended.is_told.then(|| ended.outage(now))
     }
@@ -160,7 +160,29 @@ impl Standing {
         }
     }
 
-    fn show(&self, trouble: Option<Trouble>) {
+    /// The destination is used no more: it is nobody's trouble, although what is under way is still sent. A new
+    /// destination may have its name from now on, so nothing is shown under it later, at the drop least of all.
+    pub(super) fn leave(&self) {
+        let failing = self.lock();
+        if self.has_left.swap(true, Relaxed) {
+            return;
+        }
+        if failing.is_some() {
+            self.shared.health.trouble(&self.component, None);
+        }
+        if self.gauges.get().is_some() {
+            self.set(|_| NO_VALUE);
+        }
+    }
+
+    /// Shows a trouble, or that there is none. The caller holds the lock of `failing`.
+    fn show(&self, failing: Option<&Failing>) {
+        if self.has_left.load(Relaxed) {
+            return;
+        }
+        let shown = failing.map(|failing| self.describe(failing));
+        self.shared.health.trouble(&self.component, shown);
+        let trouble = failing.map(|failing| failing.trouble);
         self.set(|reason| f64::from(u8::from(Some(reason) == trouble)));
     }
 
@@ -196,13 +218,7 @@ impl Failing {
 
 impl Drop for Standing {
     fn drop(&mut self) {
-        // An endpoint that is not used any more is nobody's trouble.
-        if self.is_failing.load(Relaxed) {
-            self.shared.health.trouble(&self.component, None);
-        }
-        if self.gauges.get().is_some() {
-            self.set(|_| NO_VALUE);
-        }
+        self.leave();
     }
 }
 
@@ -225,15 +241,14 @@ impl fmt::Display for Brief {
 mod tests {
     use super::*;
 
+    fn of(shared: &Arc<Shared>) -> Standing {
+        let (component, endpoint) = ("exporters::otlp".into(), "http://a:4317".into());
+        Standing::new(component, endpoint, shared.clone(), Duration::from_secs(60))
+    }
+
     fn standing() -> (Standing, Arc<Shared>) {
         let shared = Arc::new(Shared::default());
-        let standing = Standing::new(
-            "exporters::otlp".into(),
-            "http://a:4317".into(),
-            shared.clone(),
-            Duration::from_secs(60),
-        );
-        (standing, shared)
+        (of(&shared), shared)
     }
 
     #[test]
@@ -287,6 +302,23 @@ mod tests {
         standing.failed(now, Trouble::Denied, "401");
         drop(standing);
         assert!(shared.health.troubles().is_empty());
+    }
+
+    #[test]
+    fn a_destination_that_has_left_does_not_touch_what_its_successor_shows() {
+        let (old, shared) = standing();
+        let now = Instant::now();
+        old.failed(now, Trouble::Denied, "old");
+        old.leave();
+        assert!(shared.health.troubles().is_empty(), "gone at once");
+        old.failed(now, Trouble::Denied, "old");
+        assert!(shared.health.troubles().is_empty(), "and for good");
+        let new = of(&shared);
+        new.failed(now, Trouble::Denied, "new");
+        old.delivered(now);
+        drop(old);
+        let troubles = shared.health.troubles();
+        assert!(troubles["exporters::otlp"].ends_with("new"), "{troubles:?}");
     }
 
     #[test]

@@ -222,6 +222,51 @@ async fn an_endpoint_that_goes_takes_its_gauge_of_failure_with_it() {
 }
 
 #[tokio::test]
+async fn an_endpoint_that_comes_back_keeps_its_failure_when_the_old_one_has_drained() {
+    let (recorder, page) = recorder("[]");
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    // What is denied is not sent again: nothing but a new batch can fail.
+    let sink = Sink::start(|_, _| grpc_failure(Status::unauthenticated("who are you"))).await;
+    let config = settings::<Config>(
+        "{resolver: {static: {hostnames: [x]}}, protocol: {otlp: {tls: {insecure: true}}}}",
+    );
+    let cx = exporter_context("exporters::loadbalancing");
+    let (ledger, shared) = (ledgers(&cx)[1].clone(), cx.base.shared.clone());
+    let peers = Arc::new(Peers::new(config.get(), cx).unwrap());
+    let said = || {
+        let series = page.series("tidegate_exporter_failing");
+        let fails = series.iter().filter(|(_, value)| *value == 1.0).count();
+        (fails, shared.health.troubles().len())
+    };
+    let until = async |is: &dyn Fn() -> bool| {
+        let begun = Instant::now();
+        while !is() {
+            assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", said());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let fail = async |requests: usize| {
+        peers.change(vec![sink.address()]).await.unwrap();
+        ledger.enter(ALL as usize);
+        for (peer, share) in peers.split(&batch()).unwrap() {
+            peer.consume(share, &mut Flow::default());
+        }
+        until(&|| said() == (1, 1)).await;
+        assert_eq!(sink.seen().len(), requests);
+    };
+    fail(1).await;
+    let draining = peers.split(&batch()).unwrap().remove(0).0;
+    let old = Arc::downgrade(&draining);
+    peers.change(Vec::new()).await.unwrap();
+    assert_eq!(said(), (0, 0), "an endpoint that is not used is no trouble");
+    fail(2).await;
+    drop(draining);
+    until(&|| old.strong_count() == 0).await;
+    assert_eq!(said(), (1, 1));
+    peers.stop(Instant::now()).await;
+}
+
+#[tokio::test]
 async fn the_addresses_of_a_name_are_the_endpoints() {
     let sink = Sink::start(|_, _| grpc_ok()).await;
     let options = format!(
