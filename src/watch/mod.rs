@@ -47,7 +47,7 @@ pub struct Watched {
     crossings: broadcast::Sender<Arc<Crossing>>,
     /// Somebody waits, or does no longer.
     interest: Notify,
-    /// Readers have an expression computed one at a time.
+    /// Readers that wait have an expression computed one at a time; queries that meet a computation use the last value.
     turn: Arc<Semaphore>,
 }
 

@@ -1,7 +1,7 @@
 //! Composites whose value is an expression: somebody else computes it, and the composite knows who lives.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::Instant;
 
 use super::{Answer, Composite};
@@ -122,6 +122,8 @@ type Compute = dyn Fn(UnixNanos) -> Result<Evaluated, String> + Send + Sync;
 #[derive(Default)]
 pub(super) struct Computed {
     compute: OnceLock<Box<Compute>>,
+    /// Held while it is computed.
+    running: Mutex<()>,
     last: Mutex<Last>,
 }
 
@@ -160,8 +162,22 @@ impl Composite {
         let _ = self.computed.compute.set(Box::new(compute));
     }
 
-    /// Computes the expression. It may take long.
+    /// Computes the expression, also while a reader has it computed. It may take long.
     pub fn compute(&self, now: UnixNanos) {
+        let _running = self.begin();
+        self.evaluate_now(now);
+    }
+
+    /// `None`: it is computed already.
+    fn begin(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.computed.running.try_lock() {
+            Ok(running) => Some(running),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    fn evaluate_now(&self, now: UnixNanos) {
         let Some(compute) = self.computed.compute.get() else {
             return;
         };
@@ -203,10 +219,15 @@ impl Composite {
         }
     }
 
-    /// Computes the expression if that is due. It may take long.
+    /// Computes the expression if that is due and nobody does so already. It may take long.
     pub fn compute_if_due(&self, now: UnixNanos) {
-        if self.is_due(now) {
-            self.compute(now);
+        if !self.is_due(now) {
+            return;
+        }
+        let running = self.begin();
+        // It may have become the past while this reader came.
+        if running.is_some() && self.is_due(now) {
+            self.evaluate_now(now);
         }
     }
 

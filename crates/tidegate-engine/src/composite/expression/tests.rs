@@ -5,9 +5,9 @@ use crate::{AttributeFilter, Declaration, Function, Grouping, OnStale, Pattern};
 
 const NOW: u64 = 1_700_000_000_000_000_000;
 
-/// An expression with these values, at most two of them, of one source that is alive.
-fn computed(values: &'static [f64]) -> Composite {
-    let composite = Composite::new(Declaration {
+/// An expression of two groups at most.
+fn declared() -> Composite {
+    Composite::new(Declaration {
         name: "derived".into(),
         description: "".into(),
         metric: Pattern::parse("depth").unwrap(),
@@ -24,7 +24,12 @@ fn computed(values: &'static [f64]) -> Composite {
         max_groups: 2,
         across: None,
         lease: None,
-    });
+    })
+}
+
+/// An expression with these values, at most two of them, of one source that is alive.
+fn computed(values: &'static [f64]) -> Composite {
+    let composite = declared();
     composite.computed_by(move |_| {
         let values = values.iter().enumerate();
         let named = |at: usize| [("pod", &*at.to_string())].into_iter().collect();
@@ -61,6 +66,42 @@ fn what_is_not_finite_is_no_value_and_no_news() {
     let mut shown = 0;
     composite.show(NOW, &mut |_| shown += 1);
     assert_eq!(shown, 0);
+}
+
+#[test]
+fn a_reader_that_meets_a_computation_reads_the_last_value() {
+    use std::sync::mpsc::sync_channel;
+    use std::sync::{Mutex, atomic::AtomicUsize, atomic::Ordering::SeqCst};
+    let composite = Arc::new(declared());
+    let computations = Arc::new(AtomicUsize::new(0));
+    let (arrive, arrived) = sync_channel(1);
+    let (go, may_go) = sync_channel::<()>(0);
+    let (may_go, counted) = (Mutex::new(may_go), computations.clone());
+    composite.computed_by(move |_| {
+        // The second one waits.
+        if counted.fetch_add(1, SeqCst) == 1 {
+            arrive.send(()).unwrap();
+            let _ = may_go.lock().unwrap().recv();
+        }
+        Ok(Evaluated::default())
+    });
+    composite.compute(NOW);
+    // However slow the machine is.
+    lock(&composite.computed.last).is_quick = true;
+    let later = NOW + RECENT_NS;
+    let computing = std::thread::spawn({
+        let composite = composite.clone();
+        move || composite.read(later)
+    });
+    arrived.recv().unwrap();
+    assert!(composite.is_due(later));
+    composite.read(later);
+    assert_eq!(computations.load(SeqCst), 2, "the reader does not compute it");
+    drop(go);
+    computing.join().unwrap();
+    lock(&composite.computed.last).is_quick = true;
+    composite.read(later + RECENT_NS);
+    assert_eq!(computations.load(SeqCst), 3);
 }
 
 #[test]
