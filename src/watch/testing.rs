@@ -1,6 +1,6 @@
 //! For tests: composites that can be fed and watched.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use tidegate_engine::{
@@ -156,9 +156,66 @@ pub(crate) fn threshold(above: f64, clear: f64) -> Threshold {
     }
 }
 
+/// Until then some reader of an expression has it computed, also on a busy machine.
+const READERS: Duration = Duration::from_secs(30);
+
+/// What a computation passes: it stays in front of it while it is closed, at most 60 s.
+#[derive(Default)]
+pub(crate) struct Door {
+    state: Mutex<DoorState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct DoorState {
+    is_closed: bool,
+    entered: usize,
+}
+
+impl Door {
+    /// Counts from 0 again who comes.
+    pub(crate) fn close(&self) {
+        *self.state.lock().expect("no panic") = DoorState {
+            is_closed: true,
+            entered: 0,
+        };
+    }
+
+    pub(crate) fn open(&self) {
+        self.state.lock().expect("no panic").is_closed = false;
+        self.changed.notify_all();
+    }
+
+    /// Computations since it was closed.
+    pub(crate) fn entered(&self) -> usize {
+        self.state.lock().expect("no panic").entered
+    }
+
+    fn pass(&self) {
+        let mut state = self.state.lock().expect("no panic");
+        state.entered += 1;
+        let wait = self
+            .changed
+            .wait_timeout_while(state, 2 * READERS, |state| state.is_closed);
+        drop(wait.expect("no panic"));
+    }
+}
+
+/// Waits for a condition, 30 s at most, by the clock of the machine.
+pub(crate) async fn until(is: impl Fn() -> bool) {
+    let begun = std::time::Instant::now();
+    while !is() {
+        assert!(begun.elapsed() < READERS, "in time");
+        std::thread::sleep(Duration::from_millis(1));
+        tokio::task::yield_now().await;
+    }
+}
+
 /// A composite that is an expression, `7`. It notes on which threads it is computed.
 pub(crate) struct Computed {
     pub(crate) watched: Arc<Watched>,
+    /// Open at first.
+    pub(crate) door: Arc<Door>,
     threads: Arc<Mutex<Vec<Option<String>>>>,
 }
 
@@ -174,9 +231,12 @@ impl Computed {
         });
         let threads = Arc::<Mutex<Vec<_>>>::default();
         let noted = threads.clone();
+        let door = Arc::<Door>::default();
+        let passed = door.clone();
         composite.computed_by(move |_| {
             let thread = std::thread::current().name().map(str::to_owned);
             noted.lock().expect("no panic").push(thread);
+            passed.pass();
             Ok(Evaluated {
                 values: vec![(Attributes::default(), 7.0)],
                 handles_absence: true,
@@ -185,13 +245,37 @@ impl Computed {
         });
         Self {
             watched: Arc::new(Watched::new(Arc::new(composite), Vec::new())),
+            door,
             threads,
         }
     }
 
+    /// Computes it until readers have it computed again.
+    pub(crate) fn becomes_due(&self) {
+        let begun = std::time::Instant::now();
+        let composite = self.watched.composite();
+        while !composite.is_due(unix_now()) {
+            assert!(begun.elapsed() < READERS, "it always takes long");
+            composite.compute(unix_now());
+            std::thread::sleep(Duration::from_millis(11));
+        }
+    }
+
+    /// Has it computed for a reader that has gone, and for ever: until the door is open.
+    pub(crate) async fn is_stuck(&self) {
+        self.becomes_due();
+        self.door.close();
+        let watched = self.watched.clone();
+        let reader = tokio::spawn(async move { watched.refresh().await });
+        until(|| self.door.entered() == 1).await;
+        reader.abort();
+    }
+
     /// Asks until it is computed for that, and checks that no thread of the runtime does so.
     pub(crate) async fn is_computed_apart(&self, mut ask: impl AsyncFnMut()) {
+        let begun = std::time::Instant::now();
         let threads = loop {
+            assert!(begun.elapsed() < READERS, "no reader has it computed");
             // A busy machine may take long for it: then readers do without.
             self.watched.composite().compute(unix_now());
             self.threads.lock().expect("no panic").clear();
@@ -204,5 +288,12 @@ impl Computed {
         };
         let is_of_background = |name: &Option<String>| name.as_deref() == Some("tidegate-background");
         assert!(threads.iter().all(is_of_background), "{threads:?}");
+    }
+}
+
+impl Drop for Computed {
+    /// Lets go of the thread that is stuck.
+    fn drop(&mut self) {
+        self.door.open();
     }
 }

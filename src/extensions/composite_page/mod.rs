@@ -105,19 +105,19 @@ impl Lifecycle for CompositePage {
             };
             let mut ticks = tokio::time::interval(interval);
             ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
-            loop {
-                tokio::select! {
-                    _ = ticks.tick() => {
-                        let mut all = shared.composites.list();
-                        let is_wanted = |name: &str| wanted.iter().any(|pattern| pattern.matches(name));
-                        all.retain(|watched| is_wanted(&watched.declaration().name));
-                        // An expression that takes longer is written in a later round: others don't wait for it.
-                        let _ = tokio::time::timeout(interval, refresh(&all)).await;
-                        writer.write(&all);
-                    }
-                    () = stopping.cancelled() => break,
+            let write = async {
+                loop {
+                    ticks.tick().await;
+                    let mut all = shared.composites.list();
+                    let is_wanted = |name: &str| wanted.iter().any(|pattern| pattern.matches(name));
+                    all.retain(|watched| is_wanted(&watched.declaration().name));
+                    // An expression that takes longer is written in a later round: others don't wait for it.
+                    let _ = tokio::time::timeout(interval, refresh(&all)).await;
+                    writer.write(&all);
                 }
-            }
+            };
+            // The stop does not wait for expressions either.
+            let _: Option<()> = stopping.run_until_cancelled(write).await;
             if let Err(error) = writer.page.close() {
                 tracing::warn!(%error, "the page of composites could not be removed");
             }

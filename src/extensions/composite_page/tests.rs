@@ -79,6 +79,49 @@ async fn an_expression_is_computed_for_the_page_and_on_no_thread_of_the_runtime(
     extension.stop(Instant::now() + PATIENCE).await;
 }
 
+#[tokio::test]
+async fn an_expression_that_is_stuck_keeps_no_other_from_the_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("page");
+    let config = settings::<Config>(&format!("{{path: {}}}", path.display())).get();
+    let extension = CompositePage::new(config, context("extensions", "composite_page"));
+    let (stuck, computed) = (Computed::new("a_stuck"), Computed::new("derived"));
+    stuck.is_stuck().await;
+    for one in [&stuck, &computed] {
+        extension.base.shared.composites.add(one.watched.clone());
+    }
+    extension.start().await.unwrap();
+    let written = async || tokio::time::sleep(Duration::from_millis(50)).await;
+    computed.is_computed_apart(written).await;
+    let reader = tidegate_page::Reader::open(&path).unwrap();
+    for name in ["a_stuck", "derived"] {
+        let handle = until(|| reader.find(name, "").ok()).await;
+        let value = || reader.read(&handle).ok().and_then(|read| read.value);
+        assert_eq!(until(value).await, 7.0, "{name}");
+    }
+    extension.stop(Instant::now() + PATIENCE).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_stop_does_not_wait_for_an_expression_that_is_stuck() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("page");
+    let config = settings::<Config>(&format!("{{path: {}, interval: 1m}}", path.display())).get();
+    let extension = CompositePage::new(config, context("extensions", "composite_page"));
+    let stuck = Computed::new("stuck");
+    stuck.is_stuck().await;
+    extension.base.shared.composites.add(stuck.watched.clone());
+    extension.start().await.unwrap();
+    // Until the writer waits; time stands still as long as there is something to do.
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    let begun = tokio::time::Instant::now();
+    extension.stop(Instant::now() + PATIENCE).await;
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(!path.exists());
+}
+
 #[test]
 fn what_would_let_others_write_is_refused() {
     for wrong in [
