@@ -287,6 +287,7 @@ impl Renderer {
         if !news.gone.is_empty() {
             self.forget_sources(&news.gone);
         }
+        self.contests.begin_look();
         let again = self.conflicts.take_some();
         let sources = self.sources.open();
         let mut learning = Learning {

@@ -1,13 +1,13 @@
-//! A page and a query of one moment show the same, whatever series do and whoever looks.
+//! A page and a query of one moment show the same, whatever series do and whichever looks first.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 use tidegate_engine::query::{Instant, NAME, Query, SampleValue};
 use tidegate_engine::{
-    Attributes, Data, Histogram, Limits, Metric, Point, Resource, Rule, Series, Table, Temporality,
-    UnixNanos, Value,
+    Attributes, Data, ExponentialHistogram, Histogram, Limits, Metric, Point, Resource, Rule, Series, Table,
+    Temporality, UnixNanos, Value,
 };
 
 use super::{Exposes, Senders, View, millis};
@@ -42,6 +42,8 @@ enum Step {
     Sleep(u64),
     /// Everybody who lives pushes for so many seconds, once in five.
     Run(u64),
+    /// A table goes with all of its series, and an empty one takes its place.
+    Reload(usize),
     /// Only one of the readers looks.
     Page,
     Query,
@@ -60,6 +62,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (rival, 0u8..4).prop_map(|(rival, series)| Step::End { rival, series }),
         3 => prop_oneof![1u64..10, 80u64..100, 290u64..320, 500u64..700].prop_map(Step::Sleep),
         1 => (5u64..60).prop_map(Step::Run),
+        1 => (0..2usize).prop_map(Step::Reload),
         1 => Just(Step::Page),
         1 => Just(Step::Query),
         4 => any::<bool>().prop_map(|is_page_first| Step::Both { is_page_first }),
@@ -76,6 +79,7 @@ struct Gateway {
     view: Arc<View>,
     renderer: Renderer,
     tables: Vec<Arc<Table>>,
+    exporter: Arc<Exporter>,
     rivals: Vec<Rival>,
     versions: usize,
     now: UnixNanos,
@@ -83,12 +87,12 @@ struct Gateway {
 
 struct Exporter {
     own: Arc<Table>,
-    live: Vec<Arc<Table>>,
+    live: Mutex<Vec<Arc<Table>>>,
 }
 
 impl Exposes for Exporter {
     fn live(&self) -> Vec<Arc<Table>> {
-        self.live.clone()
+        self.live.lock().unwrap().clone()
     }
 
     fn own(&self) -> &Arc<Table> {
@@ -99,21 +103,24 @@ impl Exposes for Exporter {
 /// The lines of a page or an answer: name and labels, and the value.
 type Lines = BTreeMap<String, String>;
 
+fn table(name: &str) -> Arc<Table> {
+    Arc::new(Table::new(name, vec![Rule::newest()], Limits::default()))
+}
+
 impl Gateway {
     fn new() -> Self {
         let shared = context("extensions", "admin").shared;
         let view = View::of(&shared);
-        let table = |name: &str| Arc::new(Table::new(name, vec![Rule::newest()], Limits::default()));
         let tables = vec![
             table("aggregate/one"),
             table("aggregate/two"),
             table("prometheus"),
         ];
-        let exporter = Exporter {
+        let exporter = Arc::new(Exporter {
             own: tables[2].clone(),
-            live: tables[..2].to_vec(),
-        };
-        view.expose("prometheus".into(), Style::default(), Arc::new(exporter));
+            live: Mutex::new(tables[..2].to_vec()),
+        });
+        view.expose("prometheus".into(), Style::default(), exporter.clone());
         let rival = |version| Rival {
             version,
             start: START - SECOND,
@@ -123,6 +130,7 @@ impl Gateway {
             view,
             renderer: Renderer::new(Format::Text, Style::default()).sharing(Senders::of(&shared)),
             tables,
+            exporter,
             rivals: (0..RIVALS).map(rival).collect(),
             versions: RIVALS,
             now: START,
@@ -150,6 +158,16 @@ impl Gateway {
                     temporality,
                 },
                 Value::Int(value),
+            ),
+            2 if sender.version % 2 == 1 => (
+                "wait",
+                Data::ExponentialHistogram { temporality },
+                Value::ExponentialHistogram(Box::new(ExponentialHistogram {
+                    count: sender.value,
+                    sum: Some(value as f64),
+                    zero_count: sender.value,
+                    ..ExponentialHistogram::default()
+                })),
             ),
             2 => (
                 "wait",
@@ -228,9 +246,10 @@ impl Gateway {
                 .map(|(label, value)| format!("{label}=\"{value}\""))
                 .collect();
             let series = labels.get(NAME).to_owned() + " " + &Vec::from_iter(others).join(",");
-            (series, value.float().unwrap().to_string())
+            // A page of text has no native histograms.
+            Some((series, value.float()?.to_string()))
         };
-        vector.into_iter().map(line).collect()
+        vector.into_iter().filter_map(line).collect()
     }
 
     fn take(&mut self, step: Step) -> Result<(), TestCaseError> {
@@ -257,6 +276,10 @@ impl Gateway {
                     self.sleep(5);
                     self.renderer.learn(&self.tables, self.now);
                 }
+            }
+            Step::Reload(at) => {
+                self.tables[at] = table("aggregate/other");
+                *self.exporter.live.lock().unwrap() = self.tables[..2].to_vec();
             }
             Step::Page => _ = self.page(),
             Step::Query => _ = self.query(),
@@ -289,5 +312,36 @@ proptest! {
             gateway.take(step)?;
         }
         gateway.compare(is_page_first)?;
+    }
+}
+
+/// The number of a source may be given to another one in the look in which it goes.
+#[test]
+fn a_table_that_takes_the_number_of_another_keeps_no_place_of_it() {
+    let mut gateway = Gateway::new();
+    gateway.send(0, 0, false);
+    gateway.send(1, 0, false);
+    assert_eq!(gateway.page()["level job=\"shop\""], "10");
+    gateway.take(Step::Reload(0)).unwrap();
+    gateway.send(0, 3, false);
+    gateway.now += SECOND;
+    for _ in 0..2 {
+        assert_eq!(gateway.page()["level job=\"shop\""], "11");
+        gateway.compare(false).unwrap();
+    }
+}
+
+/// An explicit histogram has fewer names than the exponential one before it.
+#[test]
+fn a_histogram_of_another_kind_leaves_no_name_behind() {
+    let mut gateway = Gateway::new();
+    for (rival, pause) in [(1, 100), (0, 250), (0, 350), (1, 5), (1, 0)] {
+        gateway.send(rival, 2, false);
+        gateway.compare(false).unwrap();
+        gateway.sleep(pause);
+        assert!(
+            pause > 300 || gateway.query().contains_key("wait_count job=\"shop\""),
+            "{pause}"
+        );
     }
 }

@@ -5,7 +5,8 @@
 //! a page and a query of one moment show the same series, whichever of them looked first.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 
 use foldhash::fast::RandomState;
 use tidegate_engine::{Key, UnixNanos};
@@ -83,55 +84,77 @@ pub fn owner<M: Copy>(lives: &[(M, Standing)], senders: &Senders, now: UnixNanos
 
 /// The places that several series of one reader want. Most series want one that nobody else does: those are not here.
 #[derive(Debug)]
-pub struct Contests<M>(KeyMap<Contest<M>>);
+pub struct Contests<M> {
+    places: KeyMap<Contest<M>>,
+    /// The number of the present look.
+    look: u64,
+}
 
 #[derive(Debug)]
 struct Contest<M> {
     owner: M,
-    others: Vec<M>,
+    others: BTreeSet<M>,
+    /// The look of the last judgement, and how the owner lived then.
+    judged: Option<(u64, Standing)>,
+}
+
+/// Who has a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict<M> {
+    /// The series that has it.
+    pub owner: M,
+    /// When that one lived.
+    pub life: Life,
 }
 
 impl<M> Default for Contests<M> {
     fn default() -> Self {
-        Self(HashMap::with_hasher(RandomState::default()))
+        Self {
+            places: HashMap::with_hasher(RandomState::default()),
+            look: 0,
+        }
     }
 }
 
-impl<M: Copy + PartialEq> Contests<M> {
+impl<M: Copy + Ord> Contests<M> {
+    /// A look begins: places are judged again, each once.
+    pub fn begin_look(&mut self) {
+        self.look += 1;
+    }
+
     /// Notes that a series wants the place that `owner` has.
     pub fn meet(&mut self, place: Key, owner: M, other: M) {
-        let contest = self.0.entry(place).or_insert_with(|| Contest {
+        let contest = self.places.entry(place).or_insert_with(|| Contest {
             owner,
-            others: Vec::new(),
+            others: BTreeSet::new(),
+            judged: None,
         });
-        for member in [std::mem::replace(&mut contest.owner, owner), other] {
-            if !contest.others.contains(&member) {
-                contest.others.push(member);
-            }
+        let before = std::mem::replace(&mut contest.owner, owner);
+        let is_known = before == owner && contest.others.contains(&other);
+        if !is_known {
+            contest.others.extend([before, other]);
+            contest.others.remove(&owner);
+            contest.judged = None;
         }
-        contest.others.retain(|known| *known != owner);
     }
 
     /// A series wants the place no longer.
     pub fn leave(&mut self, place: Key, member: M) {
-        if let Some(contest) = self.0.get_mut(&place) {
-            contest.others.retain(|known| *known != member);
-            if contest.others.is_empty() {
-                self.0.remove(&place);
-            } else if contest.owner == member {
-                contest.owner = contest.others.remove(0);
-            }
+        if let Entry::Occupied(mut contest) = self.places.entry(place)
+            && !contest.get_mut().lose(|known| known == member)
+        {
+            contest.remove();
         }
     }
 
     /// Whether no place is contested.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.places.is_empty()
     }
 
     /// Who had the place at the last judgement; `None`: nobody else wants it.
     pub fn owner(&self, place: Key) -> Option<M> {
-        self.0.get(&place).map(|contest| contest.owner)
+        self.places.get(&place).map(|contest| contest.owner)
     }
 
     /// Judges who has the place now. `standing` says how a series lives; `None`: it has gone. The answer is `None` where
@@ -142,44 +165,52 @@ impl<M: Copy + PartialEq> Contests<M> {
         (senders, now): (&Senders, UnixNanos),
         mut standing: impl FnMut(M) -> Option<Standing>,
     ) -> Option<Verdict<M>> {
-        let contest = self.0.get_mut(&place)?;
+        let look = self.look;
+        let contest = self.places.get_mut(&place)?;
+        if let Some((_, life)) = contest.judged.filter(|(judged, _)| *judged == look) {
+            let owner = contest.owner;
+            return life.map(|life| Verdict { owner, life });
+        }
         let members = std::iter::once(contest.owner).chain(contest.others.iter().copied());
         let lives: Vec<(M, Standing)> = members
             .filter_map(|member| Some((member, standing(member)?)))
             .collect();
-        let after = owner(&lives, senders, now);
-        if let Some(after) = after {
-            contest.owner = after;
-        }
+        let found = owner(&lives, senders, now);
+        contest.owner = found.unwrap_or(contest.owner);
         let others = lives.iter().map(|(member, _)| *member);
         contest.others = others.filter(|member| *member != contest.owner).collect();
-        if contest.others.is_empty() {
-            self.0.remove(&place);
+        let is_over = contest.others.is_empty();
+        let life = lives.into_iter().find(|(member, _)| Some(*member) == found);
+        let life = life.and_then(|(_, life)| life);
+        contest.judged = Some((look, life));
+        if is_over {
+            self.places.remove(&place);
         }
-        let life = lives.into_iter().find(|(member, _)| Some(*member) == after);
-        let (after, life) = life?;
-        Some(Verdict {
-            owner: after,
-            life: life?,
-        })
+        found.zip(life).map(|(owner, life)| Verdict { owner, life })
     }
 
-    /// Forgets every place that such a series has or wants.
+    /// Forgets what such series have or want.
     pub fn forget(&mut self, is_gone: impl Fn(M) -> bool) {
-        self.0.retain(|_, contest| {
-            contest.others.retain(|member| !is_gone(*member));
-            !contest.others.is_empty()
-        });
+        self.places.retain(|_, contest| contest.lose(&is_gone));
     }
 }
 
-/// Who has a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict<M> {
-    /// The series that has it.
-    pub owner: M,
-    /// When that one lived.
-    pub life: Life,
+impl<M: Copy + Ord> Contest<M> {
+    /// Forgets such members. `false`: at most one is left, which contests nothing.
+    fn lose(&mut self, is_gone: impl Fn(M) -> bool) -> bool {
+        let count = self.others.len();
+        self.others.retain(|member| !is_gone(*member));
+        let has_lost = self.others.len() < count || is_gone(self.owner);
+        if is_gone(self.owner)
+            && let Some(next) = self.others.pop_first()
+        {
+            self.owner = next;
+        }
+        if has_lost {
+            self.judged = None;
+        }
+        !self.others.is_empty()
+    }
 }
 
 #[cfg(test)]
@@ -266,9 +297,11 @@ mod tests {
             for (at, member) in (0..facts.len() - 1).rev().enumerate() {
                 two.meet(place, two.owner(place).unwrap_or(facts.len() - 1), member);
                 if let Some(at) = judged.get(at) {
+                    two.begin_look();
                     two.judge(place, (&senders, *at), of);
                 }
             }
+            two.begin_look();
             let after = |contests: &mut Contests<usize>| contests.judge(place, (&senders, now), of).map(|found| found.owner);
             prop_assert_eq!(after(&mut one), after(&mut two));
         }

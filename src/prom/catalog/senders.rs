@@ -4,9 +4,10 @@
 //! reader sees depends on which of them lives, so the catalogue watches every resource by a few of its series. Nothing is
 //! noted where data passes: a thread looks once a second.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use foldhash::fast::RandomState;
 use tidegate_engine::{
     Cadence, DEFAULT_LEASE_NS, Key, Place, Reading, Resource, Seen, Table, UnixNanos, Value, patience_ns,
 };
@@ -30,6 +31,9 @@ const BLIND_NS: u64 = 5_000_000_000;
 /// A resource that was not seen for so long makes room for others.
 const FORGET_NS: u64 = 600_000_000_000;
 
+/// Room is made so often at most: it takes a walk over all resources.
+const TIDY_NS: u64 = 60_000_000_000;
+
 /// When a series had its latest value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
@@ -51,15 +55,19 @@ impl Times {
 
 /// The resources of series that have arrived in a table, with a few places of each.
 #[derive(Default)]
-pub struct Newcomers(Vec<(Arc<Resource>, Place)>);
+pub struct Newcomers {
+    places: Vec<(Arc<Resource>, Place)>,
+    /// How many of each resource, by its address.
+    counts: HashMap<usize, usize, RandomState>,
+}
 
 impl Newcomers {
     /// Notes that a resource has a series there.
     pub fn note(&mut self, resource: &Arc<Resource>, place: Place) {
-        let latest = self.0.iter().rev().take(WATCHED);
-        let same = latest.filter(|(known, _)| Arc::ptr_eq(known, resource)).count();
-        if same < WATCHED {
-            self.0.push((resource.clone(), place));
+        let count = self.counts.entry(Arc::as_ptr(resource).addr()).or_default();
+        if *count < WATCHED {
+            *count += 1;
+            self.places.push((resource.clone(), place));
         }
     }
 }
@@ -71,6 +79,8 @@ pub struct Senders(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     ticked: UnixNanos,
+    /// When room was made the last time.
+    tidied: UnixNanos,
     senders: KeyMap<Sender>,
     /// Numbers given to resources: each gets one when it comes, and another one when it comes back or is replaced.
     numbers: u64,
@@ -88,6 +98,8 @@ struct Sender {
     seen: UnixNanos,
     /// Whether one of its series had a value at the last look.
     has_value: bool,
+    /// Whether it is watched by other series than at the last look: what it did since then is not known.
+    is_rewatched: bool,
     cadence: Cadence,
 }
 
@@ -104,7 +116,7 @@ impl Senders {
     /// Notes the resources of series that have arrived in `table`, in their order. Hold no lock of the table.
     pub fn meet_all(&self, table: &Arc<Table>, newcomers: Newcomers, now: UnixNanos) {
         self.state().number(table);
-        for (resource, place) in newcomers.0 {
+        for (resource, place) in newcomers.places {
             self.meet(&resource, table, place, now);
         }
     }
@@ -139,6 +151,7 @@ impl Senders {
                     number: *numbers,
                     seen,
                     has_value: times.is_some(),
+                    is_rewatched: false,
                     cadence,
                 };
                 senders.insert(key, sender);
@@ -219,6 +232,7 @@ impl Senders {
                 Some(known) => {
                     if !known.has_value {
                         known.watch(table, Place::from_bits(place));
+                        known.is_rewatched = true;
                     }
                     (known.number, table_number, known.lease_ns())
                 }
@@ -247,7 +261,7 @@ impl Senders {
             senders, replaced, ..
         } = &mut *state;
         let Some(known) = senders.get(&sender) else { return };
-        if known.latest().is_some_and(|seen| seen < successor_began) {
+        if known.latest().is_some_and(|times| times.time < successor_began) {
             replaced.insert(known.number, sender);
         }
     }
@@ -285,6 +299,10 @@ impl State {
 
     /// Forgets the resources that were not seen for long.
     fn make_room(&mut self, now: UnixNanos) {
+        if now.saturating_sub(self.tidied) < TIDY_NS {
+            return;
+        }
+        self.tidied = now;
         self.senders
             .retain(|_, sender| now.saturating_sub(sender.seen) < FORGET_NS);
     }
@@ -322,24 +340,28 @@ impl Sender {
         }
     }
 
-    /// When one of its series was heard of last; `None`: none has a value.
-    fn latest(&self) -> Option<UnixNanos> {
-        let seen = self.series.iter().filter_map(|(table, place)| {
+    /// When its series had their latest values; `None`: none has a value.
+    fn latest(&self) -> Option<Times> {
+        let times = self.series.iter().filter_map(|(table, place)| {
             let table = table.upgrade()?;
             match table.looker().at(*place) {
-                Seen::Shown(reading) => Times::of(&reading).map(|times| times.seen),
+                Seen::Shown(reading) => Times::of(&reading),
                 Seen::Hidden(_) | Seen::Gone => None,
             }
         });
-        seen.max()
+        times.reduce(|one, other| Times {
+            time: one.time.max(other.time),
+            seen: one.seen.max(other.seen),
+        })
     }
 
     /// Takes up when it was heard of. `is_blind`: what it did since the last look is not known.
     fn look(&mut self, is_blind: bool, numbers: &mut u64) {
         let latest = self.latest();
+        let is_blind = is_blind || std::mem::take(&mut self.is_rewatched);
         self.has_value = latest.is_some();
-        if let Some(latest) = latest.filter(|latest| *latest > self.seen) {
-            self.hear(latest, is_blind, numbers);
+        if let Some(Times { seen, .. }) = latest.filter(|latest| latest.seen > self.seen) {
+            self.hear(seen, is_blind, numbers);
         }
     }
 

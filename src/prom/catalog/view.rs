@@ -7,6 +7,7 @@
 
 mod about;
 mod asked;
+mod books;
 mod entry;
 mod exemplars;
 mod listed;
@@ -38,7 +39,7 @@ pub use self::listed::{Census, Found};
 use self::sources::unnamed;
 pub use self::state::Shown;
 use self::state::State;
-use super::Senders;
+use super::{Newcomers, Senders};
 use crate::component::shared::Registry;
 use crate::component::{Evaluate, Evaluation, Shared};
 use crate::prom::Style;
@@ -87,6 +88,8 @@ pub struct View {
     /// Whose past is kept, where there is one.
     past: OnceLock<Vec<HistoryRule>>,
     senders: Arc<Senders>,
+    /// How far the arrivals of tables are known to `senders`.
+    attended: Mutex<Vec<(Weak<Table>, u64)>>,
     state: Mutex<State>,
     /// Who waits for the state.
     waiting: AtomicUsize,
@@ -141,6 +144,7 @@ impl View {
             plain: Arc::default(),
             past: OnceLock::new(),
             senders,
+            attended: Mutex::default(),
             state: Mutex::new(State::new(NO_PAST)),
             waiting: AtomicUsize::new(0),
         })
@@ -279,9 +283,11 @@ impl View {
     /// Reads every series, some at a time, and keeps what it sees as part of the past. The pass is spread over `spread`:
     /// whoever needs the core for a moment gets it. `rest` waits; once it says false the pass is broken off.
     pub fn record(&self, now: UnixNanos, spread: Duration, rest: &mut dyn FnMut(Duration) -> bool) {
-        self.attend(now);
         let look = self.look(now, self.has_past());
-        self.state().has_unread = false;
+        let shown = self.shown();
+        self.state().meet(&shown, look);
+        self.senders.tick(now);
+        let arrived = self.state().arrived;
         let pace = self.pace(spread);
         let mut next = Some((0, 0));
         while let Some(from) = next {
@@ -298,6 +304,7 @@ impl View {
             }
         }
         let mut state = self.state();
+        state.read = arrived;
         state.books.forget_gone(look.time);
         let history = &state.books.history;
         metrics::gauge!("tidegate_history_bytes").set(history.bytes() as f64);
@@ -305,11 +312,25 @@ impl View {
         metrics::counter!("tidegate_history_refused_series_total").absolute(history.refused());
     }
 
-    /// Notes which series there are and how their resources report, without reading values. Call it about once a second.
+    /// Notes how resources report, without reading values. Call it about once a second where nothing is recorded.
     pub fn attend(&self, now: UnixNanos) {
-        let look = self.look(now, false);
-        let shown = self.shown();
-        self.state().meet(&shown, look);
+        let mut attended = self.attended.lock().unwrap_or_else(PoisonError::into_inner);
+        attended.retain(|(table, _)| table.strong_count() > 0);
+        for Shown { table, .. } in self.shown() {
+            let is_it = |(known, _): &(Weak<Table>, u64)| std::ptr::eq(known.as_ptr(), Arc::as_ptr(&table));
+            let at = attended.iter().position(is_it).unwrap_or_else(|| {
+                attended.push((Arc::downgrade(&table), 0));
+                attended.len() - 1
+            });
+            let Some((_, seen)) = attended.get_mut(at) else {
+                continue;
+            };
+            let mut newcomers = Newcomers::default();
+            *seen = table.arrivals(*seen, &mut |place, series| {
+                newcomers.note(&series.resource, place)
+            });
+            self.senders.meet_all(&table, newcomers, now);
+        }
         self.senders.tick(now);
     }
 
@@ -331,8 +352,9 @@ impl View {
         self.senders.tick(now);
         let names: Option<Vec<&str>> = selections.iter().map(Selection::name).collect();
         // The sampler has read all other series a moment ago. Without it nobody has.
-        let needs_all =
-            |names: &[&str]| (!self.has_past() || state.has_unread) && state.asks_for_targets(names);
+        let needs_all = |names: &[&str]| {
+            (!self.has_past() || state.read != state.arrived) && state.asks_for_targets(names)
+        };
         match names.is_none_or(|names| needs_all(&names)) {
             true => state.read_all(now, look),
             false => state.read_asked(selections, now, look),

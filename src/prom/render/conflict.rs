@@ -209,6 +209,8 @@ pub(super) struct Refused {
     pub(super) since: UnixNanos,
     /// The place that it wants, where another series has it.
     pub(super) contest: Option<Key>,
+    /// The series that has the place.
+    pub(super) rival: Option<(u16, u64)>,
     /// It reports beside what has its place. What does not is superseded, and collides with nobody.
     pub(super) is_alive: bool,
     /// Whether it was told that it is left out.

@@ -88,6 +88,7 @@ impl Learning<'_> {
         };
         if has_place {
             self.has_changed = true;
+            self.found_owners.remove(&member);
             let before = Before {
                 since: refused.since,
                 is_told: refused.is_told,
@@ -104,6 +105,15 @@ impl Learning<'_> {
             refused.since = self.now;
         }
         refused.is_alive = is_alive;
+        if let Some(owner) = verdict.flatten().map(|verdict| verdict.owner)
+            && refused.rival != Some(owner)
+        {
+            refused.rival = Some(owner);
+            // The target may be another one too, made for the new owner.
+            let spelling = Spelling::of(&refused.series.metric);
+            self.origins.meet(&refused.series.resource, spelling);
+            refused.why = self.rivalry(owner, refused.source, &refused.series);
+        }
         self.conflicts.refuse(refused);
     }
 
@@ -163,14 +173,14 @@ impl Learning<'_> {
 
     /// Leaves a series out that another one keeps from its place.
     fn lose(&mut self, new: New, (owner, place): (Member, Key), before: Option<Before>) {
-        let why = self.rivalry(owner, &new);
+        let why = self.rivalry(owner, new.source, &new.series);
         let spelling = Spelling::of(&new.series.metric);
         self.origins.meet(&new.series.resource, spelling);
-        self.refuse(new, why, Some(place), before);
+        self.refuse(new, why, Some((owner, place)), before);
     }
 
-    fn refuse(&mut self, new: New, why: Why, contest: Option<Key>, before: Option<Before>) {
-        let is_alive = contest.is_none_or(|place| {
+    fn refuse(&mut self, new: New, why: Why, contest: Option<(Member, Key)>, before: Option<Before>) {
+        let is_alive = contest.is_none_or(|(_, place)| {
             let (reader, senders) = (&mut self.reader, self.senders);
             let life = standing(reader, senders, (new.source, new.place), self.now);
             let verdict = self.judge(place);
@@ -183,7 +193,8 @@ impl Learning<'_> {
             series: new.series,
             why,
             since: before.as_ref().map_or(self.now, |before| before.since),
-            contest,
+            contest: contest.map(|(_, place)| place),
+            rival: contest.map(|(rival, _)| rival),
             is_alive,
             is_told: before.is_some_and(|before| before.is_told),
         };
@@ -240,6 +251,7 @@ impl Learning<'_> {
         }
         self.origins.leave(other.origin);
         self.has_changed = true;
+        self.found_owners.remove(&me);
         match glance {
             // It may come back.
             Glance::Shown(series, _) | Glance::Silent(series) => {
@@ -250,18 +262,18 @@ impl Learning<'_> {
                 };
                 self.lose(old, (me, place), None);
             }
-            Glance::Gone => self.contests.leave(place, me),
+            Glance::Gone => {}
         }
         Known::Same
     }
 
     /// Why a series is left out while `owner` has its place.
-    fn rivalry(&mut self, (source, place): Member, new: &New) -> Why {
+    fn rivalry(&mut self, (source, place): Member, own_source: u16, series: &Series) -> Why {
         let differ: Arc<str> = match self.reader.glance(source, place) {
-            Glance::Shown(owner, _) | Glance::Silent(owner) => differing(&owner, &new.series).into(),
+            Glance::Shown(owner, _) | Glance::Silent(owner) => differing(&owner, series).into(),
             Glance::Gone => Arc::default(),
         };
-        match source == new.source {
+        match source == own_source {
             true => Why::Twin(differ),
             false => Why::Rival(self.sources.owner(source), differ),
         }

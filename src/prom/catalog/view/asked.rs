@@ -125,14 +125,14 @@ impl<'a> Asked<'a> {
             let meant = self.view.meant(state, name);
             notes.unknown.insert(name.to_owned(), meant);
         }
-        for key in &state.books.contested {
-            let Some(entry) = state.entry(*key) else { continue };
+        for key in state.contested(selection) {
+            let Some(entry) = state.entry(key) else { continue };
             let mut accepted = entry
                 .numbers
                 .iter()
                 .filter(|number| selection.accepts(&number.labels));
             let Some(first) = accepted.next() else { continue };
-            let owner = state.books.contests.owner(entry.identity());
+            let owner = state.books.blocker(entry, key);
             let owner = owner.and_then(|owner| state.entry(owner));
             let known = notes
                 .hidden
@@ -141,7 +141,7 @@ impl<'a> Asked<'a> {
                     let differ = owner.map(|owner| differing(&owner.series, &entry.series));
                     (BTreeSet::new(), differ.unwrap_or_default())
                 });
-            known.0.insert(*key);
+            known.0.insert(key);
         }
     }
 }

@@ -1,17 +1,17 @@
 //! A series of a table, and the numbers and native histograms it has: for Prometheus a series each.
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::sync::Arc;
 
 use tidegate_engine::query::{FloatHistogram, Labels, Millis, NAME, SampleValue};
 use tidegate_engine::{
-    AttributeFilter, Data, History, HistoryLimits, Key as Whose, KeyHasher, Pattern, Place, Reading, Series,
-    SeriesId, UnixNanos,
+    AttributeFilter, Data, History, Key as Whose, KeyHasher, Pattern, Place, Reading, Series, SeriesId,
+    UnixNanos,
 };
 
-use super::super::{Contests, KeyMap, Senders, Times};
+use super::super::{Senders, Times};
+use super::books::Books;
 use super::strings::Strings;
 use crate::prom::Style;
 use crate::prom::flat::{Flat, SUFFIXES, identity, values};
@@ -57,31 +57,6 @@ pub(super) enum Past {
     Refused,
     /// No rule asks for it.
     Unwanted,
-}
-
-/// A number that has gone and can still be asked for.
-pub(super) struct Gone {
-    pub(super) labels: Labels,
-    pub(super) past: SeriesId,
-    pub(super) since: Millis,
-}
-
-/// What the numbers of all series share.
-pub(super) struct Books {
-    pub(super) history: History,
-    pub(super) strings: Strings,
-    /// Who is seen under a name and labels. A series has all the names that it may use, or none.
-    owners: KeyMap<Key>,
-    /// Names and labels that several series want, as [`Entry::identity`] tells them.
-    pub(super) contests: Contests<Key>,
-    /// Series that others keep from being seen, met since claims were settled the last time.
-    pub(super) claims: Vec<Key>,
-    /// Series that are not seen, and report beside the series that is.
-    pub(super) contested: BTreeSet<Key>,
-    /// By the metric's full name.
-    pub(super) gone: HashMap<Arc<str>, Vec<Gone>>,
-    /// Whether something was let go that another series may show from now on.
-    pub(super) has_freed: bool,
 }
 
 /// A rule of series whose past is kept.
@@ -245,8 +220,8 @@ impl Entry {
         }
     }
 
-    /// Takes its names from the series that has them.
-    pub(super) fn take(&mut self, key: Key, books: &mut Books) {
+    /// Takes its names, which no other series has.
+    fn take(&mut self, key: Key, books: &mut Books) {
         self.is_shown = true;
         books.owners.extend(self.names().map(|name| (name, key)));
         books.contested.remove(&key);
@@ -266,7 +241,7 @@ impl Entry {
     }
 
     /// Every name that it may use, with its labels.
-    fn names(&self) -> impl Iterator<Item = Whose> + '_ {
+    pub(super) fn names(&self) -> impl Iterator<Item = Whose> + '_ {
         let pairs = self.pairs();
         let suffixes: &[&str] = match self.series.metric.data {
             Data::Gauge | Data::Sum { .. } => &[""],
@@ -316,8 +291,16 @@ impl Entry {
     }
 
     /// Gives its names, and the past of its numbers, to a series of the same identity.
-    pub(super) fn hand_over(&mut self, other: &mut Self, to: Key, now: Millis, books: &mut Books) {
+    pub(super) fn hand_over(
+        &mut self,
+        other: &mut Self,
+        (from, to): (Key, Key),
+        now: Millis,
+        books: &mut Books,
+    ) {
         self.is_shown = false;
+        // It may have had more names than the other one takes.
+        books.release(self.names(), from);
         for (at, old) in self.numbers.iter_mut().enumerate() {
             let is_heir = |number: &Number| number.labels == old.labels;
             let at = match other.numbers.get(at).is_some_and(is_heir) {
@@ -327,7 +310,10 @@ impl Entry {
             let heir = at.and_then(|at| other.numbers.get_mut(at));
             old.hand_over(heir, now, books);
         }
-        other.take(to, books);
+        match books.blocker(other, to) {
+            None => other.take(to, books),
+            Some(_) => books.claims.push(to),
+        }
     }
 
     /// The series has no value any more.
@@ -372,79 +358,6 @@ impl Number {
                 Flat::Native(histogram) => history.append_histogram(past, self.now.0, histogram),
             }
         }
-    }
-}
-
-impl Books {
-    pub(super) fn new(limits: HistoryLimits) -> Self {
-        Self {
-            history: History::new(limits),
-            strings: Strings::default(),
-            owners: KeyMap::default(),
-            contests: Contests::default(),
-            claims: Vec::new(),
-            contested: BTreeSet::new(),
-            gone: HashMap::new(),
-            has_freed: false,
-        }
-    }
-
-    /// Keeps the past of a number that has gone.
-    fn bury(&mut self, labels: Labels, past: Past, now: Millis) {
-        if let Past::Kept(past) = past {
-            let name: Arc<str> = labels.get(NAME).into();
-            let gone = Gone {
-                labels,
-                past,
-                since: now,
-            };
-            self.gone.entry(name).or_default().push(gone);
-        }
-    }
-
-    /// Another series that has a name of this one.
-    pub(super) fn blocker(&self, entry: &Entry, key: Key) -> Option<Key> {
-        let owners = entry.names().filter_map(|name| self.owners.get(&name).copied());
-        owners.into_iter().find(|owner| *owner != key)
-    }
-
-    /// A series contests its place no longer.
-    fn leave(&mut self, entry: &Entry, key: Key) {
-        if !self.contests.is_empty() {
-            self.contests.leave(entry.identity(), key);
-        }
-    }
-
-    fn release(&mut self, names: impl Iterator<Item = Whose>, key: Key) {
-        for name in names {
-            if self.owners.get(&name) == Some(&key) {
-                self.owners.remove(&name);
-                self.has_freed = true;
-            }
-        }
-    }
-
-    /// Lets a number go with its past.
-    fn forget(&mut self, number: Number) {
-        if let Past::Kept(past) = number.past {
-            self.history.remove(past);
-        }
-    }
-
-    /// Forgets the numbers that ended too long ago.
-    pub(super) fn forget_gone(&mut self, now: Millis) {
-        let history = &mut self.history;
-        let span = history.limits().span_ms;
-        self.gone.retain(|_, of_name| {
-            of_name.retain(|gone| {
-                let stays = now.saturating_sub(gone.since) <= span;
-                if !stays {
-                    history.remove(gone.past);
-                }
-                stays
-            });
-            !of_name.is_empty()
-        });
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tidegate_engine::query::Selection;
 use tidegate_engine::{Seen, UnixNanos};
 
 use super::super::{Life, Senders, Standing, Times, Verdict};
@@ -12,7 +13,7 @@ impl State {
     /// Lets every series that wants the names of another one have them, where the rule says so.
     pub(super) fn settle(&mut self, look: Look<'_>) {
         let (senders, now) = (look.senders, look.now);
-        let mut losers: Vec<(Key, Verdict<Key>)> = Vec::new();
+        let mut losers: Vec<(Key, Option<Verdict<Key>>)> = Vec::new();
         let mut claims = std::mem::take(&mut self.books.claims);
         claims.dedup();
         for key in claims {
@@ -25,6 +26,9 @@ impl State {
             // What has another type, or only one of the names, waits until the owner ends.
             let place = entry.identity();
             if self.entry(blocker).is_none_or(|owner| owner.identity() != place) {
+                let life = standing(&self.sources, senders, blocker, now).flatten();
+                let owner = blocker;
+                losers.push((key, life.map(|life| Verdict { owner, life })));
                 continue;
             }
             self.books.contests.meet(place, blocker, key);
@@ -36,12 +40,13 @@ impl State {
             if verdict.owner != blocker {
                 self.hand_over(blocker, verdict.owner, look);
             }
-            losers.extend([(key, verdict), (blocker, verdict)]);
+            losers.extend([(key, Some(verdict)), (blocker, Some(verdict))]);
         }
         // The last judgement of a place counts, and it comes last.
         for (loser, verdict) in losers {
             let is_shown = self.entry(loser).is_none_or(|entry| entry.is_shown);
-            match !is_shown && self.collides(loser, verdict, look) {
+            let collides = |verdict| self.collides(loser, verdict, look);
+            match !is_shown && verdict.is_some_and(collides) {
                 true => _ = self.books.contested.insert(loser),
                 false => _ = self.books.contested.remove(&loser),
             }
@@ -55,6 +60,18 @@ impl State {
         !is_copy && life.is_some_and(|life| life.collides_with(&verdict.life, look.now))
     }
 
+    /// The series that a selection asks for, that are not seen, and that report beside the series that is.
+    pub(super) fn contested(&self, selection: &Selection) -> Vec<Key> {
+        let contested = &self.books.contested;
+        match selection.name().filter(|_| !contested.is_empty()) {
+            None => contested.iter().copied().collect(),
+            Some(name) => {
+                let asked = self.keys(name, selection);
+                asked.filter(|key| contested.contains(key)).collect()
+            }
+        }
+    }
+
     fn is_composite(&self, (number, _): Key) -> bool {
         let source = self.sources.get(number as usize).and_then(Option::as_ref);
         source.is_some_and(|source| matches!(source.of, Of::Composite { .. }))
@@ -66,7 +83,7 @@ impl State {
             return;
         };
         if let Some(Some(new)) = slot_of(&mut self.sources, to) {
-            old.hand_over(new, to, look.time, &mut self.books);
+            old.hand_over(new, (owner, to), look.time, &mut self.books);
         }
         if let Some(slot) = slot_of(&mut self.sources, owner) {
             *slot = Some(old);

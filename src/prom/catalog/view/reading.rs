@@ -38,7 +38,7 @@ impl State {
 
     /// Reads what all series are now.
     pub(super) fn read_all(&mut self, now: UnixNanos, look: Look<'_>) {
-        self.has_unread = false;
+        self.read = self.arrived;
         let mut next = Some((0, 0));
         while let Some(from) = next {
             next = self.read_some(from, usize::MAX, now, look);

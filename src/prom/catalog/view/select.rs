@@ -10,7 +10,8 @@ use tidegate_engine::{History, SeriesId};
 
 use super::View;
 use super::asked::Asked;
-use super::entry::{Entry, Gone, Number, Past};
+use super::books::Gone;
+use super::entry::{Entry, Number, Past};
 use super::state::State;
 
 /// How far a series that is younger than its first sample reaches back.

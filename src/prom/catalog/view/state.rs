@@ -7,7 +7,8 @@ use tidegate_engine::query::{Millis, Selection};
 use tidegate_engine::{Composite, HistoryLimits, Series, Table, UnixNanos};
 
 use super::super::Newcomers;
-use super::entry::{Books, Entry, Key, Look};
+use super::books::Books;
+use super::entry::{Entry, Key, Look};
 use super::names::{Names, Pairs, hash};
 use super::targets::Targets;
 use crate::prom::Style;
@@ -22,8 +23,10 @@ pub(super) struct State {
     pub(super) books: Books,
     /// When it was looked at.
     now: UnixNanos,
-    /// Whether a series has come since all were read.
-    pub(super) has_unread: bool,
+    /// How many series have come.
+    pub(super) arrived: u64,
+    /// How many of them had come when all series were read the last time.
+    pub(super) read: u64,
 }
 
 pub(super) struct Source {
@@ -71,7 +74,8 @@ impl State {
             names: Names::default(),
             books: Books::new(limits),
             now: 0,
-            has_unread: false,
+            arrived: 0,
+            read: 0,
         }
     }
 
@@ -133,6 +137,7 @@ impl State {
     pub(super) fn meet(&mut self, shown: &[Shown], look: Look<'_>) {
         self.now = look.now;
         self.names.forget_unused(look.now);
+        self.books.contests.begin_look();
         let composites = |shown: &Shown| {
             let style = shown.style.clone();
             let attached = shown.table.attached().into_iter();
@@ -228,7 +233,7 @@ impl State {
         let Of::Table { table, arrivals } = of else { return };
         let Some(table) = table.upgrade() else { return };
         let mut newcomers = Newcomers::default();
-        let mut has_unread = false;
+        let mut arrived = 0;
         *arrivals = table.arrivals(*arrivals, &mut |place, series| {
             let key = (number as u32, place.number());
             let at = key.1 as usize;
@@ -242,7 +247,7 @@ impl State {
                 return;
             }
             newcomers.note(&series.resource, place);
-            has_unread = true;
+            arrived += 1;
             let entry = Entry::new(series, Some(place), look, strings);
             let name = entry.name.clone();
             // What was there before goes by the same key: its name goes first.
@@ -255,7 +260,7 @@ impl State {
             }
         });
         look.senders.meet_all(&table, newcomers, look.now);
-        self.has_unread |= has_unread;
+        self.arrived += arrived;
         for (mut old, key) in replaced {
             old.end(key, look.time, &mut self.books);
         }

@@ -7,7 +7,8 @@ use tidegate_engine::query::{Labels, NAME};
 use tidegate_engine::{Attributes, Data, Metric, Resource, Scope, Series};
 
 use super::super::{Times, owner};
-use super::entry::{Books, Entry, Key, Look};
+use super::books::Books;
+use super::entry::{Entry, Key, Look};
 use super::names::Names;
 use crate::prom::Style;
 use crate::prom::labels::{instance, job};

@@ -1,0 +1,109 @@
+//! What the series of a view share: their past, their texts, and who is seen under which name.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use tidegate_engine::query::{Labels, Millis, NAME};
+use tidegate_engine::{History, HistoryLimits, Key as Whose, SeriesId};
+
+use super::super::{Contests, KeyMap};
+use super::entry::{Entry, Key, Number, Past};
+use super::strings::Strings;
+
+/// A number that has gone and can still be asked for.
+pub(super) struct Gone {
+    pub(super) labels: Labels,
+    pub(super) past: SeriesId,
+    pub(super) since: Millis,
+}
+
+/// What the numbers of all series share.
+pub(super) struct Books {
+    pub(super) history: History,
+    pub(super) strings: Strings,
+    /// Who is seen under a name and labels. A series has all the names that it may use, or none.
+    pub(super) owners: KeyMap<Key>,
+    /// Names and labels that several series want, as [`Entry::identity`] tells them.
+    pub(super) contests: Contests<Key>,
+    /// Series that others keep from being seen, met since claims were settled the last time.
+    pub(super) claims: Vec<Key>,
+    /// Series that are not seen, and report beside the series that is.
+    pub(super) contested: BTreeSet<Key>,
+    /// By the metric's full name.
+    pub(super) gone: HashMap<Arc<str>, Vec<Gone>>,
+    /// Whether something was let go that another series may show from now on.
+    pub(super) has_freed: bool,
+}
+
+impl Books {
+    pub(super) fn new(limits: HistoryLimits) -> Self {
+        Self {
+            history: History::new(limits),
+            strings: Strings::default(),
+            owners: KeyMap::default(),
+            contests: Contests::default(),
+            claims: Vec::new(),
+            contested: BTreeSet::new(),
+            gone: HashMap::new(),
+            has_freed: false,
+        }
+    }
+
+    /// Keeps the past of a number that has gone.
+    pub(super) fn bury(&mut self, labels: Labels, past: Past, now: Millis) {
+        if let Past::Kept(past) = past {
+            let name: Arc<str> = labels.get(NAME).into();
+            let gone = Gone {
+                labels,
+                past,
+                since: now,
+            };
+            self.gone.entry(name).or_default().push(gone);
+        }
+    }
+
+    /// Another series that has a name of this one.
+    pub(super) fn blocker(&self, entry: &Entry, key: Key) -> Option<Key> {
+        let owners = entry.names().filter_map(|name| self.owners.get(&name).copied());
+        owners.into_iter().find(|owner| *owner != key)
+    }
+
+    /// A series contests its place no longer.
+    pub(super) fn leave(&mut self, entry: &Entry, key: Key) {
+        if !self.contests.is_empty() {
+            self.contests.leave(entry.identity(), key);
+        }
+    }
+
+    pub(super) fn release(&mut self, names: impl Iterator<Item = Whose>, key: Key) {
+        for name in names {
+            if self.owners.get(&name) == Some(&key) {
+                self.owners.remove(&name);
+                self.has_freed = true;
+            }
+        }
+    }
+
+    /// Lets a number go with its past.
+    pub(super) fn forget(&mut self, number: Number) {
+        if let Past::Kept(past) = number.past {
+            self.history.remove(past);
+        }
+    }
+
+    /// Forgets the numbers that ended too long ago.
+    pub(super) fn forget_gone(&mut self, now: Millis) {
+        let history = &mut self.history;
+        let span = history.limits().span_ms;
+        self.gone.retain(|_, of_name| {
+            of_name.retain(|gone| {
+                let stays = now.saturating_sub(gone.since) <= span;
+                if !stays {
+                    history.remove(gone.past);
+                }
+                stays
+            });
+            !of_name.is_empty()
+        });
+    }
+}
