@@ -283,10 +283,8 @@ impl View {
     /// Reads every series, some at a time, and keeps what it sees as part of the past. The pass is spread over `spread`:
     /// whoever needs the core for a moment gets it. `rest` waits; once it says false the pass is broken off.
     pub fn record(&self, now: UnixNanos, spread: Duration, rest: &mut dyn FnMut(Duration) -> bool) {
+        self.meet(now);
         let look = self.look(now, self.has_past());
-        let shown = self.shown();
-        self.state().meet(&shown, look);
-        self.senders.tick(now);
         let arrived = self.state().arrived;
         let pace = self.pace(spread);
         let mut next = Some((0, 0));
@@ -310,6 +308,13 @@ impl View {
         metrics::gauge!("tidegate_history_bytes").set(history.bytes() as f64);
         metrics::gauge!("tidegate_history_series").set(history.len() as f64);
         metrics::counter!("tidegate_history_refused_series_total").absolute(history.refused());
+    }
+
+    /// Takes up which series there are, without reading values.
+    fn meet(&self, now: UnixNanos) {
+        let shown = self.shown();
+        self.state().meet(&shown, self.look(now, false));
+        self.senders.tick(now);
     }
 
     /// Notes how resources report, without reading values. Call it about once a second where nothing is recorded.

@@ -74,7 +74,7 @@ impl View {
     /// What the series are made of, with the `top` largest of everything. Reads and counts all series, some at a time:
     /// queries go on meanwhile.
     pub fn census(&self, now: UnixNanos, top: usize) -> Census {
-        self.attend(now);
+        self.meet(now);
         // The first pass settles which of two equal series is seen.
         self.in_slices(now, &mut |_, _, _| {});
         let mut series = 0;
