@@ -1,6 +1,6 @@
 //! Data on disk that must outlive the process: a segmented, append-only log with a checksum a record.
 //!
-//! [`record`] is how bytes lie in a segment, [`segment`] one file, [`log`] the order of segments, what of them is
+//! [`record`] is how bytes lie in a segment, `segment` one file, [`log`] the order of segments, what of them is
 //! settled and what has been read; none of them knows a thread. [`store`] runs a log on a thread of its own (`worker`), so that
 //! nobody who pushes ever waits for a disk, and writes for all who wait with one `fsync`.
 

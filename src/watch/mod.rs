@@ -2,7 +2,7 @@
 //! told when they are crossed.
 //!
 //! Nothing is computed while nobody looks: a composite without thresholds is read when somebody asks, and at every
-//! [`TICK`] only while somebody waits.
+//! 5 ms only while somebody waits.
 
 mod filter;
 mod follow;
