@@ -40,7 +40,7 @@ fn heap_bytes() -> usize {
     commit
 }
 
-/// How often freed memory is given back. What has been free for a second the allocator has given back by whoever frees some
+/// How often freed memory is given back. What has been free for a second the allocator has given back by the thread that frees some
 /// more, and that can be somebody with a request in his hands: of a page of a million series it takes 10 ms.
 const GIVE_BACK_EVERY: Duration = Duration::from_millis(400);
 

@@ -29,7 +29,7 @@ pub struct Batching {
     pub max_size: usize,
     /// What the sizes count.
     pub sizer: Sizer,
-    /// Where requests that are made by these wishes are counted. Wishes are equal whoever counts.
+    /// Where requests that are made by these wishes are counted. Wishes are equal, no matter who counts.
     pub books: Option<Arc<BatchBooks>>,
 }
 

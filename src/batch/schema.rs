@@ -13,8 +13,38 @@ pub(crate) struct Message {
     steps: [Step; ONE_BYTE_TAGS],
     /// The types of its fields that are messages, by the field's number.
     inner: [Option<&'static Message>; MAX_NUMBER + 1],
-    /// A point, a span or a log record.
-    pub(crate) is_item: bool,
+    /// One element, and one item where it is one; see [`Tally`].
+    pub(crate) tally: Tally,
+}
+
+/// How many items and elements there are, in one number: counting both costs one addition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally(u64);
+
+impl Tally {
+    const ITEM: u64 = 1 << 32;
+
+    /// So many elements, which are no items. A request has less than 2^32 bytes, and an element at least two.
+    #[inline]
+    pub(crate) const fn elements_of(elements: usize) -> Self {
+        Self(elements as u64)
+    }
+
+    /// Messages, and values that take as much memory as one when they are decoded.
+    pub(crate) const fn elements(self) -> usize {
+        (self.0 & (Self::ITEM - 1)) as usize
+    }
+
+    /// Points, spans or log records.
+    pub(crate) const fn items(self) -> usize {
+        (self.0 >> 32) as usize
+    }
+
+    /// Counts these too.
+    #[inline]
+    pub(crate) fn add(&mut self, other: Self) {
+        self.0 += other.0;
+    }
 }
 
 /// A field of a message.
@@ -131,6 +161,8 @@ impl Field {
         let (wire, value) = match (self.kind, self.kind.wire()) {
             (Type::Message(_), wire) if self.is_attribute => (wire, Value::Attribute),
             (Type::Message(_), wire) => (wire, Value::Message),
+            // Each is an element: `check` looks closely.
+            (_, wire @ WireType::Bytes) if self.repeated => (wire, Value::Other),
             (_, wire @ WireType::Bytes) => (wire, Value::Bytes),
             (_, WireType::Fixed64) if self.repeated => (WireType::Bytes, Value::Fixed64s),
             (_, wire @ WireType::Fixed64) => (wire, Value::Fixed64),
@@ -246,7 +278,7 @@ macro_rules! messages {
             by_number: by_number(&[$($field),*]),
             steps: steps(&[$($field),*]),
             inner: inner(&[$($field),*]),
-            is_item: $is_item,
+            tally: Tally(if $is_item { Tally::ITEM | 1 } else { 1 }),
         };)*
     };
 }

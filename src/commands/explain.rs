@@ -9,8 +9,8 @@ use crate::say;
 /// Arguments of `tidegate explain`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A selector: `agent_tx_bytes_total{node="n1"}`, say
-    series: String,
+    /// A selector, such as `agent_tx_bytes_total{node="n1"}`; without, only the notices of the gateway
+    series: Option<String>,
     /// Most series, and most sources of each
     #[arg(long, default_value_t = 10)]
     limit: usize,
@@ -21,33 +21,41 @@ pub struct Args {
     place: Place,
 }
 
+/// What looks like a mistake, by component.
+const NOTICES: &str = "/api/v1/status/notices";
+
 /// Asks, and prints.
 ///
 /// # Errors
-/// The gateway can't be reached, or has no such series.
+/// The gateway can't be reached, or no series matches.
 pub fn run(args: &Args) -> Result<(), Failure> {
     client::run(&args.place, |client| ask(args, client))
 }
 
 async fn ask(args: &Args, client: Client) -> Result<(), Failure> {
+    let Some(series_asked) = &args.series else {
+        let notices = client.data(NOTICES, &[]).await?;
+        match args.json {
+            true => say!("{notices}"),
+            false if print_notices(&notices) == 0 => say!("no notices"),
+            false => {}
+        }
+        return Ok(());
+    };
     let limit = args.limit.to_string();
-    let form = [("match[]", &*args.series), ("limit", &*limit)];
+    let form = [("match[]", &**series_asked), ("limit", &*limit)];
     let all = client.data("/api/v1/explain", &form).await?;
     if args.json {
         say!("{all}");
         return Ok(());
     }
-    let notices = client.data("/api/v1/status/notices", &[]).await?;
-    for (component, notices) in notices.as_object().into_iter().flatten() {
-        for notice in notices.as_array().into_iter().flatten() {
-            say!("notice    {component}: {}", notice.as_str().unwrap_or_default());
-        }
-    }
+    print_notices(&client.data(NOTICES, &[]).await?);
     let found = all.as_array().map_or(&[][..], Vec::as_slice);
     if found.is_empty() {
         // A metric that is not known has been warned of.
-        let why = "no table has such a series now; the past is only in queries";
-        return Err(Failure::Message(format!("{}: {why}", args.series)));
+        let why = "no series matches now; if its source has ended, `tidegate query up` lists targets that are down, \
+                   and a range query shows the past";
+        return Err(Failure::Message(format!("{series_asked}: {why}")));
     }
     for (at, one) in found.iter().enumerate() {
         if at > 0 {
@@ -66,6 +74,17 @@ async fn ask(args: &Args, client: Client) -> Result<(), Failure> {
     Ok(())
 }
 
+/// How many there are.
+fn print_notices(all: &Value) -> usize {
+    let all = all.as_object().into_iter().flatten();
+    let all = all.flat_map(|(component, notices)| {
+        let notices = notices.as_array().into_iter().flatten();
+        notices.map(move |notice| (component, notice.as_str().unwrap_or_default()))
+    });
+    all.inspect(|(component, notice)| say!("notice    {component}: {notice}"))
+        .count()
+}
+
 fn composite(set: &Value) {
     let text = |key: &str| set[key].as_str().unwrap_or_default().to_owned();
     say!(
@@ -75,6 +94,11 @@ fn composite(set: &Value) {
         text("window")
     );
     say!("  state     {}, {}", text("state"), reporting(&set["sources"]));
+    for key in ["error", "collision"] {
+        if let Some(why) = set[key].as_str() {
+            say!("  {key:<9} {why}");
+        }
+    }
     say!("  made by   composite `{}`", text("name"));
 }
 
@@ -103,8 +127,10 @@ fn time(value: &Value) -> String {
 
 fn series(one: &Value) {
     let text = |key: &str| one[key].as_str().unwrap_or_default().to_owned();
+    // UCUM writes "1" for a plain number: behind the value it would read as a second number.
+    let unit = Some(text("unit")).filter(|unit| unit != "1").unwrap_or_default();
     let value = match one["value"].is_number() {
-        true => format!("{} {}", number(&one["value"]), text("unit")),
+        true => format!("{} {unit}", number(&one["value"])),
         false => "a distribution".to_owned(),
     };
     say!("  value     {}", value.trim_end());

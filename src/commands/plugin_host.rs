@@ -20,7 +20,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         .map_err(Failure::io("starting the runtime"))?;
     let _entered = runtime.enter();
     // A service manager sends these to every process of the gateway: it is the gateway that ends this one, when it has
-    // drained. Whoever listens keeps the default from happening.
+    // drained. Anyone who listens keeps the default from happening.
     let _ignored = [
         SignalKind::terminate(),
         SignalKind::interrupt(),

@@ -9,6 +9,7 @@ use super::Failure;
 use super::load::{self, Loaded};
 use crate::built::{COMMIT, DATE, VERSION};
 use crate::component::Shared;
+use crate::net::descriptors;
 use crate::service::{Graph, Running};
 use crate::telemetry::Telemetry;
 use crate::telemetry::config::Detail;
@@ -46,6 +47,7 @@ pub async fn serve(
     shared: Arc<Shared>,
     until: impl AsyncFnOnce(&mut Signals),
 ) -> Result<(), Failure> {
+    descriptors::raise();
     // Before anything starts: a signal that comes between would end the process without a drain, or be lost.
     let mut signals = Signals::listen()?;
     let drain = loaded.plan.drain_timeout;

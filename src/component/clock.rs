@@ -1,11 +1,31 @@
-//! The wall clock as OTLP counts it.
+//! The clock of the gateway, see [`tidegate_engine::clock`]: `unix_now` for state, `wall_now` for what is written out.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use tidegate_engine::UnixNanos;
+use tidegate_engine::{UnixNanos, clock};
 
-/// Nanoseconds since the Unix epoch.
+/// Steps of the wall clock that the log was told of.
+static TOLD: AtomicU64 = AtomicU64::new(0);
+
+/// Nanoseconds since the Unix epoch, by the clock that never jumps: for windows, leases, expiry.
 pub fn unix_now() -> UnixNanos {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    let now = clock::now();
+    if clock::steps() != TOLD.load(Relaxed) {
+        tell();
+    }
+    now
+}
+
+/// Nanoseconds since the Unix epoch by the wall clock: for times that are shown, sent or stored.
+pub fn wall_now() -> UnixNanos {
+    clock::wall(unix_now())
+}
+
+#[cold]
+fn tell() {
+    let steps = clock::steps();
+    if TOLD.swap(steps, Relaxed) != steps {
+        metrics::counter!("tidegate_clock_steps_total").absolute(steps);
+        tracing::warn!("the wall clock was set; windows and leases go on, times written out follow it");
+    }
 }

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use metrics::Histogram;
 
+use super::account::Held;
 use super::slow::{Slow, Stage};
+use super::worker::{Overloaded, Slot};
 use super::{Consumer, Flow, Ledger, Refused, Shared, Verdict};
 use crate::batch::{Batch, Signal};
 
@@ -75,6 +77,10 @@ impl Consumer for Edge {
             Clock::Running | Clock::Recording(_) => self.timely(batch, flow),
         }
     }
+
+    fn decodes(&self) -> bool {
+        self.target.decodes()
+    }
 }
 
 /// Hands the same immutable batch to several consumers: all admit it, or none gets it.
@@ -120,6 +126,10 @@ impl Consumer for FanOut {
         }
         last.consume(batch, flow);
     }
+
+    fn decodes(&self) -> bool {
+        self.targets.iter().any(|target| target.decodes())
+    }
 }
 
 /// How a receiver's data enters the graph: one for each signal that some pipeline wants from it.
@@ -132,7 +142,35 @@ pub struct Entry {
     watched: Option<Watched>,
 }
 
-/// Whose pushes are timed, for whoever wants to know of slow ones.
+fn overloaded() -> Refused {
+    /// The sender comes back after this.
+    const RETRY_AFTER: Duration = Duration::from_secs(1);
+    Refused::busy(Overloaded.to_string(), RETRY_AFTER)
+}
+
+/// What became of a batch that was offered.
+enum Offered {
+    Taken(Flow),
+    Refused(Refused),
+    /// A destination wants it to wait here.
+    Blocked(Batch, Option<Held>),
+}
+
+fn offer(target: &dyn Consumer, batch: Batch, held: Option<Held>) -> Offered {
+    let mut flow = Flow::waited_for();
+    match target.admit(&batch, &mut flow) {
+        Ok(()) => {
+            target.consume(batch, &mut flow);
+            // The destinations that keep the batch account for it themselves.
+            drop(held);
+            Offered::Taken(flow)
+        }
+        Err(refused) if flow.blocks() && refused.retry_after.is_some() => Offered::Blocked(batch, held),
+        Err(refused) => Offered::Refused(refused),
+    }
+}
+
+/// Whose pushes are timed, for anyone who wants to know of slow ones.
 #[derive(Clone)]
 struct Watched {
     receiver: Arc<str>,
@@ -200,6 +238,11 @@ impl Entry {
         }
     }
 
+    /// Whether somebody decodes what enters here; see [`Consumer::decodes`].
+    pub fn decodes(&self) -> bool {
+        self.target.decodes()
+    }
+
     /// Which signal enters here.
     pub fn signal(&self) -> Signal {
         self.signal
@@ -216,21 +259,43 @@ impl Entry {
     /// written, and where a destination wants it, when the data is delivered. On an error the peer must keep it.
     /// Dropping it gives up waiting, not what was handed over.
     pub async fn send(&self, batch: Batch) -> Result<Verdict, Refused> {
+        self.send_held(batch, None, None).await
+    }
+
+    /// The same for a batch that has room reserved for it until the pipelines have taken it, and for one that is decoded at
+    /// length, in a slot for such work.
+    pub(crate) async fn send_held(
+        &self,
+        mut batch: Batch,
+        mut held: Option<Held>,
+        mut slot: Option<Slot>,
+    ) -> Result<Verdict, Refused> {
         /// Where a destination blocks, it is asked again after this.
         const ASK_AGAIN: Duration = Duration::from_millis(10);
         let (items, started) = (batch.items(), self.start(&batch));
         let answer = loop {
-            let mut flow = Flow::waited_for();
-            match self.target.admit(&batch, &mut flow) {
-                Ok(()) => {
-                    self.target.consume(batch, &mut flow);
-                    break flow.settled().await;
+            let is_long = slot.is_some();
+            let offered = match slot {
+                None => Ok(offer(&*self.target, batch, held)),
+                Some(slot) => {
+                    let target = self.target.clone();
+                    slot.run(move || offer(&*target, batch, held)).await
                 }
-                Err(refused) if flow.blocks() && refused.retry_after.is_some() => {
-                    tokio::time::sleep(ASK_AGAIN).await
-                }
-                Err(refused) => break Err(refused),
+            };
+            match offered {
+                Ok(Offered::Taken(flow)) => break flow.settled().await,
+                Ok(Offered::Refused(refused)) => break Err(refused),
+                Ok(Offered::Blocked(again, room)) => (batch, held) = (again, room),
+                Err(Overloaded) => break Err(overloaded()),
             }
+            tokio::time::sleep(ASK_AGAIN).await;
+            slot = match is_long.then(Slot::get) {
+                None => None,
+                Some(slot) => match slot.await {
+                    Ok(slot) => Some(slot),
+                    Err(Overloaded) => break Err(overloaded()),
+                },
+            };
         };
         self.end(items, started, answer)
     }

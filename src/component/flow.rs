@@ -110,12 +110,12 @@ impl Flow {
         }
     }
 
-    /// Whether the sender has the data until it is told otherwise. If not, whoever has taken it must not lose it.
+    /// Whether the sender has the data until it is told otherwise. If not, the component that has taken it must not lose it.
     pub fn is_waited_for(&self) -> bool {
         self.is_waited_for
     }
 
-    /// Whoever refuses wants the sender to wait here instead of coming back.
+    /// The refusing component wants the sender to wait here instead of coming back.
     pub fn block(&mut self) {
         self.blocks = true;
     }
@@ -128,7 +128,7 @@ impl Flow {
     /// What the receiver tells its peer, when everything that must be waited for has happened.
     pub async fn settled(mut self) -> Result<Verdict, Refused> {
         for wait in std::mem::take(&mut self.waits) {
-            // Whoever would answer has ended: the gateway stops.
+            // The component that would answer has ended: the gateway stops.
             let answer = wait.await;
             let stopping = |_| Err(Refused::busy("the gateway is stopping", STOPPING_RETRY_AFTER));
             let verdict = answer.unwrap_or_else(stopping)?;
@@ -176,7 +176,13 @@ pub trait Consumer: Send + Sync {
     /// what can't be kept now is counted as dropped, by reason.
     fn consume(&self, batch: Batch, flow: &mut Flow);
 
-    /// Both steps, for whoever need not wait for what becomes of the data.
+    /// Whether somebody here or below decodes or walks through what passes, so that it takes time and memory in
+    /// proportion to its elements.
+    fn decodes(&self) -> bool {
+        true
+    }
+
+    /// Both steps, for callers that need not wait for what becomes of the data.
     fn push(&self, batch: Batch) -> Result<Verdict, Refused> {
         let mut flow = Flow::default();
         self.admit(&batch, &mut flow)?;

@@ -36,11 +36,13 @@ pub enum Reason {
     Damaged,
     /// It could not be written to disk, and its sender was told so.
     StorageFailed,
+    /// Its time lies too far ahead of the gateway's clock.
+    Future,
 }
 
 impl Reason {
     /// All reasons, in the order of their counters.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Filtered,
         Self::Limit,
         Self::Invalid,
@@ -53,6 +55,7 @@ impl Reason {
         Self::Shutdown,
         Self::Damaged,
         Self::StorageFailed,
+        Self::Future,
     ];
 
     /// The `reason` label of the drop counters.
@@ -70,6 +73,7 @@ impl Reason {
             Self::Shutdown => "shutdown",
             Self::Damaged => "damaged",
             Self::StorageFailed => "storage_failed",
+            Self::Future => "future",
         }
     }
 }
@@ -81,6 +85,7 @@ impl From<Rejection> for Reason {
             Rejection::Invalid => Self::Invalid,
             Rejection::Unsupported => Self::Unsupported,
             Rejection::Limit => Self::Limit,
+            Rejection::Future => Self::Future,
         }
     }
 }
@@ -181,8 +186,8 @@ impl Ledger {
             Outcome::Unmatched => return true,
             Outcome::Rejected(rejection) => {
                 self.drop_items(rejection.into(), 1);
-                // What was said before, or too late, was sound: sending it again would not help.
-                if !matches!(rejection, Rejection::Late | Rejection::Duplicate) {
+                // What was said before is part of the state: nothing is lost.
+                if rejection != Rejection::Duplicate {
                     flow.reject(1, || format!("`{metric}`: {rejection}"));
                 }
             }

@@ -1,12 +1,15 @@
 //! What every component sees: the traits it implements, the edge it pushes into, its factory, its ledger.
 
+pub mod account;
 pub mod auth;
 pub mod books;
+mod brief;
 mod clock;
 pub mod collisions;
 pub mod edge;
 pub mod factory;
 pub mod flow;
+pub mod future;
 pub mod ledger;
 mod made;
 pub mod overview;
@@ -14,6 +17,7 @@ pub mod patterns;
 pub mod services;
 pub mod shared;
 pub mod slow;
+pub mod strays;
 pub mod targets;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -26,7 +30,9 @@ use async_trait::async_trait;
 
 use crate::storage::Storage;
 
-pub use clock::unix_now;
+pub use account::{Account, Held, NoRoom};
+pub use brief::Brief;
+pub use clock::{unix_now, wall_now};
 pub use edge::{Edge, Entry, EntryCounts, FanOut};
 pub use factory::{
     ConfigType, ConnectorContext, ConnectorFactory, ExporterContext, ExporterFactory, ExtensionFactory,

@@ -8,6 +8,11 @@ use crate::config::{Node, Ordered, Problems};
 
 /// Reports a pattern that does not compile.
 pub fn check_pattern(text: &str, at: &Node, cx: &mut Problems) {
+    if let Some(expression) = text.strip_prefix("regex:")
+        && !cx.has_room_for_expression(expression, at)
+    {
+        return;
+    }
     if let Err(error) = Pattern::parse(text) {
         cx.at(at).error(error.to_string());
     }

@@ -2,12 +2,13 @@
 
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tidegate_engine::query::{Labels, Query};
 use tidegate_engine::{Key, Table, UnixNanos};
 
+use super::account::Account;
 use super::overview::Overview;
 use super::services::ServicesById;
 use super::slow::Slowness;
@@ -23,8 +24,8 @@ pub struct Shared {
     pub composites: Registry<Watched>,
     /// What receivers scrape.
     pub scrape_pools: Registry<ScrapePool>,
-    /// Bytes of payload that the gateway holds.
-    pub memory: Memory,
+    /// The memory in use, and what of it is promised.
+    pub memory: Arc<Account>,
     /// Whether the gateway can take data.
     pub health: Health,
     details: AtomicBool,
@@ -227,59 +228,5 @@ impl<T> Registry<T> {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<T>>> {
         self.items.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Bytes of payload held by queues and requests, and whether a memory limiter says that is too much.
-#[derive(Debug)]
-pub struct Memory {
-    held_bytes: AtomicUsize,
-    over_limit: AtomicUsize,
-    most_held_bytes: AtomicUsize,
-}
-
-impl Default for Memory {
-    fn default() -> Self {
-        Self {
-            held_bytes: AtomicUsize::new(0),
-            over_limit: AtomicUsize::new(0),
-            most_held_bytes: AtomicUsize::new(usize::MAX),
-        }
-    }
-}
-
-impl Memory {
-    /// Notes bytes that the gateway now holds.
-    pub fn hold(&self, bytes: usize) {
-        self.held_bytes.fetch_add(bytes, Relaxed);
-    }
-
-    /// Notes bytes that it has let go.
-    pub fn release(&self, bytes: usize) {
-        self.held_bytes.fetch_sub(bytes, Relaxed);
-    }
-
-    /// Bytes held now.
-    pub fn held_bytes(&self) -> usize {
-        self.held_bytes.load(Relaxed)
-    }
-
-    /// A memory limiter says this whenever its mind changes, and takes it back before it goes; there may be several.
-    pub fn set_over_limit(&self, over: bool) {
-        match over {
-            true => self.over_limit.fetch_add(1, Relaxed),
-            false => self.over_limit.fetch_sub(1, Relaxed),
-        };
-    }
-
-    /// A memory limiter says at each measurement how much may be held until the next one, and `usize::MAX` before it goes.
-    /// Of several the last to measure counts here; each refuses by its own measure what comes to it.
-    pub fn set_most_held(&self, bytes: usize) {
-        self.most_held_bytes.store(bytes, Relaxed);
-    }
-
-    /// Whether receivers should refuse before they read a body.
-    pub fn over_limit(&self) -> bool {
-        self.over_limit.load(Relaxed) > 0 || self.held_bytes() > self.most_held_bytes.load(Relaxed)
     }
 }

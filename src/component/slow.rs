@@ -1,4 +1,4 @@
-//! Batches that took long, for whoever traces them. Nothing is timed where nobody does.
+//! Batches that took long, for anyone who traces them. Nothing is timed where nobody does.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};

@@ -2,18 +2,20 @@
 //! way, for work that takes as long as there are series.
 
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task;
 
 /// How much work in the background gives way: where cores are short it gets a third of what others get.
 const NICE: i32 = 5;
 
 /// Lets this thread give way to those that take in what comes, from now on: a system gives threads turns of several
-/// milliseconds, and whoever wakes for a request is not to wait for one to end.
+/// milliseconds, and a thread that wakes for a request is not to wait for one to end.
 pub(crate) fn give_way() {
     use rustix::process::{getpid, getpriority_process, setpriority_process};
     // Of the first thread, and of this one, on Linux. Nobody is refused who asks for less.
@@ -45,6 +47,80 @@ pub(crate) fn in_background<T: Send + 'static>(
         }
         Err(_) => task::spawn_blocking(work),
     }
+}
+
+/// So much work on what came in waits for a slot at most.
+const MAX_WAITING: usize = 256;
+
+/// As many pieces of work as there are processors at a time: more would only hold memory.
+static SLOTS: LazyLock<Semaphore> = LazyLock::new(|| {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    Semaphore::new(processors)
+});
+
+/// More work waits than will be done soon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the gateway has too much work waiting")]
+pub struct Overloaded;
+
+/// A place for work on what came in that takes longer than about a millisecond: to unpack, check, decode or fold a large
+/// request. The runtime's threads are for those who wait for a short answer, such as a health check.
+pub(crate) struct Slot {
+    _permit: SemaphorePermit<'static>,
+}
+
+impl Slot {
+    /// Waits for a place.
+    ///
+    /// # Errors
+    /// Too many wait already.
+    pub(crate) async fn get() -> Result<Self, Overloaded> {
+        static WAITING: AtomicUsize = AtomicUsize::new(0);
+        struct Waiting;
+        impl Drop for Waiting {
+            fn drop(&mut self) {
+                WAITING.fetch_sub(1, Relaxed);
+            }
+        }
+        let before = WAITING.fetch_add(1, Relaxed);
+        let _waiting = Waiting;
+        match before < MAX_WAITING {
+            true => Self::get_in_any_case().await,
+            false => Err(Overloaded),
+        }
+    }
+
+    /// The same for those of whom there is a limited number: they wait as long as it takes.
+    pub(crate) async fn get_in_any_case() -> Result<Self, Overloaded> {
+        // Never closed.
+        let permit = SLOTS.acquire().await.map_err(|_| Overloaded)?;
+        Ok(Self { _permit: permit })
+    }
+
+    /// Does the work here, to its end, even when nobody waits for it any more.
+    ///
+    /// # Errors
+    /// It has panicked, or the gateway stops.
+    pub(crate) async fn run<T: Send + 'static>(
+        self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Overloaded> {
+        let done = task::spawn_blocking(move || {
+            let _slot = self;
+            work()
+        });
+        done.await.map_err(|_| Overloaded)
+    }
+}
+
+/// Does long work in the next free [`Slot`].
+///
+/// # Errors
+/// Too much work waits already, or the gateway stops.
+pub(crate) async fn at_length<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Overloaded> {
+    Slot::get().await?.run(work).await
 }
 
 /// A thread that is started once and asked to stop.
@@ -117,6 +193,24 @@ mod tests {
     use rustix::process::getpriority_process;
 
     use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn long_work_has_as_many_places_as_there_are_processors() {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let work = (0..4 * processors).map(|_| {
+            let (running, most) = (running.clone(), most.clone());
+            tokio::spawn(at_length(move || {
+                most.fetch_max(running.fetch_add(1, Relaxed) + 1, Relaxed);
+                std::thread::sleep(Duration::from_millis(5));
+                running.fetch_sub(1, Relaxed);
+            }))
+        });
+        for done in work.collect::<Vec<_>>() {
+            done.await.unwrap().unwrap();
+        }
+        assert!(most.load(Relaxed) <= processors, "{most:?}");
+    }
 
     #[tokio::test]
     async fn work_in_the_background_gives_way_and_has_the_runtime_of_who_asked() {

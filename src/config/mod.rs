@@ -8,6 +8,7 @@
 mod check;
 mod decode;
 mod document;
+mod expressions;
 mod foreign;
 mod id;
 mod load;

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
 
+use super::expressions::Expressions;
 use super::node::{Node, Path};
 use super::secret;
 use super::source::{REDACTED, Sources, Span};
@@ -66,6 +67,7 @@ pub struct Problems {
     more: usize,
     errors: usize,
     secret_paths: HashSet<Path>,
+    pub(super) expressions: Expressions,
 }
 
 /// A place about to be complained about; see [`Problems::at`].

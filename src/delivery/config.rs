@@ -14,7 +14,7 @@ use crate::config::{ByteSize, Node, Problems};
 crate::choices! {
     /// What happens to a batch that finds the queue full.
     pub enum OnFull {
-        /// The sender is told to come back; every other destination of the same data waits with it.
+        /// The sender must come back later; every other destination of the same data waits with it.
         Refuse = "refuse",
         /// The batch is dropped here, and counted; other destinations take it.
         Drop = "drop",

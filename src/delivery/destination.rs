@@ -21,13 +21,13 @@ use super::recovery::Recovery;
 use super::room::{NoRoom, Reservation, Room};
 use super::shape::Shape;
 use super::spill::{How, Spill, Way};
-use super::standing::{Brief, OUTAGE, Standing};
+use super::standing::{OUTAGE, Standing};
 use super::stored;
 use super::temporality::Conversion;
 use crate::batch::{Batch, Batching, Signal};
 use crate::component::{
-    ComponentError, Consumer, Context, Exporter, ExporterContext, Flow, Ledger, Lifecycle, Reason, Refused,
-    Verdict,
+    Brief, ComponentError, Consumer, Context, Exporter, ExporterContext, Flow, Ledger, Lifecycle, Reason,
+    Refused, Verdict,
 };
 use crate::storage::{Done, Recovered};
 
@@ -236,6 +236,10 @@ impl<A: Attempt> Consumer for Destination<A> {
             None => inner.lose_batch(&batch, Reason::QueueFull, "the sending queue is full"),
         }
     }
+
+    fn decodes(&self) -> bool {
+        self.inner.conversion.is_some() || self.inner.shape != Shape::NONE
+    }
 }
 
 impl<A: Attempt> Inner<A> {
@@ -399,7 +403,7 @@ impl<A: Attempt> Inner<A> {
                 Err(why) if promises => Err(format!("{path}: storage: {why}")),
                 _ => Ok(Verdict::default()),
             };
-            // Whoever does not wait any more need not know.
+            // A caller that no longer waits need not know.
             let _ = answer.send(written.map_err(|why| Refused::busy(why, STORAGE_RETRY_AFTER)));
         }))
     }

@@ -17,10 +17,10 @@ use super::parcel::{Lane, Parcel};
 use super::recovery::Progress;
 use super::room::{Charge, Reservation};
 use super::spill::{How, Spill};
-use super::standing::{Brief, Outage, Trouble};
+use super::standing::{Outage, Trouble};
 use crate::batch::{Batch, Signal};
 use crate::component::slow::{Slow, Stage};
-use crate::component::{Ledger, Reason};
+use crate::component::{Brief, Ledger, Reason};
 
 /// An attempt under way. However it ends (also by a panic), the machine hears of it.
 struct Flight<A: Attempt> {
@@ -123,7 +123,7 @@ impl<A: Attempt> Inner<A> {
         let _ = self.engine.set(engine);
     }
 
-    /// What needs a clock: retries, batches that wait for others, what is on disk, the drain. Whoever brings a batch
+    /// What needs a clock: retries, batches that wait for others, what is on disk, the drain. A caller that brings a batch
     /// or an outcome goes on by itself.
     pub(super) async fn run(self: Arc<Self>) {
         let Some(engine) = self.engine.get() else { return };
@@ -173,7 +173,7 @@ impl<A: Attempt> Inner<A> {
             .min();
         let rest = now + if has_backlog { BACKLOG } else { IDLE };
         let looks_at = wake_at.map_or(rest, |at| at.min(rest));
-        // While the machine is held: whoever changes it next sees it.
+        // While the machine is held: the next change sees it.
         engine.look_at(looks_at);
         (!over).then_some(looks_at)
     }
@@ -277,7 +277,7 @@ impl<A: Attempt> Inner<A> {
         Some(&*self.standing.endpoint).filter(|endpoint| !endpoint.is_empty())
     }
 
-    fn tell_retry(&self, now: Instant, items: usize, delay: Duration, why: &str) {
+    pub(super) fn tell_retry(&self, now: Instant, items: usize, delay: Duration, why: &str) {
         /// Between two lines in an outage that everybody knows of.
         const KNOWN: Duration = Duration::from_secs(300);
         let is_told = self.standing.is_told();
@@ -285,9 +285,10 @@ impl<A: Attempt> Inner<A> {
         // The driver says when this becomes an outage.
         self.wake.notify_one();
         let interval = if is_told { KNOWN } else { INTERVAL };
-        if let Some(items) = self.notices.note_every(interval, "retry", items, now) {
-            let (component, endpoint) = (&*self.context.path, self.endpoint());
-            info!(component, endpoint, items, delay = %Brief(delay), error = %why, "sending failed, will retry");
+        // A request comes here once an attempt: the sum of the attempts without a line would be more than there is.
+        if self.notices.note_every(interval, "retry", 0, now).is_some() {
+            let (component, endpoint, held) = (&*self.context.path, self.endpoint(), self.waiting());
+            info!(component, endpoint, items, held, delay = %Brief(delay), error = %why, "sending failed, will retry");
         }
     }
 

@@ -125,7 +125,7 @@ pub struct Parts {
     pub denied: Option<String>,
 }
 
-/// Items of a request that are still to be sent; whoever sends keeps which ones they are with the request.
+/// Items of a request that are still to be sent; the sender keeps which ones they are with the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
     /// How many.

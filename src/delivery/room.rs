@@ -106,7 +106,7 @@ impl Gauge {
         self.give_back(amount);
     }
 
-    /// Seconds until there is room for `amount`, at the pace of late; infinite where nothing becomes free.
+    /// Seconds until there is room for `amount`, at the recent pace; infinite where nothing becomes free.
     fn wait(&self, amount: usize, now: Instant) -> f64 {
         let missing = (self.used.load(Relaxed).saturating_add(amount)).saturating_sub(self.limit);
         match missing {
@@ -182,7 +182,7 @@ impl Room {
         roomy(&self.size) && roomy(&self.bytes)
     }
 
-    /// When it is worth while for a refused batch to come back: when at the pace of late there is room for it, but
+    /// When it is worth while for a refused batch to come back: when at the recent pace there is room for it, but
     /// neither at once nor so late that a client gives up.
     pub fn worth_while(&self, batch: &Batch, now: Instant) -> Duration {
         const SOONEST: f64 = 0.1;
@@ -255,7 +255,7 @@ impl Reservation {
 
     /// A part of the batch will not be delivered.
     pub(super) fn fail(&self, reason: Reason, why: &str) {
-        /// Whoever sends it again finds another gateway, or this one with its peer back.
+        /// A sender that sends it again finds another gateway, or this one with its peer back.
         const RETRY_AFTER: Duration = Duration::from_secs(1);
         if self.answer.is_some() {
             self.failure.get_or_init(|| match reason {
@@ -300,7 +300,7 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         self.give_back();
         if let Some(answer) = self.answer.take() {
-            // Whoever does not wait any more need not know.
+            // A caller that no longer waits need not know.
             let _ = answer.send(self.failure.take().map_or_else(|| Ok(Verdict::default()), Err));
         }
     }

@@ -167,7 +167,7 @@ impl Spill {
         self.store.taken(items as u64);
     }
 
-    /// Whether whoever was told of a failure must not be told that all is well.
+    /// Whether a sender that heard of a failure must not hear that all is well.
     pub(super) fn promises(&self) -> bool {
         self.mode == StorageMode::Always
     }

@@ -1,6 +1,5 @@
 //! How a destination fares, for the log, the health check and a gauge: since when it fails, and why.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -222,21 +221,6 @@ impl Drop for Standing {
     }
 }
 
-/// A time as people write it: `350ms`, `4.5s`, `2m 5s`.
-pub(super) struct Brief(pub(super) Duration);
-
-impl fmt::Display for Brief {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tenths = (self.0.as_millis() + 50) / 100;
-        match (self.0.as_millis(), tenths) {
-            (millis @ ..1000, _) => write!(f, "{millis}ms"),
-            (_, tenths @ ..600) if tenths % 10 == 0 => write!(f, "{}s", tenths / 10),
-            (_, tenths @ ..600) => write!(f, "{}.{}s", tenths / 10, tenths % 10),
-            _ => humantime::format_duration(Duration::from_secs(self.0.as_secs())).fmt(f),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -319,14 +303,5 @@ mod tests {
         drop(old);
         let troubles = shared.health.troubles();
         assert!(troubles["exporters::otlp"].ends_with("new"), "{troubles:?}");
-    }
-
-    #[test]
-    fn times_are_brief() {
-        let shown = |millis| Brief(Duration::from_millis(millis)).to_string();
-        assert_eq!(
-            [350, 4471, 5000, 59_900, 125_300].map(shown),
-            ["350ms", "4.5s", "5s", "59.9s", "2m 5s"]
-        );
     }
 }

@@ -19,7 +19,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
 use crate::batch::{Batch, Batching, ClientMetadata, Encoded, Part, Payload, Signal, Sizer, convert};
-use crate::component::unix_now;
+use crate::component::wall_now;
 use crate::storage::Stored;
 
 const VERSION: u8 = 1;
@@ -41,7 +41,7 @@ pub(super) fn to_bytes(batch: &Batch, cursor: &[u8]) -> SmallVec<[Bytes; 2]> {
     head.put_slice(cursor);
     head.put_u8(VERSION);
     let age = u64::try_from(batch.arrived.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    head.put_u64_le(unix_now().saturating_sub(age));
+    head.put_u64_le(wall_now().saturating_sub(age));
     put_batching(&mut head, batch.batching.as_ref());
     let none = HeaderMap::new();
     let headers = batch.client.as_ref().map_or(&none, |client| client.headers());
@@ -88,7 +88,7 @@ pub(super) fn from_bytes(stored: Stored) -> Option<Batch> {
     if from.try_get_u8().ok()? != VERSION {
         return None;
     }
-    let age = Duration::from_nanos(unix_now().saturating_sub(from.try_get_u64_le().ok()?));
+    let age = Duration::from_nanos(wall_now().saturating_sub(from.try_get_u64_le().ok()?));
     let batching = match from.try_get_u8().ok()? {
         0 => None,
         _ => Some(Batching {

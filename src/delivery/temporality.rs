@@ -14,7 +14,7 @@ use super::config::Delivery;
 use super::stored;
 use crate::batch::wire::points::{PointVisitor, WirePoint};
 use crate::batch::{Batch, Encoded, Payload, Points, Signal, convert, stream_id, wire};
-use crate::component::{Flow, Ledger, Reason, unix_now};
+use crate::component::{Flow, Ledger, Reason, unix_now, wall_now};
 use crate::storage::{Joins, Saving, State};
 
 crate::choices! {
@@ -58,7 +58,7 @@ impl Conversion {
             expiry_ns: EXPIRY_NS,
         };
         Some(Self {
-            converter: Converter::new(wanted, unix_now(), limits),
+            converter: Converter::new(wanted, wall_now(), limits),
             refuses_falling: delivery.refuses_falling,
             ledger: ledger?.clone(),
             passing: RwLock::default(),
@@ -180,9 +180,7 @@ impl Converting<'_> {
             Converted::Unreadable => ledger.drop_items(Reason::Invalid, 1),
             Converted::Rejected(rejection) => {
                 ledger.drop_items(rejection.into(), 1);
-                if rejection != Rejection::Late {
-                    self.flow.reject(1, || format!("`{name}`: {rejection}"));
-                }
+                self.flow.reject(1, || format!("`{name}`: {rejection}"));
             }
         }
     }

@@ -1,26 +1,31 @@
 //! The small HTTP server that extensions share: pages by GET, HEAD or a posted form, streams of events, gRPC where an
 //! extension speaks it; one service, TLS, authentication and CORS where configured.
 
+mod room;
+
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH,
-    CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, VARY, WWW_AUTHENTICATE,
+    CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, VARY, WWW_AUTHENTICATE,
 };
 use http::{Method, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, Limited, StreamBody};
 use hyper::body::{Frame, Incoming};
 use serde_json::json;
+use tidegate_engine::query::Patience;
+use tokio::time::timeout;
 use tokio_stream::{Stream, StreamExt};
 use tower::util::BoxCloneSyncService;
 use tower::{ServiceBuilder, ServiceExt};
 
+use self::room::Room;
 use crate::component::worker::in_background;
 use crate::component::{ComponentError, Context};
 use crate::net::accept::{coding, joined};
@@ -35,8 +40,14 @@ use crate::net::{
 /// People, probes, and those who watch.
 const MAX_CONNECTIONS: usize = 512;
 
-/// A longer form is refused.
+/// A longer form, or gRPC request, is refused.
 const MAX_FORM: usize = 256 << 10;
+
+/// Time for a form, or a gRPC request, to come.
+const FORM_TIME: Duration = Duration::from_secs(10);
+
+/// What all answers of a server that are on their way may take, unless configured.
+pub(super) const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 /// A shorter body is sent as it is: it fits into one packet.
 const MIN_COMPRESSED: u64 = 1400;
@@ -60,6 +71,10 @@ pub(super) struct Place<'a> {
     pub(super) socket: &'a SocketFileConfig,
     pub(super) tls: Option<&'a TlsServerConfig>,
     pub(super) auth: Option<&'a AuthConfig>,
+    /// Names by which it is asked besides `localhost`, where it listens on this machine alone.
+    pub(super) allowed_hosts: &'a [String],
+    /// What all answers that are on their way may take.
+    pub(super) max_answer_bytes: usize,
 }
 
 /// What an extension serves.
@@ -82,7 +97,7 @@ pub(super) trait Pages: Send + Sync + 'static {
     async fn page(&self, request: Request) -> Answer;
 
     /// The answer to a gRPC request.
-    async fn grpc(&self, _request: http::Request<Incoming>) -> Answer {
+    async fn grpc(&self, _request: http::Request<Full<Bytes>>) -> Answer {
         grpc_error(tonic::Status::unimplemented("no gRPC is spoken here"))
     }
 }
@@ -102,10 +117,8 @@ impl PageServer {
         pages: Arc<dyn Pages>,
     ) -> Result<(), ComponentError> {
         let tls = place.tls.map(|tls| tls.build(tls::ALPN_HTTP)).transpose();
-        let limits = ConnectionLimits {
-            max_connections: MAX_CONNECTIONS,
-            tls: tls.map_err(|error| base.error(error.to_string()))?,
-        };
+        let limits = ConnectionLimits::plain(MAX_CONNECTIONS)
+            .over(tls.map_err(|error| base.error(error.to_string()))?);
         let door = Door::of(place.auth, base)?;
         let listener = Listener::bind(place.endpoint, place.socket).await;
         let listener = listener.map_err(|error| base.error(error.to_string()))?;
@@ -113,17 +126,20 @@ impl PageServer {
             let methods = [Method::GET, Method::POST, Method::OPTIONS];
             cors.layer(methods, &PAGE_HEADERS)
         });
+        let room = Room::of(place.max_answer_bytes);
         let service = move |request: http::Request<Incoming>| {
-            let (pages, door) = (pages.clone(), door.clone());
-            let answer: Answering = Box::pin(async move { Ok(admitted(request, &door, &*pages).await) });
+            let (pages, door, room) = (pages.clone(), door.clone(), room.clone());
+            let answer: Answering =
+                Box::pin(async move { Ok(admitted(request, &door, &*pages, &room).await) });
             answer
         };
         let service = ServiceBuilder::new().option_layer(cors).service_fn(service);
         let service = BoxCloneSyncService::new(service);
+        let serving = HttpConfig::pages().guarded(&listener, place.allowed_hosts);
         let server = start(
             listener,
             limits,
-            HttpConfig::default(),
+            serving,
             move |request: http::Request<Incoming>| {
                 let is_preflight = request.method() == Method::OPTIONS;
                 let answer = service.clone().oneshot(request);
@@ -159,16 +175,62 @@ impl PageServer {
     }
 }
 
-async fn admitted(request: http::Request<Incoming>, door: &Door, pages: &dyn Pages) -> Answer {
+async fn admitted(
+    request: http::Request<Incoming>,
+    door: &Door,
+    pages: &dyn Pages,
+    room: &Arc<Room>,
+) -> Answer {
     match refusal(door, &request).await {
         Some(refusal) => refusal,
-        None if is_call(&request) => pages.grpc(request).await,
+        None if is_call(&request) => match called(request).await {
+            Ok(request) => pages.grpc(request).await,
+            Err(status) => grpc_error(status),
+        },
         None => {
             let headers = request.headers();
             let coding = coding(&joined(headers, ACCEPT_ENCODING), &[Coding::Gzip]);
-            compressed(answer(request, pages).await, coding).await
+            let answer = held(answer(request, pages).await, room).await;
+            compressed(answer, coding, room).await
         }
     }
+}
+
+/// A gRPC request that has come as a whole, in time.
+async fn called(request: http::Request<Incoming>) -> Result<http::Request<Full<Bytes>>, tonic::Status> {
+    let (head, body) = request.into_parts();
+    let body = timeout(FORM_TIME, Limited::new(body, MAX_FORM).collect()).await;
+    let late = |_| tonic::Status::deadline_exceeded(format!("the request did not come within {FORM_TIME:?}"));
+    let broken = |_| {
+        tonic::Status::resource_exhausted(format!(
+            "the request is broken, or has more than {MAX_FORM} bytes"
+        ))
+    };
+    let body = body.map_err(late)?.map_err(broken)?;
+    Ok(http::Request::from_parts(head, Full::new(body.to_bytes())))
+}
+
+/// The answer, its bytes on the books until they are sent; a refusal where there is no room. Streams have none.
+async fn held(answer: Answer, room: &Arc<Room>) -> Answer {
+    if http_body::Body::size_hint(answer.body()).exact().is_none() {
+        return answer;
+    }
+    let (head, body) = answer.into_parts();
+    let Ok(body) = body.collect().await else {
+        return broken_off();
+    };
+    match room.hold(body.to_bytes()) {
+        Some(bytes) => Response::from_parts(head, whole(bytes)),
+        None => busy("the answers that clients have not read take too much memory: try again later"),
+    }
+}
+
+fn broken_off() -> Answer {
+    error(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "internal",
+        "the answer broke off",
+    )
 }
 
 /// The answer to who may not ask.
@@ -227,10 +289,22 @@ pub(super) struct Request {
     /// What is in a posted form, then what stands behind the path.
     pub(super) form: Vec<(String, String)>,
     /// When it came.
-    pub(super) came: std::time::Instant,
+    pub(super) came: Instant,
+    /// How long its answer is waited for.
+    pub(super) patience: Patience,
 }
 
 impl Request {
+    /// One that comes now.
+    pub(super) fn of(path: &str, form: Vec<(String, String)>) -> Self {
+        Self {
+            path: path.to_owned(),
+            form,
+            came: Instant::now(),
+            patience: Patience::default(),
+        }
+    }
+
     /// The first value of a parameter.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         let found = self.form.iter().find(|(known, _)| known == name);
@@ -258,18 +332,20 @@ async fn answer(request: http::Request<Incoming>, pages: &dyn Pages) -> Answer {
     let mut form = Vec::new();
     let mut fill = |text: &[u8]| form.extend(form_urlencoded::parse(text).into_owned());
     if head.method == Method::POST && is_form(&head.headers) {
-        match Limited::new(body, MAX_FORM).collect().await {
-            Ok(body) => fill(&body.to_bytes()),
+        match timeout(FORM_TIME, Limited::new(body, MAX_FORM).collect()).await {
+            Ok(Ok(body)) => fill(&body.to_bytes()),
             Err(_) => {
+                let why = format!("the form did not come within {FORM_TIME:?}");
+                return error(StatusCode::REQUEST_TIMEOUT, "bad_data", &why);
+            }
+            Ok(Err(_)) => {
                 let why = format!("the form is broken, or has more than {MAX_FORM} bytes");
                 return error(StatusCode::PAYLOAD_TOO_LARGE, "bad_data", &why);
             }
         }
     }
     fill(head.uri.query().unwrap_or_default().as_bytes());
-    let path = head.uri.path().to_owned();
-    let came = std::time::Instant::now();
-    let answer = pages.page(Request { path, form, came }).await;
+    let answer = pages.page(Request::of(head.uri.path(), form)).await;
     match head.method {
         Method::HEAD => without_body(answer),
         _ => answer,
@@ -299,7 +375,7 @@ fn only(takes: Takes, status: StatusCode, body: Body) -> Answer {
 }
 
 /// Compresses a whole body that is worth it, off the threads that move data.
-async fn compressed(answer: Answer, coding: Coding) -> Answer {
+async fn compressed(answer: Answer, coding: Coding, room: &Arc<Room>) -> Answer {
     let Some(name) = coding.header() else {
         return answer;
     };
@@ -310,16 +386,13 @@ async fn compressed(answer: Answer, coding: Coding) -> Answer {
     }
     let (mut head, body) = answer.into_parts();
     let Ok(plain) = body.collect().await else {
-        return error(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "internal",
-            "the answer broke off",
-        );
+        return broken_off();
     };
     let plain = plain.to_bytes();
     let kept = plain.clone();
     let coded = in_background(move || compress(coding, &plain)).await;
-    let Ok(Ok(coded)) = coded else {
+    let coded = coded.ok().and_then(Result::ok);
+    let Some(coded) = coded.and_then(|coded| room.hold(coded.into())) else {
         return Response::from_parts(head, whole(kept));
     };
     head.headers.remove(CONTENT_LENGTH);
@@ -327,7 +400,7 @@ async fn compressed(answer: Answer, coding: Coding) -> Answer {
         .insert(CONTENT_ENCODING, HeaderValue::from_static(name));
     head.headers
         .append(VARY, HeaderValue::from_static("Accept-Encoding"));
-    Response::from_parts(head, whole(coded.into()))
+    Response::from_parts(head, whole(coded))
 }
 
 /// An error in the shape of Prometheus's API.
@@ -336,6 +409,14 @@ pub(super) fn error(status: StatusCode, kind: &str, why: &str) -> Answer {
         status,
         &json!({"status": "error", "errorType": kind, "error": why}),
     )
+}
+
+/// The refusal of who may ask again soon.
+pub(super) fn busy(why: &str) -> Answer {
+    let mut answer = error(StatusCode::SERVICE_UNAVAILABLE, "unavailable", why);
+    let soon = HeaderValue::from_static("1");
+    answer.headers_mut().insert(RETRY_AFTER, soon);
+    answer
 }
 
 /// A body that is there as a whole.
@@ -422,7 +503,7 @@ pub(super) mod testing {
             let mut stream = tokio::net::TcpStream::connect((host.as_str(), port))
                 .await
                 .unwrap();
-            let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
+            let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
             stream.write_all(request.as_bytes()).await.unwrap();
             Self(tokio::io::BufReader::new(stream))
         }
@@ -481,7 +562,7 @@ pub(super) mod testing {
             .unwrap();
         let length = body.len();
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();

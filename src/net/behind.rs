@@ -1,6 +1,6 @@
 //! A connection that lets those go first who have something for it.
 //!
-//! Whoever has an answer or a request wakes the task of its connection, and a task that was woken is run next: one
+//! A task that has an answer or a request wakes the task of its connection, and a task that was woken is run next: one
 //! answer, one write, one peer woken. Behind everybody else who is ready it finds what they have too, and writes it at
 //! one go.
 

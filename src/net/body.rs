@@ -1,4 +1,7 @@
-//! Reading request bodies: never more than the limit, never for ever, and what is held is on the gateway's books.
+//! Reading request bodies: never more than the limit, never for ever, and never beyond what the account has room for.
+//!
+//! A body reserves little more than what has arrived of it, whatever it promises. While memory is short, those that come
+//! slowly lose their room to those that come fast.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +12,7 @@ use http_body_util::BodyExt;
 
 use tokio::time::Instant;
 
-use crate::component::Shared;
+use crate::component::account::{Account, Arriving, Held, NoRoom};
 
 /// What a request body may cost.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +26,12 @@ pub struct BodyLimits {
 
 /// Bytes a second that a body must come at on the whole. A sender of a byte now and then would hold a request for hours.
 pub const SLOWEST: f64 = 1024.0;
+
+/// Bytes a second that a body must come at while memory is short.
+const PACE: f64 = (1 << 20) as f64;
+
+/// A body of which nothing arrives for so long is given up while memory is short.
+const GRACE: Duration = Duration::from_secs(1);
 
 impl BodyLimits {
     /// At most so many bytes, and half a minute of silence.
@@ -38,44 +47,31 @@ impl BodyLimits {
 /// by huge pages, what is allocated is resident.
 const AHEAD: usize = 4;
 
+/// The first bytes of a body are reserved before any has come.
+const FIRST_BYTES: usize = 64 << 10;
+
+/// What is reserved for a body of `promised` bytes, or of a length that nobody has said, when `arrived` of it are there.
+fn claim(promised: Option<usize>, arrived: usize) -> usize {
+    match promised {
+        Some(promised) => promised
+            .min(arrived.saturating_mul(AHEAD).max(FIRST_BYTES))
+            .max(arrived),
+        // A run grows by doubling.
+        None => arrived.saturating_mul(2),
+    }
+}
+
+/// Reserves the beginning of a body, if there is room for all of it.
+///
+/// # Errors
+/// There is none.
+pub async fn begin_body(held: &mut Held, promised: Option<usize>) -> Result<(), NoRoom> {
+    held.begin(promised.unwrap_or(0), claim(promised, 0)).await
+}
+
 /// A piece of so many bytes that is a whole body is kept as it is. It may keep the buffer alive that its connection read
 /// into, which is not much larger then.
 const WHOLE_BYTES: usize = 128 << 10;
-
-/// Bytes noted as held in [`Memory`](crate::component::shared::Memory) until this is dropped.
-pub struct Held {
-    shared: Arc<Shared>,
-    bytes: usize,
-}
-
-impl Held {
-    /// Nothing yet.
-    pub fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, bytes: 0 }
-    }
-
-    /// So many more bytes.
-    pub fn grow(&mut self, bytes: usize) {
-        self.shared.memory.hold(bytes);
-        self.bytes += bytes;
-    }
-
-    /// Whether the gateway holds more than its memory limiter allows.
-    pub fn is_too_much(&self) -> bool {
-        self.shared.memory.over_limit()
-    }
-
-    /// At least so many bytes in all.
-    pub fn grow_to(&mut self, bytes: usize) {
-        self.grow(bytes.saturating_sub(self.bytes));
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.shared.memory.release(self.bytes);
-    }
-}
 
 /// Why a body could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -89,33 +85,47 @@ pub enum BodyError {
     /// Nothing came for [`BodyLimits::idle_timeout`].
     #[error("the body did not arrive in time")]
     TimedOut,
+    /// There is no room for more of it.
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
+    /// It came so slowly that others have its room now.
+    #[error("the gateway is over its memory limit, and the body arrived too slowly to keep its room")]
+    TooSlow,
     /// The connection broke or the framing is wrong.
     #[error("the body broke off: {0}")]
     Broken(String),
 }
 
-/// Reads a whole body, which counts as held from the moment its length is known.
+/// Reads a whole body.
+///
+/// # Errors
+/// It does not come, or there is no room for it.
 pub async fn read_body<B>(body: B, limits: BodyLimits, held: &mut Held) -> Result<Bytes, BodyError>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
     let limit_bytes = limits.max_bytes;
-    let promised = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-    if promised > limit_bytes {
+    let promised = promised(&body);
+    if promised.is_some_and(|promised| promised > limit_bytes) {
         return Err(BodyError::TooLarge { limit_bytes });
     }
-    held.grow_to(promised);
     let mut whole = Run::default();
-    let mut chunks = Chunks::new(body, limits.idle_timeout);
+    let mut chunks = Chunks::new(body, limits.idle_timeout, held.account().clone());
     while let Some(chunk) = chunks.next().await? {
         if chunk.len() > limit_bytes.saturating_sub(whole.len()) {
             return Err(BodyError::TooLarge { limit_bytes });
         }
-        whole.push(chunk, promised);
-        held.grow_to(whole.len());
+        whole.take(chunk, promised, held).await?;
     }
+    held.settle(whole.len());
     Ok(whole.freeze())
+}
+
+/// The length that a body says it has.
+pub fn promised<B: Body>(body: &B) -> Option<usize> {
+    let promised = body.size_hint().lower();
+    (promised > 0).then(|| usize::try_from(promised).unwrap_or(usize::MAX))
 }
 
 /// The pieces of a body as one run of bytes. A large body that comes in one piece is not copied.
@@ -141,6 +151,23 @@ impl Run {
         }
         self.all.extend_from_slice(&std::mem::take(&mut self.first));
         self.all.extend_from_slice(&piece);
+    }
+
+    /// The same with room for it, which is waited for shortly.
+    ///
+    /// # Errors
+    /// There is no room.
+    pub async fn take(
+        &mut self,
+        piece: Bytes,
+        promised: Option<usize>,
+        held: &mut Held,
+    ) -> Result<(), NoRoom> {
+        let arrived = self.len() + piece.len();
+        held.grow_in_time(claim(promised, arrived)).await?;
+        held.fill_to(arrived);
+        self.push(piece, promised.unwrap_or_default());
+        Ok(())
     }
 
     /// Bytes so far.
@@ -175,8 +202,10 @@ impl Run {
 pub struct Chunks<B> {
     body: B,
     idle_timeout: Duration,
-    began: Instant,
+    /// How long the sender was waited for.
+    waited: Duration,
     received: usize,
+    arriving: Arriving,
 }
 
 impl<B> Chunks<B>
@@ -185,27 +214,47 @@ where
     B::Error: std::fmt::Display,
 {
     /// Begins now.
-    pub fn new(body: B, idle_timeout: Duration) -> Self {
+    pub fn new(body: B, idle_timeout: Duration, account: Arc<Account>) -> Self {
         Self {
             body,
             idle_timeout,
-            began: Instant::now(),
+            waited: Duration::ZERO,
             received: 0,
+            arriving: Arriving::on(account),
         }
     }
 
     /// The next one; `None` at the end.
     pub async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
+        let since = Instant::now();
         loop {
-            let frame = tokio::time::timeout(self.patience(), self.body.frame())
-                .await
-                .map_err(|_| BodyError::TimedOut)?;
+            let account = self.arriving.account();
+            let is_short = account.is_short();
+            let mut left = self.patience(self.idle_timeout, SLOWEST);
+            if is_short {
+                left = left.min(self.patience(GRACE, PACE));
+            }
+            let frame = tokio::select! {
+                biased;
+                frame = self.body.frame() => frame,
+                () = account.shortage(), if !is_short => continue,
+                () = tokio::time::sleep_until(since + left) => {
+                    if since.elapsed() >= self.patience(self.idle_timeout, SLOWEST) {
+                        return Err(BodyError::TimedOut);
+                    }
+                    match self.arriving.account().is_short() {
+                        true => return Err(BodyError::TooSlow),
+                        false => continue,
+                    }
+                }
+            };
             match frame {
                 None => return Ok(None),
                 Some(Err(error)) => return Err(BodyError::Broken(error.to_string())),
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
                         self.received = self.received.saturating_add(data.len());
+                        self.waited += since.elapsed();
                         return Ok(Some(data));
                     }
                 }
@@ -213,11 +262,11 @@ where
         }
     }
 
-    /// How long the next piece may take.
-    fn patience(&self) -> Duration {
-        let paid_for = Duration::from_secs_f64(self.received as f64 / SLOWEST);
-        let left = (self.idle_timeout + paid_for).saturating_sub(self.began.elapsed());
-        left.min(self.idle_timeout)
+    /// How long the next piece may take where `idle` without any is too long, and so is what falls behind a pace on the
+    /// whole.
+    fn patience(&self, idle: Duration, pace: f64) -> Duration {
+        let paid_for = Duration::from_secs_f64(self.received as f64 / pace);
+        (idle + paid_for).saturating_sub(self.waited).min(idle)
     }
 }
 
@@ -258,15 +307,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_is_on_the_books_while_it_is_held() {
-        let shared = Arc::new(Shared::default());
-        let mut held = Held::new(shared.clone());
+        let account = Arc::new(Account::default());
+        let mut held = Held::new(account.clone());
         let body = read_body(chunked([b"abc", b"", b"de"]), BodyLimits::of(5), &mut held)
             .await
             .unwrap();
         assert_eq!(*body, *b"abcde");
-        assert_eq!(shared.memory.held_bytes(), 5);
+        assert_eq!((account.reserved_bytes(), account.filled_bytes()), (5, 5));
         drop(held);
-        assert_eq!(shared.memory.held_bytes(), 0);
+        assert_eq!((account.reserved_bytes(), account.filled_bytes()), (0, 0));
     }
 
     proptest! {
@@ -335,6 +384,143 @@ mod tests {
         let read = read_body(drip, BodyLimits::of(1 << 20), &mut held).await;
         assert!(matches!(read, Err(BodyError::TimedOut)));
         assert!(began.elapsed() < Duration::from_secs(31), "{:?}", began.elapsed());
+    }
+
+    /// A body of a promised length of which pieces come at their times.
+    struct Promise {
+        bytes: u64,
+        pieces: std::vec::IntoIter<(Duration, usize)>,
+        next: Option<(Pin<Box<tokio::time::Sleep>>, usize)>,
+    }
+
+    impl Promise {
+        fn of(bytes: usize, pieces: &[(u64, usize)]) -> Self {
+            let pieces: Vec<_> = pieces
+                .iter()
+                .map(|(millis, bytes)| (Duration::from_millis(*millis), *bytes))
+                .collect();
+            Self {
+                bytes: bytes as u64,
+                pieces: pieces.into_iter(),
+                next: None,
+            }
+        }
+    }
+
+    impl Body for Promise {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            let (mut sleep, bytes) = match self.next.take() {
+                Some(next) => next,
+                None => match self.pieces.next() {
+                    Some((pause, bytes)) => (Box::pin(tokio::time::sleep(pause)), bytes),
+                    None => return Poll::Ready(None),
+                },
+            };
+            match sleep.as_mut().poll(cx) {
+                Poll::Ready(()) => Poll::Ready(Some(Ok(Frame::data(vec![7; bytes].into())))),
+                Poll::Pending => {
+                    self.next = Some((sleep, bytes));
+                    Poll::Pending
+                }
+            }
+        }
+
+        fn size_hint(&self) -> http_body::SizeHint {
+            http_body::SizeHint::with_exact(self.bytes)
+        }
+    }
+
+    /// Time without an end.
+    const NEVER: u64 = 1 << 40;
+
+    fn reading(
+        account: &Arc<Account>,
+        body: Promise,
+    ) -> tokio::task::JoinHandle<Result<(Bytes, Held), BodyError>> {
+        let mut held = Held::new(account.clone());
+        tokio::spawn(async move {
+            begin_body(&mut held, promised(&body)).await?;
+            let read = read_body(body, BodyLimits::of(64 << 20), &mut held).await?;
+            Ok((read, held))
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_promise_takes_little_more_room_than_what_came_of_it() {
+        let account = Arc::new(Account::default());
+        let table = [
+            (vec![(NEVER, 1)], FIRST_BYTES),
+            (vec![(1, 1), (NEVER, 1)], FIRST_BYTES),
+            (vec![(1, 100_000), (NEVER, 1)], 400_000),
+            (vec![(1, 100_000), (1, 100_000), (NEVER, 1)], 800_000),
+            (vec![(1, 30 << 20), (NEVER, 1)], 60 << 20),
+        ];
+        for (pieces, expected) in table {
+            let body = reading(&account, Promise::of(60 << 20, &pieces));
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            assert_eq!(account.reserved_bytes(), expected, "{pieces:?}");
+            body.abort();
+            assert!(body.await.is_err());
+            assert_eq!((account.reserved_bytes(), account.filled_bytes()), (0, 0));
+        }
+    }
+
+    /// A sender that promises much and sends little loses its room to those who send, and keeps it while there is enough.
+    #[tokio::test(start_paused = true)]
+    async fn while_memory_is_short_the_slow_make_room_for_the_fast() {
+        let account = Arc::new(Account::default());
+        account.add_limit(10 << 20);
+        let slow: Vec<_> = (0..112)
+            .map(|_| reading(&account, Promise::of(1 << 20, &[(NEVER, 1)])))
+            .collect();
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert!(
+            slow.iter().all(|body| !body.is_finished()),
+            "nobody needs their room"
+        );
+        assert_eq!(account.reserved_bytes(), 112 * FIRST_BYTES);
+        let began = Instant::now();
+        let honest = reading(&account, Promise::of(6 << 20, &[(1, 3 << 20), (1, 3 << 20)]));
+        let (body, held) = honest.await.unwrap().unwrap();
+        assert_eq!(body.len(), 6 << 20);
+        assert!(
+            began.elapsed() < Duration::from_millis(100),
+            "{:?}",
+            began.elapsed()
+        );
+        for body in slow {
+            assert!(matches!(body.await.unwrap(), Err(BodyError::TooSlow)));
+        }
+        drop(held);
+        assert_eq!((account.reserved_bytes(), account.filled_bytes()), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_for_which_nobody_makes_room_is_refused_after_a_moment() {
+        let account = Arc::new(Account::default());
+        account.add_limit(10 << 20);
+        let all = [(1, 4 << 20), (1, 3 << 20)];
+        // There is room for the beginning of both, and for the whole of one.
+        let bodies = [0, 1].map(|_| reading(&account, Promise::of(7 << 20, &all)));
+        let began = Instant::now();
+        let (mut kept, mut refused) = (Vec::new(), 0);
+        for body in bodies {
+            match body.await.unwrap() {
+                Ok(body) => kept.push(body),
+                Err(BodyError::NoRoom(NoRoom)) => refused += 1,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        assert_eq!((kept.len(), refused), (1, 1));
+        assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+        drop(kept);
+        assert_eq!((account.reserved_bytes(), account.filled_bytes()), (0, 0));
     }
 
     #[tokio::test]

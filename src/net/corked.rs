@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// As much is gathered, in bytes. A larger write goes out by itself.
 const GATHERED: usize = 128 << 10;
 
-/// The stream as whoever writes to it sees it.
+/// The stream as its writer sees it.
 #[derive(Debug)]
 pub struct Corked<S>(Arc<Mutex<Inner<S>>>);
 

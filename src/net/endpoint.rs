@@ -1,6 +1,7 @@
 //! Where to listen or connect: `host:port` or the path of a Unix socket.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -69,6 +70,19 @@ impl Endpoint {
         match self {
             Self::Tcp { .. } => None,
             Self::Unix(path) => Some(path),
+        }
+    }
+
+    /// Whether only this machine can connect to it, over TCP.
+    pub fn is_loopback(&self) -> bool {
+        match self {
+            Self::Tcp { host, .. } => {
+                host == "localhost"
+                    || host
+                        .parse::<IpAddr>()
+                        .is_ok_and(|ip| ip.to_canonical().is_loopback())
+            }
+            Self::Unix(_) => false,
         }
     }
 

@@ -38,7 +38,7 @@ pub const APPLICATION_GRPC: HeaderValue = HeaderValue::from_static("application/
 pub const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 /// How the messages that say they are compressed are.
 pub const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
-/// How messages to whoever sends this header may be compressed.
+/// How messages to anyone who sends this header may be compressed.
 pub const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 /// How long the caller waits.
 pub const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");

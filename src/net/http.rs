@@ -1,6 +1,10 @@
 //! Serving HTTP on an accepted connection: HTTP/1.1 and HTTP/2 on one port, or HTTP/2 only for gRPC.
 
 mod answers;
+mod host;
+mod lingering;
+#[cfg(test)]
+mod tests;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -9,13 +13,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use hyper::body::{Body, Incoming};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use self::answers::Answers;
+use self::answers::{Answers, Pieces};
+use self::lingering::Lingering;
 use super::authority::AuthorityFilter;
 use super::behind::Behind;
 use super::listener::Listener;
@@ -36,6 +42,20 @@ pub const HTTP2_MAX_STREAMS: u32 = 200;
 const MAX_HEADER_BYTES: u32 = 64 << 10;
 /// Time that streams get to finish after the connection's age is up, unless configured.
 const DEFAULT_AGE_GRACE: Duration = Duration::from_secs(30);
+/// Time that an idle peer gets to close the connection when it is asked to.
+const IDLE_GRACE: Duration = Duration::from_secs(5);
+/// The same where others wait for the place of the connection: it is told, no more.
+const CROWDED_GRACE: Duration = Duration::from_millis(1);
+/// A connection without a request for so long makes room for others where connections are short.
+const EXPENDABLE_AFTER: Duration = Duration::from_secs(2);
+/// A sender keeps its connection as long without a request, unless configured: SDKs send once a minute.
+pub const SENDER_IDLE: Duration = Duration::from_secs(300);
+/// A reader keeps its connection as long without a request, unless configured: Prometheus scrapes once a minute.
+pub const READER_IDLE: Duration = Duration::from_secs(120);
+/// A reader that takes nothing of its answer for so long is cut off, unless configured.
+pub const READER_STALL: Duration = Duration::from_secs(30);
+/// Silence after which a reader is pinged: streams of those that are gone end.
+const READER_PING: Duration = Duration::from_secs(60);
 
 /// How a connection is served.
 #[derive(Clone, Debug)]
@@ -44,7 +64,7 @@ pub struct HttpConfig {
     pub http2_only: bool,
     /// HTTP/2 streams at a time.
     pub max_concurrent_streams: u32,
-    /// HTTP/1.1: time for a request's headers, which includes waiting for the next request.
+    /// Time for the first request's headers. A connection over HTTP/1.1 has `max_idle`, where that is more, for the others.
     pub header_timeout: Duration,
     /// HTTP/2: silence after which the peer is pinged.
     pub ping_interval: Option<Duration>,
@@ -60,6 +80,8 @@ pub struct HttpConfig {
     pub max_stall: Option<Duration>,
     /// HTTP/1.1: whether a connection serves more than one request.
     pub keeps_alive: bool,
+    /// Names that requests may ask for besides addresses and `localhost`; `None`: any name.
+    pub allowed_hosts: Option<Arc<[String]>>,
     /// Whose calls are measured, if they are.
     pub measured: Option<Arc<Measured>>,
 }
@@ -77,12 +99,33 @@ impl Default for HttpConfig {
             max_age_grace: None,
             max_stall: None,
             keeps_alive: true,
+            allowed_hosts: None,
             measured: None,
         }
     }
 }
 
 impl HttpConfig {
+    /// For readers of pages: those who are idle or take nothing of their answers are cut off. Streams go on while their
+    /// readers answer pings.
+    pub fn pages() -> Self {
+        Self {
+            max_idle: Some(READER_IDLE),
+            max_stall: Some(READER_STALL),
+            ping_interval: Some(READER_PING),
+            ..Self::default()
+        }
+    }
+
+    /// The same, and a listener of this machine alone answers to no names but `localhost` and these: a page in a browser
+    /// can give its own name any address.
+    pub fn guarded(self, at: &Listener, allowed_hosts: &[String]) -> Self {
+        Self {
+            allowed_hosts: at.local().is_loopback().then(|| allowed_hosts.into()),
+            ..self
+        }
+    }
+
     /// The same, and calls are measured where somebody wants to know.
     pub fn measured(self, at: &Listener, limits: &ConnectionLimits, shared: &Shared) -> Self {
         let measured = || Measured::server(at.local(), limits.tls.is_some());
@@ -121,22 +164,31 @@ where
         stream,
         peer,
         stopping,
+        crowd,
     } = connection;
     let activity = Arc::new(Activity::new());
     let requests = activity.clone();
     let answers = config.max_stall.map(|_| Arc::<Answers>::default());
     let sending = answers.clone();
     let measured = config.measured.clone();
-    let service = hyper::service::service_fn(move |request| {
+    let hosts = config.allowed_hosts.clone();
+    let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+        let busy = requests.begin(&request);
+        let refusal = host::refusal(&request, hosts.as_deref());
         let call = measured.as_ref().map(|server| server.begin(&request));
-        let (answer, requests, sending) = (service(request), requests.clone(), sending.clone());
+        let answer = refusal.is_none().then(|| service(request));
+        let sending = sending.clone();
         async move {
-            let _busy = requests.begin();
-            let answer = answer.await;
+            let answer = match answer {
+                Some(answer) => answer.await.map(|body| Pieces::of(body, sending, Some(busy))),
+                None => refusal
+                    .unwrap_or_default()
+                    .map(|text| Pieces::of_text(text, busy)),
+            };
             if let Some(call) = call {
                 call.end(&answer);
             }
-            Ok::<_, Infallible>(answer.map(|body| answers::in_pieces(body, sending)))
+            Ok::<_, Infallible>(answer)
         }
     });
     let stream = match peer {
@@ -144,26 +196,25 @@ where
         Peer::Tcp(_) => AuthorityFilter::passing(stream),
     };
     let stream = answers::Noted::new(stream, answers.clone());
+    let stream = Lingering::new(stream, activity.clone());
     let builder = builder(config);
     let serving = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(serving);
 
-    let mut outcome = tokio::select! {
-        outcome = Behind::new(serving.as_mut()) => Some(outcome),
-        () = stopping.cancelled() => None,
-        () = sleep(config.max_age) => None,
-        () = activity.idle(config.header_timeout, config.max_idle) => None,
+    let age_grace = config.max_age_grace.unwrap_or(DEFAULT_AGE_GRACE);
+    let (mut outcome, grace) = tokio::select! {
+        outcome = Behind::new(serving.as_mut()) => (Some(outcome), None),
+        () = stopping.cancelled() => (None, None),
+        () = sleep(config.max_age) => (None, Some(age_grace)),
+        grace = activity.idle(config.header_timeout, config.max_idle, &crowd) => (None, Some(grace)),
         () = answers::stalled(answers.as_deref(), config.max_stall) => {
             tracing::debug!(?peer, "takes nothing of its answer: the connection is cut");
             return;
         }
     };
     if outcome.is_none() && activity.has_begun() {
+        activity.ask_to_go();
         serving.as_mut().graceful_shutdown();
-        let grace = match stopping.is_cancelled() {
-            true => None,
-            false => Some(config.max_age_grace.unwrap_or(DEFAULT_AGE_GRACE)),
-        };
         outcome = tokio::select! {
             outcome = serving => Some(outcome),
             () = sleep(grace) => None,
@@ -174,7 +225,7 @@ where
     }
 }
 
-/// Whether a connection has requests, and since when it has none. Requests pay two atomic operations for it; whoever
+/// Whether a connection has requests, and since when it has none. Requests pay two atomic operations for it; anyone who
 /// waits looks when it could be long enough.
 struct Activity {
     /// The connection's beginning.
@@ -183,10 +234,12 @@ struct Activity {
     has_begun: AtomicBool,
     /// When the last request ended, in milliseconds after the beginning.
     last_ms: AtomicU64,
+    /// Whether the peer may still be sending when the connection ends.
+    may_send: AtomicBool,
 }
 
-/// One request of a connection, until it is answered.
-struct Busy<'a>(&'a Activity);
+/// One request of a connection, until its answer is sent.
+struct Busy(Arc<Activity>);
 
 impl Activity {
     fn new() -> Self {
@@ -195,6 +248,7 @@ impl Activity {
             requests: AtomicUsize::new(0),
             has_begun: AtomicBool::new(false),
             last_ms: AtomicU64::new(0),
+            may_send: AtomicBool::new(false),
         }
     }
 
@@ -202,34 +256,60 @@ impl Activity {
         self.has_begun.load(SeqCst)
     }
 
-    fn begin(&self) -> Busy<'_> {
+    fn begin<B: Body>(self: &Arc<Self>, request: &Request<B>) -> Busy {
         self.requests.fetch_add(1, SeqCst);
         self.has_begun.store(true, SeqCst);
-        Busy(self)
+        if request.version() <= Version::HTTP_11 && !request.body().is_end_stream() {
+            self.may_send.store(true, SeqCst);
+        }
+        Busy(self.clone())
     }
 
-    /// Returns when there has been no request for too long.
-    async fn idle(&self, before_the_first: Duration, after: Option<Duration>) {
-        let patience = after.map_or(before_the_first, |after| after.min(before_the_first));
+    /// Notes that the peer is asked to go: one that has no request has sent all of the last one.
+    fn ask_to_go(&self) {
+        if self.requests.load(SeqCst) == 0 {
+            self.may_send.store(false, SeqCst);
+        }
+    }
+
+    /// How long there has been no request.
+    fn idle_for(&self) -> Duration {
+        match self.requests.load(SeqCst) {
+            0 => (self.began + Duration::from_millis(self.last_ms.load(SeqCst))).elapsed(),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Returns when there has been no request for too long, and how long the peer gets to go.
+    async fn idle(&self, before_the_first: Duration, after: Option<Duration>, crowd: &Notify) -> Duration {
         loop {
-            let limit = match (self.has_begun(), after) {
-                (false, _) => before_the_first,
-                (true, Some(after)) => after,
-                (true, None) => return std::future::pending().await,
+            let limit = match self.has_begun() {
+                false => Some(before_the_first),
+                true => after,
             };
-            let idle = match self.requests.load(SeqCst) {
-                0 => (self.began + Duration::from_millis(self.last_ms.load(SeqCst))).elapsed(),
-                _ => Duration::ZERO,
-            };
-            if idle >= limit {
-                return;
+            let idle = self.idle_for();
+            if limit.is_some_and(|limit| idle >= limit) {
+                return IDLE_GRACE;
             }
-            tokio::time::sleep((limit - idle).min(patience)).await;
+            if idle < EXPENDABLE_AFTER {
+                let left = limit.map_or(EXPENDABLE_AFTER, |limit| limit - idle);
+                tokio::time::sleep(left.min(EXPENDABLE_AFTER - idle)).await;
+                continue;
+            }
+            let left = limit.map(|limit| limit - idle);
+            tokio::select! {
+                () = sleep(left) => {}
+                () = crowd.notified() => match self.idle_for() >= EXPENDABLE_AFTER {
+                    true => return CROWDED_GRACE,
+                    // It has work again: another one is to go.
+                    false => crowd.notify_one(),
+                },
+            }
         }
     }
 }
 
-impl Drop for Busy<'_> {
+impl Drop for Busy {
     fn drop(&mut self) {
         let now = u64::try_from(self.0.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.0.last_ms.store(now, SeqCst);
@@ -237,7 +317,7 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// For ever where there is no such limit.
+/// For ever where no limit is set.
 async fn sleep(duration: Option<Duration>) {
     match duration {
         Some(duration) => tokio::time::sleep(duration).await,
@@ -251,7 +331,9 @@ fn builder(config: &HttpConfig) -> auto::Builder<TokioExecutor> {
         .http1()
         .timer(TokioTimer::new())
         .keep_alive(config.keeps_alive)
-        .header_read_timeout(config.header_timeout);
+        .max_buf_size(MAX_HEADER_BYTES as usize)
+        // It runs while the connection waits for its next request, too.
+        .header_read_timeout(config.header_timeout.max(config.max_idle.unwrap_or_default()));
     builder
         .http2()
         .timer(TokioTimer::new())

@@ -1,17 +1,21 @@
 //! The accept loop: one task a connection, a cap on connections, and a stop that waits only so long.
 
 use std::future::Future;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::descriptors;
 use super::endpoint::Endpoint;
 use super::listener::Listener;
+use super::peers::Peers;
 use super::stream::{Peer, Stream};
 use super::tls::TlsServer;
+use crate::telemetry::Every;
 
 /// A TLS handshake that takes longer is given up: it holds a connection slot.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -19,22 +23,42 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after a failed accept. The usual cause, too many open files, does not go away at once.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
+/// What repeats is logged once in this time.
+const COMPLAIN: Duration = Duration::from_secs(60);
+
+/// The part of a listener's connections that one address may have, unless configured.
+const SHARE_OF_A_PEER: usize = 4;
+
 /// What a server demands of its connections.
 #[derive(Clone, Debug)]
 pub struct ConnectionLimits {
     /// Connections at a time. Further ones wait in the kernel's backlog.
     pub max_connections: usize,
+    /// Connections of one address at a time; further ones are closed. Those of this machine do not count.
+    pub max_per_peer: usize,
     /// TLS, where the server speaks it.
     pub tls: Option<Arc<TlsServer>>,
 }
 
 impl ConnectionLimits {
-    /// Plain connections, so many at a time.
-    pub fn plain(max_connections: usize) -> Self {
+    /// So many connections at a time, and of one address a quarter of them unless it is said.
+    pub fn new(max_connections: usize, max_per_peer: Option<NonZeroUsize>) -> Self {
+        let share = max_connections / SHARE_OF_A_PEER;
         Self {
             max_connections,
+            max_per_peer: max_per_peer.map_or(share.max(1), NonZeroUsize::get),
             tls: None,
         }
+    }
+
+    /// Plain connections, so many at a time.
+    pub fn plain(max_connections: usize) -> Self {
+        Self::new(max_connections, None)
+    }
+
+    /// The same over TLS, where there is one.
+    pub fn over(self, tls: Option<Arc<TlsServer>>) -> Self {
+        Self { tls, ..self }
     }
 }
 
@@ -47,6 +71,8 @@ pub struct Connection {
     pub peer: Peer,
     /// Fires when the server stops: finish what has begun, take nothing new.
     pub stopping: CancellationToken,
+    /// Wakes one connection without work when others wait for its place.
+    pub crowd: Arc<Notify>,
 }
 
 /// A running accept loop. Dropping it ends its tasks at once.
@@ -73,7 +99,10 @@ impl Server {
         };
         let accept = AcceptLoop {
             listener,
-            slots: Arc::new(Semaphore::new(limits.max_connections.min(Semaphore::MAX_PERMITS))),
+            slots: Slots::new(limits.max_connections),
+            peers: Arc::default(),
+            max_per_peer: limits.max_per_peer,
+            complaints: Complaints::default(),
             tls: limits.tls,
             stopping: server.stopping.clone(),
             abandon: server.abandon.clone(),
@@ -107,9 +136,79 @@ impl Drop for Server {
     }
 }
 
+/// Places for connections.
+struct Slots {
+    /// Of this listener.
+    all: Arc<Semaphore>,
+    /// Descriptors that only it has.
+    own: Arc<Semaphore>,
+    /// Those that all listeners share.
+    shared: Arc<Semaphore>,
+    /// Wakes a connection without work.
+    crowd: Arc<Notify>,
+}
+
+/// A place, and its descriptor.
+struct Slot {
+    _place: OwnedSemaphorePermit,
+    _descriptor: OwnedSemaphorePermit,
+}
+
+impl Slots {
+    fn new(max_connections: usize) -> Self {
+        Self {
+            all: Arc::new(Semaphore::new(max_connections.min(Semaphore::MAX_PERMITS))),
+            own: Arc::new(Semaphore::new(descriptors::OWN)),
+            shared: descriptors::shared(),
+            crowd: Arc::default(),
+        }
+    }
+
+    /// Waits for a place. While there is none a connection without work is asked to go.
+    async fn take(&self) -> Option<Slot> {
+        if self.all.available_permits() == 0 {
+            self.crowd.notify_one();
+        }
+        let place = self.all.clone().acquire_owned().await.ok()?;
+        let free = [&self.own, &self.shared].into_iter();
+        let mut free = free.filter_map(|descriptors| descriptors.clone().try_acquire_owned().ok());
+        let descriptor = match free.next() {
+            Some(descriptor) => descriptor,
+            None => {
+                self.crowd.notify_one();
+                tokio::select! {
+                    own = self.own.clone().acquire_owned() => own.ok()?,
+                    shared = self.shared.clone().acquire_owned() => shared.ok()?,
+                }
+            }
+        };
+        Some(Slot {
+            _place: place,
+            _descriptor: descriptor,
+        })
+    }
+}
+
+struct Complaints {
+    of_accepting: Every,
+    of_peers: Every,
+}
+
+impl Default for Complaints {
+    fn default() -> Self {
+        Self {
+            of_accepting: Every::new(COMPLAIN),
+            of_peers: Every::new(COMPLAIN),
+        }
+    }
+}
+
 struct AcceptLoop {
     listener: Listener,
-    slots: Arc<Semaphore>,
+    slots: Slots,
+    peers: Arc<Peers>,
+    max_per_peer: usize,
+    complaints: Complaints,
     tls: Option<Arc<TlsServer>>,
     stopping: CancellationToken,
     abandon: CancellationToken,
@@ -124,14 +223,14 @@ impl AcceptLoop {
     {
         let stopping = self.stopping.clone();
         let accept_all = async {
-            loop {
-                let Ok(slot) = self.slots.clone().acquire_owned().await else {
-                    return;
-                };
+            while let Some(slot) = self.slots.take().await {
                 match self.listener.accept().await {
                     Ok(stream) => self.spawn(stream, handler.clone(), slot),
                     Err(error) => {
-                        tracing::warn!(endpoint = %self.listener.local(), %error, "can't accept a connection");
+                        if let Some(repeated) = self.complaints.of_accepting.ready() {
+                            let endpoint = self.listener.local();
+                            tracing::warn!(%endpoint, %error, repeated, "can't accept a connection");
+                        }
                         tokio::time::sleep(ACCEPT_RETRY).await;
                     }
                 }
@@ -140,41 +239,62 @@ impl AcceptLoop {
         stopping.run_until_cancelled(accept_all).await;
     }
 
-    fn spawn<H, F>(&self, stream: Stream, handler: H, slot: tokio::sync::OwnedSemaphorePermit)
+    fn spawn<H, F>(&self, stream: Stream, handler: H, slot: Slot)
     where
         H: Fn(Connection) -> F + Send + Sync + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
+        // A peer that is gone already is nobody to serve.
+        let Ok(peer) = stream.peer() else { return };
+        let Some(counted) = self.peers.enter(peer, self.max_per_peer) else {
+            return self.turn_away(peer);
+        };
         let (tls, stopping, abandon) = (self.tls.clone(), self.stopping.clone(), self.abandon.clone());
+        let crowd = self.slots.crowd.clone();
         let serve = async move {
-            let Some(connection) = stopping.run_until_cancelled(secure(stream, tls)).await.flatten() else {
+            let secured = stopping.run_until_cancelled(secure(stream, peer, tls)).await;
+            let Some(stream) = secured.flatten() else {
                 return;
             };
-            let (stream, peer) = connection;
             handler(Connection {
                 stream,
                 peer,
                 stopping: stopping.clone(),
+                crowd,
             })
             .await;
         };
         self.tasks.spawn(async move {
             abandon.run_until_cancelled(serve).await;
-            drop(slot);
+            drop((slot, counted));
         });
+    }
+
+    /// The connection is closed before a byte of it is read.
+    fn turn_away(&self, peer: Peer) {
+        let endpoint = self.listener.local().to_string();
+        if let Some(repeated) = self.complaints.of_peers.ready() {
+            let most = self.max_per_peer;
+            tracing::warn!(
+                endpoint,
+                ?peer,
+                most,
+                repeated,
+                "the address has too many connections: closed"
+            );
+        }
+        metrics::counter!("tidegate_connections_turned_away_total", "endpoint" => endpoint).increment(1);
     }
 }
 
-async fn secure(stream: Stream, tls: Option<Arc<TlsServer>>) -> Option<(Stream, Peer)> {
-    // A peer that is gone already is nobody to serve.
-    let peer = stream.peer().ok()?;
+async fn secure(stream: Stream, peer: Peer, tls: Option<Arc<TlsServer>>) -> Option<Stream> {
     let Some(tls) = tls else {
-        return Some((stream, peer));
+        return Some(stream);
     };
     // It was read once: from then on there always is one.
     let acceptor = tokio_rustls::TlsAcceptor::from(tls.current().ok()?);
     match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => Some((Stream::Tls(Box::new(stream.into())), peer)),
+        Ok(Ok(stream)) => Some(Stream::Tls(Box::new(stream.into()))),
         Ok(Err(error)) => {
             tracing::debug!(?peer, %error, "TLS handshake failed");
             None
@@ -183,5 +303,28 @@ async fn secure(stream: Stream, tls: Option<Arc<TlsServer>>) -> Option<(Stream, 
             tracing::debug!(?peer, "TLS handshake took too long");
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_listener_has_descriptors_when_others_took_all() {
+        let slots = Slots {
+            shared: Arc::new(Semaphore::new(0)),
+            ..Slots::new(100)
+        };
+        let mut own = Vec::new();
+        for _ in 0..descriptors::OWN {
+            own.push(slots.take().await.unwrap());
+        }
+        let next = tokio::time::timeout(Duration::from_millis(20), slots.take()).await;
+        assert!(next.is_err(), "there is none left");
+        own.pop();
+        assert!(slots.take().await.is_some());
+        slots.shared.add_permits(1);
+        own.push(slots.take().await.unwrap());
     }
 }

@@ -147,8 +147,8 @@ async fn mutual_tls_takes_known_clients_and_no_others() {
         ..TlsServerConfig::default()
     };
     let limits = ConnectionLimits {
-        max_connections: 8,
         tls: Some(tls.build(&[]).unwrap()),
+        ..ConnectionLimits::plain(8)
     };
     let server = start("127.0.0.1:0", limits).await;
 
@@ -219,8 +219,8 @@ async fn a_renewed_certificate_is_served_without_a_restart_and_a_broken_one_is_n
         ..TlsServerConfig::default()
     };
     let limits = ConnectionLimits {
-        max_connections: 8,
         tls: Some(tls.build(&[]).unwrap()),
+        ..ConnectionLimits::plain(8)
     };
     let server = start("127.0.0.1:0", limits).await;
     let client = TlsClientConfig {
@@ -271,8 +271,8 @@ async fn a_client_takes_up_a_renewed_authority_and_certificate_of_its_own() {
         ..TlsServerConfig::default()
     };
     let limits = ConnectionLimits {
-        max_connections: 8,
         tls: Some(server.build(&[]).unwrap()),
+        ..ConnectionLimits::plain(8)
     };
     let server = start("127.0.0.1:0", limits).await;
     client_files(&old, &old_issuer);

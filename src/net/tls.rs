@@ -62,7 +62,7 @@ crate::options! {
     pub struct TlsClientConfig {
         /// No TLS at all (gRPC, where no scheme says it).
         pub insecure: bool = false,
-        /// TLS, but whoever answers is trusted. For tests.
+        /// TLS without a check of who answers. For tests.
         pub insecure_skip_verify: bool = false,
         /// Trust these authorities instead of the system's, PEM.
         pub ca_file: Option<PathBuf> = None,

@@ -17,7 +17,7 @@ crate::options! {
     pub struct SocketFileConfig {
         /// Permission bits. Connecting and sending need the write bit.
         pub mode: FileMode = FileMode(0o660),
-        /// Owner as `user`, `user:group` or `:group`, by name or number; unset: whoever runs the gateway.
+        /// Owner as `user`, `user:group` or `:group`, by name or number; unset: the user that runs the gateway.
         pub owner: Option<Owner> = None,
         /// Only processes of these users may connect, whatever the mode says; empty: of any.
         pub allowed_uids: Vec<u32> = Vec::new(),

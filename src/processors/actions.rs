@@ -274,6 +274,9 @@ impl PartialEq for Pattern {
 impl Decode for Pattern {
     fn decode(node: &Node, cx: &mut Problems) -> Option<Self> {
         let text = String::decode(node, cx)?;
+        if !cx.has_room_for_expression(&text, node) {
+            return None;
+        }
         match Regex::new(&text) {
             Ok(regex) => Some(Self(regex)),
             Err(error) => {

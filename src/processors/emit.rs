@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tidegate_engine::{Data, Point, Reading, Table, UnixNanos};
+use tidegate_engine::{Data, Point, Reading, Table, UnixNanos, clock};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -70,7 +70,7 @@ fn point(reading: Reading<'_>, now: UnixNanos) -> Point {
     // A total is true until now, whenever it last grew; a gauge was true when it was measured.
     let time = match reading.series.metric.data {
         Data::Gauge => reading.time,
-        _ => now.max(reading.time),
+        _ => clock::wall(now).max(reading.time),
     };
     Point {
         series: reading.series.clone(),

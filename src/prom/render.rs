@@ -7,7 +7,7 @@
 //! series whose place it wanted.
 //!
 //! Each series of a page, a whole histogram too, is of one moment; different series are of moments as far apart as the
-//! page took to be written (50 ms a million). Tables are read 32 series at a time, so whoever writes to them waits for
+//! page took to be written (50 ms a million). Tables are read 32 series at a time, so a writer waits for
 //! no page.
 
 mod bounds;

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::task::JoinHandle;
+
 use super::graph::{Graph, Member};
+use crate::component::account::default_limit;
 use crate::component::shared::Phase;
 use crate::component::{ComponentError, Shared};
 
@@ -11,15 +14,22 @@ use crate::component::{ComponentError, Shared};
 pub struct Running {
     members: Vec<Member>,
     shared: Arc<Shared>,
+    /// Measures memory.
+    watching: JoinHandle<()>,
 }
 
 impl Running {
     /// Starts every member. When one fails, those already started are stopped again before the error is returned.
     pub async fn start(graph: Graph, shared: Arc<Shared>, drain: Duration) -> Result<Self, ComponentError> {
         shared.health.enter(Phase::Starting);
+        if let Some(bytes) = default_limit() {
+            shared.memory.set_default_limit(bytes);
+        }
+        let memory = shared.memory.clone();
         let mut running = Self {
             members: Vec::new(),
             shared,
+            watching: tokio::spawn(async move { memory.watch().await }),
         };
         for member in graph.members {
             tracing::debug!(component = %member.path, "starting");
@@ -49,6 +59,7 @@ impl Running {
                 tracing::warn!(component = %member.path, "did not stop in time and was abandoned");
             }
         }
+        self.watching.abort();
     }
 }
 

@@ -208,7 +208,7 @@ impl Log {
     }
 
     /// What has to be synced for that: the directory where it has new names, files that were closed since it was asked
-    /// last and hold what is not settled, and the one that is written to. Whoever asks syncs, in this order.
+    /// last and hold what is not settled, and the one that is written to. The caller syncs, in this order.
     pub fn unsynced(&mut self) -> io::Result<Vec<File>> {
         self.unsynced.take(&self.directory, self.file.as_ref())
     }

@@ -36,6 +36,9 @@ const MAX_SEQ: u64 = 1 << 62;
 
 const CRC_FROM: usize = 8;
 
+/// Where the salt stands in the head of a segment.
+const SALT_AT: usize = 16;
+
 /// What a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -141,13 +144,63 @@ pub fn segment_head(first_seq: u64, seal: Seal) -> [u8; SEGMENT_HEAD] {
 pub fn read_segment_head(bytes: &[u8]) -> Option<(u64, Seal)> {
     let head = bytes.get(..SEGMENT_HEAD)?;
     let sound = head.starts_with(&SEGMENT_MAGIC) && crc32fast::hash(&head[..20]) == u32_at(head, 20)?;
-    let (first, salt) = (u64_at(head, 8)?, u32_at(head, 16)?);
+    let (first, salt) = (u64_at(head, 8)?, u32_at(head, SALT_AT)?);
     let seal = match head[7] {
         1 => Seal::fresh(salt),
         2 => Seal::reused(salt),
         _ => return None,
     };
     Some((first, seal)).filter(|_| sound && first <= MAX_SEQ)
+}
+
+/// The seal of a segment whose head is damaged, by what is left of the head and by its records. Nobody who sends
+/// telemetry chooses what is looked at: the salt that stands in the head, and the first record.
+pub fn seal_without_head(bytes: &[u8]) -> Option<Seal> {
+    let written = u32_at(bytes, SALT_AT).into_iter();
+    let written = written.flat_map(|salt| [Seal::fresh(salt), Seal::reused(salt)]);
+    let mut is_it = written.filter(|seal| find(bytes, SEGMENT_HEAD, *seal).is_some());
+    let first = bytes.get(SEGMENT_HEAD..)?;
+    is_it
+        .next()
+        .or_else(|| seal_of_reused(first))
+        .or_else(|| seal_of_fresh(first))
+}
+
+/// A file that was written over has the salt in its marks.
+fn seal_of_reused(first: &[u8]) -> Option<Seal> {
+    let seal = Seal::reused(u32_at(first, 0)? ^ u32::from_le_bytes(MARK));
+    read(first, seal).map(|_| seal)
+}
+
+/// The salt that a record's checksum was begun with, which the record behind it confirms.
+fn seal_of_fresh(first: &[u8]) -> Option<Seal> {
+    let end = RECORD_HEAD + promised_length(first, Seal::fresh(0))?;
+    let salt = salt_of(first.get(CRC_FROM..end)?, u32_at(first, 4)?);
+    let seal = Seal::fresh(salt);
+    read(first.get(end..)?, seal).map(|_| seal)
+}
+
+/// With which initial value these bytes have this CRC-32: its steps are undone from the last byte to the first.
+fn salt_of(bytes: &[u8], crc: u32) -> u32 {
+    /// The polynomial of CRC-32, reflected.
+    const POLYNOMIAL: u32 = 0xEDB8_8320;
+    let step_of = |byte: u32| {
+        (0..8).fold(byte, |value, _| match value & 1 {
+            1 => POLYNOMIAL ^ (value >> 1),
+            _ => value >> 1,
+        })
+    };
+    // No two bytes have the same top byte in the table.
+    let mut by_top = [(0, 0); 256];
+    for byte in 0..=u8::MAX {
+        let step = step_of(u32::from(byte));
+        by_top[(step >> 24) as usize] = (byte, step);
+    }
+    let before = |state: u32, byte: &u8| {
+        let (index, step) = by_top[(state >> 24) as usize];
+        (state ^ step) << 8 | u32::from(index ^ byte)
+    };
+    !bytes.iter().rev().fold(!crc, before)
 }
 
 /// What stands before a payload that comes in pieces.
@@ -245,4 +298,29 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_salt_of_a_segment_follows_from_its_records(
+            salt: u32,
+            is_reused: bool,
+            payloads in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 2..5),
+            damage: [u8; SEGMENT_HEAD],
+        ) {
+            let seal = if is_reused { Seal::reused(salt) } else { Seal::fresh(salt) };
+            let mut bytes = damage.to_vec();
+            for (number, payload) in payloads.iter().enumerate() {
+                let head = Head { kind: Kind::Data, tag: 0, seq: number as u64 + 1, items: 1 };
+                write(&mut bytes, seal, head, payload);
+            }
+            prop_assert_eq!(seal_without_head(&bytes), Some(seal));
+        }
+    }
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use rustix::fs::FlockOperation;
 
 use super::segment::{Segment, TAGS};
-use super::spare;
+use super::{record, spare};
 
 /// What a former run left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -97,6 +97,7 @@ pub(super) fn recover(
             }
             Ok(Some(found)) => found,
             Ok(None) => {
+                recovered.lost_records += lost_in(&path, segments.front(), &settled);
                 recovered.damaged_bytes += put_aside(&path);
                 continue;
             }
@@ -114,6 +115,20 @@ pub(super) fn recover(
         segments.push_front(segment);
     }
     Ok((segments, recovered))
+}
+
+/// How many records a file of which nothing can be read must have had: the numbers from its name to the next file that
+/// newer files do not call settled. Of the newest file nobody knows.
+fn lost_in(path: &Path, next: Option<&Segment>, settled: &[(u64, u64)]) -> u64 {
+    let is_empty = std::fs::metadata(path).is_ok_and(|file| file.len() == 0);
+    let (Some(first), Some(next), false) = (Segment::named(path), next, is_empty) else {
+        return 0;
+    };
+    let is_settled = |seq: &u64| settled.iter().any(|(from, to)| (*from..=*to).contains(seq));
+    // A name can be anything, and a record takes some bytes.
+    let most = std::fs::metadata(path).map_or(0, |file| file.len() / record::RECORD_HEAD as u64);
+    let last = next.first.min(first.saturating_add(most));
+    (first..last).filter(|seq| !is_settled(seq)).count() as u64
 }
 
 /// A file whose head is damaged is kept for people, out of the way of a new one of the same name. Gives its length.

@@ -84,6 +84,11 @@ impl Segment {
         directory.join(format!("{first:020}.seg"))
     }
 
+    /// The number of its first data, by its name.
+    pub(super) fn named(path: &Path) -> Option<u64> {
+        path.file_stem()?.to_str()?.parse().ok()
+    }
+
     /// A new file, readable by nobody else.
     pub(super) fn create(directory: &Path, first: u64, salt: u32) -> io::Result<(Self, File)> {
         let (path, seal) = (Self::path(directory, first), Seal::fresh(salt));
@@ -134,10 +139,15 @@ impl Segment {
         each: &mut dyn FnMut(u64, Bytes),
     ) -> io::Result<Option<(Self, Scan)>> {
         let bytes = Bytes::from(std::fs::read(&path)?);
-        let Some((first, seal)) = record::read_segment_head(&bytes) else {
+        let head = record::read_segment_head(&bytes);
+        let rescued = || Some((Self::named(&path)?, record::seal_without_head(&bytes)?));
+        let Some((first, seal)) = head.or_else(rescued) else {
             return Ok(None);
         };
         let (mut segment, mut scan) = (Self::known(path, first, seal), Scan::default());
+        if head.is_none() {
+            scan.damaged_bytes += SEGMENT_HEAD as u64;
+        }
         let mut data = Vec::new();
         let mut at = SEGMENT_HEAD;
         while at < bytes.len() {

@@ -80,7 +80,7 @@ fn write_at_leisure(directory: &Path, seq: u64, saving: Saving, waited_for: &Ato
 }
 
 /// What was there before stays, under the other name, to be written over: to free its blocks and to find others costs
-/// more, and whoever writes to the log would wait for the file system to note it.
+/// more, and writers of the log would wait for the file system to note it.
 fn put_in_place(new: &Path, name: &Path) -> io::Result<()> {
     // Not there yet, or no file system that can exchange two names.
     renameat_with(CWD, new, CWD, name, RenameFlags::EXCHANGE).or_else(|_| std::fs::rename(new, name))
@@ -116,7 +116,7 @@ impl<'a> Growing<'a> {
         })
     }
 
-    /// Gives its core up for as long as it had it: whoever wants it would else have it at the next turn, which is some
+    /// Gives its core up for as long as it had it: a thread that wants it would else have it at the next turn, which is some
     /// milliseconds away.
     fn rest(&mut self) {
         if !self.waited_for.load(Relaxed) {

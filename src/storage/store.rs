@@ -1,4 +1,4 @@
-//! A log on a thread of its own. Whoever appends is told when it is written (and synced, where that is asked for);
+//! A log on a thread of its own. A caller that appends hears when it is written (and synced, where that is asked for);
 //! all that wait at one time share one write and one `fsync`.
 
 use std::io;
@@ -219,7 +219,7 @@ impl Store {
         self.inner.backlog.load(Relaxed)
     }
 
-    /// What the thread has for the owner. Whoever keeps an order has it in its place before it says [`Self::taken`]: until
+    /// What the thread has for the owner. A caller that keeps an order has it in its place before it says [`Self::taken`]: until
     /// then whatever comes goes behind it.
     pub fn collect(&self) -> Outbox {
         let mut post = self.inner.post();

@@ -14,7 +14,7 @@ use crate::component::books::{Books, EntryBooks, NodeBooks};
 use crate::component::{Balance, EntryCounts, Reason};
 use crate::config::Class;
 
-/// What is told.
+/// Shows as metrics what the books count.
 pub(super) struct Teller {
     books: Books,
     started: Started,

@@ -102,6 +102,9 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Basic Gauge "otelcol_exporter_in_flight_requests" ["{request}"] "Requests sent and not answered yet.";
     Basic Gauge "tidegate_exporter_failing" ["{exporter}"] "1 while an exporter can't deliver, by reason.";
     Normal Counter "tidegate_colliding_streams_total" ["{stream}"] "Streams of several sources that collide in one series, by reason.";
+    Normal Counter "tidegate_clock_steps_total" ["{step}"] "How many times the wall clock was set while the gateway ran.";
+    Normal Counter "tidegate_stray_streams_total" ["{stream}"] "Streams whose points were not taken because of their times, and streams that went on by a clock that was set back.";
+    Normal Counter "tidegate_composite_future_points_total" ["{datapoint}"] "Points that composites left out: their times lie too far ahead of the gateway's clock.";
     Detailed Histogram "otelcol_exporter_queue_batch_send_size" ["{unit}"] (ITEMS) "Items of each request that was sent. A retry is no further request.";
     Detailed Histogram "otelcol_exporter_queue_batch_send_size_bytes" ["By"] (BYTES) "Bytes of each request that was sent, as OTLP protobuf before compression.";
     Normal Histogram "otelcol_processor_batch_batch_send_size" ["{unit}"] (ITEMS) "Items of each request that the processor had made.";
@@ -160,7 +163,8 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Counter "tidegate_nixl_ring_rejected_events_total" ["{event}"] "Events of a ring that could not be read.";
     Normal Counter "tidegate_nixl_ring_errors_total" ["{error}"] "Errors while a ring was read, by reason.";
     Normal Counter "tidegate_nixl_rejected_files_total" ["{file}"] "Ring files that could not be opened, by reason.";
-    Normal Counter "tidegate_otlp_memory_refusals_total" ["{request}"] "Requests refused because of the memory limiter.";
+    Normal Counter "tidegate_memory_refusals_total" ["{request}"] "Requests refused because memory or processors are too short for them, by receiver and reason.";
+    Normal Counter "tidegate_otlp_memory_refusals_total" ["{request}"] "The same of `otlp` receivers alone, without the reason.";
     Normal Counter "tidegate_plugin_calls_total" ["{call}"] "Calls of exporter plugins, by result.";
     Normal Gauge "tidegate_plugin_stuck" ["{call}"] "1 while a call of an exporter plugin does not return.";
     Normal Gauge "tidegate_plugin_info" ["{plugin}"] "1 for what each exporter plugin says of itself.";
@@ -183,6 +187,7 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Gauge "tidegate_shm_series" ["{series}"] "Series in cells.";
     Normal Gauge "tidegate_shm_unread_files" ["{file}"] "Files of cells that can't be read now.";
     Normal Counter "tidegate_shm_folded_processes_total" ["{process}"] "Ended processes whose totals were folded.";
+    Normal Counter "tidegate_connections_turned_away_total" ["{connection}"] "Connections of addresses that have `max_connections_per_peer` already.";
     Normal Counter "tidegate_socket_turned_away_total" ["{connection}"] "Connections of processes that a Unix socket does not allow.";
     Normal Gauge "tidegate_storage_bytes" ["By"] "Bytes on disk.";
     Normal Gauge "tidegate_storage_backlog_items" ["{item}"] "Items on disk that wait to be sent.";

@@ -90,6 +90,9 @@ crate::options! {
         pub level: Detail = Detail::Normal,
         /// Where they are served, at `/metrics`.
         pub address: String = "localhost:8888".to_owned(),
+        /// Names by which the page may be asked for besides addresses and `localhost`, where it is served on this machine
+        /// alone: a page in a browser can give its own name any address.
+        pub allowed_hosts: Vec<String> = Vec::new(),
         /// The Collector's newer spelling, which wins over `address`: every `pull` reader with a Prometheus exporter
         /// serves, every `periodic` reader pushes.
         pub readers: Vec<Reader> = Vec::new(),

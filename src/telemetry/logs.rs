@@ -47,7 +47,8 @@ pub(super) fn start(config: &Logs, resource: &Resource) -> Result<Option<Push>, 
 fn subscribe(config: &Logs, provider: Option<&SdkLoggerProvider>) {
     let level = config.level.as_str();
     // Libraries below speak up only when something is wrong, unless everything is asked for.
-    let default = format!("warn,tidegate={level},tidegate_engine={level},tidegate_ring={level}");
+    // Of h2, only errors: any peer can make it warn as often as it likes.
+    let default = format!("warn,h2=error,tidegate={level},tidegate_engine={level},tidegate_ring={level}");
     let filter = EnvFilter::try_from_env("TIDEGATE_LOG").unwrap_or_else(|_| EnvFilter::new(default));
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)

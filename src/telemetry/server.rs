@@ -80,6 +80,7 @@ pub(super) struct Server(crate::net::Server);
 impl Server {
     pub(super) async fn start(
         endpoint: &Endpoint,
+        allowed_hosts: &[String],
         page: Page,
         teller: Arc<Teller>,
     ) -> Result<Self, ListenError> {
@@ -90,7 +91,8 @@ impl Server {
             async move { answer }
         };
         let limits = ConnectionLimits::plain(MAX_CONNECTIONS);
-        Ok(Self(start(listener, limits, HttpConfig::default(), answer)))
+        let serving = HttpConfig::pages().guarded(&listener, allowed_hosts);
+        Ok(Self(start(listener, limits, serving, answer)))
     }
 
     pub(super) async fn stop(self) {

@@ -23,7 +23,7 @@ pub use refresh::refresh;
 use tidegate_engine::{Answer, Attributes, Composite, Declaration, Gate, State, Threshold, UnixNanos};
 use tokio::sync::{Notify, Semaphore, broadcast, watch};
 
-use crate::component::unix_now;
+use crate::component::{unix_now, wall_now};
 
 /// How often a composite that somebody waits for is read.
 const TICK: Duration = Duration::from_millis(5);
@@ -136,7 +136,7 @@ impl Watched {
     /// A composite with thresholds.
     pub fn new(composite: Arc<Composite>, thresholds: Vec<Threshold>) -> Self {
         // Numbers of a former run are smaller, as long as a composite changes less than a million times a second.
-        let first = unix_now() / 1_000;
+        let first = wall_now() / 1_000;
         Self {
             composite,
             thresholds,

@@ -170,7 +170,10 @@ impl Faces {
             "{answer}"
         );
         assert_eq!(self.numbers("queue_depth or vector(-1)"), [-1.0]);
-        assert!(self.composite("kv_usage")["value"].is_null());
+        let cache = self.composite("kv_usage");
+        for key in ["value", "min", "max", "avg", "last", "sum", "count"] {
+            assert!(cache[key].is_null(), "{key}: {cache}");
+        }
         wait_until(SOON, "the exporter shows no depth", || {
             self.exposed("queue_depth").is_empty()
         });

@@ -127,7 +127,8 @@ fn commands_ask_what_a_gateway_holds() {
         (&["explain", "queu"], "did you mean \"queue\"?"),
         (
             &["explain", "queue{model=\"x\"}"],
-            "no table has such a series now",
+            "no series matches now; if its source has ended, `tidegate query up` lists targets that are down, \
+             and a range query shows the past",
         ),
         (&["query", "--fail-empty", "sum(queu)"], "did you mean \"queue\"?"),
         (
@@ -189,9 +190,13 @@ fn a_process_of_the_node_reads_composites_out_of_shared_memory() {
 
 /// Pushes the depth of a pod's queue over OTLP.
 fn push_depth(port: u16, pod: &str, depth: u32) {
+    push_point(port, pod, &format!(r#"{{"asInt":"{depth}"}}"#));
+}
+
+fn push_point(port: u16, pod: &str, point: &str) {
     let body = format!(
         r#"{{"resourceMetrics":[{{"resource":{{"attributes":[{{"key":"service.instance.id","value":{{"stringValue":"{pod}"}}}}]}},
-        "scopeMetrics":[{{"metrics":[{{"name":"queue","gauge":{{"dataPoints":[{{"asInt":"{depth}"}}]}}}}]}}]}}]}}"#
+        "scopeMetrics":[{{"metrics":[{{"name":"queue","unit":"1","gauge":{{"dataPoints":[{point}]}}}}]}}]}}]}}"#
     );
     let answer = http::post(port, "/v1/metrics", "application/json", body.as_bytes());
     assert_eq!(answer.expect("it lives").status, 200);
@@ -241,6 +246,9 @@ service:
         let text = asked.json()["error"].as_str().expect("an error").to_owned();
         assert!(asked.status == 422 && text.contains(part), "{text}");
     }
+    let (explained, is_told) = explain(admin, "depth");
+    assert!(is_told && explained.contains("  error     "), "{explained}");
+    assert!(explained.contains(choices), "{explained}");
     let page = http::get(scrape, "/metrics").expect("a page").text();
     assert!(!page.contains("\ndepth") && !page.contains("\nsamples"), "{page}");
     let said = [choices, "adds up the samples of the gauge `queue`"];
@@ -252,4 +260,91 @@ service:
         let lines: Vec<&str> = log.lines().filter(|line| line.contains(part)).collect();
         assert!(lines.len() == 1 && lines[0].contains("ERROR"), "{lines:?}");
     }
+}
+
+/// What `tidegate explain` prints, and whether it has found something.
+fn explain(admin: u16, selector: &str) -> (String, bool) {
+    let mut command = tidegate();
+    command.args([
+        "explain",
+        selector,
+        "--endpoint",
+        &format!("http://127.0.0.1:{admin}"),
+    ]);
+    let output = command.output().expect("a command");
+    let text = [output.stdout, output.stderr].concat();
+    (
+        String::from_utf8_lossy(&text).into_owned(),
+        output.status.success(),
+    )
+}
+
+/// The composites in the answer of the API, by their states and sums.
+fn explained_by_api(admin: u16, selector: &str) -> Vec<(String, Json)> {
+    let page = http::get(admin, &format!("/api/v1/explain?match[]={selector}")).expect("a page");
+    let page = page.json();
+    let all = page["data"].as_array().expect("a list").iter();
+    let all = all.filter(|one| one["composite"].is_object());
+    all.map(|one| {
+        let state = one["state"].as_str().expect("a state").to_owned();
+        (state, one["composite"]["value"].clone())
+    })
+    .collect()
+}
+
+#[test]
+fn a_composite_without_a_value_is_explained() {
+    let (input, admin) = (free_port(), free_port());
+    let gateway = Gateway::start(&format!(
+        "extensions:
+  admin: {{endpoint: \"127.0.0.1:{admin}\"}}
+receivers:
+  otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{input}\"}}}}}}
+processors:
+  composite:
+    composites:
+      - {{name: depth, metric: queue, function: last, across: sum}}
+  aggregate: {{rules: [{{match: {{name: queue}}}}]}}
+exporters:
+  nop:
+service:
+  extensions: [health_check, admin]
+  pipelines: {{metrics: {{receivers: [otlp], processors: [composite, aggregate], exporters: [nop]}}}}
+"
+    ));
+    let absent = vec![("absent".to_owned(), Json::Null)];
+    assert_eq!(explained_by_api(admin, "depth"), absent);
+    let (text, is_told) = explain(admin, "depth");
+    assert!(
+        is_told && text.contains("state     absent, 0 of 0 sources"),
+        "{text}"
+    );
+
+    push_depth(input, "a", 3);
+    let fresh = vec![("fresh".to_owned(), Json::from(3.0))];
+    assert_eq!(
+        explained_by_api(admin, "depth"),
+        fresh,
+        "one group is listed once"
+    );
+    let (text, _) = explain(admin, "queue_ratio");
+    assert!(text.contains("  value     3\n"), "without its unit 1: {text}");
+
+    // The source says that the series has ended.
+    push_point(input, "a", r#"{"flags":1}"#);
+    let ended = explained_by_api(admin, "depth");
+    assert!(
+        ended.len() == 1 && ended[0].0 != "fresh" && ended[0].1.is_null(),
+        "{ended:?}"
+    );
+    let (text, is_told) = explain(admin, "depth");
+    let state = format!("  state     {}, 0 of ", ended[0].0);
+    assert!(
+        is_told && text.contains(&state) && text.contains("  value     - (last over "),
+        "{text}"
+    );
+    assert_eq!(explained_by_api(admin, "dept"), []);
+    let (text, is_told) = explain(admin, "dept");
+    assert!(!is_told && text.contains("no series matches now; "), "{text}");
+    gateway.stop();
 }

@@ -4,11 +4,13 @@
 //! modules are the tests, one module per subject.
 
 mod accepted;
+mod account;
 mod api;
 mod auth;
 mod autoscaling;
 mod capi;
 mod cells;
+mod clocks;
 mod collector;
 mod composites;
 mod conservation;
@@ -32,6 +34,7 @@ mod processes;
 mod processors;
 mod promql;
 mod query;
+mod readers;
 mod real_exporters;
 mod remote_write;
 mod round_trip;

@@ -190,7 +190,7 @@ fn a_scraper_that_does_not_read_keeps_nobody_waiting() {
     let stalled: Vec<_> = (0..8)
         .map(|_| {
             let mut stream = std::net::TcpStream::connect(("127.0.0.1", rig.scrape)).expect("it listens");
-            let request = b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n";
+            let request = b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n";
             stream.write_all(request).expect("sent");
             stream
         })

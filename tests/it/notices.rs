@@ -101,10 +101,12 @@ service:
             .any(|(component, text)| component.starts_with(expected.0) && text.contains(expected.1))
     }
 
-    fn explained(&self) -> String {
+    /// What `tidegate explain` says of this series, or without one.
+    fn explained(&self, series: &[&str]) -> String {
         let endpoint = format!("http://127.0.0.1:{}", self.admin);
         let output = tidegate()
-            .args(["explain", "queue", "--endpoint", &endpoint])
+            .args(["explain", "--endpoint", &endpoint])
+            .args(series)
             .output()
             .expect("a command");
         String::from_utf8_lossy(&output.stdout).into_owned()
@@ -119,11 +121,15 @@ fn what_matches_nothing_is_named_once_and_until_it_does() {
         EXPECTED.iter().all(|expected| scene.says(expected))
     });
     assert_eq!(scene.listed().len(), EXPECTED.len(), "{:?}", scene.listed());
-    let explained = scene.explained();
-    for (component, text) in EXPECTED {
-        let mut lines = explained.lines();
-        let is_it = |line: &str| line.starts_with(&format!("notice    {component}")) && line.contains(text);
-        assert!(lines.any(is_it), "{component}: {text} is not in {explained}");
+    for series in [&["queue"][..], &[]] {
+        let explained = scene.explained(series);
+        for (component, text) in EXPECTED {
+            let mut lines = explained.lines();
+            let is_it =
+                |line: &str| line.starts_with(&format!("notice    {component}")) && line.contains(text);
+            assert!(lines.any(is_it), "{component}: {text} is not in {explained}");
+        }
+        assert_eq!(explained.contains("  value "), !series.is_empty(), "{explained}");
     }
 
     // What comes after all is no mistake.
@@ -138,7 +144,8 @@ fn what_matches_nothing_is_named_once_and_until_it_does() {
     scene.push("queue", "zoen");
     scene.push("queue", "pdo");
     wait_until(SOON, "no notices", || scene.listed().is_empty());
-    assert!(!scene.explained().contains("notice"));
+    assert!(!scene.explained(&["queue"]).contains("notice"));
+    assert_eq!(scene.explained(&[]), "no notices\n");
     scene.gateway.wait_for_log("the directory is there now");
 
     let log = scene.gateway.stop();

@@ -1,7 +1,11 @@
 //! Several processes that report as one series: gunicorn workers without `service.instance.id`, pods whose instance a
 //! processor removes. What the gateway shows is the sum of what each counted.
 
+use super::kit::keda::Keda;
 use super::kit::{Gateway, QueryApi, SOON, free_port, http, wait_for};
+use serde_json::Value as Json;
+use std::time::SystemTime;
+use tonic::Code;
 
 /// A process that counts, and reports what it has counted since it began.
 struct Worker {
@@ -275,4 +279,83 @@ service:
             "{log}"
         );
     }
+}
+
+/// A report of a process of one service, whose level is 100.
+fn level(process: u64, start: SystemTime) -> String {
+    let nanos = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let (start, time) = (nanos(start) + process, nanos(SystemTime::now()));
+    let point = format!(r#"{{"asInt":"100","startTimeUnixNano":"{start}","timeUnixNano":"{time}"}}"#);
+    let sum = format!(r#"{{"isMonotonic":false,"aggregationTemporality":2,"dataPoints":[{point}]}}"#);
+    let service = r#"{"key":"service.name","value":{"stringValue":"web"}}"#;
+    format!(
+        r#"{{"resourceMetrics":[{{"resource":{{"attributes":[{service}]}},"scopeMetrics":[{{"metrics":[{{"name":"depth","sum":{sum}}}]}}]}}]}}"#
+    )
+}
+
+#[test]
+fn levels_of_processes_under_one_identity_are_one_number_on_every_face() {
+    let (input, admin, page) = (free_port(), free_port(), free_port());
+    let gateway = Gateway::start(&format!(
+        "extensions:
+  admin: {{endpoint: \"127.0.0.1:{admin}\"}}
+receivers:
+  otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{input}\"}}}}}}
+processors:
+  composite:
+    composites:
+      - {{name: depth_of_all, metric: depth, function: last, across: sum}}
+      - {{name: processes, metric: depth, function: last, across: count}}
+exporters:
+  prometheus: {{endpoint: \"127.0.0.1:{page}\"}}
+service:
+  extensions: [health_check, admin]
+  pipelines:
+    metrics: {{receivers: [otlp], processors: [composite], exporters: [prometheus]}}
+"
+    ));
+    let start = SystemTime::now();
+    let composite = |name: &str| -> Json {
+        let all = http::get(admin, &format!("/api/v1/composites/{name}")).unwrap();
+        all.json()[0].clone()
+    };
+    wait_for(SOON, "three processes add up", || {
+        for process in 0..3 {
+            let body = level(process, start);
+            let answer = http::post(input, "/v1/metrics", "application/json", body.as_bytes());
+            assert_eq!(answer.unwrap().status, 200);
+        }
+        (composite("depth_of_all")["value"].as_f64() == Some(300.0)).then_some(())
+    });
+    let sum = composite("depth_of_all");
+    assert_eq!(
+        (&sum["state"], &sum["collision"]),
+        (&Json::from("fresh"), &Json::Null)
+    );
+    wait_for(SOON, "the page shows all", || {
+        (shown(page, "depth") == 300.0 && shown(page, "depth_of_all") == 300.0).then_some(())
+    });
+    for query in ["depth", "depth_of_all"] {
+        assert_eq!(QueryApi::at(admin).value(query), Some(300.0), "{query}");
+    }
+    let mut keda = Keda::at(admin);
+    let trigger = |name: &'static str| [("composite", name), ("target", "10")];
+    assert_eq!(keda.metric(&trigger("depth_of_all")), Ok(300.0));
+    let by_query = [("query", "sum(depth_of_all)"), ("target", "10")];
+    assert_eq!(keda.metric(&by_query), Ok(300.0));
+
+    // How many they are cannot be known, and nobody says that it is.
+    let count = composite("processes");
+    assert_eq!(
+        (&count["value"], &count["state"]),
+        (&Json::from(1.0), &Json::from("partial"))
+    );
+    let why = count["collision"].as_str().unwrap();
+    assert!(why.contains("service.instance.id"), "{why}");
+    let (code, why) = keda.metric(&trigger("processes")).expect_err("a collision");
+    assert!(
+        code == Code::FailedPrecondition && why.contains("service.instance.id"),
+        "{why}"
+    );
+    gateway.stop();
 }

@@ -122,8 +122,8 @@ fn a_memory_limiter_counts_what_senders_were_told_and_the_sink_received() {
         format!("{{memory_limiter: {{check_interval: 1h, limit_mib: {limit}, spike_limit_mib: 1}}}}");
     let gateway = start(receiver, sink, &limiter, "memory_limiter");
     let (mut taken, mut refused, mut turned_away) = ([0; 3], [0; 3], 0);
-    // Nobody receives: what is taken is held. A large body is turned away before it is read where it has no room. What
-    // becomes large when it is unpacked is judged by the limiter.
+    // Nobody receives: what is taken is held. A large body is turned away before it is read where it has no room, and what
+    // becomes large when it is unpacked before that.
     let names = ["a", "b", "c"];
     for round in 0..40 {
         for signal in 0..3 {
@@ -149,7 +149,7 @@ fn a_memory_limiter_counts_what_senders_were_told_and_the_sink_received() {
     };
     assert_eq!((counted("accepted"), counted("refused")), (taken, refused));
     assert!(
-        taken.iter().chain(&refused).all(|items| *items > 0) && turned_away > 0,
+        taken.iter().all(|items| *items > 0) && turned_away > 0,
         "{taken:?} {refused:?} {turned_away}"
     );
     let sink = OtlpSink::start_on(sink);
@@ -168,7 +168,7 @@ fn a_memory_limiter_counts_what_senders_were_told_and_the_sink_received() {
     gateway.stop();
 }
 
-/// Requests that the receiver refused before it had read them.
+/// Requests that the receiver refused itself.
 fn refusals(gateway: &Gateway) -> usize {
     gateway.own_metric("tidegate_otlp_memory_refusals_total", &["receiver=\"otlp\""]) as usize
 }

@@ -198,13 +198,14 @@ fn a_target_that_is_gone_ends_at_every_sink() {
         ),
         "prometheus, otlphttp, file",
     );
-    let gateway = Gateway::start(&config);
+    let mut gateway = Gateway::start(&config);
     let page = || {
         http::get(port, "/metrics")
             .map(|page| page.text())
             .unwrap_or_default()
     };
     wait_until(SOON, "it is shown", || page().contains("\nalive{"));
+    let at = target.port();
     drop(target);
     wait_until(SOON, "it is shown no more", || {
         !page().contains("\nalive{") && page().contains("\nup{")
@@ -239,6 +240,16 @@ fn a_target_that_is_gone_ends_at_every_sink() {
         gateway.own_metric("tidegate_scrape_targets", &["state=\"down\""]),
         1.0
     );
+    let target = Target::start_on(at);
+    target.answer("/metrics", Answer::text("alive 1\n"));
+    let back = gateway.wait_for_log("the target is back");
+    let url = format!("target=http://127.0.0.1:{at}/metrics");
+    assert!(
+        back.contains("INFO") && back.contains(&url) && back.contains("after="),
+        "{back}"
+    );
+    wait_until(SOON, "it is shown again", || page().contains("\nalive{"));
     let said = gateway.stop();
     assert!(said.contains("scrape failed"), "{said}");
+    assert_eq!(said.matches("the target is back").count(), 1, "{said}");
 }

@@ -111,6 +111,12 @@ const PARTS: &[Part] = &[
         source: Source::Debian(&["valgrind"]),
         checks: &["usr/bin/valgrind"],
     },
+    // Sets the clock of a gateway under test.
+    Part {
+        name: "faketime",
+        source: Source::Debian(&["faketime", "libfaketime"]),
+        checks: &["usr/bin/faketime"],
+    },
     // The C++ client of gRPC.
     Part {
         name: "grpc-cpp",

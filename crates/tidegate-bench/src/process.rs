@@ -1,11 +1,11 @@
 //! A process under measurement, on a core of its own, and what the system says of it.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -28,7 +28,7 @@ const LOG: &str = "printed.log";
 pub(crate) struct Process {
     child: Child,
     /// Nanoseconds that each thread had when it was last looked at.
-    threads: RefCell<HashMap<OsString, u64>>,
+    threads: Mutex<HashMap<OsString, u64>>,
     directory: TempDir,
 }
 
@@ -48,9 +48,19 @@ impl Process {
     fn of(child: Child, directory: TempDir) -> Self {
         Self {
             child,
-            threads: RefCell::default(),
+            threads: Mutex::default(),
             directory,
         }
+    }
+
+    /// Its number.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it printed so far.
+    pub(crate) fn printed(&self) -> String {
+        std::fs::read_to_string(self.directory.path().join(LOG)).unwrap_or_default()
     }
 
     /// Ends it at once: what it holds is of no interest.
@@ -110,7 +120,7 @@ impl Process {
     /// Processor time of all of its threads so far, user and system. Of one that has ended only what it had when this
     /// was asked last.
     pub(crate) fn cpu(&self) -> Result<Duration, Error> {
-        let mut threads = self.threads.borrow_mut();
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         for task in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
             let task = task?;
             // Nanoseconds on a processor come first; the thread may have ended since.

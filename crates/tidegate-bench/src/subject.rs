@@ -174,7 +174,7 @@ impl Subject {
         self.remarks.get(task).map(String::as_str)
     }
 
-    /// How it is started for a task, for whoever wants to do the same.
+    /// How it is started for a task, for anyone who wants to do the same.
     pub(crate) fn command_line(&self, told: &Path) -> Result<String, Error> {
         let environment = self
             .environment

@@ -578,11 +578,11 @@ typedef struct tg_trigger {
   double at;
   // A crossing is over only when the value is back by more than this.
   double hysteresis;
-  // At least so long between two calls. A change that comes sooner is told when the time is over, if it still holds.
+  // At least so long between two calls. A change that comes sooner is reported when the time is over, if it still holds.
   uint64_t min_interval_ns;
 } tg_trigger;
 
-// What a callback is told; valid during the call.
+// What a callback receives; valid during the call.
 typedef struct tg_change {
   // Everything about the value.
   const struct tg_snapshot *snapshot;
@@ -596,7 +596,7 @@ typedef struct tg_change {
 // unwind out of it.
 typedef void (*tg_on_change_fn)(const struct tg_change *change, void *context);
 
-// Is told that a context is no longer used.
+// Called when a context is no longer used.
 typedef void (*tg_done_fn)(void *context);
 
 // Buckets of an exponential histogram. Bucket i of a side holds sizes in (base^(offset+i), base^(offset+i+1)].
@@ -682,7 +682,7 @@ typedef struct tg_ring_info {
   uint32_t owner_uid;
 } tg_ring_info;
 
-// Is told a ring of a directory: its path and what it is, valid during the call.
+// Called for a ring of a directory, with its path and what it is, valid during the call.
 typedef void (*tg_ring_found_fn)(const char *path, const struct tg_ring_info *info, void *context);
 
 // What a read found. Columns and texts are valid until the next read of the ring or its release.
@@ -795,7 +795,7 @@ enum tg_status tg_registry_retain(const struct tg_registry *registry);
 // the last owner is gone (in shared memory it is, by other processes).
 enum tg_status tg_registry_release(const struct tg_registry *registry);
 
-// Writes all values as a page to `buffer`, with a NUL. `needed` (may be NULL) is told how many bytes that takes; with
+// Writes all values as a page to `buffer`, with a NUL. `needed` (may be NULL) receives how many bytes that takes; with
 // less room the answer is TG_TOO_SMALL. `format` is a tg_format. A page may grow between two calls.
 enum tg_status tg_registry_expose(const struct tg_registry *registry,
                                   uint32_t format,
@@ -1017,7 +1017,7 @@ enum tg_status tg_composite_new(const char *name,
                                 struct tg_composite **composite);
 
 // The value of the group with these labels, now, of everything that was recorded before this call; without labels, of
-// the first group. TG_NONE: there is no such group, or no value in its window.
+// the first group. TG_NONE: no group has these labels, or no value in its window.
 enum tg_status tg_composite_value(const struct tg_composite *composite,
                                   const struct tg_label *labels,
                                   size_t label_count,
@@ -1119,7 +1119,7 @@ enum tg_status tg_server_set_ready(const struct tg_server *server, bool is_ready
 // What /health says of an endpoint of the program. TG_NONE: it has stopped.
 enum tg_status tg_server_set_endpoint(const struct tg_server *server, const char *name, bool is_ready);
 
-// Stops it, whoever else owns it: the port is free when this returns. To stop it twice does nothing.
+// Stops it, even where others own it: the port is free when this returns. To stop it twice does nothing.
 enum tg_status tg_server_stop(const struct tg_server *server);
 
 // One owner more.
@@ -1205,7 +1205,7 @@ enum tg_status tg_ring_kind_of(const struct tg_ring *ring, uint16_t number, stru
 // Totals since it was opened.
 enum tg_status tg_ring_get_stats(const struct tg_ring *ring, struct tg_ring_stats *stats);
 
-// What it is. (`readable` is told by reads.)
+// What it is. (Reads report `readable`.)
 enum tg_status tg_ring_get_info(const struct tg_ring *ring, struct tg_ring_info *info);
 
 // One owner more.

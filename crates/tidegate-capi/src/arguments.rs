@@ -147,7 +147,7 @@ pub(crate) unsafe fn place<'a, T>(place: *mut T, nothing: T, what: &str) -> Resu
 /// `handle` is NULL or one of `T` that has an owner.
 #[inline]
 pub(crate) unsafe fn borrow<'a, T>(handle: *const T, what: &str) -> Result<&'a T, Failure> {
-    // SAFETY: the caller's promise: whoever owns the handle keeps the value during the call.
+    // SAFETY: the caller's promise: the owner of the handle keeps the value during the call.
     unsafe { handle.as_ref() }.ok_or_else(|| Failure::null(what))
 }
 

@@ -305,11 +305,11 @@ unsafe fn group(
         return Ok(composite.get());
     }
     let found = composite.get_for(&labels);
-    found.ok_or_else(|| Failure::none("there is no such group"))
+    found.ok_or_else(|| Failure::none("no group has these labels"))
 }
 
 /// The value of the group with these labels, now, of everything that was recorded before this call; without labels, of
-/// the first group. TG_NONE: there is no such group, or no value in its window.
+/// the first group. TG_NONE: no group has these labels, or no value in its window.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_composite_value(
     composite: *const tg_composite,

@@ -340,7 +340,7 @@ pub unsafe extern "C" fn tg_family_remove(
         };
         match is_removed {
             true => Ok(()),
-            false => Err(Failure::none("there is no such series")),
+            false => Err(Failure::none("no series has these labels")),
         }
     })
 }

@@ -234,7 +234,7 @@ pub unsafe extern "C" fn tg_registry_release(registry: *const tg_registry) -> tg
     unsafe { release(registry) }
 }
 
-/// Writes all values as a page to `buffer`, with a NUL. `needed` (may be NULL) is told how many bytes that takes; with
+/// Writes all values as a page to `buffer`, with a NUL. `needed` (may be NULL) receives how many bytes that takes; with
 /// less room the answer is TG_TOO_SMALL. `format` is a tg_format. A page may grow between two calls.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_registry_expose(

@@ -128,7 +128,7 @@ pub struct tg_ring_info {
     pub owner_uid: u32,
 }
 
-/// Is told a ring of a directory: its path and what it is, valid during the call.
+/// Called for a ring of a directory, with its path and what it is, valid during the call.
 pub type tg_ring_found_fn =
     Option<unsafe extern "C" fn(path: *const c_char, info: *const tg_ring_info, context: *mut c_void)>;
 

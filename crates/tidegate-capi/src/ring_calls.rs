@@ -147,7 +147,7 @@ pub unsafe extern "C" fn tg_ring_get_stats(ring: *const tg_ring, stats: *mut tg_
     })
 }
 
-/// What it is. (`readable` is told by reads.)
+/// What it is. (Reads report `readable`.)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_ring_get_info(ring: *const tg_ring, info: *mut tg_ring_info) -> tg_status {
     guard(|| {

@@ -105,7 +105,7 @@ pub unsafe extern "C" fn tg_server_set_endpoint(
     })
 }
 
-/// Stops it, whoever else owns it: the port is free when this returns. To stop it twice does nothing.
+/// Stops it, even where others own it: the port is free when this returns. To stop it twice does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_server_stop(server: *const tg_server) -> tg_status {
     guard(|| {

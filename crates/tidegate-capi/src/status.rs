@@ -75,7 +75,7 @@ impl Failure {
         Self::new(TG_NULL_POINTER, format!("`{what}` is NULL"))
     }
 
-    /// Keeps the text for whoever asks on this thread.
+    /// Keeps the text for anyone who asks on this thread.
     #[cold]
     fn tell(self) -> tg_status {
         // A thread that ends has nobody left who could ask.

@@ -29,7 +29,7 @@ pub struct tg_trigger {
     pub at: f64,
     /// A crossing is over only when the value is back by more than this.
     pub hysteresis: f64,
-    /// At least so long between two calls. A change that comes sooner is told when the time is over, if it still holds.
+    /// At least so long between two calls. A change that comes sooner is reported when the time is over, if it still holds.
     pub min_interval_ns: u64,
 }
 
@@ -50,7 +50,7 @@ pub enum tg_when {
     TG_MOVED = 3,
 }
 
-/// What a callback is told; valid during the call.
+/// What a callback receives; valid during the call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct tg_change {
@@ -66,7 +66,7 @@ pub struct tg_change {
 /// unwind out of it.
 pub type tg_on_change_fn = Option<unsafe extern "C" fn(change: *const tg_change, context: *mut c_void)>;
 
-/// Is told that a context is no longer used.
+/// Called when a context is no longer used.
 pub type tg_done_fn = Option<unsafe extern "C" fn(context: *mut c_void)>;
 
 /// Keeps a callback in place.

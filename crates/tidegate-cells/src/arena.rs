@@ -212,7 +212,7 @@ impl Arena {
         Ok(())
     }
 
-    /// Sets a word of the header; what was written before is seen by whoever sees it.
+    /// Sets a word of the header; what was written before is seen by every thread that sees it.
     fn word(&self, offset: usize, value: u64) {
         self.header.words()[offset / 8].store(value, Ordering::Release);
     }

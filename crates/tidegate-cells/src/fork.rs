@@ -22,7 +22,7 @@ struct Place {
     open: Option<Open>,
 }
 
-/// A place in [`Files`]: of whoever took it, until it is left.
+/// A place in [`Files`]: of the thread that took it, until it leaves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileId(usize);
 

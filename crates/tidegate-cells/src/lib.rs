@@ -1,4 +1,4 @@
-//! Metric values in memory-mapped files: one file a process, written with one atomic addition, read by whoever
+//! Metric values in memory-mapped files: one file a process, written with one atomic addition, read by anyone who
 //! wants to expose them, and kept when the process dies.
 //!
 //! - [`Store`] is the writer: families ([`FamilySpec`]), series, and cells that record. [`Store::in_memory`] is the

@@ -107,7 +107,7 @@ proptest! {
         for damages in rounds {
             let mut bytes = original.clone();
             damages.iter().for_each(|damage| apply(&mut bytes, damage));
-            // In place: whoever has it open sees it.
+            // In place: a process that has it open sees it.
             std::fs::write(&path, &bytes).unwrap();
             for reader in [&mut known, &mut reader(directory.path())] {
                 let scan = reader.scan();

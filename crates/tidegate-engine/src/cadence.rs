@@ -68,6 +68,11 @@ impl Cadence {
         true
     }
 
+    /// When the source was last heard of; 0: never.
+    pub fn heard(&self) -> UnixNanos {
+        self.heard
+    }
+
     /// When the present push began; 0: there was none.
     pub fn began(&self) -> UnixNanos {
         self.began

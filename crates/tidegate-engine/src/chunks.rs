@@ -28,6 +28,18 @@ impl<T> Default for Chunk<T> {
     }
 }
 
+impl<T> Chunk<T> {
+    /// Gives the memory of its slots back, which nobody uses any more; `false`: it is the last one, and not full yet.
+    /// Its slots do not exist until [`Chunks::refill`].
+    pub(crate) fn vacate(&mut self) -> bool {
+        let is_full = self.slots.len() == CHUNK as usize;
+        if is_full {
+            self.slots = Vec::new();
+        }
+        is_full
+    }
+}
+
 impl<T> Deref for Chunk<T> {
     type Target = Vec<T>;
 
@@ -97,6 +109,14 @@ impl<T> Chunks<T> {
         slots.push(slot);
         self.used.store(at + 1, Relaxed);
         at
+    }
+
+    /// Puts slots into a chunk that was vacated; see [`Chunk::vacate`].
+    pub(crate) fn refill(&self, chunk: u32, make: impl FnMut() -> T) {
+        let mut slots = self.lock(chunk);
+        if slots.is_empty() {
+            slots.slots = std::iter::repeat_with(make).take(CHUNK as usize).collect();
+        }
     }
 
     /// A chunk, by number; the first of its slots has the number of the chunk times `CHUNK`.
@@ -183,7 +203,7 @@ impl<T> Cursor<'_, T> {
     pub(crate) fn get(&mut self, at: u32) -> Option<&mut T> {
         let chunk = at / CHUNK;
         if self.held.as_ref().is_none_or(|(held, _)| *held != chunk) {
-            // Never two at a time: whoever holds the other one may wait for this one.
+            // Never two at a time: the thread that holds the other one may wait for this one.
             self.held = None;
             self.held = Some((chunk, self.chunks.lock(chunk)));
         }

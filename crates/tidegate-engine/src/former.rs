@@ -42,7 +42,7 @@ impl<T> Former<T> {
         has_room
     }
 
-    /// What is known of a stream, for whoever goes on with it.
+    /// What is known of a stream, for the stream that goes on with it.
     pub(crate) fn take(&self, id: StreamId) -> Option<T> {
         let at = lock(&self.places).remove(&id)?;
         // Between two locks it may have gone.

@@ -4,7 +4,7 @@ use std::array;
 
 use crate::key::Key;
 
-/// Numbers of slots by key, in `PARTS` tables (a power of two). A table that is full moves all its entries, and whoever
+/// Numbers of slots by key, in `PARTS` tables (a power of two). A table that is full moves all its entries, and a thread that
 /// adds the next one waits for that: the tenths of a millisecond that one of 64 takes, not those of all.
 #[derive(Debug)]
 pub(crate) struct Index<const PARTS: usize>([Part; PARTS]);
@@ -13,7 +13,7 @@ pub(crate) struct Index<const PARTS: usize>([Part; PARTS]);
 ///
 /// A tag stands at the place that is its share of the range of all tags, or behind what crowds that place. So a table
 /// can have any number of places and grow by an eighth, where one whose places are bits of a hash has to double and is
-/// half empty afterwards; it grows in one pass over memory; and whoever looks for a tag reads one or two cache lines.
+/// half empty afterwards; it grows in one pass over memory; and a thread that looks for a tag reads one or two cache lines.
 #[derive(Debug, Default)]
 struct Part {
     /// `homes` places, and a tail for what is crowded out of the last ones.

@@ -10,7 +10,7 @@ use crate::chunks::{CHUNK, lock};
 const PIECE: usize = 64 << 10;
 
 /// Things as they were, those of a chunk in a list each. The lock is held for a few instructions only, and nothing is
-/// copied where there are many: whoever saves gets few turns, and who changes something would wait for them.
+/// copied where there are many: the thread that saves gets few turns, and who changes something would wait for them.
 #[derive(Debug)]
 pub(crate) struct Kept<T>(Mutex<LinkedList<Vec<T>>>);
 

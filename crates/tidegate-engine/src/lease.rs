@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::UnixNanos;
 
-/// A source's sign of life, shared by whoever watches the source and by all state that the source feeds.
+/// A source's sign of life, shared by all that watch the source and by all state that the source feeds.
 ///
 /// A receiver makes one lease a source and touches it whenever it can tell that the source is there (a ring file
 /// is present and readable, a peer is connected), even when there are no events. That difference is what makes

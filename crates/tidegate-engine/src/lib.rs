@@ -1,6 +1,6 @@
 //! The aggregation engine: identities, values, events, points, and the tables and composites that hold state.
 //!
-//! No I/O, no async, no clock of its own: callers pass the time in. The gateway, the SDK and the
+//! No I/O, no async: callers pass the time in, that of [`clock::now`]. The gateway, the SDK and the
 //! Python wheel embed this same crate.
 
 #![forbid(unsafe_code)]
@@ -9,11 +9,13 @@ pub mod attributes;
 mod bytes;
 pub mod cadence;
 mod chunks;
+pub mod clock;
 pub mod composite;
 pub mod event;
 pub mod exponential;
 mod fold;
 mod former;
+pub mod future;
 pub mod grouping;
 pub mod histogram;
 pub mod history;
@@ -31,6 +33,7 @@ pub mod progress;
 pub mod query;
 pub mod rule;
 mod saved;
+pub mod stray;
 mod streams;
 pub mod table;
 pub mod temporality;
@@ -47,6 +50,7 @@ pub use composite::{
     FeedKind, Function, Gate, OnStale, Side, Threshold, Trust,
 };
 pub use event::{Events, Kind, Schema, Source, SourceId, Values};
+pub use future::{Future, FutureAction};
 pub use grouping::Grouping;
 pub use history::{History, HistoryLimits, SeriesId};
 pub use identity::{Data, Instrument, Metric, Resource, Scope, Series, Temporality};
@@ -60,6 +64,7 @@ pub use point::{Exemplar, Point};
 pub use progress::{Collision, Rejection, Sample};
 pub use rule::{GaugePolicy, Input, Rule};
 pub use saved::StreamId;
+pub use stray::{Stray, Strays};
 pub use table::{
     Absorbed, Count, Explanation, Feeder, Frozen, Holdings, Life, Limits, Looker, Outcome, Overflow, Place,
     Reading, Restored, Seen, Session, Stats, Table, holdings,

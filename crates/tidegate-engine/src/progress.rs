@@ -1,5 +1,6 @@
 //! How far an input stream has come: what each of its points adds, in order, across resets and repetitions.
 
+mod astray;
 mod last;
 mod late;
 mod runs;
@@ -12,7 +13,8 @@ use runs::Runs;
 use crate::bytes::take;
 
 use crate::{
-    Data, Exemplar, ExponentialHistogram, Histogram, Number, Summary, Temporality, UnixNanos, Value,
+    Data, Exemplar, ExponentialHistogram, Histogram, Number, Stray, Summary, Temporality, UnixNanos, Value,
+    clock,
 };
 
 /// A point of a known series, by reference.
@@ -42,9 +44,11 @@ pub enum Rejection {
     Unsupported,
     /// A cardinality cap, and no room in an overflow series either.
     Limit,
+    /// Its time lies too far ahead of the gateway's clock.
+    Future,
 }
 
-/// For whoever sent the point.
+/// For the sender of the point.
 impl std::fmt::Display for Rejection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
@@ -53,18 +57,20 @@ impl std::fmt::Display for Rejection {
             Self::Invalid => "the value breaks the rules of its kind of metric",
             Self::Unsupported => "it can't be combined in the way that is asked for",
             Self::Limit => "there are too many series",
+            Self::Future => "its time lies too far ahead of the gateway's clock",
         })
     }
 }
 
 impl Rejection {
     /// All of them, in the order of their counters.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Late,
         Self::Duplicate,
         Self::Invalid,
         Self::Unsupported,
         Self::Limit,
+        Self::Future,
     ];
 }
 
@@ -195,7 +201,9 @@ impl Progress {
         let is_plain = match &self.late {
             None => true,
             // Levels of other runs may be overdue.
-            Some(late) => monotonic && !late.is_folded && late.runs.are_at_rest(self.time),
+            Some(late) => {
+                monotonic && !late.is_folded && !late.astray.is_astray() && late.runs.are_at_rest(self.time)
+            }
         };
         let is_total = temporality == Temporality::Cumulative;
         if !is_total || !is_next || !is_plain || *then < 0 || *now < *then {
@@ -217,7 +225,9 @@ impl Progress {
         lateness_ns: u64,
     ) -> Result<Change<'a>, Rejection> {
         check(data, sample.value)?;
-        match self.place(data, sample, lateness_ns)? {
+        let place = self.place(data, sample, lateness_ns)?;
+        self.is_taken();
+        match place {
             Place::Next => {
                 self.note_gap(data, sample, lateness_ns);
                 self.note_next(data, sample);
@@ -256,6 +266,7 @@ impl Progress {
         }
         check(data, sample.value)?;
         self.place(data, sample, 0)?;
+        self.is_taken();
         if has_starts && sample.start != self.start {
             let runs = &mut self.late.get_or_insert_default().runs;
             if runs.remove(sample.start) {
@@ -284,7 +295,83 @@ impl Progress {
         }
     }
 
-    fn is_interleaved(&self) -> bool {
+    fn is_taken(&mut self) {
+        if let Some(late) = &mut self.late {
+            late.astray.clear();
+        }
+    }
+
+    /// Notes that a point was not taken which came at `now`: it lies behind the newest, or too far ahead. `shown` is the
+    /// number or count that the state shows, where nothing is kept of what the stream said.
+    #[cold]
+    pub(crate) fn stray(
+        &mut self,
+        data: Data,
+        sample: &Sample<'_>,
+        now: UnixNanos,
+        shown: Option<f64>,
+    ) -> Option<Stray> {
+        let is_ahead = sample.time > self.newest();
+        if sample.time == self.newest() || self.time == 0 {
+            return None;
+        }
+        let astray = &mut self.late.get_or_insert_default().astray;
+        let is_news = astray.note(sample.time, now);
+        if is_ahead {
+            return is_news.then_some(Stray::Ahead);
+        }
+        if astray.is_set_back(now) && self.goes_on(data, sample, shown) {
+            self.set_back(data, sample, now);
+            return Some(Stray::Reanchored);
+        }
+        is_news.then_some(Stray::Behind)
+    }
+
+    /// Whether a point can be the next word of its stream by another clock. What fell was said before, and adding it
+    /// again would count it twice; so would deltas, of which nobody can tell whether they were added.
+    fn goes_on(&self, data: Data, sample: &Sample<'_>, shown: Option<f64>) -> bool {
+        if data == Data::Gauge || matches!(data, Data::Sum { monotonic: false, .. }) {
+            return data.temporality() != Temporality::Delta || data == Data::Gauge;
+        }
+        let run = self.late.as_ref().and_then(|late| late.runs.find(sample.start));
+        let is_current = sample.start == self.start || sample.start == 0 || self.start == 0;
+        let then = match run {
+            _ if is_current => self.last.weight().or(shown),
+            Some(run) => run.last.weight(),
+            None => None,
+        };
+        let now = Last::weight_of(sample.value);
+        data.temporality() == Temporality::Cumulative && then.zip(now).is_none_or(|(then, now)| now >= then)
+    }
+
+    fn set_back(&mut self, data: Data, sample: &Sample<'_>, now: UnixNanos) {
+        let before = sample.time.saturating_sub(1);
+        let falls = matches!(data, Data::Sum { monotonic: false, .. });
+        let is_of_older_run = sample.start != 0 && sample.start < self.start;
+        let late = self.late.get_or_insert_default();
+        late.set_back(before);
+        late.astray.lag = clock::wall(now).saturating_sub(sample.time);
+        if falls && is_of_older_run && sample.time <= self.start {
+            // A process began anew by the new clock: its level takes the place of the one before.
+            late.runs.remove(sample.start);
+            self.start = sample.start;
+        }
+        self.time = self.time.min(before);
+    }
+
+    /// Whether its latest points were not taken, so that what it has said is not what is.
+    pub(crate) fn stands_still(&self) -> bool {
+        self.late.as_ref().is_some_and(|late| late.astray.stands_still())
+    }
+
+    /// When its newest point was true by our clock, where the sender's clock was set back; otherwise by the sender's.
+    pub(crate) fn newest_by_our_clock(&self) -> UnixNanos {
+        let lag = self.late.as_ref().map_or(0, |late| late.astray.lag);
+        self.newest().saturating_add(lag)
+    }
+
+    /// Whether several runs go on side by side, so that their words are added up.
+    pub(crate) fn is_interleaved(&self) -> bool {
         self.late.as_ref().is_some_and(|late| late.runs.are_interleaved)
     }
 

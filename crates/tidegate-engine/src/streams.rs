@@ -25,7 +25,7 @@ const NONE: u32 = u32::MAX;
 /// State of type `T` by stream.
 ///
 /// A stream lives under the key it was first seen under; other spellings lead there. Streams stand in the order in
-/// which they came, and each knows which one followed it the last time: whoever sends the same streams again in the
+/// which they came, and each knows which one followed it the last time: a sender that sends the same streams again in the
 /// same order finds them without the index, one after the other in memory.
 ///
 /// Lock order: register, shards, chunks of streams; callers' own locks (cells, groups) come after.
@@ -193,7 +193,8 @@ impl<T> Streams<T> {
         for chunk in due {
             let mut next = now.saturating_add(self.term_ns);
             let mut gone = Vec::new();
-            for (at, slot) in self.chunks.lock(chunk).iter_mut().enumerate() {
+            let mut slots = self.chunks.lock(chunk);
+            for (at, slot) in slots.iter_mut().enumerate() {
                 let Some(stream) = slot else { continue };
                 let due = stream.seen.saturating_add(self.term_ns);
                 if due > now {
@@ -203,6 +204,11 @@ impl<T> Streams<T> {
                     *slot = None;
                 }
             }
+            // After a burst that is over, its memory is for others.
+            if slots.iter().all(Option::is_none) {
+                slots.vacate();
+            }
+            drop(slots);
             register.wheel.add(next, chunk);
             self.live.fetch_sub(gone.len(), Relaxed);
             gone.into_iter()
@@ -238,6 +244,7 @@ impl<T> Streams<T> {
     fn place(&self, register: &mut Register, stream: Stream<T>, now: UnixNanos) -> u32 {
         register.wheel.start(now);
         if let Some(at) = register.free.pop() {
+            self.chunks.refill(at / CHUNK, || None);
             if let Some(slot) = self.chunks.cursor().get(at) {
                 *slot = Some(stream);
             }
@@ -368,7 +375,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever order they come in, and whoever was forgotten meanwhile, a cursor finds what a map has.
+        /// Whatever order they come in, and no matter who was forgotten meanwhile, a cursor finds what a map has.
         #[test]
         fn a_cursor_finds_what_a_map_has(steps in prop::collection::vec((0u64..100, 0u8..30), 1..600)) {
             let streams = Streams::new(1000, 10);
@@ -430,6 +437,27 @@ mod tests {
         );
         assert_eq!(streams.learn(key(2), key(0), 1, || 5), Some(key(2)));
         assert_eq!(streams.known(key(2), 3, |n| *n), Some(5));
+    }
+
+    #[test]
+    fn a_burst_that_is_over_leaves_no_memory() {
+        let streams = Streams::new(usize::MAX, 10);
+        let slots = || -> usize {
+            let chunks = 0..streams.chunks.chunks();
+            chunks.map(|chunk| streams.chunks.lock(chunk).capacity()).sum()
+        };
+        for burst in 0..5 {
+            let (now, first) = (1 + 100 * burst, 1000 * burst);
+            for n in first..first + 1000 {
+                assert_eq!(streams.learn(key(n), key(n), now, || n), Some(key(n)));
+            }
+            assert!((first..first + 1000).all(|n| streams.known(key(n), now, |state| *state) == Some(n)));
+            assert_eq!(streams.known(key(first + 1000), now, |state| *state), None);
+            streams.expire(now + 50, |_, _, _| Sweep::Forget);
+            assert_eq!(streams.len(), 0);
+            assert!(slots() <= CHUNK as usize, "{}", slots());
+        }
+        assert_eq!(streams.chunks.used(), 1000, "places are used again");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! One temporality out of any: what a reader that wants deltas, or totals, gets of every stream.
 //!
 //! A converter is one reader's place in all streams: for each it keeps what was handed on last (deltas) or what all
-//! deltas so far come to (totals). Whoever hands on what it gives must not lose it uncounted: the next delta begins
+//! deltas so far come to (totals). A caller that hands on what it gives must not lose it uncounted: the next delta begins
 //! where this one ends.
 
 use std::io::{self, Write};
@@ -33,7 +33,7 @@ const IN_ORDER: u64 = 0;
 #[derive(Debug)]
 pub struct Converter {
     wanted: Temporality,
-    /// Whoever began before this was counted by somebody else.
+    /// A run that began before this was counted by somebody else.
     born: UnixNanos,
     limits: ConverterLimits,
     streams: Arc<Streams<Stream>>,
@@ -61,7 +61,7 @@ struct Saved {
     since: UnixNanos,
 }
 
-/// Places of one moment. While it is here, whoever changes some of them keeps them first as they were.
+/// Places of one moment. While it is here, a writer that changes some of them keeps them first as they were.
 #[derive(Debug)]
 pub struct FrozenPlaces {
     streams: Arc<Streams<Stream>>,
@@ -234,7 +234,7 @@ impl Converter {
         }
     }
 
-    /// The places of all streams, for [`Self::restore`]. Whoever calls sees to it that nothing is converted meanwhile.
+    /// The places of all streams, for [`Self::restore`]. The caller sees to it that nothing is converted meanwhile.
     pub fn save(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         // Memory refuses nothing.
@@ -242,7 +242,7 @@ impl Converter {
         bytes
     }
 
-    /// The places of this moment, to be made bytes while more is converted. Whoever calls sees to it that nothing is
+    /// The places of this moment, to be made bytes while more is converted. The caller sees to it that nothing is
     /// converted meanwhile, and that there is one at a time.
     pub fn freeze(&self) -> FrozenPlaces {
         let kept = Arc::new(Kept::default());

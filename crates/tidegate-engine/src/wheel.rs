@@ -1,7 +1,7 @@
 //! A timer wheel: what is due is found without looking at what is not.
 //!
 //! It is lazy: a deadline that moved is not moved here, and one that lies further ahead than the wheel reaches comes up
-//! early. Whoever takes what is due looks whether it is, and adds it again where it is not.
+//! early. The caller that takes what is due looks whether it is, and adds it again where it is not.
 
 use crate::UnixNanos;
 

@@ -145,7 +145,7 @@ pub struct Histogram<'a> {
     pub exemplars: &'a [Exemplar<'a>],
 }
 
-/// The series of a sample: bytes that stand for it, and its labels for whoever asks.
+/// The series of a sample: bytes that stand for it, and its labels for anyone who asks.
 #[derive(Clone, Debug)]
 pub struct Series<'a>(pub(crate) Source<'a>);
 

@@ -57,7 +57,7 @@ enum tidegate_page_result {
     TIDEGATE_PAGE_GONE = 3,
     /* The slot holds what no writer of this version writes. */
     TIDEGATE_PAGE_MALFORMED = 4,
-    /* There is no such entry. */
+    /* The page has no entry of this name and labels. */
     TIDEGATE_PAGE_NOT_FOUND = 5,
     /* A system call failed: errno says why. */
     TIDEGATE_PAGE_IO = 6,

@@ -2,7 +2,7 @@
 //!
 //! The page comes into place by a rename, so a lock on the page's own inode would not be seen by the
 //! next writer, who makes another inode. So the lock is on a file beside it, `PATH.lock`, which is
-//! never renamed. It is removed when the writer closes; whoever gets the lock of a file that is no
+//! never renamed. It is removed when the writer closes; a process that gets the lock of a file that is no
 //! longer the one at that path (it was removed after the open) starts again. A writer that is killed
 //! leaves both files; the system gives up its lock, and the next writer goes over both.
 

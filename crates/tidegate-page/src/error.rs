@@ -40,7 +40,7 @@ pub enum Error {
         /// What was asked for.
         capacity: u32,
     },
-    /// Whoever may write the file can truncate it, which would kill the writer and every reader.
+    /// A process that may write the file can truncate it, which would kill the writer and every reader.
     #[error("mode {mode:04o} is not 0600 with read permission for group or others added (0640, 0644)")]
     Mode {
         /// What was asked for.
@@ -142,9 +142,9 @@ pub enum SetError {
 /// Why there is no handle.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum FindError {
-    /// There is no such entry. Look again when [`Reader::layout_seq`](crate::Reader::layout_seq) has
+    /// The page has no entry of this name and labels. Look again when [`Reader::layout_seq`](crate::Reader::layout_seq) has
     /// changed.
-    #[error("there is no such entry")]
+    #[error("the page has no entry of this name and labels")]
     NotFound,
     /// It is none of the others, but a slot was being written all the time. Try later.
     #[error("a slot is being written")]

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::layout::{SLOT_WORDS, slot};
 use crate::map::Loads;
 
-/// How often a reader tries: some microseconds. A write takes a tenth of one, so whoever finds the slot
+/// How often a reader tries: some microseconds. A write takes a tenth of one, so a reader that finds the slot
 /// odd for longer has met a writer that was descheduled, or killed, half-way.
 pub(crate) const ATTEMPTS: u32 = 200;
 

@@ -71,7 +71,7 @@ fn snapshots(reader: &Reader) -> Result<(), String> {
     Ok(())
 }
 
-/// One slot goes from hand to hand: whoever has a handle reads its own entry or is told.
+/// One slot goes from hand to hand: a reader with a handle reads its own entry or is told.
 #[test]
 fn a_handle_never_reads_the_entry_of_another() {
     let directory = tempfile::tempdir().unwrap();

@@ -15,29 +15,60 @@ use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::mm::{MapFlags, ProtFlags};
 
 /// Most mappings at a time: ten times the rings of a large node. The handler scans the table, so it is
-/// an array; 96 KiB of zero pages that only cost memory once used.
+/// an array; 64 KiB of zero pages that only cost memory once used.
 const MAX_MAPPINGS: usize = 4096;
 
-/// `Entry::start` while an entry is taken but maps nothing yet.
-const RESERVED: usize = 1;
+/// The smallest page there is. Mappings begin on a multiple of it.
+const PAGE_BYTES: u64 = 4096;
+
+/// Bits of [`Range`] that count pages: mappings of up to 1 TiB, at addresses of up to 48 bits, which is all that Linux
+/// gives without being asked for more.
+const LENGTH_BITS: u32 = 28;
+
+/// Where a mapping lies, in one number, so that the handler never reads the start of one mapping and the length of
+/// another. Page number of the start, then the number of pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Range(u64);
+
+impl Range {
+    const FREE: u64 = 0;
+    /// An entry is taken but maps nothing yet. No mapping begins at address 0.
+    const RESERVED: u64 = 1;
+
+    fn new(start: usize, len: usize) -> io::Result<Self> {
+        let (page, pages) = (start as u64 / PAGE_BYTES, (len as u64).div_ceil(PAGE_BYTES));
+        let fits = page < 1 << (u64::BITS - LENGTH_BITS) && pages < 1 << LENGTH_BITS;
+        let too_long = || io::Error::other(format!("can't guard a mapping of {len} bytes at {start:#x}"));
+        fits.then_some(Self(page << LENGTH_BITS | pages))
+            .ok_or_else(too_long)
+    }
+
+    /// The addresses; none where nothing is mapped.
+    fn addresses(self) -> std::ops::Range<usize> {
+        let (page, pages) = (self.0 >> LENGTH_BITS, self.0 & ((1 << LENGTH_BITS) - 1));
+        let start = (page * PAGE_BYTES) as usize;
+        match page {
+            0 => 0..0,
+            _ => start..start.saturating_add((pages * PAGE_BYTES) as usize),
+        }
+    }
+}
 
 struct Entry {
-    /// 0 = free, [`RESERVED`], or the address of a mapping.
-    start: AtomicUsize,
-    len: AtomicUsize,
+    /// A [`Range`], [`Range::FREE`] or [`Range::RESERVED`].
+    range: AtomicU64,
     faulted: AtomicBool,
 }
 
 static TABLE: [Entry; MAX_MAPPINGS] = [const {
     Entry {
-        start: AtomicUsize::new(0),
-        len: AtomicUsize::new(0),
+        range: AtomicU64::new(Range::FREE),
         faulted: AtomicBool::new(false),
     }
 }; MAX_MAPPINGS];
@@ -79,13 +110,15 @@ impl Mapping {
                 return Err(refused.into());
             }
         };
-        entry.arm(start.addr().get(), len);
-        Ok(Mapping {
+        let mapping = Mapping {
             start,
             len,
             writable,
             entry,
-        })
+        };
+        // Where this fails, the mapping is dropped again.
+        entry.arm(Range::new(start.addr().get(), len)?);
+        Ok(mapping)
     }
 
     /// Whether the file no longer backs this mapping.
@@ -160,41 +193,39 @@ impl std::fmt::Debug for Entry {
 impl Entry {
     fn reserve() -> io::Result<&'static Entry> {
         let free = TABLE.iter().find(|entry| {
-            let start = &entry.start;
-            start.load(Ordering::Relaxed) == 0
-                && start
-                    .compare_exchange(0, RESERVED, Ordering::AcqRel, Ordering::Relaxed)
+            let range = &entry.range;
+            range.load(Ordering::Relaxed) == Range::FREE
+                && range
+                    .compare_exchange(Range::FREE, Range::RESERVED, Ordering::AcqRel, Ordering::Relaxed)
                     .is_ok()
         });
         let full = || io::Error::other(format!("more than {MAX_MAPPINGS} rings and stores are open"));
         free.ok_or_else(full)
     }
 
-    fn arm(&self, start: usize, len: usize) {
-        self.len.store(len, Ordering::Relaxed);
+    fn arm(&self, range: Range) {
         self.faulted.store(false, Ordering::Relaxed);
-        self.start.store(start, Ordering::Release);
+        self.range.store(range.0, Ordering::Release);
     }
 
     fn release(&self) {
-        self.start.store(0, Ordering::Release);
+        self.range.store(Range::FREE, Ordering::Release);
     }
 
     /// In the handler: if `address` lies in this mapping, puts zero pages in its place.
     fn absorb(&self, address: usize) -> bool {
-        let start = self.start.load(Ordering::Acquire);
-        let len = self.len.load(Ordering::Relaxed);
-        // The kernel maps whole pages, which may be larger than what was asked for; only the bytes
-        // asked for are ever accessed.
-        if start <= RESERVED || !(start..start + len).contains(&address) {
+        let addresses = Range(self.range.load(Ordering::Acquire)).addresses();
+        if !addresses.contains(&address) {
             return false;
         }
-        // SAFETY: the range is the one this entry's `Mapping` owns: it cannot be dropped meanwhile,
-        // as the faulting thread is inside one of its methods. A bare system call, allowed here.
+        // SAFETY: the faulting thread is inside a method of the `Mapping` that holds `address`, which can't be dropped
+        // meanwhile. The range is that mapping's: one load gave both ends of it, and an entry that held the address
+        // before was released before its range was unmapped, so before the system gave the range to this mapping. The
+        // kernel maps whole pages, so the last page is this mapping's too. A bare system call, allowed here.
         let replaced = unsafe {
             rustix::mm::mmap_anonymous(
-                ptr::without_provenance_mut(start),
-                len,
+                ptr::without_provenance_mut(addresses.start),
+                addresses.len(),
                 ProtFlags::READ | ProtFlags::WRITE,
                 MapFlags::PRIVATE | MapFlags::FIXED,
             )

@@ -9,7 +9,7 @@ pub fn attributes_from_proto(attributes: &[KeyValue]) -> Attributes {
     build_attributes(attributes, &mut AttributesBuilder::default())
 }
 
-/// A canonical set, with a builder that has nothing in it: whoever makes many uses one for all.
+/// A canonical set, with a builder that has nothing in it: code that makes many uses one for all.
 pub(super) fn build_attributes(attributes: &[KeyValue], builder: &mut AttributesBuilder) -> Attributes {
     for pair in attributes {
         look_at(pair.value.as_ref(), &mut |value| builder.push(&pair.key, value));

@@ -1,6 +1,6 @@
 //! Whether bytes are an export request, and how many items it holds: one pass over tags and lengths.
 //!
-//! What is taken here can be decoded later by whoever needs to, so a wrong request costs its sender an answer and
+//! What is taken here can be decoded later by anyone who needs to, so a wrong request costs its sender an answer and
 //! nobody else a batch. Two things are not looked at: whether strings are UTF-8 (they are read lossily, see
 //! [`super::text`]) and what unknown fields hold. Stricter than protobuf in two points: groups, which no OTLP message
 //! has ever had, are refused, and messages nest one level less than prost's limit (it counts unknown fields as a
@@ -11,23 +11,112 @@
 
 use bytes::Bytes;
 
+use super::edit::Editor;
 use super::proto::{self, Fields, WireType, varint};
+use super::walk::{Item, ItemKind, Visitor, edit};
 use super::{MAX_DEPTH, WireError, text};
-use crate::batch::schema::{self, Message, Type, Value};
+use crate::batch::schema::{self, Message, Tally, Type, Value};
 use crate::batch::{Encoded, Signal};
+
+/// A point, span, log record, resource or scope has at most so many elements: attributes, and what takes as much memory as
+/// one. SDKs stop at 128 attributes.
+pub const MAX_ELEMENTS: usize = 64 << 10;
+
+/// A message that is no longer has fewer elements: each has two bytes at least.
+const SMALL_BYTES: usize = 2 * MAX_ELEMENTS;
+
+/// A request that is one.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// The request, without what was cut out of it.
+    pub encoded: Encoded,
+    /// What its decoded form takes, about.
+    pub weight: usize,
+    /// Items that were cut out of it: they had more than [`MAX_ELEMENTS`].
+    pub cut: usize,
+}
+
+/// Why a request is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CheckError {
+    /// It is none.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// It has to be decoded to be checked, which has no room: so many bytes.
+    #[error("the decoded request has no room")]
+    NoRoom(usize),
+}
 
 /// Checks the bytes of an `Export*ServiceRequest` and counts its points, spans or log records.
 ///
 /// # Errors
 /// What is wrong and in which message.
 pub fn check(signal: Signal, bytes: Bytes) -> Result<Encoded, WireError> {
-    let found = Found::of(signal, &bytes)?;
-    if !found.in_pieces {
-        return Ok(Encoded::one(signal, bytes, found.items));
+    match weigh(signal, bytes, |_| true) {
+        Ok(Checked { cut: 0, encoded, .. }) => Ok(encoded),
+        Err(CheckError::Wire(error)) => Err(error),
+        _ => Err(WireError::here(TOO_MANY)),
     }
-    let bytes = written_anew(signal, &bytes)?;
-    let found = Found::of(signal, &bytes)?;
-    Ok(Encoded::one(signal, bytes, found.items))
+}
+
+/// The same; items with too many elements are cut out of it. `has_room` says whether what must be decoded may be.
+///
+/// # Errors
+/// What is wrong and in which message, or how much room it needs.
+pub fn weigh(
+    signal: Signal,
+    mut bytes: Bytes,
+    mut has_room: impl FnMut(usize) -> bool,
+) -> Result<Checked, CheckError> {
+    let mut found = Found::of(signal, &bytes)?;
+    if found.in_pieces {
+        let weight = found.weight(bytes.len());
+        if !has_room(weight) {
+            return Err(CheckError::NoRoom(weight));
+        }
+        bytes = written_anew(signal, &bytes)?;
+        found = Found::of(signal, &bytes)?;
+    }
+    let mut cut = 0;
+    if found.has_heavy_items {
+        let items = found.tally.items();
+        bytes = without_heavy_items(signal, bytes, items)?;
+        found = Found::of(signal, &bytes)?;
+        cut = items - found.tally.items();
+    }
+    let weight = found.weight(bytes.len());
+    Ok(Checked {
+        encoded: Encoded::one(signal, bytes, found.tally.items()),
+        weight,
+        cut,
+    })
+}
+
+const TOO_MANY: &str = "more than 65,536 attributes or other elements";
+
+/// A request whose items have too many elements, without those.
+fn without_heavy_items(signal: Signal, bytes: Bytes, items: usize) -> Result<Bytes, WireError> {
+    struct Sieve;
+    impl Visitor for Sieve {
+        fn item(&mut self, item: &Item<'_>, _: &mut Editor<'_>) -> bool {
+            let mut found = Found::default();
+            let looked = found.look(message_of(item.kind), item.message, 0);
+            looked.is_ok() && !found.has_heavy_items
+        }
+    }
+    let edited = edit(&Encoded::one(signal, bytes, items), &mut Sieve)?;
+    Ok(edited.joined())
+}
+
+fn message_of(kind: ItemKind) -> &'static Message {
+    match kind {
+        ItemKind::Number => &schema::NUMBER_POINT,
+        ItemKind::Histogram => &schema::HISTOGRAM_POINT,
+        ItemKind::ExponentialHistogram => &schema::EXPONENTIAL_POINT,
+        ItemKind::Summary => &schema::SUMMARY_POINT,
+        ItemKind::Span => &schema::SPAN_MESSAGE,
+        ItemKind::LogRecord => &schema::LOG_RECORD,
+    }
 }
 
 /// The same request as prost writes it.
@@ -51,8 +140,10 @@ fn written_anew(signal: Signal, bytes: &[u8]) -> Result<Bytes, WireError> {
 /// What a pass has found so far.
 #[derive(Default)]
 struct Found {
-    items: usize,
+    tally: Tally,
     in_pieces: bool,
+    /// Some items have too many elements.
+    has_heavy_items: bool,
 }
 
 /// What a message comes to. The error is boxed: nearly every message has none, and an answer of one word costs less.
@@ -67,11 +158,43 @@ impl Found {
         Ok(found)
     }
 
+    /// What a request of so many bytes takes when it is decoded, about: an attribute with its key and value, a point with
+    /// its place among what is kept of it.
+    fn weight(&self, bytes: usize) -> usize {
+        const ELEMENT_BYTES: usize = 128;
+        const BYTE_BYTES: usize = 3;
+        let of_elements = self.tally.elements().saturating_mul(ELEMENT_BYTES);
+        of_elements.saturating_add(bytes.saturating_mul(BYTE_BYTES))
+    }
+
+    #[inline]
     fn look(&mut self, message: &'static Message, bytes: &[u8], depth: usize) -> Looked {
+        match bytes.len() <= SMALL_BYTES {
+            true => self.look_at_fields(message, bytes, depth),
+            false => self.look_and_count(message, bytes, depth),
+        }
+    }
+
+    /// A message that may have too many elements.
+    #[cold]
+    fn look_and_count(&mut self, message: &'static Message, bytes: &[u8], depth: usize) -> Looked {
+        let before = self.tally.elements();
+        self.look_at_fields(message, bytes, depth)?;
+        if self.tally.elements() - before > MAX_ELEMENTS {
+            if message.tally.items() > 0 {
+                self.has_heavy_items = true;
+            } else if std::ptr::eq(message, &schema::RESOURCE) || std::ptr::eq(message, &schema::SCOPE) {
+                return Err(refused(TOO_MANY));
+            }
+        }
+        Ok(())
+    }
+
+    fn look_at_fields(&mut self, message: &'static Message, bytes: &[u8], depth: usize) -> Looked {
         if depth > MAX_DEPTH {
             return Err(refused("messages nested too deeply"));
         }
-        self.items += usize::from(message.is_item);
+        self.tally.add(message.tally);
         let may_be_plain = depth < MAX_DEPTH - 2;
         let (mut rest, mut seen) = (bytes, 0_u32);
         while let &[tag, ref behind @ ..] = rest {
@@ -85,7 +208,7 @@ impl Found {
                 Value::Bytes => delimited(behind).map(|(_, next)| next),
                 Value::Fixed64s => delimited(behind)
                     .and_then(|(values, next)| values.len().is_multiple_of(8).then_some(next)),
-                Value::Attribute if may_be_plain => after_plain_attributes(tag, rest),
+                Value::Attribute if may_be_plain => after_plain_attributes(tag, rest, &mut self.tally),
                 Value::Attribute => None,
                 Value::Message => match delimited(behind) {
                     Some((inner, next)) => {
@@ -137,6 +260,8 @@ impl Found {
             kind => {
                 let sound = value(kind, known.repeated, &field);
                 sound.map_err(|problem| within(WireError::here(problem), message, field.number))?;
+                self.tally
+                    .add(Tally::elements_of(elements(kind, known.repeated, &field)));
             }
         }
         Ok(fields.rest())
@@ -183,11 +308,13 @@ fn delimited(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// What is behind a plain attribute, and behind those that follow it under the same tag. `None`: the first is none.
 #[inline]
-fn after_plain_attributes(tag: u8, bytes: &[u8]) -> Option<&[u8]> {
-    let mut next = after_plain_attribute(tag, bytes)?;
+fn after_plain_attributes<'a>(tag: u8, bytes: &'a [u8], tally: &mut Tally) -> Option<&'a [u8]> {
+    let (mut next, mut attributes) = (after_plain_attribute(tag, bytes)?, 1);
     while let Some(after) = after_plain_attribute(tag, next) {
         next = after;
+        attributes += 1;
     }
+    tally.add(Tally::elements_of(attributes));
     Some(next)
 }
 
@@ -236,6 +363,17 @@ fn value(kind: Type, repeated: bool, field: &proto::Field<'_>) -> Result<(), &'s
     }
 }
 
+/// What a sound value that is no message counts for: a text among others is one element; eight numbers of one byte each
+/// take as much when they are decoded.
+fn elements(kind: Type, repeated: bool, field: &proto::Field<'_>) -> usize {
+    match (kind, field.wire) {
+        _ if !repeated => 0,
+        (Type::String, _) => 1,
+        (_, WireType::Bytes) if kind.wire() == WireType::Varint => field.payload.len() / 8,
+        _ => 0,
+    }
+}
+
 /// Whether bytes are values of a wire type, one behind the other.
 fn is_packed(wire: WireType, mut bytes: &[u8]) -> bool {
     match wire {
@@ -278,7 +416,7 @@ mod tests {
         };
         let mut found = Found::default();
         let looked = found.look(&schema::KEY_VALUE, attribute, 0);
-        bytes[0] == TAG && next == behind && looked.is_ok() && !found.in_pieces && found.items == 0
+        bytes[0] == TAG && next == behind && looked.is_ok() && !found.in_pieces && found.tally.items() == 0
     }
 
     /// Whatever one byte of it is changed to: lengths and tags are where the short way could go wrong.
@@ -306,12 +444,12 @@ mod tests {
         let one = &one[..one.len() - BEHIND.len()];
         let other = [0x32, 0];
         let bytes = [one, one, one, &other, one].concat();
-        assert_eq!(
-            after_plain_attributes(TAG, &bytes),
-            Some(&*[&other, one].concat())
-        );
-        assert_eq!(after_plain_attributes(TAG, &other), None);
-        assert_eq!(after_plain_attributes(TAG, &one.repeat(3)), Some(&[][..]));
+        let mut tally = Tally::default();
+        let mut after = |bytes: &[u8]| after_plain_attributes(TAG, bytes, &mut tally).map(<[u8]>::to_vec);
+        assert_eq!(after(&bytes), Some([&other, one].concat()));
+        assert_eq!(after(&other), None);
+        assert_eq!(after(&one.repeat(3)), Some(Vec::new()));
+        assert_eq!(tally.elements(), 6);
     }
 
     proptest! {

@@ -12,7 +12,7 @@ use prost::Message;
 use tidegate_requests::attribute;
 
 use super::edit::push_message;
-use super::{check, text, walk};
+use super::{CheckError, MAX_ELEMENTS, check, text, walk, weigh};
 use crate::batch::{Encoded, Signal, convert, schema};
 
 fn gauge(points: usize) -> metrics::Metric {
@@ -42,6 +42,129 @@ fn request(points: &[usize]) -> ExportMetricsServiceRequest {
     ExportMetricsServiceRequest {
         resource_metrics: vec![resource],
     }
+}
+
+/// A request of gauges whose points have so many attributes each.
+fn with_attributes(numbers: &[usize], attribute: &KeyValue) -> ExportMetricsServiceRequest {
+    let points = numbers.iter().map(|number| metrics::NumberDataPoint {
+        attributes: vec![attribute.clone(); *number],
+        time_unix_nano: 7,
+        ..Default::default()
+    });
+    tidegate_requests::request(Vec::new(), "", [tidegate_requests::gauge("m", points)])
+}
+
+#[test]
+fn a_point_with_too_many_attributes_is_cut_out_and_the_others_stay() {
+    let whole = attribute("k", "v");
+    // Seen field by field: the attribute, and its value.
+    let number = KeyValue {
+        value: Some(AnyValue {
+            value: Some(any_value::Value::IntValue(1)),
+        }),
+        ..whole.clone()
+    };
+    // A point is an element itself.
+    let table = [
+        (KeyValue::default(), MAX_ELEMENTS - 1),
+        (whole, MAX_ELEMENTS - 1),
+        (number, MAX_ELEMENTS / 2 - 1),
+    ];
+    for (attribute, most) in table {
+        let sound = with_attributes(&[most, 2], &attribute).encode_to_vec();
+        let checked = weigh(Signal::Metrics, sound.clone().into(), |_| true).unwrap();
+        assert_eq!((checked.cut, checked.encoded.items()), (0, 2));
+        assert_eq!(*checked.encoded.joined(), *sound);
+
+        let absurd = with_attributes(&[1, most + 1, 2, 5 * most], &attribute).encode_to_vec();
+        let checked = weigh(Signal::Metrics, absurd.clone().into(), |_| true).unwrap();
+        assert_eq!((checked.cut, checked.encoded.items()), (2, 2));
+        let rest = with_attributes(&[1, 2], &attribute).encode_to_vec();
+        assert_eq!(*checked.encoded.joined(), *rest);
+        assert!(checked.weight < 100 * rest.len());
+        assert!(check(Signal::Metrics, absurd.into()).is_err());
+
+        let only = with_attributes(&[most + 1], &attribute).encode_to_vec();
+        let checked = weigh(Signal::Metrics, only.into(), |_| true).unwrap();
+        assert_eq!((checked.cut, checked.encoded.items()), (1, 0));
+    }
+}
+
+#[test]
+fn a_resource_with_too_many_attributes_is_refused() {
+    let refused = |request: ExportMetricsServiceRequest| {
+        let refused = weigh(Signal::Metrics, request.encode_to_vec().into(), |_| true);
+        match refused {
+            Err(CheckError::Wire(error)) => error.to_string(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let many = vec![attribute("k", "v"); MAX_ELEMENTS];
+    let request = tidegate_requests::request(many.clone(), "", [gauge(1)]);
+    let expected = "more than 65,536 attributes or other elements in `resourceMetrics.resource`";
+    assert_eq!(refused(request), expected);
+    let mut request = tidegate_requests::request(Vec::new(), "", [gauge(1)]);
+    let scope = &mut request.resource_metrics[0].scope_metrics[0].scope;
+    scope.get_or_insert_default().attributes = many;
+    let expected = "more than 65,536 attributes or other elements in `resourceMetrics.scopeMetrics.scope`";
+    assert_eq!(refused(request), expected);
+}
+
+/// Nothing that costs a byte or two on the wire, and much when it is decoded, weighs nothing.
+#[test]
+fn what_is_small_on_the_wire_and_large_when_decoded_weighs_what_it_takes() {
+    let weight = |number: u32, empty: &[u8], count: usize| {
+        let point = empty.repeat(count);
+        let mut data = Vec::new();
+        push_message(&mut data, 1, &point);
+        let mut metric = Vec::new();
+        push_message(&mut metric, number, &data);
+        let (mut scope, mut resource, mut request) = (Vec::new(), Vec::new(), Vec::new());
+        push_message(&mut scope, 2, &metric);
+        push_message(&mut resource, 2, &scope);
+        push_message(&mut request, 1, &resource);
+        weigh(Signal::Metrics, request.into(), |_| true).unwrap().weight
+    };
+    const COUNT: usize = 10_000;
+    let exemplar = weight(5, b"\x2a\x00", COUNT);
+    let attribute = weight(5, b"\x3a\x00", COUNT);
+    let quantile = weight(11, b"\x32\x00", COUNT);
+    assert!(
+        [exemplar, attribute, quantile]
+            .iter()
+            .all(|weight| *weight > 128 * COUNT)
+    );
+    // Counts of buckets of one byte each become eight, twice.
+    let mut buckets = vec![0x12, 0x90, 0x4e];
+    buckets.extend([1; COUNT]);
+    let mut positive = Vec::new();
+    push_message(&mut positive, 8, &buckets);
+    assert!(weight(10, &positive, 1) >= 16 * COUNT);
+    // Points without content.
+    let points = request(&[COUNT]).encode_to_vec();
+    assert!(weigh(Signal::Metrics, points.into(), |_| true).unwrap().weight > 256 * COUNT);
+}
+
+#[test]
+fn what_must_be_decoded_to_be_checked_asks_for_room() {
+    let pieces = [request(&[1]).encode_to_vec(), Vec::new()].concat();
+    let mut asked = 0;
+    weigh(Signal::Metrics, pieces.into(), |weight| {
+        asked = weight;
+        true
+    })
+    .unwrap();
+    assert_eq!(asked, 0, "it is not in pieces");
+    // A resource in two pieces.
+    let resource = [0x0a, 0x00, 0x0a, 0x00];
+    let mut pieces = Vec::new();
+    push_message(&mut pieces, 1, &resource);
+    let refused = weigh(Signal::Metrics, pieces.clone().into(), |weight| {
+        asked = weight;
+        false
+    });
+    assert!(matches!(refused, Err(CheckError::NoRoom(weight)) if weight == asked && weight > 0));
+    assert!(weigh(Signal::Metrics, pieces.into(), |_| true).is_ok());
 }
 
 #[test]

@@ -55,4 +55,8 @@ impl Consumer for Forward {
             output.consume(batch, flow);
         }
     }
+
+    fn decodes(&self) -> bool {
+        self.outputs.iter().flatten().any(|output| output.decodes())
+    }
 }

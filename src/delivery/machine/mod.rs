@@ -166,7 +166,7 @@ struct Request<L> {
     is_piece: bool,
 }
 
-/// A load in pieces, each with the room of what is in it: whoever waits for a part hears of it when its last piece is
+/// A load in pieces, each with the room of what is in it: a sender that waits for a part hears of it when its last piece is
 /// settled, and holds nothing that is not in it.
 fn cut<L: Load>(load: L, charge: &Charge, max: usize, sizer: Sizer) -> Vec<(L, Charge)> {
     let is_apart = charge.len() == load.parts();

@@ -98,7 +98,7 @@ impl Setup {
     }
 
     fn held_bytes(&self) -> usize {
-        self.cx.base.shared.memory.held_bytes()
+        self.cx.base.shared.memory.reserved_bytes()
     }
 }
 
@@ -181,6 +181,28 @@ async fn an_outage_is_told_when_it_is_long_and_ends_with_the_first_delivery() {
     let lines = [down, back].map(|message| log.lines(message).len());
     assert_eq!(lines, [1, 1]);
     assert!(setup.cx.base.shared.health.troubles().is_empty());
+    setup.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn a_retry_says_what_is_held_and_not_what_all_attempts_come_to() {
+    let (log, _guard) = Log::capture();
+    let setup = setup(&delivery(), |_| Outcome::Done);
+    setup.destination.start().await.unwrap();
+    setup.push(3).unwrap();
+    setup.push(4).unwrap();
+    let (inner, start) = (setup.destination.inner(), Instant::now());
+    for second in [0, 1, 2, 11] {
+        let now = start + Duration::from_secs(second);
+        inner.tell_retry(now, 3, Duration::from_secs(5), "refused");
+    }
+    let lines = log.lines("sending failed, will retry");
+    let said: Vec<_> = lines
+        .iter()
+        .map(|(level, fields)| (&**level, fields["items"].as_u64(), fields["held"].as_u64()))
+        .collect();
+    assert_eq!(said, [("INFO", Some(3), Some(7)); 2]);
+    setup.permits.add_permits(2);
     setup.stop(Duration::from_secs(5)).await;
 }
 

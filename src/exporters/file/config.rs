@@ -8,6 +8,7 @@ use crate::batch::Sizer;
 use crate::config::{Node, Problems, WithoutEffect};
 use crate::delivery::config::BatchConfig;
 use crate::delivery::{Delivery, QueueConfig, RetryConfig, Shape, Speaks, TemporalityChoice};
+use crate::net::FileMode;
 
 /// Options of the Collector's exporter that can mean nothing here.
 const OF_FILE: &WithoutEffect = &[(
@@ -20,6 +21,10 @@ crate::options! {
     pub struct Config {
         /// The file.
         pub path: PathBuf = required,
+        /// Permission bits of files that are made. A file that exists keeps its own.
+        pub mode: FileMode = FileMode(0o600),
+        /// Write through a symbolic link whoever owns it. Otherwise only through links of root or of the gateway's user.
+        pub follow_links: bool = false,
         /// Go on where an existing file ends. Otherwise it is begun anew at every start.
         pub append: bool = false,
         /// `json`: a line of OTLP/JSON a request; `proto`: framed OTLP; `csv`: raw events of metrics pipelines.

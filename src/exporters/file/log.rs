@@ -2,8 +2,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use super::config::{Config, Rotation};
 
@@ -26,9 +30,55 @@ impl Disk for File {
     }
 }
 
+/// How the file is opened: it may hold logs and traces, and its folder may belong to others.
+#[derive(Clone, Copy)]
+struct Opening {
+    mode: u32,
+    follow_links: bool,
+}
+
+impl Opening {
+    fn of(config: &Config) -> Self {
+        Self {
+            mode: config.mode.0,
+            follow_links: config.follow_links,
+        }
+    }
+
+    fn open(self, path: &Path) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.create(true).append(true).mode(self.mode);
+        if self.follow_links || is_ours(path)? {
+            return options.open(path);
+        }
+        let file = options
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+            .open(path);
+        file.map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::LOOP) => {
+                let why = "a symbolic link of another user; set `follow_links: true` to write through it";
+                io::Error::other(why)
+            }
+            _ => error,
+        })
+    }
+}
+
+/// Whether a path is a symbolic link of root or of our user, as `/dev/stdout` is. In a folder where others could replace
+/// it they could replace any file.
+fn is_ours(path: &Path) -> io::Result<bool> {
+    let link = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        found => found?,
+    };
+    let user = rustix::process::geteuid().as_raw();
+    Ok(link.is_symlink() && [0, user].contains(&link.uid()))
+}
+
 /// An open file.
 pub(super) struct Log {
     path: PathBuf,
+    opening: Opening,
     header: &'static str,
     rotation: Option<Rotation>,
     disk: Box<dyn Disk>,
@@ -41,7 +91,8 @@ pub(super) struct Log {
 
 impl Log {
     pub(super) fn open(config: &Config, header: &'static str) -> io::Result<Self> {
-        let file = OpenOptions::new().create(true).append(true).open(&config.path)?;
+        let opening = Opening::of(config);
+        let file = opening.open(&config.path)?;
         if !config.append {
             file.set_len(0)?;
         }
@@ -55,6 +106,7 @@ impl Log {
         Self {
             path: config.path.clone(),
             header,
+            opening: Opening::of(config),
             rotation: config.rotation.clone(),
             disk,
             length,
@@ -114,7 +166,7 @@ impl Log {
             .to_string()
             .replace(':', "-");
         fs::rename(&self.path, self.path.with_file_name(format!("{stem}-{now}{end}")))?;
-        let file = OpenOptions::new().create(true).append(true).open(&self.path)?;
+        let file = self.opening.open(&self.path)?;
         (self.disk, self.length, self.begun) = (Box::new(file), 0, Instant::now());
         self.begin()?;
         self.remove_oldest()

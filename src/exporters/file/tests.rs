@@ -174,3 +174,33 @@ fn a_full_disk_leaves_whole_lines_and_what_failed_can_be_written_again() {
     log.write(b"second\n").unwrap();
     assert_eq!(*content.lock().unwrap(), b"first\nsecond\n");
 }
+
+#[test]
+fn files_are_for_their_owner_and_no_link_of_another_user_is_followed() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
+
+    let directory = tempfile::tempdir().unwrap();
+    let plain = config(directory.path(), "");
+    let mode = || std::fs::metadata(&plain.path).unwrap().permissions().mode() & 0o777;
+    Log::open(&plain, "").unwrap().write(b"x").unwrap();
+    assert_eq!(mode(), 0o600);
+    std::fs::remove_file(&plain.path).unwrap();
+    Log::open(&config(directory.path(), ", mode: \"0640\""), "").unwrap();
+    assert_eq!(mode(), 0o640);
+
+    // Our own link is followed; it may lead to a file that is not there yet.
+    std::fs::remove_file(&plain.path).unwrap();
+    let target = directory.path().join("target");
+    symlink(&target, &plain.path).unwrap();
+    Log::open(&plain, "").unwrap().write(b"mine").unwrap();
+    assert_eq!(std::fs::read(&target).unwrap(), b"mine");
+    assert_eq!(std::fs::metadata(&target).unwrap().mode() & 0o777, 0o600);
+
+    // One of somebody else is not, unless that is wanted. Only root can make one.
+    if lchown(&plain.path, Some(12_345), None).is_ok() {
+        let refused = Log::open(&plain, "").err().unwrap().to_string();
+        assert!(refused.contains("follow_links"), "{refused}");
+        assert_eq!(std::fs::read(&target).unwrap(), b"mine");
+        Log::open(&config(directory.path(), ", follow_links: true"), "").unwrap();
+    }
+}

@@ -41,4 +41,8 @@ impl Consumer for Nop {
             ledger.leave(batch.items());
         }
     }
+
+    fn decodes(&self) -> bool {
+        false
+    }
 }

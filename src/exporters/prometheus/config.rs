@@ -1,13 +1,15 @@
 //! Options of the `prometheus` exporter, in the Collector's names.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use tidegate_engine::{Limits, Pattern};
 
+use crate::component::future::FutureConfig;
 use crate::config::{Node, Ordered, Problems};
 use crate::net::auth::AuthConfig;
 use crate::net::headers::{self, Headers};
-use crate::net::http::HttpConfig;
+use crate::net::http::{HttpConfig, READER_IDLE};
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig, Transport};
 use crate::prom::{Escaping, LabelSources, Naming, ResourceLabels, Strategy, Style};
 
@@ -49,12 +51,20 @@ crate::options! {
         pub max_series: u64 = 1_000_000,
         /// The same for the series of one metric; unset: no limit of its own.
         pub max_series_per_metric: Option<u64> = None,
+        /// What becomes of points of its own table (not of an `aggregate` before it) whose time lies too far ahead of the gateway's clock.
+        pub future: FutureConfig = FutureConfig::default(),
         /// Most connections at a time.
         pub max_connections: u32 = 64,
-        /// Time for the headers of a request, which includes waiting for the next one on a connection.
+        /// Connections of one address at a time, further ones are closed; unset: a quarter of `max_connections`. Those of
+        /// this machine do not count.
+        pub max_connections_per_peer: Option<NonZeroUsize> = None,
+        /// Names by which it may be asked besides addresses and `localhost`, where it listens on this machine alone: a page
+        /// in a browser can give its own name any address.
+        pub allowed_hosts: Vec<String> = Vec::new(),
+        /// Time for the headers of the first request on a connection.
         pub read_header_timeout: Duration = Duration::from_secs(60),
-        /// A connection without a request for so long is asked to go; unset: never.
-        pub idle_timeout: Option<Duration> = None,
+        /// A connection without a request for so long is asked to go; 0: never.
+        pub idle_timeout: Duration = READER_IDLE,
         /// A scraper that takes nothing of its answer for so long is cut off; 0: never.
         pub write_timeout: Duration = Duration::from_secs(30),
         /// TLS.
@@ -200,6 +210,7 @@ impl Config {
             series: count(self.max_series),
             series_per_metric: self.max_series_per_metric.map_or(usize::MAX, count),
             expiry: self.metric_expiration,
+            future: (&self.future).into(),
             streams: Limits::default().streams.max(count(self.max_series)),
             ..Limits::default()
         }
@@ -209,9 +220,9 @@ impl Config {
     pub(super) fn serving(&self) -> HttpConfig {
         HttpConfig {
             header_timeout: self.read_header_timeout,
-            max_idle: self.idle_timeout,
+            max_idle: Some(self.idle_timeout).filter(|idle| !idle.is_zero()),
             max_stall: Some(self.write_timeout).filter(|time| !time.is_zero()),
-            ..HttpConfig::default()
+            ..HttpConfig::pages()
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::batch::{Batch, Encoded, Payload, Points, Signal};
 use crate::component::worker::{Pause, Worker, give_way};
 use crate::component::{
     ComponentError, ConfigType, Consumer, Context, Exporter, ExporterFactory, Factory, Flow, Ledger,
-    Lifecycle, Reason, Refused, Stability, collisions, unix_now,
+    Lifecycle, Reason, Refused, Stability, collisions, strays, unix_now,
 };
 use crate::net::Server;
 use crate::net::auth::Door;
@@ -164,12 +164,15 @@ impl Prometheus {
 /// Lets series expire and learns new ones, until it is to stop.
 fn keep(own: &Table, pages: &Pages, exporter: &Arc<str>, pause: &Pause) {
     give_way();
+    let told = strays::Told::default();
     while pause.wait(TICK) {
         own.expire(unix_now());
         // A panic has been printed; what expires must do so all the same.
         let _ = catch_unwind(AssertUnwindSafe(|| pages.learn()));
         tell(&own.stats(), exporter);
-        collisions::tell(own, &("exporter", exporter.to_string()));
+        let label = ("exporter", exporter.to_string());
+        collisions::tell(own, &label);
+        told.tell(&[own.strays()], &label);
     }
     pages.close();
 }

@@ -1,4 +1,4 @@
-//! Work that whoever asks for it at the same time shares: one piece at a time, and nobody gets one that was begun
+//! Work that all callers at the same time share: one piece at a time, and nobody gets one that was begun
 //! before he asked.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

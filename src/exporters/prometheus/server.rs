@@ -51,11 +51,11 @@ pub(super) async fn start(
         .as_ref()
         .map(|tls| tls.build(tls::ALPN_HTTP))
         .transpose();
-    let limits = ConnectionLimits {
-        max_connections: config.max_connections.max(1) as usize,
-        tls: tls.map_err(|error| base.error(error.to_string()))?,
-    };
-    let server = serve(listener, limits, config.serving(), move |request| {
+    let most = config.max_connections.max(1) as usize;
+    let limits = ConnectionLimits::new(most, config.max_connections_per_peer)
+        .over(tls.map_err(|error| base.error(error.to_string()))?);
+    let serving = config.serving().guarded(&listener, &config.allowed_hosts);
+    let server = serve(listener, limits, serving, move |request| {
         let counter = counter.clone();
         async move { counter.answer(request).await }
     });

@@ -50,7 +50,7 @@ impl Rig {
     /// Status line and headers, and body, of a request with these headers.
     async fn ask(&self, request: &str, headers: &str) -> (String, Vec<u8>) {
         let mut stream = TcpStream::connect(self.address()).await.unwrap();
-        let request = format!("{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}\r\n");
+        let request = format!("{request} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).await.unwrap();

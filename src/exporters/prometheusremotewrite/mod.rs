@@ -1,4 +1,4 @@
-//! `prometheusremotewrite`: writes metrics to Prometheus and whoever takes its remote write, 1.0 and 2.0.
+//! `prometheusremotewrite`: writes metrics to Prometheus and anyone who takes its remote write, 1.0 and 2.0.
 //!
 //! Requests go in parallel and the samples of a series in order all the same: the queue hands out one batch at a time,
 //! and its series are dealt out to shards that share none (`docs/decisions/0015-in-order-per-series.md`).
@@ -215,7 +215,7 @@ impl Inner {
         };
         if version == Version::Two && matches!(verdict, Verdict::Taken) {
             let (from, to) = (Dialect::Two as u8, Dialect::Proven as u8);
-            // Whoever has found out otherwise in between is right.
+            // A writer that has found out otherwise in between is right.
             let _ = self.dialect.compare_exchange(from, to, Relaxed, Relaxed);
         }
         verdict

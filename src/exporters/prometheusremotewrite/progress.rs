@@ -1,4 +1,4 @@
-//! How far the writing of a batch has come: its chunks by shard, and what was lost on the way. Whoever writes a chunk
+//! How far the writing of a batch has come: its chunks by shard, and what was lost on the way. The task that writes a chunk
 //! takes it out only when its fate is known, so an attempt may end anywhere and the next one goes on there.
 
 use std::collections::VecDeque;

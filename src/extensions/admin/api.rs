@@ -16,26 +16,19 @@ use std::time::{Duration, SystemTime};
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use tidegate_engine::query::{Instant, Query, QueryError};
+use tidegate_engine::query::{Instant, NAME, Patience, Query, QueryError};
 use tidegate_engine::{OnStale, UnixNanos};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 pub(super) use self::numbers::{NoNumbers, Partial};
 use super::composites::{self, COMPOSITES};
-use super::explain;
+use super::lanes::{Kind, Lanes, NotComputed};
+use super::{QueryConfig, explain};
 use crate::component::Shared;
 use crate::component::shared::Phase;
-use crate::component::worker::in_background;
 use crate::extensions::server::{self, Answer, Request, Takes};
 use crate::prom::catalog::View;
 use crate::watch::Watched;
-
-/// Queries that are computed at one time; others wait.
-const QUERIES: usize = 2;
-
-/// How long an answer may take, unless the request says less: as in Prometheus.
-const MAX_PATIENCE: Duration = Duration::from_secs(120);
 
 /// What stands in front of the paths of the API.
 const API: &str = "/api/v1/";
@@ -44,9 +37,8 @@ const API: &str = "/api/v1/";
 pub(super) struct Api {
     shared: Arc<Shared>,
     view: Arc<View>,
-    room: Arc<Semaphore>,
-    /// One at a time for autoscalers: dashboards don't hold them up.
-    scalers: Arc<Semaphore>,
+    limits: QueryConfig,
+    lanes: Lanes,
     /// Cancelled when the gateway stops: streams end.
     stopping: CancellationToken,
     started: SystemTime,
@@ -67,6 +59,7 @@ impl From<QueryError> for Failure {
                 (StatusCode::UNPROCESSABLE_ENTITY, "execution")
             }
             QueryError::Timeout => (StatusCode::SERVICE_UNAVAILABLE, "timeout"),
+            QueryError::Canceled => (StatusCode::SERVICE_UNAVAILABLE, "canceled"),
         };
         Self {
             status,
@@ -99,8 +92,6 @@ impl Failure {
 enum Page {
     /// Data, and what is to be said beside them.
     Data(Said),
-    /// Data that are JSON already.
-    Json(String),
     /// Text for a scraper.
     Text(String),
     /// Nothing: an empty answer, not an error.
@@ -110,7 +101,8 @@ enum Page {
 /// Data with warnings and notes.
 #[derive(Default)]
 struct Said {
-    data: Value,
+    /// JSON.
+    data: Vec<u8>,
     warnings: Vec<String>,
     infos: Vec<String>,
 }
@@ -118,7 +110,7 @@ struct Said {
 impl From<Value> for Page {
     fn from(data: Value) -> Self {
         Self::Data(Said {
-            data,
+            data: data.to_string().into_bytes(),
             ..Said::default()
         })
     }
@@ -130,13 +122,17 @@ impl Said {
         self.warnings.push("results truncated due to limit".to_owned());
     }
 
-    fn page(self) -> Value {
-        let mut page = json!({"status": "success", "data": self.data});
+    /// JSON.
+    fn page(self) -> Vec<u8> {
+        let mut page = self.data;
+        page.splice(..0, *b"{\"status\":\"success\",\"data\":");
         for (name, notes) in [("warnings", self.warnings), ("infos", self.infos)] {
             if !notes.is_empty() {
-                page[name] = notes.into();
+                let notes = format!(",\"{name}\":{}", Value::from(notes));
+                page.extend_from_slice(notes.as_bytes());
             }
         }
+        page.push(b'}');
         page
     }
 }
@@ -146,56 +142,86 @@ struct Route {
     /// Below `/api/v1/`; `*` stands for one name.
     path: &'static str,
     takes: Takes,
+    cost: Cost,
     page: fn(&Api, &Request) -> Result<Page, Failure>,
 }
 
-const fn get(path: &'static str, page: fn(&Api, &Request) -> Result<Page, Failure>) -> Route {
-    let takes = Takes::Get;
-    Route { path, takes, page }
+/// What a page costs.
+#[derive(Clone, Copy)]
+enum Cost {
+    /// As its query.
+    Query,
+    /// It looks at a range or at every series.
+    Much,
+    Little,
 }
 
-const fn form(path: &'static str, page: fn(&Api, &Request) -> Result<Page, Failure>) -> Route {
+const fn get(path: &'static str, cost: Cost, page: fn(&Api, &Request) -> Result<Page, Failure>) -> Route {
+    let takes = Takes::Get;
+    Route {
+        path,
+        takes,
+        cost,
+        page,
+    }
+}
+
+const fn form(path: &'static str, cost: Cost, page: fn(&Api, &Request) -> Result<Page, Failure>) -> Route {
     let takes = Takes::GetOrForm;
-    Route { path, takes, page }
+    Route {
+        path,
+        takes,
+        cost,
+        page,
+    }
 }
 
 const ROUTES: &[Route] = &[
-    form("query", Api::instant),
-    form("query_range", Api::range),
-    form("format_query", Api::format),
-    form("parse_query", Api::tree),
-    form("query_exemplars", Api::exemplars),
-    form("series", Api::series),
-    form("labels", Api::names),
-    get("label/*/values", Api::values),
-    get("metadata", Api::metadata),
-    form("explain", Api::explain),
-    get("rules", Api::rules),
-    get("alerts", |_, _| Ok(json!({"alerts": []}).into())),
-    get("targets", Api::targets),
-    get("targets/metadata", Api::metadata_of_targets),
-    get("scrape_pools", Api::pools),
-    get("alertmanagers", |_, _| {
+    form("query", Cost::Query, Api::instant),
+    form("query_range", Cost::Much, Api::range),
+    form("format_query", Cost::Little, Api::format),
+    form("parse_query", Cost::Little, Api::tree),
+    form("query_exemplars", Cost::Much, Api::exemplars),
+    form("series", Cost::Much, Api::series),
+    form("labels", Cost::Much, Api::names),
+    get("label/*/values", Cost::Much, Api::values),
+    get("metadata", Cost::Much, Api::metadata),
+    form("explain", Cost::Much, Api::explain),
+    get("rules", Cost::Little, Api::rules),
+    get("alerts", Cost::Little, |_, _| Ok(json!({"alerts": []}).into())),
+    get("targets", Cost::Little, Api::targets),
+    get("targets/metadata", Cost::Much, Api::metadata_of_targets),
+    get("scrape_pools", Cost::Little, Api::pools),
+    get("alertmanagers", Cost::Little, |_, _| {
         Ok(json!({"activeAlertmanagers": [], "droppedAlertmanagers": []}).into())
     }),
-    get("notifications", |_, _| Ok(json!([]).into())),
-    get("status/tsdb", Api::cardinality),
-    get("status/buildinfo", Api::build),
-    get("status/config", Api::config),
-    get("status/notices", |api, _| {
+    get("notifications", Cost::Little, |_, _| Ok(json!([]).into())),
+    get("status/tsdb", Cost::Much, Api::cardinality),
+    get("status/buildinfo", Cost::Little, Api::build),
+    get("status/config", Cost::Little, Api::config),
+    get("status/notices", Cost::Little, |api, _| {
         Ok(json!(api.shared.notices.list()).into())
     }),
-    get("status/flags", Api::flags),
-    get("status/runtimeinfo", Api::runtime),
-    get("status/walreplay", |_, _| {
+    get("status/flags", Cost::Little, Api::flags),
+    get("status/runtimeinfo", Cost::Little, Api::runtime),
+    get("status/walreplay", Cost::Little, |_, _| {
         Ok(json!({"min": 0, "max": 0, "current": 0}).into())
     }),
 ];
 
 /// The one page of Prometheus that is not below its API.
-const FEDERATE: &Route = &get("/federate", Api::federate);
+const FEDERATE: &Route = &get("/federate", Cost::Much, Api::federate);
 
 impl Route {
+    /// The kind of query that a request for it is.
+    fn kind(&self, request: &Request) -> Kind {
+        match self.cost {
+            Cost::Much => Kind::Heavy,
+            Cost::Query if looks_heavy(request.get("query").unwrap_or_default()) => Kind::Heavy,
+            Cost::Query | Cost::Little => Kind::Light,
+        }
+    }
+
     fn at(path: &str) -> Option<&'static Self> {
         if path == FEDERATE.path {
             return Some(FEDERATE);
@@ -221,12 +247,17 @@ pub(super) fn takes(path: &str) -> Takes {
 }
 
 impl Api {
-    pub(super) fn new(shared: Arc<Shared>, view: Arc<View>, stopping: CancellationToken) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        view: Arc<View>,
+        limits: QueryConfig,
+        stopping: CancellationToken,
+    ) -> Self {
         Self {
             shared,
             view,
-            room: Arc::new(Semaphore::new(QUERIES)),
-            scalers: Arc::new(Semaphore::new(1)),
+            limits,
+            lanes: Lanes::default(),
             stopping,
             started: SystemTime::now(),
         }
@@ -286,51 +317,53 @@ impl Api {
         }
     }
 
-    async fn prometheus(self: Arc<Self>, request: Request) -> Answer {
+    async fn prometheus(self: Arc<Self>, mut request: Request) -> Answer {
         let Some(route) = Route::at(&request.path) else {
             return nothing();
         };
-        let deadline = tokio::time::Instant::from_std(request.came + patience(&request));
-        let late = |at: &str| {
-            let why = format!("query timed out in {at}");
-            server::error(StatusCode::SERVICE_UNAVAILABLE, "timeout", &why)
-        };
-        let room = match tokio::time::timeout_at(deadline, self.room.clone().acquire_owned()).await {
-            Ok(Ok(room)) => room,
-            Ok(Err(_)) => return nothing(), // Never: nobody closes it.
-            Err(_) => return late("query queue"),
-        };
-        let api = self.clone();
-        let computed = in_background(move || {
-            // Held until the work is done, even when nobody waits for it any more.
-            let _room = room;
-            api.page(route, &request)
-        });
-        let Ok(computed) = tokio::time::timeout_at(deadline, computed).await else {
-            return late("expression evaluation");
-        };
-        computed.unwrap_or_else(|_| {
-            tracing::error!("a query panicked (a bug)");
-            server::error(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "internal",
-                "a bug: see the log",
-            )
-        })
+        let deadline = request.came + self.time_for(&request);
+        request.patience = Patience::until(deadline);
+        let kind = route.kind(&request);
+        if kind == Kind::Heavy && self.shared.memory.over_limit() {
+            return server::busy("the gateway is short of memory: it computes no ranges for now");
+        }
+        let (api, patience) = (self.clone(), request.patience.clone());
+        let computed = self
+            .lanes
+            .compute(kind, patience, move || api.page(route, &request));
+        match tokio::time::timeout_at(deadline.into(), computed).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(why @ NotComputed::Crowded)) => server::busy(&why.to_string()),
+            Ok(Err(why @ NotComputed::Bug)) => {
+                tracing::error!("a query panicked (a bug)");
+                server::error(StatusCode::INTERNAL_SERVER_ERROR, "internal", &why.to_string())
+            }
+            Err(_) => Self::refusal(&QueryError::Timeout.into()),
+        }
+    }
+
+    /// How long an answer may take: what the request says, at most what is configured. The page refuses a bad `timeout`.
+    fn time_for(&self, request: &Request) -> Duration {
+        let most = self.limits.timeout;
+        let asked = params::optional_duration(request, "timeout").ok().flatten();
+        let asked = asked.and_then(|millis| u64::try_from(millis).ok());
+        asked.map_or(most, |millis| Duration::from_millis(millis).min(most))
+    }
+
+    fn refusal(failure: &Failure) -> Answer {
+        server::error(failure.status, failure.kind, &failure.why)
     }
 
     fn page(&self, route: &Route, request: &Request) -> Answer {
-        match (route.page)(self, request) {
-            Ok(Page::Data(said)) => server::json(StatusCode::OK, &said.page()),
-            Ok(Page::Json(data)) => {
-                let page = format!("{{\"status\":\"success\",\"data\":{data}}}");
-                server::text(StatusCode::OK, "application/json", page)
-            }
+        // While it waited for its place its client may have gone.
+        let page = request.patience.check().map_err(Failure::from);
+        match page.and_then(|()| (route.page)(self, request)) {
+            Ok(Page::Data(said)) => server::bytes("application/json", said.page().into()),
             Ok(Page::Text(text)) => {
                 server::text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
             }
             Ok(Page::Empty) => server::empty(),
-            Err(Failure { status, kind, why }) => server::error(status, kind, &why),
+            Err(failure) => Self::refusal(&failure),
         }
     }
 
@@ -375,13 +408,16 @@ impl Api {
     }
 }
 
-/// How long an answer may take: what the request says, at most what it may say. A bad `timeout` is refused by the page.
-fn patience(request: &Request) -> Duration {
-    let asked = params::optional_duration(request, "timeout").ok().flatten();
-    let asked = asked.and_then(|millis| u64::try_from(millis).ok());
-    asked.map_or(MAX_PATIENCE, |millis| {
-        Duration::from_millis(millis).min(MAX_PATIENCE)
-    })
+/// The texts of `match[]`.
+fn selectors(request: &Request) -> Result<impl Iterator<Item = &str>, Failure> {
+    /// Each of them looks through series.
+    const MOST: usize = 200;
+    match request.all("match[]").count() {
+        count if count > MOST => Err(Failure::bad(format!(
+            "{count} parameters match[]: {MOST} are allowed"
+        ))),
+        _ => Ok(request.all("match[]")),
+    }
 }
 
 /// The selector that a text is.
@@ -395,7 +431,50 @@ fn parse_selector(text: &str) -> Result<Query, Failure> {
     }
 }
 
+/// Whether a query looks like one with a subquery (`[5m:1s]`), or with a selector of more than one metric (`{job="a"}`). To
+/// parse it takes too long for a thread of the runtime.
+fn looks_heavy(query: &str) -> bool {
+    let brackets = query.split('[').skip(1);
+    let mut inside = brackets.map(|rest| rest.split(']').next().unwrap_or_default());
+    let has_subquery = inside.any(|range| range.contains(':'));
+    let is_named = |before: &str| {
+        let last = before.trim_end().chars().next_back();
+        last.is_some_and(|last| last.is_ascii_alphanumeric() || "_:".contains(last))
+    };
+    let mut before_braces = query
+        .match_indices('{')
+        .map(|(at, _)| query.get(..at).unwrap_or_default());
+    has_subquery || query.contains(NAME) || before_braces.any(|before| !is_named(before))
+}
+
 fn nothing() -> Answer {
     let why = format!("nothing here; composites are at {COMPOSITES}, queries at {API}query");
     server::error(StatusCode::NOT_FOUND, "not_found", &why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_of_much_are_told_from_queries_of_the_present() {
+        for light in [
+            "1",
+            "sum by (model) (queue_depth)",
+            "rate(agent_tx_bytes_total{node=\"a:1\"}[5m])",
+            "vllm:waiting {a=\"b\"} / 2",
+        ] {
+            assert!(!looks_heavy(light), "{light}");
+        }
+        for heavy in [
+            "max_over_time(m[10m:1s])",
+            "sum(x[5m]) + max_over_time(y[1h:])",
+            "{__name__=~\".+\"}",
+            "count({job=\"a\"})",
+            "m{__name__=~\"a|b\"}",
+            "{\"my.metric\"}",
+        ] {
+            assert!(looks_heavy(heavy), "{heavy}");
+        }
+    }
 }

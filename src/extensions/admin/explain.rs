@@ -3,20 +3,19 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tidegate_engine::query::Labels;
-use tidegate_engine::{Count, Explanation, Feeder, Life, Resource, Series, State, UnixNanos, holdings};
+use tidegate_engine::query::{Labels, Selection};
+use tidegate_engine::{Count, Explanation, Feeder, Life, Series, State, UnixNanos, clock, holdings};
 
 use crate::component::Shared;
-use crate::prom::catalog::{Found, Senders, View};
-use crate::watch::{Watched, json as shape};
+use crate::prom::catalog::{Found, View};
+use crate::watch::{Shown, Watched, json as shape};
 
 /// What a page says of the series that queries see.
-pub(super) fn page(shared: &Shared, found: &[Found], now: UnixNanos, most: usize) -> Value {
-    let (composites, senders) = (shared.composites.list(), Senders::of(shared));
-    let lease = |resource: &Resource| senders.lease(resource);
+pub(super) fn page(shared: &Shared, found: &[Found], now: UnixNanos, most: usize) -> Vec<Value> {
+    let composites = shared.composites.list();
     let explained = found.iter().filter_map(|one| {
         let table = one.table.as_ref();
-        let mut page = match table.and_then(|table| table.explain(&one.series, now, most, &lease)) {
+        let mut page = match table.and_then(|table| table.explain(&one.series, now, most)) {
             Some(explanation) => of_series(&one.labels, &one.series, &explanation, now),
             None if one.is_target => of_target(one, now),
             None => of_composite(one, &composites, now)?,
@@ -25,6 +24,38 @@ pub(super) fn page(shared: &Shared, found: &[Found], now: UnixNanos, most: usize
         Some(page)
     });
     explained.collect()
+}
+
+/// At most `most` groups of composites that these selections accept and that have no value now: no table and no page has
+/// them, so that only this says why.
+pub(super) fn without_value(
+    view: &View,
+    selections: &[Selection],
+    now: UnixNanos,
+    most: usize,
+) -> Vec<Value> {
+    let mut all = Vec::new();
+    for (watched, name) in view.names_of_composites() {
+        if selections
+            .iter()
+            .all(|one| one.name().is_some_and(|asked| asked != name))
+        {
+            continue;
+        }
+        watched.composite().compute_if_due(now);
+        let latest = watched.read(now);
+        let empty = latest.shown.iter().filter(|shown| shown.answer.value.is_none());
+        for shown in empty {
+            let labels = view.labels_of_group(watched.composite(), &shown.answer.attributes);
+            let accepted = labels
+                .iter()
+                .find(|labels| selections.iter().any(|one| one.accepts(labels)));
+            if let Some(labels) = accepted.filter(|_| all.len() < most) {
+                all.push(of_group(labels, &watched, shown));
+            }
+        }
+    }
+    all
 }
 
 fn metric(labels: &Labels) -> Value {
@@ -61,7 +92,7 @@ fn of_series(labels: &Labels, series: &Series, it: &Explanation, now: UnixNanos)
         "value": it.value.as_f64(),
         "unit": &*series.metric.unit,
         "state": it.state.name(),
-        "age_ms": age_ms(it.time, now),
+        "age_ms": age_ms(it.time, clock::wall(now)),
         "counts_since": seconds(it.start),
         "owner": &*it.owner,
         "rule": it.rule,
@@ -80,11 +111,16 @@ fn of_composite(one: &Found, composites: &[Arc<Watched>], now: UnixNanos) -> Opt
     let latest = watched.read(now);
     let mut shown = latest.shown.iter();
     let shown = shown.find(|shown| shown.answer.attributes == one.series.attributes)?;
-    Some(json!({
-        "metric": metric(&one.labels),
+    Some(of_group(&one.labels, watched, shown))
+}
+
+fn of_group(labels: &Labels, watched: &Watched, shown: &Shown) -> Value {
+    json!({
+        "metric": metric(labels),
         "state": shown.answer.state.name(),
         "composite": shape::label_set(watched, shown),
-    }))
+        "hidden": false,
+    })
 }
 
 /// `target_info`: the resource that it describes.

@@ -9,14 +9,17 @@ mod api;
 mod composites;
 mod explain;
 mod grpc;
+mod lanes;
 mod sampler;
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use hyper::body::Incoming;
-use tidegate_engine::query::Millis;
+use bytes::Bytes;
+use http_body_util::Full;
+use tidegate_engine::query::{self, Millis};
 use tidegate_engine::{BadPattern, HistoryLimits, Pattern};
 use tokio_util::sync::CancellationToken;
 
@@ -33,20 +36,26 @@ use crate::net::cors::CorsConfig;
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
 use crate::prom::catalog::{HistoryRule, View};
 
+/// Samples that a query may look at.
+const MAX_SAMPLES: NonZeroUsize = NonZeroUsize::new(query::MAX_SAMPLES).expect("not zero");
+
 /// Where the pages are.
 const PORT: u16 = 8080;
 
 crate::options! {
     /// Options of the `admin` extension.
     pub struct Config {
-        /// Where to listen. Whoever can connect can read.
+        /// Where to listen. Everyone who can connect can read.
         pub endpoint: Endpoint = Endpoint::Tcp { host: "127.0.0.1".to_owned(), port: PORT },
         /// The socket file of a `unix:` endpoint.
         pub socket: SocketFileConfig = SocketFileConfig::default(),
-        /// Who may ask, by an extension; unset: whoever can connect.
+        /// Who may ask, by an extension; unset: everyone who can connect.
         pub auth: Option<AuthConfig> = None,
         /// TLS; unset: none.
         pub tls: Option<TlsServerConfig> = None,
+        /// Names by which it may be asked besides addresses and `localhost`, where it listens on this machine alone: a page
+        /// in a browser can give its own name any address.
+        pub allowed_hosts: Vec<String> = Vec::new(),
         /// Which pages of other origins may ask from a browser; unset: none.
         pub cors: Option<CorsConfig> = None,
         /// The `prometheus` exporter whose names and labels queries see, as `prometheus/NAME`, where several show a table;
@@ -54,6 +63,33 @@ crate::options! {
         pub exporter: Option<String> = None,
         /// The recent past of series, for range queries.
         pub history: HistoryConfig = HistoryConfig::default(),
+        /// What queries may take.
+        pub query: QueryConfig = QueryConfig::default(),
+    }
+}
+
+crate::options! {
+    /// What queries may take.
+    pub struct QueryConfig {
+        /// Time for an answer, its place in the queue included; `timeout=` of a request may say less.
+        pub timeout: Duration = Duration::from_secs(10),
+        /// Samples that a query may look at, each time that it looks; one takes 16 bytes or more while it is computed.
+        pub max_samples: NonZeroUsize = MAX_SAMPLES,
+        /// What all answers that are on their way may take, and one of them; further ones are refused with 503.
+        pub max_answer_bytes: ByteSize = ByteSize::mib(64),
+    }
+    check = QueryConfig::check
+}
+
+impl QueryConfig {
+    fn check(&self, at: &Node, cx: &mut Problems) {
+        if self.timeout.is_zero() {
+            cx.at(at.child("timeout")).error("must be more than 0");
+        }
+    }
+
+    fn max_answer_bytes(&self) -> usize {
+        usize::try_from(self.max_answer_bytes.bytes()).unwrap_or(usize::MAX)
     }
 }
 
@@ -184,12 +220,20 @@ impl Extension for Admin {}
 impl Lifecycle for Admin {
     async fn start(&self) -> Result<(), ComponentError> {
         let shared = self.base.shared.clone();
-        let api = Arc::new(Api::new(shared, self.view.clone(), self.stopping.clone()));
+        let api = Api::new(
+            shared,
+            self.view.clone(),
+            self.config.query.clone(),
+            self.stopping.clone(),
+        );
+        let api = Arc::new(api);
         let place = Place {
             endpoint: &self.config.endpoint,
             socket: &self.config.socket,
             tls: self.config.tls.as_ref(),
             auth: self.config.auth.as_ref(),
+            max_answer_bytes: self.config.query.max_answer_bytes(),
+            allowed_hosts: &self.config.allowed_hosts,
         };
         let cors = self.config.cors.clone();
         self.server
@@ -236,7 +280,7 @@ impl Pages for Faces {
         self.api.clone().answer(request).await
     }
 
-    async fn grpc(&self, request: http::Request<Incoming>) -> Answer {
+    async fn grpc(&self, request: http::Request<Full<Bytes>>) -> Answer {
         grpc::answer(self.api.clone(), request).await
     }
 }

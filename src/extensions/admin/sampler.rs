@@ -1,7 +1,7 @@
 //! Keeps the past: notes the present of every series at an interval, on a thread of its own that gives way to all others.
 //! Once a second the thread also notes how the resources report, whether or not a past is kept.
 //!
-//! A pass over many series takes a good part of a core's second at some hundred thousand of them. Whoever delivers
+//! A pass over many series takes a good part of a core's second at some hundred thousand of them. Anyone who delivers
 //! events or answers queries must not wait for it: the thread is nice, and its pass is spread over half the interval.
 
 use std::time::{Duration, Instant};

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use base64::Engine;
@@ -161,6 +161,8 @@ struct Server {
 /// Users, and which headers were found right as long as these are the users.
 struct Known {
     users: Users,
+    /// See [`Users::cost`].
+    costliest: Option<u32>,
     right: Mutex<HashSet<[u8; 32]>>,
 }
 
@@ -182,8 +184,10 @@ impl Server {
             }
             // Of two lines for one name the last counts.
             lines.push_str(config.inline.expose());
+            let users = Users::parse(&lines)?;
             Ok(Arc::new(Known {
-                users: Users::parse(&lines)?,
+                costliest: users.cost(),
+                users,
                 right: Mutex::default(),
             }))
         };
@@ -193,25 +197,47 @@ impl Server {
         }
     }
 
-    async fn is_right(&self, stored: Option<Stored>, password: String) -> bool {
-        /// Of nobody: who asks for a user that we don't have waits as long as for one that we have.
-        static NOBODY: LazyLock<String> = LazyLock::new(|| bcrypt::hash("", 10).unwrap_or_default());
-        match stored {
-            Some(Stored::Plain(kept)) => digest(password.as_bytes()) == kept,
-            // Compared by a digest of both, so that the time says nothing of where they differ.
-            Some(Stored::Sha1(kept)) => digest(&sha1(password.as_bytes())) == digest(&kept),
-            hashed => {
-                let Ok(_turn) = self.checks.acquire().await else {
-                    return false;
-                };
-                let check = move || match hashed {
-                    Some(Stored::Bcrypt(hash)) => bcrypt::verify(password, &hash).unwrap_or(false),
-                    _ => bcrypt::verify(password, &NOBODY).is_ok_and(|_| false),
-                };
-                tokio::task::spawn_blocking(check).await.unwrap_or(false)
-            }
-        }
+    /// Takes the same time for every name, whether it is known and however its password is kept: as long as the
+    /// costliest hash takes.
+    async fn is_right(&self, stored: Option<Stored>, password: String, costliest: Option<u32>) -> bool {
+        let Some(costliest) = costliest else {
+            return matches(stored, &password);
+        };
+        let Ok(_turn) = self.checks.acquire().await else {
+            return false;
+        };
+        let check = move || {
+            let spent = stored.as_ref().and_then(Stored::cost);
+            pad(&password, spent, costliest);
+            matches(stored, &password)
+        };
+        tokio::task::spawn_blocking(check).await.unwrap_or(false)
     }
+}
+
+/// Whether a password is the one that is kept.
+fn matches(stored: Option<Stored>, password: &str) -> bool {
+    match stored {
+        Some(Stored::Plain(kept)) => digest(password.as_bytes()) == kept,
+        // Compared by a digest of both, so that the time says nothing of where they differ.
+        Some(Stored::Sha1(kept)) => digest(&sha1(password.as_bytes())) == digest(&kept),
+        Some(Stored::Bcrypt(hash)) => bcrypt::verify(password, &hash).unwrap_or(false),
+        None => false,
+    }
+}
+
+/// Spends what a check of cost `spent` lacks to one of cost `costliest`. Each step of the cost doubles the time, so a
+/// check of cost c and hashes of the costs c, c + 1 and so on below the highest take as long as one of the highest.
+fn pad(password: &str, spent: Option<u32>, costliest: u32) {
+    const SALT: [u8; 16] = [0; 16];
+    for cost in padding(spent, costliest) {
+        let _ = std::hint::black_box(bcrypt::hash_with_salt(password, cost, SALT));
+    }
+}
+
+/// The costs of the hashes that [`pad`] makes.
+fn padding(spent: Option<u32>, costliest: u32) -> std::ops::Range<u32> {
+    spent.map_or(costliest..costliest + 1, |spent| spent..costliest)
 }
 
 #[async_trait]
@@ -229,7 +255,8 @@ impl Authenticator for Server {
             return Ok(());
         }
         let (name, password) = decode(header).ok_or(Unauthenticated("the authorization is not Basic"))?;
-        if !self.is_right(known.users.get(&name).cloned(), password).await {
+        let stored = known.users.get(&name).cloned();
+        if !self.is_right(stored, password, known.costliest).await {
             return Err(Unauthenticated("wrong name or password"));
         }
         let mut right = known.right();

@@ -53,6 +53,20 @@ impl Users {
     pub(super) fn get(&self, name: &str) -> Option<&Stored> {
         self.0.get(name)
     }
+
+    /// The highest cost of a bcrypt hash; `None` where there is none.
+    pub(super) fn cost(&self) -> Option<u32> {
+        self.0.values().filter_map(Stored::cost).max()
+    }
+}
+
+impl Stored {
+    /// The cost of a bcrypt hash: to check it takes 2 to the power of this many rounds.
+    pub(super) fn cost(&self) -> Option<u32> {
+        let Self::Bcrypt(hash) = self else { return None };
+        let parts: Option<bcrypt::HashParts> = hash.parse().ok();
+        parts.map(|parts| parts.get_cost())
+    }
 }
 
 /// SHA-1, which `htpasswd -s` and the Collector use. It is weak: a file of such hashes must be kept as one of passwords.

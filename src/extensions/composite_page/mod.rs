@@ -147,6 +147,8 @@ struct Writer {
 impl Writer {
     fn write(&mut self, all: &[Arc<Watched>]) {
         let now = unix_now();
+        // Readers are other processes.
+        let said = tidegate_engine::clock::wall(now);
         let looks: Vec<(Arc<str>, Latest)> = all
             .iter()
             .map(|watched| (watched.declaration().name.clone(), watched.read(now)))
@@ -181,13 +183,13 @@ impl Writer {
                     min: answer.min,
                     avg: answer.avg,
                     max: answer.max,
-                    sum: Some(answer.sum),
-                    count: Some(answer.count),
+                    sum: answer.known(answer.sum),
+                    count: answer.known(answer.count),
                     last: answer.last,
                     quantiles: &ranks,
                     window: answer.window,
-                    as_of_ns: now,
-                    newest_ns: age.map(|age| now.saturating_sub(age)),
+                    as_of_ns: said,
+                    newest_ns: age.map(|age| said.saturating_sub(age)),
                     sources_expected: u32::try_from(answer.sources_expected).unwrap_or(u32::MAX),
                     sources_reporting: u32::try_from(answer.sources_reporting).unwrap_or(u32::MAX),
                     seq: shown.seq,
@@ -196,7 +198,7 @@ impl Writer {
                 let _ = round.set(&entry);
             }
         }
-        let published = round.finish(now);
+        let published = round.finish(said);
         self.note(&published);
     }
 

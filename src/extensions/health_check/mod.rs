@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use http::StatusCode;
 use serde_json::json;
 
-use super::server::{self, Answer, PageServer, Pages, Place, Request, Takes};
+use super::server::{self, Answer, MAX_ANSWER_BYTES, PageServer, Pages, Place, Request, Takes};
 use crate::component::shared::{Phase, Shared};
 use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
@@ -39,6 +39,9 @@ crate::options! {
         pub socket: SocketFileConfig = SocketFileConfig::default(),
         /// TLS; unset: none.
         pub tls: Option<TlsServerConfig> = None,
+        /// Names by which it may be asked besides addresses and `localhost`, where it listens on this machine alone: a page
+        /// in a browser can give its own name any address.
+        pub allowed_hosts: Vec<String> = Vec::new(),
     }
     accepted = OF_THE_COLLECTOR;
     check = Config::check
@@ -115,6 +118,8 @@ impl Lifecycle for HealthCheck {
             socket: &self.config.socket,
             tls: self.config.tls.as_ref(),
             auth: None,
+            allowed_hosts: &self.config.allowed_hosts,
+            max_answer_bytes: MAX_ANSWER_BYTES,
         };
         self.server.start(&self.base, place, Arc::new(probe)).await
     }

@@ -23,6 +23,9 @@ crate::options! {
         pub response_body: Option<ResponseBody> = None,
         /// TLS, in version 1; unset: none.
         pub tls: Option<TlsServerConfig> = None,
+        /// Names by which it may be asked besides addresses and `localhost`, where it listens on this machine alone, in version
+        /// 1.
+        pub allowed_hosts: Vec<String> = Vec::new(),
     }
     refused = OVER_GRPC;
     accepted = super::OF_THE_COLLECTOR, COMPONENTS;
@@ -50,6 +53,8 @@ crate::options! {
         pub status: Status = Status::default(),
         /// TLS; unset: none.
         pub tls: Option<TlsServerConfig> = None,
+        /// Names by which it may be asked besides addresses and `localhost`, where it listens on this machine alone.
+        pub allowed_hosts: Vec<String> = Vec::new(),
     }
     accepted = NO_PAGE;
 }
@@ -98,6 +103,7 @@ impl Config {
                     response_body: None,
                     socket: SocketFileConfig::default(),
                     tls: http.tls,
+                    allowed_hosts: http.allowed_hosts,
                 },
                 Shape::Second,
             ),
@@ -108,6 +114,7 @@ impl Config {
                     response_body: self.response_body.clone(),
                     socket: SocketFileConfig::default(),
                     tls: self.tls.clone(),
+                    allowed_hosts: self.allowed_hosts.clone(),
                 },
                 Shape::First,
             ),

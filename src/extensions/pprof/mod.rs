@@ -13,7 +13,7 @@ use http::StatusCode;
 use serde_json::json;
 use tidegate_profiler::{Profile, Sampling};
 
-use super::server::{self, Answer, PageServer, Pages, Place, Request, Takes};
+use super::server::{self, Answer, MAX_ANSWER_BYTES, PageServer, Pages, Place, Request, Takes};
 use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
 };
@@ -35,10 +35,13 @@ crate::options! {
         pub endpoint: Endpoint = Endpoint::localhost(PORT),
         /// The socket file of a `unix:` endpoint.
         pub socket: SocketFileConfig = SocketFileConfig::default(),
-        /// Who may ask, by an extension; unset: whoever can connect.
+        /// Who may ask, by an extension; unset: everyone who can connect.
         pub auth: Option<AuthConfig> = None,
         /// TLS; unset: none.
         pub tls: Option<TlsServerConfig> = None,
+        /// Names by which it may be asked besides addresses and `localhost`, where it listens on this machine alone: a page
+        /// in a browser can give its own name any address.
+        pub allowed_hosts: Vec<String> = Vec::new(),
         /// Accepted, without effect: there is no profile of blocking.
         pub block_profile_fraction: u64 = 0,
         /// Accepted, without effect: there is no profile of locks.
@@ -96,6 +99,8 @@ impl Lifecycle for Pprof {
             socket: &self.config.socket,
             tls: self.config.tls.as_ref(),
             auth: self.config.auth.as_ref(),
+            allowed_hosts: &self.config.allowed_hosts,
+            max_answer_bytes: MAX_ANSWER_BYTES,
         };
         self.server.start(&self.base, place, Arc::new(Profiles)).await
     }
@@ -177,11 +182,7 @@ mod tests {
     use super::*;
 
     fn asked(seconds: &str) -> Option<Duration> {
-        length(&Request {
-            path: String::new(),
-            form: vec![("seconds".to_owned(), seconds.to_owned())],
-            came: std::time::Instant::now(),
-        })
+        length(&Request::of("", vec![("seconds".to_owned(), seconds.to_owned())]))
     }
 
     #[test]

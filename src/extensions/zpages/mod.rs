@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use http::StatusCode;
 
-use super::server::{self, Answer, PageServer, Pages, Place, Request, Takes};
+use super::server::{self, Answer, MAX_ANSWER_BYTES, PageServer, Pages, Place, Request, Takes};
 use crate::component::slow::{Observer, Slow};
 use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle, Shared,
@@ -32,10 +32,13 @@ crate::options! {
         pub endpoint: Endpoint = Endpoint::localhost(PORT),
         /// The socket file of a `unix:` endpoint.
         pub socket: SocketFileConfig = SocketFileConfig::default(),
-        /// Who may ask, by an extension; unset: whoever can connect.
+        /// Who may ask, by an extension; unset: everyone who can connect.
         pub auth: Option<AuthConfig> = None,
         /// TLS; unset: none.
         pub tls: Option<TlsServerConfig> = None,
+        /// Names by which it may be asked besides addresses and `localhost`, where it listens on this machine alone: a page
+        /// in a browser can give its own name any address.
+        pub allowed_hosts: Vec<String> = Vec::new(),
         /// A batch that takes at least this long through the graph, or to a destination, is listed at `/debug/tracez`.
         pub slow_batch: Duration = Duration::from_secs(1),
         /// Go's variables, which do not exist here.
@@ -100,6 +103,8 @@ impl Lifecycle for Zpages {
             socket: &self.config.socket,
             tls: self.config.tls.as_ref(),
             auth: self.config.auth.as_ref(),
+            allowed_hosts: &self.config.allowed_hosts,
+            max_answer_bytes: MAX_ANSWER_BYTES,
         };
         let tables = Tables {
             shared: self.base.shared.clone(),

@@ -7,6 +7,7 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, 
 
 use super::shelf::Shelf;
 use super::{DecompressError, MIN_GROWTH_BYTES, USUAL_RATIO, Unpacked};
+use crate::component::account::Held;
 
 /// Making a body smaller may not cost more than making it.
 const LEVEL: Compression = Compression::fast();
@@ -16,8 +17,8 @@ static BARE_DEFLATERS: Shelf<Compress> = Shelf::new();
 static ZLIB_DEFLATERS: Shelf<Compress> = Shelf::new();
 
 /// The name means a body with a header; some senders leave it out.
-pub(super) fn decompress(body: &[u8], limit_bytes: usize) -> Result<Bytes, DecompressError> {
-    let mut unpacked = Unpacked::new(body.len().saturating_mul(USUAL_RATIO), limit_bytes);
+pub(super) fn decompress(body: &[u8], limit_bytes: usize, held: &mut Held) -> Result<Bytes, DecompressError> {
+    let mut unpacked = Unpacked::new(body.len().saturating_mul(USUAL_RATIO), limit_bytes, held)?;
     inflate(body, has_zlib_header(body), &mut unpacked)?;
     Ok(unpacked.into())
 }
@@ -40,7 +41,7 @@ fn has_zlib_header(body: &[u8]) -> bool {
 pub(super) fn inflate(
     body: &[u8],
     has_header: bool,
-    unpacked: &mut Unpacked,
+    unpacked: &mut Unpacked<'_>,
 ) -> Result<usize, DecompressError> {
     INFLATERS.with(
         || Ok(Decompress::new(has_header)),

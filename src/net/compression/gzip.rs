@@ -6,6 +6,7 @@ use std::io;
 use bytes::Bytes;
 
 use super::{DecompressError, USUAL_RATIO, Unpacked, deflate};
+use crate::component::account::Held;
 
 /// 2.3.1: magic, deflate, no flags, no time, "fastest", an unknown system.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 255];
@@ -24,8 +25,8 @@ const HAS_COMMENT: u8 = 1 << 4;
 const RESERVED: u8 = 0b1110_0000;
 
 /// One member or several, whose contents follow each other.
-pub(super) fn decompress(body: &[u8], limit_bytes: usize) -> Result<Bytes, DecompressError> {
-    let mut unpacked = Unpacked::new(expected_bytes(body), limit_bytes);
+pub(super) fn decompress(body: &[u8], limit_bytes: usize, held: &mut Held) -> Result<Bytes, DecompressError> {
+    let mut unpacked = Unpacked::new(expected_bytes(body), limit_bytes, held)?;
     let mut rest = member(body, &mut unpacked)?;
     while !rest.is_empty() {
         rest = member(rest, &mut unpacked)?;
@@ -52,7 +53,7 @@ fn expected_bytes(body: &[u8]) -> usize {
 }
 
 /// Appends what a member holds; gives what follows it.
-fn member<'a>(body: &'a [u8], unpacked: &mut Unpacked) -> Result<&'a [u8], DecompressError> {
+fn member<'a>(body: &'a [u8], unpacked: &mut Unpacked<'_>) -> Result<&'a [u8], DecompressError> {
     let stream = after_header(body).ok_or_else(|| corrupt("invalid gzip header"))?;
     let begin = unpacked.bytes.len();
     let stream_bytes = deflate::inflate(stream, false, unpacked)?;

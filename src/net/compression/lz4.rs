@@ -6,6 +6,7 @@ use bytes::Bytes;
 use lz4_flex::frame::{FrameDecoder, FrameEncoder};
 
 use super::{DecompressError, USUAL_RATIO, Unpacked};
+use crate::component::account::Held;
 
 pub(super) fn compress(body: &[u8]) -> io::Result<Vec<u8>> {
     let mut encoder = FrameEncoder::new(Vec::new());
@@ -14,12 +15,12 @@ pub(super) fn compress(body: &[u8]) -> io::Result<Vec<u8>> {
 }
 
 /// One frame or several, whose contents follow each other.
-pub(super) fn decompress(body: &[u8], limit_bytes: usize) -> Result<Bytes, DecompressError> {
+pub(super) fn decompress(body: &[u8], limit_bytes: usize, held: &mut Held) -> Result<Bytes, DecompressError> {
     let mut decoder = FrameDecoder::new(Input {
         rest: body,
         is_short: false,
     });
-    let mut unpacked = Unpacked::new(body.len().saturating_mul(USUAL_RATIO), limit_bytes);
+    let mut unpacked = Unpacked::new(body.len().saturating_mul(USUAL_RATIO), limit_bytes, held)?;
     unpacked.fill(|into| {
         while into.len() < into.capacity() {
             let block = decoder.fill_buf()?;

@@ -1,4 +1,5 @@
-//! Content codings: made, and undone under a limit, since what a small body unpacks to is the sender's choice.
+//! Content codings: made, and undone under a limit and on the account of memory, since what a small body unpacks to is
+//! the sender's choice.
 
 mod deflate;
 mod gzip;
@@ -10,8 +11,14 @@ use std::io::{self, Read, Write};
 
 use bytes::Bytes;
 
+use crate::component::account::{Held, NoRoom};
+use crate::component::worker::{Overloaded, at_length};
+
 /// Bodies up to this size are unpacked on the spot; larger ones would keep a runtime thread from its other work.
-const INLINE_MAX_BYTES: usize = 256 << 10;
+const INLINE_MAX_BYTES: usize = 128 << 10;
+
+/// So are bodies that unpack to this size at most.
+const INLINE_MAX_UNPACKED_BYTES: usize = 1 << 20;
 
 /// Room is not made in smaller steps.
 const MIN_GROWTH_BYTES: usize = 4 << 10;
@@ -122,69 +129,116 @@ pub enum DecompressError {
     /// It is not what its header says.
     #[error("can't decompress the body: {0}")]
     Corrupt(#[from] io::Error),
+    /// What it unpacks to has no room.
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
+    /// There is too much other work.
+    #[error(transparent)]
+    Overloaded(#[from] Overloaded),
 }
 
-/// Undoes a coding; more than `limit_bytes` of output is an error. Large bodies are unpacked off the runtime's threads.
+/// Undoes a coding where nobody keeps an account; more than `limit_bytes` of output is an error.
+///
+/// # Errors
+/// It can't be unpacked, or is too large then.
 pub async fn decompress(coding: Coding, body: Bytes, limit_bytes: usize) -> Result<Bytes, DecompressError> {
-    if coding == Coding::Identity || body.len() <= INLINE_MAX_BYTES {
-        return decompress_now(coding, body, limit_bytes);
-    }
-    tokio::task::spawn_blocking(move || decompress_now(coding, body, limit_bytes))
-        .await
-        .unwrap_or_else(|_| Err(io::Error::other("the decompression was cut short").into()))
+    unpack(coding, body, limit_bytes, &mut Held::new(Default::default())).await
 }
 
-/// The same here and now.
-pub(crate) fn decompress_now(
+/// Undoes the coding of a body that `held` has on the account: what it unpacks to takes the place of it there. Large
+/// bodies are unpacked off the runtime's threads.
+///
+/// # Errors
+/// It can't be unpacked, is too large then, or has no room.
+pub async fn unpack(
     coding: Coding,
     body: Bytes,
     limit_bytes: usize,
+    held: &mut Held,
 ) -> Result<Bytes, DecompressError> {
-    match coding {
-        Coding::Identity if body.len() > limit_bytes => Err(DecompressError::TooLarge { limit_bytes }),
-        Coding::Identity => Ok(body),
-        Coding::Gzip => gzip::decompress(&body, limit_bytes),
-        Coding::Deflate => deflate::decompress(&body, limit_bytes),
-        Coding::Zstd => zstd::decompress(&body, limit_bytes),
-        Coding::Lz4 => lz4::decompress(&body, limit_bytes),
+    if coding == Coding::Identity {
+        return unpack_now(coding, body, limit_bytes, held);
+    }
+    if body.len() <= INLINE_MAX_BYTES {
+        let inline_bytes = limit_bytes.min(INLINE_MAX_UNPACKED_BYTES);
+        match unpack_now(coding, body.clone(), inline_bytes, held) {
+            Err(DecompressError::TooLarge { .. }) if inline_bytes < limit_bytes => held.settle(body.len()),
+            unpacked => return unpacked,
+        }
+    }
+    let mut elsewhere = held.take();
+    let (unpacked, back) = at_length(move || {
+        let unpacked = unpack_now(coding, body, limit_bytes, &mut elsewhere);
+        (unpacked, elsewhere)
+    })
+    .await?;
+    *held = back;
+    unpacked
+}
+
+/// The same here and now.
+pub(crate) fn unpack_now(
+    coding: Coding,
+    body: Bytes,
+    limit_bytes: usize,
+    held: &mut Held,
+) -> Result<Bytes, DecompressError> {
+    let too_large = Err(DecompressError::TooLarge { limit_bytes });
+    let unpacked = match coding {
+        Coding::Identity if body.len() > limit_bytes => return too_large,
+        Coding::Identity => return Ok(body),
+        Coding::Gzip => gzip::decompress(&body, limit_bytes, held)?,
+        Coding::Deflate => deflate::decompress(&body, limit_bytes, held)?,
+        Coding::Zstd => zstd::decompress(&body, limit_bytes, held)?,
+        Coding::Lz4 => lz4::decompress(&body, limit_bytes, held)?,
         Coding::Snappy | Coding::SnappyFramed if body.starts_with(SNAPPY_FRAMED) => {
             let mut decoder = snap::read::FrameDecoder::new(&*body);
-            let mut unpacked = Unpacked::new(body.len().saturating_mul(USUAL_RATIO), limit_bytes);
+            let expected = body.len().saturating_mul(USUAL_RATIO);
+            let mut unpacked = Unpacked::new(expected, limit_bytes, held)?;
             unpacked.fill(|into| {
                 let room = into.capacity() - into.len();
                 let read = (&mut decoder).take(room as u64).read_to_end(into)?;
                 Ok(read < room)
             })?;
-            Ok(unpacked.into())
+            unpacked.into()
         }
         Coding::Snappy | Coding::SnappyFramed => {
             let unpacked_bytes = snap::raw::decompress_len(&body).map_err(io::Error::from)?;
             if unpacked_bytes > limit_bytes {
-                return Err(DecompressError::TooLarge { limit_bytes });
+                return too_large;
             }
+            held.try_grow(unpacked_bytes)?;
             let unpacked = snap::raw::Decoder::new().decompress_vec(&body);
-            Ok(unpacked.map_err(io::Error::from)?.into())
+            unpacked.map_err(io::Error::from)?.into()
         }
-    }
+    };
+    drop(body);
+    held.settle(unpacked.len());
+    Ok(unpacked)
 }
 
 /// Snappy framing format, 4.1: the stream identifier.
 const SNAPPY_FRAMED: &[u8] = b"\xff\x06\x00\x00sNaPpY";
 
-/// What a body unpacks to, as far as it has come; never more than its limit and a byte.
-struct Unpacked {
+/// What a body unpacks to, as far as it has come; never more than its limit and a byte, and reserved before it is there.
+struct Unpacked<'a> {
     bytes: Vec<u8>,
     limit_bytes: usize,
+    held: &'a mut Held,
 }
 
-impl Unpacked {
+impl<'a> Unpacked<'a> {
     /// With room for what is expected.
-    fn new(expected_bytes: usize, limit_bytes: usize) -> Self {
-        let room = expected_bytes.max(MIN_GROWTH_BYTES);
-        Self {
-            bytes: Vec::with_capacity(room.min(limit_bytes.saturating_add(1))),
+    fn new(expected_bytes: usize, limit_bytes: usize, held: &'a mut Held) -> Result<Self, NoRoom> {
+        let room = expected_bytes
+            .max(MIN_GROWTH_BYTES)
+            .min(limit_bytes.saturating_add(1));
+        held.try_grow(room)?;
+        Ok(Self {
+            bytes: Vec::with_capacity(room),
             limit_bytes,
-        }
+            held,
+        })
     }
 
     /// Has `step` write into the room that there is, and makes more, until it says that it is done.
@@ -196,6 +250,7 @@ impl Unpacked {
             let before = self.bytes.len();
             let is_done = step(&mut self.bytes)?;
             let len = self.bytes.len();
+            self.held.fill(len - before);
             if len > self.limit_bytes {
                 return Err(DecompressError::TooLarge {
                     limit_bytes: self.limit_bytes,
@@ -209,14 +264,23 @@ impl Unpacked {
             }
             if len == self.bytes.capacity() {
                 let most = self.limit_bytes.saturating_add(1) - len;
-                self.bytes.reserve_exact(len.max(MIN_GROWTH_BYTES).min(most));
+                self.make_room(len.max(MIN_GROWTH_BYTES).min(most))?;
             }
         }
     }
+
+    /// What is there and what it becomes stand side by side while the one is copied to the other.
+    fn make_room(&mut self, more: usize) -> Result<(), NoRoom> {
+        let len = self.bytes.len();
+        self.held.try_grow(len + more)?;
+        self.bytes.reserve_exact(more);
+        self.held.shrink(len);
+        Ok(())
+    }
 }
 
-impl From<Unpacked> for Bytes {
-    fn from(unpacked: Unpacked) -> Self {
+impl From<Unpacked<'_>> for Bytes {
+    fn from(unpacked: Unpacked<'_>) -> Self {
         unpacked.bytes.into()
     }
 }

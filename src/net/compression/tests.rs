@@ -6,6 +6,18 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// Without an account.
+fn decompress_now(coding: Coding, body: Bytes, limit_bytes: usize) -> Result<Bytes, DecompressError> {
+    let mut held = Held::new(Default::default());
+    let unpacked = unpack_now(coding, body, limit_bytes, &mut held);
+    if let Ok(unpacked) = &unpacked
+        && coding != Coding::Identity
+    {
+        assert_eq!(held.bytes(), unpacked.len());
+    }
+    unpacked
+}
+
 fn pack(coding: &str, data: &[u8]) -> Bytes {
     let level = flate2::Compression::default();
     let packed = match coding {
@@ -271,4 +283,49 @@ fn more_effort_makes_less_of_it() {
         let unpacked = decompress_now(coding, packed(most).into(), data.len()).unwrap();
         assert_eq!(unpacked, data, "{coding:?}");
     }
+}
+
+/// What a body unpacks to is reserved before it is there, and what is not reserved any more is given back.
+#[test]
+fn nothing_is_unpacked_beyond_the_room_that_there_is() {
+    const LIMIT: usize = 4 << 20;
+    let data = vec![7; 8 * LIMIT];
+    for (name, coding) in ALL.into_iter().filter(|(_, coding)| *coding != Coding::Identity) {
+        let account = std::sync::Arc::new(crate::component::Account::default());
+        account.add_limit(LIMIT);
+        let mut held = Held::new(account.clone());
+        let packed = pack(name, &data);
+        held.try_grow(packed.len()).unwrap();
+        let refused = unpack_now(coding, packed, 64 << 20, &mut held);
+        assert!(matches!(refused, Err(DecompressError::NoRoom(_))), "{name}");
+        assert!(account.used_bytes() <= LIMIT, "{name}");
+        drop(held);
+        assert_eq!(
+            (account.reserved_bytes(), account.filled_bytes()),
+            (0, 0),
+            "{name}"
+        );
+        let mut held = Held::new(account.clone());
+        let small = unpack_now(coding, pack(name, &data[..100_000]), 64 << 20, &mut held).unwrap();
+        assert_eq!(
+            (small.len(), account.reserved_bytes()),
+            (100_000, 100_000),
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_small_body_that_unpacks_to_much_is_reserved_as_it_is_in_the_end() {
+    let data = vec![7; 4 << 20];
+    let account = std::sync::Arc::new(crate::component::Account::default());
+    let mut held = Held::new(account.clone());
+    let packed = pack("gzip", &data);
+    held.grow(packed.len());
+    let unpacked = unpack(Coding::Gzip, packed, 64 << 20, &mut held).await.unwrap();
+    assert_eq!(unpacked, data);
+    assert_eq!(
+        (account.reserved_bytes(), account.filled_bytes()),
+        (data.len(), data.len())
+    );
 }

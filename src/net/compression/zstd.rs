@@ -9,6 +9,7 @@ use zstd::zstd_safe;
 
 use super::shelf::Shelf;
 use super::{DecompressError, USUAL_RATIO, Unpacked};
+use crate::component::account::Held;
 
 /// Making a body smaller may not cost more than making it.
 const LEVEL: i32 = 1;
@@ -23,11 +24,14 @@ pub(super) fn compress(body: &[u8]) -> io::Result<Vec<u8>> {
     COMPRESSORS.with(|| bulk::Compressor::new(LEVEL), |coder| coder.compress(body))
 }
 
-pub(super) fn decompress(body: &[u8], limit_bytes: usize) -> Result<Bytes, DecompressError> {
+pub(super) fn decompress(body: &[u8], limit_bytes: usize, held: &mut Held) -> Result<Bytes, DecompressError> {
     match whole_bytes(body) {
         Some(bytes) if bytes > limit_bytes as u64 => Err(DecompressError::TooLarge { limit_bytes }),
-        Some(bytes) => Ok(at_once(body, bytes as usize)?.into()),
-        None => step_by_step(body, limit_bytes),
+        Some(bytes) => {
+            held.try_grow(bytes as usize)?;
+            Ok(at_once(body, bytes as usize)?.into())
+        }
+        None => step_by_step(body, limit_bytes, held),
     }
 }
 
@@ -46,12 +50,23 @@ fn at_once(body: &[u8], bytes: usize) -> io::Result<Vec<u8>> {
     Ok(unpacked)
 }
 
+/// What the window of the first frame takes (RFC 8878, 3.1.1.1.2), as far as one may be.
+fn window_bytes(body: &[u8]) -> usize {
+    let Some([_, _, _, _, _, window, ..]) = body.first_chunk::<6>() else {
+        return 0;
+    };
+    let base = 1_usize << (10 + u32::from(window >> 3)).min(WINDOW_LOG_MAX);
+    base + base / 8 * usize::from(window & 7)
+}
+
 /// Frame after frame, with a coder of its own: its window may be large.
-fn step_by_step(body: &[u8], limit_bytes: usize) -> Result<Bytes, DecompressError> {
+fn step_by_step(body: &[u8], limit_bytes: usize, held: &mut Held) -> Result<Bytes, DecompressError> {
+    let mut window = Held::new(held.account().clone());
+    window.try_grow(window_bytes(body))?;
     let mut decoder = Decoder::new()?;
     decoder.set_parameter(zstd_safe::DParameter::WindowLogMax(WINDOW_LOG_MAX))?;
     let mut input = InBuffer::around(body);
-    let mut unpacked = Unpacked::new(body.len().saturating_mul(USUAL_RATIO), limit_bytes);
+    let mut unpacked = Unpacked::new(body.len().saturating_mul(USUAL_RATIO), limit_bytes, held)?;
     unpacked.fill(|into| {
         let written = into.len();
         let mut output = OutBuffer::around_pos(into, written);

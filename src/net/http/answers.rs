@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use super::Busy;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -49,12 +50,13 @@ impl Answers {
         number
     }
 
-    fn go_on(&self, number: u64) {
-        self.lock().taken.insert(number, Instant::now());
+    /// Notes that the peer has taken all there is of an answer so far.
+    fn rest(&self, number: u64) {
+        self.lock().taken.remove(&number);
     }
 
-    fn end(&self, number: u64) {
-        self.lock().taken.remove(&number);
+    fn go_on(&self, number: u64) {
+        self.lock().taken.insert(number, Instant::now());
     }
 
     fn wrote<T>(&self, written: &Poll<T>) {
@@ -71,7 +73,7 @@ impl Answers {
     }
 }
 
-/// Returns when the peer has taken nothing of some answer for so long; never where there is no such limit.
+/// Returns when the peer has taken nothing of some answer for so long; never where no limit is set.
 pub(super) async fn stalled(answers: Option<&Answers>, max_stall: Option<Duration>) {
     let (Some(answers), Some(max_stall)) = (answers, max_stall) else {
         return std::future::pending().await;
@@ -139,24 +141,41 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Noted<S> {
     }
 }
 
-/// A body in pieces; when the peer took the last one is known to `answers`, if anybody wants to know.
-pub(super) fn in_pieces<B: Body<Data = Bytes>>(body: B, answers: Option<Arc<Answers>>) -> Pieces<B> {
-    Pieces {
-        watched: answers.map(|answers| (answers.begin(), answers)),
-        body: Box::pin(body),
-        left: Bytes::new(),
-        turn: None,
-    }
-}
-
-/// See [`in_pieces`].
+/// A body in pieces.
 pub(super) struct Pieces<B> {
-    body: Pin<Box<B>>,
+    /// `None`: what is left is all.
+    body: Option<Pin<Box<B>>>,
     /// Of the frame that is being handed out.
     left: Bytes,
     /// Ends when others have had their turn.
     turn: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     watched: Option<(u64, Arc<Answers>)>,
+    #[allow(dead_code, reason = "the request lasts until its answer is sent")]
+    busy: Option<Busy>,
+}
+
+impl<B> Pieces<B> {
+    /// When the peer took the last piece is known to `answers`, if anybody wants to know.
+    pub(super) fn of(body: B, answers: Option<Arc<Answers>>, busy: Option<Busy>) -> Self {
+        Self {
+            watched: answers.map(|answers| (answers.begin(), answers)),
+            body: Some(Box::pin(body)),
+            left: Bytes::new(),
+            turn: None,
+            busy,
+        }
+    }
+
+    /// A short text.
+    pub(super) fn of_text(text: Bytes, busy: Busy) -> Self {
+        Self {
+            watched: None,
+            body: None,
+            left: text,
+            turn: None,
+            busy: Some(busy),
+        }
+    }
 }
 
 impl<B: Body<Data = Bytes>> Body for Pieces<B> {
@@ -173,7 +192,17 @@ impl<B: Body<Data = Bytes>> Body for Pieces<B> {
             this.turn = None;
         }
         if this.left.is_empty() {
-            let Some(frame) = ready!(this.body.as_mut().poll_frame(cx)) else {
+            let Some(body) = &mut this.body else {
+                return Poll::Ready(None);
+            };
+            let Poll::Ready(frame) = body.as_mut().poll_frame(cx) else {
+                // Who asks for more has taken what there was.
+                if let Some((number, answers)) = &this.watched {
+                    answers.rest(*number);
+                }
+                return Poll::Pending;
+            };
+            let Some(frame) = frame else {
                 return Poll::Ready(None);
             };
             match frame?.into_data() {
@@ -193,11 +222,14 @@ impl<B: Body<Data = Bytes>> Body for Pieces<B> {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.left.is_empty() && self.body.is_end_stream()
+        let rest = self.body.as_ref();
+        self.left.is_empty() && rest.is_none_or(|body| body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        let (left, rest) = (self.left.len() as u64, self.body.size_hint());
+        let rest = self.body.as_ref();
+        let rest = rest.map_or_else(|| SizeHint::with_exact(0), |body| body.size_hint());
+        let left = self.left.len() as u64;
         let mut hint = SizeHint::new();
         rest.upper()
             .into_iter()
@@ -210,7 +242,7 @@ impl<B: Body<Data = Bytes>> Body for Pieces<B> {
 impl<B> Drop for Pieces<B> {
     fn drop(&mut self) {
         if let Some((number, answers)) = &self.watched {
-            answers.end(*number);
+            answers.rest(*number);
         }
     }
 }
@@ -302,7 +334,7 @@ mod tests {
             }
         });
         let page = Bytes::from(vec![b'x'; PIECES * PIECE_BYTES]);
-        let mut body = in_pieces(Full::new(page), None);
+        let mut body = Pieces::of(Full::new(page), None, None);
         let mut pieces = 0;
         while let Some(frame) = body.frame().await {
             assert_eq!(frame.unwrap().into_data().unwrap().len(), PIECE_BYTES);
@@ -317,7 +349,7 @@ mod tests {
     async fn an_answer_that_was_sent_or_given_up_is_not_waited_for() {
         let answers = Arc::<Answers>::default();
         let page = || Full::new(Bytes::from(vec![b'x'; 2 * PIECE_BYTES]));
-        let mut first = in_pieces(page(), Some(answers.clone()));
+        let mut first = Pieces::of(page(), Some(answers.clone()), None);
         let begun = answers.oldest().unwrap();
         tokio::time::advance(Duration::from_secs(1)).await;
         first.frame().await.unwrap().unwrap();
@@ -327,7 +359,7 @@ mod tests {
             "a piece was taken"
         );
         tokio::time::advance(Duration::from_secs(1)).await;
-        let second = in_pieces(page(), Some(answers.clone()));
+        let second = Pieces::of(page(), Some(answers.clone()), None);
         drop(first);
         assert_eq!(answers.oldest(), Some(begun + Duration::from_secs(2)), "given up");
         second.collect().await.unwrap();
@@ -337,7 +369,7 @@ mod tests {
     #[tokio::test]
     async fn how_much_is_left_of_an_answer_is_known() {
         let page = Bytes::from(vec![b'x'; PIECE_BYTES + 7]);
-        let mut body = in_pieces(Full::new(page), None);
+        let mut body = Pieces::of(Full::new(page), None, None);
         assert_eq!(body.size_hint().exact(), Some(PIECE_BYTES as u64 + 7));
         body.frame().await.unwrap().unwrap();
         assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(7), false));

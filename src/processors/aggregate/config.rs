@@ -6,6 +6,7 @@ use std::time::Duration;
 use tidegate_engine::{BadPattern, GaugePolicy, Input, Instrument, Limits, Pattern, Rule};
 
 use super::nixl;
+use crate::component::future::FutureConfig;
 use crate::component::patterns::{check_filter, check_pattern, filter, grouping};
 use crate::config::{ByteSize, Decode, Node, Ordered, Problems, TypeHelp};
 
@@ -26,6 +27,8 @@ crate::options! {
         pub max_bytes: Option<ByteSize> = None,
         /// Points that come out of order still count when they are at most so much older than the newest of their stream.
         pub lateness: Duration = Limits::default().lateness,
+        /// What becomes of points whose time lies too far ahead of the gateway's clock.
+        pub future: FutureConfig = FutureConfig::default(),
         /// How long a series stays after the last of its sources was alive.
         #[alias = "lease"]
         pub expiry: Duration = Limits::default().expiry,
@@ -240,6 +243,7 @@ impl Config {
             streams_per_source: self.max_streams_per_source.unwrap_or(usize::MAX),
             bytes: self.max_bytes.map_or(usize::MAX, ByteSize::as_usize),
             lateness: self.lateness,
+            future: (&self.future).into(),
             lease: Limits::default().lease.min(self.expiry),
             expiry: self.expiry,
             // Each series has a stream at least, where none are added up.

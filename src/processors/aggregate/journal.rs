@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
-use tidegate_engine::{Events, UnixNanos};
+use tidegate_engine::{Events, UnixNanos, clock};
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
@@ -136,7 +136,7 @@ impl Journal {
         store.append(Append {
             tag: Signal::Metrics as u8,
             items,
-            payload: to_bytes(&batch.payload, now),
+            payload: to_bytes(&batch.payload, clock::wall(now)),
             purpose: Purpose::State,
             done: Some(Done(Box::new(move |kept| book.kept(kept, &payload, now, answer)))),
             share,
@@ -199,14 +199,14 @@ impl Book {
                 Ok(flow.verdict())
             }
         };
-        // Whoever does not wait any more need not know.
+        // A caller that no longer waits need not know.
         let _ = answer.map(|answer| answer.send(answered));
     }
 
     /// Takes in a batch of a former run, whose books are closed. `None`: not written by this version.
     fn take_again(&self, mut payload: &[u8]) -> Option<()> {
         let form = payload.try_get_u8().ok()?;
-        let now = payload.try_get_u64_le().ok()?;
+        let now = clock::steady(payload.try_get_u64_le().ok()?);
         let (payload, source) = match form {
             EVENTS => {
                 let events = Events::load(payload, now)?;

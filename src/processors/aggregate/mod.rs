@@ -23,7 +23,7 @@ use super::emit::{Emitter, Pace};
 use crate::batch::{Batch, Signal, stream_id};
 use crate::component::{
     ComponentError, ConfigType, Consumer, Context, Factory, Flow, Ledger, Lifecycle, Made, Processor,
-    ProcessorContext, ProcessorFactory, Refused, Stability, collisions, unix_now,
+    ProcessorContext, ProcessorFactory, Refused, Stability, collisions, strays, unix_now,
 };
 
 /// The factory of `aggregate`.
@@ -101,7 +101,7 @@ impl Lifecycle for Aggregate {
         let table = self.intake.table.clone();
         let labels = [("processor", self.base.path.to_string())];
         let (base, intake, begun) = (self.base.clone(), self.intake.clone(), Instant::now());
-        let warn_after = self.config.warn_after;
+        let (warn_after, told) = (self.config.warn_after, strays::Told::default());
         let own = self.config.own_rules();
         self.pace.start(emitter, self.config.interval, move |now| {
             table.expire(now);
@@ -110,6 +110,7 @@ impl Lifecycle for Aggregate {
                 base.shared.notices.set(&base.path, complaints(&intake, &own));
             }
             collisions::tell(&table, &labels[0]);
+            told.tell(&[table.strays()], &labels[0]);
         });
         Ok(())
     }

@@ -150,6 +150,10 @@ impl Consumer for Stamp {
             flow,
         );
     }
+
+    fn decodes(&self) -> bool {
+        self.next.decodes()
+    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use tidegate_engine::{Across, BadPattern, Declaration, Function, Grouping, OnSta
 use super::expression;
 use super::threshold::ThresholdConfig;
 use crate::component::Shared;
+use crate::component::future::FutureConfig;
 use crate::component::patterns::{check_filter, check_pattern, filter, grouping};
 use crate::config::{Node, Ordered, Problems};
 
@@ -25,6 +26,9 @@ crate::options! {
         pub composites: Vec<CompositeConfig> = required,
         /// How often they are pushed on as gauges. They can be read at any instant.
         pub interval: Duration = Duration::from_secs(1),
+        /// What becomes of points whose time lies too far ahead of the gateway's clock. Refused ones pass on: the
+        /// composites leave them out.
+        pub future: FutureConfig = FutureConfig::default(),
         /// What has matched nothing for so long after the start is named by a warning, in the log and in `tidegate explain`.
         pub warn_after: Duration = Duration::from_secs(60),
     }
@@ -67,7 +71,7 @@ crate::options! {
         pub max_groups: usize = 2000,
         /// What is shown of a group that is stale or absent.
         pub on_stale: OnStaleChoice = OnStaleChoice::Error,
-        /// What is told when the value crosses it.
+        /// Values whose crossing is reported.
         pub thresholds: Vec<ThresholdConfig> = Vec::new(),
         /// How long a pushing source that sends nothing counts as alive. Default: 90s until 3 pushes were seen, then
         /// 2.5 of the source's own intervals, at least 5s.

@@ -29,7 +29,7 @@ use crate::batch::{Batch, Payload, Signal};
 use crate::component::unix_now;
 use crate::component::{
     ComponentError, ConfigType, Consumer, Context, Factory, Flow, Ledger, Lifecycle, Made, Processor,
-    ProcessorContext, ProcessorFactory, Refused, Stability,
+    ProcessorContext, ProcessorFactory, Refused, Stability, strays,
 };
 use crate::watch::Watched;
 
@@ -81,13 +81,14 @@ impl Composites {
             }
             watched.push(one);
         }
+        let future = (&config.future).into();
         Ok(Self {
             config,
             base: cx.base,
             watched,
             webhooks,
             tasks: Mutex::default(),
-            set: Arc::new(CompositeSet::new(list)),
+            set: Arc::new(CompositeSet::new(list).with_future(future)),
             table,
             next: cx.next,
             ledger: cx.ledger,
@@ -138,6 +139,8 @@ fn shortfalls(set: &CompositeSet, processor: &str) -> Vec<String> {
             metrics::counter!("tidegate_composite_overflows_total", &labels).absolute(count);
         }
     }
+    let labels = [("processor", processor.to_owned())];
+    metrics::counter!("tidegate_composite_future_points_total", &labels).absolute(set.refused_points());
     set.list()
         .iter()
         .flat_map(|composite| composite.shortfalls())
@@ -216,6 +219,7 @@ impl Lifecycle for Composites {
         emitter.announce();
         let set = self.set.clone();
         let told = Mutex::new(vec![None; set.list().len()]);
+        let told_of_strays = strays::Told::default();
         let (base, begun, warn_after) = (self.base.clone(), Instant::now(), self.config.warn_after);
         self.pace.start(emitter, self.config.interval, move |now| {
             set.expire(now);
@@ -223,6 +227,8 @@ impl Lifecycle for Composites {
             for (composite, told) in set.list().iter().zip(told.iter_mut()) {
                 tell_error(composite, told, now);
             }
+            let strays: Vec<_> = set.list().iter().map(|composite| composite.strays()).collect();
+            told_of_strays.tell(&strays, &("processor", base.path.to_string()));
             let mut notices = shortfalls(&set, &base.path);
             if begun.elapsed() >= warn_after {
                 notices.extend(complaints(&set));

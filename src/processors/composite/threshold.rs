@@ -9,7 +9,7 @@ use super::webhook::WebhookConfig;
 use crate::config::{Node, Problems};
 
 crate::options! {
-    /// A threshold: who watches the composite is told when its value crosses it, and when that is over.
+    /// A threshold: watchers of the composite hear when its value crosses it, and when that is over.
     pub struct ThresholdConfig {
         /// What it is called (`above 100` when left out).
         pub name: Option<String> = None,
@@ -21,7 +21,7 @@ crate::options! {
         pub clear: Option<f64> = None,
         /// At least so long between two changes of one group.
         pub min_interval: Duration = Duration::ZERO,
-        /// Who is told by an HTTP request.
+        /// Who hears of it by an HTTP request.
         pub webhook: Option<WebhookConfig> = None,
     }
     check = ThresholdConfig::check

@@ -64,9 +64,9 @@ const ABOUT_OTTL: &WithoutEffect = &[(
 crate::choices! {
     /// What becomes of what does not stay. Either way it is counted.
     pub enum Action {
-        /// Nobody is told.
+        /// The sender does not learn of it.
         Drop = "drop",
-        /// Its sender is told that it was rejected (OTLP `partial_success`).
+        /// Its sender learns that it was rejected (OTLP `partial_success`).
         Reject = "reject",
     }
 }

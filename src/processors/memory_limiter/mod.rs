@@ -1,12 +1,11 @@
 //! `memory_limiter`: refuses data while the process uses too much memory, so that senders keep it and come back.
 //!
-//! What the process uses is measured every `check_interval`; what queues and requests have taken in since then is
-//! added, so that a burst between two measurements is seen too.
+//! What the process uses is measured every `check_interval`; the account of memory (`component/account.rs`) adds what was
+//! promised or taken in since, so that a burst between two measurements is seen too.
 
 mod config;
-mod measure;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,9 +14,10 @@ use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 use crate::batch::{Batch, Signal};
+use crate::component::account::measure;
 use crate::component::{
-    ComponentError, ConfigType, Consumer, Context, Factory, Flow, Lifecycle, Processor, ProcessorFactory,
-    Refused, Stability,
+    Account, ComponentError, ConfigType, Consumer, Context, Factory, Flow, Lifecycle, Processor,
+    ProcessorFactory, Refused, Stability,
 };
 use config::Config;
 
@@ -36,10 +36,9 @@ pub static FACTORY: ProcessorFactory = Factory {
         let config = settings.get::<Config>();
         let total = measure::total_bytes().map_err(|error| cx.base.error(error.to_string()))?;
         let gauge = Gauge {
-            soft_limit_bytes: config.soft_limit_bytes(total),
+            soft_limit_bytes: usize::try_from(config.soft_limit_bytes(total)).unwrap_or(usize::MAX),
             context: cx.base,
-            measured_bytes: AtomicU64::new(0),
-            held_then_bytes: AtomicU64::new(0),
+            runs: AtomicBool::new(false),
             over: AtomicBool::new(false),
         };
         Ok(Arc::new(MemoryLimiter {
@@ -63,6 +62,7 @@ impl Processor for MemoryLimiter {}
 #[async_trait]
 impl Lifecycle for MemoryLimiter {
     async fn start(&self) -> Result<(), ComponentError> {
+        self.gauge.begin();
         self.gauge.measure();
         let (gauge, interval) = (self.gauge.clone(), self.check_interval);
         let task = tokio::spawn(async move {
@@ -83,14 +83,13 @@ impl Lifecycle for MemoryLimiter {
             // Cancelled is how it should end.
             let _ = task.await;
         }
-        self.gauge.set_over(false);
-        self.gauge.context.shared.memory.set_most_held(usize::MAX);
+        self.gauge.end();
     }
 }
 
 impl Consumer for MemoryLimiter {
     fn admit(&self, batch: &Batch, flow: &mut Flow) -> Result<(), Refused> {
-        if self.gauge.used_bytes() > self.gauge.soft_limit_bytes {
+        if self.gauge.memory().used_bytes() > self.gauge.soft_limit_bytes {
             count_refused(&self.gauge.context.id, batch);
             let reason = format!(
                 "{}: data refused due to high memory usage",
@@ -103,6 +102,10 @@ impl Consumer for MemoryLimiter {
 
     fn consume(&self, batch: Batch, flow: &mut Flow) {
         self.next.consume(batch, flow);
+    }
+
+    fn decodes(&self) -> bool {
+        self.next.decodes()
     }
 }
 
@@ -118,13 +121,29 @@ fn count_refused(processor: &Arc<str>, batch: &Batch) {
 /// How much memory is in use, and whether that is too much.
 struct Gauge {
     context: Context,
-    soft_limit_bytes: u64,
-    measured_bytes: AtomicU64,
-    held_then_bytes: AtomicU64,
+    soft_limit_bytes: usize,
+    /// Whether the account has the limit.
+    runs: AtomicBool,
     over: AtomicBool,
 }
 
 impl Gauge {
+    fn memory(&self) -> &Account {
+        &self.context.shared.memory
+    }
+
+    fn begin(&self) {
+        if !self.runs.swap(true, Relaxed) {
+            self.memory().add_limit(self.soft_limit_bytes);
+        }
+    }
+
+    fn end(&self) {
+        if self.runs.swap(false, Relaxed) {
+            self.memory().remove_limit(self.soft_limit_bytes);
+        }
+    }
+
     fn measure(&self) {
         match measure::resident_bytes() {
             Ok(bytes) => self.note(bytes),
@@ -135,24 +154,18 @@ impl Gauge {
     }
 
     fn note(&self, resident_bytes: u64) {
-        let held_bytes = self.held_bytes();
-        self.measured_bytes.store(resident_bytes, Relaxed);
-        self.held_then_bytes.store(held_bytes, Relaxed);
-        // This measurement leaves out what receivers read until the next one.
-        let room = held_in(self.soft_limit_bytes.saturating_sub(resident_bytes));
-        let most_held = usize::try_from(held_bytes.saturating_add(room)).unwrap_or(usize::MAX);
-        self.context.shared.memory.set_most_held(most_held);
-        self.set_over(resident_bytes > self.soft_limit_bytes);
+        let resident = usize::try_from(resident_bytes).unwrap_or(usize::MAX);
+        self.memory().note(resident);
+        self.tell(resident);
     }
 
-    /// Tells the whole gateway, at changes only: several limiters may each say so.
-    fn set_over(&self, over: bool) {
+    /// Says so where it is too much, and where it no longer is.
+    fn tell(&self, used: usize) {
+        let over = used > self.soft_limit_bytes;
         if self.over.swap(over, Relaxed) == over {
             return;
         }
-        self.context.shared.memory.set_over_limit(over);
-        let (component, limit_mib) = (&*self.context.path, self.soft_limit_bytes >> 20);
-        let used_mib = self.measured_bytes.load(Relaxed) >> 20;
+        let (component, limit_mib, used_mib) = (&*self.context.path, self.soft_limit_bytes >> 20, used >> 20);
         match over {
             true => warn!(
                 component,
@@ -164,30 +177,6 @@ impl Gauge {
             ),
         }
     }
-
-    fn used_bytes(&self) -> u64 {
-        let taken_since = self
-            .held_bytes()
-            .saturating_sub(self.held_then_bytes.load(Relaxed));
-        self.measured_bytes
-            .load(Relaxed)
-            .saturating_add(resident_of(taken_since))
-    }
-
-    fn held_bytes(&self) -> u64 {
-        self.context.shared.memory.held_bytes() as u64
-    }
-}
-
-/// What so many bytes that are held make resident: a quarter more, for what the allocator rounds up and for what lies in
-/// the windows of connections.
-fn resident_of(held: u64) -> u64 {
-    held.saturating_add(held / 4)
-}
-
-/// How many bytes may be held in so much memory; see [`resident_of`].
-fn held_in(room: u64) -> u64 {
-    room / 5 * 4
 }
 
 #[cfg(test)]
@@ -205,14 +194,14 @@ mod tests {
         fn consume(&self, _: Batch, _: &mut Flow) {}
     }
 
-    fn limiter(context: &Context, soft_limit_bytes: u64) -> MemoryLimiter {
+    fn limiter(context: &Context, soft_limit_bytes: usize) -> MemoryLimiter {
         let gauge = Gauge {
             context: context.clone(),
             soft_limit_bytes,
-            measured_bytes: AtomicU64::new(0),
-            held_then_bytes: AtomicU64::new(0),
+            runs: AtomicBool::new(false),
             over: AtomicBool::new(false),
         };
+        gauge.begin();
         MemoryLimiter {
             check_interval: Duration::from_secs(3),
             gauge: Arc::new(gauge),
@@ -256,15 +245,16 @@ mod tests {
         assert!(limiter.push(opaque(Signal::Logs, b"x", 1)).is_ok());
     }
 
-    #[test]
-    fn one_limiter_does_not_call_off_what_another_one_says() {
+    #[tokio::test]
+    async fn one_limiter_does_not_call_off_what_another_one_says() {
         let context = context("processors::memory_limiter");
         let (strict, lax) = (limiter(&context, 10), limiter(&context, 1000));
         strict.gauge.note(500);
         lax.gauge.note(500);
         assert!(context.shared.memory.over_limit());
-        strict.gauge.note(5);
+        strict.stop(Instant::now()).await;
         assert!(!context.shared.memory.over_limit());
+        assert!(lax.push(opaque(Signal::Logs, b"x", 1)).is_ok());
     }
 
     #[tokio::test]

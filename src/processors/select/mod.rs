@@ -214,7 +214,13 @@ impl Selector {
 }
 
 fn check_regex(node: &Node, cx: &mut Problems) {
-    if let Some(Err(error)) = node.as_str().map(Regex::new) {
+    let Some(text) = node
+        .as_str()
+        .filter(|text| cx.has_room_for_expression(text, node))
+    else {
+        return;
+    };
+    if let Err(error) = Regex::new(text) {
         cx.at(node).error(format!("not a regular expression: {error}"));
     }
 }

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use proptest::prelude::*;
 use tidegate_engine::query::{Instant, NAME, Query, SampleValue};
 use tidegate_engine::{
-    Attributes, Data, ExponentialHistogram, Histogram, Limits, Metric, Point, Resource, Rule, Series, Table,
-    Temporality, UnixNanos, Value,
+    Attributes, Data, ExponentialHistogram, Histogram, Limits, Rule, Table, Temporality, UnixNanos, Value,
 };
 
+use super::testing::point;
 use super::{Exposes, Senders, View, millis};
 use crate::component::testing::context;
 use crate::prom::Style;
@@ -182,27 +182,9 @@ impl Gateway {
             ),
             _ => ("depth", Data::Gauge, Value::Int(value)),
         };
-        let point = Point {
-            series: Arc::new(Series {
-                resource: Arc::new(Resource {
-                    attributes: resource,
-                    schema_url: "".into(),
-                }),
-                scope: Arc::default(),
-                metric: Arc::new(Metric {
-                    name: name.into(),
-                    description: "".into(),
-                    unit: "".into(),
-                    data,
-                    metadata: Attributes::default(),
-                }),
-                attributes: Attributes::default(),
-            }),
-            start: sender.start,
-            time: self.now,
-            value: if has_ended { Value::NoRecordedValue } else { value },
-            exemplars: Vec::new(),
-        };
+        let value = if has_ended { Value::NoRecordedValue } else { value };
+        let of = (resource, Attributes::default());
+        let point = point(name, data, of, (sender.start, self.now), value);
         self.tables[rival].observe(&point, self.now);
     }
 

@@ -9,6 +9,8 @@ mod agreement_tests;
 mod contests;
 mod rivals;
 mod senders;
+#[cfg(test)]
+mod testing;
 mod view;
 
 use std::collections::HashMap;

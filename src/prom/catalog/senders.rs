@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use foldhash::fast::RandomState;
 use tidegate_engine::{
-    Cadence, DEFAULT_LEASE_NS, Key, Place, Reading, Resource, Seen, Table, UnixNanos, Value, patience_ns,
+    Cadence, DEFAULT_LEASE_NS, Key, Place, Reading, Resource, Seen, Table, UnixNanos, Value, clock,
+    patience_ns,
 };
 
 use super::KeyMap;
@@ -185,11 +186,6 @@ impl Senders {
         }
     }
 
-    /// How long a resource may be silent and still counts as alive, in nanoseconds.
-    pub fn lease(&self, resource: &Resource) -> u64 {
-        self.heard(resource).1
-    }
-
     /// When a resource was last heard of (0: it is not known), and how long it may be silent, in nanoseconds.
     pub fn heard(&self, resource: &Resource) -> (UnixNanos, u64) {
         let state = self.state();
@@ -209,7 +205,7 @@ impl Senders {
         let tables = sender.series.iter().filter_map(|(table, _)| table.upgrade());
         let began = tables.map(|table| table.began(resource)).find(|began| *began > 0);
         Some(Life {
-            time: sender.seen,
+            time: clock::wall(sender.seen),
             seen: sender.seen,
             lease: sender.lease_ns(),
             began: began.unwrap_or(0),
@@ -271,7 +267,7 @@ impl Life {
     /// That of a group of a composite, which is there now. Its copy, which a rule behind it has taken in, comes after it.
     pub fn of_composite(now: UnixNanos, place: u64) -> Self {
         Self {
-            time: now,
+            time: clock::wall(now),
             seen: now,
             lease: DEFAULT_LEASE_NS,
             began: 0,

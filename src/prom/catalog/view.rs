@@ -3,7 +3,7 @@
 //! What a `prometheus` exporter shows is shown here under the same names and labels; tables that no exporter shows are
 //! named by its defaults. Series are found by the name of their metric and by values of labels, so that a query costs
 //! what the series cost that it asks for: only these are read when it is asked. What is new in a table since the last look is learned first,
-//! whoever looks.
+//! by every reader.
 
 mod about;
 mod asked;
@@ -27,8 +27,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use tidegate_engine::query::{Instant as Answer, Labels, Millis, NAME, Query, Selection};
-use tidegate_engine::{Attributes, Composite, History, HistoryLimits, Table, UnixNanos};
+use tidegate_engine::query::{Instant as Answer, Labels, Millis, NAME, Options, Patience, Query, Selection};
+use tidegate_engine::{Attributes, Composite, History, HistoryLimits, Table, UnixNanos, clock};
 
 pub use self::about::About;
 pub use self::asked::{Asked, Notes};
@@ -52,6 +52,9 @@ const SLICE: usize = 256;
 
 /// How long the sampler stays away from a lock that others wait for.
 const YIELD: Duration = Duration::from_micros(100);
+
+/// How long the query of a composite may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is kept of the past until somebody wants one.
 const NO_PAST: HistoryLimits = HistoryLimits {
@@ -103,8 +106,12 @@ pub fn millis(time: UnixNanos) -> Millis {
 impl Evaluate for Arc<View> {
     fn evaluate(&self, query: &Query, now: UnixNanos) -> Result<Evaluation, String> {
         let asked = self.ask(now, &self.selections_with_sources(query));
-        let answer = query
-            .instant(&asked, millis(now))
+        let options = Options {
+            patience: Patience::until(Instant::now() + PATIENCE),
+            ..Options::default()
+        };
+        let (answer, _) = query
+            .instant_with(&asked, millis(clock::wall(now)), &options)
             .map_err(|error| error.to_string())?;
         let values = match answer {
             Answer::Scalar(number) => vec![(Labels::default(), number)],
@@ -253,7 +260,10 @@ impl View {
 
     /// Reads what a query that is asked now needs, and gives what it is to be computed over.
     pub fn ask(&self, now: UnixNanos, selections: &[Selection]) -> Asked<'_> {
-        self.refresh(now, selections);
+        // A query of nothing waits for nobody.
+        if !selections.is_empty() {
+            self.refresh(now, selections);
+        }
         self.recall()
     }
 
@@ -275,17 +285,21 @@ impl View {
             senders: &self.senders,
             now,
             rules: self.past.get().map_or(&[], |rules| rules),
-            time: millis(now),
+            time: millis(clock::wall(now)),
             records,
         }
     }
 
     /// Reads every series, some at a time, and keeps what it sees as part of the past. The pass is spread over `spread`:
-    /// whoever needs the core for a moment gets it. `rest` waits; once it says false the pass is broken off.
+    /// a thread that needs the core for a moment gets it. `rest` waits; once it says false the pass is broken off.
     pub fn record(&self, now: UnixNanos, spread: Duration, rest: &mut dyn FnMut(Duration) -> bool) {
         self.meet(now);
         let look = self.look(now, self.has_past());
-        let arrived = self.state().arrived;
+        let arrived = {
+            let mut state = self.state();
+            state.books.follow(look.time);
+            state.arrived
+        };
         let pace = self.pace(spread);
         let mut next = Some((0, 0));
         while let Some(from) = next {

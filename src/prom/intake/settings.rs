@@ -1,4 +1,4 @@
-//! What a receiver decides about a target, and what it is told of a page.
+//! What a receiver decides about a target, and what it learns of a page.
 
 use std::sync::Arc;
 

@@ -45,7 +45,7 @@ pub(super) struct Known {
     pub(super) starts: Arc<Starts>,
     /// The same for every series that could ever have one of its names and labels.
     pub(super) group: u64,
-    /// How its resource is told.
+    /// How its resource is written.
     pub(super) target: Option<Arc<Target>>,
     base: Box<[Label]>,
     /// Its series as they were last sent.

@@ -15,6 +15,8 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
+use crate::batch::wire::proto::{Fields, WireType};
+
 /// Which message a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Version {
@@ -47,6 +49,22 @@ impl Version {
             Self::One => "0.1.0",
             Self::Two => "2.0.0",
         }
+    }
+
+    /// How many samples, native histograms and exemplars a request has, at most: what of its series is no label.
+    pub(crate) fn samples(self, request: &[u8]) -> usize {
+        const LABELS: u32 = 1;
+        let series = match self {
+            Self::One => 1,
+            Self::Two => 5,
+        };
+        let messages = |bytes| {
+            let fields = Fields::new(bytes).map_while(Result::ok);
+            fields.filter(|field| field.wire == WireType::Bytes)
+        };
+        let all = messages(request).filter(|field| field.number == series);
+        let parts = all.flat_map(|series| messages(series.payload));
+        parts.filter(|part| part.number != LABELS).count()
     }
 
     /// What a content type says; `None`: none of the two. Without a parameter it is 1.0.

@@ -69,7 +69,7 @@ pub(crate) struct Translation {
     pub(crate) colliding: Vec<Arc<str>>,
 }
 
-/// A resource is told again after so long.
+/// A resource is written again after so long.
 const TARGET_INTERVAL_MS: i64 = 15_000;
 /// Who says so has a clock that was wrong.
 const TARGET_PATIENCE_MS: i64 = 600_000;
@@ -125,7 +125,7 @@ struct Building<'a> {
     out: Translation,
 }
 
-/// How a resource is told.
+/// How a resource is written.
 #[derive(Debug)]
 pub(super) struct Target {
     /// Of job and instance.
@@ -312,7 +312,7 @@ impl Building<'_> {
                 series: SmallVec::from_buf([series]),
             });
         }
-        // Whoever reads the request knows the resource before the first series.
+        // The reader of the request knows the resource before the first series.
         self.out.groups.splice(0..0, told);
     }
 }

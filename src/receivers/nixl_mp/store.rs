@@ -9,7 +9,7 @@ use tidegate_ring::{Error, MpStore, Snapshot};
 
 use super::series::{self, KindSeries};
 use crate::batch::{Batch, Points};
-use crate::component::{Entry, unix_now};
+use crate::component::{Entry, wall_now};
 
 /// The agent is gone and its totals were taken.
 pub(super) const ENDED: &str = "ended";
@@ -40,7 +40,7 @@ pub(super) struct Store {
 impl Store {
     pub(super) fn open(path: &Path, now: Instant) -> Result<Self, Error> {
         let store = MpStore::open(path)?;
-        let start = start_of(path).unwrap_or_else(unix_now);
+        let start = start_of(path).unwrap_or_else(wall_now);
         let series = series::all(store.identity());
         Ok(Self {
             store,
@@ -94,7 +94,7 @@ impl Store {
 
     /// Points for every number that is not what was sent last; all of them the first time.
     fn changes(&mut self, snapshot: &Snapshot) -> Vec<Point> {
-        let time = unix_now();
+        let time = wall_now();
         let mut points = Vec::new();
         for (kind, series) in (0u16..).zip(&self.series) {
             let index = usize::from(kind);
@@ -127,7 +127,7 @@ impl Store {
 
     /// Ends every series: what the agent counted stays where it was aggregated, its gauges disappear.
     fn end(&mut self, entry: &Entry, reason: &'static str) -> Look {
-        let time = unix_now();
+        let time = wall_now();
         let all = self.series.iter().flat_map(|kind| {
             [Some(&kind.total), kind.last.as_ref(), kind.distribution.as_ref()]
                 .into_iter()

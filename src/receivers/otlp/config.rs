@@ -7,14 +7,19 @@ use crate::config::{ByteSize, Node, Problems, WithoutEffect};
 use crate::net::auth::AuthConfig;
 use crate::net::cors::CorsConfig;
 use crate::net::headers::{self, Headers};
-use crate::net::http::{HTTP2_MAX_STREAMS, HttpConfig};
+use crate::net::http::{HTTP2_MAX_STREAMS, HttpConfig, SENDER_IDLE};
 use crate::net::metadata::IncludeMetadata;
 use crate::net::{
     BUFFER_SIZES, Coding, Endpoint, SERVER_MIDDLEWARES, SocketFileConfig, TlsServerConfig, Transport,
 };
 
-/// The OTLP specification recommends 64 MiB for both protocols (the Collector's defaults are 4 and 20).
-const MAX_MESSAGE_MIB: NonZeroUsize = NonZeroUsize::new(64).expect("not zero");
+/// The OTLP specification recommends 64 MiB for both protocols.
+const MAX_MESSAGE_BYTES: usize = 64 << 20;
+/// The Collector's defaults, which are ours where memory is short.
+const MAX_GRPC_MESSAGE_BYTES_OF_LITTLE: usize = 4 << 20;
+const MAX_HTTP_BODY_BYTES_OF_LITTLE: usize = 20 << 20;
+/// Below this limit memory is short: data is refused from four fifths of a GiB on.
+const LITTLE_BYTES: usize = (1 << 30) / 5 * 4;
 /// Every process of a large node may keep one open.
 const MAX_CONNECTIONS: NonZeroUsize = NonZeroUsize::new(8192).expect("not zero");
 /// Ports that IANA has registered for OTLP.
@@ -49,12 +54,15 @@ crate::options! {
         pub transport: Option<Transport> = None,
         /// Mode and owner of the socket file, where the endpoint is one.
         pub socket: SocketFileConfig = SocketFileConfig::default(),
-        /// Largest message in MiB, before and after decompression.
-        pub max_recv_msg_size_mib: NonZeroUsize = MAX_MESSAGE_MIB,
+        /// Largest message in MiB, before and after decompression; unset: 64, and 4 where the memory limit is below 1 GiB.
+        pub max_recv_msg_size_mib: Option<NonZeroUsize> = None,
         /// Calls at a time on one connection.
         pub max_concurrent_streams: NonZeroU32 = NonZeroU32::new(HTTP2_MAX_STREAMS).unwrap_or(NonZeroU32::MIN),
         /// Connections at a time; further ones wait.
         pub max_connections: NonZeroUsize = MAX_CONNECTIONS,
+        /// Connections of one address at a time, further ones are closed; unset: a quarter of `max_connections`. Those of
+        /// this machine do not count.
+        pub max_connections_per_peer: Option<NonZeroUsize> = None,
         /// Pings and the age of connections.
         pub keepalive: KeepaliveConfig = KeepaliveConfig::default(),
         /// TLS; unset: none.
@@ -87,8 +95,8 @@ const OF_GRPC: &WithoutEffect = &[(
 crate::options! {
     /// gRPC keepalive as far as the server acts itself.
     pub struct ServerParameters {
-        /// A connection without a call for so long is asked to go; unset: never.
-        pub max_connection_idle: Option<Duration> = None,
+        /// A connection without a call for so long is asked to go; 0: never.
+        pub max_connection_idle: Duration = SENDER_IDLE,
         /// Age at which a connection is asked to go (balances clients over replicas); unset: never.
         pub max_connection_age: Option<Duration> = None,
         /// Time that running calls get after that.
@@ -109,8 +117,8 @@ crate::options! {
         pub transport: Option<Transport> = None,
         /// Mode and owner of the socket file, where the endpoint is one.
         pub socket: SocketFileConfig = SocketFileConfig::default(),
-        /// Largest body, before and after decompression.
-        pub max_request_body_size: ByteSize = ByteSize::mib(64),
+        /// Largest body, before and after decompression; unset: 64 MiB, and 20 MiB where the memory limit is below 1 GiB.
+        pub max_request_body_size: Option<ByteSize> = None,
         /// Path for metrics.
         pub metrics_url_path: String = "/v1/metrics".to_owned(),
         /// Path for traces.
@@ -119,10 +127,13 @@ crate::options! {
         pub logs_url_path: String = "/v1/logs".to_owned(),
         /// Connections at a time; further ones wait.
         pub max_connections: NonZeroUsize = MAX_CONNECTIONS,
-        /// Time for the headers of a request, which includes waiting for the next one on a connection.
+        /// Connections of one address at a time, further ones are closed; unset: a quarter of `max_connections`. Those of
+        /// this machine do not count.
+        pub max_connections_per_peer: Option<NonZeroUsize> = None,
+        /// Time for the headers of the first request on a connection.
         pub read_header_timeout: Duration = Duration::from_secs(60),
-        /// A connection without a request for so long is asked to go; unset: never.
-        pub idle_timeout: Option<Duration> = None,
+        /// A connection without a request for so long is asked to go; 0: never.
+        pub idle_timeout: Duration = SENDER_IDLE,
         /// Time for a whole request, headers and body; 0: no limit but those for headers and for silence.
         pub read_timeout: Duration = Duration::ZERO,
         /// A client that takes nothing of its answer for so long is cut off; 0: never.
@@ -178,15 +189,19 @@ impl GrpcConfig {
     fn check(&self, at: &Node, cx: &mut Problems) {
         self.endpoint.check_transport(self.transport, at, cx);
         // gRPC's length prefix has 32 bits.
-        if u32::try_from(self.max_message_bytes()).is_err() {
+        if u32::try_from(self.max_message_bytes(usize::MAX)).is_err() {
             cx.at(at.child("max_recv_msg_size_mib"))
                 .error("must be less than 4096");
         }
     }
 
-    /// The largest message.
-    pub fn max_message_bytes(&self) -> usize {
-        self.max_recv_msg_size_mib.get().saturating_mul(1 << 20)
+    /// The largest message where the gateway may use so much memory.
+    pub fn max_message_bytes(&self, memory_limit: usize) -> usize {
+        match self.max_recv_msg_size_mib {
+            Some(mib) => mib.get().saturating_mul(1 << 20),
+            None if memory_limit < LITTLE_BYTES => MAX_GRPC_MESSAGE_BYTES_OF_LITTLE,
+            None => MAX_MESSAGE_BYTES,
+        }
     }
 
     /// How connections are served.
@@ -197,7 +212,7 @@ impl GrpcConfig {
             max_concurrent_streams: self.max_concurrent_streams.get(),
             ping_interval: Some(keepalive.time),
             ping_timeout: keepalive.timeout,
-            max_idle: keepalive.max_connection_idle,
+            max_idle: Some(keepalive.max_connection_idle).filter(|idle| !idle.is_zero()),
             max_age: keepalive.max_connection_age,
             max_age_grace: keepalive.max_connection_age_grace,
             ..HttpConfig::default()
@@ -210,10 +225,19 @@ impl HttpProtocolConfig {
     pub fn serving(&self) -> HttpConfig {
         HttpConfig {
             header_timeout: self.header_timeout(),
-            max_idle: self.idle_timeout,
+            max_idle: Some(self.idle_timeout).filter(|idle| !idle.is_zero()),
             max_stall: Some(self.write_timeout).filter(|timeout| !timeout.is_zero()),
             keeps_alive: self.keep_alives_enabled,
             ..HttpConfig::default()
+        }
+    }
+
+    /// The largest body where the gateway may use so much memory.
+    pub fn max_body_bytes(&self, memory_limit: usize) -> usize {
+        match self.max_request_body_size {
+            Some(size) => size.as_usize(),
+            None if memory_limit < LITTLE_BYTES => MAX_HTTP_BODY_BYTES_OF_LITTLE,
+            None => MAX_MESSAGE_BYTES,
         }
     }
 

@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
-use crate::component::Refused;
+use super::ingest::MEMORY_RETRY;
+use crate::component::worker::Overloaded;
+use crate::component::{NoRoom, Refused};
 use crate::net::auth::NotAdmitted;
 use crate::net::{BodyError, DecompressError};
 
@@ -24,11 +26,13 @@ pub(super) struct Failure {
     /// For people.
     pub(super) message: String,
     /// Where in the request the flaw is, if it is in one place (`BadRequest.field`).
-    pub(super) field: String,
+    pub(super) field: Box<str>,
     /// When to come back, if that is worth it.
     pub(super) retry_after: Option<Duration>,
     /// How the sender can identify itself (`WWW-Authenticate`).
     pub(super) challenge: Option<HeaderValue>,
+    /// What memory or processors were too short for.
+    pub(super) short_of: Option<&'static str>,
 }
 
 impl Failure {
@@ -39,9 +43,10 @@ impl Failure {
             code,
             http,
             message,
-            field: String::new(),
+            field: Box::default(),
             retry_after: None,
             challenge: None,
+            short_of: None,
         }
     }
 
@@ -63,7 +68,7 @@ impl Failure {
     /// The data can't be accepted for what it has in a field.
     pub(super) fn invalid_at(field: &str, message: impl Into<String>) -> Self {
         Self {
-            field: field.to_owned(),
+            field: field.into(),
             ..Self::invalid(message)
         }
     }
@@ -74,6 +79,26 @@ impl Failure {
         Self {
             retry_after: Some(retry_after),
             ..failure
+        }
+    }
+
+    /// Not now: there is too little memory, or too much work.
+    pub(super) fn no_room(short_of: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            short_of: Some(short_of),
+            ..Self::busy(message, MEMORY_RETRY)
+        }
+    }
+
+    /// It would not fit into the gateway if that held nothing else.
+    pub(super) fn never_fits(bytes: usize, limit: usize) -> Self {
+        let (bytes, limit) = (bytes >> 20, limit >> 20);
+        let why = format!(
+            "the request needs {bytes} MiB of memory, and the limit is {limit} MiB: send smaller ones"
+        );
+        Self {
+            short_of: Some("never_fits"),
+            ..Self::too_large(why)
         }
     }
 
@@ -88,7 +113,7 @@ impl Failure {
             details.set_retry_info(Some(delay));
         }
         if self.code == Code::InvalidArgument {
-            details.add_bad_request_violation(self.field.as_str(), self.message.as_str());
+            details.add_bad_request_violation(&*self.field, self.message.as_str());
         }
         Status::with_error_details(self.code, self.message.as_str(), details)
     }
@@ -130,6 +155,8 @@ impl From<BodyError> for Failure {
             BodyError::TooLarge { .. } => Self::too_large(message),
             BodyError::TimedOut => Self::new(Code::DeadlineExceeded, StatusCode::REQUEST_TIMEOUT, message),
             BodyError::Broken(_) => Self::new(Code::Cancelled, StatusCode::BAD_REQUEST, message),
+            BodyError::NoRoom(_) => Self::no_room("body", message),
+            BodyError::TooSlow => Self::no_room("slow_body", message),
         }
     }
 }
@@ -140,7 +167,21 @@ impl From<DecompressError> for Failure {
         match error {
             DecompressError::TooLarge { .. } => Self::too_large(message),
             DecompressError::Corrupt(_) => Self::invalid(message),
+            DecompressError::NoRoom(_) => Self::no_room("unpacking", message),
+            DecompressError::Overloaded(overloaded) => overloaded.into(),
         }
+    }
+}
+
+impl From<Overloaded> for Failure {
+    fn from(overloaded: Overloaded) -> Self {
+        Self::no_room("work", overloaded.to_string())
+    }
+}
+
+impl From<NoRoom> for Failure {
+    fn from(no_room: NoRoom) -> Self {
+        Self::no_room("body", no_room.to_string())
     }
 }
 

@@ -8,13 +8,19 @@ use http::HeaderMap;
 use prost::Message;
 
 use super::failure::Failure;
+use crate::batch::wire::{CheckError, Checked, MAX_ELEMENTS};
 use crate::batch::{Batch, ClientMetadata, Signal, json, wire};
-use crate::component::{Entry, ReceiverContext, Shared, Verdict};
-use crate::net::Held;
+use crate::component::account::count_refusal;
+use crate::component::worker::{Slot, at_length};
+use crate::component::{Entry, Held, NoRoom, ReceiverContext, Shared, Verdict};
 use crate::net::auth::Door;
+use crate::net::body::begin_body;
 
 /// When to come back if the memory limiter is what refuses: it looks once a second by default.
-const MEMORY_RETRY: Duration = Duration::from_secs(1);
+pub(super) const MEMORY_RETRY: Duration = Duration::from_secs(1);
+
+/// What weighs more when it is decoded, some 2,000 points, takes more than about a millisecond.
+const LIGHT_BYTES: usize = 2 << 20;
 
 /// Bodies up to this size are checked on the spot; larger ones would keep a runtime thread from its other work.
 const INLINE_MAX_BYTES: usize = 1 << 20;
@@ -57,31 +63,41 @@ impl Ingest {
         }
     }
 
+    /// The most memory that the gateway may use.
+    pub(super) fn memory_limit(&self) -> usize {
+        self.shared.memory.limit()
+    }
+
     /// Where data of `signal` goes, if any pipeline wants it.
     pub(super) fn entry(&self, signal: Signal) -> Option<&Entry> {
         self.entries[signal as usize].as_ref()
     }
 
-    /// The account of a request that may come in; refused before its body is read when we don't know its sender, or
-    /// when memory is short.
-    pub(super) async fn admit(&self, headers: &HeaderMap) -> Result<Held, Failure> {
+    /// The reservation of a request that may come in; refused before its body is read when we don't know its sender, or
+    /// when memory is too short for what it promises.
+    pub(super) async fn admit(&self, headers: &HeaderMap, promised: Option<usize>) -> Result<Held, Failure> {
         self.door.admit(headers).await.map_err(Failure::unauthenticated)?;
-        let held = Held::new(self.shared.clone());
-        self.check_memory(&held)?;
+        let mut held = Held::new(self.shared.memory.clone());
+        self.begin(&mut held, promised).await?;
         Ok(held)
     }
 
-    /// Refuses a request that memory is too short for.
-    pub(super) fn check_memory(&self, held: &Held) -> Result<(), Failure> {
-        if held.is_too_much() {
+    /// Reserves the beginning of a body, where all of it has room.
+    pub(super) async fn begin(&self, held: &mut Held, promised: Option<usize>) -> Result<(), Failure> {
+        if let Some(bytes) = promised {
+            fits_at_all(held, bytes)?;
+        }
+        let begun = begin_body(held, promised).await;
+        begun.map_err(|no_room| Failure::no_room("admission", no_room.to_string()))
+    }
+
+    /// Counts a request that memory or processors were too short for.
+    pub(super) fn note(&self, failure: &Failure) {
+        if let Some(reason) = failure.short_of {
+            count_refusal(&self.receiver, reason);
             metrics::counter!("tidegate_otlp_memory_refusals_total", "receiver" => self.receiver.clone())
                 .increment(1);
-            return Err(Failure::busy(
-                "the gateway is over its memory limit",
-                MEMORY_RETRY,
-            ));
         }
-        Ok(())
     }
 
     /// Checks a body and pushes it. An empty request succeeds without a push (OTLP: "SHOULD respond with success").
@@ -91,35 +107,88 @@ impl Ingest {
         encoding: Encoding,
         body: Bytes,
         client: Option<Arc<ClientMetadata>>,
+        held: &mut Held,
     ) -> Result<Verdict, Failure> {
         let signal = entry.signal();
         let checked = match body.len() <= INLINE_MAX_BYTES {
-            true => check(signal, encoding, body),
-            false => tokio::task::spawn_blocking(move || check(signal, encoding, body))
-                .await
-                .unwrap_or_else(|_| Err(Failure::busy("the gateway is stopping", MEMORY_RETRY))),
-        };
-        let encoded = checked.inspect_err(|_| entry.fail(1))?;
-        match encoded.items() {
-            0 => Ok(Verdict::default()),
-            _ => {
-                let batch = Batch {
-                    client,
-                    ..Batch::new(encoded)
-                };
-                Ok(entry.send(batch).await?)
+            true => check(signal, encoding, body, held),
+            false => {
+                let mut elsewhere = held.take();
+                let checking = at_length(move || {
+                    let checked = check(signal, encoding, body, &mut elsewhere);
+                    (checked, elsewhere)
+                });
+                let (checked, back) = checking.await?;
+                *held = back;
+                checked
             }
+        };
+        let Checked { encoded, weight, cut } = checked.inspect_err(|_| entry.fail(1))?;
+        entry.fail(cut);
+        let mut verdict = Verdict {
+            rejected_items: cut,
+            message: match cut {
+                0 => String::new(),
+                _ => format!(
+                    "a point, span or log record may have {MAX_ELEMENTS} attributes and other elements"
+                ),
+            },
+        };
+        if encoded.items() == 0 {
+            return Ok(verdict);
         }
+        let mut slot = None;
+        if weight > LIGHT_BYTES && entry.decodes() {
+            fits_at_all(held, weight)?;
+            slot = Some(Slot::get().await?);
+            held.try_grow(weight)
+                .map_err(|NoRoom| Failure::no_room("decoding", NoRoom.to_string()))?;
+        }
+        let batch = Batch {
+            client,
+            ..Batch::new(encoded)
+        };
+        let taken = entry.send_held(batch, Some(held.take()), slot).await?;
+        verdict.rejected_items += taken.rejected_items;
+        if verdict.message.is_empty() {
+            verdict.message = taken.message;
+        }
+        Ok(verdict)
     }
 }
 
-fn check(signal: Signal, encoding: Encoding, body: Bytes) -> Result<crate::batch::Encoded, Failure> {
+/// Whether there could be room for so much if nothing else were held: if not, it makes no sense to send it again.
+fn fits_at_all(held: &Held, bytes: usize) -> Result<(), Failure> {
+    match held.account().can_ever_hold(held.bytes().saturating_add(bytes)) {
+        true => Ok(()),
+        false => Err(Failure::never_fits(bytes, held.account().limit())),
+    }
+}
+
+fn check(signal: Signal, encoding: Encoding, body: Bytes, held: &mut Held) -> Result<Checked, Failure> {
+    let no_room = |NoRoom| Failure::no_room("decoding", NoRoom.to_string());
     let body = match encoding {
         Encoding::Protobuf => body,
-        Encoding::Json => json::to_protobuf(signal, &body)
-            .map_err(|error| Failure::invalid_at(&error.path, error.to_string()))?,
+        Encoding::Json => {
+            // Numbers may take more room than their digits.
+            held.try_grow(body.len().saturating_mul(2)).map_err(no_room)?;
+            let body = json::to_protobuf(signal, &body)
+                .map_err(|error| Failure::invalid_at(&error.path, error.to_string()))?;
+            held.settle(body.len());
+            body
+        }
     };
-    wire::check(signal, body).map_err(|error| Failure::invalid_at(&error.path, error.to_string()))
+    let before = held.bytes();
+    let checked = wire::weigh(signal, body, |weight| held.try_grow(weight).is_ok());
+    let grown = held.bytes() - before;
+    held.shrink(grown);
+    checked.map_err(|error| match error {
+        CheckError::Wire(error) => Failure::invalid_at(&error.path, error.to_string()),
+        CheckError::NoRoom(weight) => match fits_at_all(held, weight) {
+            Ok(()) => no_room(NoRoom),
+            Err(never) => never,
+        },
+    })
 }
 
 /// `ExportMetricsServiceResponse` and its siblings, which differ in names only.

@@ -90,10 +90,8 @@ struct Otlp {
 impl Otlp {
     async fn start_grpc(&self, config: &GrpcConfig) -> Result<Server, ComponentError> {
         let listener = self.listen(&config.endpoint, &config.socket).await?;
-        let limits = ConnectionLimits {
-            max_connections: config.max_connections.get(),
-            tls: self.tls(config.tls.as_ref(), tls::ALPN_GRPC)?,
-        };
+        let limits = ConnectionLimits::new(config.max_connections.get(), config.max_connections_per_peer)
+            .over(self.tls(config.tls.as_ref(), tls::ALPN_GRPC)?);
         let grpc = self.grpc(config)?;
         let answer = move |request| grpc.clone().answer(request);
         let serving = config.serving().measured(&listener, &limits, &self.base.shared);
@@ -102,10 +100,8 @@ impl Otlp {
 
     async fn start_http(&self, config: &HttpProtocolConfig) -> Result<Server, ComponentError> {
         let listener = self.listen(&config.endpoint, &config.socket).await?;
-        let limits = ConnectionLimits {
-            max_connections: config.max_connections.get(),
-            tls: self.tls(config.tls.as_ref(), tls::ALPN_HTTP)?,
-        };
+        let limits = ConnectionLimits::new(config.max_connections.get(), config.max_connections_per_peer)
+            .over(self.tls(config.tls.as_ref(), tls::ALPN_HTTP)?);
         let answer = self.http(config)?;
         let serving = config.serving().measured(&listener, &limits, &self.base.shared);
         Ok(net::http::start(listener, limits, serving, answer))
@@ -118,10 +114,9 @@ impl Otlp {
         http: &HttpProtocolConfig,
     ) -> Result<Server, ComponentError> {
         let listener = self.listen(&http.endpoint, &http.socket).await?;
-        let limits = ConnectionLimits {
-            max_connections: http.max_connections.max(grpc.max_connections).get(),
-            tls: self.tls(http.tls.as_ref(), tls::ALPN_HTTP)?,
-        };
+        let most = http.max_connections.max(grpc.max_connections).get();
+        let per_peer = http.max_connections_per_peer.max(grpc.max_connections_per_peer);
+        let limits = ConnectionLimits::new(most, per_peer).over(self.tls(http.tls.as_ref(), tls::ALPN_HTTP)?);
         let serving = HttpConfig {
             http2_only: false,
             header_timeout: http.header_timeout(),

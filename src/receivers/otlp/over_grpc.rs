@@ -16,13 +16,13 @@ use super::config::GrpcConfig;
 use super::failure::Failure;
 use super::ingest::{Encoding, ExportResponse, Ingest};
 use crate::batch::Signal;
-use crate::component::Verdict;
+use crate::component::{Held, Verdict};
 use crate::net::body::{Chunks, Run};
 use crate::net::grpc::{
     APPLICATION_GRPC, EXPORT_METHODS, GRPC_ACCEPT_ENCODING, GRPC_ENCODING, GRPC_STATUS, Prefix, is_call,
 };
 use crate::net::metadata::IncludeMetadata;
-use crate::net::{BodyError, BodyLimits, Coding, Held, decompress};
+use crate::net::{BodyError, BodyLimits, Coding, unpack};
 
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
@@ -35,9 +35,10 @@ pub(super) struct Grpc {
 
 impl Grpc {
     pub(super) fn new(ingest: Ingest, config: &GrpcConfig) -> Self {
+        let max_bytes = config.max_message_bytes(ingest.memory_limit());
         Self {
             ingest,
-            limits: BodyLimits::of(config.max_message_bytes()),
+            limits: BodyLimits::of(max_bytes),
             metadata: config.include_metadata.clone(),
         }
     }
@@ -52,6 +53,7 @@ impl Grpc {
         match self.call(request).await {
             Ok(verdict) => success(verdict),
             Err(failure) => {
+                self.ingest.note(&failure);
                 let answer: Response<Empty<Bytes>> = failure.status().into_http();
                 let mut answer = answer.map(BodyExt::boxed_unsync);
                 offer_codings(answer.headers_mut());
@@ -72,11 +74,13 @@ impl Grpc {
                 ))
             })?;
         let coding = coding(request.headers())?;
-        let mut held = self.ingest.admit(request.headers()).await?;
+        let mut held = self.ingest.admit(request.headers(), None).await?;
         let client = self.metadata.of(request.headers());
         let message = self.read(request.into_body(), coding, &mut held).await?;
-        held.grow_to(message.len());
-        self.ingest.take(entry, Encoding::Protobuf, message, client).await
+        let encoding = Encoding::Protobuf;
+        self.ingest
+            .take(entry, encoding, message, client, &mut held)
+            .await
     }
 
     async fn read(&self, body: Incoming, coding: Coding, held: &mut Held) -> Result<Bytes, Failure> {
@@ -88,7 +92,7 @@ impl Grpc {
                 StatusCode::BAD_REQUEST,
                 "the message is marked as compressed, but there is no grpc-encoding",
             )),
-            (true, coding) => Ok(decompress(coding, message, self.limits.max_bytes).await?),
+            (true, coding) => Ok(unpack(coding, message, self.limits.max_bytes, held).await?),
         }
     }
 }
@@ -105,7 +109,7 @@ fn unimplemented(message: String) -> Failure {
     Failure::new(Code::Unimplemented, StatusCode::NOT_FOUND, message)
 }
 
-/// The one message of a unary call, and whether it is compressed. Its length is on the books before it is read.
+/// The one message of a unary call, and whether it is compressed. It is refused by its length before it is read.
 async fn read_message(
     body: Incoming,
     limits: BodyLimits,
@@ -114,14 +118,15 @@ async fn read_message(
 ) -> Result<(bool, Bytes), Failure> {
     let mut whole = Run::default();
     let mut end = None;
-    let mut chunks = Chunks::new(body, limits.idle_timeout);
+    let mut chunks = Chunks::new(body, limits.idle_timeout, held.account().clone());
     while let Some(chunk) = chunks.next().await? {
-        whole.push(chunk, end.unwrap_or_default());
+        whole.take(chunk, end, held).await?;
         if end.is_none() {
             end = message_end(whole.as_slice(), limits.max_bytes)?;
-            held.grow_to(end.unwrap_or_default());
-            // Many may have been let in before the first of them had said how long it is.
-            ingest.check_memory(held)?;
+            if end.is_some() {
+                // Many may have been let in before the first of them had said how long it is.
+                ingest.begin(held, end).await?;
+            }
         }
         if end.is_some_and(|end| whole.len() > end) {
             return Err(Failure::invalid("more than one message in a unary call"));
@@ -130,6 +135,7 @@ async fn read_message(
     match (end, whole.as_slice().first()) {
         (Some(end), Some(flag @ (0 | 1))) if whole.len() == end => {
             let is_compressed = *flag == 1;
+            held.settle(end);
             Ok((is_compressed, whole.freeze().slice(Prefix::BYTES..)))
         }
         (Some(end), Some(0 | 1)) => Err(Failure::invalid(format!(

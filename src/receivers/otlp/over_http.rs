@@ -9,7 +9,6 @@ use http::header::{
     ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
 };
 use http::{HeaderMap, Method, Request, Response, StatusCode};
-use http_body::Body as _;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use prost::Message;
@@ -20,9 +19,10 @@ use super::failure::Failure;
 use super::ingest::{Encoding, ExportResponse, Ingest};
 use crate::batch::Signal;
 use crate::component::Verdict;
+use crate::net::body::promised;
 use crate::net::headers;
 use crate::net::metadata::IncludeMetadata;
-use crate::net::{BodyError, BodyLimits, Coding, decompress, read_body};
+use crate::net::{BodyError, BodyLimits, Coding, read_body, unpack};
 
 /// Content types and what they mean.
 const CONTENT_TYPES: [(&str, Encoding); 2] = [
@@ -46,6 +46,7 @@ pub(super) struct Http {
 
 impl Http {
     pub(super) fn new(ingest: Ingest, config: &HttpProtocolConfig) -> Self {
+        let max_bytes = config.max_body_bytes(ingest.memory_limit());
         Self {
             ingest,
             paths: [
@@ -53,7 +54,7 @@ impl Http {
                 (config.traces_url_path.clone(), Signal::Traces),
                 (config.logs_url_path.clone(), Signal::Logs),
             ],
-            limits: BodyLimits::of(config.max_request_body_size.as_usize()),
+            limits: BodyLimits::of(max_bytes),
             headers: headers::build(&config.response_headers),
             metadata: config.include_metadata.clone(),
             read_timeout: config.read_timeout(),
@@ -66,7 +67,10 @@ impl Http {
         let signal = self.signal_of(request.uri().path());
         let mut answer = match self.export(request, signal, encoding).await {
             Ok(verdict) => success(signal, encoding, verdict),
-            Err(failure) => refusal(encoding, &failure),
+            Err(failure) => {
+                self.ingest.note(&failure);
+                refusal(encoding, &failure)
+            }
         };
         answer.headers_mut().extend(self.headers.clone());
         answer
@@ -103,11 +107,13 @@ impl Http {
             unsupported(format!("the Content-Type must be {known}"))
         })?;
         let coding = self.coding(request.headers())?;
-        let mut held = self.ingest.admit(request.headers()).await?;
+        let limit_bytes = self.limits.max_bytes;
+        let promised = promised(request.body());
+        if promised.is_some_and(|promised| promised > limit_bytes) {
+            return Err(BodyError::TooLarge { limit_bytes }.into());
+        }
+        let mut held = self.ingest.admit(request.headers(), promised).await?;
         let client = self.metadata.of(request.headers());
-        let promised = request.body().size_hint().lower();
-        held.grow_to(usize::try_from(promised).map_or(0, |bytes| bytes.min(self.limits.max_bytes)));
-        self.ingest.check_memory(&held)?;
         let reading = read_body(request.into_body(), self.limits, &mut held);
         let body = match self.read_timeout {
             Some(whole) => tokio::time::timeout(whole, reading)
@@ -115,9 +121,8 @@ impl Http {
                 .unwrap_or(Err(BodyError::TimedOut))?,
             None => reading.await?,
         };
-        let body = decompress(coding, body, self.limits.max_bytes).await?;
-        held.grow_to(body.len());
-        self.ingest.take(entry, encoding, body, client).await
+        let body = unpack(coding, body, limit_bytes, &mut held).await?;
+        self.ingest.take(entry, encoding, body, client, &mut held).await
     }
 }
 

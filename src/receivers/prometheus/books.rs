@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::component::Entry;
+use crate::component::{Brief, Entry};
 
 /// At most one line in this time about the same kind of trouble of a job; the counters have it all.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// What is known of a target.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum State {
+enum State {
     /// Not scraped yet.
     Unknown,
     /// The last scrape gave something.
@@ -104,6 +104,14 @@ impl Books {
             let (receiver, job) = (&*self.receiver, &*self.job);
             let remedy = remedy(reason);
             tracing::warn!(receiver, job, %target, reason, suppressed, "scrape failed: {why}{remedy}");
+        });
+    }
+
+    /// A scrape gave something after scrapes that failed for so long.
+    fn back(&self, target: &dyn Display, lasted: Duration) {
+        self.complain("back", |suppressed| {
+            let (receiver, job) = (&*self.receiver, &*self.job);
+            tracing::info!(receiver, job, %target, after = %Brief(lasted), suppressed, "the target is back");
         });
     }
 
@@ -213,6 +221,8 @@ fn remedy(reason: &str) -> &'static str {
 pub(super) struct Standing {
     books: Arc<Books>,
     state: State,
+    /// When its scrapes began to fail.
+    down_since: Option<Instant>,
 }
 
 impl Standing {
@@ -222,11 +232,25 @@ impl Standing {
         Self {
             books,
             state: State::Unknown,
+            down_since: None,
         }
     }
 
-    /// What is known now.
-    pub(super) fn set(&mut self, state: State) {
+    /// A scrape gave something.
+    pub(super) fn up(&mut self, target: &dyn Display) {
+        self.set(State::Up);
+        if let Some(since) = self.down_since.take() {
+            self.books.back(target, since.elapsed());
+        }
+    }
+
+    /// A scrape failed.
+    pub(super) fn down(&mut self) {
+        self.set(State::Down);
+        self.down_since.get_or_insert_with(Instant::now);
+    }
+
+    fn set(&mut self, state: State) {
         if state != self.state {
             self.books.count_target(self.state, -1);
             self.books.count_target(state, 1);

@@ -1,5 +1,7 @@
 //! The HTTP client of targets and discovery services: GET, credentials, redirects, answers read under a limit.
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
 use http::header::{AUTHORIZATION, CONTENT_ENCODING, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
@@ -9,9 +11,11 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::config::http::HttpOptions;
 use super::credentials::{Credentials, Value, header_value};
+use crate::component::{Account, Held, NoRoom};
 use crate::config::Secret;
 use crate::net::body::Chunks;
 use crate::net::client::UseTls;
+use crate::net::compression::unpack_now;
 use crate::net::compression::{Coding, DecompressError};
 use crate::net::tls::ALPN_HTTP;
 use crate::net::{BodyError, Connector, TlsError};
@@ -59,6 +63,9 @@ pub(super) enum FetchError {
     /// All pages together are larger than may be held.
     #[error("more pages are on the way than `max_buffered_size` allows")]
     NoRoom,
+    /// The gateway is over its memory limit.
+    #[error(transparent)]
+    NoMemory(#[from] NoRoom),
     /// The body broke off, or its coding is unknown or wrong.
     #[error("{0}")]
     Body(String),
@@ -75,6 +82,7 @@ impl FetchError {
             Self::Status(_) => "status",
             Self::TooLarge(_) => "body_size_limit",
             Self::NoRoom => "no_room",
+            Self::NoMemory(_) => "memory",
             Self::Body(_) => "body",
         }
     }
@@ -248,11 +256,14 @@ pub(super) struct Packed {
 
 impl Packed {
     /// The body as it was meant, less than `limit_bytes` of it. Takes its time: not for a runtime thread.
-    pub(super) fn unpack(self, limit_bytes: usize) -> Result<Bytes, FetchError> {
+    pub(super) fn unpack(self, limit_bytes: usize, held: &mut Held) -> Result<Bytes, FetchError> {
         let most = limit_bytes.saturating_sub(1);
-        crate::net::compression::decompress_now(self.coding, self.bytes, most).map_err(|error| match error {
+        unpack_now(self.coding, self.bytes, most, held).map_err(|error| match error {
             DecompressError::TooLarge { .. } => FetchError::TooLarge(limit_bytes),
-            DecompressError::Corrupt(_) => FetchError::Body(error.to_string()),
+            DecompressError::NoRoom(no_room) => FetchError::NoMemory(no_room),
+            DecompressError::Corrupt(_) | DecompressError::Overloaded(_) => {
+                FetchError::Body(error.to_string())
+            }
         })
     }
 }
@@ -262,6 +273,7 @@ pub(super) async fn read(
     response: Response<Incoming>,
     limit_bytes: usize,
     idle_timeout: std::time::Duration,
+    account: Arc<Account>,
     mut reserve: impl FnMut(usize) -> Result<(), FetchError>,
 ) -> Result<Packed, FetchError> {
     let (head, body) = response.into_parts();
@@ -270,8 +282,8 @@ pub(super) async fn read(
     let coding = Coding::named(coding)
         .ok_or_else(|| FetchError::Body(format!("unknown content coding {coding:?}")))?;
     let mut whole = BytesMut::new();
-    let mut chunks = Chunks::new(body, idle_timeout);
-    while let Some(chunk) = chunks.next().await.map_err(|error| broken(&error))? {
+    let mut chunks = Chunks::new(body, idle_timeout, account);
+    while let Some(chunk) = chunks.next().await.map_err(broken)? {
         if whole.len() + chunk.len() >= limit_bytes {
             return Err(FetchError::TooLarge(limit_bytes));
         }
@@ -282,8 +294,11 @@ pub(super) async fn read(
     Ok(Packed { bytes, coding })
 }
 
-fn broken(error: &BodyError) -> FetchError {
-    FetchError::Body(error.to_string())
+fn broken(error: BodyError) -> FetchError {
+    match error {
+        BodyError::NoRoom(NoRoom) | BodyError::TooSlow => FetchError::NoMemory(NoRoom),
+        error => FetchError::Body(error.to_string()),
+    }
 }
 
 #[cfg(test)]

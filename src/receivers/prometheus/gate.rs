@@ -1,4 +1,4 @@
-//! What the scrapes of a receiver share: places, room for pages, slots for the work on them.
+//! What the scrapes of a receiver share: places, and room for pages.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -7,15 +7,12 @@ use tokio::sync::Semaphore;
 
 use super::client::FetchError;
 use super::config::Config;
-use crate::component::Shared;
-use crate::net::Held;
+use crate::component::{Held, Shared};
 
 /// Bounds on what scrapes use at a time.
 pub(super) struct Gate {
     /// A permit a scrape that is under way.
     pub(super) scrapes: Semaphore,
-    /// A permit a page that is being read: more than there are processors would only hold memory.
-    pub(super) reading: Semaphore,
     max_buffered_bytes: usize,
     buffered_bytes: AtomicUsize,
     pub(super) shared: Arc<Shared>,
@@ -23,10 +20,8 @@ pub(super) struct Gate {
 
 impl Gate {
     pub(super) fn new(config: &Config, shared: Arc<Shared>) -> Self {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             scrapes: Semaphore::new(config.max_concurrent_scrapes.get().min(Semaphore::MAX_PERMITS)),
-            reading: Semaphore::new(processors),
             max_buffered_bytes: config.max_buffered_size.as_usize(),
             buffered_bytes: AtomicUsize::new(0),
             shared,
@@ -44,7 +39,7 @@ pub(super) struct Room {
 impl Room {
     /// None yet.
     pub(super) fn new(gate: Arc<Gate>) -> Self {
-        let held = Held::new(gate.shared.clone());
+        let held = Held::new(gate.shared.memory.clone());
         Self { gate, bytes: 0, held }
     }
 
@@ -59,8 +54,25 @@ impl Room {
             return Err(FetchError::NoRoom);
         }
         self.bytes += bytes;
-        self.held.grow(bytes);
-        Ok(())
+        Ok(self.held.try_grow(bytes)?)
+    }
+
+    /// So many of the bytes that there is room for are there.
+    pub(super) fn fill(&mut self, bytes: usize) {
+        self.held.fill(bytes);
+    }
+
+    /// The reservation, for what a page unpacks to.
+    pub(super) fn held(&mut self) -> &mut Held {
+        &mut self.held
+    }
+
+    /// A page was unpacked, which is reserved already.
+    pub(super) fn unpacked(&mut self, bytes: usize) {
+        let buffered = &self.gate.buffered_bytes;
+        buffered.fetch_add(bytes, Relaxed);
+        buffered.fetch_sub(self.bytes, Relaxed);
+        self.bytes = bytes;
     }
 
     /// How much more there is room for now.

@@ -11,7 +11,7 @@ use super::relabel::{Rule, Validation};
 use crate::prom::model::Resolution;
 
 /// Where nobody says how large a page may be: a hundred times what large exporters answer with, and a bound.
-const BODY_SIZE_LIMIT_BYTES: u64 = 256 << 20;
+const BODY_SIZE_LIMIT_BYTES: usize = 256 << 20;
 
 /// One of `scrape_configs`, resolved.
 pub(super) struct Job {
@@ -42,8 +42,8 @@ pub(super) struct Job {
 /// Limits of a page; `None`: there is none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Limits {
-    /// A page of this size or larger fails.
-    pub(super) body_bytes: usize,
+    /// A page of this size or larger fails; see [`Limits::body_bytes`].
+    pub(super) body: Option<usize>,
     pub(super) samples: Option<usize>,
     pub(super) targets: Option<usize>,
     pub(super) labels: Option<usize>,
@@ -62,12 +62,9 @@ fn limit(job: u64, global: u64) -> Option<usize> {
 
 impl Limits {
     fn of(job: &ScrapeConfig, global: &GlobalConfig) -> Self {
-        let body = limit(job.body_size_limit.0, global.body_size_limit.0);
         let factor = job.native_histogram_min_bucket_factor;
         Self {
-            body_bytes: body
-                .or_else(|| limit(BODY_SIZE_LIMIT_BYTES, 0))
-                .unwrap_or(usize::MAX),
+            body: limit(job.body_size_limit.0, global.body_size_limit.0),
             samples: limit(job.sample_limit, global.sample_limit),
             targets: limit(job.target_limit, global.target_limit),
             labels: limit(job.label_limit, global.label_limit),
@@ -76,6 +73,12 @@ impl Limits {
             native_buckets: limit(job.native_histogram_bucket_limit, 0),
             native_schema: Resolution::schema_of_factor(factor),
         }
+    }
+
+    /// A page of this size or larger fails. Where nobody says, one page is not to take all the memory that there may be.
+    pub(super) fn body_bytes(&self, memory_limit: usize) -> usize {
+        self.body
+            .unwrap_or_else(|| BODY_SIZE_LIMIT_BYTES.min(memory_limit / 8))
     }
 }
 

@@ -123,7 +123,7 @@ impl Running {
                 handle.tell(wanted.clone());
                 continue;
             }
-            // Whoever has its labels now goes on with its series: they are not at their end.
+            // The target that has its labels now goes on with its series: they are not at their end.
             let replaced = labels.contains(&handle.target.labels);
             handle.tell(Order::Leave { replaced });
         }

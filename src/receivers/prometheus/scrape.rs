@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use super::books::{Books, Standing, State};
+use super::books::{Books, Standing};
 use super::client::{self, Client, FetchError, Packed};
 use super::config::scrape::Protocol;
 use super::gate::{Gate, Room};
@@ -21,7 +21,11 @@ use super::ticks::{MILLISECOND, aligned, nanos, now};
 use super::work::{Done, Failure, Pending, Work};
 use crate::component::targets::{LastScrape, ScrapePool, ScrapeTarget};
 use crate::component::unix_now;
+use crate::component::worker::Slot;
 use crate::delivery::answer::USER_AGENT as OUR_NAME;
+
+/// What a line of a page takes, about: a point, and what is kept of its series.
+const SERIES_BYTES: usize = 512;
 
 /// What loops of a job have in common.
 pub(super) struct Workshop {
@@ -32,6 +36,13 @@ pub(super) struct Workshop {
     pub(super) seed: u64,
     /// The job's targets, for those who show them.
     pub(super) shown: Arc<ScrapePool>,
+}
+
+impl Workshop {
+    /// A page of this size or larger fails.
+    pub(super) fn body_bytes(&self) -> usize {
+        self.job.limits.body_bytes(self.gate.shared.memory.limit())
+    }
 }
 
 /// What a loop is to do.
@@ -219,6 +230,14 @@ impl Scraper {
                 None => Some("a worker ended by a panic".to_owned()),
             },
         });
+        match done.as_ref().map(|done| &done.failure) {
+            Some(None) => self.standing.up(&self.target.url),
+            Some(Some((reason, why))) => {
+                self.standing.down();
+                books.scrape_failed(reason, &self.target.url, why);
+            }
+            None => self.standing.down(),
+        }
         self.settle(done, next, stopping).await;
     }
 
@@ -229,8 +248,8 @@ impl Scraper {
             Some(work) => work,
             None => Work::new(workshop.clone(), self.target.clone()),
         };
-        let _slot = workshop.gate.reading.acquire().await.ok()?;
-        let done = tokio::task::spawn_blocking(move || {
+        let slot = Slot::get_in_any_case().await.ok()?;
+        let done = slot.run(move || {
             let done = job(&mut work);
             (work, done)
         });
@@ -247,20 +266,10 @@ impl Scraper {
         }
     }
 
-    /// Notes what came of a scrape; what no pipeline took is offered again until `next`.
+    /// Offers again until `next` what no pipeline took.
     async fn settle(&mut self, done: Option<Done>, next: tokio::time::Instant, stopping: &CancellationToken) {
         let books = self.workshop.books.clone();
-        let Some(done) = done else {
-            self.standing.set(State::Down);
-            return;
-        };
-        match &done.failure {
-            None => self.standing.set(State::Up),
-            Some((reason, why)) => {
-                self.standing.set(State::Down);
-                books.scrape_failed(reason, &self.target.url, why);
-            }
-        }
+        let Some(done) = done else { return };
         let mut pending = done.pending;
         while let Some(Pending { batch, refused }) = pending.take() {
             let points = batch.items();
@@ -310,8 +319,16 @@ async fn fetch(workshop: &Workshop, target: &Target, headers: &HeaderMap) -> Res
             .and_then(|value| value.to_str().ok())
             .map(str::to_owned);
         let mut room = Room::new(workshop.gate.clone());
-        let limit = workshop.job.limits.body_bytes;
-        let packed = client::read(response, limit, timeout, |bytes| room.grow(bytes)).await?;
+        let limit = workshop.body_bytes();
+        let packed = {
+            let account = workshop.gate.shared.memory.clone();
+            let reserve = |bytes| {
+                room.grow(bytes)?;
+                room.fill(bytes);
+                Ok(())
+            };
+            client::read(response, limit, timeout, account, reserve).await?
+        };
         Ok(Page {
             packed,
             content_type,
@@ -359,14 +376,15 @@ impl Page {
         let mut room = self.room;
         let packed_bytes = self.packed.bytes.len();
         let left = room.left().saturating_add(packed_bytes).saturating_add(1);
-        let bytes = self
-            .packed
-            .unpack(limit_bytes.min(left))
-            .map_err(|error| match error {
-                FetchError::TooLarge(_) if left < limit_bytes => FetchError::NoRoom,
-                error => error,
-            })?;
-        room.grow(bytes.len().saturating_sub(packed_bytes))?;
+        let unpacked = self.packed.unpack(limit_bytes.min(left), room.held());
+        let bytes = unpacked.map_err(|error| match error {
+            FetchError::TooLarge(_) if left < limit_bytes => FetchError::NoRoom,
+            error => error,
+        })?;
+        room.unpacked(bytes.len());
+        // What its lines become has to have room too.
+        let lines = memchr::memchr_iter(b'\n', &bytes).count();
+        room.held().try_grow(lines.saturating_mul(SERIES_BYTES))?;
         Ok(Unpacked { bytes, _room: room })
     }
 }

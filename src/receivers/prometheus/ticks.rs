@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::component::unix_now;
+use crate::component::wall_now;
 
 /// A scrape this little after its time counts as made on time, so that times are evenly spaced; never more than a
 /// hundredth of the interval.
@@ -35,7 +35,7 @@ pub(super) fn nanos(time: Duration) -> u64 {
 
 /// Now, in whole milliseconds, which is what Prometheus counts in.
 pub(super) fn now() -> u64 {
-    unix_now() / MILLISECOND * MILLISECOND
+    wall_now() / MILLISECOND * MILLISECOND
 }
 
 #[cfg(test)]

@@ -167,7 +167,7 @@ impl Work {
     ) -> Result<Counts, Failure> {
         let format = self.workshop.format(page.content_type.as_deref());
         let said = page.content_type.clone().unwrap_or_default();
-        let page = page.unpack(self.workshop.job.limits.body_bytes)?;
+        let page = page.unpack(self.workshop.body_bytes())?;
         scraped.body_bytes = Some(page.bytes.len());
         // A page of nothing is a sound one, whatever it says that it is.
         let format = match format {

@@ -8,6 +8,7 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 
 use crate::component::Refused;
+use crate::component::worker::Overloaded;
 use crate::net::auth::NotAdmitted;
 use crate::net::{BodyError, DecompressError};
 use crate::prom::remote::{Version, WRITTEN_HEADERS};
@@ -22,7 +23,12 @@ pub(super) struct Refusal {
     message: String,
     retry_after: Option<Duration>,
     challenge: Option<HeaderValue>,
+    /// What memory or processors were too short for.
+    pub(super) short_of: Option<&'static str>,
 }
+
+/// When to come back if memory is what is short: it is measured once a second by default.
+const MEMORY_RETRY: Duration = Duration::from_secs(1);
 
 impl Refusal {
     pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Self {
@@ -31,6 +37,7 @@ impl Refusal {
             message: message.into(),
             retry_after: None,
             challenge: None,
+            short_of: None,
         }
     }
 
@@ -43,6 +50,26 @@ impl Refusal {
         Self {
             retry_after: Some(retry_after),
             ..Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
+        }
+    }
+
+    /// Not now: there is too little memory, or too much work.
+    pub(super) fn no_room(short_of: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            short_of: Some(short_of),
+            ..Self::busy(message, MEMORY_RETRY)
+        }
+    }
+
+    /// It would not fit into the gateway if that held nothing else.
+    pub(super) fn never_fits(bytes: usize, limit: usize) -> Self {
+        let (bytes, limit) = (bytes >> 20, limit >> 20);
+        let why = format!(
+            "the request needs {bytes} MiB of memory, and the limit is {limit} MiB: send smaller ones"
+        );
+        Self {
+            short_of: Some("never_fits"),
+            ..Self::new(StatusCode::PAYLOAD_TOO_LARGE, why)
         }
     }
 
@@ -83,9 +110,17 @@ impl From<NotAdmitted> for Refusal {
     }
 }
 
+impl From<Overloaded> for Refusal {
+    fn from(overloaded: Overloaded) -> Self {
+        Self::no_room("work", overloaded.to_string())
+    }
+}
+
 impl From<BodyError> for Refusal {
     fn from(error: BodyError) -> Self {
         let status = match error {
+            BodyError::NoRoom(_) => return Self::no_room("body", error.to_string()),
+            BodyError::TooSlow => return Self::no_room("slow_body", error.to_string()),
             BodyError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             BodyError::TimedOut => StatusCode::REQUEST_TIMEOUT,
             BodyError::Broken(_) => StatusCode::BAD_REQUEST,
@@ -99,6 +134,8 @@ impl From<DecompressError> for Refusal {
         let status = match error {
             DecompressError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             DecompressError::Corrupt(_) => StatusCode::BAD_REQUEST,
+            DecompressError::NoRoom(_) => return Self::no_room("unpacking", error.to_string()),
+            DecompressError::Overloaded(overloaded) => return overloaded.into(),
         };
         Self::new(status, error.to_string())
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::config::{ByteSize, Node, Problems};
 use crate::net::auth::AuthConfig;
 use crate::net::headers::{self, Headers};
-use crate::net::http::HttpConfig;
+use crate::net::http::{HttpConfig, SENDER_IDLE};
 use crate::net::metadata::IncludeMetadata;
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig, Transport};
 
@@ -28,10 +28,13 @@ crate::options! {
         pub max_request_body_size: ByteSize = ByteSize::mib(32),
         /// Connections at a time; further ones wait.
         pub max_connections: NonZeroUsize = MAX_CONNECTIONS,
-        /// Time for the headers of a request, which includes waiting for the next one on a connection.
+        /// Connections of one address at a time, further ones are closed; unset: a quarter of `max_connections`. Those of
+        /// this machine do not count.
+        pub max_connections_per_peer: Option<NonZeroUsize> = None,
+        /// Time for the headers of the first request on a connection.
         pub read_header_timeout: Duration = Duration::from_secs(60),
-        /// A connection without a request for so long is asked to go; unset: never.
-        pub idle_timeout: Option<Duration> = None,
+        /// A connection without a request for so long is asked to go; 0: never.
+        pub idle_timeout: Duration = SENDER_IDLE,
         /// TLS; unset: none.
         pub tls: Option<TlsServerConfig> = None,
         /// Headers of every answer; their values are secrets.
@@ -57,7 +60,7 @@ impl Config {
     pub(super) fn serving(&self) -> HttpConfig {
         HttpConfig {
             header_timeout: self.read_header_timeout,
-            max_idle: self.idle_timeout,
+            max_idle: Some(self.idle_timeout).filter(|idle| !idle.is_zero()),
             ..HttpConfig::default()
         }
     }

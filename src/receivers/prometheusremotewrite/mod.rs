@@ -8,7 +8,7 @@ pub mod fuzz;
 mod tests;
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -18,14 +18,17 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 
 use crate::batch::{Batch, ClientMetadata, Points, Signal};
+use crate::component::account::count_refusal;
 use crate::component::collisions::Alternating;
+use crate::component::worker::Slot;
 use crate::component::{
-    ComponentError, ConfigType, Context, Entry, Factory, Lifecycle, Reason, Receiver, ReceiverFactory,
+    ComponentError, ConfigType, Context, Entry, Factory, Held, Lifecycle, Reason, Receiver, ReceiverFactory,
     Stability,
 };
 use crate::net::auth::Door;
+use crate::net::body::{begin_body, promised};
 use crate::net::{
-    self, BodyLimits, Coding, ConnectionLimits, Held, Listener, Server, decompress, headers, read_body, tls,
+    self, BodyError, BodyLimits, Coding, ConnectionLimits, Listener, Server, headers, read_body, tls, unpack,
 };
 use crate::prom::remote::Version;
 use crate::prom::remote::intake::{Intake, Taken};
@@ -61,14 +64,14 @@ pub static FACTORY: ReceiverFactory = Factory {
     },
 };
 
-/// When to come back if the memory limiter is what refuses: it looks once a second by default.
-const MEMORY_RETRY: Duration = Duration::from_secs(1);
-
 /// Requests up to this size are read on the spot; larger ones would keep a runtime thread from its other work.
 const INLINE_MAX_BYTES: usize = 64 << 10;
 
-/// What a point takes until the pipelines have it.
-const POINT_BYTES: usize = 160;
+/// So many points are folded on the spot.
+const LIGHT_POINTS: usize = 1000;
+
+/// What a sample takes until the pipelines have it: a point, and its place in a list that grows.
+const SAMPLE_BYTES: usize = 256;
 
 struct RemoteWrite {
     taker: Arc<Taker>,
@@ -101,10 +104,8 @@ impl Lifecycle for RemoteWrite {
             .as_ref()
             .map(|config| config.build(tls::ALPN_HTTP))
             .transpose();
-        let limits = ConnectionLimits {
-            max_connections: config.max_connections.get(),
-            tls: tls.map_err(|error| base.error(error.to_string()))?,
-        };
+        let limits = ConnectionLimits::new(config.max_connections.get(), config.max_connections_per_peer)
+            .over(tls.map_err(|error| base.error(error.to_string()))?);
         let answering = taker.clone();
         let answer = move |request| answering.clone().answer(request);
         let serving = config.serving().measured(&listener, &limits, &base.shared);
@@ -126,7 +127,12 @@ impl Taker {
     async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let mut answer = match self.take(request).await {
             Ok((version, written)) => written.answer(version),
-            Err(refusal) => refusal.answer(),
+            Err(refusal) => {
+                if let Some(reason) = refusal.short_of {
+                    count_refusal(&self.base.id, reason);
+                }
+                refusal.answer()
+            }
         };
         answer.headers_mut().extend(self.response_headers.clone());
         answer
@@ -140,46 +146,67 @@ impl Taker {
             return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "a write is a POST"));
         }
         let version = version(request.headers())?;
-        let mut held = self.admit(request.headers()).await?;
+        let promised = promised(request.body());
+        let mut held = self.admit(request.headers(), promised).await?;
         let client = self.config.include_metadata.of(request.headers());
         let body = read_body(request.into_body(), self.limits, &mut held).await?;
-        let body = decompress(Coding::Snappy, body, self.limits.max_bytes).await?;
-        held.grow_to(body.len());
-        let taken = self.read(version, body).await?;
-        held.grow(taken.points.len() * POINT_BYTES);
-        Ok((version, self.push(taken, client).await?))
+        let body = unpack(Coding::Snappy, body, self.limits.max_bytes, &mut held).await?;
+        let (taken, held) = self.read(version, body, held).await?;
+        Ok((version, self.push(taken, client, held).await?))
     }
 
-    /// The account of a request that may come in; refused before its body is read when we don't know its sender, or
-    /// when memory is short.
-    async fn admit(&self, headers: &HeaderMap) -> Result<Held, Refusal> {
+    /// The reservation of a request that may come in; refused before its body is read when we don't know its sender, or
+    /// when memory is too short for it.
+    async fn admit(&self, headers: &HeaderMap, promised: Option<usize>) -> Result<Held, Refusal> {
         self.door.admit(headers).await?;
-        if self.base.shared.memory.over_limit() {
-            return Err(Refusal::busy(
-                "the gateway is over its memory limit",
-                MEMORY_RETRY,
-            ));
+        let limit_bytes = self.limits.max_bytes;
+        if promised.is_some_and(|promised| promised > limit_bytes) {
+            return Err(BodyError::TooLarge { limit_bytes }.into());
         }
-        Ok(Held::new(self.base.shared.clone()))
+        let mut held = Held::new(self.base.shared.memory.clone());
+        self.fits_at_all(promised.unwrap_or(0))?;
+        let begun = begin_body(&mut held, promised).await;
+        begun.map_err(|no_room| Refusal::no_room("admission", no_room.to_string()))?;
+        Ok(held)
     }
 
-    async fn read(&self, version: Version, body: Bytes) -> Result<Taken, Refusal> {
+    /// Whether there could be room for so much if nothing else were held: if not, it makes no sense to send it again.
+    fn fits_at_all(&self, bytes: usize) -> Result<(), Refusal> {
+        let memory = &self.base.shared.memory;
+        match memory.can_ever_hold(bytes) {
+            true => Ok(()),
+            false => Err(Refusal::never_fits(bytes, memory.limit())),
+        }
+    }
+
+    /// Reads a body that is reserved; what it is read to takes its place.
+    async fn read(&self, version: Version, body: Bytes, mut held: Held) -> Result<(Taken, Held), Refusal> {
         let intake = self.intake.clone();
-        let read = match body.len() <= INLINE_MAX_BYTES {
-            true => intake.take(version, &body),
+        let (read, held) = match body.len() <= INLINE_MAX_BYTES {
+            true => (intake.take(version, &body), held),
             false => {
-                let reading = tokio::task::spawn_blocking(move || intake.take(version, &body)).await;
-                reading.map_err(|_| Refusal::busy("the gateway is stopping", MEMORY_RETRY))?
+                let slot = Slot::get().await?;
+                let weight = version.samples(&body).saturating_mul(SAMPLE_BYTES);
+                self.fits_at_all(weight)?;
+                held.try_grow(weight)
+                    .map_err(|no_room| Refusal::no_room("decoding", no_room.to_string()))?;
+                slot.run(move || (intake.take(version, &body), held)).await?
             }
         };
-        read.map_err(|error| {
+        let taken = read.map_err(|error| {
             self.entry.fail(1);
             Refusal::new(StatusCode::BAD_REQUEST, error.to_string())
-        })
+        })?;
+        Ok((taken, held))
     }
 
     /// Hands the points on and says what is written. What could not be told is in the books, not in the pipelines.
-    async fn push(&self, taken: Taken, client: Option<Arc<ClientMetadata>>) -> Result<Written, Refusal> {
+    async fn push(
+        &self,
+        taken: Taken,
+        client: Option<Arc<ClientMetadata>>,
+        held: Held,
+    ) -> Result<Written, Refusal> {
         let mut written = Written {
             samples: taken.samples,
             histograms: taken.histograms,
@@ -194,7 +221,11 @@ impl Taker {
                     table: None,
                 })
             };
-            let verdict = self.entry.send(batch).await?;
+            let slot = match batch.items() > LIGHT_POINTS {
+                true => Some(Slot::get().await?),
+                false => None,
+            };
+            let verdict = self.entry.send_held(batch, Some(held), slot).await?;
             if verdict.rejected_items > 0 {
                 written.reject(verdict.rejected_items, verdict.message);
             }

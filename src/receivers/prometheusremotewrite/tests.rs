@@ -1,6 +1,7 @@
 //! Requests against a real socket, into a sink that refuses when told to.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::header::{HeaderName, RETRY_AFTER};
 use proptest::prelude::*;

@@ -12,7 +12,7 @@ use tidegate_engine::{Point, Series, UnixNanos, Value};
 
 use super::series;
 use crate::batch::{Batch, Points};
-use crate::component::{Entry, unix_now};
+use crate::component::{Entry, wall_now};
 
 /// A refused push is tried again after this at the earliest; the cells keep the values meanwhile.
 const REFUSED_RETRY: Duration = Duration::from_millis(20);
@@ -148,7 +148,7 @@ impl Cells {
                 .iter()
                 .map(|process| process.created_ns)
                 .min();
-            self.start = oldest.unwrap_or_else(unix_now).min(unix_now());
+            self.start = oldest.unwrap_or_else(wall_now).min(wall_now());
         }
         let resource = series::resource(self.follower.resource());
         let is_same_resource = |known: &Known| known.series.resource.attributes == resource.attributes;
@@ -226,7 +226,7 @@ impl Cells {
         Point {
             series: series.clone(),
             start: if is_gauge { 0 } else { self.start },
-            time: unix_now(),
+            time: wall_now(),
             value,
             exemplars: Vec::new(),
         }

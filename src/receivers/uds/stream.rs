@@ -16,11 +16,18 @@ use super::outlet::Outlet;
 use super::proto::{EventAck, EventBatch};
 use super::session::{Session, SessionError};
 use crate::component::unix_now;
-use crate::component::{Refused, Verdict};
-use crate::net::{Connection, Held, Peer, Stream};
+use crate::component::worker::Slot;
+use crate::component::{Held, Refused, Verdict};
+use crate::net::{Connection, Peer, Stream};
 
 /// Room for reading when no more is known to be needed.
 const READ_BYTES: usize = 64 << 10;
+
+/// Messages up to this size are decoded on the spot.
+const INLINE_MAX_BYTES: usize = 256 << 10;
+
+/// What a message takes when it is decoded, as a multiple of its bytes, about.
+const DECODED_RATIO: usize = 8;
 
 /// A varint has at most ten bytes.
 const MAX_VARINT_BYTES: usize = 10;
@@ -52,9 +59,9 @@ pub(super) async fn serve(connection: Connection, outlet: Arc<Outlet>, config: A
             buffer: BytesMut::new(),
             limit: config.max_frame_size.as_usize(),
             closed: false,
+            held: Held::new(outlet.shared.memory.clone()),
         },
         session: Session::new(peer, config.max_kinds.get(), outlet.source_timeout),
-        held: Held::new(outlet.shared.clone()),
         outlet: outlet.clone(),
         stopping: connection.stopping,
     };
@@ -68,8 +75,6 @@ pub(super) async fn serve(connection: Connection, outlet: Arc<Outlet>, config: A
 struct Serving {
     frames: Frames,
     session: Session,
-    /// The read buffer is on the gateway's books.
-    held: Held,
     outlet: Arc<Outlet>,
     stopping: CancellationToken,
 }
@@ -92,11 +97,23 @@ impl Serving {
                     continue;
                 }
             };
-            self.held.grow_to(self.frames.buffer.capacity());
             let Some(frame) = next else {
                 return Ok(());
             };
-            self.take(EventBatch::decode(frame)?).await?;
+            let mut decoding = Held::new(self.outlet.shared.memory.clone());
+            let batch = match frame.len() <= INLINE_MAX_BYTES {
+                true => EventBatch::decode(frame)?,
+                false => {
+                    // The sender keeps what comes behind it meanwhile.
+                    while decoding.grow_in_time(frame.len() * DECODED_RATIO).await.is_err() {}
+                    let slot = Slot::get_in_any_case().await.map_err(io::Error::other)?;
+                    slot.run(move || EventBatch::decode(frame))
+                        .await
+                        .map_err(io::Error::other)??
+                }
+            };
+            self.take(batch).await?;
+            drop(decoding);
             stopping
                 .run_until_cancelled(self.outlet.memory_is_available())
                 .await;
@@ -197,6 +214,8 @@ struct Frames {
     buffer: BytesMut,
     limit: usize,
     closed: bool,
+    /// The read buffer, on the gateway's account.
+    held: Held,
 }
 
 impl Frames {
@@ -206,7 +225,11 @@ impl Frames {
             if let Some(frame) = split(&mut self.buffer, self.limit)? {
                 return Ok(Some(frame));
             }
+            let room = self.buffer.len() + READ_BYTES;
+            // Unread, it stays with the sender.
+            while self.held.grow_in_time(room).await.is_err() {}
             self.buffer.reserve(READ_BYTES);
+            self.held.fill_to(room);
             if self.stream.read_buf(&mut self.buffer).await? == 0 {
                 return match self.buffer.is_empty() {
                     true => Ok(None),

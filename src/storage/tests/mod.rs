@@ -272,7 +272,7 @@ fn a_payload_that_looks_like_a_record_is_not_taken_for_one() {
         seq: 7,
         items: 7,
     };
-    // Whoever sends it can't know the salt.
+    // The sender can't know the salt.
     record::write(&mut forged, SEAL, head, b"made up");
     let (mut log, _) = open(directory.path(), 1 << 20);
     log.append((1, 0, 1), Purpose::Unread, &[forged.into()]).unwrap();
@@ -288,6 +288,40 @@ fn a_payload_that_looks_like_a_record_is_not_taken_for_one() {
 }
 
 #[test]
+fn a_damaged_head_costs_no_record_and_a_damaged_beginning_those_that_it_touches() {
+    // Ten files of several records each.
+    let fill = |directory: &Path| {
+        let (mut log, _) = open(directory, 600);
+        (1..=40).for_each(|seq| append(&mut log, seq, false));
+        log.flush().unwrap();
+        files(directory)
+    };
+    let damage = |path: &Path, length: usize| {
+        let mut bytes = std::fs::read(path).unwrap();
+        bytes[..length].fill(0xEE);
+        std::fs::write(path, bytes).unwrap();
+    };
+    for length in [1, 16, record::SEGMENT_HEAD] {
+        let directory = tempfile::tempdir().unwrap();
+        let all = fill(directory.path());
+        assert!(all.len() > 3);
+        damage(&all[0], length);
+        let (mut log, recovered) = open(directory.path(), 600);
+        assert_eq!((recovered.records, recovered.lost_records), (40, 0), "{length}");
+        assert_eq!(read_all(&mut log), Vec::from_iter(1..=40), "{length}");
+    }
+    // The salt is damaged, and so is the record that would tell it: nothing can be read, and every record is counted.
+    let directory = tempfile::tempdir().unwrap();
+    let all = fill(directory.path());
+    let second = segment::Segment::named(&all[1]).unwrap();
+    damage(&all[0], record::SEGMENT_HEAD + 8);
+    let (mut log, recovered) = open(directory.path(), 600);
+    assert_eq!(recovered.lost_records, second - 1);
+    assert_eq!(read_all(&mut log), Vec::from_iter(second..=40));
+    assert!(all[0].with_extension("damaged").exists());
+}
+
+#[test]
 fn a_file_with_a_damaged_head_is_put_aside_and_never_written_over() {
     let directory = tempfile::tempdir().unwrap();
     let (mut log, _) = open(directory.path(), 1 << 20);
@@ -296,7 +330,7 @@ fn a_file_with_a_damaged_head_is_put_aside_and_never_written_over() {
     drop(log);
     let file = files(directory.path()).remove(0);
     let mut bytes = std::fs::read(&file).unwrap();
-    bytes[3] ^= 1;
+    bytes[..record::SEGMENT_HEAD + 8].fill(0xEE);
     std::fs::write(&file, &bytes).unwrap();
     let (mut log, recovered) = open(directory.path(), 1 << 20);
     assert_eq!(recovered.damaged_bytes, bytes.len() as u64);

@@ -43,7 +43,7 @@ fn saving(pieces: Vec<Vec<u8>>) -> Saving {
     Box::new(move |to| pieces.iter().try_for_each(|piece| to.write_all(piece)))
 }
 
-/// What `work` gives, and what it says to whoever reads the logs.
+/// What `work` gives, and what it says to a reader of the logs.
 fn said<T>(work: impl FnOnce() -> T) -> (T, String) {
     let lines = Arc::new(Lines::default());
     let logs = tracing_subscriber::fmt().with_writer(lines.clone()).finish();

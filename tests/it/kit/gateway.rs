@@ -80,6 +80,11 @@ impl Gateway {
         self.directory.path().join(name)
     }
 
+    /// The port of its health check.
+    pub(crate) fn health_port(&self) -> u16 {
+        self.health_port
+    }
+
     /// The port of its own metrics.
     pub(crate) fn telemetry_port(&self) -> u16 {
         self.telemetry_port

@@ -161,7 +161,7 @@ fn targets_come_and_go_by_what_dns_answers() {
     }
     let up = || gateway.own_metric("tidegate_scrape_targets", &["state=\"up\""]);
     wait_until(SOON, "three targets", || up() == 3.0);
-    // Whoever does not know says nothing about its targets; one that says that there is no such name does.
+    // A server that does not know says nothing about its targets. One that says that the name does not exist does.
     services.say(SERVER_FAILURE, false, Vec::new());
     let failures = || gateway.own_metric("tidegate_scrape_discovery_failures_total", &["reason=\"dns\""]);
     wait_until(SOON, "failures are counted", || failures() >= 2.0);

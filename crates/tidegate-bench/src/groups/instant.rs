@@ -15,7 +15,7 @@ use super::agents;
 use crate::Error;
 use crate::gateway::{Gateway, free_port};
 use crate::http::Scraper;
-use crate::otlp::request::request;
+use crate::otlp::request::{Kind, Shape};
 use crate::report::{Budget, Row};
 use crate::stalls::Stalls;
 use crate::stats::Samples;
@@ -149,8 +149,15 @@ fn number(answer: &str) -> Result<f64, Error> {
 /// Pushes points of so many series.
 pub(super) fn fill(subject: &Subject, series: usize) -> Result<(), Error> {
     let points = series.min(REQUEST_POINTS);
-    for stamp in 0..(series / points) as u64 {
-        let body = request(points, stamp);
+    for source in 0..series / points {
+        // Each from a source of its own: several under one identity would be one source to queries.
+        let shape = Shape {
+            kind: Kind::Mixed,
+            points,
+            source,
+            seed: 0,
+        };
+        let body = shape.encode();
         let mut stream = TcpStream::connect(("127.0.0.1", subject.otlp))?;
         write!(
             stream,

@@ -26,7 +26,7 @@ pub(crate) enum Protocol {
 }
 
 /// What became of a request.
-pub(super) enum Answer {
+pub(crate) enum Answer {
     Taken,
     /// To be sent again later.
     Refused,
@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const AGAIN: Duration = Duration::from_millis(20);
 
 /// How requests get to a port.
-pub(super) struct Client {
+pub(crate) struct Client {
     port: u16,
     compression: Compression,
     head: http::Request<()>,
@@ -55,7 +55,7 @@ enum Connections {
 
 impl Client {
     /// Waits for the gateway to listen. HTTP has a connection for each request that is under way.
-    pub(super) async fn connect(
+    pub(crate) async fn connect(
         port: u16,
         protocol: Protocol,
         compression: Compression,
@@ -88,7 +88,7 @@ impl Client {
     }
 
     /// A request as it travels.
-    pub(super) fn pack(&self, request: Bytes) -> Result<Bytes, Error> {
+    pub(crate) fn pack(&self, request: Bytes) -> Result<Bytes, Error> {
         let packed = self.compression.pack(request)?;
         Ok(match &self.connections {
             Connections::Http(..) => packed,
@@ -97,7 +97,7 @@ impl Client {
     }
 
     /// Sends what `pack` made; `lane` says over which connection, where it matters.
-    pub(super) async fn send(&self, lane: usize, packed: Bytes) -> Answer {
+    pub(crate) async fn send(&self, lane: usize, packed: Bytes) -> Answer {
         let sent = match &self.connections {
             Connections::Grpc(connections) => {
                 let connection = &connections[lane % connections.len()];

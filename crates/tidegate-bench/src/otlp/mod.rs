@@ -1,7 +1,7 @@
 //! OTLP over gRPC and HTTP at both ends of a gateway, cheap enough that what is measured is the gateway: requests are
 //! made once and sent as bytes, and of what arrives the points are counted by their tags.
 
-mod client;
+pub(crate) mod client;
 pub(crate) mod codec;
 pub(crate) mod drive;
 pub(crate) mod load;

@@ -57,7 +57,7 @@ pub(crate) struct Shape {
     pub(crate) seed: usize,
 }
 
-/// A request of so many points, mixed. It begins with `stamp`, the first thing in it, for whoever wants to know when it
+/// A request of so many points, mixed. It begins with `stamp`, the first thing in it, for anyone who wants to know when it
 /// was made.
 pub(crate) fn request(points: usize, stamp: u64) -> Bytes {
     let shape = Shape {

@@ -36,7 +36,7 @@ public:
     if (!is_there(tg_composite_value(raw_, own.data(), own.size(), &value))) return std::nullopt;
     return value;
   }
-  /** What it says now about the group with these labels, or about the first; nothing: there is no such group. */
+  /** What it says now about the group with these labels, or about the first; nothing: no group has them. */
   std::optional<Snapshots> get(const Labels &labels = {}) const {
     auto own = detail::c(labels);
     tg_snapshots *found = nullptr;

@@ -1,5 +1,5 @@
-//! Switching to the other buffer, with a lower scale or another range. Whoever needs it does it, and whoever meets a
-//! word that is closed does it too instead of waiting: each step gives the same result whoever takes it, and one that
+//! Switching to the other buffer, with a lower scale or another range. A writer that needs it does it, and a writer that meets a
+//! word that is closed does it too instead of waiting: each step gives the same result, no matter who takes it, and one that
 //! somebody took already changes nothing, because a word only ever goes to a later generation.
 //!
 //! 1. What the switch is for is written to the other buffer; the first one to do so decides.

@@ -20,7 +20,7 @@ type Key = (String, &'static str, Option<GaugeMode>);
 pub(crate) struct Merger {
     families: Vec<Merged>,
     by_key: HashMap<Key, usize, foldhash::fast::RandomState>,
-    /// By process id, whoever has the label for itself: one that lives, the one started last.
+    /// By process id, the process that has the label for itself: one that lives, the one started last.
     youngest: HashMap<u32, (bool, Identity)>,
     /// What went where.
     pub(crate) parts: Vec<Part>,

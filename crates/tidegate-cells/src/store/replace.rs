@@ -109,7 +109,7 @@ impl StoreInner {
         if !self.detached.load(Ordering::Relaxed) {
             return;
         }
-        // Without memory that can be kept aside there is no such moment.
+        // Without memory that can be kept aside there is no moment for it.
         let Some(memory) = locked
             .files
             .get(self.file)

@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::{Answer, Composite};
 use crate::streams::lock;
 use crate::trust::State;
-use crate::{Attributes, Reading, Series, UnixNanos, Value};
+use crate::{Attributes, Reading, Series, UnixNanos, Value, clock};
 
 /// A value that was computed so recently is read again as it is.
 const RECENT_NS: u64 = 10_000_000;
@@ -346,7 +346,7 @@ impl Composite {
             each(Reading {
                 series: &series,
                 start: 0,
-                time: now,
+                time: clock::wall(now),
                 seen: now,
                 value: &Value::Double(value),
                 exemplars: &[],

@@ -57,6 +57,8 @@ struct Census {
     is_partial: bool,
     /// Whether some of them say nothing while nothing happens: events, deltas.
     may_be_idle: bool,
+    /// Living series that several processes report as one.
+    interleaved: usize,
     /// By the place of the feeder.
     alive: Vec<bool>,
 }
@@ -134,11 +136,21 @@ impl Group {
         }
     }
 
-    /// A series was in this push, whatever it said. `false`: the group does not know it any more.
-    pub(super) fn see(&mut self, member: MemberId, push: u64, now: UnixNanos) -> bool {
-        let member = self.member(member);
-        let see = |member: &mut Member| (member.push, member.seen) = (push, now);
-        member.map(see).is_some()
+    /// A series was in this push, whatever it said; `is_astray`: it stands still all the same. `false`: the group does not
+    /// know it any more.
+    pub(super) fn see(&mut self, member: MemberId, push: u64, now: UnixNanos, is_astray: bool) -> bool {
+        let Some(member) = self.member(member) else {
+            return false;
+        };
+        (member.push, member.seen, member.is_astray) = (push, now, is_astray);
+        true
+    }
+
+    /// A series stands still: the times of its points lie too far ahead.
+    pub(super) fn stand_still(&mut self, member: MemberId) {
+        if let Some(member) = self.member(member) {
+            member.is_astray = true;
+        }
     }
 
     /// A series has the level of the newest of these samples.
@@ -146,6 +158,13 @@ impl Group {
         self.newest = self.newest.max(now);
         if let Some(member) = self.member(member) {
             member.level(now, samples);
+        }
+    }
+
+    /// Another process than before reported its level as this series.
+    pub(super) fn interleave(&mut self, member: MemberId, now: UnixNanos) {
+        if let Some(member) = self.member(member) {
+            member.interleaved = now;
         }
     }
 
@@ -253,7 +272,9 @@ impl Group {
         };
         // What is in every push says itself that nothing came: only those who may be silent are idle.
         let any = told.any || (census.expected > 0 && !census.may_be_idle);
-        let state = State::of(any, census.expected, census.reporting, census.is_partial);
+        let collision = declaration.collision(census.interleaved);
+        let is_partial = census.is_partial || collision.is_some();
+        let state = State::of(any, census.expected, census.reporting, is_partial);
         let idle = || {
             let is_alive = !state.says_nothing();
             (declaration.function.is_additive() && is_alive && told.error.is_none()).then_some(0.0)
@@ -261,7 +282,11 @@ impl Group {
         let value = told.value.or_else(idle).filter(|_| !state.says_nothing());
         self.held = value.or(self.held);
         let stands_in = declaration.on_stale == OnStale::Last && state.says_nothing();
-        let moments = told.moments;
+        // Levels of sources that have ended say nothing of now.
+        let (moments, quantiles) = match state.says_nothing() {
+            true => (Moments::NONE, Vec::new()),
+            false => (told.moments, told.quantiles),
+        };
         let some = |value: f64| (moments.count > 0.0).then_some(value);
         Answer {
             attributes: self.attributes().clone(),
@@ -271,7 +296,7 @@ impl Group {
             min: some(moments.min),
             max: some(moments.max),
             avg: some(moments.sum / moments.count),
-            quantiles: told.quantiles,
+            quantiles,
             last: some(moments.last),
             window: declaration.window,
             age: (self.newest > 0).then(|| Duration::from_nanos(now.saturating_sub(self.newest))),
@@ -280,7 +305,7 @@ impl Group {
             sources_reporting: census.reporting,
             has_left: census.expected == 0 && self.has_left(),
             error: told.error,
-            collision: None,
+            collision,
         }
     }
 
@@ -293,6 +318,7 @@ impl Group {
         for (_, member) in self.members.iter() {
             if self.is_live(member, &census, now) {
                 live[member.feeder as usize] += 1;
+                census.interleaved += usize::from(self.is_interleaved(member, now));
             }
             census.may_be_idle |= !member.can_be_left_out();
         }
@@ -313,11 +339,17 @@ impl Group {
         census
     }
 
+    fn is_interleaved(&self, member: &Member, now: UnixNanos) -> bool {
+        let feeder = self.feeders.get(member.feeder);
+        let lease = feeder.map_or(0, |feeder| feeder.life.lease_ns());
+        member.interleaved > 0 && now.saturating_sub(member.interleaved) <= lease
+    }
+
     fn is_live(&self, member: &Member, census: &Census, now: UnixNanos) -> bool {
         let is_alive = census.alive.get(member.feeder as usize) == Some(&true);
         let feeder = self.feeders.get(member.feeder);
         let has_left_out = |feeder: &Feeder| feeder.life.has_left_out(member.push, member.seen, now);
-        is_alive && !(member.can_be_left_out() && feeder.is_some_and(has_left_out))
+        is_alive && !member.is_astray && !(member.can_be_left_out() && feeder.is_some_and(has_left_out))
     }
 
     /// Each series has a value of its own.

@@ -49,6 +49,10 @@ pub(super) struct Member {
     /// When that was.
     pub(super) seen: UnixNanos,
     pub(super) newest: UnixNanos,
+    /// Its latest points were not taken because of their times: its value stands still.
+    pub(super) is_astray: bool,
+    /// When another process than before last reported its level as this series; 0: never.
+    pub(super) interleaved: UnixNanos,
     kind: Kind,
     level: Option<f64>,
 }
@@ -69,6 +73,8 @@ impl Member {
             push: 0,
             seen: 0,
             newest: 0,
+            is_astray: false,
+            interleaved: 0,
             kind,
             level: None,
         }

@@ -37,7 +37,7 @@ use crate::streams::{Streams, Sweep, lock};
 use crate::trust::State;
 use crate::{
     AttributeFilter, Attributes, Data, Grouping, Met, Metric, Pattern, Quantile, Reading, Series, SourceId,
-    UnixNanos, Value,
+    Strays, UnixNanos, Value, clock,
 };
 
 /// What a composite computes over its window, of each series or of all observations together: see [`Across`].
@@ -138,6 +138,19 @@ impl Declaration {
         !matches!(self.across, None | Some(Across::Pool))
     }
 
+    /// What is wrong with a value of series of which several processes report `interleaved` as one. Their levels are
+    /// added up, so that only sums are right.
+    fn collision(&self, interleaved: usize) -> Option<Arc<str>> {
+        let tells_apart = match self.across? {
+            Across::Sum | Across::Pool => false,
+            Across::Avg | Across::Min | Across::Max | Across::Count | Across::Quantile(_) => true,
+        };
+        (interleaved > 0 && tells_apart).then(|| {
+            let text = "several processes report as one series, which counts once";
+            format!("{text} (series: {interleaved}): give each process its own `service.instance.id`").into()
+        })
+    }
+
     /// Why gauges of this name make no value; `None`: they do.
     pub fn refusal(&self, metric: &str) -> Option<String> {
         let (name, function) = (&self.name, self.function.name());
@@ -163,7 +176,8 @@ pub struct Answer {
     pub attributes: Attributes,
     /// The value, where there is one: `sum`, `count` and `rate` of an idle group are 0, everything else needs values.
     pub value: Option<f64>,
-    /// How many values the window holds. With `across` all statistics are of the values of the series.
+    /// How many values the window holds. With `across` all statistics are of the values of the series. A group that is
+    /// stale or absent has no statistics: `count` and `sum` are 0 then.
     pub count: f64,
     /// Sum of these values.
     pub sum: f64,
@@ -195,6 +209,13 @@ pub struct Answer {
     pub collision: Option<Arc<str>>,
 }
 
+impl Answer {
+    /// A statistic, where the group says anything: a stale or absent one has none.
+    pub fn known(&self, statistic: f64) -> Option<f64> {
+        (!self.state.says_nothing()).then_some(statistic)
+    }
+}
+
 /// How long a group whose sources are all overdue can still be asked for.
 const MEMORY: Duration = Duration::from_secs(600);
 
@@ -218,6 +239,7 @@ pub struct Composite {
     version: AtomicU64,
     overflowed: AtomicU64,
     unseen: AtomicU64,
+    strays: Strays,
     /// When a point was last not seen.
     unseen_at: AtomicU64,
     /// Streams that it can follow.
@@ -266,6 +288,7 @@ impl Composite {
             version: AtomicU64::new(0),
             overflowed: AtomicU64::new(0),
             unseen: AtomicU64::new(0),
+            strays: Strays::default(),
             unseen_at: AtomicU64::new(0),
             max_streams,
             computed: expression::Computed::default(),
@@ -292,6 +315,11 @@ impl Composite {
     /// How many points were not seen because they belong to more streams than can be followed.
     pub fn unseen_points(&self) -> u64 {
         self.unseen.load(Relaxed)
+    }
+
+    /// The streams whose points were not taken because of their times.
+    pub fn strays(&self) -> &Strays {
+        &self.strays
     }
 
     /// What has found no place here, for people.
@@ -431,7 +459,7 @@ impl Composite {
                 each(Reading {
                     series: &series,
                     start: 0,
-                    time: now,
+                    time: clock::wall(now),
                     seen: now,
                     value: &Value::Double(value),
                     exemplars: &[],
@@ -548,5 +576,7 @@ impl Groups {
 
 #[cfg(test)]
 mod across_tests;
+#[cfg(test)]
+mod interleaved_tests;
 #[cfg(test)]
 mod tests;

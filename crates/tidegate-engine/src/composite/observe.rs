@@ -3,7 +3,7 @@
 mod events;
 mod points;
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 
 pub(super) use self::events::SourceKinds;
@@ -16,7 +16,7 @@ use crate::fold::Folds;
 use crate::key::{Key, KeyMap};
 use crate::progress::Sample;
 use crate::streams::lock;
-use crate::{Attributes, Number, Point, Resource, Series, UnixNanos, Value};
+use crate::{Attributes, Future, FutureAction, Number, Point, Resource, Series, UnixNanos, Value, clock};
 
 /// Resources of which it is known, by the bytes they were sent as, that a composite follows them.
 const MAX_HEARD: usize = 100_000;
@@ -44,6 +44,9 @@ pub struct CompositeSet {
     heard: Mutex<KeyMap<Vec<Weak<PointSource>>>>,
     /// The resources of series called `up`, by the series.
     ups: Mutex<KeyMap<Key>>,
+    future: Future,
+    /// Points from the future that were left out.
+    refused: AtomicU64,
 }
 
 impl CompositeSet {
@@ -54,7 +57,20 @@ impl CompositeSet {
             spare: Mutex::default(),
             heard: Mutex::default(),
             ups: Mutex::default(),
+            future: Future::default(),
+            refused: AtomicU64::new(0),
         }
+    }
+
+    /// What becomes of points from the future.
+    #[must_use]
+    pub fn with_future(self, future: Future) -> Self {
+        Self { future, ..self }
+    }
+
+    /// Points from the future that were left out.
+    pub fn refused_points(&self) -> u64 {
+        self.refused.load(Relaxed)
     }
 
     /// The composites.
@@ -136,7 +152,16 @@ impl CompositeSet {
         identify: &mut dyn FnMut() -> Option<Arc<Series>>,
     ) {
         if sample.time == 0 {
-            sample.time = now;
+            sample.time = clock::wall(now);
+        }
+        if sample.time > self.future.latest(now) {
+            if self.future.action == FutureAction::Refuse {
+                self.refused.fetch_add(1, Relaxed);
+                let list = self.list.iter().filter(|composite| composite.wants(name));
+                list.for_each(|composite| composite.refuse_future(key, &sample, now));
+                return;
+            }
+            sample.time = clock::wall(now);
         }
         let mut series = None;
         let mut identify = || {

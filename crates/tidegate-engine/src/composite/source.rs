@@ -150,6 +150,14 @@ impl Life {
         }
     }
 
+    /// How long a word of it lasts; `u64::MAX` where its receiver sees it go.
+    pub(super) fn lease_ns(&self) -> u64 {
+        match self {
+            Self::Events(_) | Self::Feed(_) => u64::MAX,
+            Self::Points(source) => source.term.load(Relaxed),
+        }
+    }
+
     /// Whether it counts as alive.
     pub(super) fn is_alive(&self, now: UnixNanos) -> bool {
         match self {

@@ -68,6 +68,11 @@ impl Histograms {
         }
     }
 
+    /// The tick of the newest sample.
+    pub(super) fn last(&self) -> u32 {
+        self.chunks.back().map_or(0, |chunk| chunk.last)
+    }
+
     /// Appends a sample unless there is one as late.
     pub(super) fn push(&mut self, tick: u32, histogram: &ExponentialHistogram) {
         if self.chunks.back().is_some_and(|chunk| chunk.last >= tick) || size(histogram) > MAX_COUNTS {

@@ -163,6 +163,24 @@ impl History {
         self.bytes = self.bytes - before + past.bytes();
     }
 
+    /// Forgets what was sampled after `time`, where the clock was set back; of chunks that begin before, all.
+    pub fn forget_after(&mut self, time: Millis) {
+        let ticks = self.ticks(time);
+        if ticks.is_none() {
+            self.base = None;
+        }
+        let is_after = |last: u32| ticks.is_none_or(|(until, _)| last > until);
+        for past in self.series.iter_mut().flatten() {
+            let before = past.bytes();
+            while past.chunks.pop_back_if(|newest| is_after(newest.last)).is_some() {}
+            past.histograms = past
+                .histograms
+                .take()
+                .filter(|histograms| !is_after(histograms.last()));
+            self.bytes = self.bytes - before + past.bytes();
+        }
+    }
+
     /// Appends a sample, at the tick that `time` is in; one a tick, the first.
     pub fn append(&mut self, id: SeriesId, time: Millis, value: f64) {
         let is_full = self.bytes > self.limits.max_bytes;

@@ -54,7 +54,7 @@ impl Last {
     }
 
     /// What tells a fall: the number, or how much was counted.
-    pub(super) fn weight(&self) -> Option<f64> {
+    pub(crate) fn weight(&self) -> Option<f64> {
         match self {
             Self::Nothing => None,
             Self::Number(number) => Some(number.as_f64()),

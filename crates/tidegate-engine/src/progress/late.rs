@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::astray::Astray;
 use super::runs::Runs;
 use crate::UnixNanos;
 
@@ -17,6 +18,8 @@ pub(super) struct Late {
     pub(super) runs: Runs,
     /// The stream was forgotten, and what it had counted until then is part of what is retained.
     pub(super) is_folded: bool,
+    /// The latest points in a row that were not taken.
+    pub(super) astray: Astray,
 }
 
 impl Late {
@@ -33,6 +36,12 @@ impl Late {
             runs,
             ..Self::default()
         }
+    }
+
+    /// The sender's clock was set back: all that was said was said before `time`.
+    pub(super) fn set_back(&mut self, time: UnixNanos) {
+        self.gaps.clear();
+        self.runs.set_back(time);
     }
 
     /// Notes a gap, and gives up what is older than `oldest`.

@@ -146,6 +146,14 @@ impl Runs {
         at.map(|at| self.list.remove(at)).is_ok()
     }
 
+    /// The sender's clock was set back: no run said anything after `time`.
+    pub(super) fn set_back(&mut self, time: UnixNanos) {
+        self.newest = self.newest.min(time);
+        for run in &mut self.list {
+            run.time = run.time.min(time);
+        }
+    }
+
     pub(super) fn note_time(&mut self, time: UnixNanos) {
         self.newest = self.newest.max(time);
     }

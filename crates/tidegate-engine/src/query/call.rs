@@ -144,8 +144,10 @@ impl Eval {
                 if is_quantile && !samples.is_empty() {
                     buckets::note_rank(given(step)[0], &self.notes, node.arguments[0].span());
                 }
+                let weighs = weight(samples, histograms);
                 visited += samples.len() + 16 * histograms.len();
-                seen += weight(samples, histograms);
+                seen += weighs;
+                self.go_on(weighs)?;
                 let range = Range {
                     samples,
                     from: *from,
@@ -243,6 +245,7 @@ impl Eval {
                 *there |= !samples.is_empty() || !histograms.is_empty();
                 seen += weight(samples, histograms);
             }
+            self.spend(spans.len())?;
         }
         self.see(seen);
         Ok(absent(&there, expr))

@@ -12,7 +12,7 @@ use super::rows::{Cell, Rows, is_absent};
 use super::syntax::ast::{Aggregation, Chain, Expr, Range, Selector, Span, Subquery};
 use super::window::{Newest, shifted};
 use super::{
-    Instant, Labels, MAX_SAMPLES, Millis, Notes, Options, QueryError, QuerySeries, SUBQUERY_STEP_MS, Samples,
+    Instant, Labels, Millis, Notes, Options, Patience, QueryError, QuerySeries, SUBQUERY_STEP_MS, Samples,
     Work, binary,
 };
 
@@ -155,9 +155,12 @@ pub(super) struct Eval {
     pub(super) look_back: Millis,
     /// What the query may still look at.
     pub(super) room: Counter<usize>,
+    max_samples: usize,
     /// Samples that selectors saw.
     seen: Counter<usize>,
-    deadline: Option<Clock>,
+    patience: Patience,
+    /// Work since the last look at the patience.
+    unlooked: Counter<usize>,
     pub(super) notes: Notebook,
 }
 
@@ -173,9 +176,11 @@ impl Eval {
             fetched: HashMap::new(),
             bounds,
             look_back: options.look_back,
-            room: Counter::new(MAX_SAMPLES),
+            room: Counter::new(options.max_samples),
+            max_samples: options.max_samples,
             seen: Counter::new(0),
-            deadline: options.deadline,
+            patience: options.patience.clone(),
+            unlooked: Counter::new(0),
             notes: Notebook::default(),
         };
         eval.fetch(expr, samples, (steps, bounds.0 != bounds.1))?;
@@ -201,7 +206,7 @@ impl Eval {
         let mut notes = self.notes.into_notes(text);
         notes.work = Work {
             seen: self.seen.get(),
-            counted: MAX_SAMPLES - self.room.get(),
+            counted: self.max_samples - self.room.get(),
             preparation,
             evaluation,
             sorting,
@@ -212,11 +217,34 @@ impl Eval {
     /// Notes that so many samples were looked at.
     pub(super) fn spend(&self, samples: usize) -> Result<(), QueryError> {
         let left = self.room.get().checked_sub(samples);
-        self.room.set(left.ok_or_else(QueryError::too_many_samples)?);
-        match self.deadline.is_some_and(|deadline| Clock::now() > deadline) {
-            true => Err(QueryError::Timeout),
-            false => Ok(()),
+        let too_many = || {
+            let most = self.max_samples;
+            QueryError::TooMuch(format!("the query looks at more than {most} samples"))
+        };
+        self.room.set(left.ok_or_else(too_many)?);
+        self.go_on(samples)
+    }
+
+    /// Notes so much work, in samples, and looks now and then whether somebody waits for the answer.
+    pub(super) fn go_on(&self, work: usize) -> Result<(), QueryError> {
+        /// Some microseconds of work; a look takes a twentieth of one.
+        const LOOK_EVERY: usize = 4096;
+        let unlooked = self.unlooked.get().saturating_add(work);
+        self.unlooked.set(unlooked);
+        match unlooked < LOOK_EVERY {
+            true => Ok(()),
+            false => self.look(),
         }
+    }
+
+    /// Looks whether somebody waits for the answer.
+    pub(super) fn look(&self) -> Result<(), QueryError> {
+        self.unlooked.set(0);
+        self.patience.check()
+    }
+
+    pub(super) fn patience(&self) -> &Patience {
+        &self.patience
     }
 
     fn compute(&self, expr: &Expr, steps: Steps) -> Result<Value, QueryError> {
@@ -277,6 +305,7 @@ impl Eval {
             if is_empty {
                 rows.pop();
             }
+            self.go_on(1 + times.len())?;
         }
         self.see(seen);
         Ok(rows)

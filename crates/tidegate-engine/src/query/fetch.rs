@@ -63,7 +63,10 @@ impl Eval {
             to,
             need,
             max_samples: self.room.get(),
+            patience: self.patience().clone(),
         })?;
+        // Whether much was looked through nobody knows: little may have been found.
+        self.look()?;
         self.spend(series.iter().map(QuerySeries::weight).sum())?;
         self.fetched.insert(std::ptr::from_ref(vs), series);
         Ok(())

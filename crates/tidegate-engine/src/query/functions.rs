@@ -89,7 +89,7 @@ fn acosh(value: f64) -> f64 {
     }
 }
 
-/// `None`: there is no such function.
+/// `None`: no function has this name.
 pub(super) fn of_value(name: &str) -> Option<OfValue> {
     let found = OF_VALUE.iter().find(|(known, _)| *known == name);
     found.map(|(_, function)| *function)

@@ -23,6 +23,7 @@ mod need;
 mod need_tests;
 mod notes;
 mod over_time;
+mod patience;
 mod rows;
 mod sample;
 mod syntax;
@@ -31,14 +32,13 @@ mod tests;
 mod window;
 mod work;
 
-use std::time::Instant as Clock;
-
 use syntax::ast::{Expr, Type};
 
 pub use float_histogram::{Boundary, Bucket, FloatHistogram};
 pub use labels::{Labels, Matcher, NAME};
 pub use need::{Need, Steps};
 pub use notes::Notes;
+pub use patience::Patience;
 pub use sample::{HistogramSample, QuerySeries, Sample, SampleValue};
 pub use work::Work;
 
@@ -54,8 +54,8 @@ const SUBQUERY_STEP_MS: Millis = 60_000;
 /// Steps of one range query, as in Prometheus.
 pub const MAX_STEPS: Millis = 11_000;
 
-/// Samples that one query may look at, each time that it looks: about a second of work.
-const MAX_SAMPLES: usize = if cfg!(test) { 200_000 } else { 20_000_000 };
+/// Samples that one query may look at, each time that it looks, where nothing else is said: about a second of work.
+pub const MAX_SAMPLES: usize = if cfg!(test) { 200_000 } else { 20_000_000 };
 
 /// A longer query is refused.
 const MAX_QUERY_BYTES: usize = 64 << 10;
@@ -81,12 +81,15 @@ pub enum QueryError {
     /// It took longer than it may.
     #[error("query timed out in expression evaluation")]
     Timeout,
+    /// Nobody waits for the answer any more.
+    #[error("query was canceled in expression evaluation")]
+    Canceled,
 }
 
 impl QueryError {
     /// The query looks at more samples than it may.
     pub fn too_many_samples() -> Self {
-        Self::TooMuch(format!("the query looks at more than {MAX_SAMPLES} samples"))
+        Self::TooMuch("the query looks at more samples than it may".to_owned())
     }
 }
 
@@ -103,6 +106,8 @@ pub struct Selection {
     pub need: Need,
     /// How many samples there may be.
     pub max_samples: usize,
+    /// How long they are waited for.
+    pub patience: Patience,
 }
 
 impl Selection {
@@ -114,6 +119,7 @@ impl Selection {
             to: Millis::MAX,
             need: Need::Newest,
             max_samples: MAX_SAMPLES,
+            patience: Patience::default(),
         }
     }
 
@@ -173,15 +179,18 @@ pub enum Instant {
 pub struct Options {
     /// How far an instant looks back for a sample, in milliseconds.
     pub look_back: Millis,
-    /// When the evaluation ends with `Timeout`, whatever it has; `None`: never.
-    pub deadline: Option<Clock>,
+    /// How long the answer is waited for.
+    pub patience: Patience,
+    /// Samples that it may look at, each time that it looks.
+    pub max_samples: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
             look_back: LOOK_BACK_MS,
-            deadline: None,
+            patience: Patience::default(),
+            max_samples: MAX_SAMPLES,
         }
     }
 }

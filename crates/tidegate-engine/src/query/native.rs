@@ -14,7 +14,7 @@ const FUNCTIONS: &[(&str, OfHistogram)] = &[
     ("histogram_stddev", |histogram| variance(histogram).sqrt()),
 ];
 
-/// `None`: there is no such function.
+/// `None`: no function has this name.
 pub(super) fn function(name: &str) -> Option<OfHistogram> {
     let found = FUNCTIONS.iter().find(|(known, _)| *known == name);
     found.map(|(_, function)| *function)

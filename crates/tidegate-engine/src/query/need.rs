@@ -33,7 +33,7 @@ impl Steps {
 /// Which of the samples in its time a selector needs. A source may give more of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// The newest one; the present does where there is no past.
+    /// The newest one; the present does where none is kept.
     Newest,
     /// At each of these times the newest one that is not later.
     Steps(Steps),

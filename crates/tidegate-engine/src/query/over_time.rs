@@ -123,7 +123,7 @@ const FUNCTIONS: &[(&str, OverTime, bool)] = &[
     ("present_over_time", |_, _| Some(1.0), false),
 ];
 
-/// `None`: there is no such function. Whether the metric's name stays.
+/// `None`: no function has this name. Whether the metric's name stays.
 pub(super) fn find(name: &str) -> Option<(OverTime, bool)> {
     let found = FUNCTIONS.iter().find(|(known, ..)| *known == name);
     found.map(|(_, function, keeps_name)| (*function, *keeps_name))

@@ -323,19 +323,60 @@ fn what_is_to_be_said_of_an_answer_comes_with_it() {
 fn a_deadline_and_another_look_back_are_kept() {
     let store = web();
     let query = Query::parse("hits{job=\"c\"} or limit").unwrap();
-    let late = Options {
-        deadline: Some(std::time::Instant::now()),
+    let with = |patience: Patience| Options {
+        patience,
         ..Options::default()
     };
+    let late = with(Patience::until(std::time::Instant::now()));
     std::thread::sleep(std::time::Duration::from_millis(2));
     let answer = query.instant_with(&store, 100 * SECOND, &late);
     assert_eq!(answer.unwrap_err(), QueryError::Timeout);
+    let gone = with(Patience::default());
+    gone.patience.give_up();
+    let answer = query.instant_with(&store, 100 * SECOND, &gone);
+    assert_eq!(answer.unwrap_err(), QueryError::Canceled);
     let short = Options {
         look_back: 5 * SECOND,
         ..Options::default()
     };
     let (value, _) = query.instant_with(&store, 106 * SECOND, &short).unwrap();
     assert_eq!(value, Instant::Vector(Vec::new()));
+}
+
+#[test]
+fn an_evaluation_ends_soon_after_its_reader_went() {
+    use std::time::{Duration, Instant as Clock};
+    // One series of some 19,000 samples and 8,641 windows of 10,800: seconds of work.
+    let query = Query::parse("quantile_over_time(0.5, vector(1)[3h:1s])").unwrap();
+    let patience = Patience::default();
+    let options = Options {
+        patience: patience.clone(),
+        ..Options::default()
+    };
+    let reader = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(50));
+        patience.give_up();
+        Clock::now()
+    });
+    let answer = query.range_with(&web(), (0, 8640 * SECOND, SECOND), &options);
+    let ended = Clock::now();
+    assert_eq!(answer.unwrap_err(), QueryError::Canceled);
+    let late = ended.saturating_duration_since(reader.join().unwrap());
+    assert!(late < Duration::from_millis(500), "{late:?}");
+}
+
+#[test]
+fn series_are_charged_at_steps_where_they_have_no_sample() {
+    let series = |n: usize| {
+        let sample = Sample { time: 0, value: 1.0 };
+        QuerySeries::of_floats(labels(&format!("m n={n}")), vec![sample])
+    };
+    let store: Vec<_> = (0..1000).map(series).collect();
+    let nested = "max_over_time(max_over_time(count(m)[10m:1s])[10m:1s])";
+    let answer = Query::parse(nested).unwrap().instant(&store, 86_400 * SECOND);
+    // None of the series has a sample there: 1,000 of them at 1,200 steps are more than the tests' 200,000.
+    let error = answer.unwrap_err().to_string();
+    assert_eq!(error, "the query looks at more than 200000 samples");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Reader, Writer, load_attributes, load_length, load_text, save_attributes, save_text};
 use crate::bytes::{number, take};
-use crate::{Events, Instrument, Kind, Lease, Schema, Source, SourceId, UnixNanos, Values};
+use crate::{Events, Instrument, Kind, Lease, Schema, Source, SourceId, UnixNanos, Values, clock};
 
 const INSTRUMENTS: [Instrument; 4] = [
     Instrument::Counter,
@@ -42,7 +42,7 @@ impl Events {
             bytes.push(instrument.unwrap_or_default() as u8);
             save_attributes(&mut bytes, &kind.attributes);
         }
-        bytes.extend(self.observed.to_le_bytes());
+        bytes.extend(clock::wall(self.observed).to_le_bytes());
         bytes.extend((kinds.len() as u32).to_le_bytes());
         kinds.iter().for_each(|kind| bytes.extend(kind.to_le_bytes()));
         match &self.values {
@@ -75,7 +75,7 @@ impl Events {
                 attributes: load_attributes(from, 0)?,
             });
         }
-        let observed = number(from)?;
+        let observed = clock::steady(number(from)?);
         let length = load_length(from)?;
         let (kinds, rest) = from.split_at_checked(length.checked_mul(2)?)?;
         *from = rest;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::key::{Key, KeyMap};
-use crate::{Resource, UnixNanos};
+use crate::{Cadence, Resource, UnixNanos};
 
 /// A source's place in the book.
 pub(super) type SourceNumber = u32;
@@ -23,6 +23,8 @@ struct Entry {
     streams: usize,
     /// The earliest start of a stream; 0: none was said.
     began: UnixNanos,
+    /// How often it reports to this table.
+    cadence: Cadence,
 }
 
 impl Book {
@@ -36,6 +38,7 @@ impl Book {
                 resource: resource.clone(),
                 streams: 0,
                 began: 0,
+                cadence: Cadence::default(),
             });
             match free.pop() {
                 Some(number) => {
@@ -82,10 +85,17 @@ impl Book {
         entry.map_or(0, |entry| entry.began)
     }
 
-    /// The resource of a source.
-    pub(super) fn resource(&self, number: SourceNumber) -> Option<Arc<Resource>> {
+    /// A source was heard of.
+    pub(super) fn hear(&mut self, number: SourceNumber, now: UnixNanos) {
+        if let Some(entry) = self.list.get_mut(number as usize).and_then(Option::as_mut) {
+            entry.cadence.note(now);
+        }
+    }
+
+    /// The resource of a source, and how often it reports.
+    pub(super) fn source(&self, number: SourceNumber) -> Option<(Arc<Resource>, Cadence)> {
         let entry = self.list.get(number as usize)?.as_ref()?;
-        Some(entry.resource.clone())
+        Some((entry.resource.clone(), entry.cadence))
     }
 
     /// Every source with its streams.

@@ -87,6 +87,8 @@ pub(crate) struct Cells {
 struct Register {
     index: Index<64>,
     free: Vec<u32>,
+    /// Chunks whose slots do not exist for now, and the generation that they begin with again.
+    vacated: HashMap<u32, u32>,
     by_metric: HashMap<Arc<str>, OfMetric>,
     /// The series that was made last, which comes from where the next one does.
     last: Option<Arc<Series>>,
@@ -119,6 +121,7 @@ impl Cells {
             register: Mutex::new(Register {
                 index: Index::default(),
                 free: Vec::new(),
+                vacated: HashMap::new(),
                 by_metric: HashMap::new(),
                 last: None,
                 sets: Sets::default(),
@@ -193,6 +196,7 @@ impl Cells {
         self.bytes.fetch_add(weight as usize, Relaxed);
         register.wheel.start(now);
         if let Some(index) = register.free.pop() {
+            self.refill(register, index / CHUNK);
             let mut generation = 0;
             if let Some(slot) = self.chunks.cursor().get(index) {
                 (slot.cell, slot.weight) = (Some(cell), weight);
@@ -210,6 +214,29 @@ impl Cells {
             register.wheel.add(now, index / CHUNK);
         }
         CellRef { index, generation: 0 }
+    }
+
+    /// Gives the memory of a chunk back that has no cell any more: after a burst that is over, it is for others.
+    fn vacate(&self, register: &mut Register, chunk: u32) {
+        let mut slots = self.chunks.lock(chunk);
+        // Places that are made here again later go on with the generations of these.
+        let generation = slots.iter().map(|slot| slot.generation).max();
+        if let Some(generation) = generation
+            && slots.iter().all(|slot| slot.cell.is_none())
+            && slots.vacate()
+        {
+            register.vacated.insert(chunk, generation);
+        }
+    }
+
+    fn refill(&self, register: &mut Register, chunk: u32) {
+        let Some(generation) = register.vacated.remove(&chunk) else {
+            return;
+        };
+        self.chunks.refill(chunk, || Slot {
+            generation,
+            ..Slot::default()
+        });
     }
 
     /// How many were made in all.
@@ -285,7 +312,7 @@ impl Cells {
         self.chunks.dismiss();
     }
 
-    /// Removes the cells of which nothing was seen for the term. Gives how many. A chunk at a time: whoever adds series
+    /// Removes the cells of which nothing was seen for the term. Gives how many. A chunk at a time: a thread that adds series
     /// does not wait for all that have gone.
     pub(crate) fn expire(&self, now: UnixNanos) -> usize {
         let due = self.register.lock().wheel.take(now);
@@ -311,6 +338,9 @@ impl Cells {
             let mut register = self.register.lock();
             register.wheel.add(next, chunk);
             self.unlink(&mut register, &gone);
+            if !gone.is_empty() {
+                self.vacate(&mut register, chunk);
+            }
             MutexGuard::unlock_fair(register);
         }
         self.register.lock().sets.sweep_some();
@@ -393,5 +423,71 @@ impl Cursor<'_> {
     fn slot(&mut self, at: CellRef) -> Option<&mut Slot> {
         let slot = self.0.get(at.index)?;
         (slot.generation == at.generation).then_some(slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Attributes, Data, Pattern, Rule};
+
+    const CAPS: Caps = Caps {
+        series: usize::MAX,
+        per_metric: usize::MAX,
+        bytes: usize::MAX,
+    };
+
+    fn series(number: i64) -> Series {
+        Series {
+            resource: Arc::default(),
+            scope: Arc::default(),
+            metric: Arc::new(Metric {
+                name: "m".into(),
+                description: "".into(),
+                unit: "".into(),
+                data: Data::Gauge,
+                metadata: Attributes::default(),
+            }),
+            attributes: [("number", number)].into_iter().collect(),
+        }
+    }
+
+    #[test]
+    fn a_burst_that_is_over_leaves_no_memory_and_no_old_place_leads_to_a_new_cell() {
+        let cells = Cells::new(10);
+        let rule = Rule::new(Pattern::Glob("*".into()));
+        let add = |from: i64, now: u64| -> Vec<CellRef> {
+            let numbers = from..from + 1000;
+            numbers
+                .map(|number| {
+                    cells
+                        .resolve(
+                            series(number),
+                            CAPS,
+                            |_| State::new(Data::Gauge, &rule, 0, now),
+                            now,
+                        )
+                        .unwrap()
+                })
+                .collect()
+        };
+        let slots = || -> usize {
+            (0..cells.chunks.chunks())
+                .map(|chunk| cells.chunks.lock(chunk).capacity())
+                .sum()
+        };
+        let mut old = Vec::new();
+        for burst in 0..5 {
+            let now = 1 + 100 * burst;
+            let new = add(1000 * burst as i64, now);
+            for at in &new {
+                assert!(cells.cursor().get(*at).is_some() && !old.contains(at));
+            }
+            assert!(old.iter().all(|at| cells.cursor().get(*at).is_none()));
+            old.extend(new);
+            assert_eq!((cells.expire(now + 50), cells.len()), (1000, 0));
+            assert!(slots() <= CHUNK as usize, "{}", slots());
+        }
+        assert_eq!(cells.chunks.used(), 1000, "places are used again");
     }
 }

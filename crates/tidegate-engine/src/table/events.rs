@@ -9,7 +9,7 @@ use crate::fold::{BucketSets, BucketTable, Folded, Folds};
 use crate::progress::Rejection;
 use crate::rule::Op;
 use crate::streams::lock;
-use crate::{Events, Instrument, Number, Schema, Source, SourceId, UnixNanos, Values};
+use crate::{Events, Instrument, Number, Schema, Source, SourceId, UnixNanos, Values, clock};
 
 /// What became of a batch of events.
 #[derive(Clone, Debug, Default)]
@@ -196,7 +196,7 @@ impl Table {
         let mut cursor = self.cells.cursor();
         let cell = cursor.get(to.cell)?;
         if let Some(now) = zero {
-            cell.state.show_zero(now);
+            cell.state.show_zero(clock::wall(now));
         }
         let bounds = cell.state.bounds().filter(|_| to.op == Op::Observe)?;
         Some(Arc::new(BucketTable::new(bounds)))

@@ -9,7 +9,7 @@ use super::cell::CellRef;
 use crate::lease::nanos;
 use crate::streams::lock;
 use crate::trust::State;
-use crate::{Attributes, Resource, Series, Source, UnixNanos, Value};
+use crate::{Attributes, Series, Source, UnixNanos, Value, clock};
 
 /// Where a series comes from.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,6 +58,8 @@ pub struct Feeder {
 pub enum Life {
     /// Its lease is overdue.
     Overdue,
+    /// It is there, but the times of its latest points lie behind its newest point or too far ahead: they are not taken.
+    Astray,
     /// It is there.
     Alive,
     /// It has ended; what it counted stays.
@@ -69,6 +71,7 @@ impl Life {
     pub fn name(self) -> &'static str {
         match self {
             Self::Overdue => "overdue",
+            Self::Astray => "astray",
             Self::Alive => "alive",
             Self::Left => "left",
         }
@@ -76,16 +79,9 @@ impl Life {
 }
 
 impl Table {
-    /// Where `series` comes from, with at most `most` of its feeders: the overdue ones first, then those that live.
-    /// `lease` gives how long a source of points may be silent, in nanoseconds. Looks at every stream of the table.
-    /// `None`: there is no such series.
-    pub fn explain(
-        &self,
-        series: &Series,
-        now: UnixNanos,
-        most: usize,
-        lease: &dyn Fn(&Resource) -> u64,
-    ) -> Option<Explanation> {
+    /// Where `series` comes from, with at most `most` of its feeders: the overdue ones first, then those that live. A
+    /// source of points lives by its own cadence. Looks at every stream of the table. `None`: the table has no such series.
+    pub fn explain(&self, series: &Series, now: UnixNanos, most: usize) -> Option<Explanation> {
         self.flush();
         let at = self.cells.find(series)?;
         let (start, time, value, is_shown) = {
@@ -96,16 +92,14 @@ impl Table {
             (state.start, state.time, state.value.clone(), state.is_shown())
         };
         let mut patience = nanos(self.limits.lease);
-        let mut feeders = self.feeders(at, now, &mut |resource| {
-            let lease = lease(resource);
-            patience = patience.max(lease);
-            lease
-        });
+        let mut newest = time;
+        let mut feeders = self.feeders(at, now, (&mut newest, &mut patience));
         feeders.sort_by_key(|feeder| feeder.life);
         let of = |life: Life| feeders.iter().filter(|feeder| feeder.life == life).count();
-        let (reporting, overdue) = (of(Life::Alive), of(Life::Overdue));
-        let expected = reporting + overdue;
-        let is_recent = now.saturating_sub(time) <= patience;
+        let reporting = of(Life::Alive);
+        let expected = reporting + of(Life::Overdue) + of(Life::Astray);
+        // Where the wall clock was set, a sender may be right by either.
+        let is_recent = clock::wall(now).min(now).saturating_sub(newest) <= patience;
         let feeders_total = feeders.len();
         feeders.truncate(most);
         Some(Explanation {
@@ -122,13 +116,24 @@ impl Table {
         })
     }
 
-    /// One a source, however many of its streams end in this series.
-    fn feeders(&self, at: CellRef, now: UnixNanos, lease: &mut dyn FnMut(&Resource) -> u64) -> Vec<Feeder> {
+    /// One a source, however many of its streams end in this series. `newest` becomes the time of their newest point by
+    /// our clock, `patience` the longest lease among them.
+    fn feeders(
+        &self,
+        at: CellRef,
+        now: UnixNanos,
+        (newest, patience): (&mut UnixNanos, &mut u64),
+    ) -> Vec<Feeder> {
         let mut of_points: HashMap<SourceNumber, Feeder> = HashMap::new();
         self.streams.each(|stream, seen| {
             if !stream.targets.iter().any(|target| target.cell == at) {
                 return;
             }
+            *newest = stream
+                .progress
+                .newest_by_our_clock()
+                .min(clock::wall(seen).max(seen))
+                .max(*newest);
             let said = stream.progress.last().value().and_then(|value| value.as_f64());
             let feeder = of_points.entry(stream.source).or_insert_with(|| Feeder {
                 source: Attributes::default(),
@@ -142,21 +147,30 @@ impl Table {
             feeder.seen = feeder.seen.max(seen);
             feeder.start = feeder.start.max(stream.progress.start);
             feeder.said = said.filter(|_| feeder.streams == 1);
+            if stream.progress.stands_still() {
+                feeder.life = Life::Astray;
+            }
         });
         let book = lock(&self.book);
         let named = of_points.into_iter();
-        let named = named.map(|(number, feeder)| (book.resource(number).unwrap_or_default(), feeder));
-        let named: Vec<(Arc<Resource>, Feeder)> = named.collect();
+        let named = named.map(|(number, feeder)| {
+            let (resource, cadence) = book.source(number).unwrap_or_default();
+            let lease = cadence.lease_ns();
+            *patience = (*patience).max(lease);
+            // It may send this series less often than others.
+            let heard = feeder.seen.max(cadence.heard());
+            Feeder {
+                life: match (now.saturating_sub(heard) <= lease, feeder.life) {
+                    (true, Life::Astray) => Life::Astray,
+                    (true, _) => Life::Alive,
+                    (false, _) => Life::Overdue,
+                },
+                source: resource.attributes.clone(),
+                ..feeder
+            }
+        });
+        let mut feeders: Vec<Feeder> = named.collect();
         drop(book);
-        let of_resource = |(resource, feeder): (Arc<Resource>, Feeder)| Feeder {
-            life: match now.saturating_sub(feeder.seen) <= lease(&resource) {
-                true => Life::Alive,
-                false => Life::Overdue,
-            },
-            source: resource.attributes.clone(),
-            ..feeder
-        };
-        let mut feeders: Vec<Feeder> = named.into_iter().map(of_resource).collect();
         let sources: Vec<_> = self.sources().values().cloned().collect();
         for shared in sources {
             let state = lock(&shared);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::Future;
 use crate::progress::{Collision, Rejection};
 
 /// How much a table may hold, and for how long.
@@ -25,6 +26,8 @@ pub struct Limits {
     pub lease: Duration,
     /// Points that come out of order still count when they are at most so much older than the newest of their stream.
     pub lateness: Duration,
+    /// What becomes of points from the future.
+    pub future: Future,
 }
 
 impl Default for Limits {
@@ -39,6 +42,7 @@ impl Default for Limits {
             expiry: Duration::from_secs(300),
             lease: Duration::from_secs(90),
             lateness: Duration::from_secs(60),
+            future: Future::default(),
         }
     }
 }

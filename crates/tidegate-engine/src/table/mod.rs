@@ -44,7 +44,7 @@ use crate::progress::{Collision, Rejection};
 use crate::rule::{Op, Output, Rule};
 use crate::saved::StreamId;
 use crate::streams::{Streams, lock};
-use crate::{Composite, Exemplar, Series, SourceId, UnixNanos, Value};
+use crate::{Composite, Exemplar, Series, SourceId, Strays, UnixNanos, Value, clock};
 
 /// A series as a reader of a table sees it.
 #[derive(Clone, Copy, Debug)]
@@ -100,6 +100,7 @@ pub struct Table {
     folded: Mutex<Folded>,
     /// The last stream that collided, by its first output series.
     collided: Mutex<Option<(Collision, Arc<Series>)>>,
+    strays: Strays,
     book: Mutex<Book>,
     sources: RwLock<Sources>,
     composites: RwLock<Vec<Arc<Composite>>>,
@@ -122,6 +123,7 @@ impl Table {
             restored: Arc::default(),
             folded: Mutex::new(Folded::new(limits.streams)),
             collided: Mutex::default(),
+            strays: Strays::default(),
             book: Mutex::default(),
             sources: RwLock::default(),
             composites: RwLock::default(),
@@ -192,6 +194,11 @@ impl Table {
     /// The output series of a stream that turned out since the last call to be reported by several processes.
     pub fn take_collided(&self) -> Option<(Collision, Arc<Series>)> {
         lock(&self.collided).take()
+    }
+
+    /// The streams whose points were not taken because of their times.
+    pub fn strays(&self) -> &Strays {
+        &self.strays
     }
 
     /// Shows `composite` to readers of this table as a gauge.
@@ -271,7 +278,7 @@ impl Table {
                 .bytes
                 .saturating_sub(self.streams.len() * STREAM_BYTES),
         };
-        let make = |series: &Series| State::new(series.metric.data, rule, start, now);
+        let make = |series: &Series| State::new(series.metric.data, rule, start, clock::wall(now));
         let mut why = Overflow::Source;
         if !crowded {
             match self.cells.resolve(output.series.clone(), caps, make, now) {
@@ -286,7 +293,7 @@ impl Table {
             per_metric: usize::MAX,
             bytes: usize::MAX,
         };
-        let make = |series: &Series| State::new(series.metric.data, rule, 0, now);
+        let make = |series: &Series| State::new(series.metric.data, rule, 0, clock::wall(now));
         let at = self.cells.resolve(output.series, caps, make, now).ok()?;
         (output.op != Op::Keep).then_some((at, output.op))
     }

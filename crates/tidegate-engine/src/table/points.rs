@@ -16,7 +16,7 @@ use crate::progress::{Change, Followed, Last, Progress, Rejection, Sample};
 use crate::rule::Op;
 use crate::saved::StreamId;
 use crate::streams::{Sweep, lock};
-use crate::{Data, Series, UnixNanos, Value};
+use crate::{Data, Series, Stray, UnixNanos, Value};
 
 /// What became of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,9 +220,18 @@ impl Table {
             let quantiles = summary.quantiles.len() as u64;
             self.counters.refused_quantiles.fetch_add(quantiles, Relaxed);
         }
-        let taken = match stream.targets.iter().all(|target| target.op == Op::Keep) {
-            true => self.keep(stream, sample, now, cells),
-            false => self.add(stream, sample, now, cells),
+        let mut is_again = false;
+        // One place that takes, so that it is compiled into this one.
+        let taken = loop {
+            let taken = match stream.targets.iter().all(|target| target.op == Op::Keep) {
+                true => self.keep(stream, sample, now, cells),
+                false => self.add(stream, sample, now, cells),
+            };
+            let is_late = matches!(taken, Err(Rejection::Late | Rejection::Duplicate));
+            if !is_late || is_again || self.stray(stream, sample, now, cells) != Some(Stray::Reanchored) {
+                break taken;
+            }
+            is_again = true;
         };
         if let Err(rejection) = taken {
             for target in stream.targets.iter() {
@@ -241,6 +250,35 @@ impl Table {
             return Step::Done(outcome);
         }
         Step::Done(Outcome::Absorbed)
+    }
+
+    /// Notes a point that is not taken because of its time. What a sender shows whose clock was set back is no newer
+    /// than what it says now.
+    #[cold]
+    pub(super) fn stray(
+        &self,
+        stream: &mut Stream,
+        sample: &Sample<'_>,
+        now: UnixNanos,
+        cells: &mut cell::Cursor<'_>,
+    ) -> Option<Stray> {
+        let first = stream.targets.iter().next()?;
+        let (series, shown) = {
+            let cell = cells.get(first.cell)?;
+            let weight = (first.op == Op::Keep).then(|| Last::of(&cell.state.value));
+            (
+                cell.series.clone(),
+                weight.flatten().and_then(|last| last.weight()),
+            )
+        };
+        let stray = stream.progress.stray(stream.data, sample, now, shown)?;
+        self.strays.note(stray, Some(&series));
+        for target in stream.targets.iter().filter(|_| stray == Stray::Reanchored) {
+            if let Some(cell) = cells.get(target.cell) {
+                cell.state.time = cell.state.time.min(sample.time);
+            }
+        }
+        Some(stray)
     }
 
     fn keep(
@@ -386,7 +424,7 @@ impl Table {
         self.streams.expire(now, |stream, seen, identity| {
             let swept = self.sweep_stream(stream, now.saturating_sub(seen), expiry, memory);
             if swept == Sweep::Forget {
-                // One at a time: whoever makes a stream known does not wait for all that have gone.
+                // One at a time: a thread that makes a stream known does not wait for all that have gone.
                 lock(&self.book).leave(stream.source);
                 if stream.phase == Phase::Left && stream.progress.holds_total() {
                     let (start, time) = (stream.progress.start, stream.progress.newest());

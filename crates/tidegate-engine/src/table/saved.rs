@@ -25,7 +25,7 @@ use crate::progress::{Last, Progress};
 use crate::rule::Op;
 use crate::saved::{Reader, StreamId, Writer, data_code, data_of};
 use crate::streams::{Streams, lock};
-use crate::{Data, Number, Series, UnixNanos};
+use crate::{Data, Number, Series, UnixNanos, clock};
 
 const VERSION: u8 = 2;
 
@@ -148,7 +148,7 @@ impl KeptStream {
         to.push(data_code(self.data));
         let phase = PHASES.iter().position(|phase| *phase == self.phase);
         to.push(phase.unwrap_or_default() as u8);
-        for time in [self.seen, self.progress.start, self.progress.time] {
+        for time in [clock::wall(self.seen), self.progress.start, self.progress.time] {
             to.extend(time.to_le_bytes());
         }
         self.progress.save(to);
@@ -172,7 +172,7 @@ impl Saving {
         Some(KeptCell {
             number,
             series: cell.series.clone(),
-            times: [state.start, state.time, cell.seen],
+            times: [state.start, state.time, clock::wall(cell.seen)],
             value: value?,
         })
     }
@@ -207,7 +207,7 @@ impl KeptStream {
 }
 
 impl Table {
-    /// The state as bytes, for [`Self::restore`]. Whoever calls sees to it that nothing is taken in meanwhile.
+    /// The state as bytes, for [`Self::restore`]. The caller sees to it that nothing is taken in meanwhile.
     pub fn save(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         // Memory refuses nothing.
@@ -215,7 +215,7 @@ impl Table {
         bytes
     }
 
-    /// The state of this moment, to be made bytes while the table takes in more. Whoever calls sees to it that nothing is
+    /// The state of this moment, to be made bytes while the table takes in more. The caller sees to it that nothing is
     /// taken in meanwhile, and that there is one at a time; that takes as long as there are sources of events, not as
     /// there are series.
     pub fn freeze(&self) -> Frozen {
@@ -297,7 +297,7 @@ impl Table {
         let at = reader.length()? as u32;
         let series = reader.series()?;
         let bytes = &mut reader.bytes;
-        let (start, time, seen) = (number(bytes)?, number(bytes)?, number(bytes)?);
+        let (start, time, seen) = (number(bytes)?, number(bytes)?, clock::steady(number(bytes)?));
         let value = Last::load(bytes)?.value();
         let caps = Caps {
             series: self.limits.series_with_overflow(),
@@ -309,7 +309,7 @@ impl Table {
             .iter()
             .find(|rule| rule.could_make(&series))
             .and_then(|rule| {
-                let mut state = State::new(series.metric.data, rule, start, seen);
+                let mut state = State::new(series.metric.data, rule, start, clock::wall(seen));
                 if !state.take_up(time, value?) {
                     return None;
                 }
@@ -326,7 +326,7 @@ impl Table {
         let id: StreamId = *take(from)?;
         let data = data_of(take::<1>(from)?[0])?;
         let phase = *PHASES.get(usize::from(take::<1>(from)?[0]))?;
-        let (seen, start, time) = (number(from)?, number(from)?, number(from)?);
+        let (seen, start, time) = (clock::steady(number(from)?), number(from)?, number(from)?);
         let progress = Progress::load(start, time, from)?;
         let [count] = *take(from)?;
         let mut targets = Targets::default();

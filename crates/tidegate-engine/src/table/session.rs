@@ -3,27 +3,32 @@
 use std::sync::Arc;
 
 use super::Table;
+use super::book::SourceNumber;
 use super::cell;
 use super::points::{Outcome, Phase, Step, Stream};
 use crate::key::Key;
 use crate::progress::{Rejection, Sample};
-use crate::streams;
-use crate::{Point, Series, UnixNanos};
+use crate::streams::{self, lock};
+use crate::{FutureAction, Point, Series, UnixNanos, clock};
 
 /// A run of points that a table takes in; see [`Table::session`].
 ///
 /// It keeps the locks of one chunk of streams and one of cells from point to point, as long as they are those that the
-/// next point needs: whoever holds one must not call the table in another way. Points that come in the order in which
+/// next point needs: a caller that holds one must not call the table in another way. Points that come in the order in which
 /// they came the last time cost no look-up.
 #[derive(Debug)]
 pub struct Session<'a> {
     table: &'a Table,
     now: UnixNanos,
+    /// The latest time that a point may have.
+    latest: UnixNanos,
     streams: streams::Cursor<'a, Stream>,
     cells: cell::Cursor<'a>,
     /// Points since the locks were given back.
     in_a_row: u32,
     has_changed: bool,
+    /// Whose points come: the book has noted it.
+    heard: Option<SourceNumber>,
 }
 
 /// Points after which others get their turn at the locks.
@@ -35,10 +40,12 @@ impl Table {
         Session {
             table: self,
             now,
+            latest: self.limits.future.latest(now),
             streams: self.streams.cursor(),
             cells: self.cells.cursor(),
             in_a_row: 0,
             has_changed: false,
+            heard: None,
         }
     }
 
@@ -70,17 +77,21 @@ impl Session<'_> {
         identify: &mut dyn FnMut() -> Option<Arc<Series>>,
     ) -> Outcome {
         if sample.time == 0 {
-            sample.time = self.now;
+            sample.time = clock::wall(self.now);
         }
-        let outcome = match self.step(key, &sample) {
+        let refused = match sample.time > self.latest {
+            true => self.refuse_future(key, &mut sample, identify),
+            false => None,
+        };
+        let outcome = refused.unwrap_or_else(|| match self.step(key, &sample) {
             Some(Step::Done(outcome)) => outcome,
             Some(Step::Left) | None => self.connect(key, &sample, identify),
-        };
+        });
         match outcome {
             Outcome::Absorbed => self.has_changed = true,
             Outcome::Rejected(rejection) => {
                 self.table.reject(rejection, 1);
-                // Whoever is told may take his time.
+                // The caller may take its time over the answer.
                 self.pause();
             }
             Outcome::Unmatched => {}
@@ -88,7 +99,30 @@ impl Session<'_> {
         outcome
     }
 
+    /// What becomes of a point whose time lies too far ahead; `None`: it is taken, with the time of its arrival.
+    #[cold]
+    fn refuse_future(
+        &mut self,
+        key: Key,
+        sample: &mut Sample<'_>,
+        identify: &mut dyn FnMut() -> Option<Arc<Series>>,
+    ) -> Option<Outcome> {
+        if self.table.limits.future.action == FutureAction::Arrival {
+            sample.time = clock::wall(self.now);
+            return None;
+        }
+        self.pause();
+        if !self.table.takes_as(key, self.now, identify) {
+            return Some(Outcome::Unmatched);
+        }
+        if let Some(stream) = self.streams.get(key, self.now) {
+            self.table.stray(stream, sample, self.now, &mut self.cells);
+        }
+        Some(Outcome::Rejected(Rejection::Future))
+    }
+
     /// Shows a sample to a known stream.
+    #[inline]
     fn step(&mut self, key: Key, sample: &Sample<'_>) -> Option<Step> {
         self.in_a_row += 1;
         if self.in_a_row >= IN_A_ROW {
@@ -102,7 +136,22 @@ impl Session<'_> {
                 self.streams.get(key, self.now)?
             }
         };
-        Some(self.table.step(stream, sample, self.now, &mut self.cells))
+        let unheard = Some(stream.source).filter(|source| Some(*source) != self.heard);
+        let step = self.table.step(stream, sample, self.now, &mut self.cells);
+        if let Some(source) = unheard {
+            self.hear(source, &step);
+        }
+        Some(step)
+    }
+
+    /// Notes once that a source reports. The book's lock is the last one that is taken.
+    #[cold]
+    fn hear(&mut self, source: SourceNumber, step: &Step) {
+        let is_taken = !matches!(step, Step::Left | Step::Done(Outcome::Unmatched));
+        if is_taken {
+            self.heard = Some(source);
+            lock(&self.table.book).hear(source, self.now);
+        }
     }
 
     /// Makes a stream known, or connects one that had left, and shows it the sample.
@@ -135,16 +184,21 @@ impl Session<'_> {
                     about.bounds = bounds.cloned();
                 }
             }
-            table.step(stream, sample, now, &mut self.cells)
+            (stream.source, table.step(stream, sample, now, &mut self.cells))
         });
+        if let Some((source, step)) = &step
+            && self.heard != Some(*source)
+        {
+            self.hear(*source, step);
+        }
         match step {
-            Some(Step::Done(outcome)) => outcome,
+            Some((_, Step::Done(outcome))) => outcome,
             // A sweep took the stream away between two steps; that it had been idle so long makes this rare.
-            Some(Step::Left) | None => Outcome::Rejected(Rejection::Limit),
+            Some((_, Step::Left)) | None => Outcome::Rejected(Rejection::Limit),
         }
     }
 
-    /// Gives all locks back until the next point, and lets readers know what has changed. For whoever has something
+    /// Gives all locks back until the next point, and lets readers know what has changed. For anyone who has something
     /// else to do first.
     pub fn pause(&mut self) {
         self.cells.release();

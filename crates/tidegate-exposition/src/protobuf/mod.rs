@@ -1,6 +1,6 @@
 //! Delimited protobuf: `io.prometheus.client.MetricFamily`, one message after another.
 //!
-//! A summary or classic histogram is given as the samples that it would be in a text format, so that whoever reads
+//! A summary or classic histogram is given as the samples that it would be in a text format, so that code that reads
 //! pages needs one way for all formats.
 
 mod metric;

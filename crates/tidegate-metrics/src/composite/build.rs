@@ -20,7 +20,7 @@ const MAX_GROUPS: usize = 1000;
 /// A series that nobody has looked at for so long is stale: the thread that looks is stuck.
 const LEASE: Duration = Duration::from_secs(5);
 
-/// Why there is no such composite or callback.
+/// Why a composite or callback can not be made.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompositeError {

@@ -9,10 +9,10 @@ use crate::handle::Instrument;
 use crate::side::Side;
 use crate::value::{ExponentialBuckets, ExponentialValue, HistogramValue, Value};
 
-/// An idle gauge is told again after this time, so that its mean is one over time.
+/// An idle gauge is observed again after this time, so that its mean is one over time.
 const GAUGE_EVERY_NS: u64 = 20_000_000;
 
-/// Is told what is new.
+/// Receives what is new.
 pub(super) type Listener = Box<dyn FnMut(UnixNanos, Option<&Added<'_>>) + Send>;
 
 /// What was seen of a series so far, and who wants to know.

@@ -63,7 +63,7 @@ impl Trigger {
         self
     }
 
-    /// At least so long between two calls. A change that comes sooner is told when the time is over, if it still holds.
+    /// At least so long between two calls. A change that comes sooner is reported when the time is over, if it still holds.
     pub fn min_interval(mut self, min_interval: Duration) -> Self {
         self.min_interval = min_interval;
         self
@@ -89,7 +89,7 @@ impl Trigger {
     }
 }
 
-/// What a callback is told.
+/// What a callback receives.
 #[derive(Clone, Debug)]
 pub struct Change {
     /// Everything about the value.

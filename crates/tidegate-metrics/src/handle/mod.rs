@@ -122,7 +122,7 @@ pub trait Instrument: Clone + Send + Sync + 'static {
     fn side(&self) -> Option<SideRef<'_>>;
 }
 
-/// What a series keeps beside its cell, for whoever watches.
+/// What a series keeps beside its cell, for anyone who watches.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct SideRef<'a>(pub(crate) &'a Arc<Side>);

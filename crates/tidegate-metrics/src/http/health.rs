@@ -48,7 +48,7 @@ impl Health {
         self.lock().endpoints.insert(name.to_owned(), is_ready);
     }
 
-    /// There is no such endpoint any more.
+    /// The endpoint has gone.
     pub fn remove_endpoint(&self, name: &str) {
         self.lock().endpoints.remove(name);
     }

@@ -143,7 +143,7 @@ impl MetricsRegistry for Foreign {
 /// The table, as long as anybody may call it.
 struct Table(ForeignVtable);
 
-// SAFETY: whoever made the table promised that its functions may be called from any thread, several at once.
+// SAFETY: the maker of the table promised that its functions may be called from any thread, several at once.
 unsafe impl Send for Table {}
 // SAFETY: as above.
 unsafe impl Sync for Table {}

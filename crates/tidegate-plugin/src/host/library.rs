@@ -62,10 +62,10 @@ fn entry_of(path: &Path) -> Result<abi::Entry, Refusal> {
             .map_or_else(|| error.to_string(), ToString::to_string),
     };
     // SAFETY: loading runs the constructors of the file. That they keep to the rules of any shared object is what
-    // whoever configures a plugin vouches for; the documentation says so. `RTLD_LOCAL` keeps the symbols of two plugins
+    // the user that configures a plugin vouches for; the documentation says so. `RTLD_LOCAL` keeps the symbols of two plugins
     // apart, `RTLD_NOW` finds what is missing here and not in the middle of a call.
     let loaded = unsafe { Loaded::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(not_loaded)?;
-    // SAFETY: the symbol's name is the contract of the header: whoever exports it exports a function of this type.
+    // SAFETY: the symbol's name is the contract of the header: a library that exports it exports a function of this type.
     let entry = unsafe { loaded.get::<abi::Entry>(ENTRY) }.map(|entry| *entry);
     // Loaded for good, so that `entry` and all it gives out stay where they are.
     let _ = loaded.into_raw();

@@ -1,6 +1,6 @@
 //! A thread of its own for every instance, and a limit on every call.
 //!
-//! A call can't be broken off, so whoever waits for it gives up and the thread stays where it is. Until it comes back the
+//! A call can't be broken off, so a caller that waits for it gives up and the thread stays where it is. Until it comes back the
 //! instance counts as stuck and nobody waits for it any more.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -179,14 +179,14 @@ impl Worker {
         notes: Notes,
         make: impl FnOnce() -> Result<(B, Description), Refusal> + Send + 'static,
     ) -> Result<(Self, Description), Refusal> {
-        // One place: whoever holds the permit finds it empty.
+        // One place: the holder of the permit finds it empty.
         let (jobs, todo) = mpsc::sync_channel::<Job>(1);
         let (told, made) = oneshot::channel();
         let state = Arc::<State>::default();
         let (worker_state, worker_notes) = (state.clone(), notes.clone());
         let work = move || match make() {
             Ok((backend, description)) => {
-                // Whoever wanted it may have given up; then `todo` is empty and closed.
+                // The caller may have given up; then `todo` is empty and closed.
                 let _ = told.send(Ok(description));
                 work(Box::new(backend), &todo, &worker_state, &worker_notes);
             }
@@ -278,7 +278,7 @@ impl Worker {
 
 fn work(mut backend: Box<dyn Backend>, todo: &mpsc::Receiver<Job>, state: &State, notes: &Notes) {
     while let Ok(job) = todo.recv() {
-        // Whoever asked has gone: the batch is in other hands again.
+        // The caller has gone: the batch is in other hands again.
         if job.reply.is_closed() {
             continue;
         }

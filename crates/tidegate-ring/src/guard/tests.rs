@@ -16,6 +16,22 @@ fn file_of(size: u64) -> File {
     file
 }
 
+#[test]
+fn a_range_is_one_number() {
+    for (start, len) in [
+        (PAGE, 1),
+        (0x7f12_3456_7000, 5 << 20),
+        (0x0000_ffff_ffff_f000, 1 << 39),
+    ] {
+        let addresses = Range::new(start, len).unwrap().addresses();
+        assert_eq!(addresses, start..start + len.next_multiple_of(PAGE));
+    }
+    assert!(Range::new(PAGE, 1 << 40).is_err() && Range::new(1 << 48, PAGE).is_err());
+    for nothing in [Range::FREE, Range::RESERVED] {
+        assert!(Range(nothing).addresses().is_empty());
+    }
+}
+
 /// Runs the named test of this file again in a process of its own.
 fn in_child(test: &str) -> Option<ExitStatus> {
     if std::env::var_os(CHILD).is_some() {

@@ -1,4 +1,4 @@
-//! What a reader is told and what it answers.
+//! What a reader receives and what it answers.
 
 use crate::layout::Reject;
 

@@ -306,7 +306,7 @@ class Enum(MetricWrapperBase):
         self._value = 0
 
     def state(self, state: str) -> None:
-        """Sets the state; `ValueError` if there is no such."""
+        """Sets the state; `ValueError` if it is not declared."""
         self._raise_if_not_observable()
         self._value = list(self._states).index(state)
 

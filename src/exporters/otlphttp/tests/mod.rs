@@ -284,8 +284,8 @@ async fn c11_a_connection_is_kept_and_speaks_http_1_where_http_2_is_not_spoken()
             ..TlsServerConfig::default()
         };
         let limits = ConnectionLimits {
-            max_connections: 8,
             tls: Some(tls.build(spoken).unwrap()),
+            ..ConnectionLimits::plain(8)
         };
         let sink = Sink::at("127.0.0.1:0", limits, |_, _| answer(200, "")).await;
         let (port, connections) = way_to(&sink).await;

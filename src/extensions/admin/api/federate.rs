@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use tidegate_engine::query::{Instant, Labels, NAME};
+use tidegate_engine::clock;
+use tidegate_engine::query::{Instant, Labels, NAME, Options};
 
-use super::{Api, Failure, Page, parse_selector};
+use super::{Api, Failure, Page, parse_selector, selectors};
 use crate::component::unix_now;
 use crate::extensions::server::Request;
 use crate::prom::catalog::millis;
@@ -15,10 +16,16 @@ impl Api {
     pub(super) fn federate(&self, request: &Request) -> Result<Page, Failure> {
         let now = unix_now();
         let mut all: BTreeMap<(String, Labels), f64> = BTreeMap::new();
-        for text in request.all("match[]") {
+        for text in selectors(request)? {
             let query = parse_selector(text)?;
             self.view.refresh(now, &query.selections());
-            let Instant::Vector(vector) = query.instant(&*self.view, millis(now))? else {
+            let options = Options {
+                patience: request.patience.clone(),
+                max_samples: self.limits.max_samples.get(),
+                ..Options::default()
+            };
+            let at = millis(clock::wall(now));
+            let (Instant::Vector(vector), _) = query.instant_with(&*self.view, at, &options)? else {
                 continue;
             };
             for (labels, value) in vector {
@@ -37,7 +44,7 @@ impl Api {
                 last = name;
             }
             push_sample(&mut page, name, labels, *value);
-            let _ = writeln!(page, " {}", millis(now));
+            let _ = writeln!(page, " {}", millis(clock::wall(now)));
         }
         Ok(Page::Text(page))
     }

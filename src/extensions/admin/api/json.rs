@@ -1,26 +1,11 @@
 //! Answers to queries in the JSON of Prometheus's API.
 
-use serde_json::{Value, json};
-use tidegate_engine::query::{Bucket, FloatHistogram, Instant, Labels, Millis, QuerySeries, SampleValue};
+use serde_json::Value;
+use tidegate_engine::query::{
+    FloatHistogram, Instant, Labels, Millis, Patience, QueryError, QuerySeries, SampleValue,
+};
 
 use crate::prom::number::push_f64;
-
-pub(super) fn instant(value: &Instant, at: Millis) -> Value {
-    match value {
-        Instant::Scalar(number) => json!({"resultType": "scalar", "result": float(at, *number)}),
-        Instant::String(text) => json!({"resultType": "string", "result": [seconds(at), text]}),
-        Instant::Vector(vector) => {
-            let series = vector.iter().map(|(labels, value)| match value {
-                SampleValue::Float(value) => json!({"metric": metric(labels), "value": float(at, *value)}),
-                SampleValue::Histogram(value) => {
-                    json!({"metric": metric(labels), "histogram": histogram(at, value)})
-                }
-            });
-            json!({"resultType": "vector", "result": series.collect::<Vec<_>>()})
-        }
-        Instant::Matrix(series) => matrix(series),
-    }
-}
 
 /// Seconds since 1970, without a fraction where there is none.
 pub(super) fn seconds(at: Millis) -> Value {
@@ -30,27 +15,10 @@ pub(super) fn seconds(at: Millis) -> Value {
     }
 }
 
-fn float(at: Millis, value: f64) -> Value {
-    json!([seconds(at), text(value)])
-}
-
 pub(super) fn text(value: f64) -> String {
     let mut text = String::new();
     push_f64(&mut text, value);
     text
-}
-
-fn histogram(at: Millis, value: &FloatHistogram) -> Value {
-    let bucket = |bucket: Bucket| {
-        let rule = bucket.rule as u8;
-        json!([rule, text(bucket.lower), text(bucket.upper), text(bucket.count)])
-    };
-    let buckets: Vec<Value> = value.buckets().into_iter().map(bucket).collect();
-    let mut all = json!({"count": text(value.count), "sum": text(value.sum)});
-    if !buckets.is_empty() {
-        all["buckets"] = buckets.into();
-    }
-    json!([seconds(at), all])
 }
 
 pub(super) fn metric(labels: &Labels) -> Value {
@@ -60,22 +28,192 @@ pub(super) fn metric(labels: &Labels) -> Value {
         .collect()
 }
 
-pub(super) fn matrix(all: &[QuerySeries]) -> Value {
-    let shown = |series: &QuerySeries| {
-        let mut shown = json!({"metric": metric(&series.labels)});
-        let values: Vec<Value> = series
-            .samples
-            .iter()
-            .map(|one| float(one.time, one.value))
-            .collect();
-        let histograms = series.histograms.iter();
-        let histograms: Vec<Value> = histograms.map(|one| histogram(one.time, &one.value)).collect();
-        for (kind, samples) in [("values", values), ("histograms", histograms)] {
-            if !samples.is_empty() {
-                shown[kind] = samples.into();
-            }
+/// Text that is being written: an object whose last member may be added by [`Text::end`].
+pub(super) struct Text<'a> {
+    text: Vec<u8>,
+    most: usize,
+    patience: &'a Patience,
+    number: String,
+}
+
+impl<'a> Text<'a> {
+    /// At most so many bytes, for somebody who waits for them.
+    pub(super) fn new(most: usize, patience: &'a Patience) -> Self {
+        Self {
+            text: Vec::new(),
+            most,
+            patience,
+            number: String::new(),
         }
-        shown
-    };
-    json!({"resultType": "matrix", "result": all.iter().map(shown).collect::<Vec<_>>()})
+    }
+
+    /// Writes the value of a query at an instant.
+    pub(super) fn instant(&mut self, value: &Instant, at: Millis) -> Result<(), QueryError> {
+        match value {
+            Instant::Scalar(number) => {
+                self.raw("{\"resultType\":\"scalar\",\"result\":");
+                self.float(at, *number);
+            }
+            Instant::String(text) => {
+                self.raw("{\"resultType\":\"string\",\"result\":[");
+                self.time(at);
+                self.raw(",");
+                self.quoted(text);
+                self.raw("]");
+            }
+            Instant::Vector(vector) => {
+                self.raw("{\"resultType\":\"vector\",\"result\":");
+                self.list(vector.iter(), |text, (labels, value)| {
+                    text.metric(labels);
+                    text.raw(match value {
+                        SampleValue::Float(_) => ",\"value\":",
+                        SampleValue::Histogram(_) => ",\"histogram\":",
+                    });
+                    match value {
+                        SampleValue::Float(value) => text.float(at, *value),
+                        SampleValue::Histogram(value) => text.histogram(at, value),
+                    }
+                    text.raw("}");
+                    text.check()
+                })?;
+            }
+            Instant::Matrix(series) => return self.matrix(series),
+        }
+        self.check()
+    }
+
+    /// Writes series.
+    pub(super) fn matrix(&mut self, all: &[QuerySeries]) -> Result<(), QueryError> {
+        self.raw("{\"resultType\":\"matrix\",\"result\":");
+        self.list(all.iter(), |text, series| {
+            text.metric(&series.labels);
+            if !series.samples.is_empty() {
+                text.raw(",\"values\":");
+                text.list(series.samples.iter(), |text, one| {
+                    text.float(one.time, one.value);
+                    text.check_size()
+                })?;
+            }
+            if !series.histograms.is_empty() {
+                text.raw(",\"histograms\":");
+                text.list(series.histograms.iter(), |text, one| {
+                    text.histogram(one.time, &one.value);
+                    text.check_size()
+                })?;
+            }
+            text.raw("}");
+            text.check()
+        })?;
+        self.check()
+    }
+
+    /// The whole text, with one more member where there is one.
+    pub(super) fn end(mut self, more: Option<(&str, Value)>) -> Vec<u8> {
+        if let Some((name, value)) = more {
+            self.raw(",");
+            self.quoted(name);
+            self.raw(":");
+            self.raw(&value.to_string());
+        }
+        self.raw("}");
+        self.text
+    }
+
+    fn check(&self) -> Result<(), QueryError> {
+        self.patience.check()?;
+        self.check_size()
+    }
+
+    fn check_size(&self) -> Result<(), QueryError> {
+        match self.text.len() > self.most {
+            true => Err(QueryError::TooMuch(format!(
+                "the answer has more than {} bytes: ask for fewer series or steps, or raise `query::max_answer_bytes`",
+                self.most
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    fn raw(&mut self, text: &str) {
+        self.text.extend_from_slice(text.as_bytes());
+    }
+
+    fn quoted(&mut self, text: &str) {
+        // Writing to memory can't fail.
+        let _ = serde_json::to_writer(&mut self.text, text);
+    }
+
+    fn list<T>(
+        &mut self,
+        all: impl Iterator<Item = T>,
+        mut each: impl FnMut(&mut Self, T) -> Result<(), QueryError>,
+    ) -> Result<(), QueryError> {
+        self.raw("[");
+        for (at, one) in all.enumerate() {
+            if at > 0 {
+                self.raw(",");
+            }
+            each(self, one)?;
+        }
+        self.raw("]");
+        Ok(())
+    }
+
+    /// The beginning of a series.
+    fn metric(&mut self, labels: &Labels) {
+        self.raw("{\"metric\":{");
+        for (at, (name, value)) in labels.iter().enumerate() {
+            if at > 0 {
+                self.raw(",");
+            }
+            self.quoted(name);
+            self.raw(":");
+            self.quoted(value);
+        }
+        self.raw("}");
+    }
+
+    fn time(&mut self, at: Millis) {
+        let _ = serde_json::to_writer(&mut self.text, &seconds(at));
+    }
+
+    /// A number as a text.
+    fn number(&mut self, value: f64) {
+        self.number.clear();
+        push_f64(&mut self.number, value);
+        self.text.push(b'"');
+        self.text.extend_from_slice(self.number.as_bytes());
+        self.text.push(b'"');
+    }
+
+    fn float(&mut self, at: Millis, value: f64) {
+        self.raw("[");
+        self.time(at);
+        self.raw(",");
+        self.number(value);
+        self.raw("]");
+    }
+
+    fn histogram(&mut self, at: Millis, value: &FloatHistogram) {
+        self.raw("[");
+        self.time(at);
+        self.raw(",{\"count\":");
+        self.number(value.count);
+        self.raw(",\"sum\":");
+        self.number(value.sum);
+        let buckets = value.buckets();
+        for (place, bucket) in buckets.iter().enumerate() {
+            self.raw(if place == 0 { ",\"buckets\":[" } else { "," });
+            self.raw(&format!("[{}", bucket.rule as u8));
+            for number in [bucket.lower, bucket.upper, bucket.count] {
+                self.raw(",");
+                self.number(number);
+            }
+            self.raw("]");
+        }
+        if !buckets.is_empty() {
+            self.raw("]");
+        }
+        self.raw("}]");
+    }
 }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant as Clock};
 
-use tidegate_engine::query::{Instant, Options, Query, Selection};
-use tidegate_engine::{Answer as Composed, Attributes, State, UnixNanos};
+use tidegate_engine::query::{Instant, Options, Patience, Query, Selection};
+use tidegate_engine::{Answer as Composed, Attributes, State, UnixNanos, clock};
 
 use super::Api;
 use crate::component::unix_now;
-use crate::component::worker::in_background;
+use crate::extensions::admin::lanes::Kind;
 use crate::prom::catalog::millis;
 use crate::watch::Watched;
 
@@ -60,33 +60,29 @@ impl Api {
         self: Arc<Self>,
         query: String,
     ) -> Result<Numbers, NoNumbers> {
-        let deadline = Clock::now() + PATIENCE;
-        let computed = async {
-            // Never closed. Held until the work is done, even when nobody waits for it any more.
-            let room = self.scalers.clone().acquire_owned().await;
-            let api = self.clone();
-            let computed = in_background(move || {
-                let _room = room;
-                api.compute(&query, deadline)
-            });
-            computed.await
-        };
+        let time = PATIENCE.min(self.limits.timeout);
+        let deadline = Clock::now() + time;
+        let patience = Patience::until(deadline);
+        let (api, waits) = (self.clone(), patience.clone());
+        let work = move || api.compute(&query, patience);
+        let computed = self.lanes.compute(Kind::Scaler, waits, work);
         match tokio::time::timeout_at(deadline.into(), computed).await {
             Ok(Ok(computed)) => computed,
-            Ok(Err(_)) => Err(NoNumbers::failed("a bug: see the log")),
-            Err(_) => Err(NoNumbers::failed(format!("no answer within {PATIENCE:?}"))),
+            Ok(Err(why)) => Err(NoNumbers::failed(why)),
+            Err(_) => Err(NoNumbers::failed(format!("no answer within {time:?}"))),
         }
     }
 
-    fn compute(&self, query: &str, deadline: Clock) -> Result<Numbers, NoNumbers> {
+    fn compute(&self, query: &str, patience: Patience) -> Result<Numbers, NoNumbers> {
         let query = Query::parse(query).map_err(NoNumbers::failed)?;
         let options = Options {
-            deadline: Some(deadline),
+            patience,
+            max_samples: self.limits.max_samples.get(),
             ..Options::default()
         };
         let now = unix_now();
         let asked = self.view.ask(now, &query.selections());
-        let value = query.instant_with(&asked, millis(now), &options);
+        let value = query.instant_with(&asked, millis(clock::wall(now)), &options);
         let (value, _) = value.map_err(NoNumbers::failed)?;
         let groups = self.groups_of(&query, now);
         if !query.handles_absence() {
@@ -243,6 +239,7 @@ impl Partial {
 mod tests {
     use super::*;
     use crate::component::Shared;
+    use crate::extensions::admin::QueryConfig;
     use crate::extensions::server::Request;
     use crate::prom::catalog::View;
     use crate::watch::testing::Bench;
@@ -251,13 +248,29 @@ mod tests {
     fn api() -> Arc<Api> {
         let shared = Arc::new(Shared::default());
         let view = View::of(&shared);
-        Arc::new(Api::new(shared, view, CancellationToken::new()))
+        let limits = QueryConfig::default();
+        Arc::new(Api::new(shared, view, limits, CancellationToken::new()))
+    }
+
+    fn request(pairs: &[(&str, &str)]) -> Request {
+        let pairs = pairs.iter().copied();
+        let form = pairs.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        Request::of("/api/v1/query", form.collect())
+    }
+
+    async fn status(api: &Arc<Api>, pairs: &[(&str, &str)]) -> http::StatusCode {
+        let answer = tokio::time::timeout(PATIENCE, api.clone().answer(request(pairs))).await;
+        answer.expect("an answer").status()
     }
 
     #[tokio::test]
-    async fn an_autoscaler_has_a_turn_of_its_own() {
+    async fn heavy_queries_hold_up_neither_autoscalers_nor_queries_of_the_present() {
         let api = api();
-        let _dashboards = api.room.clone().acquire_many_owned(2).await.unwrap();
+        let _heavy = api.lanes.occupy(Kind::Heavy).await;
+        let two = api.clone().numbers("1 + 1".to_owned()).await.unwrap();
+        assert_eq!(two.values, [2.0]);
+        assert_eq!(status(&api, &[("query", "1")]).await, http::StatusCode::OK);
+        let _light = api.lanes.occupy(Kind::Light).await;
         let two = api.clone().numbers("1 + 1".to_owned()).await.unwrap();
         assert_eq!(two.values, [2.0]);
     }
@@ -265,18 +278,9 @@ mod tests {
     #[tokio::test]
     async fn the_time_of_a_query_runs_while_it_waits_for_its_turn() {
         let api = api();
-        let _others = api.room.clone().acquire_many_owned(2).await.unwrap();
-        let pairs = [("query", "1"), ("timeout", "50ms")];
-        let request = Request {
-            path: "/api/v1/query".to_owned(),
-            form: pairs
-                .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                .into(),
-            came: Clock::now(),
-        };
-        let answer = tokio::time::timeout(PATIENCE, api.answer(request)).await;
-        let answer = answer.expect("no answer after its time");
-        assert_eq!(answer.status(), http::StatusCode::SERVICE_UNAVAILABLE);
+        let _others = api.lanes.occupy(Kind::Heavy).await;
+        let late = status(&api, &[("query", "max_over_time(m[1m:1s])"), ("timeout", "50ms")]).await;
+        assert_eq!(late, http::StatusCode::SERVICE_UNAVAILABLE);
     }
 
     #[tokio::test]

@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant as Clock};
 
 use serde_json::{Value, json as object};
+use tidegate_engine::clock;
 use tidegate_engine::query::{
     Instant, LOOK_BACK_MS, MAX_STEPS, Millis, Notes, Options, Query, QueryError, Work,
 };
 
-use super::{Api, Failure, Page, Said, json, params, patience};
+use super::{Api, Failure, Page, Said, json, params};
 use crate::component::unix_now;
 use crate::extensions::server::Request;
 use crate::prom::catalog::{Asked, millis};
@@ -20,11 +21,11 @@ impl Api {
         let began = Clock::now();
         let limit = params::limit(request)?;
         let time = params::optional_time(request, "time")?;
-        let options = options(request)?;
+        let options = options(request, self.limits.max_samples.get())?;
         let query = parse(request)?;
         let now = unix_now();
-        let at = time.unwrap_or(millis(now));
-        let is_recent = at >= millis(now) - NOW_MS;
+        let at = time.unwrap_or(millis(clock::wall(now)));
+        let is_recent = at >= millis(clock::wall(now)) - NOW_MS;
         let asked = match is_recent {
             true => self.view.ask(now, &query.selections()),
             false => self.view.recall(),
@@ -39,7 +40,9 @@ impl Api {
                 Instant::Matrix(series) => cut(series, limit),
                 Instant::Scalar(_) | Instant::String(_) => false,
             };
-        let data = with_stats(json::instant(&value, at), request, began, &notes.work);
+        let mut data = self.text(request);
+        data.instant(&value, at)?;
+        let data = data.end(stats(request, began, &notes.work));
         let collisions = self.collisions(&query, now);
         Ok(said(data, notes, &asked, collisions, is_cut))
     }
@@ -55,10 +58,10 @@ impl Api {
             ));
         }
         let step = step(request, (start, end))?;
-        let options = options(request)?;
+        let options = options(request, self.limits.max_samples.get())?;
         let query = parse(request)?;
         let now = unix_now();
-        let asked = match end >= millis(now) - NOW_MS {
+        let asked = match end >= millis(clock::wall(now)) - NOW_MS {
             true => self.view.ask(now, &query.selections()),
             false => self.view.recall(),
         };
@@ -66,7 +69,9 @@ impl Api {
             .range_with(&asked, (start, end, step), &options)
             .map_err(of_range)?;
         let is_cut = limit > 0 && cut(&mut series, limit);
-        let data = with_stats(json::matrix(&series), request, began, &notes.work);
+        let mut data = self.text(request);
+        data.matrix(&series)?;
+        let data = data.end(stats(request, began, &notes.work));
         let collisions = self.collisions(&query, now);
         Ok(said(data, notes, &asked, collisions, is_cut))
     }
@@ -78,18 +83,24 @@ impl Api {
 
     /// `parse_query`: the parts of the query.
     pub(super) fn tree(&self, request: &Request) -> Result<Page, Failure> {
-        Ok(Page::Json(parse(request)?.tree()))
+        Ok(Page::Data(Said {
+            data: parse(request)?.tree().into_bytes(),
+            ..Said::default()
+        }))
+    }
+
+    /// An answer that is to be written.
+    fn text<'r>(&self, request: &'r Request) -> json::Text<'r> {
+        json::Text::new(self.limits.max_answer_bytes(), &request.patience)
     }
 }
 
-/// The answer, with what it took if the request has `stats`, whatever its value.
-fn with_stats(mut data: Value, request: &Request, began: Clock, work: &Work) -> Value {
-    if request.get("stats").is_none_or(str::is_empty) {
-        return data;
-    }
+/// What the query took, if the request has `stats`, whatever its value.
+fn stats(request: &Request, began: Clock, work: &Work) -> Option<(&'static str, Value)> {
+    request.get("stats").filter(|stats| !stats.is_empty())?;
     let evaluated = work.preparation + work.evaluation + work.sorting;
     let seconds = |time: Duration| time.as_secs_f64();
-    data["stats"] = object!({
+    let stats = object!({
         "timings": {
             "evalTotalTime": seconds(evaluated),
             "resultSortTime": seconds(work.sorting),
@@ -100,17 +111,18 @@ fn with_stats(mut data: Value, request: &Request, began: Clock, work: &Work) -> 
         },
         "samples": {"totalQueryableSamples": work.seen, "peakSamples": work.counted},
     });
-    data
+    Some(("stats", stats))
 }
 
 /// `timeout` and `lookback_delta`; 0 is the default look-back.
-fn options(request: &Request) -> Result<Options, Failure> {
+fn options(request: &Request, max_samples: usize) -> Result<Options, Failure> {
     params::optional_duration(request, "timeout").map_err(|why| params::invalid("timeout", why))?;
     let look_back = params::optional_duration(request, "lookback_delta")
         .map_err(|why| Failure::bad(format!("error parsing lookback delta duration: {why}")))?;
     Ok(Options {
         look_back: look_back.filter(|by| *by > 0).unwrap_or(LOOK_BACK_MS),
-        deadline: Some(request.came + patience(request)),
+        patience: request.patience.clone(),
+        max_samples,
     })
 }
 
@@ -142,7 +154,7 @@ pub(super) fn cut<T>(list: &mut Vec<T>, limit: usize) -> bool {
     is_longer
 }
 
-fn said(data: Value, notes: Notes, asked: &Asked<'_>, collisions: Vec<String>, is_cut: bool) -> Page {
+fn said(data: Vec<u8>, notes: Notes, asked: &Asked<'_>, collisions: Vec<String>, is_cut: bool) -> Page {
     let mut said = Said {
         data,
         warnings: notes.warnings,

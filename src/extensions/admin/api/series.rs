@@ -6,7 +6,7 @@ use serde_json::{Value, json as object};
 use tidegate_engine::query::{Labels, Selection};
 
 use super::queries::cut;
-use super::{Api, Failure, Page, Said, json, params, parse_selector};
+use super::{Api, Failure, Page, Said, json, params, parse_selector, selectors};
 use crate::component::unix_now;
 use crate::extensions::server::Request;
 use crate::prom::escaping::unescape;
@@ -18,7 +18,7 @@ impl Api {
             let query = parse_selector(text)?;
             Ok(query.selection().unwrap_or_else(Selection::everything))
         };
-        request.all("match[]").map(of).collect()
+        selectors(request)?.map(of).collect()
     }
 
     /// The labels of what `match[]` asks for between `start` and `end`; of everything, where there is no `match[]`.
@@ -103,7 +103,7 @@ fn label(path: &str) -> Result<String, Failure> {
 fn list(mut entries: Vec<Value>, limit: usize) -> Page {
     let is_cut = limit > 0 && cut(&mut entries, limit);
     let mut said = Said {
-        data: entries.into(),
+        data: Value::from(entries).to_string().into_bytes(),
         ..Said::default()
     };
     if is_cut {

@@ -3,12 +3,13 @@
 use std::time::SystemTime;
 
 use http::StatusCode;
-use serde_json::json;
+use serde_json::{Value, json};
 use tidegate_engine::query::{LOOK_BACK_MS, NAME};
 
-use super::{Api, Failure, Page, QUERIES, Said, explain, params};
+use super::{Api, Failure, Page, Said, explain, params};
 use crate::built::{COMMIT, DATE, VERSION};
 use crate::component::unix_now;
+use crate::extensions::admin::lanes::HEAVY;
 use crate::extensions::server::Request;
 use crate::receivers::prometheus::config::units::PromDuration;
 
@@ -25,8 +26,11 @@ impl Api {
         // A histogram is explained by the name of its metric, which no series has.
         let names = found.iter().map(|found| found.labels.get(NAME));
         names.for_each(|name| notes.forget_unknown(name));
+        let mut explained = explain::page(&self.shared, &found, now, most);
+        let room = most.saturating_sub(explained.len());
+        explained.extend(explain::without_value(&self.view, &selections, now, room));
         Ok(Page::Data(Said {
-            data: explain::page(&self.shared, &found, now, most),
+            data: Value::from(explained).to_string().into_bytes(),
             warnings: notes.warnings(),
             ..Said::default()
         }))
@@ -74,7 +78,9 @@ impl Api {
     pub(super) fn flags(&self, _: &Request) -> Result<Page, Failure> {
         Ok(json!({
             "query.lookback-delta": PromDuration::seconds(LOOK_BACK_MS.unsigned_abs() / 1000).to_string(),
-            "query.max-concurrency": QUERIES.to_string(),
+            "query.max-concurrency": HEAVY.to_string(),
+            "query.max-samples": self.limits.max_samples.to_string(),
+            "query.timeout": PromDuration(self.limits.timeout).to_string(),
         })
         .into())
     }

@@ -21,7 +21,7 @@ use crate::watch::{Filter, refresh};
 /// How often a stream computes a query. Composites report their changes themselves.
 const QUERY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A change of activity is told at most this much later than a composite says it.
+/// A change of activity is reported at most this much later than a composite says it.
 const COMPOSITE_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(super) async fn is_active(

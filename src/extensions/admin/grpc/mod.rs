@@ -8,9 +8,9 @@ mod tests;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::Request;
-use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, Full};
 use prost::Message;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -28,7 +28,7 @@ const BACKLOG: usize = 16;
 type Replies<M> = ReceiverStream<Result<M, Status>>;
 
 /// Answers one call.
-pub(super) async fn answer(api: Arc<Api>, request: Request<Incoming>) -> Answer {
+pub(super) async fn answer(api: Arc<Api>, request: Request<Full<Bytes>>) -> Answer {
     match request.uri().path() {
         "/tidegate.v1.Query/Get" => unary(api, request, query::get).await,
         "/tidegate.v1.Query/List" => unary(api, request, query::list).await,
@@ -46,7 +46,7 @@ pub(super) async fn answer(api: Arc<Api>, request: Request<Incoming>) -> Answer 
 
 async fn unary<I, O, F>(
     api: Arc<Api>,
-    request: Request<Incoming>,
+    request: Request<Full<Bytes>>,
     call: impl Fn(Arc<Api>, I) -> F + Clone,
 ) -> Answer
 where
@@ -66,7 +66,7 @@ where
 
 async fn stream<I, O, F>(
     api: Arc<Api>,
-    request: Request<Incoming>,
+    request: Request<Full<Bytes>>,
     call: impl Fn(Arc<Api>, I) -> F + Clone,
 ) -> Answer
 where

@@ -59,7 +59,7 @@ async fn tell(
             news = follow.next() => news,
             () = to.closed() => return,
             () = api.stopping().cancelled() => {
-                // Whoever can't take it any more sees the connection end.
+                // A client that can't take it any more sees the connection end.
                 let _ = to.try_send(Err(Status::unavailable("the gateway stops")));
                 return;
             }
@@ -192,6 +192,6 @@ fn crossing(watched: &Watched, crossing: &Crossing) -> say::Crossing {
         }),
         crossed: crossing.is_crossed,
         value: Some(value(watched, &crossing.shown)),
-        time_unix_nano: crossing.at,
+        time_unix_nano: tidegate_engine::clock::wall(crossing.at),
     }
 }

@@ -66,3 +66,35 @@ fn we_send_what_is_configured() {
     assert_eq!(headers[AUTHORIZATION], basic("tide:gate")[AUTHORIZATION]);
     assert!(services.authenticator.is_none());
 }
+
+#[test]
+fn every_name_costs_the_same() {
+    let rounds = |spent: Option<u32>, costliest: u32| -> u64 {
+        let padded: u64 = padding(spent, costliest).map(|cost| 1 << cost).sum();
+        padded + spent.map_or(0, |cost| 1 << cost)
+    };
+    let lines: String = [4, 9, 12]
+        .map(|cost| {
+            format!(
+                "user{cost}:{}\n",
+                bcrypt::hash_with_salt("x", 4, [0; 16])
+                    .unwrap()
+                    .format_for_version(bcrypt::Version::TwoB)
+                    .replacen("$04$", &format!("${cost:02}$"), 1)
+            )
+        })
+        .concat();
+    let users = Users::parse(&format!(
+        "{lines}plain:word\nsha:{{SHA}}5en6G6MezRroT3XKqkdPOmY/BfQ=\n"
+    ))
+    .unwrap();
+    assert_eq!(users.cost(), Some(12));
+    for name in ["user4", "user9", "user12", "plain", "sha", "nobody"] {
+        assert_eq!(
+            rounds(users.get(name).and_then(Stored::cost), 12),
+            1 << 12,
+            "{name}"
+        );
+    }
+    assert_eq!(Users::parse("plain:word").unwrap().cost(), None);
+}

@@ -298,7 +298,7 @@ fn what_no_rule_takes_passes_as_it_came() {
 }
 
 #[test]
-fn points_that_break_the_data_model_are_rejected_by_name_and_late_ones_are_not() {
+fn points_that_are_not_taken_are_told_by_name() {
     let rig = rig("{rules: [{match: {name: '*'}}]}");
     let counter = Data::Sum {
         monotonic: true,
@@ -309,23 +309,66 @@ fn points_that_break_the_data_model_are_rejected_by_name_and_late_ones_are_not()
     let mut late = sound.clone();
     // More than was known of a later time.
     (late.time, late.value) = (sound.time - 1, Value::Int(4));
-    for points in [
-        Payload::from(Points {
-            points: [sound.clone(), negative.clone(), late].into(),
-            table: None,
-        }),
-        convert::encode_points(&[sound, negative]).into(),
+    let mut ahead = sound.clone();
+    (ahead.time, ahead.value) = (unix_now() + 660_000_000_000, Value::Int(999));
+    for (points, first) in [
+        (
+            Payload::from(Points {
+                points: [sound.clone(), negative.clone(), late.clone(), ahead.clone()].into(),
+                table: None,
+            }),
+            "`misses`: the value breaks the rules of its kind of metric",
+        ),
+        (
+            convert::encode_points(&[sound, negative, late, ahead]).into(),
+            "`hits`: not newer than what was said before",
+        ),
     ] {
         let verdict = rig.aggregate.push(Batch::new(points)).unwrap();
-        assert_eq!(verdict.rejected_items, 1);
-        assert_eq!(
-            verdict.message,
-            "`misses`: the value breaks the rules of its kind of metric"
-        );
+        assert_eq!(verdict.rejected_items, 3);
+        // The first of them is named. A request has the points of a metric together.
+        assert_eq!(verdict.message, first);
     }
-    let balance = rig.ledger.balance();
-    assert_eq!(balance.dropped[Reason::Invalid as usize], 2);
-    assert_eq!(balance.dropped[Reason::Late as usize], 1);
+    let dropped = rig.ledger.balance().dropped;
+    let of = |reason: Reason| dropped[reason as usize];
+    assert_eq!(
+        (of(Reason::Invalid), of(Reason::Late), of(Reason::Future)),
+        (2, 2, 2)
+    );
+    let mut shown = Vec::new();
+    let table = &rig.aggregate.intake.table;
+    table.read(unix_now(), &mut |reading| shown.push(reading.value.clone()));
+    assert_eq!(shown, [Value::Int(3)]);
+}
+
+#[test]
+fn points_from_the_future_are_refused_or_get_the_time_of_their_arrival_and_pass_where_no_rule_takes_them() {
+    let push = |future: &str| {
+        let rig = rig(&format!(
+            "{{rules: [{{match: {{name: level}}}}], future: {future}}}"
+        ));
+        let before = unix_now();
+        let mut ahead = point("level", Data::Gauge, &[], Value::Int(7));
+        ahead.time = before + 660_000_000_000;
+        let mut other = point("other", Data::Gauge, &[], Value::Int(8));
+        other.time = ahead.time;
+        rig.push(convert::encode_points(&[ahead, other]));
+        assert_eq!(rig.sink.items(), 1, "the other one passes");
+        let mut times = Vec::new();
+        rig.aggregate
+            .intake
+            .table
+            .read(unix_now(), &mut |reading| times.push(reading.time));
+        let of_arrival = times.iter().filter(|time| (before..=unix_now()).contains(time));
+        (
+            of_arrival.count(),
+            times.len(),
+            rig.ledger.balance().dropped[Reason::Future as usize],
+        )
+    };
+    assert_eq!(push("{}"), (0, 0, 1));
+    assert_eq!(push("{action: arrival}"), (1, 1, 0));
+    assert_eq!(push("{tolerance: 15m}"), (0, 1, 0));
 }
 
 #[test]

@@ -33,6 +33,8 @@ pub(super) struct Books {
     pub(super) gone: HashMap<Arc<str>, Vec<Gone>>,
     /// Whether something was let go that another series may show from now on.
     pub(super) has_freed: bool,
+    /// When the past was recorded last.
+    recorded: Millis,
 }
 
 impl Books {
@@ -46,6 +48,17 @@ impl Books {
             contested: BTreeSet::new(),
             gone: HashMap::new(),
             has_freed: false,
+            recorded: 0,
+        }
+    }
+
+    /// The past is recorded as of `now`. Where the wall clock was set back, what it called later never was.
+    pub(super) fn follow(&mut self, now: Millis) {
+        if std::mem::replace(&mut self.recorded, now) > now {
+            self.history.forget_after(now);
+            for gone in self.gone.values_mut().flatten() {
+                gone.since = gone.since.min(now);
+            }
         }
     }
 

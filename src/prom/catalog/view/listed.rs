@@ -112,7 +112,7 @@ impl View {
     }
 
     /// Reads all series, some at a time, and shows each part to `each` with where it begins and where the next one does.
-    /// Whoever waits for the state gets it in between.
+    /// Other readers get the state in between.
     pub(super) fn in_slices(&self, now: UnixNanos, each: &mut dyn FnMut(&State, Key, Option<Key>)) {
         let look = self.look(now, false);
         let mut next = Some((0, 0));

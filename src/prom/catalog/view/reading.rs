@@ -10,6 +10,9 @@ use super::state::{Of, Source, State, forget_name, labels};
 use super::targets::Found;
 use crate::prom::render::TARGET_INFO;
 
+/// So many keys are held twice at most.
+const MANY: usize = 1 << 20;
+
 impl State {
     /// Reads what the series are now that these ask for, each by name.
     pub(super) fn read_asked(&mut self, selections: &[Selection], now: UnixNanos, look: Look<'_>) {
@@ -23,9 +26,17 @@ impl State {
             }
         }
         selections.iter().for_each(|selection| self.prepare(selection));
-        let asked = selections.iter().zip(&names);
-        let asked = asked.flat_map(|(selection, name)| self.keys(name, selection));
-        let mut keys: Vec<Key> = asked.collect();
+        let mut keys: Vec<Key> = Vec::new();
+        let mut distinct = 0;
+        for (selection, name) in selections.iter().zip(&names) {
+            keys.extend(self.keys(name, selection));
+            // Thousands of selectors may ask for the same series.
+            if keys.len() > MANY + 2 * distinct {
+                keys.sort_unstable();
+                keys.dedup();
+                distinct = keys.len();
+            }
+        }
         keys.sort_unstable();
         keys.dedup();
         self.read(&keys, look);

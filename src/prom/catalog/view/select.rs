@@ -17,6 +17,9 @@ use super::state::State;
 /// How far a series that is younger than its first sample reaches back.
 const BEHIND_MS: Millis = 2000;
 
+/// Series that are read between two looks whether somebody waits for them.
+const LOOK_EVERY: usize = 256;
+
 /// Numbers with their series.
 type Live<'a> = Box<dyn Iterator<Item = (&'a Entry, &'a Number)> + 'a>;
 
@@ -114,7 +117,10 @@ impl View {
             }
         }
         let has_ended = !ended.is_empty();
-        for (_, number) in state.live(selection) {
+        for (at, (_, number)) in state.live(selection).enumerate() {
+            if at % LOOK_EVERY == 0 {
+                selection.patience.check()?;
+            }
             if needs_past {
                 self.check_past(number, history)?;
             }

@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use tidegate_engine::query::{Instant, Query, SampleValue, Selection};
 use tidegate_engine::{
-    Attributes, Buckets, Data, ExponentialHistogram, HistoryLimits, Limits, Metric, Point, Resource, Rule,
-    Series, Table, Temporality, UnixNanos, Value,
+    Attributes, Buckets, Data, ExponentialHistogram, HistoryLimits, Limits, Rule, Table, Temporality,
+    UnixNanos, Value,
 };
 
 use super::{Exposes, Notes, SLICE, View, millis};
 use crate::component::Shared;
 use crate::component::testing::context;
 use crate::prom::Style;
+use crate::prom::catalog::testing::point;
 
 pub(super) const SECOND: u64 = 1_000_000_000;
 pub(super) const START: UnixNanos = 1_700_000_000 * SECOND;
@@ -44,25 +45,8 @@ pub(super) fn table(shared: &Shared) -> Arc<Table> {
 }
 
 fn put(table: &Table, name: &str, data: Data, value: Value, now: UnixNanos) {
-    let metric = Metric {
-        name: name.into(),
-        description: "".into(),
-        unit: "".into(),
-        data,
-        metadata: Attributes::default(),
-    };
-    let point = Point {
-        series: Arc::new(Series {
-            resource: Arc::default(),
-            scope: Arc::default(),
-            metric: Arc::new(metric),
-            attributes: [("pod", "p1")].into_iter().collect(),
-        }),
-        start: START - 1,
-        time: now,
-        value,
-        exemplars: Vec::new(),
-    };
+    let of = (Attributes::default(), [("pod", "p1")].into_iter().collect());
+    let point = point(name, data, of, (START - 1, now), value);
     table.observe(&point, now);
 }
 
@@ -262,27 +246,8 @@ pub(super) fn send(
             temporality,
         },
     };
-    let point = Point {
-        series: Arc::new(Series {
-            resource: Arc::new(Resource {
-                attributes: resource.iter().copied().collect(),
-                schema_url: "".into(),
-            }),
-            scope: Arc::default(),
-            metric: Arc::new(Metric {
-                name: name.into(),
-                description: "".into(),
-                unit: "".into(),
-                data,
-                metadata: Attributes::default(),
-            }),
-            attributes: Attributes::default(),
-        }),
-        start,
-        time,
-        value: Value::Int(value),
-        exemplars: Vec::new(),
-    };
+    let of = (resource.iter().copied().collect(), Attributes::default());
+    let point = point(name, data, of, (start, time), Value::Int(value));
     table.observe(&point, time);
 }
 

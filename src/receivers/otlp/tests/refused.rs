@@ -71,7 +71,7 @@ async fn s3_s4_s5_s6_oversize_is_413_or_resource_exhausted_before_and_after_deco
     assert_eq!(reply.status, StatusCode::PAYLOAD_TOO_LARGE);
     assert_eq!(reply.rpc_status().code, Code::ResourceExhausted as i32);
     assert!(gateway.sink.batches().is_empty());
-    assert_eq!(gateway.otlp.base.shared.memory.held_bytes(), 0);
+    assert_eq!(gateway.otlp.base.shared.memory.reserved_bytes(), 0);
 }
 
 #[tokio::test]
@@ -150,7 +150,9 @@ async fn s12_s20_a_busy_pipeline_says_when_to_come_back() {
 #[tokio::test]
 async fn over_the_memory_limit_requests_are_refused_before_they_are_read() {
     let gateway = Gateway::start(BOTH).await;
-    gateway.otlp.base.shared.memory.set_over_limit(true);
+    let memory = &gateway.otlp.base.shared.memory;
+    memory.add_limit(1 << 20);
+    memory.note(2 << 20);
     let mut client = MetricsServiceClient::new(gateway.channel().await);
     let error = client.export(metrics(1)).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable);
@@ -160,7 +162,7 @@ async fn over_the_memory_limit_requests_are_refused_before_they_are_read() {
         .await;
     assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(reply.headers.contains_key("retry-after"));
-    gateway.otlp.base.shared.memory.set_over_limit(false);
+    memory.remove_limit(1 << 20);
     client.export(metrics(1)).await.unwrap();
 }
 

@@ -14,7 +14,11 @@ async fn s1_s2_grpc_takes_every_signal_in_every_compression_byte_for_byte() {
         assert_eq!(arrived(&gateway.sink), all_three(), "{compression:?}");
         assert_eq!(gateway.sink.items(), 1 + 2 + 3);
         assert_eq!(gateway.counts.accepted.load(SeqCst), 6);
-        assert_eq!(gateway.otlp.base.shared.memory.held_bytes(), 0, "let go again");
+        assert_eq!(
+            gateway.otlp.base.shared.memory.reserved_bytes(),
+            0,
+            "let go again"
+        );
     }
 }
 

@@ -70,7 +70,7 @@ crate::options! {
         pub key_file: Option<PathBuf> = None,
         /// The name that the certificate must carry, where it is not the address's host.
         pub server_name: Option<String> = None,
-        /// Whoever answers is trusted.
+        /// The certificate of the target is not checked.
         pub insecure_skip_verify: bool = false,
         /// Oldest version to speak.
         pub min_version: PromTlsVersion = PromTlsVersion::V12,

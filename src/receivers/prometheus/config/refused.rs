@@ -26,7 +26,7 @@ pub(super) const RECEIVER: &[(&str, &str)] = &[
     ),
     (
         "enable_prometheus_ui_server",
-        "there is no such page; see `tidegate_scrape_targets`",
+        "tidegate has no page for it; see `tidegate_scrape_targets`",
     ),
 ];
 
@@ -45,7 +45,7 @@ pub(super) const PROMETHEUS: &[(&str, &str)] = &[
         "rule_files",
         "rules are for Prometheus; `aggregate` and `composite` processors compute here",
     ),
-    ("runtime", "there is no such runtime here"),
+    ("runtime", "tidegate has no Go runtime"),
     (
         "scrape_config_files",
         "list the jobs in `scrape_configs`, or give tidegate several `--config` files",

@@ -61,13 +61,24 @@ config:
     );
     assert_eq!(times(own), (Duration::from_secs(5), Duration::from_secs(1)));
     let limits = |job: &Job| {
-        let Limits {
-            body_bytes, samples, ..
-        } = job.limits;
-        (body_bytes, samples)
+        let Limits { body, samples, .. } = job.limits;
+        (body, samples)
     };
-    assert_eq!(limits(inherits), (1 << 20, Some(10)));
-    assert_eq!(limits(own), (2 << 20, Some(20)));
+    assert_eq!(limits(inherits), (Some(1 << 20), Some(10)));
+    assert_eq!(limits(own), (Some(2 << 20), Some(20)));
+    let nobody_says = Limits {
+        body: None,
+        ..inherits.limits
+    };
+    let table = [
+        (usize::MAX, 256 << 20),
+        (1 << 30, 128 << 20),
+        (80 << 20, 10 << 20),
+    ];
+    for (memory, expected) in table {
+        assert_eq!(nobody_says.body_bytes(memory), expected);
+        assert_eq!(inherits.limits.body_bytes(memory), 1 << 20);
+    }
     assert!(inherits.honor_timestamps && !own.honor_timestamps && own.classic_histograms_too);
     assert_eq!(inherits.external_labels.get("numeric"), "1");
     assert_eq!(

@@ -1,11 +1,13 @@
 //! `http_sd_configs`: targets that a service lists.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 
 use super::{Group, META_URL, Reporter, group};
+use crate::component::Held;
 use crate::delivery::answer::USER_AGENT as OUR_NAME;
 use crate::net::TlsError;
 use crate::receivers::prometheus::client::{self, Client, FetchError};
@@ -79,11 +81,16 @@ impl HttpDiscovery {
                 "unsupported content type {content_type:?}, expected application/json"
             ));
         }
-        let packed = client::read(response, group::MAX_LIST_BYTES, timeout, |_| Ok(())).await;
+        let packed = client::read(response, group::MAX_LIST_BYTES, timeout, Arc::default(), |_| {
+            Ok(())
+        })
+        .await;
         let packed = packed.map_err(said)?;
         let url = self.shown_url.clone();
         let read = tokio::task::spawn_blocking(move || {
-            let text = packed.unpack(group::MAX_LIST_BYTES).map_err(said)?;
+            let text = packed
+                .unpack(group::MAX_LIST_BYTES, &mut Held::new(Arc::default()))
+                .map_err(said)?;
             let groups = group::from_json(&text)?;
             let labelled = |group: Group| group.into_labels(&[(META_URL, &url)]);
             Ok(groups.into_iter().flat_map(labelled).collect())

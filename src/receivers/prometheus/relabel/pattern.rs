@@ -77,6 +77,9 @@ impl Decode for Pattern {
         let Some(text) = node.as_text() else {
             return wrong_type(node, cx);
         };
+        if !cx.has_room_for_expression(text, node) {
+            return None;
+        }
         match Self::new(text) {
             Ok(pattern) => Some(pattern),
             Err(error) => {

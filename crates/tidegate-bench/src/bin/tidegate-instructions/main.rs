@@ -15,7 +15,7 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Whatever is not as it should be: said to whoever runs it.
+/// Whatever is not as it should be: said to anyone who runs it.
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Rounds in which everything becomes known, and rounds that are counted.

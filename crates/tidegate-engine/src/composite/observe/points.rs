@@ -13,7 +13,7 @@ use super::Plan;
 use crate::key::Key;
 use crate::progress::{Change, Progress, Rejection, Sample};
 use crate::streams::lock;
-use crate::{Data, Series, Temporality, UnixNanos, Value};
+use crate::{Data, Number, Series, Stray, Temporality, UnixNanos, Value, clock};
 
 /// A point that is late by so much still counts. It counts at the time when it comes.
 const LATENESS_NS: u64 = 60_000_000_000;
@@ -23,6 +23,10 @@ const LATENESS_NS: u64 = 60_000_000_000;
 pub(in super::super) struct PointStream {
     data: Data,
     progress: Progress,
+    /// The level after the newest sample. Where processes report side by side under one identity, the sum of theirs.
+    level: Number,
+    /// When the process began that spoke last.
+    start: UnixNanos,
     /// `None`: the declaration does not select it, or does not suit it.
     place: Option<Place>,
     source: Arc<PointSource>,
@@ -91,7 +95,7 @@ impl Composite {
     /// Whether a first point counts what came before the window.
     fn is_history(&self, sample: &Sample<'_>, data: Data, now: UnixNanos) -> bool {
         let cumulative = !is_level(data) && data.temporality() == Temporality::Cumulative;
-        cumulative && (sample.start == 0 || sample.start < self.cut.begin(now))
+        cumulative && (sample.start == 0 || sample.start < clock::wall(self.cut.begin(now)))
     }
 
     fn stream(&self, series: &Arc<Series>) -> PointStream {
@@ -122,6 +126,8 @@ impl Composite {
         PointStream {
             data,
             progress: Progress::default(),
+            level: Number::ZERO,
+            start: 0,
             place,
             source,
         }
@@ -141,13 +147,31 @@ impl Composite {
         if stream.place.is_none() {
             return;
         }
-        let change: Result<Change<'_>, Rejection> = stream.progress.advance(stream.data, sample, LATENESS_NS);
-        let Some((mut group, member)) = self.seen(&mut stream.place, &stream.source, push, now) else {
+        let mut change: Result<Change<'_>, Rejection> =
+            stream.progress.advance(stream.data, sample, LATENESS_NS);
+        if matches!(change, Err(Rejection::Late | Rejection::Duplicate))
+            && self.stray(stream, sample, now) == Some(Stray::Reanchored)
+        {
+            change = stream.progress.advance(stream.data, sample, LATENESS_NS);
+        }
+        let is_astray = stream.progress.stands_still();
+        let seen = self.seen(&mut stream.place, &stream.source, (push, is_astray), now);
+        let Some((mut group, member)) = seen else {
             return;
         };
         let Ok(change) = change else { return };
         if is_level(stream.data) {
-            if let Some(level) = sample.value.number() {
+            let is_interleaved = stream.progress.is_interleaved();
+            if is_interleaved && stream.start != sample.start {
+                group.interleave(member, now);
+            }
+            stream.start = sample.start;
+            let level = match (is_interleaved, change) {
+                (true, Change::Number(change)) => Some(stream.level.plus(change)),
+                _ => sample.value.number(),
+            };
+            if let Some(level) = level {
+                stream.level = level;
                 let level = level.as_f64();
                 group.level(member, now, &Moments::of(level));
                 group.sketch_of(Some(member), now, |sketch| sketch.add(level, 1.0));
@@ -168,7 +192,35 @@ impl Composite {
 
     fn enter(&self, stream: &mut PointStream, now: UnixNanos) {
         let push = stream.source.touch(now);
-        drop(self.seen(&mut stream.place, &stream.source, push, now));
+        drop(self.seen(&mut stream.place, &stream.source, (push, false), now));
+    }
+
+    /// Notes a point that is not taken because of its time.
+    #[cold]
+    fn stray(&self, stream: &mut PointStream, sample: &Sample<'_>, now: UnixNanos) -> Option<Stray> {
+        let stray = stream.progress.stray(stream.data, sample, now, None)?;
+        let place = stream.place.as_ref();
+        let series = place.map(|place| lock(&place.group).series.clone());
+        self.strays.note(stray, series.as_ref());
+        Some(stray)
+    }
+
+    /// A point of a series lies too far ahead: it is no sign of life either.
+    #[cold]
+    pub(super) fn refuse_future(&self, key: Key, sample: &Sample<'_>, now: UnixNanos) {
+        self.streams.known(key, now, |stream| {
+            self.stray(stream, sample, now);
+            if let Some(Place {
+                group,
+                member: Some(member),
+                ..
+            }) = &stream.place
+                && stream.progress.stands_still()
+            {
+                lock(group).stand_still(*member);
+                self.version.fetch_add(1, Relaxed);
+            }
+        });
     }
 
     /// The group of a series that was in this push, and the series in it.
@@ -176,13 +228,13 @@ impl Composite {
         &self,
         place: &'a mut Option<Place>,
         source: &Arc<PointSource>,
-        push: u64,
+        (push, is_astray): (u64, bool),
         now: UnixNanos,
     ) -> Option<(MutexGuard<'a, Group>, MemberId)> {
         let place = place.as_mut()?;
         let known = place
             .member
-            .filter(|member| lock(&place.group).see(*member, push, now));
+            .filter(|member| lock(&place.group).see(*member, push, now, is_astray));
         let member = match known {
             Some(member) => member,
             None => {
@@ -191,7 +243,7 @@ impl Composite {
                 let (group, member) = self.within(&attributes, |group| {
                     let kind = self.kind(&place.plan, group.has_no_series());
                     let member = group.enter(&life, kind);
-                    group.see(member, push, now);
+                    group.see(member, push, now, is_astray);
                     member
                 });
                 (place.group, place.member) = (group, Some(member));

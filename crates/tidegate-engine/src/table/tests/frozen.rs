@@ -1,4 +1,4 @@
-//! A state that is written while others go on: it is what it was at one moment, whoever comes and goes.
+//! A state that is written while others go on: it is what it was at one moment, no matter who comes and goes.
 
 use std::io;
 use std::thread;

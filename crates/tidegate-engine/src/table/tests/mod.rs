@@ -829,7 +829,7 @@ fn sessions_in_any_order_share_a_table() {
         .collect();
     while writers.iter().any(|writer| !writer.is_finished()) {
         show(&table);
-        table.explain(&series_of(0, 0), NOW, 3, &|_| DEFAULT_LEASE_NS);
+        table.explain(&series_of(0, 0), NOW, 3);
         table.save();
     }
     for writer in writers {
@@ -860,10 +860,7 @@ fn a_series_says_who_feeds_it_since_when_and_how_far_it_can_be_trusted() {
     let mut shown = None;
     table.read(NOW, &mut |reading| shown = Some(reading.series.clone()));
     let shown = shown.unwrap();
-    let leased = |after: u64, lease: &dyn Fn(&Resource) -> u64| {
-        table.explain(&shown, NOW + after * SECOND, 10, lease).unwrap()
-    };
-    let explain = |after: u64| leased(after, &|_| DEFAULT_LEASE_NS);
+    let explain = |after: u64| table.explain(&shown, NOW + after * SECOND, 10).unwrap();
     let both = explain(61);
     assert_eq!((both.state, both.expected, both.reporting), (State::Fresh, 2, 2));
     assert_eq!(
@@ -880,13 +877,42 @@ fn a_series_says_who_feeds_it_since_when_and_how_far_it_can_be_trusted() {
     );
     assert_eq!(explain(200).state, State::Stale);
     let other = series("requests", COUNTER, &[], &[("zone", "y")]);
-    assert_eq!(table.explain(&other, NOW, 10, &|_| DEFAULT_LEASE_NS), None);
-    // Each by its own lease.
-    let is_slow = |resource: &Resource| resource.attributes == attributes(&[("pod", "a")]);
-    let lease = |resource: &Resource| if is_slow(resource) { 300 } else { 5 } * SECOND;
-    let one = leased(200, &lease);
-    assert_eq!((one.state, one.expected, one.reporting), (State::Partial, 2, 1));
-    assert_eq!(one.feeders[0].source, attributes(&[("pod", "b")]));
+    assert_eq!(table.explain(&other, NOW, 10), None);
+}
+
+#[test]
+fn a_source_of_an_aggregated_series_lives_by_its_own_cadence() {
+    let table = table(vec![by("requests", &["zone"])]);
+    let say = |pod: &str, name: &str, second: u64| {
+        let series = series(name, COUNTER, &[("pod", pod)], &[("zone", "x"), ("pod", pod)]);
+        let now = NOW + second * SECOND;
+        table.observe(&point(&series, NOW, now, second as i64), now);
+    };
+    for second in (0..=240).filter(|second| second % 2 == 0) {
+        say("quick", "requests", second);
+        if second % 120 == 0 {
+            say("slow", "requests", second);
+        }
+    }
+    let mut shown = None;
+    table.read(NOW, &mut |reading| shown = Some(reading.series.clone()));
+    let shown = shown.unwrap();
+    let lives = |silent: u64| {
+        let it = table.explain(&shown, NOW + (240 + silent) * SECOND, 10).unwrap();
+        let alive = it.feeders.iter().filter(|feeder| feeder.life == Life::Alive);
+        let alive: Vec<Attributes> = alive.map(|feeder| feeder.source.clone()).collect();
+        (it.state, alive)
+    };
+    let [quick, slow] = ["quick", "slow"].map(|pod| attributes(&[("pod", pod)]));
+    assert_eq!(lives(5).1.len(), 2);
+    assert_eq!(lives(6), (State::Partial, vec![slow.clone()]));
+    assert_eq!(lives(300), (State::Partial, vec![slow]));
+    assert_eq!(lives(301), (State::Stale, vec![]));
+    // What no rule takes is no sign of life.
+    say("quick", "other", 244);
+    assert_eq!(lives(6).1.len(), 1);
+    say("quick", "requests", 246);
+    assert!(lives(6).1.contains(&quick));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Otel;
 
-/// Why there is no such registry.
+/// Why the registry can not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OtelError {

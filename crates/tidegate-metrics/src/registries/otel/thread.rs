@@ -14,7 +14,7 @@ use super::send::Sender;
 use crate::ExportError;
 use crate::cells::Cells;
 
-/// Whoever waits for a push, and whether it is the last one.
+/// A caller that waits for a push, and whether it is the last one.
 struct Asked {
     within: Duration,
     is_last: bool,

@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use tidegate_engine::query::{Instant, Labels, NAME, Query, Samples};
-use tidegate_engine::{
-    Attributes, Data, Histogram, Metric, Point, Resource, Series, Table, Temporality, UnixNanos, Value,
-};
+use tidegate_engine::{Attributes, Data, Histogram, Table, Temporality, UnixNanos, Value};
 
 use super::super::{View, millis};
 use super::{SECOND, START, record, table};
+use crate::prom::catalog::testing::point;
 
 const VALUES: [&str; 5] = ["", "x", "y", "xy", "a.b"];
 
@@ -89,25 +88,9 @@ fn put(table: &Table, is_histogram: bool, labels: [usize; 2], value: Option<u64>
         })),
     };
     let pairs = ["a", "b"].into_iter().zip(labels.map(|at| VALUES[at]));
-    let metric = Metric {
-        name: name.into(),
-        description: "".into(),
-        unit: "".into(),
-        data,
-        metadata: Attributes::default(),
-    };
-    let point = Point {
-        series: Arc::new(Series {
-            resource: Arc::new(Resource::default()),
-            scope: Arc::default(),
-            metric: Arc::new(metric),
-            attributes: pairs.filter(|(_, value)| !value.is_empty()).collect(),
-        }),
-        start: START - 1,
-        time: now,
-        value,
-        exemplars: Vec::new(),
-    };
+    let attributes = pairs.filter(|(_, value)| !value.is_empty()).collect();
+    let of = (Attributes::default(), attributes);
+    let point = point(name, data, of, (START - 1, now), value);
     table.observe(&point, now);
 }
 
@@ -236,24 +219,8 @@ fn a_query_for_one_of_many_looks_at_that_one() {
 
 fn send(table: &Table, number: u32) {
     let (pod, zone) = (format!("p{number}"), format!("z{}", number % 10));
-    let metric = Metric {
-        name: "level".into(),
-        description: "".into(),
-        unit: "".into(),
-        data: Data::Gauge,
-        metadata: Attributes::default(),
-    };
-    let point = Point {
-        series: Arc::new(Series {
-            resource: Arc::default(),
-            scope: Arc::default(),
-            metric: Arc::new(metric),
-            attributes: [("pod", pod), ("zone", zone)].into_iter().collect(),
-        }),
-        start: 0,
-        time: START,
-        value: Value::Int(1),
-        exemplars: Vec::new(),
-    };
+    let attributes = [("pod", pod), ("zone", zone)].into_iter().collect();
+    let of = (Attributes::default(), attributes);
+    let point = point("level", Data::Gauge, of, (0, START), Value::Int(1));
     table.observe(&point, START);
 }

@@ -107,7 +107,7 @@ impl Resolver {
         Self { resolv_conf, servers }
     }
 
-    /// The records of a name: none where the servers agree that there is no such name.
+    /// The records of a name: none where the servers agree that the name does not exist.
     pub(super) async fn look_up(
         &self,
         name: &str,

@@ -10,12 +10,12 @@ const CGROUP_LIMITS: [&str; 2] = [
 ];
 
 /// Resident memory of this process.
-pub(super) fn resident_bytes() -> io::Result<u64> {
+pub(crate) fn resident_bytes() -> io::Result<u64> {
     read_field("/proc/self/status", "VmRSS:")
 }
 
 /// Memory of the machine, or of the container where that is less.
-pub(super) fn total_bytes() -> io::Result<u64> {
+pub(crate) fn total_bytes() -> io::Result<u64> {
     let limits = CGROUP_LIMITS
         .iter()
         .filter_map(|path| cgroup_limit(Path::new(path)));

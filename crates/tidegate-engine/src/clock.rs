@@ -1,0 +1,122 @@
+//! The one clock of a process: monotonic, and anchored to the wall clock.
+//!
+//! Windows, leases and expiry live by [`now`], which never jumps. Times that are shown or written out are those of the
+//! wall clock: [`wall`] gives them. When the wall clock is set, only the distance of the two changes.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::UnixNanos;
+use crate::lease::nanos;
+
+/// The clocks run at one pace. When they are further apart than this, the wall clock was set.
+const STEP_NS: u64 = 100_000_000;
+
+/// Two readings that take longer say nothing of one moment.
+const MOMENT: Duration = Duration::from_millis(20);
+
+/// A monotonic moment, and what the wall clock said then.
+static ANCHOR: OnceLock<(Instant, UnixNanos)> = OnceLock::new();
+
+static STEPS: AtomicU64 = AtomicU64::new(0);
+
+/// How far the wall clock is ahead of ours, as a number in two's complement.
+#[cfg(not(test))]
+static AHEAD: AtomicU64 = AtomicU64::new(0);
+
+#[cfg(not(test))]
+fn ahead() -> i64 {
+    AHEAD.load(Relaxed).cast_signed()
+}
+
+#[cfg(not(test))]
+fn set_ahead(ns: i64) {
+    AHEAD.store(ns.cast_unsigned(), Relaxed);
+}
+
+// Each test has a wall clock of its own.
+#[cfg(test)]
+thread_local! {
+    static AHEAD: std::cell::Cell<i64> = const { std::cell::Cell::new(0) };
+}
+
+#[cfg(test)]
+fn ahead() -> i64 {
+    AHEAD.get()
+}
+
+#[cfg(test)]
+pub(crate) fn set_ahead(ns: i64) {
+    AHEAD.set(ns);
+}
+
+/// Now, by the clock that never jumps. It notices when the wall clock was set.
+pub fn now() -> UnixNanos {
+    let (begun, anchor) = *ANCHOR.get_or_init(|| (Instant::now(), wall_clock()));
+    let now = anchor.saturating_add(nanos(begun.elapsed()));
+    if apart(wall_clock(), now).unsigned_abs() > STEP_NS {
+        follow(begun, anchor);
+    }
+    now
+}
+
+/// How many times the wall clock was set since the process began.
+pub fn steps() -> u64 {
+    STEPS.load(Relaxed)
+}
+
+/// A time of [`now`] as the wall clock has it.
+#[inline]
+pub fn wall(time: UnixNanos) -> UnixNanos {
+    time.saturating_add_signed(ahead())
+}
+
+/// The reverse of [`wall`].
+pub fn steady(time: UnixNanos) -> UnixNanos {
+    time.saturating_add_signed(ahead().saturating_neg())
+}
+
+fn wall_clock() -> UnixNanos {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    nanos(since)
+}
+
+/// How far the wall clock is from where it is taken to be.
+fn apart(wall_clock: UnixNanos, now: UnixNanos) -> i64 {
+    wall_clock.wrapping_sub(wall(now)).cast_signed()
+}
+
+/// Takes up what the wall clock says now. A thread that was held up between two readings sees no step.
+#[cold]
+fn follow(begun: Instant, anchor: UnixNanos) {
+    let before = Instant::now();
+    let read = wall_clock();
+    if before.elapsed() > MOMENT {
+        return;
+    }
+    let now = anchor.saturating_add(nanos(before.saturating_duration_since(begun)));
+    if apart(read, now).unsigned_abs() > STEP_NS {
+        set_ahead(read.wrapping_sub(now).cast_signed());
+        STEPS.fetch_add(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_wall_clock_says_is_followed_and_our_clock_goes_on() {
+        let (first, said) = (now(), wall_clock());
+        assert!(wall(first).abs_diff(said) < STEP_NS);
+        // As if the wall clock had been a day ahead until now.
+        set_ahead(86_400_000_000_000);
+        let (steps, second) = (steps(), now());
+        assert!(second >= first && second - first < 10_000_000_000);
+        assert!(wall(second).abs_diff(wall_clock()) < 2 * STEP_NS);
+        assert_eq!(super::steps(), steps + 1);
+        set_ahead(-5);
+        assert_eq!((wall(100), steady(95)), (95, 100));
+    }
+}

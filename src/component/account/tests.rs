@@ -1,0 +1,203 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn account(limit: usize) -> Arc<Account> {
+    let account = Arc::new(Account::default());
+    account.add_limit(limit);
+    account
+}
+
+fn is_at_rest(account: &Account) -> bool {
+    account.reserved_bytes() == 0
+        && account.filled_bytes() == 0
+        && account.arriving.load(Relaxed) == 0
+        && account.waiting.load(Relaxed) == 0
+}
+
+#[test]
+fn a_measurement_does_not_forgive_a_promise() {
+    let account = account(1000);
+    let mut promised = Held::new(account.clone());
+    promised.try_grow(400).unwrap();
+    assert_eq!(account.used_bytes(), 500);
+    for _ in 0..3 {
+        account.note(100);
+        assert_eq!(account.used_bytes(), 600);
+    }
+    promised.fill_to(400);
+    account.note(500);
+    assert_eq!(account.used_bytes(), 500, "what is there was measured");
+    let mut second = Held::new(account.clone());
+    assert_eq!(second.try_grow(401), Err(NoRoom));
+    second.try_grow(400).unwrap();
+    drop(promised);
+    assert_eq!(account.used_bytes(), 500, "the new promise has its place");
+    drop(second);
+    assert_eq!(account.used_bytes(), 100);
+    assert!(is_at_rest(&account));
+}
+
+#[test]
+fn bytes_that_queues_share_are_measured_once() {
+    let account = account(1000);
+    for _ in 0..3 {
+        account.hold(200);
+    }
+    account.note(250);
+    assert_eq!(account.used_bytes(), 250);
+    account.release(200);
+    account.release(200);
+    assert_eq!(account.used_bytes(), 84);
+    account.release(200);
+    assert_eq!(account.used_bytes(), 0);
+}
+
+#[test]
+fn the_smallest_limit_counts_as_long_as_its_limiter_runs() {
+    let account = Account::default();
+    account.note(500);
+    assert!(!account.over_limit() && account.has_room(usize::MAX / 2));
+    account.add_limit(1000);
+    account.add_limit(10);
+    assert!(account.over_limit());
+    account.remove_limit(10);
+    assert!(!account.over_limit() && account.has_room(400) && !account.has_room(401));
+    account.remove_limit(1000);
+    assert_eq!(account.limit(), usize::MAX);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_gets_the_room_that_another_one_gives_back() {
+    let account = account(1000);
+    let (mut first, mut second) = (Held::new(account.clone()), Held::new(account.clone()));
+    first.try_grow(800).unwrap();
+    let began = Instant::now();
+    assert_eq!(second.grow_in_time(100).await, Err(NoRoom));
+    assert_eq!(began.elapsed(), LONGEST_WAIT);
+    assert!(!account.is_short() || began.elapsed() < LONGEST_WAIT + SHORT_FOR);
+    let began = Instant::now();
+    let waiting = tokio::spawn(async move { second.grow_in_time(100).await.map(|()| second) });
+    tokio::time::sleep(LONGEST_WAIT / 2).await;
+    first.shrink(200);
+    let second = waiting.await.unwrap().unwrap();
+    assert_eq!(began.elapsed(), LONGEST_WAIT / 2);
+    drop((first, second));
+    assert!(is_at_rest(&account));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_is_refused_at_once_where_nobody_could_lose_room_for_it() {
+    let account = account(1000);
+    account.note(900);
+    let began = Instant::now();
+    let mut held = Held::new(account.clone());
+    assert_eq!(held.begin(200, 10).await, Err(NoRoom));
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    let arriving = Arriving::on(account.clone());
+    assert_eq!(held.begin(200, 10).await, Err(NoRoom));
+    assert_eq!(began.elapsed(), LONGEST_WAIT);
+    assert_eq!(held.begin(40, 10).await, Ok(()));
+    drop((held, arriving));
+    assert!(is_at_rest(&account));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Promise(usize, usize),
+    Arrive(usize, usize),
+    Surprise(usize, usize),
+    Shrink(usize, usize),
+    Settle(usize, usize),
+    HangUp(usize),
+    Measure,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let who = 0..6_usize;
+    let bytes = 0..400_usize;
+    prop_oneof![
+        3 => (who.clone(), bytes.clone()).prop_map(|(who, bytes)| Step::Promise(who, bytes)),
+        3 => (who.clone(), bytes.clone()).prop_map(|(who, bytes)| Step::Arrive(who, bytes)),
+        1 => (who.clone(), 0..50_usize).prop_map(|(who, bytes)| Step::Surprise(who, bytes)),
+        1 => (who.clone(), bytes.clone()).prop_map(|(who, bytes)| Step::Shrink(who, bytes)),
+        1 => (who.clone(), bytes).prop_map(|(who, bytes)| Step::Settle(who, bytes)),
+        1 => who.prop_map(Step::HangUp),
+        1 => Just(Step::Measure),
+    ]
+}
+
+proptest! {
+    /// Whatever is promised, arrives and is given up: the process never uses more than the account says, room is given
+    /// only within the limit, and at rest nothing is reserved.
+    #[test]
+    fn the_account_never_says_less_than_what_is_there(
+        own in 0..500_usize,
+        steps in prop::collection::vec(step(), 0..60),
+    ) {
+        const LIMIT: usize = 1500;
+        let account = account(LIMIT);
+        account.note(own);
+        let mut all: Vec<Held> = (0..6).map(|_| Held::new(account.clone())).collect();
+        for step in steps {
+            match step {
+                Step::Promise(who, bytes) => {
+                    let before = account.reserved_bytes();
+                    match all[who].try_grow(bytes) {
+                        Ok(()) => prop_assert!(bytes == 0 || account.used_bytes() <= LIMIT),
+                        Err(NoRoom) => prop_assert_eq!(account.reserved_bytes(), before),
+                    }
+                }
+                Step::Arrive(who, bytes) => {
+                    let there = (all[who].filled + bytes).min(all[who].reserved);
+                    all[who].fill_to(there);
+                }
+                Step::Surprise(who, bytes) => all[who].grow(bytes),
+                Step::Shrink(who, bytes) => all[who].shrink(bytes),
+                Step::Settle(who, bytes) => {
+                    let bytes = bytes.min(all[who].reserved);
+                    all[who].settle(bytes);
+                    prop_assert_eq!((all[who].reserved, all[who].filled), (bytes, bytes));
+                }
+                Step::HangUp(who) => drop(all[who].take()),
+                Step::Measure => account.note(own + account.filled_bytes()),
+            }
+            let reserved: usize = all.iter().map(|held| held.reserved).sum();
+            let filled: usize = all.iter().map(|held| held.filled).sum();
+            prop_assert_eq!((account.reserved_bytes(), account.filled_bytes()), (reserved, filled));
+            prop_assert!(all.iter().all(|held| held.filled <= held.reserved));
+            prop_assert!(account.used_bytes() >= own + filled);
+        }
+        drop(all);
+        prop_assert!(is_at_rest(&account));
+        prop_assert!(account.used_bytes() <= own.max(account.measured.load(Relaxed)));
+    }
+}
+
+/// Threads that promise, fill and hang up at once never get more than there is.
+#[test]
+fn threads_share_one_limit_and_leave_nothing_behind() {
+    const LIMIT: usize = 100_000;
+    let account = account(LIMIT);
+    std::thread::scope(|scope| {
+        for seed in 0..4_usize {
+            let account = account.clone();
+            scope.spawn(move || {
+                let mut refused = 0;
+                for round in 0..20_000_usize {
+                    let bytes = (round * 7919 + seed * 104_729) % 40_000;
+                    let mut held = Held::new(account.clone());
+                    refused += usize::from(held.try_grow(bytes).is_err());
+                    held.fill_to(held.bytes() / 2);
+                    assert!(resident(account.reserved_bytes()) <= LIMIT);
+                    if round % 3 == 0 {
+                        held.settle(held.bytes() / 3);
+                    }
+                }
+                assert!(refused < 20_000);
+            });
+        }
+    });
+    assert!(is_at_rest(&account));
+    assert_eq!(account.used_bytes(), 0);
+}

@@ -1,0 +1,76 @@
+//! Streams whose points are not taken because of their times: counted for each component that keeps state, and named in
+//! the log once a minute at most.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tidegate_engine::{Series, Stray, Strays};
+
+/// Between two lines of one component.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// What the log was told of one component's streams.
+#[derive(Debug, Default)]
+pub struct Told(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    at: Option<Instant>,
+    /// How many streams it was told of.
+    counts: [u64; Stray::ALL.len()],
+    untold: Option<(Stray, Arc<Series>)>,
+}
+
+impl Told {
+    /// Counts the streams that went astray, and logs the latest. `label` names the component. Call it about once a second.
+    pub fn tell(&self, all: &[&Strays], label: &(&'static str, String)) {
+        let counts = Stray::ALL.map(|stray| all.iter().map(|strays| strays.count(stray)).sum::<u64>());
+        for (stray, count) in Stray::ALL.into_iter().zip(counts) {
+            let labels = [label.clone(), ("reason", stray.name().to_owned())];
+            metrics::counter!("tidegate_stray_streams_total", &labels).absolute(count);
+        }
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let latest = all.iter().find_map(|strays| strays.take_latest());
+        state.untold = latest.or(state.untold.take());
+        if state.at.is_some_and(|at| at.elapsed() < PAUSE) {
+            return;
+        }
+        let Some((stray, series)) = state.untold.take() else {
+            return;
+        };
+        let streams = counts[stray as usize].saturating_sub(state.counts[stray as usize]);
+        (state.at, state.counts) = (Some(Instant::now()), counts);
+        tracing::warn!(
+            component = label.1,
+            metric = %series.metric.name,
+            attributes = %series.attributes,
+            resource = %series.resource.attributes,
+            streams,
+            "{}",
+            said(stray)
+        );
+    }
+}
+
+fn said(stray: Stray) -> &'static str {
+    match stray {
+        Stray::Behind => {
+            "the points of a stream are older than its newest one and are not taken: the series is stale; check the clock of its sender"
+        }
+        Stray::Ahead => {
+            "the points of a stream lie too far ahead of the gateway's clock and are not taken: the series is stale; set the clock of its sender, or `future: {action: arrival}`"
+        }
+        Stray::Reanchored => "the clock of a sender was set back: its stream goes on by the new clock",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_stray_has_its_own_words() {
+        let words: std::collections::BTreeSet<_> = Stray::ALL.map(said).into();
+        assert_eq!(words.len(), Stray::ALL.len());
+    }
+}

@@ -1,0 +1,215 @@
+//! Servers as peers see them that are idle, early, late or strange.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::StreamBody;
+use hyper::body::{Frame, Incoming};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_stream::StreamExt;
+
+use super::*;
+use crate::net::{Endpoint, SocketFileConfig};
+
+const SOON: Duration = Duration::from_secs(30);
+
+/// Between two beats of a stream.
+const BEAT: Duration = Duration::from_millis(120);
+
+/// `/stream/5` beats five times; everything else is answered at once, whatever is still to come.
+async fn server(config: HttpConfig, max_connections: usize) -> Server {
+    let anywhere = "127.0.0.1:0".parse().unwrap();
+    let listener = Listener::bind(&anywhere, &SocketFileConfig::default())
+        .await
+        .unwrap();
+    let answer = |request: Request<Incoming>| async move {
+        let beats = request.uri().path().strip_prefix("/stream/");
+        let beats = beats.map_or(0, |beats| beats.parse().unwrap());
+        let beats = tokio_stream::iter(0..beats).then(|_| async {
+            sleep(BEAT).await;
+            Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"beat ")))
+        });
+        let mut answer = Response::new(StreamBody::new(Box::pin(beats)));
+        if request.uri().path() == "/refuse" {
+            *answer.status_mut() = StatusCode::PAYLOAD_TOO_LARGE;
+        }
+        answer
+    };
+    start(listener, ConnectionLimits::plain(max_connections), config, answer)
+}
+
+async fn connect(server: &Server) -> TcpStream {
+    let Endpoint::Tcp { host, port } = server.local().clone() else {
+        panic!("it is bound to TCP");
+    };
+    TcpStream::connect((host, port)).await.unwrap()
+}
+
+/// All that is answered to a request until the connection is closed.
+async fn ask(server: &Server, request: &[u8]) -> String {
+    let mut stream = connect(server).await;
+    stream.write_all(request).await.unwrap();
+    let mut answer = Vec::new();
+    timeout(SOON, stream.read_to_end(&mut answer))
+        .await
+        .expect("it is closed")
+        .unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+/// A connection that has its answer and is kept.
+async fn answered(server: &Server) -> TcpStream {
+    let mut stream = connect(server).await;
+    stream
+        .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"0\r\n\r\n") {
+        let read = timeout(SOON, stream.read_buf(&mut answer))
+            .await
+            .expect("an answer");
+        assert!(read.unwrap() > 0, "{answer:?}");
+    }
+    stream
+}
+
+#[tokio::test]
+async fn an_answer_before_the_end_of_the_request_reaches_who_sends_it_all_first() {
+    /// More than the system takes for who reads nothing.
+    const BYTES: usize = 24 << 20;
+    let server = server(HttpConfig::default(), 8).await;
+    let mut stream = connect(&server).await;
+    let head = format!("POST /refuse HTTP/1.1\r\nhost: x\r\ncontent-length: {BYTES}\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    for _ in 0..BYTES >> 20 {
+        let sent = timeout(SOON, stream.write_all(&[b'x'; 1 << 20])).await;
+        sent.expect("it reads").expect("it lets us send");
+    }
+    let mut answer = Vec::new();
+    timeout(SOON, stream.read_to_end(&mut answer))
+        .await
+        .expect("an end")
+        .unwrap();
+    assert!(
+        answer.starts_with(b"HTTP/1.1 413"),
+        "{}",
+        String::from_utf8_lossy(&answer)
+    );
+}
+
+#[tokio::test]
+async fn who_has_no_work_makes_room_for_who_comes() {
+    let server = server(HttpConfig::default(), 3).await;
+    let mut kept = Vec::new();
+    for _ in 0..3 {
+        kept.push(answered(&server).await);
+    }
+    let begun = Instant::now();
+    let _another = answered(&server).await;
+    let waited = begun.elapsed();
+    assert!(waited < EXPENDABLE_AFTER + Duration::from_secs(2), "{waited:?}");
+    // One of them was asked to go, the others are kept.
+    let mut gone = 0;
+    for stream in &mut kept {
+        let end = timeout(Duration::from_millis(50), stream.read_u8()).await;
+        gone += usize::from(end.is_ok());
+    }
+    // The last place is kept free, as soon as there is one to free.
+    assert!((1..=2).contains(&gone), "{gone}");
+}
+
+#[tokio::test]
+async fn half_a_request_makes_room_and_a_stream_does_not() {
+    let server = server(HttpConfig::default(), 2).await;
+    let mut half = connect(&server).await;
+    half.write_all(b"POST / HTTP/1.1\r\nhost: x\r\n").await.unwrap();
+    // Longer than it takes for somebody without work to be sent away, twice.
+    const BEATS: usize = 42;
+    let request = format!("GET /stream/{BEATS} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    let stream = ask(&server, request.as_bytes());
+    let another = async {
+        sleep(BEAT).await;
+        answered(&server).await
+    };
+    let (stream, _another) = tokio::join!(stream, another);
+    assert_eq!(stream.matches("beat").count(), BEATS);
+    assert_eq!(half.read(&mut [0]).await.unwrap_or(0), 0, "it is closed");
+}
+
+#[tokio::test]
+async fn a_stream_is_neither_idle_nor_stalled_while_it_says_nothing() {
+    let config = HttpConfig {
+        max_idle: Some(BEAT / 3),
+        max_stall: Some(BEAT / 3),
+        ..HttpConfig::default()
+    };
+    let server = server(config, 8).await;
+    let request = b"GET /stream/5 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    let answer = ask(&server, request).await;
+    assert_eq!(answer.matches("beat").count(), 5, "{answer}");
+}
+
+#[tokio::test]
+async fn an_idle_connection_over_http_2_is_closed() {
+    let config = HttpConfig {
+        max_idle: Some(Duration::from_millis(100)),
+        ..HttpConfig::default()
+    };
+    let server = server(config, 8).await;
+    let stream = connect(&server).await;
+    let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
+    let closed = tokio::spawn(connection);
+    let request = Request::get("http://localhost/").body(()).unwrap();
+    let (answer, _) = client.send_request(request, true).unwrap();
+    assert_eq!(timeout(SOON, answer).await.unwrap().unwrap().status(), 200);
+    // The peer still has its handle: only the server can end it.
+    let closed = timeout(SOON, closed).await;
+    assert!(closed.is_ok(), "it is kept for ever");
+    drop(client);
+}
+
+#[tokio::test]
+async fn headers_have_at_most_64_kib() {
+    let server = server(HttpConfig::default(), 8).await;
+    let long = |bytes: usize| {
+        let value = "x".repeat(bytes);
+        format!("GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\nlong: {value}\r\n\r\n")
+    };
+    assert!(
+        ask(&server, long(60 << 10).as_bytes())
+            .await
+            .starts_with("HTTP/1.1 200")
+    );
+    let refused = ask(&server, long(70 << 10).as_bytes()).await;
+    assert!(refused.starts_with("HTTP/1.1 431"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_host_is_demanded_and_a_local_page_answers_to_no_other_name() {
+    let open = server(HttpConfig::default(), 8).await;
+    let status = async |server: &Server, host: &str| {
+        let request = format!("GET / HTTP/1.1\r\n{host}connection: close\r\n\r\n");
+        let answer = ask(server, request.as_bytes()).await;
+        answer[9..12].to_owned()
+    };
+    assert_eq!(status(&open, "").await, "400");
+    assert_eq!(status(&open, "host: a\r\nhost: a\r\n").await, "400");
+    assert_eq!(status(&open, "host: evil.example\r\n").await, "200");
+    let guarded = HttpConfig {
+        allowed_hosts: Some(Arc::new(["gate".to_owned()])),
+        ..HttpConfig::default()
+    };
+    let guarded = server(guarded, 8).await;
+    assert_eq!(status(&guarded, "host: evil.example\r\n").await, "403");
+    for host in ["gate", "localhost:80", "127.0.0.1"] {
+        assert_eq!(
+            status(&guarded, &format!("host: {host}\r\n")).await,
+            "200",
+            "{host}"
+        );
+    }
+}

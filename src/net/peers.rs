@@ -1,0 +1,105 @@
+//! How many connections each address has, so that none takes all of a listener.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::stream::Peer;
+
+/// The connections of each address.
+#[derive(Debug, Default)]
+pub(super) struct Peers(Mutex<HashMap<IpAddr, usize>>);
+
+/// A connection that counts.
+#[derive(Debug)]
+pub(super) struct Counted {
+    peers: Arc<Peers>,
+    of: Option<IpAddr>,
+}
+
+impl Peers {
+    /// Counts a connection; `None`: its address has as many as it may. Those of this machine are never counted.
+    pub(super) fn enter(self: &Arc<Self>, peer: Peer, most: usize) -> Option<Counted> {
+        let of = counted(peer);
+        if let Some(of) = of {
+            let mut all = self.lock();
+            let count = all.entry(of).or_default();
+            if *count >= most {
+                return None;
+            }
+            *count += 1;
+        }
+        let peers = self.clone();
+        Some(Counted { peers, of })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let Some(of) = self.of else { return };
+        let mut all = self.peers.lock();
+        if let Some(count) = all.get_mut(&of) {
+            *count -= 1;
+            if *count == 0 {
+                all.remove(&of);
+            }
+        }
+    }
+}
+
+/// The address by which a peer is counted. Who has an IPv6 address has 2^64 of them.
+fn counted(peer: Peer) -> Option<IpAddr> {
+    let Peer::Tcp(address) = peer else {
+        return None;
+    };
+    match address.ip().to_canonical() {
+        ip if ip.is_loopback() => None,
+        IpAddr::V6(ip) => {
+            let [a, b, c, d, ..] = ip.segments();
+            Some(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into())
+        }
+        ip @ IpAddr::V4(_) => Some(ip),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(ip: &str) -> Peer {
+        Peer::Tcp((ip.parse::<IpAddr>().unwrap(), 1).into())
+    }
+
+    #[test]
+    fn an_address_has_so_many_connections_and_others_have_theirs() {
+        let peers = Arc::new(Peers::default());
+        let enter = |ip: &str| peers.enter(peer(ip), 2);
+        let first = enter("10.0.0.1").unwrap();
+        let _second = enter("::ffff:10.0.0.1").unwrap();
+        assert!(enter("10.0.0.1").is_none());
+        assert!(enter("10.0.0.2").is_some());
+        drop(first);
+        assert!(enter("10.0.0.1").is_some());
+        let _network = [enter("2001:db8::1").unwrap(), enter("2001:db8::2").unwrap()];
+        assert!(enter("2001:db8::3").is_none());
+        assert!(enter("2001:db8:0:1::1").is_some());
+        assert_eq!(peers.lock().len(), 2, "who is gone is forgotten");
+    }
+
+    #[test]
+    fn this_machine_is_not_counted() {
+        let peers = Arc::new(Peers::default());
+        for peer in [
+            peer("127.0.0.1"),
+            peer("::1"),
+            peer("::ffff:127.0.0.1"),
+            Peer::Unix(None),
+        ] {
+            assert!(peers.enter(peer, 0).is_some(), "{peer:?}");
+        }
+    }
+}

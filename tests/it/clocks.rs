@@ -1,0 +1,257 @@
+//! Clocks that are set while a gateway runs: a sender's, and its own. Every value is right, or it is not called fresh.
+
+use super::kit::{Gateway, QueryApi, SOON, free_port, http, testenv, wait_until};
+use serde_json::{Value, json};
+use std::fs;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+const HOUR: i64 = 3600;
+
+/// Longer than what counts as one push.
+const INTERVAL: Duration = Duration::from_millis(1100);
+
+struct Scene {
+    gateway: Gateway,
+    queries: QueryApi,
+    otlp: u16,
+    page: u16,
+    /// When the sender's process began.
+    start: i64,
+    /// How far ahead the sender's clock is, in seconds.
+    offset: i64,
+    total: i64,
+    sent: usize,
+    refused: usize,
+}
+
+/// Nanoseconds since 1970, by this process's clock.
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    i64::try_from(since.as_nanos()).expect("before 2262")
+}
+
+impl Scene {
+    fn start(adjust: impl FnOnce(&mut Command)) -> Self {
+        let (otlp, page, admin) = (free_port(), free_port(), free_port());
+        let config = format!(
+            "receivers:
+  otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{otlp}\"}}}}}}
+processors:
+  composite:
+    composites: [{{name: level_now, metric: level, function: last, across: sum}}]
+  aggregate: {{rules: [{{match: {{name: \"regex:hits|level\"}}}}]}}
+exporters:
+  prometheus: {{endpoint: \"127.0.0.1:{page}\"}}
+extensions: {{admin: {{endpoint: \"127.0.0.1:{admin}\"}}}}
+service:
+  extensions: [health_check, admin]
+  pipelines:
+    metrics: {{receivers: [otlp], processors: [composite, aggregate], exporters: [prometheus]}}
+"
+        );
+        Self {
+            gateway: Gateway::start_with(&config, adjust),
+            queries: QueryApi::at(admin),
+            otlp,
+            page,
+            start: now(),
+            offset: 0,
+            total: 0,
+            sent: 0,
+            refused: 0,
+        }
+    }
+
+    /// Sends a counter and a gauge of the same number. Gives how many points the gateway says it refused, and why.
+    fn push(&mut self) -> (usize, String) {
+        thread::sleep(INTERVAL);
+        self.total += 1;
+        self.sent += 2;
+        let point = json!({
+            "startTimeUnixNano": self.start.to_string(),
+            "timeUnixNano": (now() + self.offset * 1_000_000_000).to_string(),
+            "asInt": self.total.to_string(),
+        });
+        let body = json!({"resourceMetrics": [{
+            "resource": {"attributes": [{"key": "service.name", "value": {"stringValue": "svc"}}]},
+            "scopeMetrics": [{"metrics": [
+                {"name": "hits", "sum": {"isMonotonic": true, "aggregationTemporality": 2, "dataPoints": [point]}},
+                {"name": "level", "gauge": {"dataPoints": [point]}},
+            ]}],
+        }]});
+        let answer = http::post(
+            self.otlp,
+            "/v1/metrics",
+            "application/json",
+            body.to_string().as_bytes(),
+        );
+        let answer = answer.expect("the gateway answers");
+        assert_eq!(answer.status, 200);
+        let partial = answer.json()["partialSuccess"].take();
+        let rejected = match &partial["rejectedDataPoints"] {
+            Value::String(text) => text.parse().expect("a number"),
+            Value::Null => 0,
+            other => panic!("{other}"),
+        };
+        self.refused += rejected;
+        (
+            rejected,
+            partial["errorMessage"].as_str().unwrap_or_default().to_owned(),
+        )
+    }
+
+    /// What the gateway says of a series: its value and its state.
+    fn explain(&self, selector: &str) -> (Option<f64>, String) {
+        let found = self.queries.get("/api/v1/explain", &[("match[]", selector)]);
+        let one = &found[0];
+        let value = one["value"].as_f64();
+        (value, one["state"].as_str().unwrap_or_default().to_owned())
+    }
+
+    fn composite(&self) -> (Option<f64>, String) {
+        let page = http::get(self.queries.port(), "/api/v1/composites/level_now").expect("a page");
+        let group = page.json()[0].clone();
+        (
+            group["value"].as_f64(),
+            group["state"].as_str().unwrap_or_default().to_owned(),
+        )
+    }
+
+    /// Whether everybody says the number that was sent last, and calls it fresh. Whoever calls a value fresh is right;
+    /// one push may be on its way to be known.
+    fn all_are_right(&self, may_lag: bool) -> bool {
+        let truth = self.total as f64;
+        let all = [
+            ("hits", self.explain("hits_total")),
+            ("level", self.explain("level")),
+            ("composite", self.composite()),
+        ];
+        let mut right = true;
+        for (who, (value, state)) in all {
+            let is_right = value == Some(truth);
+            assert!(
+                is_right || may_lag || state != "fresh",
+                "{who} is {value:?}, not {truth}, and {state}"
+            );
+            assert!(
+                value.is_none_or(|value| value <= truth),
+                "{who}: {value:?} of {truth}"
+            );
+            right &= is_right && state == "fresh";
+        }
+        right
+    }
+
+    /// Sends until everybody is right again.
+    fn recover(&mut self, what: &str) {
+        for push in 0..15 {
+            self.push();
+            if self.all_are_right(push < 2) {
+                return self.check_readers(what);
+            }
+        }
+        panic!(
+            "{what}: {:?} {:?} of {}",
+            self.explain("hits_total"),
+            self.composite(),
+            self.total
+        );
+    }
+
+    fn check_readers(&self, what: &str) {
+        let page = http::get(self.page, "/metrics").expect("a page").text();
+        for name in ["hits_total", "level"] {
+            assert_eq!(
+                self.queries.value(name),
+                Some(self.total as f64),
+                "{what}: {name}"
+            );
+            let line = page.lines().find(|line| line.starts_with(&format!("{name}{{")));
+            let line = line.unwrap_or_else(|| panic!("{what}: {page}"));
+            assert!(line.ends_with(&format!(" {}", self.total)), "{what}: {line}");
+        }
+    }
+
+    fn dropped(&self, reason: &str) -> f64 {
+        let reason = format!("reason=\"{reason}\"");
+        let labels = ["component=\"processors::aggregate", reason.as_str()];
+        self.gateway.own_metric("tidegate_dropped_items_total", &labels)
+    }
+
+    fn strays(&self, reason: &str) -> f64 {
+        let labels = ["aggregate", &format!("reason=\"{reason}\"")];
+        self.gateway.own_metric("tidegate_stray_streams_total", &labels)
+    }
+}
+
+#[test]
+fn a_sender_whose_clock_steps_is_told_and_right_again_or_not_fresh() {
+    let mut scene = Scene::start(|_| {});
+    (0..3).for_each(|_| drop(scene.push()));
+    scene.recover("before");
+    assert_eq!(scene.refused, 0);
+    // A day ahead: refused, told, counted; it leaves nothing behind.
+    scene.offset = 24 * HOUR;
+    let (rejected, why) = scene.push();
+    assert_eq!(rejected, 2);
+    assert!(why.contains("too far ahead of the gateway's clock"), "{why}");
+    (0..2).for_each(|_| drop(scene.push()));
+    let state = |scene: &Scene| [scene.explain("hits_total").1, scene.composite().1];
+    assert_eq!(state(&scene), ["stale", "stale"]);
+    scene.offset = 0;
+    scene.recover("after a day ahead");
+    wait_until(SOON, "points from the future are counted", || {
+        scene.dropped("future") == 6.0
+    });
+    // An hour back: late until the new clock is believed.
+    scene.offset = -HOUR;
+    let (rejected, why) = scene.push();
+    assert_eq!((rejected, why.contains("not newer")), (2, true), "{why}");
+    (0..2).for_each(|_| drop(scene.push()));
+    assert_eq!(state(&scene), ["stale", "stale"]);
+    scene.recover("after an hour back");
+    scene.offset = 0;
+    scene.recover("back");
+    wait_until(SOON, "streams that went on are counted", || {
+        scene.strays("reanchored") == 2.0
+    });
+    assert_eq!(
+        scene.dropped("future") + scene.dropped("late"),
+        scene.refused as f64
+    );
+    let line = scene.gateway.wait_for_log("too far ahead of the gateway's clock");
+    assert!(
+        line.contains("WARN") && line.contains("level") | line.contains("hits"),
+        "{line}"
+    );
+    scene.gateway.stop();
+}
+
+#[test]
+fn a_gateway_whose_own_clock_steps_stays_right() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("offset");
+    let set = |offset: &str| fs::write(&file, offset).expect("a file");
+    set("+0");
+    let library = testenv("faketime").join("usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1");
+    let mut scene = Scene::start(|command| {
+        command
+            .env("LD_PRELOAD", &library)
+            .env("FAKETIME_TIMESTAMP_FILE", &file)
+            .env("FAKETIME_NO_CACHE", "1")
+            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+    });
+    (0..3).for_each(|_| drop(scene.push()));
+    scene.recover("before");
+    for (steps, offset) in (1..).zip(["+1d", "-2h", "+0"]) {
+        set(offset);
+        scene.recover(offset);
+        let told = || scene.gateway.own_metric("tidegate_clock_steps_total", &[]);
+        wait_until(SOON, "the step is counted", || told() == f64::from(steps));
+    }
+    assert_eq!(scene.refused, 0);
+    assert_eq!(scene.dropped("late") + scene.dropped("future"), 0.0);
+    scene.gateway.stop();
+}
