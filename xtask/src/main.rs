@@ -2,6 +2,7 @@
 //!
 //! A command is one row of [`COMMANDS`] and one function; it gets the arguments after its name.
 
+mod abuse;
 mod apt;
 mod bench;
 mod capi;
@@ -61,6 +62,11 @@ const COMMANDS: &[Command] = &[
         name: "soak",
         about: "everything at once for some minutes (10 unless told): memory must stay, nothing may get lost",
         run: bench::soak,
+    },
+    Command {
+        name: "abuse",
+        about: "attack the release binary, with honest clients beside; arguments choose attacks; --peer the Collector, --small, --publish",
+        run: abuse::abuse,
     },
     Command {
         name: "fuzz",

@@ -1,18 +1,21 @@
 //! `cargo xtask test`: every test, with everything they need.
 
-use crate::{Outcome, instructions, process, python, testenv};
+use crate::{Outcome, abuse, instructions, process, python, testenv};
 use std::path::Path;
 use std::process::Command;
 
-/// Installs what is missing and runs every test of the workspace, also after a failure; those in Python, and what the
-/// hottest paths cost in instructions, unless the arguments choose among cargo's.
+/// Installs what is missing and runs every test of the workspace, also after a failure; those in Python, what the
+/// hottest paths cost in instructions, and small attacks, unless the arguments choose among cargo's.
 ///
 /// Those and examples in the documentation come first, so that the run ends with the closing lines of the
 /// unit and whole-gateway tests.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
     testenv::setup(&[])?;
     let others = match arguments {
-        [] => python::test(&[]).and(instructions::bench(&[])),
+        [] => {
+            let results = [python::test(&[]), instructions::bench(&[]), abuse::small()];
+            results.into_iter().collect()
+        }
         _ => Ok(()),
     };
     let examples = process::stream(cargo_test().arg("--doc"));

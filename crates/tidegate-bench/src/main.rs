@@ -2,8 +2,10 @@
 //!
 //! `cargo xtask bench [GROUP...]` builds both and runs this. Each group starts gateways of its own, on a core of
 //! their own where there are two, and yields rows; the report prints them with their budgets and writes
-//! `target/bench/report.json` and `report.md`. `cargo xtask soak [MINUTES]` runs the long one.
+//! `target/bench/report.json` and `report.md`. `cargo xtask soak [MINUTES]` runs the long one, `cargo xtask abuse` peers
+//! that lie.
 
+mod abuse;
 mod floor;
 mod gateway;
 mod groups;
@@ -33,7 +35,7 @@ use selection::{Selection, group_of};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Whatever stops a measurement: said to whoever runs it, never handled.
+/// Whatever stops a measurement: said to anyone who runs it, never handled.
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// How long a soak lasts unless told.
@@ -51,7 +53,8 @@ fn main() -> ExitCode {
 
 fn run() -> Result<(), Error> {
     const USAGE: &str = "usage: tidegate-bench BINARY (bench OUTPUT_DIRECTORY [--publish] [--only SUBJECT,...] \
-        [--window MS] [--rounds N] [--kind KIND] [GROUP[/JOB]...] | soak [MINUTES])";
+        [--window MS] [--rounds N] [--kind KIND] [GROUP[/JOB]...] | soak [MINUTES] | \
+        abuse OUTPUT_DIRECTORY [--small] [--peer] [--publish] [NAME...])";
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
@@ -66,6 +69,7 @@ fn run() -> Result<(), Error> {
             groups::prometheus::print_bytes(format, series.parse()?);
             Ok(())
         }
+        [binary, "abuse", output, asked @ ..] => abuse::run(&binary_path(binary)?, output.as_ref(), asked),
         [binary, "soak"] => soak::run(binary.as_ref(), minutes(SOAK_MINUTES)),
         [binary, "soak", time] => soak::run(binary.as_ref(), minutes(time.parse()?)),
         _ => Err(USAGE.into()),

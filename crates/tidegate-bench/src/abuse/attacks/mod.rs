@@ -1,0 +1,119 @@
+//! Every attack: what it is, against which configuration, and the function that makes it.
+
+mod bodies;
+mod clocks;
+mod connections;
+mod elements;
+mod many;
+mod packed;
+mod queries;
+mod scrapes;
+mod senders;
+mod sockets;
+
+use super::field::{Field, Setup};
+use super::wire::Harm;
+use crate::Error;
+
+/// An attack. Its function returns when it is over and its connections are closed.
+pub(super) struct Attack {
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    pub(super) setup: Setup,
+    /// Whether it is made with OTLP alone, so that it can be made against the Collector too.
+    pub(super) is_otlp: bool,
+    pub(super) run: fn(&Field) -> Result<Harm, Error>,
+}
+
+/// Attacks that the gateway does not withstand yet: `cargo xtask test` leaves them out.
+pub(super) const NOT_YET: &[&str] = &[
+    "elements",
+    "elements-grpc",
+    "buckets",
+    "gzip",
+    "subqueries",
+    "future",
+    "clocks",
+    "idle-h2",
+    "idle-everywhere",
+    "half-forms",
+    "headers",
+    "promises-kept",
+    "slow-and-large",
+    "scrape-gzip",
+    "statsd",
+    "both",
+];
+
+const fn otlp(
+    name: &'static str,
+    about: &'static str,
+    setup: Setup,
+    run: fn(&Field) -> Result<Harm, Error>,
+) -> Attack {
+    Attack {
+        name,
+        about,
+        setup,
+        is_otlp: true,
+        run,
+    }
+}
+
+const fn other(
+    name: &'static str,
+    about: &'static str,
+    setup: Setup,
+    run: fn(&Field) -> Result<Harm, Error>,
+) -> Attack {
+    Attack {
+        is_otlp: false,
+        ..otlp(name, about, setup, run)
+    }
+}
+
+/// In the order in which they are made.
+#[rustfmt::skip]
+pub(super) const ATTACKS: &[Attack] = &[
+    otlp("elements", "points of 30 M empty attributes, 5 KB of zstd each", Setup::AGGREGATE, elements::over_http),
+    otlp("elements-grpc", "the same over gRPC", Setup::AGGREGATE, elements::over_grpc),
+    otlp("elements-json", "15 M empty points as JSON", Setup::PLAIN, elements::as_json),
+    other("elements-write", "a remote write of millions of empty labels", Setup::WRITE, elements::in_a_write),
+    otlp("buckets", "points of millions of buckets and of exemplars", Setup::AGGREGATE, elements::buckets),
+    other("write-parts", "remote writes of millions of exemplars and of histogram buckets", Setup::WRITE, elements::parts),
+    otlp("gzip", "100 bodies of 300 KB that unpack to 63 MiB each", Setup::PLAIN, packed::gzip),
+    otlp("zstd", "the same in zstd", Setup::PLAIN, packed::zstd),
+    other("snappy", "the same as remote writes, in snappy", Setup::WRITE, packed::snappy),
+    other("subqueries", "subqueries within subqueries that never end", Setup::PLAIN, queries::nested),
+    other("hang-ups", "the same from clients that hang up at once", Setup::PLAIN, queries::hang_ups),
+    other("unread", "150 clients that ask for megabytes and read nothing", Setup::PLAIN, queries::unread),
+    other("watchers", "watchers of a composite that read nothing", queries::COMPOSITE, queries::watchers),
+    otlp("cardinality", "1.5 M streams by a random attribute", Setup::AGGREGATE, many::streams),
+    otlp("labels", "label values of 20 KB", Setup::PLAIN, many::labels),
+    otlp("names", "metric names of 64 KiB", Setup::PLAIN, many::names),
+    otlp("sources", "many sources and addresses, each within its limit", many::SOURCES, many::sources),
+    otlp("future", "a point of the honest stream from tomorrow", queries::COMPOSITE, clocks::future),
+    otlp("clocks", "a stream that goes a day ahead and a day back", queries::COMPOSITE, clocks::alternating),
+    other("idle-h2", "530 idle HTTP/2 connections to health, admin and the page", Setup::PLAIN, connections::idle_from_one),
+    other("idle-everywhere", "the same from 249 addresses", Setup::PLAIN, connections::idle_from_many),
+    other("half-forms", "520 forms of which one byte came", Setup::PLAIN, connections::half_forms),
+    otlp("descriptors", "1,100 half requests where 1,024 files may be open", connections::FEW, connections::descriptors),
+    otlp("headers", "2,000 connections with headers that do not end", Setup::PLAIN, connections::headers),
+    otlp("promises", "promises of 64 MiB of which nothing comes", Setup::PLAIN, bodies::promises),
+    otlp("promises-kept", "promises of 64 MiB that are all kept at once, late", Setup::PLAIN, bodies::kept_late),
+    otlp("broken-off", "clients that hang up at every stage of a request", Setup::PLAIN, bodies::broken_off),
+    otlp("slow-and-large", "bodies that trickle beside bodies of 30 MiB", Setup::PLAIN, bodies::slow_and_large),
+    otlp("json", "JSON that nests without end, and numbers without end", Setup::PLAIN, bodies::json),
+    otlp("grpc-lengths", "gRPC messages that are longer or shorter than they say", Setup::PLAIN, bodies::grpc_lengths),
+    other("scrape-gzip", "a target with 2 GB of gzip beside a good one", scrapes::SETUP, scrapes::gzip),
+    other("scrape-line", "a target with a line that does not end beside a good one", scrapes::SETUP, scrapes::line),
+    other("scrape-churn", "a target whose series are all new at every scrape", scrapes::SETUP, scrapes::churn),
+    other("events", "a flood of event streams: new kinds, halves, rubbish", sockets::SETUP, sockets::events),
+    other("statsd", "a flood of StatsD lines with new names", sockets::SETUP, sockets::statsd),
+    otlp("passwords", "a flood of wrong passwords", senders::PASSWORDS, senders::passwords),
+    other("slow-answers", "a destination that answers slowly, with megabytes", senders::DESTINATION, senders::slow_answers),
+    other("both", "elements and subqueries at once", Setup::AGGREGATE, senders::both),
+];
+
+/// Nanoseconds since 1970.
+use crate::otlp::load::now_ns as now;

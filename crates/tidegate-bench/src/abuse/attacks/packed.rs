@@ -1,0 +1,45 @@
+//! Bodies that are small on the wire and large when they are unpacked.
+
+use std::time::Duration;
+
+use crate::Error;
+use crate::abuse::field::Field;
+use crate::abuse::wire::{Harm, Tally, protobuf};
+use crate::otlp::Compression;
+
+/// After a refusal.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Zeros, which are no request.
+fn zeros(field: &Field, full: usize) -> bytes::Bytes {
+    vec![0; field.pick(full, full / 4)].into()
+}
+
+fn bombs(field: &Field, compression: Compression) -> Result<Harm, Error> {
+    let body = compression.pack(zeros(field, 63 << 20))?;
+    let headers = protobuf(compression.name().unwrap_or_default());
+    let tally = Tally::default();
+    field.crowd(field.pick(100, 12), |_, _| {
+        field.push(&headers, &body, 0, &tally);
+        std::thread::sleep(PAUSE);
+    });
+    Ok(tally.finish())
+}
+
+pub(super) fn gzip(field: &Field) -> Result<Harm, Error> {
+    bombs(field, Compression::Gzip)
+}
+
+pub(super) fn zstd(field: &Field) -> Result<Harm, Error> {
+    bombs(field, Compression::Zstd)
+}
+
+pub(super) fn snappy(field: &Field) -> Result<Harm, Error> {
+    let body = snap::raw::Encoder::new().compress_vec(&zeros(field, 31 << 20))?;
+    let tally = Tally::default();
+    field.crowd(field.pick(40, 12), |_, _| {
+        field.write(&body, 0, &tally);
+        std::thread::sleep(PAUSE);
+    });
+    Ok(tally.finish())
+}

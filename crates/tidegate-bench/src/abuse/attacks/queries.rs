@@ -1,0 +1,97 @@
+//! Queries without end, and clients that do not wait for, or do not read, what they asked for.
+
+use std::io::{BufReader, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use super::many::seed;
+use crate::Error;
+use crate::abuse::field::{Field, Setup};
+use crate::abuse::judge::Line;
+use crate::abuse::wire::{ATTACKER, Harm, connected, get, receive};
+
+/// With a composite of the honest sender.
+pub(super) const COMPOSITE: Setup = Setup {
+    processors: (
+        "  composite: {composites: [{name: honest_rate, metric: honest.pushes, function: rate, window: 5s}]}",
+        ", composite",
+    ),
+    ..Setup::PLAIN
+};
+
+/// Queries that take longer than anybody lives, written for a URL.
+const ENDLESS: [&str; 3] = [
+    "/api/v1/query?query=max_over_time(max_over_time(max_over_time(count(abuse)%5B10m:1s%5D)%5B10m:1s%5D)%5B10m:1s%5D)",
+    "/api/v1/query?query=sum(max_over_time(abuse%5B10m:100ms%5D))",
+    "/api/v1/query_range?query=sum(rate(abuse%5B10m%5D))&start=0&end=1000&step=0.1",
+];
+
+/// How long who hangs up waits before.
+const SHORT: Duration = Duration::from_millis(100);
+
+/// The endless query of this number.
+pub(super) fn endless(number: usize) -> &'static str {
+    ENDLESS[number % ENDLESS.len()]
+}
+
+/// Series that queries look at.
+fn seeded(field: &Field) -> Result<Harm, Error> {
+    seed(field, "abuse", field.pick(20_000, 1_000))
+}
+
+pub(super) fn nested(field: &Field) -> Result<Harm, Error> {
+    let harm = seeded(field)?;
+    field.crowd(field.pick(20, 6), |thread, turn| {
+        // Whatever comes: answers in time are no matter here.
+        let _ = field.ask(endless(thread + turn), field.patience());
+    });
+    Ok(harm)
+}
+
+pub(super) fn hang_ups(field: &Field) -> Result<Harm, Error> {
+    let harm = seeded(field)?;
+    field.crowd(8, |thread, turn| {
+        let _ = field.ask(endless(thread + turn), SHORT);
+        std::thread::sleep(SHORT / 2);
+    });
+    Ok(harm)
+}
+
+pub(super) fn unread(field: &Field) -> Result<Harm, Error> {
+    let harm = seeded(field)?;
+    // Names of everything, and a range of it: megabytes.
+    let all = get("/api/v1/query?query=%7B__name__=~%22.%2B%22%7D");
+    let mut held = Vec::new();
+    for _ in 0..field.pick(150, 40) {
+        held.extend(asking(field, &all));
+    }
+    std::thread::sleep(field.time());
+    Ok(harm)
+}
+
+/// A connection that has asked and reads nothing, where there was room for it.
+fn asking(field: &Field, request: &[u8]) -> Option<TcpStream> {
+    let mut stream = connected(ATTACKER, field.ports.admin, Duration::from_millis(500)).ok()?;
+    stream.write_all(request).ok()?;
+    Some(stream)
+}
+
+pub(super) fn watchers(field: &Field) -> Result<Harm, Error> {
+    let watch = get("/api/v1/composites/honest_rate/watch");
+    // The honest rate is there, or nobody could watch it.
+    let mut first = BufReader::new(asking(field, &watch).ok_or("nobody answers watchers")?);
+    let status = receive(&mut first)?.status;
+    let mut held = Vec::new();
+    for _ in 0..field.pick(300, 60) {
+        held.extend(asking(field, &watch));
+    }
+    std::thread::sleep(field.time());
+    Ok(Harm {
+        lines: vec![Line::new(
+            "watchers are served",
+            status.to_string(),
+            status == 200,
+        )],
+        ..Harm::default()
+    })
+}

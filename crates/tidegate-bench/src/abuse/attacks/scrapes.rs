@@ -1,0 +1,179 @@
+//! Targets that answer with too much, beside a good one.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use flate2::{Compress, Compression, FlushCompress};
+
+use crate::Error;
+use crate::abuse::field::{Field, Setup};
+use crate::abuse::judge::Line;
+use crate::abuse::wire::Harm;
+
+/// Between two scrapes of the good target, as the configuration has it.
+const INTERVAL: Duration = Duration::from_millis(250);
+/// Of the scrapes that are due must be shown.
+const SCRAPED: f64 = 0.8;
+const LOOK: Duration = Duration::from_millis(2);
+
+pub(super) const SETUP: Setup = Setup {
+    receivers: (
+        "  prometheus:
+    config:
+      scrape_configs:
+        - {job_name: good, scrape_interval: 250ms, scrape_timeout: 250ms, static_configs: [{targets: ['127.0.0.1:GOOD']}]}
+        - {job_name: evil, scrape_interval: 1s, scrape_timeout: 1s, static_configs: [{targets: ['127.0.0.1:EVIL']}]}",
+        ", prometheus",
+    ),
+    ..Setup::PLAIN
+};
+
+/// Answers a request with a page of its own making. An error is the gateway's way to say that it has had enough.
+type Page<'a> = &'a (dyn Fn(&mut TcpStream) -> std::io::Result<()> + Sync);
+
+/// Serves pages until it is over, a thread for each connection.
+fn serve(port: u16, over: &AtomicBool, page: Page<'_>) -> Result<(), Error> {
+    let listener = TcpListener::bind(("127.0.0.1", port))?;
+    listener.set_nonblocking(true)?;
+    std::thread::scope(|scope| {
+        while !over.load(Relaxed) {
+            let Ok((stream, _)) = listener.accept() else {
+                std::thread::sleep(LOOK);
+                continue;
+            };
+            scope.spawn(move || answer(stream, over, page));
+        }
+    });
+    Ok(())
+}
+
+fn answer(stream: TcpStream, over: &AtomicBool, page: Page<'_>) -> std::io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(Duration::from_millis(500)))?;
+    stream.set_write_timeout(Some(Duration::from_secs(2)))?;
+    let mut stream = BufReader::new(stream);
+    while !over.load(Relaxed) {
+        let mut line = String::new();
+        while line != "\r\n" {
+            line.clear();
+            if stream.read_line(&mut line)? == 0 {
+                return Ok(());
+            }
+        }
+        page(stream.get_mut())?;
+    }
+    Ok(())
+}
+
+/// Serves a good page and an evil one, and demands that the good one is scraped all the time.
+fn beside_a_good_one(
+    field: &Field,
+    evil: impl Fn(&mut TcpStream, &AtomicBool) -> std::io::Result<()> + Sync,
+) -> Result<Harm, Error> {
+    let over = AtomicBool::new(false);
+    let (good, asked) = (AtomicU64::new(0), AtomicU64::new(0));
+    let good_page = |stream: &mut TcpStream| {
+        let count = good.fetch_add(1, Relaxed) + 1;
+        let page = format!("# TYPE good_scrapes_total counter\ngood_scrapes_total {count}\n");
+        let length = page.len();
+        write!(
+            stream,
+            "HTTP/1.1 200 OK\r\ncontent-type: text/plain; version=0.0.4\r\ncontent-length: {length}\r\n\r\n{page}"
+        )
+    };
+    let evil_page = |stream: &mut TcpStream| {
+        asked.fetch_add(1, Relaxed);
+        evil(stream, &over)
+    };
+    std::thread::scope(|scope| {
+        let over = &over;
+        let (good_page, evil_page) = (&good_page, &evil_page);
+        let served = [
+            scope.spawn(move || serve(field.ports.good, over, good_page)),
+            scope.spawn(move || serve(field.ports.evil, over, evil_page)),
+        ];
+        let begun = Instant::now();
+        let least = field.pick(3, 1);
+        // Also a small attack is one.
+        while begun.elapsed() < field.time()
+            || asked.load(Relaxed) < least && begun.elapsed() < field.patience()
+        {
+            std::thread::sleep(LOOK);
+        }
+        let due = begun.elapsed().as_secs_f64() / INTERVAL.as_secs_f64();
+        let shown = field.shown("good_scrapes_total").unwrap_or(0.0);
+        over.store(true, Relaxed);
+        for served in served {
+            served.join().map_err(|_| "a target panicked")??;
+        }
+        let asked = asked.load(Relaxed);
+        Ok(Harm {
+            lines: vec![
+                Line::new(
+                    "the good target is scraped",
+                    format!("{shown} scrapes shown, {due:.0} due"),
+                    // The first one comes within an interval.
+                    shown >= (due * SCRAPED - 2.0).max(1.0),
+                ),
+                Line::new("the evil target is scraped", asked.to_string(), asked >= least),
+            ],
+            ..Harm::default()
+        })
+    })
+}
+
+pub(super) fn gzip(field: &Field) -> Result<Harm, Error> {
+    let (chunk, chunks) = (packed_mebibyte()?, field.pick(2048, 256));
+    beside_a_good_one(field, |stream, over| {
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/plain; version=0.0.4\r\ncontent-encoding: gzip\r\nconnection: close\r\n\r\n";
+        stream.write_all(head.as_bytes())?;
+        stream.write_all(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255])?;
+        for _ in 0..chunks {
+            if over.load(Relaxed) {
+                break;
+            }
+            stream.write_all(&chunk)?;
+        }
+        stream.shutdown(std::net::Shutdown::Both)
+    })
+}
+
+/// A mebibyte of samples in deflate, which can be repeated as often as one likes.
+fn packed_mebibyte() -> Result<Vec<u8>, Error> {
+    let line = "evil_total{a=\"b\"} 1\n";
+    let plain = line.repeat((1 << 20) / line.len());
+    let mut packed = Vec::with_capacity(1 << 20);
+    let mut packer = Compress::new(Compression::fast(), false);
+    packer.compress_vec(plain.as_bytes(), &mut packed, FlushCompress::Full)?;
+    Ok(packed)
+}
+
+pub(super) fn line(field: &Field) -> Result<Harm, Error> {
+    let piece = [b'a'; 1 << 16];
+    beside_a_good_one(field, |stream, over| {
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/plain; version=0.0.4\r\nconnection: close\r\n\r\n";
+        stream.write_all(head.as_bytes())?;
+        while !over.load(Relaxed) {
+            stream.write_all(&piece)?;
+        }
+        Err(std::io::ErrorKind::Interrupted.into())
+    })
+}
+
+pub(super) fn churn(field: &Field) -> Result<Harm, Error> {
+    let series = field.pick(20_000_u64, 1_000);
+    let scrape = AtomicU64::new(0);
+    beside_a_good_one(field, |stream, _| {
+        let scrape = scrape.fetch_add(1, Relaxed);
+        let lines =
+            (0..series).map(|number| format!("evil_total{{scrape=\"{scrape}\",number=\"{number}\"}} 1\n"));
+        let page = "# TYPE evil_total counter\n".to_owned() + &lines.collect::<String>();
+        let length = page.len();
+        write!(
+            stream,
+            "HTTP/1.1 200 OK\r\ncontent-type: text/plain; version=0.0.4\r\ncontent-length: {length}\r\n\r\n{page}"
+        )
+    })
+}

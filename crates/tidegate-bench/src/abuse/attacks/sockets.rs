@@ -1,0 +1,104 @@
+//! Floods of local processes.
+
+use std::io::Write;
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use crate::Error;
+use crate::abuse::field::{Field, Setup};
+use crate::abuse::proto::{field as part, number, varint};
+use crate::abuse::wire::Harm;
+
+pub(super) const SETUP: Setup = Setup {
+    receivers: (
+        "  uds: {stream: {path: 'DIR/events.sock'}, datagram: {path: 'DIR/statsd.sock'}}",
+        ", uds",
+    ),
+    processors: (
+        "  aggregate: {expiry: 10s, rules: [{match: {name: '*'}, without: []}]}",
+        ", aggregate",
+    ),
+    ..Setup::PLAIN
+};
+
+/// A socket is there by then.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// What an attempt gives at last.
+fn at_last<T>(mut attempt: impl FnMut() -> std::io::Result<T>) -> Result<T, Error> {
+    let begun = Instant::now();
+    loop {
+        match attempt() {
+            Err(error) if begun.elapsed() > PATIENCE => return Err(error.into()),
+            Err(_) => std::thread::sleep(PAUSE),
+            Ok(done) => return Ok(done),
+        }
+    }
+}
+
+/// A batch of events, each of a kind of its own that nobody knows yet.
+fn batch(rng: &mut SmallRng, kinds: usize) -> Vec<u8> {
+    let counter = number(4, 1);
+    let declared: Vec<u8> = (0..kinds)
+        .flat_map(|_| {
+            let name = format!("abuse_{:016x}", rng.random::<u64>());
+            part(4, [part(1, name), counter.clone()].concat())
+        })
+        .collect();
+    let events: Vec<u8> = (0..kinds as u64).flat_map(varint).collect();
+    let values = vec![1; kinds];
+    let batch = [declared, part(5, events), part(7, values)].concat();
+    [varint(batch.len() as u64), batch].concat()
+}
+
+pub(super) fn events(field: &Field) -> Result<Harm, Error> {
+    let path = field.directory.join("events.sock");
+    at_last(|| UnixStream::connect(&path))?;
+    let kinds = field.pick(4_000, 100);
+    field.crowd(field.pick(16, 6), |thread, turn| {
+        let mut rng = SmallRng::seed_from_u64((thread << 32 | turn) as u64);
+        let first = match (thread + turn) % 4 {
+            // A whole batch, one that does not end, a promise of 4 MiB, and rubbish.
+            0 => batch(&mut rng, kinds),
+            1 => batch(&mut rng, kinds)[..kinds].to_vec(),
+            2 => [varint(4 << 20), vec![0; 60_000]].concat(),
+            _ => vec![0xff; 60_000],
+        };
+        // What it thinks of it, the gateway says by hanging up.
+        let _ = flood(&path, &first);
+        std::thread::sleep(PAUSE);
+    });
+    Ok(Harm::default())
+}
+
+fn flood(path: &Path, first: &[u8]) -> std::io::Result<()> {
+    let mut stream = UnixStream::connect(path)?;
+    stream.set_write_timeout(Some(Duration::from_secs(1)))?;
+    stream.write_all(first)
+}
+
+pub(super) fn statsd(field: &Field) -> Result<Harm, Error> {
+    let path = field.directory.join("statsd.sock");
+    let socket = UnixDatagram::unbound()?;
+    at_last(|| socket.connect(&path))?;
+    socket.set_write_timeout(Some(Duration::from_secs(1)))?;
+    field.crowd(4, |thread, turn| {
+        let mut rng = SmallRng::seed_from_u64((thread << 32 | turn) as u64);
+        for _ in 0..field.pick(100, 10) {
+            let lines = (0..100).map(|_| {
+                let id = rng.random::<u64>();
+                format!("abuse_{id:016x}:1|c|#id:{id}\nabuse_time:{id}|ms|@0.0001\nrubbish {id}\n")
+            });
+            // One that is gone, or does not read for a second, takes no more.
+            if socket.send(lines.collect::<String>().as_bytes()).is_err() {
+                break;
+            }
+        }
+    });
+    Ok(Harm::default())
+}

@@ -1,0 +1,359 @@
+//! Who else is there while a gateway is attacked: an honest sender, probes, and somebody who watches its memory.
+
+use std::io::BufReader;
+use std::net::TcpStream;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::uri::PathAndQuery;
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::metrics::v1::NumberDataPoint;
+use prost::Message;
+use rustix::process::{Pid, Signal, kill_process};
+use tidegate_requests::{attribute, counter, gauge, int, request};
+use tonic::client::Grpc;
+use tonic::transport::{Channel, Endpoint};
+
+use super::field::{Field, Role, Size};
+use super::proto::field;
+use super::wire::{self, HONEST};
+use crate::Error;
+use crate::otlp::codec::Raw;
+use crate::otlp::load::now_ns;
+
+/// The honest sender's counter, as it is on the page.
+pub(super) const SHOWN: &str = "honest_pushes_total";
+/// Between two honest pushes.
+const PUSH: Duration = Duration::from_millis(100);
+/// Between two probes of the health check, of a query, of a scaler.
+const HEALTH: Duration = Duration::from_millis(50);
+const QUERY: Duration = Duration::from_millis(200);
+const SCALER: Duration = Duration::from_millis(500);
+/// Between two looks at memory.
+const LOOK: Duration = Duration::from_millis(20);
+/// Nobody waits for an answer longer than this.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// An honest push that takes longer counts as not accepted.
+const LATE: Duration = Duration::from_secs(1);
+/// A gateway that takes more is ended, so that the machine is not, in MiB.
+const CEILING_MIB: [u64; 2] = [2048, 1024];
+
+/// What was tried when, how long it took, and whether it went well.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Try {
+    pub(super) at: Instant,
+    pub(super) took: Duration,
+    pub(super) went_well: bool,
+}
+
+/// What those beside have seen.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) pushes: Vec<Try>,
+    pub(super) health: Vec<Try>,
+    pub(super) queries: Vec<Try>,
+    /// What the honest counter came to: pushes that were accepted.
+    pub(super) total: u64,
+    /// Honest pushes that were refused, or of which the answer is not known.
+    pub(super) refused: u64,
+    pub(super) unanswered: u64,
+    /// The most resident memory, in MiB, and whether the gateway was ended for it.
+    pub(super) peak_mib: f64,
+    pub(super) was_ended: bool,
+}
+
+/// What is known at the moment.
+pub(super) struct Now {
+    since: Instant,
+    /// Milliseconds since then of the last honest push that was accepted.
+    accepted: AtomicU64,
+    resident: AtomicU64,
+    over: AtomicBool,
+}
+
+impl Now {
+    /// Whether a push that began after `then` was accepted.
+    pub(super) fn accepts_since(&self, then: Instant) -> bool {
+        let then = then.saturating_duration_since(self.since).as_millis() as u64;
+        self.accepted.load(Relaxed) > then
+    }
+
+    pub(super) fn resident_mib(&self) -> f64 {
+        self.resident.load(Relaxed) as f64 / MIB
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.over.load(Relaxed)
+    }
+}
+
+const MIB: f64 = 1_048_576.0;
+
+/// Runs `attack` with all of them beside it, and gives what it gave with what they have seen.
+pub(super) fn beside<T: Send>(
+    field: &Field,
+    role: Role,
+    headers: &str,
+    attack: impl FnOnce(&Now) -> T + Send,
+) -> (T, Seen) {
+    let now = Now {
+        since: Instant::now(),
+        accepted: AtomicU64::new(0),
+        resident: AtomicU64::new(0),
+        over: AtomicBool::new(false),
+    };
+    let seen = Mutex::new(Seen::default());
+    let (now, seen_by) = (&now, &seen);
+    let of =
+        |update: &dyn Fn(&mut Seen)| update(&mut seen_by.lock().unwrap_or_else(|held| held.into_inner()));
+    let of = &of;
+    let given = thread::scope(|scope| {
+        scope.spawn(move || {
+            let honest = Honest::new(field.ports.otlp, headers).run(now);
+            of(&|seen| {
+                seen.pushes.clone_from(&honest.pushes);
+                (seen.total, seen.refused, seen.unanswered) =
+                    (honest.total, honest.refused, honest.unanswered);
+            });
+        });
+        scope.spawn(move || {
+            let health = probes(now, HEALTH, || answers(field.ports.health, "/"));
+            of(&|seen| seen.health.clone_from(&health));
+        });
+        if role == Role::Tidegate {
+            scope.spawn(move || {
+                let queries = probes(now, QUERY, || answers(field.ports.admin, "/api/v1/query?query=1"));
+                of(&|seen| seen.queries.extend(&queries));
+            });
+            scope.spawn(move || {
+                let mut scaler = Scaler::new(field.ports.admin);
+                let queries = probes(now, SCALER, || scaler.as_mut().is_ok_and(Scaler::answers));
+                of(&|seen| seen.queries.extend(&queries));
+            });
+        }
+        scope.spawn(move || {
+            let (peak, was_ended) = watch(field, now);
+            of(&|seen| (seen.peak_mib, seen.was_ended) = (peak, was_ended));
+        });
+        // Attackers leave the processor to those whose times are measured.
+        let attacker = scope.spawn(move || {
+            let _ = rustix::process::nice(5);
+            attack(now)
+        });
+        let given = attacker.join();
+        now.over.store(true, Relaxed);
+        match given {
+            Ok(given) => given,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    });
+    (given, seen.into_inner().unwrap_or_else(|held| held.into_inner()))
+}
+
+/// Tries something again and again.
+fn probes(now: &Now, every: Duration, mut answers: impl FnMut() -> bool) -> Vec<Try> {
+    let mut tries = Vec::new();
+    while now.goes_on() {
+        let at = Instant::now();
+        let went_well = answers();
+        tries.push(Try {
+            at,
+            took: at.elapsed(),
+            went_well,
+        });
+        thread::sleep(every.saturating_sub(at.elapsed()));
+    }
+    tries
+}
+
+/// Whether a path is answered with 200, on a connection of its own as those of kubelets are.
+fn answers(port: u16, path: &str) -> bool {
+    wire::once(HONEST, port, PATIENCE, &wire::get(path)).is_ok_and(|answer| answer.status == 200)
+}
+
+/// A sender of gauges and of a counter that counts its own pushes; it does as it is told.
+struct Honest<'a> {
+    port: u16,
+    headers: &'a str,
+    began: u64,
+    stream: Option<BufReader<TcpStream>>,
+    pushes: Vec<Try>,
+    total: u64,
+    refused: u64,
+    unanswered: u64,
+}
+
+/// Points of an honest push: the counter, and gauges that make it as large as usual ones are.
+pub(super) const POINTS: u64 = 501;
+
+/// The honest sender's request: what its counter came to at a time, and its gauges.
+fn usual(began: u64, time: u64, total: u64) -> Vec<u8> {
+    let gauges = (1..POINTS).map(|number| NumberDataPoint {
+        attributes: vec![
+            attribute("number", number.to_string()),
+            attribute(
+                "text",
+                "as long as labels of a pod and its node are together, with an address or two".repeat(2),
+            ),
+        ],
+        time_unix_nano: time,
+        ..int(number as i64)
+    });
+    let metrics = [
+        counter("honest.pushes", [counted(began, time, total)]),
+        gauge("honest.gauge", gauges),
+    ];
+    request(resource(), "", metrics).encode_to_vec()
+}
+
+/// A request with the point of the honest counter alone.
+pub(super) fn honest(time: u64, total: u64) -> Vec<u8> {
+    request(
+        resource(),
+        "",
+        [counter("honest.pushes", [counted(0, time, total)])],
+    )
+    .encode_to_vec()
+}
+
+fn resource() -> Vec<KeyValue> {
+    vec![attribute("service.name", "honest"), attribute("host", "honest")]
+}
+
+fn counted(began: u64, time: u64, total: u64) -> NumberDataPoint {
+    NumberDataPoint {
+        start_time_unix_nano: began,
+        time_unix_nano: time,
+        ..int(total as i64)
+    }
+}
+
+impl<'a> Honest<'a> {
+    fn new(port: u16, headers: &'a str) -> Self {
+        Self {
+            port,
+            headers,
+            began: now_ns(),
+            stream: None,
+            pushes: Vec::new(),
+            total: 0,
+            refused: 0,
+            unanswered: 0,
+        }
+    }
+
+    fn run(mut self, now: &Now) -> Self {
+        while now.goes_on() {
+            let at = Instant::now();
+            let answer = self.push();
+            let took = at.elapsed();
+            let is_accepted = answer.as_ref().is_ok_and(|answer| answer.status == 200);
+            self.pushes.push(Try {
+                at,
+                took,
+                went_well: is_accepted && took <= LATE,
+            });
+            let mut pause = PUSH.saturating_sub(took);
+            match answer {
+                Ok(_) if is_accepted => {
+                    self.total += 1;
+                    let began = at.saturating_duration_since(now.since).as_millis() as u64;
+                    now.accepted.store(began, Relaxed);
+                }
+                Ok(answer) => {
+                    self.refused += 1;
+                    pause = answer.retry_after.unwrap_or(pause);
+                }
+                Err(_) => {
+                    self.unanswered += 1;
+                    self.stream = None;
+                }
+            }
+            let until = Instant::now() + pause;
+            while now.goes_on() && Instant::now() < until {
+                thread::sleep(PUSH.min(until.saturating_duration_since(Instant::now())));
+            }
+        }
+        self
+    }
+
+    fn push(&mut self) -> Result<wire::Answer, Error> {
+        let body = usual(self.began, now_ns(), self.total + 1);
+        let headers = wire::protobuf("") + self.headers;
+        let stream = match &mut self.stream {
+            Some(stream) => stream,
+            none => none.insert(BufReader::new(wire::connected(HONEST, self.port, PATIENCE)?)),
+        };
+        wire::exchange(stream, &wire::post("/v1/metrics", &headers, &body))
+    }
+}
+
+/// KEDA, which asks over gRPC what a query comes to.
+struct Scaler {
+    runtime: tokio::runtime::Runtime,
+    grpc: Grpc<Channel>,
+    request: Bytes,
+}
+
+impl Scaler {
+    fn new(port: u16) -> Result<Self, Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let grpc = {
+            let _inside = runtime.enter();
+            Grpc::new(Endpoint::from_shared(format!("http://127.0.0.1:{port}"))?.connect_lazy())
+        };
+        let pair = |key, value| field(3, [field(1, key), field(2, value)].concat());
+        let object = [field(1, "scaled"), pair("query", "1"), pair("target", "10")].concat();
+        Ok(Self {
+            runtime,
+            grpc,
+            request: field(1, object).into(),
+        })
+    }
+
+    fn answers(&mut self) -> bool {
+        const METHOD: &str = "/externalscaler.ExternalScaler/GetMetrics";
+        let (grpc, request) = (&mut self.grpc, self.request.clone());
+        self.runtime.block_on(async {
+            let call = async {
+                grpc.ready().await.ok()?;
+                let method = PathAndQuery::from_static(METHOD);
+                grpc.unary(tonic::Request::new(request), method, Raw).await.ok()
+            };
+            let answer = tokio::time::timeout(PATIENCE, call).await;
+            answer.is_ok_and(|answer| answer.is_some())
+        })
+    }
+}
+
+/// Looks at memory until all is over: the most that was resident, and whether the gateway had to be ended.
+fn watch(field: &Field, now: &Now) -> (f64, bool) {
+    let id = field.process.id();
+    let statm = format!("/proc/{id}/statm");
+    let page = rustix::param::page_size() as u64;
+    let ceiling = CEILING_MIB[usize::from(field.size == Size::Small)] * MIB as u64;
+    let (mut peak, mut was_ended) = (0, false);
+    while now.goes_on() {
+        let resident = std::fs::read_to_string(&statm).ok();
+        let resident = resident.and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
+        let resident = resident.unwrap_or(0) * page;
+        now.resident.store(resident, Relaxed);
+        peak = peak.max(resident);
+        if resident > ceiling && !was_ended {
+            was_ended = true;
+            if let Some(pid) = i32::try_from(id).ok().and_then(Pid::from_raw) {
+                // It may have ended by itself.
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+        thread::sleep(LOOK);
+    }
+    // What was between two looks.
+    let most = field.process.memory_mib().map_or(0.0, |(_, most)| most);
+    (most.max(peak as f64 / MIB), was_ended)
+}

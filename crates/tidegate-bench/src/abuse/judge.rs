@@ -1,0 +1,391 @@
+//! What must hold of a gateway that was attacked, and whether it did.
+
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use super::beside::{POINTS, SHOWN, Seen, Try};
+use super::field::{Field, LIMIT_MIB, Role, Size};
+use super::wire::Harm;
+use crate::Error;
+use crate::http::Scraper;
+use crate::stats::Samples;
+
+/// Resident memory may be above its limit by so much.
+const MARGIN: f64 = 1.1;
+/// From here on the memory limiter refuses.
+pub(super) const SOFT_MIB: f64 = LIMIT_MIB * 0.8;
+/// In which the gateway is as before.
+const RECOVERY: Duration = Duration::from_secs(10);
+/// What the last requests did is in the books by then.
+const SETTLED: Duration = Duration::from_secs(3);
+/// Of honest pushes must be accepted, in percent.
+const HONEST: f64 = 95.0;
+
+/// Times in which probes are answered, in milliseconds: the 99th percentile of health checks, and every query.
+struct Bounds {
+    health: f64,
+    queries: f64,
+}
+
+/// Something that must hold.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    what: &'static str,
+    figure: String,
+    holds: bool,
+}
+
+impl Line {
+    pub(super) fn new(what: &'static str, figure: impl Into<String>, holds: bool) -> Self {
+        Self {
+            what,
+            figure: figure.into(),
+            holds,
+        }
+    }
+}
+
+/// When what happened.
+pub(super) struct Times {
+    pub(super) begun: Instant,
+    pub(super) ended: Instant,
+    /// From the end of the attack until honest pushes were accepted and memory was below the soft limit.
+    pub(super) recovered: Option<Duration>,
+}
+
+/// What an attack came to.
+pub(super) struct Verdict {
+    pub(super) name: &'static str,
+    peak_mib: f64,
+    health: f64,
+    honest: f64,
+    gap: f64,
+    queries: f64,
+    recovered: Option<Duration>,
+    lines: Vec<Line>,
+}
+
+impl Verdict {
+    /// Of an attack that could not be made.
+    pub(super) fn failed(name: &'static str, error: &Error) -> Self {
+        Self {
+            name,
+            peak_mib: f64::NAN,
+            health: f64::NAN,
+            honest: f64::NAN,
+            gap: f64::NAN,
+            queries: f64::NAN,
+            recovered: None,
+            lines: vec![Line::new("the attack can be made", error.to_string(), false)],
+        }
+    }
+
+    pub(super) fn new(
+        name: &'static str,
+        field: &Field,
+        role: Role,
+        harm: Result<Harm, Error>,
+        times: &Times,
+        seen: &Seen,
+    ) -> Self {
+        let until = times.ended + times.recovered.unwrap_or(RECOVERY);
+        let within = |tries: &[Try], until| -> Vec<Try> {
+            let tries = tries
+                .iter()
+                .filter(|push| push.at >= times.begun && push.at <= until);
+            tries.copied().collect()
+        };
+        let pushes = within(&seen.pushes, times.ended);
+        let well = pushes.iter().filter(|push| push.went_well).count();
+        let verdict = Self {
+            name,
+            peak_mib: seen.peak_mib,
+            health: milliseconds(&within(&seen.health, until), 0.99),
+            honest: 100.0 * well as f64 / pushes.len() as f64,
+            gap: gap(&within(&seen.pushes, until), times.begun, until),
+            queries: milliseconds(&within(&seen.queries, until), 1.0),
+            recovered: times.recovered,
+            lines: Vec::new(),
+        };
+        match role {
+            Role::Tidegate => verdict.judged(field, harm, seen),
+            // Nobody promised anything.
+            Role::Collector => verdict,
+        }
+    }
+
+    fn judged(mut self, field: &Field, harm: Result<Harm, Error>, seen: &Seen) -> Self {
+        let bounds = field.pick(
+            Bounds {
+                health: 100.0,
+                queries: 1000.0,
+            },
+            Bounds {
+                health: 1000.0,
+                queries: 3000.0,
+            },
+        );
+        let ended = if seen.was_ended {
+            ", and was ended for it"
+        } else {
+            ""
+        };
+        let recovery = self.recovered.map_or_else(
+            || "never".to_owned(),
+            |time| format!("{:.1} s", time.as_secs_f64()),
+        );
+        self.lines = vec![
+            Line::new(
+                "memory stays within the limit and a tenth",
+                format!("{:.0} MiB of {LIMIT_MIB}{ended}", self.peak_mib),
+                self.peak_mib <= LIMIT_MIB * MARGIN && !seen.was_ended,
+            ),
+            Line::new(
+                "health checks are answered",
+                format!("p99 {:.0} ms of {}", self.health, bounds.health),
+                self.health <= bounds.health,
+            ),
+            Line::new(
+                "query=1 and KEDA are answered",
+                format!("at most {:.0} ms of {}", self.queries, bounds.queries),
+                self.queries <= bounds.queries,
+            ),
+            Line::new(
+                "it recovers",
+                format!("after {recovery} of {} s", RECOVERY.as_secs()),
+                self.recovered.is_some_and(|time| time <= RECOVERY),
+            ),
+        ];
+        // The honest pushes of a second are too few for a percentage.
+        if field.size == Size::Full {
+            self.lines.push(Line::new(
+                "honest pushes are accepted",
+                format!("{:.1} % of at least {HONEST}", self.honest),
+                self.honest >= HONEST,
+            ));
+        }
+        match harm {
+            Ok(harm) => {
+                self.lines.extend(books(field, &harm, seen));
+                self.lines.extend(harm.lines);
+            }
+            Err(error) => self
+                .lines
+                .push(Line::new("the attack can be made", error.to_string(), false)),
+        }
+        self
+    }
+
+    pub(super) fn holds(&self) -> bool {
+        self.lines.iter().all(|line| line.holds)
+    }
+
+    /// In one word.
+    pub(super) fn word(&self) -> &'static str {
+        match self.holds() {
+            _ if self.lines.is_empty() => "",
+            true => "holds",
+            false => "FAILED",
+        }
+    }
+
+    /// What does not hold, a line each.
+    pub(super) fn complaints(&self) -> String {
+        let failed = self.lines.iter().filter(|line| !line.holds);
+        failed.fold(String::new(), |mut text, line| {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "  FAILED {}: {}", line.what, line.figure);
+            text
+        })
+    }
+
+    fn cells(&self) -> [String; 8] {
+        let number = |value: f64, unit: &str| match value.is_nan() {
+            true => String::new(),
+            false => format!("{value:.0}{unit}"),
+        };
+        [
+            self.name.to_owned(),
+            number(self.peak_mib, " MiB"),
+            number(self.health, " ms"),
+            number(self.honest, " %"),
+            number(self.gap, " s"),
+            number(self.queries, " ms"),
+            self.recovered.map_or_else(
+                || "never".to_owned(),
+                |time| format!("{:.1} s", time.as_secs_f64()),
+            ),
+            self.word().to_owned(),
+        ]
+    }
+}
+
+const COLUMNS: [&str; 8] = [
+    "attack",
+    "peak memory",
+    "health p99",
+    "honest",
+    "longest gap",
+    "query max",
+    "recovery",
+    "verdict",
+];
+
+/// All of them as a table in Markdown, its columns of even width.
+pub(super) fn table(verdicts: &[Verdict]) -> String {
+    let rows: Vec<[String; 8]> = std::iter::once(COLUMNS.map(str::to_owned))
+        .chain(verdicts.iter().map(Verdict::cells))
+        .collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (index, row) in rows.iter().enumerate() {
+        let cells = row.iter().enumerate();
+        let cells = cells.map(|(column, cell)| format!("{cell:width$}", width = width(column)));
+        let _ = writeln!(text, "| {} |", cells.collect::<Vec<_>>().join(" | "));
+        if index == 0 {
+            let rules = (0..row.len()).map(|column| "-".repeat(width(column)));
+            let _ = writeln!(text, "| {} |", rules.collect::<Vec<_>>().join(" | "));
+        }
+    }
+    text
+}
+
+/// A quantile of times; one that was not answered well took for ever.
+fn milliseconds(tries: &[Try], quantile: f64) -> f64 {
+    match tries {
+        [] => f64::NAN,
+        tries => Samples::new(tries.iter().map(|probe| match probe.went_well {
+            true => probe.took.as_secs_f64() * 1e3,
+            false => f64::INFINITY,
+        }))
+        .quantile(quantile),
+    }
+}
+
+/// The longest time without an accepted push, in seconds.
+fn gap(pushes: &[Try], begun: Instant, until: Instant) -> f64 {
+    let accepted = pushes.iter().filter(|push| push.went_well).map(|push| push.at);
+    let times: Vec<Instant> = std::iter::once(begun).chain(accepted).chain([until]).collect();
+    let gaps = times
+        .windows(2)
+        .map(|pair| pair[1].saturating_duration_since(pair[0]).as_secs_f64());
+    gaps.fold(0.0, f64::max)
+}
+
+/// Whether the gateway says of itself what was seen from outside, and shows what it accepted.
+fn books(field: &Field, harm: &Harm, seen: &Seen) -> Vec<Line> {
+    let asked = Instant::now();
+    loop {
+        let lines = match look(field, harm, seen) {
+            Ok(lines) => lines,
+            Err(error) => vec![Line::new("pages are served", error.to_string(), false)],
+        };
+        if lines.iter().all(|line| line.holds) || asked.elapsed() > SETTLED {
+            return lines;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn look(field: &Field, harm: &Harm, seen: &Seen) -> Result<Vec<Line>, Error> {
+    let shown = field.shown(SHOWN)? as u64;
+    let mut own = Scraper::connect(field.ports.own, "/metrics")?;
+    let page = own.get()?;
+    let accepted = counted(page, |name, labels| {
+        name == "otelcol_receiver_accepted_metric_points"
+            && ["receiver=\"otlp\"", "receiver=\"prometheusremotewrite\""]
+                .iter()
+                .any(|receiver| labels.contains(receiver))
+    }) as u64;
+    let least = seen.total * POINTS + harm.accepted;
+    let most = least + harm.uncertain + seen.unanswered * POINTS;
+    let refusals = counted(page, |name, _| {
+        (name.contains("refus") || name.starts_with("otelcol_receiver_failed"))
+            && !name.contains("memory_limiter")
+    }) as u64;
+    let refused = harm.refused + seen.refused;
+    Ok(vec![
+        Line::new(
+            "the honest total is on the page",
+            format!("{shown} of {}", seen.total),
+            (seen.total..=seen.total + seen.unanswered.min(1)).contains(&shown),
+        ),
+        Line::new(
+            "what was accepted is counted",
+            format!("{accepted} counted, {least} to {most} accepted"),
+            (least..=most).contains(&accepted),
+        ),
+        Line::new(
+            "refusals are counted",
+            format!("{refusals} counted, {refused} refused"),
+            refusals >= refused,
+        ),
+    ])
+}
+
+/// The sum of samples that are chosen by name and labels.
+fn counted(page: &str, is_meant: impl Fn(&str, &str) -> bool) -> f64 {
+    let samples = page.lines().filter(|line| !line.starts_with('#'));
+    let samples = samples.filter_map(|line| {
+        let (series, value) = line.rsplit_once(' ')?;
+        let (name, labels) = series.split_once('{').unwrap_or((series, ""));
+        is_meant(name, labels).then(|| value.parse::<f64>().ok())?
+    });
+    samples.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_probe_that_fails_took_for_ever() {
+        let probe = |ms, went_well| Try {
+            at: Instant::now(),
+            took: Duration::from_millis(ms),
+            went_well,
+        };
+        assert_eq!(milliseconds(&[probe(5, true), probe(9, true)], 1.0), 9.0);
+        assert_eq!(
+            milliseconds(&[probe(5, true), probe(1, false)], 1.0),
+            f64::INFINITY
+        );
+        assert!(milliseconds(&[], 1.0).is_nan());
+    }
+
+    #[test]
+    fn the_longest_gap_counts_what_was_not_accepted() {
+        let begun = Instant::now();
+        let push = |s, went_well| Try {
+            at: begun + Duration::from_secs(s),
+            took: Duration::ZERO,
+            went_well,
+        };
+        let until = begun + Duration::from_secs(10);
+        assert_eq!(
+            gap(&[push(1, true), push(4, false), push(6, true)], begun, until),
+            5.0
+        );
+        assert_eq!(gap(&[], begun, until), 10.0);
+    }
+
+    #[test]
+    fn samples_are_chosen_by_name_and_labels() {
+        let page = "# TYPE a counter\na{receiver=\"otlp\"} 3\na{receiver=\"uds\"} 4\nb 5\n";
+        let otlp = counted(page, |name, labels| name == "a" && labels.contains("otlp"));
+        assert_eq!(otlp, 3.0);
+    }
+
+    #[test]
+    fn a_line_that_fails_is_printed_with_its_figure() {
+        let mut verdict = Verdict::failed("x", &"no gateway".into());
+        assert!(!verdict.holds());
+        assert_eq!(
+            verdict.complaints(),
+            "  FAILED the attack can be made: no gateway\n"
+        );
+        verdict.lines = vec![Line::new("it holds", "1 of 2", true)];
+        assert!(verdict.holds() && verdict.complaints().is_empty());
+        assert!(table(&[verdict]).ends_with("holds   |\n"));
+    }
+}

@@ -1,0 +1,238 @@
+//! `cargo xtask abuse`: peers that lie, against the release binary.
+//!
+//! Each attack gets a gateway of its own, whose memory limiter allows 256 MiB. Beside it an honest sender pushes a
+//! counter, a probe asks for its health, others ask queries, and its memory is looked at. `judge` says what must hold
+//! of all of them, an attack what must hold besides. A new attack is a row of [`ATTACKS`] and a function.
+
+mod attacks;
+mod beside;
+mod field;
+mod h2;
+mod judge;
+mod peers;
+mod proto;
+mod wire;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::Error;
+use attacks::{ATTACKS, Attack, NOT_YET};
+use beside::{Now, beside};
+use field::{Field, Role, Size};
+use judge::{SOFT_MIB, Times, Verdict};
+
+/// Before an attack begins, an honest push has been accepted; where a password is checked first, that takes a while.
+const READY: Duration = Duration::from_secs(20);
+/// A gateway that has not recovered by then does not.
+const HOPELESS: Duration = Duration::from_secs(20);
+const LOOK: Duration = Duration::from_millis(10);
+
+/// What was asked for.
+struct Asked<'a> {
+    size: Size,
+    peer: bool,
+    publish: bool,
+    names: Vec<&'a str>,
+}
+
+/// Makes the attacks named, or all, and fails when something did not hold.
+pub(crate) fn run(binary: &Path, output: &Path, arguments: &[&str]) -> Result<(), Error> {
+    let asked = parse(arguments)?;
+    // Attackers have more connections than a process usually may have files.
+    raise_file_limit();
+    let chosen = ATTACKS.iter().filter(|attack| asked.chooses(attack));
+    if asked.peer {
+        return peers::run(chosen, output);
+    }
+    let mut verdicts = Vec::new();
+    for attack in chosen {
+        let verdict = match attacked(binary, output, Role::Tidegate, attack, asked.size) {
+            Ok(verdict) => verdict,
+            Err(error) => Verdict::failed(attack.name, &error),
+        };
+        println!("{}: {} ... {}", attack.name, attack.about, verdict.word());
+        print!("{}", verdict.complaints());
+        verdicts.push(verdict);
+    }
+    let table = judge::table(&verdicts);
+    println!("\n{table}");
+    let report = format!("{}\n\n{table}", crate::machine::describe()?);
+    std::fs::create_dir_all(output)?;
+    std::fs::write(output.join("report.md"), &report)?;
+    if asked.publish {
+        let page = std::fs::read_to_string(PAGE)?;
+        std::fs::write(PAGE, published(&page, &report)?)?;
+    }
+    let failed: Vec<&str> = verdicts
+        .iter()
+        .filter(|verdict| !verdict.holds())
+        .map(|verdict| verdict.name)
+        .collect();
+    match failed.as_slice() {
+        [] => Ok(()),
+        names => Err(format!(
+            "{} of {} attacks did what they must not: {}",
+            names.len(),
+            verdicts.len(),
+            names.join(", ")
+        )
+        .into()),
+    }
+}
+
+/// Where `--publish` writes, and between what.
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/abuse.md");
+const RESULTS: [&str; 2] = ["<!-- results -->\n", "<!-- end of results -->"];
+
+/// The page with these results in the place of the last ones.
+fn published(page: &str, results: &str) -> Result<String, Error> {
+    let [begin, end] = RESULTS;
+    let parts = page.split_once(begin).and_then(|(before, rest)| {
+        let (_, after) = rest.split_once(end)?;
+        Some((before, after))
+    });
+    let (before, after) = parts.ok_or_else(|| format!("{PAGE} has no {begin}"))?;
+    Ok(format!("{before}{begin}\n{results}\n{end}{after}"))
+}
+
+impl Asked<'_> {
+    /// Those named. Without names all; of the small ones those that the gateway is known to withstand.
+    fn chooses(&self, attack: &Attack) -> bool {
+        match self.names.as_slice() {
+            [] => self.size == Size::Full || !NOT_YET.contains(&attack.name),
+            names => names.contains(&attack.name),
+        }
+    }
+}
+
+fn parse<'a>(arguments: &[&'a str]) -> Result<Asked<'a>, Error> {
+    let mut asked = Asked {
+        size: Size::Full,
+        peer: false,
+        publish: false,
+        names: Vec::new(),
+    };
+    for argument in arguments {
+        match *argument {
+            "--small" => asked.size = Size::Small,
+            "--peer" => asked.peer = true,
+            "--publish" => asked.publish = true,
+            option if option.starts_with("--") => return Err(format!("no option {option}").into()),
+            name if ATTACKS.iter().any(|attack| attack.name == name) => asked.names.push(name),
+            unknown => {
+                let all: Vec<&str> = ATTACKS.iter().map(|attack| attack.name).collect();
+                return Err(format!("no attack `{unknown}`; there are: {}", all.join(", ")).into());
+            }
+        }
+    }
+    Ok(asked)
+}
+
+/// Makes an attack, and judges what came of it; where it fails, what the gateway said is kept.
+fn attacked(binary: &Path, output: &Path, role: Role, attack: &Attack, size: Size) -> Result<Verdict, Error> {
+    let field = Field::start(binary, role, &attack.setup, size)?;
+    let ((harm, times), seen) = beside(&field, role, attack.setup.honest, |now| {
+        let ready = wait(READY, || now.accepts_since(Instant::now() - READY));
+        let begun = Instant::now();
+        let harm = match ready {
+            Some(_) => (attack.run)(&field),
+            None => Err("no honest push was accepted before".into()),
+        };
+        let ended = Instant::now();
+        let recovered = wait(field.pick(HOPELESS, HOPELESS / 2), || has_recovered(now, ended));
+        (
+            harm,
+            Times {
+                begun,
+                ended,
+                recovered,
+            },
+        )
+    });
+    let verdict = Verdict::new(attack.name, &field, role, harm, &times, &seen);
+    if !verdict.holds() {
+        let log = output.join(format!("{}.log", attack.name));
+        std::fs::create_dir_all(output)?;
+        std::fs::write(log, field.process.printed())?;
+    }
+    field.process.kill();
+    Ok(verdict)
+}
+
+fn has_recovered(now: &Now, ended: Instant) -> bool {
+    now.accepts_since(ended) && now.resident_mib() < SOFT_MIB
+}
+
+/// How long something takes to be true, if it does in time.
+fn wait(patience: Duration, is_true: impl Fn() -> bool) -> Option<Duration> {
+    let asked = Instant::now();
+    loop {
+        if is_true() {
+            return Some(asked.elapsed());
+        }
+        if asked.elapsed() > patience {
+            return None;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    // With fewer, some attacks can't be made, and say so.
+    let _ = setrlimit(Resource::Nofile, raised);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_those_not_yet_withstood_exist() {
+        for (index, attack) in ATTACKS.iter().enumerate() {
+            assert!(
+                ATTACKS[..index].iter().all(|other| other.name != attack.name),
+                "{}",
+                attack.name
+            );
+        }
+        for name in NOT_YET {
+            assert!(ATTACKS.iter().any(|attack| attack.name == *name), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_page_names_every_attack() {
+        let page = std::fs::read_to_string(PAGE).unwrap();
+        for Attack { name, about, .. } in ATTACKS {
+            assert!(page.contains(&format!("| `{name}` | {about} |\n")), "{name}");
+        }
+    }
+
+    #[test]
+    fn results_take_the_place_of_the_last_ones() {
+        let page = "a\n<!-- results -->\nold\n<!-- end of results -->\nb\n";
+        let once = published(page, "new\n").unwrap();
+        assert_eq!(once, "a\n<!-- results -->\n\nnew\n\n<!-- end of results -->\nb\n");
+        assert_eq!(published(&once, "new\n").unwrap(), once);
+        assert!(published("a", "b").is_err());
+    }
+
+    #[test]
+    fn small_attacks_are_those_that_are_withstood_unless_named() {
+        let chosen = |arguments: &[&str]| {
+            let asked = parse(arguments).unwrap();
+            ATTACKS.iter().filter(|attack| asked.chooses(attack)).count()
+        };
+        assert_eq!(chosen(&[]), ATTACKS.len());
+        assert_eq!(chosen(&["--small"]), ATTACKS.len() - NOT_YET.len());
+        assert_eq!(chosen(&["--small", ATTACKS[0].name]), 1);
+        assert!(parse(&["--smal"]).is_err() && parse(&["nothing"]).is_err());
+    }
+}

@@ -1,0 +1,27 @@
+//! `cargo xtask abuse`: peers that lie, against the release binary.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::{Outcome, bench, process, test::workspace};
+
+/// Makes the attacks named, or all; what came of them is printed and kept in `target/abuse`.
+pub(crate) fn abuse(arguments: &[String]) -> Outcome {
+    harness(&bench::build()?, arguments)
+}
+
+/// The small form of the attacks that are withstood, against the debug binary.
+pub(crate) fn small() -> Outcome {
+    let build = ["build", "--package", "tidegate", "--package", "tidegate-bench"];
+    process::stream(process::cargo().args(build).current_dir(workspace()))?;
+    harness(&process::target().join("debug"), &["--small".to_owned()])
+}
+
+fn harness(binaries: &Path, arguments: &[String]) -> Outcome {
+    let mut harness = Command::new(binaries.join("tidegate-bench"));
+    harness
+        .arg(binaries.join("tidegate"))
+        .arg("abuse")
+        .arg(process::target().join("abuse"));
+    process::stream(harness.args(arguments))
+}
