@@ -11,7 +11,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// SIGTERM to the end: what the drain of an ordinary test may take.
-const STOP_DEADLINE: Duration = Duration::from_secs(15);
+const STOP_DEADLINE: Duration = Duration::from_secs(40);
 
 /// The binary as cargo built it, without arguments, for tests of the command line.
 pub(crate) fn tidegate() -> Command {

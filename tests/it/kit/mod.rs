@@ -40,29 +40,38 @@ pub(crate) use script::Script;
 pub(crate) use target::{Answer, Target};
 pub(crate) use victoria_metrics::VictoriaMetrics;
 
-use std::collections::HashSet;
 use std::net::TcpListener;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{LazyLock, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a thing that should happen soon may take on a busy machine.
-pub(crate) const SOON: Duration = Duration::from_secs(20);
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// Short enough that polling adds nothing to see, long enough to leave the processor to others.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
+/// Linux takes ports for port 0 from 32768 upwards by default.
+const PORTS: Range<u16> = 10_000..32_000;
+
 /// A port of 127.0.0.1 that is free now and that no other call in this process gets.
 ///
-/// The kernel hands out ephemeral ports at random among thousands, so that another process takes
-/// this one before its user has bound it is unlikely, but not impossible.
+/// It lies below the ports that the kernel gives to outgoing connections and to listeners on port 0. One of those
+/// could otherwise take it before its user has bound it. The first port is random, so that test runs side by side
+/// rarely meet.
 pub(crate) fn free_port() -> u16 {
-    static GIVEN: LazyLock<Mutex<HashSet<u16>>> = LazyLock::new(Mutex::default);
+    static NEXT: LazyLock<Mutex<u16>> = LazyLock::new(|| Mutex::new(rand::random_range(PORTS)));
+    let mut next = NEXT.lock().expect("no panic inside");
     loop {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = listener.local_addr().expect("an address").port();
-        if GIVEN.lock().expect("no panic inside").insert(port) {
+        let port = *next;
+        *next = if port + 1 < PORTS.end {
+            port + 1
+        } else {
+            PORTS.start
+        };
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
         }
     }
