@@ -6,7 +6,7 @@
 pub(crate) mod measure;
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +18,10 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Memory counts as short for so long after room was last refused.
 const SHORT_FOR: Duration = Duration::from_secs(1);
+
+/// Before so much is reserved at once, the process is measured again. What others have just let go of is still resident
+/// until the allocator gives it back, some tenths of a second later; room for large buffers can't be promised on top of it.
+const LARGE: usize = 1 << 20;
 
 /// How often the process is measured where no memory limiter says.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
@@ -48,6 +52,8 @@ pub struct Account {
     /// The smallest of `limits`.
     limit: AtomicUsize,
     limits: Mutex<Limits>,
+    /// Whether it is that of this process: set once it is watched.
+    is_live: AtomicBool,
     measured: AtomicUsize,
     /// How much of what was measured are bytes of reservations.
     filled_then: AtomicUsize,
@@ -85,6 +91,7 @@ impl Default for Account {
         Self {
             limit: AtomicUsize::new(usize::MAX),
             limits: Mutex::default(),
+            is_live: AtomicBool::new(false),
             measured: AtomicUsize::new(0),
             filled_then: AtomicUsize::new(0),
             reserved: AtomicUsize::new(0),
@@ -134,6 +141,7 @@ impl Account {
 
     /// Measures once a second from now on, for ever, while no memory limiter does.
     pub(crate) async fn watch(&self) {
+        self.is_live.store(true, Relaxed);
         let mut ticks = tokio::time::interval(MEASURE_EVERY);
         loop {
             ticks.tick().await;
@@ -177,13 +185,25 @@ impl Account {
 
     /// Whether more is used than the limit allows.
     pub fn over_limit(&self) -> bool {
-        self.used_bytes() > self.limit()
+        self.uses_more_than(self.limit())
+    }
+
+    /// Whether more than so many bytes are used.
+    pub fn uses_more_than(&self, limit: usize) -> bool {
+        !self.holds_again(|| self.used_bytes() <= limit)
     }
 
     /// Whether so many more bytes could be reserved now.
     pub fn has_room(&self, bytes: usize) -> bool {
-        let reserved = self.reserved.load(Relaxed).saturating_add(bytes);
-        self.used_with(reserved) <= self.limit()
+        self.holds_again(|| {
+            let reserved = self.reserved.load(Relaxed).saturating_add(bytes);
+            self.used_with(reserved) <= self.limit()
+        })
+    }
+
+    /// Nobody is refused for what was given back to the system since the last measurement.
+    fn holds_again(&self, mut condition: impl FnMut() -> bool) -> bool {
+        condition() || (self.measure_again() && condition())
     }
 
     /// Whether so many bytes could be reserved if nothing else were held.
@@ -226,15 +246,35 @@ impl Account {
         }
     }
 
+    /// Measures now, if this is the account of this process. What fills reservations meanwhile counts twice until the next
+    /// measurement.
+    fn measure_again(&self) -> bool {
+        let filled = self.filled.load(Relaxed);
+        if !self.is_live.load(Relaxed) {
+            return false;
+        }
+        let Ok(resident) = measure::resident_bytes() else {
+            return false;
+        };
+        self.filled_then.store(filled, Relaxed);
+        let resident = usize::try_from(resident).unwrap_or(usize::MAX);
+        self.measured.store(resident, Relaxed);
+        true
+    }
+
     fn reserve(&self, bytes: usize) -> Result<(), NoRoom> {
+        if bytes >= LARGE {
+            self.measure_again();
+        }
         let limit = self.limit();
         let grown = |reserved: usize| {
             let reserved = reserved.checked_add(bytes)?;
             (self.used_with(reserved) <= limit).then_some(reserved)
         };
-        match self.reserved.fetch_update(Relaxed, Relaxed, grown) {
-            Ok(_) => Ok(()),
-            Err(_) => {
+        let is_reserved = || self.reserved.fetch_update(Relaxed, Relaxed, grown).is_ok();
+        match self.holds_again(is_reserved) {
+            true => Ok(()),
+            false => {
                 self.run_short();
                 Err(NoRoom)
             }

@@ -201,3 +201,25 @@ fn threads_share_one_limit_and_leave_nothing_behind() {
     assert!(is_at_rest(&account));
     assert_eq!(account.used_bytes(), 0);
 }
+
+#[test]
+fn the_process_is_measured_again_for_large_buffers_and_before_anybody_is_refused() {
+    let ballast = vec![1_u8; 64 << 20];
+    let resident = usize::try_from(measure::resident_bytes().unwrap()).unwrap();
+    let limit = resident + (64 << 20);
+    let account = account(limit);
+    account.is_live.store(true, Relaxed);
+    // The last measurement knows nothing of what is resident.
+    account.note(0);
+    let mut held = Held::new(account.clone());
+    held.try_grow(LARGE - 1).unwrap();
+    assert_eq!(account.measured.load(Relaxed), 0, "small ones don't look");
+    assert!(account.has_room(60 << 20), "as far as the books say");
+    assert_eq!(held.try_grow(60 << 20), Err(NoRoom));
+    // The last measurement knows nothing of what has been given back since.
+    account.note(limit + 1);
+    held.try_grow(1).unwrap();
+    account.note(limit + 1);
+    assert!(!account.over_limit());
+    drop(ballast);
+}

@@ -89,7 +89,7 @@ impl Lifecycle for MemoryLimiter {
 
 impl Consumer for MemoryLimiter {
     fn admit(&self, batch: &Batch, flow: &mut Flow) -> Result<(), Refused> {
-        if self.gauge.memory().used_bytes() > self.gauge.soft_limit_bytes {
+        if self.gauge.memory().uses_more_than(self.gauge.soft_limit_bytes) {
             count_refused(&self.gauge.context.id, batch);
             let reason = format!(
                 "{}: data refused due to high memory usage",
