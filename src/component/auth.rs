@@ -1,5 +1,8 @@
 //! Who may send, and as whom we send: what authenticator extensions do for receivers and exporters.
 
+use std::net::IpAddr;
+use std::time::Duration;
+
 use async_trait::async_trait;
 use http::{HeaderMap, HeaderValue, Uri};
 
@@ -8,8 +11,8 @@ use crate::batch::ClientMetadata;
 /// Decides by a request's headers, before its body is read.
 #[async_trait]
 pub trait Authenticator: Send + Sync {
-    /// Whether the sender is who may send.
-    async fn check(&self, headers: &HeaderMap) -> Result<(), Unauthenticated>;
+    /// Whether the sender is who may send. `from` is its address; none for those of this machine.
+    async fn check(&self, headers: &HeaderMap, from: Option<IpAddr>) -> Result<(), Unauthenticated>;
 
     /// The `WWW-Authenticate` of a refusal (RFC 9110, 11.6.1).
     fn challenge(&self) -> HeaderValue;
@@ -17,8 +20,19 @@ pub trait Authenticator: Send + Sync {
 
 /// Why a sender is not let in. It says nothing that helps to guess.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Unauthenticated(pub &'static str);
+pub enum Unauthenticated {
+    /// It does not show who it is.
+    #[error("{0}")]
+    Wrong(&'static str),
+    /// Its address has shown so much that is wrong that nothing more of it is checked for now.
+    #[error("{why}")]
+    TooOften {
+        /// For people.
+        why: &'static str,
+        /// When something is checked again.
+        retry_after: Duration,
+    },
+}
 
 /// Proves to a peer who sends.
 pub trait Credentials: Send + Sync {

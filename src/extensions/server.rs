@@ -235,9 +235,14 @@ fn broken_off() -> Answer {
 
 /// The answer to who may not ask.
 async fn refusal(door: &Door, request: &http::Request<Incoming>) -> Option<Answer> {
-    let NotAdmitted { why, challenge } = door.admit(request.headers()).await.err()?;
-    if is_call(request) {
-        return Some(grpc_error(tonic::Status::unauthenticated(why.to_string())));
+    let refused = door.admit(request).await.err()?;
+    let is_for_now = refused.retry_after().is_some();
+    let NotAdmitted { why, challenge } = refused;
+    match (is_call(request), is_for_now) {
+        (true, true) => return Some(grpc_error(tonic::Status::unavailable(why.to_string()))),
+        (true, false) => return Some(grpc_error(tonic::Status::unauthenticated(why.to_string()))),
+        (false, true) => return Some(busy(&why.to_string())),
+        (false, false) => {}
     }
     let mut answer = error(StatusCode::UNAUTHORIZED, "unauthenticated", &why.to_string());
     answer.headers_mut().insert(WWW_AUTHENTICATE, challenge);

@@ -1,8 +1,10 @@
 //! `auth: {authenticator: ID}`: how receivers and exporters name the extension that authenticates.
 
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderValue, Request};
 
 use crate::component::auth::{Authenticator, Credentials, Unauthenticated};
 use crate::component::services::Services;
@@ -20,6 +22,10 @@ crate::options! {
 #[derive(Clone, Default)]
 pub struct Door(Option<Arc<dyn Authenticator>>);
 
+/// The address of who sent a request, in its extensions. Those of this machine have none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sender(pub(crate) IpAddr);
+
 /// What somebody is told who is not let in.
 #[derive(Debug)]
 pub struct NotAdmitted {
@@ -29,6 +35,16 @@ pub struct NotAdmitted {
     pub challenge: HeaderValue,
 }
 
+impl NotAdmitted {
+    /// When to come back, where nothing is checked for now.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        match self.why {
+            Unauthenticated::Wrong(_) => None,
+            Unauthenticated::TooOften { retry_after, .. } => Some(retry_after),
+        }
+    }
+}
+
 impl Door {
     /// As configured; the error says that the extension is not there.
     pub fn of(config: Option<&AuthConfig>, base: &Context) -> Result<Self, ComponentError> {
@@ -36,10 +52,11 @@ impl Door {
         Ok(Self(keeper))
     }
 
-    /// Decides by a request's headers.
-    pub async fn admit(&self, headers: &HeaderMap) -> Result<(), NotAdmitted> {
+    /// Decides by a request's headers, and by the address that it has from [`super::http::serve`].
+    pub async fn admit<B>(&self, request: &Request<B>) -> Result<(), NotAdmitted> {
         let Some(keeper) = &self.0 else { return Ok(()) };
-        let checked = keeper.check(headers).await;
+        let from = request.extensions().get().map(|Sender(address)| *address);
+        let checked = keeper.check(request.headers(), from).await;
         checked.map_err(|why| NotAdmitted {
             why,
             challenge: keeper.challenge(),

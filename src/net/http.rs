@@ -22,10 +22,12 @@ use tokio::time::Instant;
 
 use self::answers::{Answers, Pieces};
 use self::lingering::Lingering;
+use super::auth::Sender;
 use super::authority::AuthorityFilter;
 use super::behind::Behind;
 use super::listener::Listener;
 use super::measured::Measured;
+use super::peers::counted;
 use super::server::{Connection, ConnectionLimits, Server};
 use super::stream::Peer;
 use crate::component::Shared;
@@ -172,7 +174,11 @@ where
     let sending = answers.clone();
     let measured = config.measured.clone();
     let hosts = config.allowed_hosts.clone();
-    let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+    let sender = counted(peer).map(Sender);
+    let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
+        if let Some(sender) = sender {
+            request.extensions_mut().insert(sender);
+        }
         let busy = requests.begin(&request);
         let refusal = host::refusal(&request, hosts.as_deref());
         let call = measured.as_ref().map(|server| server.begin(&request));

@@ -52,7 +52,7 @@ impl Drop for Counted {
 }
 
 /// The address by which a peer is counted. Who has an IPv6 address has 2^64 of them.
-fn counted(peer: Peer) -> Option<IpAddr> {
+pub(super) fn counted(peer: Peer) -> Option<IpAddr> {
     let Peer::Tcp(address) = peer else {
         return None;
     };

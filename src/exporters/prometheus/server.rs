@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, VARY,
-    WWW_AUTHENTICATE,
+    ACCEPT, ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER,
+    VARY, WWW_AUTHENTICATE,
 };
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::Full;
@@ -65,8 +65,15 @@ pub(super) async fn start(
 
 impl Counter {
     async fn answer(&self, request: Request<Incoming>) -> Answer {
-        let mut answer = match self.door.admit(request.headers()).await {
+        let mut answer = match self.door.admit(&request).await {
             Ok(()) => self.admitted(&request).await,
+            Err(not) if not.retry_after().is_some() => {
+                let mut answer = plain(StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", not.why));
+                answer
+                    .headers_mut()
+                    .insert(RETRY_AFTER, HeaderValue::from_static("1"));
+                answer
+            }
             Err(not) => {
                 let mut answer = plain(StatusCode::UNAUTHORIZED, format!("{}\n", not.why));
                 answer.headers_mut().insert(WWW_AUTHENTICATE, not.challenge);

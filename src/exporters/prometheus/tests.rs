@@ -316,9 +316,13 @@ struct Doorman;
 
 #[async_trait]
 impl Authenticator for Doorman {
-    async fn check(&self, headers: &http::HeaderMap) -> Result<(), Unauthenticated> {
+    async fn check(
+        &self,
+        headers: &http::HeaderMap,
+        _: Option<std::net::IpAddr>,
+    ) -> Result<(), Unauthenticated> {
         let shown = headers.contains_key("pass");
-        shown.then_some(()).ok_or(Unauthenticated("no pass"))
+        shown.then_some(()).ok_or(Unauthenticated::Wrong("no pass"))
     }
 
     fn challenge(&self) -> http::HeaderValue {

@@ -490,10 +490,11 @@ async fn who_may_not_ask_is_told_so_in_his_own_protocol() {
         async fn check(
             &self,
             headers: &http::HeaderMap,
+            _: Option<std::net::IpAddr>,
         ) -> Result<(), crate::component::auth::Unauthenticated> {
             match headers.contains_key("x-key") {
                 true => Ok(()),
-                false => Err(crate::component::auth::Unauthenticated("no key")),
+                false => Err(crate::component::auth::Unauthenticated::Wrong("no key")),
             }
         }
 

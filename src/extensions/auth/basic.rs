@@ -1,14 +1,17 @@
 //! `basicauth`: names and passwords (RFC 7617).
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use base64::Engine;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use tokio::sync::Semaphore;
 
+use super::attempts::Attempts;
 use super::htpasswd::{Stored, Users, sha1};
 use super::{LOOK, SecretFile, digest, secret_file};
 use crate::batch::ClientMetadata;
@@ -38,6 +41,9 @@ crate::options! {
         pub file: Option<PathBuf> = None,
         /// The lines themselves; they go before those of the file.
         pub inline: Secret = Secret::default(),
+        /// Wrong passwords a minute of one address; beyond, it gets 503 with `Retry-After`. Addresses of this machine do not
+        /// count. Where a proxy sends for many, 0 lifts the limit.
+        pub max_failures_per_minute: u32 = 60,
     }
 }
 
@@ -150,12 +156,17 @@ impl Extension for BasicAuth {
 
 /// Checks of hashes that run at a time: each takes a core for a tenth of a second, on purpose.
 const CHECKS: usize = 2;
+const TOO_OFTEN: Unauthenticated = Unauthenticated::TooOften {
+    why: "too many wrong passwords came from this address: come back later",
+    retry_after: Duration::from_secs(1),
+};
 /// Headers that were found right and are not hashed again.
 const MAX_KNOWN: usize = 1024;
 
 struct Server {
     users: Reloading<Arc<Known>, String>,
     checks: Semaphore,
+    attempts: Attempts,
 }
 
 /// Users, and which headers were found right as long as these are the users.
@@ -175,6 +186,7 @@ impl Known {
 impl Server {
     fn new(config: HtpasswdConfig) -> Self {
         let file = config.file.clone();
+        let attempts = Attempts::new(config.max_failures_per_minute);
         let load = move || {
             let mut lines = String::new();
             if let Some(file) = &config.file {
@@ -194,6 +206,7 @@ impl Server {
         Self {
             users: Reloading::new(file, Some(LOOK), load),
             checks: Semaphore::new(CHECKS),
+            attempts,
         }
     }
 
@@ -242,23 +255,26 @@ fn padding(spent: Option<u32>, costliest: u32) -> std::ops::Range<u32> {
 
 #[async_trait]
 impl Authenticator for Server {
-    async fn check(&self, headers: &HeaderMap) -> Result<(), Unauthenticated> {
+    async fn check(&self, headers: &HeaderMap, from: Option<IpAddr>) -> Result<(), Unauthenticated> {
         let header = headers
             .get(AUTHORIZATION)
-            .ok_or(Unauthenticated("no authorization was sent"))?;
+            .ok_or(Unauthenticated::Wrong("no authorization was sent"))?;
         let known = self.users.current().map_err(|error| {
             tracing::error!(error, "nobody can be let in");
-            Unauthenticated("the gateway can't check passwords now")
+            Unauthenticated::Wrong("the gateway can't check passwords now")
         })?;
         let mark = digest(header.as_bytes());
         if known.right().contains(&mark) {
             return Ok(());
         }
-        let (name, password) = decode(header).ok_or(Unauthenticated("the authorization is not Basic"))?;
+        let (name, password) =
+            decode(header).ok_or(Unauthenticated::Wrong("the authorization is not Basic"))?;
+        let attempt = self.attempts.begin(from).ok_or(TOO_OFTEN)?;
         let stored = known.users.get(&name).cloned();
         if !self.is_right(stored, password, known.costliest).await {
-            return Err(Unauthenticated("wrong name or password"));
+            return Err(Unauthenticated::Wrong("wrong name or password"));
         }
+        attempt.give_back();
         let mut right = known.right();
         if right.len() >= MAX_KNOWN {
             right.clear();

@@ -1,6 +1,7 @@
 //! `bearertokenauth`: tokens (RFC 6750), in any header and behind any scheme.
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -163,20 +164,20 @@ impl Bearer {
 
 #[async_trait]
 impl Authenticator for Bearer {
-    async fn check(&self, headers: &HeaderMap) -> Result<(), Unauthenticated> {
+    async fn check(&self, headers: &HeaderMap, _: Option<IpAddr>) -> Result<(), Unauthenticated> {
         let header = headers
             .get(&self.header)
-            .ok_or(Unauthenticated("no authorization was sent"))?;
+            .ok_or(Unauthenticated::Wrong("no authorization was sent"))?;
         let token = self
             .token(header)
-            .ok_or(Unauthenticated("the authorization has another scheme"))?;
+            .ok_or(Unauthenticated::Wrong("the authorization has another scheme"))?;
         let tokens = self.tokens.current().map_err(|error| {
             tracing::error!(error, "nobody can be let in");
-            Unauthenticated("the gateway can't check tokens now")
+            Unauthenticated::Wrong("the gateway can't check tokens now")
         })?;
         match tokens.digests.contains(&digest(token.as_bytes())) {
             true => Ok(()),
-            false => Err(Unauthenticated("unknown token")),
+            false => Err(Unauthenticated::Wrong("unknown token")),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Authenticators: `basicauth` (RFC 7617) and `bearertokenauth` (RFC 6750) for receivers and for exporters,
 //! `headers_setter` and `sigv4auth` for exporters.
 
+mod attempts;
 pub mod basic;
 pub mod bearer;
 pub mod headers_setter;

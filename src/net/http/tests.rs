@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_stream::StreamExt;
 
 use super::*;
-use crate::net::{Endpoint, SocketFileConfig};
+use crate::net::{Endpoint, SocketFileConfig, Stream};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -212,4 +212,42 @@ async fn a_host_is_demanded_and_a_local_page_answers_to_no_other_name() {
             "{host}"
         );
     }
+}
+
+/// A request from that address, as the service sees it.
+async fn sender_of_a_request_from(peer: &str) -> Option<std::net::IpAddr> {
+    let (mut client, stream) = {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap());
+        let (client, accepted) = tokio::join!(client, listener.accept());
+        (client.unwrap(), accepted.unwrap().0)
+    };
+    let connection = Connection {
+        stream: Stream::Tcp(stream),
+        peer: Peer::Tcp(peer.parse().unwrap()),
+        stopping: Default::default(),
+        crowd: Default::default(),
+    };
+    let (seen, mut senders) = tokio::sync::mpsc::channel(1);
+    let config = HttpConfig::default();
+    let serving = serve(connection, &config, move |request: Request<Incoming>| {
+        let sender = request.extensions().get().map(|Sender(address)| *address);
+        seen.try_send(sender).unwrap();
+        async { Response::new(String::new()) }
+    });
+    let ask = async {
+        let request = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+        client.write_all(request).await.unwrap();
+        senders.recv().await.unwrap()
+    };
+    timeout(SOON, async { tokio::join!(serving, ask).1 })
+        .await
+        .expect("it is answered")
+}
+
+#[tokio::test]
+async fn requests_know_the_address_of_their_sender_where_it_counts() {
+    let sender = sender_of_a_request_from("192.0.2.7:5").await;
+    assert_eq!(sender, Some("192.0.2.7".parse().unwrap()));
+    assert_eq!(sender_of_a_request_from("127.0.0.1:5").await, None);
 }

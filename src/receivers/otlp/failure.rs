@@ -53,6 +53,9 @@ impl Failure {
     /// We don't know who sends.
     pub(super) fn unauthenticated(refused: NotAdmitted) -> Self {
         let why = refused.why.to_string();
+        if let Some(delay) = refused.retry_after() {
+            return Self::busy(why, delay);
+        }
         let failure = Self::new(Code::Unauthenticated, StatusCode::UNAUTHORIZED, why);
         Self {
             challenge: Some(refused.challenge),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::Request;
 use prost::Message;
 
 use super::failure::Failure;
@@ -75,8 +75,12 @@ impl Ingest {
 
     /// The reservation of a request that may come in; refused before its body is read when we don't know its sender, or
     /// when memory is too short for what it promises.
-    pub(super) async fn admit(&self, headers: &HeaderMap, promised: Option<usize>) -> Result<Held, Failure> {
-        self.door.admit(headers).await.map_err(Failure::unauthenticated)?;
+    pub(super) async fn admit<B>(
+        &self,
+        request: &Request<B>,
+        promised: Option<usize>,
+    ) -> Result<Held, Failure> {
+        self.door.admit(request).await.map_err(Failure::unauthenticated)?;
         let mut held = Held::new(self.shared.memory.clone());
         self.begin(&mut held, promised).await?;
         Ok(held)

@@ -103,6 +103,9 @@ impl From<Refused> for Refusal {
 /// We don't know who sends.
 impl From<NotAdmitted> for Refusal {
     fn from(refused: NotAdmitted) -> Self {
+        if let Some(delay) = refused.retry_after() {
+            return Self::busy(refused.why.to_string(), delay);
+        }
         Self {
             challenge: Some(refused.challenge),
             ..Self::new(StatusCode::UNAUTHORIZED, refused.why.to_string())

@@ -147,7 +147,7 @@ impl Taker {
         }
         let version = version(request.headers())?;
         let promised = promised(request.body());
-        let mut held = self.admit(request.headers(), promised).await?;
+        let mut held = self.admit(&request, promised).await?;
         let client = self.config.include_metadata.of(request.headers());
         let body = read_body(request.into_body(), self.limits, &mut held).await?;
         let body = unpack(Coding::Snappy, body, self.limits.max_bytes, &mut held).await?;
@@ -157,8 +157,8 @@ impl Taker {
 
     /// The reservation of a request that may come in; refused before its body is read when we don't know its sender, or
     /// when memory is too short for it.
-    async fn admit(&self, headers: &HeaderMap, promised: Option<usize>) -> Result<Held, Refusal> {
-        self.door.admit(headers).await?;
+    async fn admit<B>(&self, request: &Request<B>, promised: Option<usize>) -> Result<Held, Refusal> {
+        self.door.admit(request).await?;
         let limit_bytes = self.limits.max_bytes;
         if promised.is_some_and(|promised| promised > limit_bytes) {
             return Err(BodyError::TooLarge { limit_bytes }.into());

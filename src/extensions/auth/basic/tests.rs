@@ -25,15 +25,15 @@ async fn right_passwords_let_in_and_nothing_else_does() {
     );
     let server = services(&yaml).authenticator.unwrap();
     for right in ["ada:secret", "ada:secret", "bob:plain"] {
-        assert_eq!(server.check(&basic(right)).await, Ok(()), "{right}");
+        assert_eq!(server.check(&basic(right), None).await, Ok(()), "{right}");
     }
     for wrong in ["ada:plain", "bob:secret", "eve:secret", "bob", ":", "bob:"] {
-        assert!(server.check(&basic(wrong)).await.is_err(), "{wrong}");
+        assert!(server.check(&basic(wrong), None).await.is_err(), "{wrong}");
     }
     let other = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static("Bearer x"))]);
     assert_eq!(
-        server.check(&other).await,
-        Err(Unauthenticated("the authorization is not Basic"))
+        server.check(&other, None).await,
+        Err(Unauthenticated::Wrong("the authorization is not Basic"))
     );
 }
 
@@ -43,19 +43,19 @@ async fn who_is_taken_out_of_the_file_is_no_longer_let_in() {
     std::fs::write(file.path(), "ada:one\n").unwrap();
     let yaml = format!("{{htpasswd: {{file: {}}}}}", file.path().display());
     let server = services(&yaml).authenticator.unwrap();
-    assert_eq!(server.check(&basic("ada:one")).await, Ok(()));
+    assert_eq!(server.check(&basic("ada:one"), None).await, Ok(()));
     std::fs::write(file.path(), "ada:other\n").unwrap();
     let later = std::time::SystemTime::now() + std::time::Duration::from_secs(9);
     file.as_file().set_modified(later).unwrap();
     let refused = async {
-        while server.check(&basic("ada:one")).await.is_ok() {
+        while server.check(&basic("ada:one"), None).await.is_ok() {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
     };
     tokio::time::timeout(std::time::Duration::from_secs(10), refused)
         .await
         .expect("the file is read again");
-    assert_eq!(server.check(&basic("ada:other")).await, Ok(()));
+    assert_eq!(server.check(&basic("ada:other"), None).await, Ok(()));
 }
 
 #[test]
@@ -97,4 +97,24 @@ fn every_name_costs_the_same() {
         );
     }
     assert_eq!(Users::parse("plain:word").unwrap().cost(), None);
+}
+
+#[tokio::test]
+async fn an_address_that_guesses_is_put_off_and_who_is_known_goes_on() {
+    let yaml = "{htpasswd: {inline: 'ada:right', max_failures_per_minute: 3}}";
+    let server = services(yaml).authenticator.unwrap();
+    let ask = async |user: &str, last: u8| {
+        let from = IpAddr::from([192, 0, 2, last]);
+        server.check(&basic(user), Some(from)).await
+    };
+    assert_eq!(ask("ada:right", 1).await, Ok(()));
+    let wrong = Err(Unauthenticated::Wrong("wrong name or password"));
+    for guess in ["ada:a", "ada:b", "eve:c"] {
+        assert_eq!(ask(guess, 1).await, wrong);
+    }
+    assert_eq!(ask("ada:d", 1).await, Err(TOO_OFTEN));
+    assert_eq!(ask("ada:right", 1).await, Ok(()), "known already");
+    assert_eq!(ask("ada:e", 2).await, wrong, "another address");
+    let of_this_machine = server.check(&basic("ada:f"), None).await;
+    assert_eq!(of_this_machine, wrong);
 }

@@ -21,15 +21,15 @@ async fn any_of_the_tokens_lets_in_and_the_first_is_sent() {
     let services = services("{tokens: [one, two]}");
     let server = services.authenticator.unwrap();
     for right in ["Bearer one", "bearer two"] {
-        assert_eq!(server.check(&with("authorization", right)).await, Ok(()));
+        assert_eq!(server.check(&with("authorization", right), None).await, Ok(()));
     }
     for wrong in ["Bearer three", "Bearer ", "Basic one", "one", ""] {
         assert!(
-            server.check(&with("authorization", wrong)).await.is_err(),
+            server.check(&with("authorization", wrong), None).await.is_err(),
             "{wrong}"
         );
     }
-    assert!(server.check(&HeaderMap::new()).await.is_err());
+    assert!(server.check(&HeaderMap::new(), None).await.is_err());
     let mut headers = HeaderMap::new();
     services.credentials.unwrap().apply(&mut headers, None).unwrap();
     assert_eq!(headers["authorization"], "Bearer one");
@@ -43,7 +43,7 @@ async fn header_and_scheme_can_be_others() {
         services
             .authenticator
             .unwrap()
-            .check(&with("x-api-key", "k"))
+            .check(&with("x-api-key", "k"), None)
             .await,
         Ok(())
     );
@@ -71,5 +71,8 @@ async fn a_file_without_tokens_stops_the_start() {
     .unwrap();
     built.start().await.unwrap();
     let server = built.services().authenticator.unwrap();
-    assert_eq!(server.check(&with("authorization", "Bearer t2")).await, Ok(()));
+    assert_eq!(
+        server.check(&with("authorization", "Bearer t2"), None).await,
+        Ok(())
+    );
 }

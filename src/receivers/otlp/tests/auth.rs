@@ -1,5 +1,7 @@
 //! Who may send is asked before a body is read.
 
+use std::net::IpAddr;
+
 use super::*;
 use crate::component::auth::{Authenticator, Unauthenticated};
 use crate::component::services::Services;
@@ -9,9 +11,9 @@ struct Doorman;
 
 #[async_trait]
 impl Authenticator for Doorman {
-    async fn check(&self, headers: &HeaderMap) -> Result<(), Unauthenticated> {
+    async fn check(&self, headers: &HeaderMap, _: Option<IpAddr>) -> Result<(), Unauthenticated> {
         let shown = headers.contains_key("pass");
-        shown.then_some(()).ok_or(Unauthenticated("no pass"))
+        shown.then_some(()).ok_or(Unauthenticated::Wrong("no pass"))
     }
 
     fn challenge(&self) -> http::HeaderValue {
