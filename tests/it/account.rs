@@ -180,6 +180,9 @@ fn a_few_kilobytes_that_decode_to_gigabytes_cost_their_sender_an_answer() {
     let expected = [200, 413, 413].repeat(2);
     assert_eq!(statuses, expected);
     assert_eq!(refusals(&gateway, "never_fits"), 4);
+    let too_large = zstd(&vec![0; 65 << 20]);
+    assert_eq!(post_packed(ports.otlp, "zstd", &too_large), 413);
+    assert_eq!(refusals(&gateway, "too_large"), 1);
     assert!(accepted >= 0.95, "{accepted}");
     gateway.stop();
 }

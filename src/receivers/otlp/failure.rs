@@ -31,7 +31,7 @@ pub(super) struct Failure {
     pub(super) retry_after: Option<Duration>,
     /// How the sender can identify itself (`WWW-Authenticate`).
     pub(super) challenge: Option<HeaderValue>,
-    /// What memory or processors were too short for.
+    /// What memory, processors or the limit of bodies were too short for.
     pub(super) short_of: Option<&'static str>,
 }
 
@@ -106,7 +106,10 @@ impl Failure {
     }
 
     fn too_large(message: String) -> Self {
-        Self::new(Code::ResourceExhausted, StatusCode::PAYLOAD_TOO_LARGE, message)
+        Self {
+            short_of: Some("too_large"),
+            ..Self::new(Code::ResourceExhausted, StatusCode::PAYLOAD_TOO_LARGE, message)
+        }
     }
 
     /// With the details that the code calls for: RetryInfo, BadRequest.

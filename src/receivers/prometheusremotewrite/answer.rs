@@ -23,7 +23,7 @@ pub(super) struct Refusal {
     message: String,
     retry_after: Option<Duration>,
     challenge: Option<HeaderValue>,
-    /// What memory or processors were too short for.
+    /// What memory, processors or the limit of bodies were too short for.
     pub(super) short_of: Option<&'static str>,
 }
 
@@ -69,7 +69,14 @@ impl Refusal {
         );
         Self {
             short_of: Some("never_fits"),
-            ..Self::new(StatusCode::PAYLOAD_TOO_LARGE, why)
+            ..Self::too_large(why)
+        }
+    }
+
+    fn too_large(message: String) -> Self {
+        Self {
+            short_of: Some("too_large"),
+            ..Self::new(StatusCode::PAYLOAD_TOO_LARGE, message)
         }
     }
 
@@ -124,7 +131,7 @@ impl From<BodyError> for Refusal {
         let status = match error {
             BodyError::NoRoom(_) => return Self::no_room("body", error.to_string()),
             BodyError::TooSlow => return Self::no_room("slow_body", error.to_string()),
-            BodyError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            BodyError::TooLarge { .. } => return Self::too_large(error.to_string()),
             BodyError::TimedOut => StatusCode::REQUEST_TIMEOUT,
             BodyError::Broken(_) => StatusCode::BAD_REQUEST,
         };
@@ -135,7 +142,7 @@ impl From<BodyError> for Refusal {
 impl From<DecompressError> for Refusal {
     fn from(error: DecompressError) -> Self {
         let status = match error {
-            DecompressError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            DecompressError::TooLarge { .. } => return Self::too_large(error.to_string()),
             DecompressError::Corrupt(_) => StatusCode::BAD_REQUEST,
             DecompressError::NoRoom(_) => return Self::no_room("unpacking", error.to_string()),
             DecompressError::Overloaded(overloaded) => return overloaded.into(),
