@@ -16,14 +16,15 @@ use http::header::{
 };
 use http::{Method, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full, Limited, StreamBody};
+use http_body_util::{BodyExt, Collected, Full, Limited, StreamBody};
 use hyper::body::{Frame, Incoming};
 use serde_json::json;
 use tidegate_engine::query::Patience;
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 use tokio_stream::{Stream, StreamExt};
 use tower::util::BoxCloneSyncService;
-use tower::{ServiceBuilder, ServiceExt};
+use tower::{BoxError, ServiceBuilder, ServiceExt};
 
 use self::room::Room;
 use crate::component::worker::in_background;
@@ -32,7 +33,7 @@ use crate::net::accept::{coding, joined};
 use crate::net::auth::{AuthConfig, Door, NotAdmitted};
 use crate::net::cors::CorsConfig;
 use crate::net::grpc::is_call;
-use crate::net::http::{HttpConfig, start};
+use crate::net::http::{HttpConfig, Unfinished, start};
 use crate::net::{
     Coding, ConnectionLimits, Endpoint, Listener, Server, SocketFileConfig, TlsServerConfig, compress, tls,
 };
@@ -196,10 +197,19 @@ async fn admitted(
     }
 }
 
+/// A body, unless it takes too long. Until it has come its connection makes room for others where they are short.
+async fn in_time(
+    head: &http::request::Parts,
+    body: Incoming,
+) -> Result<Result<Collected<Bytes>, BoxError>, Elapsed> {
+    let _waiting = head.extensions.get().map(Unfinished::wait);
+    timeout(FORM_TIME, Limited::new(body, MAX_FORM).collect()).await
+}
+
 /// A gRPC request that has come as a whole, in time.
 async fn called(request: http::Request<Incoming>) -> Result<http::Request<Full<Bytes>>, tonic::Status> {
     let (head, body) = request.into_parts();
-    let body = timeout(FORM_TIME, Limited::new(body, MAX_FORM).collect()).await;
+    let body = in_time(&head, body).await;
     let late = |_| tonic::Status::deadline_exceeded(format!("the request did not come within {FORM_TIME:?}"));
     let broken = |_| {
         tonic::Status::resource_exhausted(format!(
@@ -337,7 +347,7 @@ async fn answer(request: http::Request<Incoming>, pages: &dyn Pages) -> Answer {
     let mut form = Vec::new();
     let mut fill = |text: &[u8]| form.extend(form_urlencoded::parse(text).into_owned());
     if head.method == Method::POST && is_form(&head.headers) {
-        match timeout(FORM_TIME, Limited::new(body, MAX_FORM).collect()).await {
+        match in_time(&head, body).await {
             Ok(Ok(body)) => fill(&body.to_bytes()),
             Err(_) => {
                 let why = format!("the form did not come within {FORM_TIME:?}");

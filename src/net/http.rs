@@ -50,6 +50,8 @@ const IDLE_GRACE: Duration = Duration::from_secs(5);
 const CROWDED_GRACE: Duration = Duration::from_millis(1);
 /// A connection without a request for so long makes room for others where connections are short.
 const EXPENDABLE_AFTER: Duration = Duration::from_secs(2);
+/// The same of a reader's that has had no second request: probes of health are to be answered at once.
+const READER_UNUSED_AFTER: Duration = Duration::from_millis(50);
 /// A sender keeps its connection as long without a request, unless configured: SDKs send once a minute.
 pub const SENDER_IDLE: Duration = Duration::from_secs(300);
 /// A reader keeps its connection as long without a request, unless configured: Prometheus scrapes once a minute.
@@ -74,6 +76,9 @@ pub struct HttpConfig {
     pub ping_timeout: Duration,
     /// A connection without a request for so long is asked to go. One that has not sent any yet gets `header_timeout`.
     pub max_idle: Option<Duration>,
+    /// Where all connections are taken, one without a request for so long makes room for another. One that has had only
+    /// one request, or none, goes before those that are used again and again, which have 2 s.
+    pub unused_after: Duration,
     /// Age at which a connection is asked to go, so that clients spread over new replicas.
     pub max_age: Option<Duration>,
     /// Time that running requests get after that.
@@ -97,6 +102,7 @@ impl Default for HttpConfig {
             ping_interval: Some(Duration::from_secs(7200)),
             ping_timeout: Duration::from_secs(20),
             max_idle: None,
+            unused_after: EXPENDABLE_AFTER,
             max_age: None,
             max_age_grace: None,
             max_stall: None,
@@ -114,6 +120,7 @@ impl HttpConfig {
         Self {
             max_idle: Some(READER_IDLE),
             max_stall: Some(READER_STALL),
+            unused_after: READER_UNUSED_AFTER,
             ping_interval: Some(READER_PING),
             ..Self::default()
         }
@@ -175,11 +182,15 @@ where
     let measured = config.measured.clone();
     let hosts = config.allowed_hosts.clone();
     let sender = counted(peer).map(Sender);
+    let has_readers = answers.is_some();
     let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
         if let Some(sender) = sender {
             request.extensions_mut().insert(sender);
         }
         let busy = requests.begin(&request);
+        if has_readers && !request.body().is_end_stream() {
+            request.extensions_mut().insert(Unfinished(requests.clone()));
+        }
         let refusal = host::refusal(&request, hosts.as_deref());
         let call = measured.as_ref().map(|server| server.begin(&request));
         let answer = refusal.is_none().then(|| service(request));
@@ -212,7 +223,7 @@ where
         outcome = Behind::new(serving.as_mut()) => (Some(outcome), None),
         () = stopping.cancelled() => (None, None),
         () = sleep(config.max_age) => (None, Some(age_grace)),
-        grace = activity.idle(config.header_timeout, config.max_idle, &crowd) => (None, Some(grace)),
+        grace = activity.idle(config, &crowd) => (None, Some(grace)),
         () = answers::stalled(answers.as_deref(), config.max_stall) => {
             tracing::debug!(?peer, "takes nothing of its answer: the connection is cut");
             return;
@@ -237,7 +248,8 @@ struct Activity {
     /// The connection's beginning.
     began: Instant,
     requests: AtomicUsize,
-    has_begun: AtomicBool,
+    /// Requests that have ever begun.
+    begun: AtomicUsize,
     /// When the last request ended, in milliseconds after the beginning.
     last_ms: AtomicU64,
     /// Whether the peer may still be sending when the connection ends.
@@ -247,28 +259,54 @@ struct Activity {
 /// One request of a connection, until its answer is sent.
 struct Busy(Arc<Activity>);
 
+/// In the extensions of a reader's request whose body has not come yet.
+#[derive(Clone)]
+pub(crate) struct Unfinished(Arc<Activity>);
+
+/// While this lives the connection counts as idle: it is the peer's turn.
+pub(crate) struct Waiting(Arc<Activity>);
+
+impl Unfinished {
+    pub(crate) fn wait(&self) -> Waiting {
+        self.0.end_one();
+        Waiting(self.0.clone())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.requests.fetch_add(1, SeqCst);
+    }
+}
+
 impl Activity {
     fn new() -> Self {
         Self {
             began: Instant::now(),
             requests: AtomicUsize::new(0),
-            has_begun: AtomicBool::new(false),
+            begun: AtomicUsize::new(0),
             last_ms: AtomicU64::new(0),
             may_send: AtomicBool::new(false),
         }
     }
 
     fn has_begun(&self) -> bool {
-        self.has_begun.load(SeqCst)
+        self.begun.load(SeqCst) > 0
     }
 
     fn begin<B: Body>(self: &Arc<Self>, request: &Request<B>) -> Busy {
         self.requests.fetch_add(1, SeqCst);
-        self.has_begun.store(true, SeqCst);
+        self.begun.fetch_add(1, SeqCst);
         if request.version() <= Version::HTTP_11 && !request.body().is_end_stream() {
             self.may_send.store(true, SeqCst);
         }
         Busy(self.clone())
+    }
+
+    fn end_one(&self) {
+        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last_ms.store(now, SeqCst);
+        self.requests.fetch_sub(1, SeqCst);
     }
 
     /// Notes that the peer is asked to go: one that has no request has sent all of the last one.
@@ -286,26 +324,34 @@ impl Activity {
         }
     }
 
+    fn expendable_after(&self, config: &HttpConfig) -> Duration {
+        match self.begun.load(SeqCst) {
+            0 | 1 => config.unused_after,
+            _ => EXPENDABLE_AFTER,
+        }
+    }
+
     /// Returns when there has been no request for too long, and how long the peer gets to go.
-    async fn idle(&self, before_the_first: Duration, after: Option<Duration>, crowd: &Notify) -> Duration {
+    async fn idle(&self, config: &HttpConfig, crowd: &Notify) -> Duration {
         loop {
+            let expendable_after = self.expendable_after(config);
             let limit = match self.has_begun() {
-                false => Some(before_the_first),
-                true => after,
+                false => Some(config.header_timeout),
+                true => config.max_idle,
             };
             let idle = self.idle_for();
             if limit.is_some_and(|limit| idle >= limit) {
                 return IDLE_GRACE;
             }
-            if idle < EXPENDABLE_AFTER {
-                let left = limit.map_or(EXPENDABLE_AFTER, |limit| limit - idle);
-                tokio::time::sleep(left.min(EXPENDABLE_AFTER - idle)).await;
+            if idle < expendable_after {
+                let left = limit.map_or(expendable_after, |limit| limit - idle);
+                tokio::time::sleep(left.min(expendable_after - idle)).await;
                 continue;
             }
             let left = limit.map(|limit| limit - idle);
             tokio::select! {
                 () = sleep(left) => {}
-                () = crowd.notified() => match self.idle_for() >= EXPENDABLE_AFTER {
+                () = crowd.notified() => match self.idle_for() >= self.expendable_after(config) {
                     true => return CROWDED_GRACE,
                     // It has work again: another one is to go.
                     false => crowd.notify_one(),
@@ -317,9 +363,7 @@ impl Activity {
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        let now = u64::try_from(self.0.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.0.last_ms.store(now, SeqCst);
-        self.0.requests.fetch_sub(1, SeqCst);
+        self.0.end_one();
     }
 }
 

@@ -2,10 +2,12 @@
 
 use std::future::Future;
 use std::num::NonZeroUsize;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -22,6 +24,9 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Pause after a failed accept. The usual cause, too many open files, does not go away at once.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// While a new connection finds no place, another one without work is asked to go after this.
+const CROWD_AGAIN: Duration = Duration::from_millis(50);
 
 /// What repeats is logged once in this time.
 const COMPLAIN: Duration = Duration::from_secs(60);
@@ -166,19 +171,32 @@ impl Slots {
 
     /// Waits for a place. While there is none a connection without work is asked to go.
     async fn take(&self) -> Option<Slot> {
-        if self.all.available_permits() == 0 {
-            self.crowd.notify_one();
-        }
-        let place = self.all.clone().acquire_owned().await.ok()?;
+        let mut place = pin!(self.all.clone().acquire_owned());
+        let place = loop {
+            if self.all.available_permits() == 0 {
+                self.crowd.notify_one();
+            }
+            tokio::select! {
+                biased;
+                place = &mut place => break place.ok()?,
+                () = sleep(CROWD_AGAIN) => {}
+            }
+        };
         let free = [&self.own, &self.shared].into_iter();
         let mut free = free.filter_map(|descriptors| descriptors.clone().try_acquire_owned().ok());
         let descriptor = match free.next() {
             Some(descriptor) => descriptor,
             None => {
-                self.crowd.notify_one();
-                tokio::select! {
-                    own = self.own.clone().acquire_owned() => own.ok()?,
-                    shared = self.shared.clone().acquire_owned() => shared.ok()?,
+                let mut own = pin!(self.own.clone().acquire_owned());
+                let mut shared = pin!(self.shared.clone().acquire_owned());
+                // What a connection of this listener gives back, another listener may take.
+                loop {
+                    self.crowd.notify_one();
+                    tokio::select! {
+                        own = &mut own => break own.ok()?,
+                        shared = &mut shared => break shared.ok()?,
+                        () = sleep(CROWD_AGAIN) => {}
+                    }
                 }
             }
         };

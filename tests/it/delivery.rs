@@ -4,6 +4,7 @@ use super::kit::go_sink::Counts;
 use super::kit::http_peer::Reply;
 use super::kit::points::points;
 use super::kit::{Gateway, GoSink, HttpPeer, OtlpSink, SOON, Trouble, free_port, http, wait_until};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use tonic::Code;
 
 /// `compression` of `otlp` and the `grpc-encoding` that the peer sees.
@@ -221,8 +222,14 @@ fn denied_access_is_an_error_in_the_log_a_trouble_and_a_gauge_until_something_is
 }
 
 /// A request of so many gauges of now.
+///
+/// Each call has a later time in milliseconds, since a remote write has one point of a series and millisecond.
 fn gauges(count: u64) -> String {
-    let now = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_nanos();
+    static LAST_MS: AtomicU64 = AtomicU64::new(0);
+    let now = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_millis() as u64;
+    let later = |last: u64| Some(now.max(last + 1));
+    let last = LAST_MS.fetch_update(SeqCst, SeqCst, later).expect("always some");
+    let now = u128::from(now.max(last + 1)) * 1_000_000;
     let gauge = |n| {
         format!(r#"{{"name":"g{n}","gauge":{{"dataPoints":[{{"timeUnixNano":"{now}","asInt":"{n}"}}]}}}}"#)
     };

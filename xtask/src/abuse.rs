@@ -10,7 +10,7 @@ pub(crate) fn abuse(arguments: &[String]) -> Outcome {
     harness(&bench::build()?, arguments)
 }
 
-/// The small form of the attacks that are withstood, against the debug binary.
+/// The small form of each attack, against the debug binary.
 pub(crate) fn small() -> Outcome {
     let build = ["build", "--package", "tidegate", "--package", "tidegate-bench"];
     process::stream(process::cargo().args(build).current_dir(workspace()))?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
-use http_body_util::StreamBody;
+use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame, Incoming};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -19,13 +19,17 @@ const SOON: Duration = Duration::from_secs(30);
 /// Between two beats of a stream.
 const BEAT: Duration = Duration::from_millis(120);
 
-/// `/stream/5` beats five times; everything else is answered at once, whatever is still to come.
+/// `/stream/5` beats five times; a form is waited for; everything else is answered at once, whatever is still to come.
 async fn server(config: HttpConfig, max_connections: usize) -> Server {
     let anywhere = "127.0.0.1:0".parse().unwrap();
     let listener = Listener::bind(&anywhere, &SocketFileConfig::default())
         .await
         .unwrap();
-    let answer = |request: Request<Incoming>| async move {
+    let answer = |mut request: Request<Incoming>| async move {
+        if request.uri().path() == "/form" {
+            let _waiting = request.extensions().get().map(Unfinished::wait);
+            let _form = request.body_mut().collect().await;
+        }
         let beats = request.uri().path().strip_prefix("/stream/");
         let beats = beats.map_or(0, |beats| beats.parse().unwrap());
         let beats = tokio_stream::iter(0..beats).then(|_| async {
@@ -63,6 +67,12 @@ async fn ask(server: &Server, request: &[u8]) -> String {
 /// A connection that has its answer and is kept.
 async fn answered(server: &Server) -> TcpStream {
     let mut stream = connect(server).await;
+    again(&mut stream).await;
+    stream
+}
+
+/// Asks once more.
+async fn again(stream: &mut TcpStream) {
     stream
         .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
         .await
@@ -74,7 +84,6 @@ async fn answered(server: &Server) -> TcpStream {
             .expect("an answer");
         assert!(read.unwrap() > 0, "{answer:?}");
     }
-    stream
 }
 
 #[tokio::test]
@@ -103,9 +112,9 @@ async fn an_answer_before_the_end_of_the_request_reaches_who_sends_it_all_first(
 
 #[tokio::test]
 async fn who_has_no_work_makes_room_for_who_comes() {
-    let server = server(HttpConfig::default(), 3).await;
+    let server = server(HttpConfig::default(), 8).await;
     let mut kept = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..8 {
         kept.push(answered(&server).await);
     }
     let begun = Instant::now();
@@ -118,8 +127,33 @@ async fn who_has_no_work_makes_room_for_who_comes() {
         let end = timeout(Duration::from_millis(50), stream.read_u8()).await;
         gone += usize::from(end.is_ok());
     }
-    // The last place is kept free, as soon as there is one to free.
-    assert!((1..=2).contains(&gone), "{gone}");
+    // The last place is kept free, as soon as there is one to free. On a busy machine a further one is asked meanwhile.
+    assert!((1..=4).contains(&gone), "{gone}");
+}
+
+#[tokio::test]
+async fn a_reader_that_came_once_makes_room_at_once_and_one_that_comes_again_is_kept() {
+    let server = server(HttpConfig::pages(), 3).await;
+    let mut used = answered(&server).await;
+    again(&mut used).await;
+    let _once = [answered(&server).await, answered(&server).await];
+    let begun = Instant::now();
+    let _another = answered(&server).await;
+    assert!(begun.elapsed() < EXPENDABLE_AFTER, "{:?}", begun.elapsed());
+    again(&mut used).await;
+}
+
+#[tokio::test]
+async fn a_reader_whose_form_does_not_come_makes_room() {
+    let server = server(HttpConfig::pages(), 2).await;
+    let mut halves = Vec::new();
+    for _ in 0..2 {
+        let mut half = connect(&server).await;
+        let head = b"POST /form HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\nq";
+        half.write_all(head).await.unwrap();
+        halves.push(half);
+    }
+    answered(&server).await;
 }
 
 #[tokio::test]

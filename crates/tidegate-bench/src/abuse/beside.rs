@@ -300,7 +300,9 @@ struct Scaler {
 
 impl Scaler {
     fn new(port: u16) -> Result<Self, Error> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
+        // A thread of its own: between two calls it hears, as any client, that the gateway closes the connection.
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
             .enable_all()
             .build()?;
         let grpc = {

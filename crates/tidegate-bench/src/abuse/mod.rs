@@ -17,7 +17,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::Error;
-use attacks::{ATTACKS, Attack, NOT_YET};
+use attacks::{ATTACKS, Attack};
 use beside::{Now, beside};
 use field::{Field, Role, Size};
 use judge::{SOFT_MIB, Times, Verdict};
@@ -97,12 +97,9 @@ fn published(page: &str, results: &str) -> Result<String, Error> {
 }
 
 impl Asked<'_> {
-    /// Those named. Without names all; of the small ones those that the gateway is known to withstand.
+    /// Those named; without names all.
     fn chooses(&self, attack: &Attack) -> bool {
-        match self.names.as_slice() {
-            [] => self.size == Size::Full || !NOT_YET.contains(&attack.name),
-            names => names.contains(&attack.name),
-        }
+        self.names.is_empty() || self.names.contains(&attack.name)
     }
 }
 
@@ -194,16 +191,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unique_and_those_not_yet_withstood_exist() {
+    fn names_are_unique() {
         for (index, attack) in ATTACKS.iter().enumerate() {
             assert!(
                 ATTACKS[..index].iter().all(|other| other.name != attack.name),
                 "{}",
                 attack.name
             );
-        }
-        for name in NOT_YET {
-            assert!(ATTACKS.iter().any(|attack| attack.name == *name), "{name}");
         }
     }
 
@@ -225,13 +219,13 @@ mod tests {
     }
 
     #[test]
-    fn small_attacks_are_those_that_are_withstood_unless_named() {
+    fn all_attacks_are_made_unless_some_are_named() {
         let chosen = |arguments: &[&str]| {
             let asked = parse(arguments).unwrap();
             ATTACKS.iter().filter(|attack| asked.chooses(attack)).count()
         };
         assert_eq!(chosen(&[]), ATTACKS.len());
-        assert_eq!(chosen(&["--small"]), ATTACKS.len() - NOT_YET.len());
+        assert_eq!(chosen(&["--small"]), ATTACKS.len());
         assert_eq!(chosen(&["--small", ATTACKS[0].name]), 1);
         assert!(parse(&["--smal"]).is_err() && parse(&["nothing"]).is_err());
     }

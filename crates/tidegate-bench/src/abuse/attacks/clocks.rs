@@ -13,6 +13,8 @@ use crate::abuse::wire::{Harm, Tally, protobuf};
 const DAY: u64 = 24 * 3600 * 1_000_000_000;
 /// The honest sender pushes ten times a second; less is what a second that was missed leaves of it.
 const RATE: std::ops::RangeInclusive<f64> = 5.0..=15.0;
+/// The small form ends while the window fills, and the rate is that of the whole window.
+const WHILE_IT_FILLS: f64 = 1.0;
 
 pub(super) fn future(field: &Field) -> Result<Harm, Error> {
     let tally = Tally::default();
@@ -56,7 +58,7 @@ fn with_rate(field: &Field, harm: Harm) -> Harm {
         Ok(rate) => Line::new(
             "the rate of honest pushes is right",
             format!("{rate:.1} of 10 a second"),
-            RATE.contains(&rate),
+            (field.pick(*RATE.start(), WHILE_IT_FILLS)..=*RATE.end()).contains(&rate),
         ),
         Err(error) => Line::new("the rate of honest pushes is known", error.to_string(), false),
     };

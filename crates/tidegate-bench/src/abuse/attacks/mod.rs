@@ -25,26 +25,6 @@ pub(super) struct Attack {
     pub(super) run: fn(&Field) -> Result<Harm, Error>,
 }
 
-/// Attacks that the gateway does not withstand yet: `cargo xtask test` leaves them out.
-pub(super) const NOT_YET: &[&str] = &[
-    "elements",
-    "elements-grpc",
-    "buckets",
-    "gzip",
-    "subqueries",
-    "future",
-    "clocks",
-    "idle-h2",
-    "idle-everywhere",
-    "half-forms",
-    "headers",
-    "promises-kept",
-    "slow-and-large",
-    "scrape-gzip",
-    "statsd",
-    "both",
-];
-
 const fn otlp(
     name: &'static str,
     about: &'static str,
