@@ -63,6 +63,10 @@ enum Socket {
     Unix(UnixListener, SocketFile, SocketFileConfig),
 }
 
+/// Connections that wait to be accepted; the system has a limit of its own, usually the same. Beyond it the first packet of
+/// a connection is dropped, and its sender tries again after a second. The library's 128 are less than a fleet that comes back.
+const BACKLOG: i32 = 4096;
+
 impl Listener {
     /// Binds the endpoint. `file` matters for Unix sockets only.
     pub async fn bind(endpoint: &Endpoint, file: &SocketFileConfig) -> Result<Self, ListenError> {
@@ -73,6 +77,7 @@ impl Listener {
                     source,
                 };
                 let socket = bind_tcp(host, *port).await.map_err(fail)?;
+                rustix::net::listen(&socket, BACKLOG).map_err(|error| fail(error.into()))?;
                 let local = socket.local_addr().map_err(fail)?.into();
                 Ok(Self {
                     socket: Socket::Tcp(socket),
@@ -81,8 +86,11 @@ impl Listener {
             }
             Endpoint::Unix(path) => {
                 let config = file.clone();
-                let (socket, file) =
-                    SocketFile::place(path, file, SocketType::STREAM, |path| UnixListener::bind(path))?;
+                let (socket, file) = SocketFile::place(path, file, SocketType::STREAM, |path| {
+                    let socket = UnixListener::bind(path)?;
+                    rustix::net::listen(&socket, BACKLOG)?;
+                    Ok(socket)
+                })?;
                 Ok(Self {
                     socket: Socket::Unix(socket, file, config),
                     local: endpoint.clone(),

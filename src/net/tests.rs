@@ -46,6 +46,34 @@ async fn says_hello(mut stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrit
 }
 
 #[tokio::test]
+async fn a_crowd_that_comes_at_once_waits_to_be_accepted() {
+    // More than the library's backlog and fewer than the least that systems allow today.
+    const CROWD: usize = 400;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("crowd.sock");
+    let file = SocketFileConfig::default();
+    let tcp = Listener::bind(&"127.0.0.1:0".parse().unwrap(), &file)
+        .await
+        .unwrap();
+    let unix = format!("unix:{}", path.display()).parse().unwrap();
+    let _unix = Listener::bind(&unix, &file).await.unwrap();
+    let Endpoint::Tcp { host, port } = tcp.local().clone() else {
+        panic!("it is bound to TCP");
+    };
+    // Nobody accepts. Where the backlog is full, a connection over TCP waits for ever, one over Unix fails.
+    let crowd = async {
+        let (mut over_tcp, mut over_unix) = (Vec::new(), Vec::new());
+        for _ in 0..CROWD {
+            over_tcp.push(TcpStream::connect((host.as_str(), port)).await.unwrap());
+            over_unix.push(UnixStream::connect(&path).await.unwrap());
+        }
+    };
+    tokio::time::timeout(SOON, crowd)
+        .await
+        .expect("all are taken down");
+}
+
+#[tokio::test]
 async fn tcp_and_unix_serve_alike() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("echo.sock");
