@@ -52,6 +52,8 @@ pub struct Account {
     /// The smallest of `limits`.
     limit: AtomicUsize,
     limits: Mutex<Limits>,
+    /// A quarter of `limit`: what a table's series may take where its configuration does not say.
+    of_a_table: Arc<AtomicUsize>,
     /// Whether it is that of this process: set once it is watched.
     is_live: AtomicBool,
     measured: AtomicUsize,
@@ -91,6 +93,7 @@ impl Default for Account {
         Self {
             limit: AtomicUsize::new(usize::MAX),
             limits: Mutex::default(),
+            of_a_table: Arc::new(AtomicUsize::new(usize::MAX)),
             is_live: AtomicBool::new(false),
             measured: AtomicUsize::new(0),
             filled_then: AtomicUsize::new(0),
@@ -136,7 +139,10 @@ impl Account {
     fn change_limits(&self, change: impl FnOnce(&mut Limits)) {
         let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut limits);
-        self.limit.store(limits.least(), Relaxed);
+        let limit = limits.least();
+        self.limit.store(limit, Relaxed);
+        let of_a_table = if limit == usize::MAX { limit } else { limit / 4 };
+        self.of_a_table.store(of_a_table, Relaxed);
     }
 
     /// Measures once a second from now on, for ever, while no memory limiter does.
@@ -156,6 +162,12 @@ impl Account {
     /// The most that may be used.
     pub fn limit(&self) -> usize {
         self.limit.load(Relaxed)
+    }
+
+    /// What the series of a table may take where its configuration does not say: a quarter of the limit, also of one that
+    /// comes later.
+    pub(crate) fn bytes_of_a_table(&self) -> Arc<AtomicUsize> {
+        self.of_a_table.clone()
     }
 
     /// The process uses so many bytes now.

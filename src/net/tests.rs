@@ -48,7 +48,7 @@ async fn says_hello(mut stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrit
 #[tokio::test]
 async fn a_crowd_that_comes_at_once_waits_to_be_accepted() {
     // More than the library's backlog and fewer than the least that systems allow today.
-    const CROWD: usize = 400;
+    const CROWD: usize = 200;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("crowd.sock");
     let file = SocketFileConfig::default();

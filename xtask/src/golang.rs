@@ -74,7 +74,7 @@ fn fetched() -> Result<PathBuf, String> {
 }
 
 /// `tidegate` in the user's directory of caches.
-fn cache() -> Result<PathBuf, String> {
+pub(crate) fn cache() -> Result<PathBuf, String> {
     let of_user = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let at_home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
     let place = of_user.filter(|place| place.is_absolute()).or_else(at_home);

@@ -6,6 +6,7 @@ mod abuse;
 mod apt;
 mod bench;
 mod capi;
+mod deny;
 mod fuzz;
 mod golang;
 mod instructions;
@@ -67,6 +68,16 @@ const COMMANDS: &[Command] = &[
         name: "abuse",
         about: "attack the release binary, with honest clients beside; arguments choose attacks; --peer the Collector, --small, --publish",
         run: abuse::abuse,
+    },
+    Command {
+        name: "deny",
+        about: "check licences, versions and sources of all crates; --advisories also asks the database of vulnerabilities",
+        run: deny::deny,
+    },
+    Command {
+        name: "notices",
+        about: "write the licences of all crates in the binaries: [FILE], target/THIRD-PARTY-NOTICES.txt unless told",
+        run: deny::notices,
     },
     Command {
         name: "fuzz",

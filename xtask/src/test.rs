@@ -1,11 +1,11 @@
 //! `cargo xtask test`: every test, with everything they need.
 
-use crate::{Outcome, abuse, instructions, process, python, testenv};
+use crate::{Outcome, abuse, deny, instructions, process, python, testenv};
 use std::path::Path;
 use std::process::Command;
 
 /// Installs what is missing and runs every test of the workspace, also after a failure; those in Python, what the
-/// hottest paths cost in instructions, and small attacks, unless the arguments choose among cargo's.
+/// hottest paths cost in instructions, small attacks, and what crates are made of, unless the arguments choose among cargo's.
 ///
 /// Those and examples in the documentation come first, so that the run ends with the closing lines of the
 /// unit and whole-gateway tests.
@@ -13,7 +13,12 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
     testenv::setup(&[])?;
     let others = match arguments {
         [] => {
-            let results = [python::test(&[]), instructions::bench(&[]), abuse::small()];
+            let results = [
+                deny::deny(&[]),
+                python::test(&[]),
+                instructions::bench(&[]),
+                abuse::small(),
+            ];
             results.into_iter().collect()
         }
         _ => Ok(()),

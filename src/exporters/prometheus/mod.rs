@@ -103,11 +103,8 @@ struct Prometheus {
 
 impl Prometheus {
     fn new(config: Arc<Config>, base: Context, ledger: Arc<Ledger>) -> Self {
-        let own = Arc::new(Table::new(
-            base.path.clone(),
-            vec![Rule::newest()],
-            config.limits(),
-        ));
+        let own = Table::new(base.path.clone(), vec![Rule::newest()], config.limits());
+        let own = Arc::new(own.bounded_by(base.shared.memory.bytes_of_a_table()));
         let views = Arc::new(Views {
             own,
             live: Mutex::default(),

@@ -247,6 +247,11 @@ pub(super) fn takes(path: &str) -> Takes {
 }
 
 impl Api {
+    /// What a query may look at.
+    fn max_samples(&self) -> usize {
+        self.limits.max_samples(self.shared.memory.limit())
+    }
+
     pub(super) fn new(
         shared: Arc<Shared>,
         view: Arc<View>,

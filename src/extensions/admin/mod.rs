@@ -74,7 +74,8 @@ crate::options! {
         /// Time for an answer, its place in the queue included; `timeout=` of a request may say less.
         pub timeout: Duration = Duration::from_secs(10),
         /// Samples that a query may look at, each time that it looks; one takes 16 bytes or more while it is computed.
-        pub max_samples: NonZeroUsize = MAX_SAMPLES,
+        /// Unset: one for every 128 bytes of the memory limit, 20 million at most.
+        pub max_samples: Option<NonZeroUsize> = None,
         /// What all answers that are on their way may take, and one of them; further ones are refused with 503.
         pub max_answer_bytes: ByteSize = ByteSize::mib(64),
     }
@@ -86,6 +87,14 @@ impl QueryConfig {
         if self.timeout.is_zero() {
             cx.at(at.child("timeout")).error("must be more than 0");
         }
+    }
+
+    /// The same as configured, or by the memory limit in bytes.
+    fn max_samples(&self, memory: usize) -> usize {
+        /// Two queries at a time may have all they want, twice over while they compute, and take half of the memory.
+        const BYTES: usize = 128;
+        let derived = (memory / BYTES).clamp(1, MAX_SAMPLES.get());
+        self.max_samples.map_or(derived, NonZeroUsize::get)
     }
 
     fn max_answer_bytes(&self) -> usize {
@@ -104,8 +113,9 @@ crate::options! {
         pub interval: Duration = Duration::from_secs(1),
         /// How long a sample is kept.
         pub retention: Duration = Duration::from_secs(600),
-        /// What all samples may take; series that are new when it is used up have no past.
-        pub max_bytes: ByteSize = ByteSize::mib(256),
+        /// What all samples may take; series that are new when it is used up have no past. Unset: 256 MiB, or an eighth
+        /// of the memory limit where that is less.
+        pub max_bytes: Option<ByteSize> = None,
     }
     check = HistoryConfig::check
 }
@@ -144,8 +154,15 @@ impl HistoryConfig {
         HistoryLimits {
             interval_ms: millis(self.interval),
             span_ms: millis(self.retention),
-            max_bytes: usize::try_from(self.max_bytes.bytes()).unwrap_or(usize::MAX),
+            max_bytes: self.max_bytes(usize::MAX),
         }
+    }
+
+    /// As configured, or by the memory limit in bytes.
+    fn max_bytes(&self, memory: usize) -> usize {
+        const USUAL: usize = 256 << 20;
+        let derived = USUAL.min(memory / 8);
+        self.max_bytes.map_or(derived, ByteSize::as_usize)
     }
 
     fn check(&self, at: &Node, cx: &mut Problems) {
@@ -220,6 +237,11 @@ impl Extension for Admin {}
 impl Lifecycle for Admin {
     async fn start(&self) -> Result<(), ComponentError> {
         let shared = self.base.shared.clone();
+        // Memory limiters have been built meanwhile.
+        let memory = shared.memory.limit();
+        if self.samples {
+            self.view.bound_past(self.config.history.max_bytes(memory));
+        }
         let api = Api::new(
             shared,
             self.view.clone(),

@@ -41,6 +41,8 @@ pub static FACTORY: ProcessorFactory = Factory {
             runs: AtomicBool::new(false),
             over: AtomicBool::new(false),
         };
+        // Components that start before this one derive limits of their own from it.
+        gauge.begin();
         Ok(Arc::new(MemoryLimiter {
             check_interval: config.check_interval,
             gauge: Arc::new(gauge),

@@ -167,6 +167,11 @@ impl View {
         is_first
     }
 
+    /// What the past may take from now on, in bytes.
+    pub fn bound_past(&self, max_bytes: usize) {
+        self.state().books.history.bound(max_bytes);
+    }
+
     fn has_past(&self) -> bool {
         self.past.get().is_some()
     }

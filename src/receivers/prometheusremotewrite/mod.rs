@@ -70,9 +70,6 @@ const INLINE_MAX_BYTES: usize = 64 << 10;
 /// So many points are folded on the spot.
 const LIGHT_POINTS: usize = 1000;
 
-/// What a sample takes until the pipelines have it: a point, and its place in a list that grows.
-const SAMPLE_BYTES: usize = 256;
-
 struct RemoteWrite {
     taker: Arc<Taker>,
     server: Mutex<Option<Server>>,
@@ -186,7 +183,7 @@ impl Taker {
             true => (intake.take(version, &body), held),
             false => {
                 let slot = Slot::get().await?;
-                let weight = version.samples(&body).saturating_mul(SAMPLE_BYTES);
+                let weight = version.weight(&body);
                 self.fits_at_all(weight)?;
                 held.try_grow(weight)
                     .map_err(|no_room| Refusal::no_room("decoding", no_room.to_string()))?;

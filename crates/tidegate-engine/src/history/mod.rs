@@ -82,6 +82,11 @@ impl History {
         }
     }
 
+    /// What all samples may take from now on.
+    pub fn bound(&mut self, max_bytes: usize) {
+        self.limits.max_bytes = max_bytes;
+    }
+
     /// How much past.
     pub fn limits(&self) -> HistoryLimits {
         self.limits

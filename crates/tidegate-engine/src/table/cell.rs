@@ -50,11 +50,17 @@ pub(crate) struct Cell {
     pub(crate) seen: UnixNanos,
 }
 
+/// Names and labels of a series beyond that count for what pages and queries keep of them, too.
+const COPIED_BYTES: usize = 1 << 10;
+const COPIES: usize = 3;
+
 impl Cell {
     fn weigh(&self) -> u32 {
         /// Slot, index entry, and the allocation of the series.
         const FIXED: usize = size_of::<Slot>() + 16 + size_of::<Series>() + 16;
-        let bytes = FIXED + self.series.attributes.bytes() + self.state.bytes();
+        let text = self.series.attributes.bytes() + self.series.metric.name.len();
+        let copied = text.saturating_sub(COPIED_BYTES) * COPIES;
+        let bytes = FIXED + self.series.attributes.bytes() + self.state.bytes() + copied;
         u32::try_from(bytes).unwrap_or(u32::MAX)
     }
 }

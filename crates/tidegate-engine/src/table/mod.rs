@@ -20,7 +20,7 @@ mod state;
 mod targets;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use book::Book;
@@ -63,6 +63,9 @@ pub struct Reading<'a> {
     pub exemplars: &'a [Exemplar],
 }
 
+/// Overflow series may take so much more, as a share of what all others may: one a metric, if its name is short.
+const OVERFLOW_SHARE: usize = 8;
+
 /// What an input stream of points takes, estimated: its state, how it is found, when it is looked at.
 const STREAM_BYTES: usize = size_of::<Stream>() + 160;
 
@@ -90,6 +93,8 @@ pub struct Table {
     /// What of each rule has been met.
     met: Box<[Met]>,
     limits: Limits,
+    /// In place of `limits.bytes`, where those are not limited.
+    bounded_by: Option<Arc<AtomicUsize>>,
     lateness_ns: u64,
     cells: Arc<Cells>,
     streams: Arc<Streams<Stream>>,
@@ -116,6 +121,7 @@ impl Table {
             met: rules.iter().map(|rule| Met::new(&rule.grouping)).collect(),
             rules: rules.into(),
             limits,
+            bounded_by: None,
             lateness_ns: nanos(limits.lateness),
             cells: Arc::new(Cells::new(nanos(limits.expiry))),
             streams: Arc::new(Streams::new(limits.streams, nanos(limits.expiry))),
@@ -143,6 +149,20 @@ impl Table {
             identify: Some(identify),
             ..self
         }
+    }
+
+    /// Bounds the bytes of series and streams where [`Limits::bytes`] does not. What `most` says may change at any time.
+    #[must_use]
+    pub fn bounded_by(self, most: Arc<AtomicUsize>) -> Self {
+        Self {
+            bounded_by: (self.limits.bytes == usize::MAX).then_some(most),
+            ..self
+        }
+    }
+
+    fn max_bytes(&self) -> usize {
+        let most = self.bounded_by.as_ref().map(|most| most.load(Relaxed));
+        most.unwrap_or(self.limits.bytes)
     }
 
     /// The component that writes it.
@@ -270,13 +290,12 @@ impl Table {
         start: UnixNanos,
         now: UnixNanos,
     ) -> Option<(CellRef, Op)> {
+        let max_bytes = self.max_bytes();
+        let of_streams = self.streams.len() * STREAM_BYTES;
         let caps = Caps {
             series: self.limits.series,
             per_metric: self.limits.series_per_metric,
-            bytes: self
-                .limits
-                .bytes
-                .saturating_sub(self.streams.len() * STREAM_BYTES),
+            bytes: max_bytes.saturating_sub(of_streams),
         };
         let make = |series: &Series| State::new(series.metric.data, rule, start, clock::wall(now));
         let mut why = Overflow::Source;
@@ -291,7 +310,8 @@ impl Table {
         let caps = Caps {
             series: self.limits.series_with_overflow(),
             per_metric: usize::MAX,
-            bytes: usize::MAX,
+            // Names of metrics may be as long as anything else.
+            bytes: max_bytes.saturating_add(max_bytes / OVERFLOW_SHARE),
         };
         let make = |series: &Series| State::new(series.metric.data, rule, 0, clock::wall(now));
         let at = self.cells.resolve(output.series, caps, make, now).ok()?;

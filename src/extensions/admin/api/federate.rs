@@ -21,7 +21,7 @@ impl Api {
             self.view.refresh(now, &query.selections());
             let options = Options {
                 patience: request.patience.clone(),
-                max_samples: self.limits.max_samples.get(),
+                max_samples: self.max_samples(),
                 ..Options::default()
             };
             let at = millis(clock::wall(now));

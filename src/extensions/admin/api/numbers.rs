@@ -77,7 +77,7 @@ impl Api {
         let query = Query::parse(query).map_err(NoNumbers::failed)?;
         let options = Options {
             patience,
-            max_samples: self.limits.max_samples.get(),
+            max_samples: self.max_samples(),
             ..Options::default()
         };
         let now = unix_now();

@@ -21,7 +21,7 @@ impl Api {
         let began = Clock::now();
         let limit = params::limit(request)?;
         let time = params::optional_time(request, "time")?;
-        let options = options(request, self.limits.max_samples.get())?;
+        let options = options(request, self.max_samples())?;
         let query = parse(request)?;
         let now = unix_now();
         let at = time.unwrap_or(millis(clock::wall(now)));
@@ -58,7 +58,7 @@ impl Api {
             ));
         }
         let step = step(request, (start, end))?;
-        let options = options(request, self.limits.max_samples.get())?;
+        let options = options(request, self.max_samples())?;
         let query = parse(request)?;
         let now = unix_now();
         let asked = match end >= millis(clock::wall(now)) - NOW_MS {

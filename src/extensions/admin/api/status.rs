@@ -79,7 +79,7 @@ impl Api {
         Ok(json!({
             "query.lookback-delta": PromDuration::seconds(LOOK_BACK_MS.unsigned_abs() / 1000).to_string(),
             "query.max-concurrency": HEAVY.to_string(),
-            "query.max-samples": self.limits.max_samples.to_string(),
+            "query.max-samples": self.max_samples().to_string(),
             "query.timeout": PromDuration(self.limits.timeout).to_string(),
         })
         .into())

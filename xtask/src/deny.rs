@@ -1,0 +1,107 @@
+//! What crates are made of: `cargo xtask deny` checks licences, versions and sources by `deny.toml`, `cargo xtask
+//! notices` writes the notices that go with the binaries.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::{Outcome, golang::cache, process, test::workspace};
+
+/// A program from crates.io, kept in a cache that outlives the checkout: it takes minutes to build.
+struct Tool {
+    name: &'static str,
+    version: &'static str,
+    /// Arguments of `cargo install`.
+    install: &'static [&'static str],
+}
+
+/// Its checks take a second without optimisation, which would take longer to make.
+const CARGO_DENY: Tool = Tool {
+    name: "cargo-deny",
+    version: "0.20.2",
+    install: &["--debug"],
+};
+
+const CARGO_ABOUT: Tool = Tool {
+    name: "cargo-about",
+    version: "0.9.3",
+    install: &["--features", "cli"],
+};
+
+/// Checks what needs no network; with `--advisories` also what is known of vulnerabilities, for which the database of
+/// advisories is cloned.
+pub(crate) fn deny(arguments: &[String]) -> Outcome {
+    let mut checks = vec!["bans", "licenses", "sources"];
+    match arguments {
+        [] => {}
+        [option] if option == "--advisories" => checks.push("advisories"),
+        _ => return Err("usage: cargo xtask deny [--advisories]".into()),
+    }
+    let mut deny = Command::new(CARGO_DENY.installed()?);
+    deny.args([
+        "--workspace",
+        "--log-level",
+        "error",
+        "check",
+        "--hide-inclusion-graph",
+    ]);
+    process::stream(deny.args(checks).current_dir(workspace()))
+}
+
+/// Writes the licences of the crates in the binaries to the file named, or to `target/THIRD-PARTY-NOTICES.txt`.
+pub(crate) fn notices(arguments: &[String]) -> Outcome {
+    let output = match arguments {
+        [] => process::target().join("THIRD-PARTY-NOTICES.txt"),
+        [path] => PathBuf::from(path),
+        _ => return Err("usage: cargo xtask notices [FILE]".into()),
+    };
+    let output = std::path::absolute(&output).map_err(|error| format!("{}: {error}", output.display()))?;
+    let mut about = Command::new(CARGO_ABOUT.installed()?);
+    about
+        .args([
+            "generate",
+            "--locked",
+            "--offline",
+            "--fail",
+            "--config",
+            "about.toml",
+        ])
+        .arg("--output-file")
+        .arg(&output)
+        .arg("about.hbs");
+    process::stream(about.current_dir(workspace()))?;
+    println!("{}", output.display());
+    Ok(())
+}
+
+impl Tool {
+    fn installed(&self) -> Result<PathBuf, String> {
+        let Self { name, version, .. } = self;
+        let root = cache()?.join(format!("{name}-{version}"));
+        let program = root.join("bin").join(name);
+        if !program.exists() {
+            eprintln!("installing {name} {version} in {}", root.display());
+            process::retry(name, process::PAUSE, || self.install(&root))?;
+        }
+        Ok(program)
+    }
+
+    fn install(&self, root: &Path) -> Outcome {
+        let mut install = process::cargo();
+        install
+            .args([
+                "install",
+                self.name,
+                "--version",
+                self.version,
+                "--locked",
+                "--quiet",
+            ])
+            .args(self.install)
+            .arg("--root")
+            .arg(root)
+            .arg("--target-dir")
+            .arg(process::target().join(self.name))
+            .env("CARGO_PROFILE_DEV_DEBUG", "0");
+        process::stream(&mut install)
+    }
+}
