@@ -702,3 +702,18 @@ async fn exemplars_are_of_series_that_queries_see_each_once_and_in_order() {
     assert_eq!(told, [(5.0, "2.5"), (6.0, "3.5"), (7.0, "1.5")]);
     admin.stop(Instant::now() + Duration::from_secs(10)).await;
 }
+
+#[test]
+fn limits_that_are_not_configured_come_from_the_memory_limit() {
+    let query = QueryConfig::default();
+    assert_eq!(query.max_samples(usize::MAX), 20_000_000);
+    assert_eq!(query.max_samples(128 << 20), 1 << 20);
+    let past = HistoryConfig::default();
+    assert_eq!(past.max_bytes(usize::MAX), 256 << 20);
+    assert_eq!(past.max_bytes(256 << 20), 32 << 20);
+    let configured =
+        settings::<Config>("{endpoint: '127.0.0.1:0', query: {max_samples: 7}, history: {max_bytes: 1GiB}}");
+    let configured = configured.get::<Config>();
+    assert_eq!(configured.query.max_samples(1 << 20), 7);
+    assert_eq!(configured.history.max_bytes(1 << 20), 1 << 30);
+}

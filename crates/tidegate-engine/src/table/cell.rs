@@ -50,6 +50,8 @@ pub(crate) struct Cell {
     pub(crate) seen: UnixNanos,
 }
 
+/// What resource and scope have beyond that counts for each of their series: there may be only one.
+const SHARED_BYTES: usize = 4 << 10;
 /// Names and labels of a series beyond that count for what pages and queries keep of them, too.
 const COPIED_BYTES: usize = 1 << 10;
 const COPIES: usize = 3;
@@ -58,9 +60,17 @@ impl Cell {
     fn weigh(&self) -> u32 {
         /// Slot, index entry, and the allocation of the series.
         const FIXED: usize = size_of::<Slot>() + 16 + size_of::<Series>() + 16;
-        let text = self.series.attributes.bytes() + self.series.metric.name.len();
+        let Series {
+            resource,
+            scope,
+            metric,
+            attributes,
+        } = &*self.series;
+        let text = attributes.bytes() + metric.name.len() + metric.description.len();
         let copied = text.saturating_sub(COPIED_BYTES) * COPIES;
-        let bytes = FIXED + self.series.attributes.bytes() + self.state.bytes() + copied;
+        let shared = resource.attributes.bytes() + scope.attributes.bytes();
+        let shared = shared.saturating_sub(SHARED_BYTES);
+        let bytes = FIXED + attributes.bytes() + self.state.bytes() + copied + shared;
         u32::try_from(bytes).unwrap_or(u32::MAX)
     }
 }

@@ -199,3 +199,27 @@ fn references_may_be_packed_or_not() {
         "no such symbol"
     );
 }
+
+/// A field with bytes in it.
+fn part(number: u32, content: &[u8]) -> Vec<u8> {
+    let mut part = Vec::new();
+    prost::encoding::bytes::encode(number, &content.to_vec(), &mut part);
+    part
+}
+
+#[test]
+fn a_request_weighs_what_it_is_read_to() {
+    const BYTES: usize = 10_000;
+    let content = vec![0; BYTES];
+    // A byte of a histogram is a bucket of 8 bytes as it is read, and one as it is kept.
+    for (version, series, histogram, exemplar) in [(Version::One, 1, 4, 3), (Version::Two, 5, 3, 4)] {
+        let of = |number| version.weight(&part(series, &part(number, &content)));
+        assert!(of(histogram) >= 16 * BYTES, "{}", of(histogram));
+        assert!(of(exemplar) >= 16 * BYTES, "{}", of(exemplar));
+        let samples = part(series, &part(2, &[]).repeat(BYTES));
+        assert!(version.weight(&samples) >= BYTES * size_of::<Point>());
+    }
+    let symbols = part(4, &[]).repeat(BYTES);
+    assert!(Version::Two.weight(&symbols) >= BYTES * size_of::<&str>());
+    assert_eq!(Version::One.weight(&symbols), 0);
+}

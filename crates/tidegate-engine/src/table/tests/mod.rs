@@ -7,6 +7,7 @@ mod saved;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::{Limits, Outcome, Table};
@@ -351,6 +352,51 @@ fn a_cap_in_bytes_sends_new_series_to_overflow_and_room_comes_back() {
         table.stats().overflowed_streams[Overflow::Bytes as usize],
         overflowed
     );
+}
+
+#[test]
+fn a_bound_that_changes_holds_where_no_cap_in_bytes_is_set() {
+    let most = Arc::new(AtomicUsize::new(20_000));
+    let table = |limits| Table::new("test", vec![Rule::newest()], limits).bounded_by(most.clone());
+    let say = |table: &Table, pod: usize| {
+        let series = series("c", DELTA, &[], &[("pod", &format!("pod-{pod}"))]);
+        table.observe(&point(&series, NOW, NOW + 1, 1), NOW);
+    };
+    let overflowed = |table: &Table| table.stats().overflowed_streams[Overflow::Bytes as usize];
+    let bounded = table(Limits::default());
+    (0..500).for_each(|pod| say(&bounded, pod));
+    let crowded = overflowed(&bounded);
+    assert!(crowded > 400 && crowded < 500, "{crowded}");
+    most.store(2_000_000, Relaxed);
+    (500..600).for_each(|pod| say(&bounded, pod));
+    assert_eq!(overflowed(&bounded), crowded);
+    most.store(0, Relaxed);
+    let configured = table(Limits {
+        bytes: 2_000_000,
+        ..Limits::default()
+    });
+    (0..500).for_each(|pod| say(&configured, pod));
+    assert_eq!(overflowed(&configured), 0, "what is configured counts");
+}
+
+#[test]
+fn long_names_and_labels_weigh_what_is_kept_of_them_everywhere_and_overflow_has_an_end() {
+    const BOUND: usize = 4 << 20;
+    let bounded = || {
+        let most = Arc::new(AtomicUsize::new(BOUND));
+        Table::new("test", vec![Rule::newest()], Limits::default()).bounded_by(most)
+    };
+    let long = |number: usize| format!("{number}{}", "x".repeat(64 << 10));
+    let (labels, names) = (bounded(), bounded());
+    for number in 0..500 {
+        let labelled = series("c", DELTA, &[], &[("pod", &long(number))]);
+        labels.observe(&point(&labelled, NOW, NOW + 1, 1), NOW);
+        let named = series(&long(number), DELTA, &[], &[]);
+        names.observe(&point(&named, NOW, NOW + 1, 1), NOW);
+    }
+    // About 200 KiB each: 22, and a few that overflow.
+    assert!((10..40).contains(&labels.len()), "{}", labels.len());
+    assert!((10..40).contains(&names.len()), "{}", names.len());
 }
 
 #[test]
