@@ -29,6 +29,9 @@ use crate::net::{Credentials, ListenError, SocketFile, SocketFileConfig};
 /// Events drained before they are pushed although more datagrams wait: bounds memory and keeps values fresh.
 const MAX_DRAIN_EVENTS: usize = 16 << 10;
 
+/// Bytes drained before others have their turn, whatever is in them: about a millisecond's work.
+const MAX_DRAIN_BYTES: usize = 128 << 10;
+
 /// Senders told apart; the one that has been silent for longest makes room.
 const MAX_SENDERS: usize = 1024;
 
@@ -95,6 +98,7 @@ impl Reader {
             }
             self.drain(|socket, buffer| socket.try_io(Interest::READABLE, || receive(socket, buffer)));
             self.push().await;
+            tokio::task::yield_now().await;
             stopping
                 .run_until_cancelled(self.outlet.memory_is_available())
                 .await;
@@ -114,10 +118,12 @@ impl Reader {
     /// Reads until the socket is empty (then `true`) or enough has been read.
     fn drain(&mut self, receive: impl Fn(&UnixDatagram, &mut [u8]) -> io::Result<Received>) -> bool {
         let now = unix_now();
-        while self.senders.pending_events < MAX_DRAIN_EVENTS {
+        let mut bytes = 0;
+        while self.senders.pending_events < MAX_DRAIN_EVENTS && bytes < MAX_DRAIN_BYTES {
             let Ok(received) = receive(&self.socket, &mut self.buffer) else {
                 return true;
             };
+            bytes += received.bytes;
             let datagram = self.buffer.get(..received.bytes).unwrap_or_default();
             self.senders.take(datagram, &received, now);
         }

@@ -72,6 +72,11 @@ impl Session {
             .for_each(|(_, source)| source.lease.touch(now));
     }
 
+    /// How many kinds it has declared.
+    pub(super) fn kinds(&self) -> usize {
+        self.schema.kinds.len()
+    }
+
     /// Takes a batch in.
     pub(super) fn take(&mut self, batch: proto::EventBatch, now: UnixNanos) -> Result<Taken, SessionError> {
         self.learn(batch.first_kind, &batch.kinds)?;

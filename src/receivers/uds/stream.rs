@@ -29,6 +29,9 @@ const INLINE_MAX_BYTES: usize = 256 << 10;
 /// What a message takes when it is decoded, as a multiple of its bytes, about.
 const DECODED_RATIO: usize = 8;
 
+/// What a kind takes that a connection has declared, about.
+const KIND_BYTES: usize = 300;
+
 /// A varint has at most ten bytes.
 const MAX_VARINT_BYTES: usize = 10;
 
@@ -62,6 +65,7 @@ pub(super) async fn serve(connection: Connection, outlet: Arc<Outlet>, config: A
             held: Held::new(outlet.shared.memory.clone()),
         },
         session: Session::new(peer, config.max_kinds.get(), outlet.source_timeout),
+        kinds: Held::new(outlet.shared.memory.clone()),
         outlet: outlet.clone(),
         stopping: connection.stopping,
     };
@@ -75,6 +79,8 @@ pub(super) async fn serve(connection: Connection, outlet: Arc<Outlet>, config: A
 struct Serving {
     frames: Frames,
     session: Session,
+    /// What the kinds take that the connection has declared, until it closes.
+    kinds: Held,
     outlet: Arc<Outlet>,
     stopping: CancellationToken,
 }
@@ -112,7 +118,10 @@ impl Serving {
                         .map_err(io::Error::other)??
                 }
             };
+            let declared = self.kinds.bytes() + batch.kinds.len() * KIND_BYTES;
+            while self.kinds.grow_in_time(declared).await.is_err() {}
             self.take(batch).await?;
+            self.kinds.settle(self.session.kinds() * KIND_BYTES);
             drop(decoding);
             stopping
                 .run_until_cancelled(self.outlet.memory_is_available())

@@ -1,5 +1,6 @@
 //! How a table takes in events: folded by kind into arrays of the source, added to the cells when somebody looks.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Table;
@@ -10,6 +11,10 @@ use crate::progress::Rejection;
 use crate::rule::Op;
 use crate::streams::lock;
 use crate::{Events, Instrument, Number, Schema, Source, SourceId, UnixNanos, Values, clock};
+
+/// What a kind of a source takes, estimated: what it means, where its events go, what is folded of them. Where the kinds
+/// of all sources take half of what series may, no further source is taken in until some have left.
+const KIND_BYTES: usize = 300;
 
 /// What became of a batch of events.
 #[derive(Clone, Debug, Default)]
@@ -114,7 +119,9 @@ impl Table {
             return Some(state.clone());
         }
         let mut sources = self.sources.write().unwrap_or_else(PoisonError::into_inner);
-        if sources.len() >= self.limits.sources && !sources.contains_key(&source.id) {
+        let is_full = sources.len() >= self.limits.sources
+            || self.kinds_of_sources.load(Relaxed).saturating_mul(KIND_BYTES) >= self.max_bytes() / 2;
+        if is_full && !sources.contains_key(&source.id) {
             return None;
         }
         let state = sources.entry(source.id).or_insert_with(|| {
@@ -139,6 +146,7 @@ impl Table {
             return;
         }
         let new = schema.kinds.len().saturating_sub(state.targets.len());
+        self.kinds_of_sources.fetch_add(new, Relaxed);
         state.folds.grow(schema.kinds.len());
         state.targets.reserve_exact(new);
         state.fates.reserve_exact(new);
@@ -292,6 +300,7 @@ impl Table {
                 _ => {}
             }
         }
+        self.kinds_of_sources.fetch_sub(state.targets.len(), Relaxed);
         state.targets.clear();
         state.gone = true;
         self.changed();

@@ -108,6 +108,7 @@ pub struct Table {
     strays: Strays,
     book: Mutex<Book>,
     sources: RwLock<Sources>,
+    kinds_of_sources: AtomicUsize,
     composites: RwLock<Vec<Arc<Composite>>>,
     counters: Counters,
 }
@@ -132,6 +133,7 @@ impl Table {
             strays: Strays::default(),
             book: Mutex::default(),
             sources: RwLock::default(),
+            kinds_of_sources: AtomicUsize::new(0),
             composites: RwLock::default(),
             counters: Counters::default(),
         }

@@ -380,6 +380,26 @@ fn a_bound_that_changes_holds_where_no_cap_in_bytes_is_set() {
 }
 
 #[test]
+fn sources_with_more_kinds_than_there_is_room_for_wait_until_others_have_left() {
+    let most = Arc::new(AtomicUsize::new(100_000));
+    let rules = vec![by("*", &[])];
+    let table = Table::new("test", rules, Limits::default()).bounded_by(most);
+    let kinds = (0..100).map(|number| kind(&format!("k{number}"), Instrument::Counter));
+    let schema = Arc::new(Schema {
+        kinds: kinds.collect(),
+    });
+    let absorbed = |source: &Arc<Source>| table.absorb(&events(source, &schema, &[(0, 1)])).absorbed;
+    let sources: Vec<_> = (0..10).map(|_| source(&[], HOUR)).collect();
+    let taken: Vec<_> = sources.iter().filter(|source| absorbed(source) == 1).collect();
+    assert_eq!(taken.len(), 2, "50 kB are 166 kinds");
+    assert_eq!(absorbed(taken[0]), 1, "one that is known goes on");
+    assert_eq!(int(&table, "k0{}"), 3);
+    taken.iter().for_each(|source| table.let_go(source.id));
+    assert_eq!(absorbed(&sources[9]), 1);
+    assert_eq!(int(&table, "k0{}"), 4);
+}
+
+#[test]
 fn long_names_and_labels_weigh_what_is_kept_of_them_everywhere_and_overflow_has_an_end() {
     const BOUND: usize = 4 << 20;
     let bounded = || {
