@@ -50,6 +50,8 @@ pub(crate) struct Cell {
     pub(crate) seen: UnixNanos,
 }
 
+/// What a metric takes beside its series, here and in what pages and queries keep of it, estimated.
+const METRIC_BYTES: usize = 1 << 10;
 /// What resource and scope have beyond that counts for each of their series: there may be only one.
 const SHARED_BYTES: usize = 4 << 10;
 /// Names and labels of a series beyond that count for what pages and queries keep of them, too.
@@ -177,7 +179,10 @@ impl Cells {
                 of_metric.is_some_and(|of_metric| of_metric.series >= caps.per_metric),
                 Overflow::Metric,
             ),
-            (self.bytes() >= caps.bytes, Overflow::Bytes),
+            (
+                self.bytes() + register.by_metric.len() * METRIC_BYTES >= caps.bytes,
+                Overflow::Bytes,
+            ),
         ];
         if let Some((_, why)) = full.into_iter().find(|(is_full, _)| *is_full) {
             return Err(why);
