@@ -549,6 +549,23 @@ fn a_plugin_that_others_could_replace_is_refused() {
         "{said}"
     );
     mode(directory.path(), 0o700);
+    // A folder further up.
+    let above = TempDir::new().expect("a temporary directory");
+    let folder = above.path().join("plugins");
+    fs::create_dir(&folder).expect("a folder");
+    let nested = folder.join(plugins::file("odd"));
+    plugins::odd(&nested, &[]);
+    let text = config(free_port(), &folder, &[("odd", "fine")]);
+    fs::write(&configuration, text).expect("a file");
+    assert_eq!(validate(), (true, String::new()));
+    mode(above.path(), 0o777);
+    let (is_valid, said) = validate();
+    let cure = format!("chmod o-w {}", above.path().display());
+    assert!(!is_valid && said.contains(&cure), "{said}");
+    mode(above.path(), 0o1777);
+    assert_eq!(validate(), (true, String::new()));
+    let text = config(free_port(), directory.path(), &[("odd", "fine")]);
+    fs::write(&configuration, text).expect("a file");
     // Only root can give a file away.
     if std::os::unix::fs::chown(&file, Some(12345), None).is_ok() {
         let (is_valid, said) = validate();
