@@ -11,8 +11,11 @@ pub(crate) fn examples() -> &'static Path {
 }
 
 fn build() -> PathBuf {
-    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("plugins");
-    std::fs::create_dir_all(&directory).expect("a directory under target/");
+    // Not under target/: a checkout may be in a folder that all users may write to, and no plugin is loaded from there. All
+    // runs of a user share it.
+    let user = rustix::process::getuid().as_raw();
+    let directory = std::env::temp_dir().join(format!("tidegate-tests-{user}"));
+    std::fs::create_dir_all(&directory).expect("a temporary directory");
     compile(
         "cc",
         "c11",
@@ -27,7 +30,7 @@ fn build() -> PathBuf {
         &directory.join(file("csv_cpp")),
         &[],
     );
-    let target = directory.join("target");
+    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("plugins/target");
     run(Command::new(env!("CARGO"))
         .args([
             "build",
