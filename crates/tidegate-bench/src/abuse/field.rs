@@ -67,9 +67,13 @@ impl Setup {
     };
 }
 
+/// Bodies may be larger than this little memory allows by default, or most attacks would end there.
 const CONFIG: &str = "
 receivers:
-  otlp: {protocols: {grpc: {endpoint: '127.0.0.1:GRPC'}, http: {endpoint: '127.0.0.1:OTLP'<http>}}}
+  otlp:
+    protocols:
+      grpc: {endpoint: '127.0.0.1:GRPC', max_recv_msg_size_mib: 64}
+      http: {endpoint: '127.0.0.1:OTLP', max_request_body_size: 67108864<http>}
 <receivers>
 processors:
   memory_limiter: {check_interval: 1s, limit_mib: 256}
@@ -94,7 +98,10 @@ service:
 /// The same for the OpenTelemetry Collector; it has no `admin`, and what it says of itself is not looked at.
 const OF_THE_COLLECTOR: &str = "
 receivers:
-  otlp: {protocols: {grpc: {endpoint: '127.0.0.1:GRPC'}, http: {endpoint: '127.0.0.1:OTLP'}}}
+  otlp:
+    protocols:
+      grpc: {endpoint: '127.0.0.1:GRPC', max_recv_msg_size_mib: 64}
+      http: {endpoint: '127.0.0.1:OTLP', max_request_body_size: 67108864}
 processors:
   memory_limiter: {check_interval: 1s, limit_mib: 256}
 exporters:

@@ -38,23 +38,25 @@ pub(super) fn promises(field: &Field) -> Result<Harm, Error> {
 pub(super) fn kept_late(field: &Field) -> Result<Harm, Error> {
     /// Of a body that comes first, which buys patience for the rest.
     const FIRST: usize = 60_000;
-    let promise = [head(PATH, &protobuf(""), LARGEST), vec![0; FIRST]].concat();
     let (pairs, between) = field.pick((20, Duration::from_secs(1)), (4, Duration::from_millis(100)));
     let mut held = Vec::new();
-    for _ in 0..pairs {
+    for pair in 0..pairs {
         for _ in 0..2 {
-            held.extend(begun(field, &promise));
+            // Where the largest has no room, a smaller one may have.
+            let length = LARGEST >> (pair % 5);
+            let promise = [head(PATH, &protobuf(""), length), vec![0; FIRST]].concat();
+            held.extend(begun(field, &promise).map(|stream| (stream, length - FIRST)));
         }
         std::thread::sleep(between);
     }
     let tally = Tally::default();
     let rest = vec![0; LARGEST - FIRST];
     std::thread::scope(|scope| {
-        for mut stream in held {
+        for (mut stream, left) in held {
             let (rest, tally) = (&rest, &tally);
             scope.spawn(move || {
                 // Those that were turned away have an answer to be read.
-                let _ = stream.write_all(rest);
+                let _ = stream.write_all(&rest[..left]);
                 if let Ok(answer) = receive(&mut BufReader::new(stream)) {
                     tally.note(Ok(answer), 0);
                 }
