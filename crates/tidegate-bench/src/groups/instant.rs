@@ -30,6 +30,8 @@ const READS: usize = 10_000;
 const CROSSINGS: usize = 500;
 const CROSSING_BUDGET_MS: f64 = 30.0;
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Until a gateway on one core has counted a million new series.
+const LONGEST_COUNT: Duration = Duration::from_secs(60);
 
 /// A gateway with everything that is asked here.
 pub(super) struct Subject {
@@ -171,12 +173,24 @@ pub(super) fn fill(subject: &Subject, series: usize) -> Result<(), Error> {
             return Err(String::from_utf8_lossy(&answer).into());
         }
     }
-    let mut counter = Scraper::connect(subject.admin, "/api/v1/status/tsdb")?;
-    let counted: serde_json::Value = serde_json::from_str(counter.get()?)?;
-    match counted["data"]["headStats"]["numSeries"].as_u64() {
-        Some(counted) if counted as usize >= series => Ok(()),
-        other => Err(format!("{other:?} series instead of {series}").into()),
+    // The first look at a million new series may take longer than a query may.
+    let begun = Instant::now();
+    loop {
+        match counted(subject) {
+            Ok(counted) if counted as usize >= series => return Ok(()),
+            Ok(counted) => return Err(format!("{counted} series instead of {series}").into()),
+            Err(error) if begun.elapsed() > LONGEST_COUNT => return Err(error),
+            Err(_) => {}
+        }
     }
+}
+
+/// How many series queries know.
+fn counted(subject: &Subject) -> Result<u64, Error> {
+    let mut counter = Scraper::connect(subject.admin, "/api/v1/status/tsdb")?;
+    let status: serde_json::Value = serde_json::from_str(counter.get()?)?;
+    let counted = status["data"]["headStats"]["numSeries"].as_u64();
+    counted.ok_or_else(|| format!("no count of series: {status}").into())
 }
 
 fn reads(subject: &Subject) -> Result<Samples, Error> {
