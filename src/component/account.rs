@@ -3,15 +3,24 @@
 //! A reservation ([`Held`]) says how many bytes somebody may allocate, and how many of them are there. A measurement
 //! has seen what was there; what is promised and has not arrived counts on top of it, however often it is measured.
 
+mod held;
 pub(crate) mod measure;
+mod senders;
 
-use std::pin::pin;
+use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
+use tidegate_engine::Bounds;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
+
+pub use held::Held;
+pub use senders::SenderKey;
+use senders::Senders;
 
 /// How long a request waits for room before it is refused: those that don't keep their promises lose theirs meanwhile.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
@@ -22,6 +31,13 @@ const SHORT_FOR: Duration = Duration::from_secs(1);
 /// Before so much is reserved at once, the process is measured again. What others have just let go of is still resident
 /// until the allocator gives it back, some tenths of a second later; room for large buffers can't be promised on top of it.
 const LARGE: usize = 1 << 20;
+
+/// The process is not measured again sooner than this after the last time, however many ask.
+const MEASURE_AFTER: Duration = Duration::from_millis(1);
+
+/// Those who wait for room may want this part of the limit together. What they wait with lies in the windows of their
+/// connections, on nobody's account.
+const WAITING_SHARE: usize = 16;
 
 /// How often the process is measured where no memory limiter says.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
@@ -46,14 +62,27 @@ pub fn count_refusal(receiver: &Arc<str>, reason: &'static str) {
         .increment(1);
 }
 
+/// How much of the memory a request may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ceiling {
+    /// Up to the soft limit: the request stays in memory until it is delivered.
+    #[default]
+    Soft,
+    /// Up to the hard limit: tables take its points in, and it is gone.
+    Hard,
+}
+
 /// One a gateway.
 #[derive(Debug)]
 pub struct Account {
-    /// The smallest of `limits`.
-    limit: AtomicUsize,
+    /// The smallest of `limits`. Requests that stay are refused above it, and tables take in no new series.
+    soft: AtomicUsize,
+    /// The same; all requests are refused above it.
+    hard: AtomicUsize,
     limits: Mutex<Limits>,
-    /// A quarter of `limit`: what a table's series may take where its configuration does not say.
-    of_a_table: Arc<AtomicUsize>,
+    /// What the tables of the gateway may take: a quarter of the soft limit where their configuration does not say.
+    of_a_table: Arc<Bounds>,
+    senders: Senders,
     /// Whether it is that of this process: set once it is watched.
     is_live: AtomicBool,
     measured: AtomicUsize,
@@ -65,35 +94,66 @@ pub struct Account {
     arriving: AtomicUsize,
     /// Who waits for room.
     waiting: AtomicUsize,
+    /// Bytes that they wait for.
+    wanted: AtomicUsize,
     freed: Notify,
+    /// How often they were told.
+    frees: AtomicUsize,
     shortage: Notify,
     began: Instant,
     /// Milliseconds after `began`.
     short_until: AtomicU64,
+    opened: std::time::Instant,
+    /// When the process was measured last, in microseconds after `opened`; 0: not yet.
+    measured_at: AtomicU64,
+}
+
+/// The limits of a memory limiter, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// From here on, requests that stay in memory are refused, and new series.
+    pub soft: usize,
+    /// From here on, everything is refused.
+    pub hard: usize,
+}
+
+impl Limit {
+    /// The same for all data.
+    pub fn of(bytes: usize) -> Self {
+        Self {
+            soft: bytes,
+            hard: bytes,
+        }
+    }
 }
 
 /// What limits there are.
 #[derive(Debug, Default)]
 struct Limits {
     /// Of every memory limiter that runs.
-    of_limiters: Vec<usize>,
+    of_limiters: Vec<Limit>,
     /// Where there is none.
     default: Option<usize>,
 }
 
 impl Limits {
-    fn least(&self) -> usize {
-        let of_limiters = self.of_limiters.iter().copied().min();
-        of_limiters.or(self.default).unwrap_or(usize::MAX)
+    fn least(&self) -> Limit {
+        let of_limiters = self.of_limiters.iter().copied().reduce(|least, limit| Limit {
+            soft: least.soft.min(limit.soft),
+            hard: least.hard.min(limit.hard),
+        });
+        of_limiters.unwrap_or(Limit::of(self.default.unwrap_or(usize::MAX)))
     }
 }
 
 impl Default for Account {
     fn default() -> Self {
         Self {
-            limit: AtomicUsize::new(usize::MAX),
+            soft: AtomicUsize::new(usize::MAX),
+            hard: AtomicUsize::new(usize::MAX),
             limits: Mutex::default(),
-            of_a_table: Arc::new(AtomicUsize::new(usize::MAX)),
+            of_a_table: Arc::default(),
+            senders: Senders::default(),
             is_live: AtomicBool::new(false),
             measured: AtomicUsize::new(0),
             filled_then: AtomicUsize::new(0),
@@ -101,25 +161,29 @@ impl Default for Account {
             filled: AtomicUsize::new(0),
             arriving: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
+            wanted: AtomicUsize::new(0),
             freed: Notify::new(),
+            frees: AtomicUsize::new(0),
             shortage: Notify::new(),
             began: Instant::now(),
             short_until: AtomicU64::new(0),
+            opened: std::time::Instant::now(),
+            measured_at: AtomicU64::new(0),
         }
     }
 }
 
 impl Account {
-    /// A memory limiter begins: no more than so many bytes are to be used.
-    pub fn add_limit(&self, bytes: usize) {
-        self.change_limits(|limits| limits.of_limiters.push(bytes));
+    /// A memory limiter begins.
+    pub fn add_limit(&self, limit: Limit) {
+        self.change_limits(|limits| limits.of_limiters.push(limit));
     }
 
     /// It ends.
-    pub fn remove_limit(&self, bytes: usize) {
+    pub fn remove_limit(&self, ended: Limit) {
         self.change_limits(|limits| {
             let mut known = limits.of_limiters.iter();
-            if let Some(at) = known.position(|limit| *limit == bytes) {
+            if let Some(at) = known.position(|limit| *limit == ended) {
                 limits.of_limiters.swap_remove(at);
             }
         });
@@ -132,17 +196,18 @@ impl Account {
 
     /// Whether the limit is that of a memory limiter, which also measures.
     fn has_limiter(&self) -> bool {
-        let limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        let limits = self.limits.lock();
         !limits.of_limiters.is_empty()
     }
 
     fn change_limits(&self, change: impl FnOnce(&mut Limits)) {
-        let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut limits = self.limits.lock();
         change(&mut limits);
-        let limit = limits.least();
-        self.limit.store(limit, Relaxed);
-        let of_a_table = if limit == usize::MAX { limit } else { limit / 4 };
-        self.of_a_table.store(of_a_table, Relaxed);
+        let Limit { soft, hard } = limits.least();
+        self.soft.store(soft, Relaxed);
+        self.hard.store(hard, Relaxed);
+        self.of_a_table
+            .set_bytes(if soft == usize::MAX { soft } else { soft / 4 });
     }
 
     /// Measures once a second from now on, for ever, while no memory limiter does.
@@ -151,30 +216,57 @@ impl Account {
         let mut ticks = tokio::time::interval(MEASURE_EVERY);
         loop {
             ticks.tick().await;
-            if !self.has_limiter()
-                && let Ok(resident) = measure::resident_bytes()
-            {
-                self.note(usize::try_from(resident).unwrap_or(usize::MAX));
+            if !self.has_limiter() && self.measure().is_ok() {
+                self.tell_the_waiting();
             }
         }
     }
 
     /// The most that may be used.
     pub fn limit(&self) -> usize {
-        self.limit.load(Relaxed)
+        self.hard.load(Relaxed)
     }
 
-    /// What the series of a table may take where its configuration does not say: a quarter of the limit, also of one that
-    /// comes later.
-    pub(crate) fn bytes_of_a_table(&self) -> Arc<AtomicUsize> {
+    /// The most that may be used by requests under `ceiling`.
+    pub fn limit_under(&self, ceiling: Ceiling) -> usize {
+        match ceiling {
+            Ceiling::Soft => self.soft.load(Relaxed),
+            Ceiling::Hard => self.hard.load(Relaxed),
+        }
+    }
+
+    /// What a table may take: a quarter of the soft limit where its configuration does not say, also of a limit that comes
+    /// later; above the soft limit, no new series.
+    pub(crate) fn bounds_of_tables(&self) -> Arc<Bounds> {
         self.of_a_table.clone()
     }
 
-    /// The process uses so many bytes now.
+    /// The process was measured, for a test.
+    #[cfg(test)]
     pub fn note(&self, measured: usize) {
-        self.filled_then.store(self.filled.load(Relaxed), Relaxed);
-        self.measured.store(measured, Relaxed);
+        self.take_measure(measured, self.filled.load(Relaxed));
         self.tell_the_waiting();
+    }
+
+    /// Measures the process.
+    ///
+    /// # Errors
+    /// The system does not say how much it uses.
+    pub(crate) fn measure(&self) -> io::Result<usize> {
+        // What comes while the system is asked counts twice until the next measurement, not never.
+        let filled = self.filled.load(Relaxed);
+        let resident = usize::try_from(measure::resident_bytes()?).unwrap_or(usize::MAX);
+        self.take_measure(resident, filled);
+        Ok(resident)
+    }
+
+    /// `measured` bytes were used when `filled` bytes of reservations were there.
+    fn take_measure(&self, measured: usize, filled: usize) {
+        let _one_at_a_time = self.limits.lock();
+        self.filled_then.store(filled, Relaxed);
+        self.measured.store(measured, Relaxed);
+        self.of_a_table
+            .set_tight(self.used_bytes() > self.limit_under(Ceiling::Soft));
     }
 
     /// What was measured, and what was promised or came since.
@@ -195,9 +287,9 @@ impl Account {
         }
     }
 
-    /// Whether more is used than the limit allows.
-    pub fn over_limit(&self) -> bool {
-        self.uses_more_than(self.limit())
+    /// Whether more is used than the limit under `ceiling` allows.
+    pub fn is_over(&self, ceiling: Ceiling) -> bool {
+        self.uses_more_than(self.limit_under(ceiling))
     }
 
     /// Whether more than so many bytes are used.
@@ -205,22 +297,17 @@ impl Account {
         !self.holds_again(|| self.used_bytes() <= limit)
     }
 
-    /// Whether so many more bytes could be reserved now.
-    pub fn has_room(&self, bytes: usize) -> bool {
+    /// Whether so many more bytes could be reserved now without using more than `most`.
+    fn has_room(&self, bytes: usize, most: usize) -> bool {
         self.holds_again(|| {
             let reserved = self.reserved.load(Relaxed).saturating_add(bytes);
-            self.used_with(reserved) <= self.limit()
+            self.used_with(reserved) <= most
         })
     }
 
     /// Nobody is refused for what was given back to the system since the last measurement.
     fn holds_again(&self, mut condition: impl FnMut() -> bool) -> bool {
         condition() || (self.measure_again() && condition())
-    }
-
-    /// Whether so many bytes could be reserved if nothing else were held.
-    pub fn can_ever_hold(&self, bytes: usize) -> bool {
-        resident(bytes) <= self.limit()
     }
 
     /// Bytes that are reserved.
@@ -252,36 +339,76 @@ impl Account {
         }
     }
 
+    /// Each of them looks once whether there is room now, one after the other.
     fn tell_the_waiting(&self) {
         if self.waiting.load(Relaxed) > 0 {
-            self.freed.notify_waiters();
+            self.frees.fetch_add(1, Relaxed);
+            self.freed.notify_one();
         }
     }
 
-    /// Measures now, if this is the account of this process. What fills reservations meanwhile counts twice until the next
-    /// measurement.
+    /// Waits shortly until `attempt` succeeds, as long as `is_worth_it`.
+    ///
+    /// Room that was freed is tried by one waiter after the other, in the order of their coming: a wake-up is passed on until
+    /// it reaches one that has tried already. So a large request keeps no room from small ones.
+    async fn in_time(
+        &self,
+        bytes: usize,
+        mut attempt: impl FnMut() -> bool,
+        is_worth_it: impl Fn() -> bool,
+    ) -> Result<(), NoRoom> {
+        let _waiting = Waiting::of(self, bytes).ok_or(NoRoom)?;
+        let deadline = Instant::now() + LONGEST_WAIT;
+        let mut tried = None;
+        loop {
+            let mut freed = std::pin::pin!(self.freed.notified());
+            freed.as_mut().enable();
+            let frees = Some(self.frees.load(Relaxed));
+            if tried != frees {
+                tried = frees;
+                let is_done = attempt();
+                self.freed.notify_one();
+                if is_done {
+                    return Ok(());
+                }
+                if !is_worth_it() {
+                    return Err(NoRoom);
+                }
+            }
+            if timeout_at(deadline, freed).await.is_err() {
+                return attempt().then_some(()).ok_or(NoRoom);
+            }
+        }
+    }
+
+    /// Measures now, if this is the account of this process and the last time is long enough ago.
     fn measure_again(&self) -> bool {
-        let filled = self.filled.load(Relaxed);
-        if !self.is_live.load(Relaxed) {
-            return false;
-        }
-        let Ok(resident) = measure::resident_bytes() else {
-            return false;
-        };
-        self.filled_then.store(filled, Relaxed);
-        let resident = usize::try_from(resident).unwrap_or(usize::MAX);
-        self.measured.store(resident, Relaxed);
-        true
+        self.is_live.load(Relaxed) && self.is_measure_due() && self.measure().is_ok()
     }
 
-    fn reserve(&self, bytes: usize) -> Result<(), NoRoom> {
+    /// Whether it is long enough ago; then it is for the caller alone to measure.
+    fn is_measure_due(&self) -> bool {
+        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let (now, last) = (
+            micros(self.opened.elapsed()).max(1),
+            self.measured_at.load(Relaxed),
+        );
+        let is_due = last == 0 || now.saturating_sub(last) >= micros(MEASURE_AFTER);
+        is_due
+            && self
+                .measured_at
+                .compare_exchange(last, now, Relaxed, Relaxed)
+                .is_ok()
+    }
+
+    /// Reserves bytes without using more than `most`.
+    fn reserve(&self, bytes: usize, most: usize) -> Result<(), NoRoom> {
         if bytes >= LARGE {
             self.measure_again();
         }
-        let limit = self.limit();
         let grown = |reserved: usize| {
             let reserved = reserved.checked_add(bytes)?;
-            (self.used_with(reserved) <= limit).then_some(reserved)
+            (self.used_with(reserved) <= most).then_some(reserved)
         };
         let is_reserved = || self.reserved.fetch_update(Relaxed, Relaxed, grown).is_ok();
         match self.holds_again(is_reserved) {
@@ -319,19 +446,30 @@ fn resident(bytes: usize) -> usize {
     bytes.saturating_add(bytes / 4)
 }
 
-/// A count of those who do something, for as long as they do.
-struct Counted<'a>(&'a AtomicUsize);
+/// Somebody who waits for room, until this is dropped.
+struct Waiting<'a> {
+    account: &'a Account,
+    bytes: usize,
+}
 
-impl<'a> Counted<'a> {
-    fn one(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Relaxed);
-        Self(count)
+impl<'a> Waiting<'a> {
+    /// `None`: too many wait already.
+    fn of(account: &'a Account, bytes: usize) -> Option<Self> {
+        let most = account.limit() / WAITING_SHARE;
+        let wanted = |wanted: usize| {
+            let sum = wanted.saturating_add(bytes);
+            (wanted == 0 || sum <= most).then_some(sum)
+        };
+        account.wanted.fetch_update(Relaxed, Relaxed, wanted).ok()?;
+        account.waiting.fetch_add(1, Relaxed);
+        Some(Self { account, bytes })
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
+        self.account.waiting.fetch_sub(1, Relaxed);
+        self.account.wanted.fetch_sub(self.bytes, Relaxed);
     }
 }
 
@@ -352,157 +490,6 @@ impl Arriving {
 impl Drop for Arriving {
     fn drop(&mut self) {
         self.0.arriving.fetch_sub(1, Relaxed);
-    }
-}
-
-/// Bytes reserved in the account until this is dropped.
-#[derive(Debug)]
-pub struct Held {
-    account: Arc<Account>,
-    reserved: usize,
-    filled: usize,
-}
-
-impl Held {
-    /// None yet.
-    pub fn new(account: Arc<Account>) -> Self {
-        Self {
-            account,
-            reserved: 0,
-            filled: 0,
-        }
-    }
-
-    /// Where it is reserved.
-    pub fn account(&self) -> &Arc<Account> {
-        &self.account
-    }
-
-    /// Bytes reserved.
-    pub fn bytes(&self) -> usize {
-        self.reserved
-    }
-
-    /// All of it as a reservation of its own; nothing is left here.
-    pub fn take(&mut self) -> Self {
-        std::mem::replace(self, Self::new(self.account.clone()))
-    }
-
-    /// Reserves so many bytes more.
-    ///
-    /// # Errors
-    /// There is no room for them now.
-    pub fn try_grow(&mut self, bytes: usize) -> Result<(), NoRoom> {
-        if bytes > 0 {
-            self.account.reserve(bytes)?;
-            self.reserved += bytes;
-        }
-        Ok(())
-    }
-
-    /// Reserves at least so many bytes in all.
-    ///
-    /// # Errors
-    /// There is no room for them now.
-    pub fn try_grow_to(&mut self, bytes: usize) -> Result<(), NoRoom> {
-        self.try_grow(bytes.saturating_sub(self.reserved))
-    }
-
-    /// The same, after a short wait where that is needed.
-    ///
-    /// # Errors
-    /// Nobody has made room meanwhile.
-    pub async fn grow_in_time(&mut self, bytes: usize) -> Result<(), NoRoom> {
-        if self.try_grow_to(bytes).is_ok() {
-            return Ok(());
-        }
-        let account = self.account.clone();
-        let deadline = Instant::now() + LONGEST_WAIT;
-        let _waiting = Counted::one(&account.waiting);
-        loop {
-            let mut freed = pin!(account.freed.notified());
-            freed.as_mut().enable();
-            if self.try_grow_to(bytes).is_ok() {
-                return Ok(());
-            }
-            if timeout_at(deadline, freed).await.is_err() {
-                return self.try_grow_to(bytes);
-            }
-        }
-    }
-
-    /// Makes sure that there is room for a body of `promised` bytes, and reserves the first `bytes` of it. Waits shortly
-    /// where bodies are on their way that may lose theirs.
-    ///
-    /// # Errors
-    /// There is no room.
-    pub async fn begin(&mut self, promised: usize, bytes: usize) -> Result<(), NoRoom> {
-        let account = self.account.clone();
-        // Of a call whose first bytes say how long it is.
-        let own = usize::from(self.filled > 0);
-        let mut begin = || match account.has_room(promised) {
-            true => self.try_grow_to(bytes),
-            false => Err(NoRoom),
-        };
-        if begin().is_ok() {
-            return Ok(());
-        }
-        let deadline = Instant::now() + LONGEST_WAIT;
-        let _waiting = Counted::one(&account.waiting);
-        loop {
-            let mut freed = pin!(account.freed.notified());
-            freed.as_mut().enable();
-            if begin().is_ok() {
-                return Ok(());
-            }
-            account.run_short();
-            if account.arriving.load(Relaxed) <= own || timeout_at(deadline, freed).await.is_err() {
-                return Err(NoRoom);
-            }
-        }
-    }
-
-    /// So many bytes in all are there. More than is reserved is reserved now, since nobody can refuse what is there.
-    pub fn fill_to(&mut self, bytes: usize) {
-        let more = bytes.saturating_sub(self.filled);
-        self.account.filled.fetch_add(more, Relaxed);
-        self.filled += more;
-        let more = self.filled.saturating_sub(self.reserved);
-        self.account.reserved.fetch_add(more, Relaxed);
-        self.reserved += more;
-    }
-
-    /// So many more of those reserved are there.
-    pub fn fill(&mut self, bytes: usize) {
-        self.fill_to(self.filled.saturating_add(bytes));
-    }
-
-    /// So many bytes more are there already.
-    pub fn grow(&mut self, bytes: usize) {
-        self.account.hold(bytes);
-        self.reserved += bytes;
-        self.filled += bytes;
-    }
-
-    /// Gives back so many bytes, first those that are not there.
-    pub fn shrink(&mut self, bytes: usize) {
-        let reserved = self.reserved.saturating_sub(bytes);
-        let filled = self.filled.min(reserved);
-        self.account
-            .give_back(self.reserved - reserved, self.filled - filled);
-        (self.reserved, self.filled) = (reserved, filled);
-    }
-
-    /// Of all that was reserved, so many bytes remain, and they are there.
-    pub fn settle(&mut self, bytes: usize) {
-        self.shrink(self.reserved.saturating_sub(bytes));
-        self.fill_to(bytes);
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.account.give_back(self.reserved, self.filled);
     }
 }
 

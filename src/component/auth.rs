@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue, Uri};
 
 use crate::batch::ClientMetadata;
@@ -13,6 +14,11 @@ use crate::batch::ClientMetadata;
 pub trait Authenticator: Send + Sync {
     /// Whether the sender is who may send. `from` is its address; none for those of this machine.
     async fn check(&self, headers: &HeaderMap, from: Option<IpAddr>) -> Result<(), Unauthenticated>;
+
+    /// What of the headers says who the sender is, once it is let in.
+    fn identity<'a>(&self, headers: &'a HeaderMap) -> Option<&'a HeaderValue> {
+        headers.get(AUTHORIZATION)
+    }
 
     /// The `WWW-Authenticate` of a refusal (RFC 9110, 11.6.1).
     fn challenge(&self) -> HeaderValue;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use metrics::Histogram;
 
-use super::account::Held;
+use super::account::{Ceiling, Held};
 use super::slow::{Slow, Stage};
 use super::worker::{Overloaded, Slot};
 use super::{Consumer, Flow, Ledger, Refused, Shared, Verdict};
@@ -81,6 +81,10 @@ impl Consumer for Edge {
     fn decodes(&self) -> bool {
         self.target.decodes()
     }
+
+    fn absorbs(&self) -> bool {
+        self.target.absorbs()
+    }
 }
 
 /// Hands the same immutable batch to several consumers: all admit it, or none gets it.
@@ -129,6 +133,10 @@ impl Consumer for FanOut {
 
     fn decodes(&self) -> bool {
         self.targets.iter().any(|target| target.decodes())
+    }
+
+    fn absorbs(&self) -> bool {
+        self.targets.iter().any(|target| target.absorbs())
     }
 }
 
@@ -241,6 +249,14 @@ impl Entry {
     /// Whether somebody decodes what enters here; see [`Consumer::decodes`].
     pub fn decodes(&self) -> bool {
         self.target.decodes()
+    }
+
+    /// How much memory a request may take that enters here.
+    pub fn ceiling(&self) -> Ceiling {
+        match self.target.absorbs() {
+            true => Ceiling::Hard,
+            false => Ceiling::Soft,
+        }
     }
 
     /// Which signal enters here.

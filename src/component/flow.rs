@@ -53,6 +53,8 @@ pub struct Flow {
     paces: SmallVec<[Pin<Box<dyn Future<Output = ()> + Send>>; 1]>,
     is_waited_for: bool,
     blocks: bool,
+    is_short_of_memory: bool,
+    lacked_memory: bool,
     /// Time spent below the component that has it now, where that is measured.
     pub(super) below: Duration,
 }
@@ -125,6 +127,34 @@ impl Flow {
         self.blocks
     }
 
+    /// Calls `admit` while the gateway is above its soft limit: who would keep the data in memory refuses it. `None`: somebody
+    /// did.
+    pub fn short_of_memory(
+        &mut self,
+        admit: impl FnOnce(&mut Self) -> Result<(), Refused>,
+    ) -> Option<Result<(), Refused>> {
+        let before = std::mem::replace(&mut self.is_short_of_memory, true);
+        let admitted = admit(self);
+        self.is_short_of_memory = before;
+        let lacked = std::mem::take(&mut self.lacked_memory);
+        (!lacked).then_some(admitted)
+    }
+
+    /// For components that keep what they take in memory.
+    ///
+    /// # Errors
+    /// The gateway is above its soft limit.
+    pub fn keep_in_memory(&mut self) -> Result<(), Refused> {
+        if !self.is_short_of_memory {
+            return Ok(());
+        }
+        self.lacked_memory = true;
+        Err(Refused::busy(
+            "the gateway is above its soft memory limit",
+            MEMORY_RETRY_AFTER,
+        ))
+    }
+
     /// What the receiver tells its peer, when everything that must be waited for has happened.
     pub async fn settled(mut self) -> Result<Verdict, Refused> {
         for wait in std::mem::take(&mut self.waits) {
@@ -148,6 +178,9 @@ impl Flow {
         }
     }
 }
+
+/// When a sender that found no memory for its data should come back.
+const MEMORY_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// When a sender that found the gateway stopping should come back: to the next one.
 const STOPPING_RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -180,6 +213,11 @@ pub trait Consumer: Send + Sync {
     /// proportion to its elements.
     fn decodes(&self) -> bool {
         true
+    }
+
+    /// Whether a table here or below takes in what passes, so that known series need no more memory.
+    fn absorbs(&self) -> bool {
+        false
     }
 
     /// Both steps, for callers that need not wait for what becomes of the data.

@@ -30,7 +30,7 @@ use async_trait::async_trait;
 
 use crate::storage::Storage;
 
-pub use account::{Account, Held, NoRoom};
+pub use account::{Account, Ceiling, Held, Limit, NoRoom};
 pub use brief::Brief;
 pub use clock::{unix_now, wall_now};
 pub use edge::{Edge, Entry, EntryCounts, FanOut};

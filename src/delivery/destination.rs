@@ -197,6 +197,7 @@ impl<A: Attempt> Consumer for Destination<A> {
         if batch.items() == 0 {
             return Ok(());
         }
+        flow.keep_in_memory()?;
         let inner = &*self.inner;
         let no_room = match inner.find_way(batch) {
             Ok(_) if inner.stopping.load(Relaxed) => {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::{HeaderValue, Request};
 
+use crate::component::account::SenderKey;
 use crate::component::auth::{Authenticator, Credentials, Unauthenticated};
 use crate::component::services::Services;
 use crate::component::{ComponentError, Context};
@@ -24,7 +25,11 @@ pub struct Door(Option<Arc<dyn Authenticator>>);
 
 /// The address of who sent a request, in its extensions. Those of this machine have none.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sender(pub(crate) IpAddr);
+pub(crate) struct Sender {
+    pub(crate) address: IpAddr,
+    /// Whether many senders may have it: a proxy forwards for them.
+    pub(crate) is_shared: bool,
+}
 
 /// What somebody is told who is not let in.
 #[derive(Debug)]
@@ -52,15 +57,22 @@ impl Door {
         Ok(Self(keeper))
     }
 
-    /// Decides by a request's headers, and by the address that it has from [`super::http::serve`].
-    pub async fn admit<B>(&self, request: &Request<B>) -> Result<(), NotAdmitted> {
-        let Some(keeper) = &self.0 else { return Ok(()) };
-        let from = request.extensions().get().map(|Sender(address)| *address);
-        let checked = keeper.check(request.headers(), from).await;
-        checked.map_err(|why| NotAdmitted {
-            why,
-            challenge: keeper.challenge(),
-        })
+    /// Decides by a request's headers, and by the address that it has from [`super::http::serve`]. Says by what its sender
+    /// is told from others: by who it proves to be, or else by an address that it shares with nobody.
+    pub async fn admit<B>(&self, request: &Request<B>) -> Result<Option<SenderKey>, NotAdmitted> {
+        let sender: Option<Sender> = request.extensions().get().copied();
+        let Some(keeper) = &self.0 else {
+            let own = sender.filter(|sender| !sender.is_shared);
+            return Ok(own.map(|sender| SenderKey::of(sender.address)));
+        };
+        let from = sender.map(|sender| sender.address);
+        match keeper.check(request.headers(), from).await {
+            Ok(()) => Ok(keeper.identity(request.headers()).map(SenderKey::of)),
+            Err(why) => Err(NotAdmitted {
+                why,
+                challenge: keeper.challenge(),
+            }),
+        }
     }
 }
 

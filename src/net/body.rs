@@ -475,7 +475,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn while_memory_is_short_the_slow_make_room_for_the_fast() {
         let account = Arc::new(Account::default());
-        account.add_limit(10 << 20);
+        account.add_limit(crate::component::Limit::of(10 << 20));
         let slow: Vec<_> = (0..112)
             .map(|_| reading(&account, Promise::of(1 << 20, &[(NEVER, 1)])))
             .collect();
@@ -504,7 +504,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_for_which_nobody_makes_room_is_refused_after_a_moment() {
         let account = Arc::new(Account::default());
-        account.add_limit(10 << 20);
+        account.add_limit(crate::component::Limit::of(10 << 20));
         let all = [(1, 4 << 20), (1, 3 << 20)];
         // There is room for the beginning of both, and for the whole of one.
         let bodies = [0, 1].map(|_| reading(&account, Promise::of(7 << 20, &all)));

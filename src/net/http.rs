@@ -174,6 +174,7 @@ where
         peer,
         stopping,
         crowd,
+        is_proxied,
     } = connection;
     let activity = Arc::new(Activity::new());
     let requests = activity.clone();
@@ -181,7 +182,10 @@ where
     let sending = answers.clone();
     let measured = config.measured.clone();
     let hosts = config.allowed_hosts.clone();
-    let sender = counted(peer).map(Sender);
+    let sender = counted(peer).map(|address| Sender {
+        address,
+        is_shared: is_proxied,
+    });
     let has_readers = answers.is_some();
     let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
         if let Some(sender) = sender {

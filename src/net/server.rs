@@ -78,6 +78,8 @@ pub struct Connection {
     pub stopping: CancellationToken,
     /// Wakes one connection without work when others wait for its place.
     pub crowd: Arc<Notify>,
+    /// Whether one address may have all connections of the server, as that of a proxy.
+    pub is_proxied: bool,
 }
 
 /// A running accept loop. Dropping it ends its tasks at once.
@@ -107,6 +109,7 @@ impl Server {
             slots: Slots::new(limits.max_connections),
             peers: Arc::default(),
             max_per_peer: limits.max_per_peer,
+            is_proxied: limits.max_per_peer >= limits.max_connections,
             complaints: Complaints::default(),
             tls: limits.tls,
             stopping: server.stopping.clone(),
@@ -226,6 +229,7 @@ struct AcceptLoop {
     slots: Slots,
     peers: Arc<Peers>,
     max_per_peer: usize,
+    is_proxied: bool,
     complaints: Complaints,
     tls: Option<Arc<TlsServer>>,
     stopping: CancellationToken,
@@ -268,7 +272,7 @@ impl AcceptLoop {
             return self.turn_away(peer);
         };
         let (tls, stopping, abandon) = (self.tls.clone(), self.stopping.clone(), self.abandon.clone());
-        let crowd = self.slots.crowd.clone();
+        let (crowd, is_proxied) = (self.slots.crowd.clone(), self.is_proxied);
         let serve = async move {
             let secured = stopping.run_until_cancelled(secure(stream, peer, tls)).await;
             let Some(stream) = secured.flatten() else {
@@ -279,6 +283,7 @@ impl AcceptLoop {
                 peer,
                 stopping: stopping.clone(),
                 crowd,
+                is_proxied,
             })
             .await;
         };

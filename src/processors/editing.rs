@@ -88,6 +88,10 @@ impl<E: Edit> Consumer for Editing<E> {
         };
         self.next.consume(Batch { payload, ..batch }, flow);
     }
+
+    fn absorbs(&self) -> bool {
+        self.next.absorbs()
+    }
 }
 
 /// The set after the actions; `None` when it is as it was.

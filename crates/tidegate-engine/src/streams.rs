@@ -130,6 +130,18 @@ impl<T> Streams<T> {
         now: UnixNanos,
         make: impl FnOnce() -> T,
     ) -> Option<Key> {
+        self.learn_if(true, key, identity, now, make)
+    }
+
+    /// The same; a new stream is made only where they `may_grow`.
+    pub(crate) fn learn_if(
+        &self,
+        may_grow: bool,
+        key: Key,
+        identity: Key,
+        now: UnixNanos,
+        make: impl FnOnce() -> T,
+    ) -> Option<Key> {
         let mut register = self.register.lock();
         if let Some((at, home)) = self.of_identity(&register, identity) {
             if home != key && register.add_spelling(at, key) {
@@ -137,7 +149,7 @@ impl<T> Streams<T> {
             }
             return Some(home);
         }
-        if self.len() >= self.max_streams {
+        if !may_grow || self.len() >= self.max_streams {
             return None;
         }
         let stream = Stream {

@@ -4,8 +4,12 @@ use super::*;
 
 fn account(limit: usize) -> Arc<Account> {
     let account = Arc::new(Account::default());
-    account.add_limit(limit);
+    account.add_limit(Limit::of(limit));
     account
+}
+
+fn has_room(account: &Account, bytes: usize) -> bool {
+    account.has_room(bytes, account.limit())
 }
 
 fn is_at_rest(account: &Account) -> bool {
@@ -57,13 +61,13 @@ fn bytes_that_queues_share_are_measured_once() {
 fn the_smallest_limit_counts_as_long_as_its_limiter_runs() {
     let account = Account::default();
     account.note(500);
-    assert!(!account.over_limit() && account.has_room(usize::MAX / 2));
-    account.add_limit(1000);
-    account.add_limit(10);
-    assert!(account.over_limit());
-    account.remove_limit(10);
-    assert!(!account.over_limit() && account.has_room(400) && !account.has_room(401));
-    account.remove_limit(1000);
+    assert!(!account.is_over(Ceiling::Hard) && has_room(&account, usize::MAX / 2));
+    account.add_limit(Limit::of(1000));
+    account.add_limit(Limit::of(10));
+    assert!(account.is_over(Ceiling::Hard));
+    account.remove_limit(Limit::of(10));
+    assert!(!account.is_over(Ceiling::Hard) && has_room(&account, 400) && !has_room(&account, 401));
+    account.remove_limit(Limit::of(1000));
     assert_eq!(account.limit(), usize::MAX);
 }
 
@@ -214,12 +218,144 @@ fn the_process_is_measured_again_for_large_buffers_and_before_anybody_is_refused
     let mut held = Held::new(account.clone());
     held.try_grow(LARGE - 1).unwrap();
     assert_eq!(account.measured.load(Relaxed), 0, "small ones don't look");
-    assert!(account.has_room(60 << 20), "as far as the books say");
+    assert!(has_room(&account, 60 << 20), "as far as the books say");
     assert_eq!(held.try_grow(60 << 20), Err(NoRoom));
     // The last measurement knows nothing of what has been given back since.
     account.note(limit + 1);
+    std::thread::sleep(MEASURE_AFTER);
     held.try_grow(1).unwrap();
     account.note(limit + 1);
-    assert!(!account.over_limit());
+    std::thread::sleep(MEASURE_AFTER);
+    assert!(!account.is_over(Ceiling::Hard));
     drop(ballast);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_request_that_waits_keeps_no_room_from_a_small_one() {
+    let account = account(1000);
+    let mut rest = Held::new(account.clone());
+    rest.try_grow(800).unwrap();
+    let wait = |bytes: usize| {
+        let mut held = Held::new(account.clone());
+        tokio::spawn(async move { held.grow_in_time(bytes).await.map(|()| held) })
+    };
+    let large = wait(700);
+    tokio::task::yield_now().await;
+    // Together they want more than may wait, but for the room that is being given back.
+    account.wanted.store(0, Relaxed);
+    let small = wait(20);
+    tokio::task::yield_now().await;
+    account.wanted.store(720, Relaxed);
+    let began = Instant::now();
+    rest.shrink(100);
+    let small = small.await.unwrap().unwrap();
+    assert_eq!(began.elapsed(), Duration::ZERO, "the wake-up was passed on");
+    assert_eq!(large.await.unwrap().unwrap_err(), NoRoom);
+    drop((rest, small));
+    assert!(is_at_rest(&account));
+}
+
+#[tokio::test(start_paused = true)]
+async fn few_wait_and_the_others_are_refused_at_once() {
+    let account = account(16_000);
+    let mut rest = Held::new(account.clone());
+    rest.try_grow(12_800).unwrap();
+    let waiting: Vec<_> = (0..10)
+        .map(|_| {
+            let mut held = Held::new(account.clone());
+            tokio::spawn(async move {
+                let began = Instant::now();
+                (held.grow_in_time(250).await, began.elapsed())
+            })
+        })
+        .collect();
+    let mut waited = 0;
+    for waiting in waiting {
+        let (answer, time) = waiting.await.unwrap();
+        assert_eq!(answer, Err(NoRoom));
+        waited += usize::from(time > Duration::ZERO);
+    }
+    assert_eq!(waited, 4, "a sixteenth of the limit is waited for");
+}
+
+#[test]
+fn a_sender_that_has_much_leaves_an_eighth_to_those_who_have_little() {
+    const MIB: usize = 1 << 20;
+    let account = account(160 * MIB);
+    let [heavy, light] = ["heavy", "light"].map(SenderKey::of);
+    let request = |sender| Held::new(account.clone()).of(Some(sender));
+    // What it holds in many requests counts together: 112 MiB take 140 MiB, of which an eighth is to be left.
+    let mut all = Vec::new();
+    let refused = loop {
+        let mut held = request(heavy);
+        match held.try_grow(MIB) {
+            Ok(()) => all.push(held),
+            Err(NoRoom) => break all.len(),
+        }
+    };
+    assert_eq!(refused, 112);
+    let mut honest = request(light);
+    assert_eq!(
+        honest.try_grow(2 * MIB),
+        Ok(()),
+        "the one with little is still let in"
+    );
+    let mut unknown = Held::new(account.clone());
+    assert_eq!(unknown.try_grow(MIB), Ok(()));
+    assert_eq!(
+        unknown.try_grow(10 * MIB),
+        Err(NoRoom),
+        "a request of much by itself too"
+    );
+    drop((all, honest, unknown));
+    assert!(is_at_rest(&account));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_sender_was_given_is_forgotten_in_seconds() {
+    const MIB: usize = 1 << 20;
+    let account = account(160 * MIB);
+    let sender = SenderKey::of("sender");
+    let request = || Held::new(account.clone()).of(Some(sender));
+    // Its requests have moved on into a queue.
+    account.hold(100 * MIB);
+    for _ in 0..50 {
+        request().try_grow(MIB).unwrap();
+    }
+    account.hold(13 * MIB);
+    assert_eq!(request().try_grow(MIB), Err(NoRoom), "of late it was given much");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(request().try_grow(MIB), Ok(()));
+}
+
+#[test]
+fn tables_are_tight_above_the_soft_limit() {
+    let account = Account::default();
+    account.add_limit(Limit {
+        soft: 1000,
+        hard: 1200,
+    });
+    let mut tables = Held::under(Ceiling::Hard, Arc::new(Account::default()));
+    assert!(tables.try_grow(1).is_ok());
+    account.note(1000);
+    assert!(!account.of_a_table.is_tight());
+    account.note(1001);
+    assert!(account.of_a_table.is_tight() && !account.is_over(Ceiling::Hard));
+    account.note(900);
+    assert!(!account.of_a_table.is_tight());
+}
+
+#[test]
+fn what_tables_take_in_may_reach_the_hard_limit() {
+    let account = Arc::new(Account::default());
+    account.add_limit(Limit {
+        soft: 1000,
+        hard: 1200,
+    });
+    account.note(900);
+    let mut queued = Held::new(account.clone());
+    assert_eq!(queued.try_grow(81), Err(NoRoom));
+    let mut absorbed = Held::under(Ceiling::Hard, account.clone());
+    assert_eq!(absorbed.try_grow(240), Ok(()));
+    assert_eq!(absorbed.try_grow(1), Err(NoRoom));
 }

@@ -59,4 +59,8 @@ impl Consumer for Forward {
     fn decodes(&self) -> bool {
         self.outputs.iter().flatten().any(|output| output.decodes())
     }
+
+    fn absorbs(&self) -> bool {
+        self.outputs.iter().flatten().any(|output| output.absorbs())
+    }
 }

@@ -104,7 +104,7 @@ struct Prometheus {
 impl Prometheus {
     fn new(config: Arc<Config>, base: Context, ledger: Arc<Ledger>) -> Self {
         let own = Table::new(base.path.clone(), vec![Rule::newest()], config.limits());
-        let own = Arc::new(own.bounded_by(base.shared.memory.bytes_of_a_table()));
+        let own = Arc::new(own.bounded_by(base.shared.memory.bounds_of_tables()));
         let views = Arc::new(Views {
             own,
             live: Mutex::default(),
@@ -266,6 +266,10 @@ impl Consumer for Prometheus {
             }
             Payload::Encoded(encoded) => self.observe_encoded(&encoded, flow),
         }
+    }
+
+    fn absorbs(&self) -> bool {
+        true
     }
 }
 

@@ -66,7 +66,7 @@ pub(super) async fn start(
 impl Counter {
     async fn answer(&self, request: Request<Incoming>) -> Answer {
         let mut answer = match self.door.admit(&request).await {
-            Ok(()) => self.admitted(&request).await,
+            Ok(_) => self.admitted(&request).await,
             Err(not) if not.retry_after().is_some() => {
                 let mut answer = plain(StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", not.why));
                 answer

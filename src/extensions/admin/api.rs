@@ -24,8 +24,8 @@ pub(super) use self::numbers::{NoNumbers, Partial};
 use super::composites::{self, COMPOSITES};
 use super::lanes::{Kind, Lanes, NotComputed};
 use super::{QueryConfig, explain};
-use crate::component::Shared;
 use crate::component::shared::Phase;
+use crate::component::{Ceiling, Shared};
 use crate::extensions::server::{self, Answer, Request, Takes};
 use crate::prom::catalog::View;
 use crate::watch::Watched;
@@ -329,7 +329,7 @@ impl Api {
         let deadline = request.came + self.time_for(&request);
         request.patience = Patience::until(deadline);
         let kind = route.kind(&request);
-        if kind == Kind::Heavy && self.shared.memory.over_limit() {
+        if kind == Kind::Heavy && self.shared.memory.is_over(Ceiling::Soft) {
             return server::busy("the gateway is short of memory: it computes no ranges for now");
         }
         let (api, patience) = (self.clone(), request.patience.clone());

@@ -292,7 +292,7 @@ fn nothing_is_unpacked_beyond_the_room_that_there_is() {
     let data = vec![7; 8 * LIMIT];
     for (name, coding) in ALL.into_iter().filter(|(_, coding)| *coding != Coding::Identity) {
         let account = std::sync::Arc::new(crate::component::Account::default());
-        account.add_limit(LIMIT);
+        account.add_limit(crate::component::Limit::of(LIMIT));
         let mut held = Held::new(account.clone());
         let packed = pack(name, &data);
         held.try_grow(packed.len()).unwrap();

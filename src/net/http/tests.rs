@@ -261,11 +261,12 @@ async fn sender_of_a_request_from(peer: &str) -> Option<std::net::IpAddr> {
         peer: Peer::Tcp(peer.parse().unwrap()),
         stopping: Default::default(),
         crowd: Default::default(),
+        is_proxied: false,
     };
     let (seen, mut senders) = tokio::sync::mpsc::channel(1);
     let config = HttpConfig::default();
     let serving = serve(connection, &config, move |request: Request<Incoming>| {
-        let sender = request.extensions().get().map(|Sender(address)| *address);
+        let sender = request.extensions().get().map(|sender: &Sender| sender.address);
         seen.try_send(sender).unwrap();
         async { Response::new(String::new()) }
     });

@@ -50,7 +50,7 @@ impl Aggregate {
     fn new(config: Arc<Config>, cx: ProcessorContext) -> Result<Self, ComponentError> {
         let rules = config.rules().map_err(|error| cx.base.error(error.to_string()))?;
         let table = Table::new(cx.base.path.clone(), rules.clone(), config.limits())
-            .bounded_by(cx.base.shared.memory.bytes_of_a_table());
+            .bounded_by(cx.base.shared.memory.bounds_of_tables());
         let table = Arc::new(match &config.storage {
             Some(_) => table.identified_by(stream_id),
             None => table,
@@ -146,6 +146,10 @@ impl Consumer for Aggregate {
         if let Some(rest) = rest {
             self.next.consume(batch.with(rest), flow);
         }
+    }
+
+    fn absorbs(&self) -> bool {
+        true
     }
 }
 

@@ -154,6 +154,10 @@ impl Consumer for Stamp {
     fn decodes(&self) -> bool {
         self.next.decodes()
     }
+
+    fn absorbs(&self) -> bool {
+        self.next.absorbs()
+    }
 }
 
 #[cfg(test)]

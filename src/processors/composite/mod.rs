@@ -262,6 +262,10 @@ impl Consumer for Composites {
         self.observe(&batch.payload);
         self.next.consume(batch, flow);
     }
+
+    fn absorbs(&self) -> bool {
+        self.next.absorbs()
+    }
 }
 
 #[cfg(test)]

@@ -153,6 +153,10 @@ impl Consumer for Filter {
             self.next.consume(kept, flow);
         }
     }
+
+    fn absorbs(&self) -> bool {
+        self.next.absorbs()
+    }
 }
 
 impl Filter {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::component::Limit;
 use crate::config::{Node, Problems, WithoutEffect};
 
 /// A mebibyte, in bytes.
@@ -20,7 +21,8 @@ crate::options! {
         pub limit_mib: u64 = 0,
         /// The same in percent of the memory of the machine or container.
         pub limit_percentage: u64 = 0,
-        /// Data is refused from this many MiB below the limit on; 0 = a fifth of the limit.
+        /// The soft limit is this many MiB below the limit; 0 = a fifth of the limit. Above it, new series and data that
+        /// stays in queues are refused. Points of known series are taken up to the limit.
         pub spike_limit_mib: u64 = 0,
         /// The same in percent of the memory of the machine or container.
         pub spike_limit_percentage: u64 = 0,
@@ -73,8 +75,8 @@ impl Config {
         }
     }
 
-    /// From how many bytes on data is refused, where the machine has `total` bytes. MiB go before percentages.
-    pub(super) fn soft_limit_bytes(&self, total: u64) -> u64 {
+    /// The limits where the machine has `total` bytes. MiB go before percentages.
+    pub(super) fn limits(&self, total: u64) -> Limit {
         let percent = |percent: u64| total / 100 * percent;
         let (limit, spike) = match self.limit_mib {
             0 => (
@@ -87,7 +89,11 @@ impl Config {
             0 => limit / 100 * DEFAULT_SPIKE_PERCENT,
             spike => spike,
         };
-        limit.saturating_sub(spike)
+        let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        Limit {
+            soft: bytes(limit.saturating_sub(spike)),
+            hard: bytes(limit),
+        }
     }
 }
 
@@ -99,18 +105,28 @@ mod tests {
     #[test]
     fn the_soft_limit_leaves_room_for_spikes() {
         let table = [
-            ("{check_interval: 1s, limit_mib: 100}", 80),
-            ("{check_interval: 1s, limit_mib: 100, spike_limit_mib: 30}", 70),
-            ("{check_interval: 1s, limit_percentage: 50}", 400),
+            ("{check_interval: 1s, limit_mib: 100}", 80, 100),
+            (
+                "{check_interval: 1s, limit_mib: 100, spike_limit_mib: 30}",
+                70,
+                100,
+            ),
+            ("{check_interval: 1s, limit_percentage: 50}", 400, 500),
             (
                 "{check_interval: 1s, limit_percentage: 50, spike_limit_percentage: 10}",
                 400,
+                500,
             ),
-            ("{check_interval: 1s, limit_mib: 100, limit_percentage: 50}", 80),
+            (
+                "{check_interval: 1s, limit_mib: 100, limit_percentage: 50}",
+                80,
+                100,
+            ),
         ];
-        for (text, mib) in table {
-            let soft = options::<Config>(text).unwrap().soft_limit_bytes(1000 * MIB);
-            assert_eq!(soft.div_ceil(MIB), mib, "{text}");
+        for (text, mib, hard) in table {
+            let limits = options::<Config>(text).unwrap().limits(1000 * MIB);
+            assert_eq!(limits.soft.div_ceil(1 << 20), mib, "{text}");
+            assert_eq!(limits.hard.div_ceil(1 << 20), hard, "{text}");
         }
     }
 

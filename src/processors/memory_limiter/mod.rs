@@ -1,5 +1,8 @@
 //! `memory_limiter`: refuses data while the process uses too much memory, so that senders keep it and come back.
 //!
+//! Above the soft limit, components that keep data in memory refuse it, and tables take in no new series: points of known
+//! series still arrive. Above the hard limit, everything is refused.
+//!
 //! What the process uses is measured every `check_interval`; the account of memory (`component/account.rs`) adds what was
 //! promised or taken in since, so that a burst between two measurements is seen too.
 
@@ -16,7 +19,7 @@ use tracing::{info, warn};
 use crate::batch::{Batch, Signal};
 use crate::component::account::measure;
 use crate::component::{
-    Account, ComponentError, ConfigType, Consumer, Context, Factory, Flow, Lifecycle, Processor,
+    Account, ComponentError, ConfigType, Consumer, Context, Factory, Flow, Lifecycle, Limit, Processor,
     ProcessorFactory, Refused, Stability,
 };
 use config::Config;
@@ -36,7 +39,7 @@ pub static FACTORY: ProcessorFactory = Factory {
         let config = settings.get::<Config>();
         let total = measure::total_bytes().map_err(|error| cx.base.error(error.to_string()))?;
         let gauge = Gauge {
-            soft_limit_bytes: usize::try_from(config.soft_limit_bytes(total)).unwrap_or(usize::MAX),
+            limit: config.limits(total),
             context: cx.base,
             runs: AtomicBool::new(false),
             over: AtomicBool::new(false),
@@ -91,15 +94,15 @@ impl Lifecycle for MemoryLimiter {
 
 impl Consumer for MemoryLimiter {
     fn admit(&self, batch: &Batch, flow: &mut Flow) -> Result<(), Refused> {
-        if self.gauge.memory().uses_more_than(self.gauge.soft_limit_bytes) {
-            count_refused(&self.gauge.context.id, batch);
-            let reason = format!(
-                "{}: data refused due to high memory usage",
-                self.gauge.context.path
-            );
-            return Err(Refused::busy(reason, self.check_interval));
+        let (memory, Limit { soft, hard }) = (self.gauge.memory(), self.gauge.limit);
+        if !memory.uses_more_than(soft) {
+            return self.next.admit(batch, flow);
         }
-        self.next.admit(batch, flow)
+        let admitted = match memory.uses_more_than(hard) {
+            true => None,
+            false => flow.short_of_memory(|flow| self.next.admit(batch, flow)),
+        };
+        admitted.unwrap_or_else(|| Err(self.refuse(batch)))
     }
 
     fn consume(&self, batch: Batch, flow: &mut Flow) {
@@ -108,6 +111,21 @@ impl Consumer for MemoryLimiter {
 
     fn decodes(&self) -> bool {
         self.next.decodes()
+    }
+
+    fn absorbs(&self) -> bool {
+        self.next.absorbs()
+    }
+}
+
+impl MemoryLimiter {
+    fn refuse(&self, batch: &Batch) -> Refused {
+        count_refused(&self.gauge.context.id, batch);
+        let reason = format!(
+            "{}: data refused due to high memory usage",
+            self.gauge.context.path
+        );
+        Refused::busy(reason, self.check_interval)
     }
 }
 
@@ -123,7 +141,7 @@ fn count_refused(processor: &Arc<str>, batch: &Batch) {
 /// How much memory is in use, and whether that is too much.
 struct Gauge {
     context: Context,
-    soft_limit_bytes: usize,
+    limit: Limit,
     /// Whether the account has the limit.
     runs: AtomicBool,
     over: AtomicBool,
@@ -136,42 +154,38 @@ impl Gauge {
 
     fn begin(&self) {
         if !self.runs.swap(true, Relaxed) {
-            self.memory().add_limit(self.soft_limit_bytes);
+            self.memory().add_limit(self.limit);
         }
     }
 
     fn end(&self) {
         if self.runs.swap(false, Relaxed) {
-            self.memory().remove_limit(self.soft_limit_bytes);
+            self.memory().remove_limit(self.limit);
         }
     }
 
     fn measure(&self) {
-        match measure::resident_bytes() {
-            Ok(bytes) => self.note(bytes),
+        match self.memory().measure() {
+            Ok(resident) => self.tell(resident),
             Err(error) => {
                 warn!(component = %self.context.path, %error, "can't measure memory");
             }
         }
     }
 
-    fn note(&self, resident_bytes: u64) {
-        let resident = usize::try_from(resident_bytes).unwrap_or(usize::MAX);
-        self.memory().note(resident);
-        self.tell(resident);
-    }
-
     /// Says so where it is too much, and where it no longer is.
     fn tell(&self, used: usize) {
-        let over = used > self.soft_limit_bytes;
+        let over = used > self.limit.soft;
         if self.over.swap(over, Relaxed) == over {
             return;
         }
-        let (component, limit_mib, used_mib) = (&*self.context.path, self.soft_limit_bytes >> 20, used >> 20);
+        let (component, limit_mib, used_mib) = (&*self.context.path, self.limit.soft >> 20, used >> 20);
         match over {
             true => warn!(
                 component,
-                used_mib, limit_mib, "memory usage is above the soft limit, refusing data"
+                used_mib,
+                limit_mib,
+                "memory usage is above the soft limit: new series, and data that stays in queues, are refused"
             ),
             false => info!(
                 component,
@@ -184,22 +198,38 @@ impl Gauge {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::component::Ceiling;
     use crate::delivery::testing::{context, opaque};
 
-    struct Sink;
+    /// A queue, which keeps what it takes, or a table.
+    enum Sink {
+        Queue,
+        Table,
+    }
 
     impl Consumer for Sink {
-        fn admit(&self, _: &Batch, _: &mut Flow) -> Result<(), Refused> {
-            Ok(())
+        fn admit(&self, _: &Batch, flow: &mut Flow) -> Result<(), Refused> {
+            match self {
+                Self::Queue => flow.keep_in_memory(),
+                Self::Table => Ok(()),
+            }
         }
 
         fn consume(&self, _: Batch, _: &mut Flow) {}
     }
 
     fn limiter(context: &Context, soft_limit_bytes: usize) -> MemoryLimiter {
+        limiter_before(Sink::Queue, context, soft_limit_bytes)
+    }
+
+    /// The hard limit is 200 bytes above the soft one.
+    fn limiter_before(sink: Sink, context: &Context, soft_limit_bytes: usize) -> MemoryLimiter {
         let gauge = Gauge {
             context: context.clone(),
-            soft_limit_bytes,
+            limit: Limit {
+                soft: soft_limit_bytes,
+                hard: soft_limit_bytes + 200,
+            },
             runs: AtomicBool::new(false),
             over: AtomicBool::new(false),
         };
@@ -207,7 +237,7 @@ mod tests {
         MemoryLimiter {
             check_interval: Duration::from_secs(3),
             gauge: Arc::new(gauge),
-            next: Arc::new(Sink),
+            next: Arc::new(sink),
             task: Mutex::default(),
         }
     }
@@ -217,15 +247,32 @@ mod tests {
         let context = context("processors::memory_limiter");
         let limiter = limiter(&context, 1000);
         let push = || limiter.push(opaque(Signal::Metrics, b"x", 1));
-        limiter.gauge.note(1000);
+        context.shared.memory.note(1000);
         assert!(push().is_ok());
-        limiter.gauge.note(1001);
+        context.shared.memory.note(1001);
         let refused = push().unwrap_err();
         assert_eq!(refused.retry_after, Some(Duration::from_secs(3)));
-        assert!(context.shared.memory.over_limit());
-        limiter.gauge.note(900);
+        assert!(context.shared.memory.is_over(Ceiling::Soft));
+        context.shared.memory.note(900);
         assert!(push().is_ok());
-        assert!(!context.shared.memory.over_limit());
+        assert!(!context.shared.memory.is_over(Ceiling::Soft));
+    }
+
+    #[test]
+    fn tables_take_data_up_to_the_hard_limit() {
+        let context = context("processors::memory_limiter");
+        let tables = limiter_before(Sink::Table, &context, 1000);
+        let queues = limiter(&context, 1000);
+        for (used, in_tables, in_queues) in [
+            (1000, true, true),
+            (1001, true, false),
+            (1200, true, false),
+            (1201, false, false),
+        ] {
+            context.shared.memory.note(used);
+            let push = |limiter: &MemoryLimiter| limiter.push(opaque(Signal::Metrics, b"x", 1)).is_ok();
+            assert_eq!((push(&tables), push(&queues)), (in_tables, in_queues), "{used}");
+        }
     }
 
     #[test]
@@ -233,17 +280,20 @@ mod tests {
         let context = context("processors::memory_limiter");
         let limiter = limiter(&context, 1000);
         context.shared.memory.hold(500);
-        limiter.gauge.note(900);
+        context.shared.memory.note(900);
         assert!(limiter.push(opaque(Signal::Logs, b"x", 1)).is_ok());
-        assert!(!context.shared.memory.over_limit());
+        assert!(!context.shared.memory.is_over(Ceiling::Soft));
         context.shared.memory.hold(80);
         assert!(limiter.push(opaque(Signal::Logs, b"x", 1)).is_ok());
-        assert!(!context.shared.memory.over_limit());
+        assert!(!context.shared.memory.is_over(Ceiling::Soft));
         context.shared.memory.hold(1);
         assert!(limiter.push(opaque(Signal::Logs, b"x", 1)).is_err());
-        assert!(context.shared.memory.over_limit(), "nor is anything read");
+        assert!(
+            context.shared.memory.is_over(Ceiling::Soft),
+            "nor is anything read"
+        );
         context.shared.memory.release(300);
-        assert!(!context.shared.memory.over_limit());
+        assert!(!context.shared.memory.is_over(Ceiling::Soft));
         assert!(limiter.push(opaque(Signal::Logs, b"x", 1)).is_ok());
     }
 
@@ -251,11 +301,11 @@ mod tests {
     async fn one_limiter_does_not_call_off_what_another_one_says() {
         let context = context("processors::memory_limiter");
         let (strict, lax) = (limiter(&context, 10), limiter(&context, 1000));
-        strict.gauge.note(500);
-        lax.gauge.note(500);
-        assert!(context.shared.memory.over_limit());
+        context.shared.memory.note(500);
+        context.shared.memory.note(500);
+        assert!(context.shared.memory.is_over(Ceiling::Soft));
         strict.stop(Instant::now()).await;
-        assert!(!context.shared.memory.over_limit());
+        assert!(!context.shared.memory.is_over(Ceiling::Soft));
         assert!(lax.push(opaque(Signal::Logs, b"x", 1)).is_ok());
     }
 
@@ -266,6 +316,6 @@ mod tests {
         limiter.start().await.unwrap();
         assert!(limiter.push(opaque(Signal::Traces, b"x", 1)).is_err());
         limiter.stop(Instant::now()).await;
-        assert!(!context.shared.memory.over_limit());
+        assert!(!context.shared.memory.is_over(Ceiling::Soft));
     }
 }

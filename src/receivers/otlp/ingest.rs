@@ -78,10 +78,12 @@ impl Ingest {
     pub(super) async fn admit<B>(
         &self,
         request: &Request<B>,
+        entry: &Entry,
         promised: Option<usize>,
     ) -> Result<Held, Failure> {
-        self.door.admit(request).await.map_err(Failure::unauthenticated)?;
-        let mut held = Held::new(self.shared.memory.clone());
+        let admitted = self.door.admit(request).await;
+        let sender = admitted.map_err(Failure::unauthenticated)?;
+        let mut held = Held::under(entry.ceiling(), self.shared.memory.clone()).of(sender);
         self.begin(&mut held, promised).await?;
         Ok(held)
     }
@@ -163,7 +165,7 @@ impl Ingest {
 
 /// Whether there could be room for so much if nothing else were held: if not, it makes no sense to send it again.
 fn fits_at_all(held: &Held, bytes: usize) -> Result<(), Failure> {
-    match held.account().can_ever_hold(held.bytes().saturating_add(bytes)) {
+    match held.could_ever_grow(bytes) {
         true => Ok(()),
         false => Err(Failure::never_fits(bytes, held.account().limit())),
     }

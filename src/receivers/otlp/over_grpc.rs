@@ -74,7 +74,7 @@ impl Grpc {
                 ))
             })?;
         let coding = coding(request.headers())?;
-        let mut held = self.ingest.admit(&request, None).await?;
+        let mut held = self.ingest.admit(&request, entry, None).await?;
         let client = self.metadata.of(request.headers());
         let message = self.read(request.into_body(), coding, &mut held).await?;
         let encoding = Encoding::Protobuf;

@@ -112,7 +112,7 @@ impl Http {
         if promised.is_some_and(|promised| promised > limit_bytes) {
             return Err(BodyError::TooLarge { limit_bytes }.into());
         }
-        let mut held = self.ingest.admit(&request, promised).await?;
+        let mut held = self.ingest.admit(&request, entry, promised).await?;
         let client = self.metadata.of(request.headers());
         let reading = read_body(request.into_body(), self.limits, &mut held);
         let body = match self.read_timeout {

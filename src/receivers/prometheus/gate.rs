@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 
 use super::client::FetchError;
 use super::config::Config;
-use crate::component::{Held, Shared};
+use crate::component::{Ceiling, Held, Shared};
 
 /// Bounds on what scrapes use at a time.
 pub(super) struct Gate {
@@ -16,15 +16,18 @@ pub(super) struct Gate {
     max_buffered_bytes: usize,
     buffered_bytes: AtomicUsize,
     pub(super) shared: Arc<Shared>,
+    /// How much memory pages may take.
+    ceiling: Ceiling,
 }
 
 impl Gate {
-    pub(super) fn new(config: &Config, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(config: &Config, shared: Arc<Shared>, ceiling: Ceiling) -> Self {
         Self {
             scrapes: Semaphore::new(config.max_concurrent_scrapes.get().min(Semaphore::MAX_PERMITS)),
             max_buffered_bytes: config.max_buffered_size.as_usize(),
             buffered_bytes: AtomicUsize::new(0),
             shared,
+            ceiling,
         }
     }
 }
@@ -39,7 +42,7 @@ pub(super) struct Room {
 impl Room {
     /// None yet.
     pub(super) fn new(gate: Arc<Gate>) -> Self {
-        let held = Held::new(gate.shared.memory.clone());
+        let held = Held::under(gate.ceiling, gate.shared.memory.clone());
         Self { gate, bytes: 0, held }
     }
 

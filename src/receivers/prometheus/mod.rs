@@ -66,7 +66,7 @@ impl Prometheus {
     fn new(config: &Config, cx: &ReceiverContext) -> Result<Self, ComponentError> {
         let entry = cx.entry(Signal::Metrics);
         let entry = entry.ok_or_else(|| cx.base.error("only metrics pipelines can use it"))?;
-        let gate = Arc::new(Gate::new(config, cx.base.shared.clone()));
+        let gate = Arc::new(Gate::new(config, cx.base.shared.clone(), entry.ceiling()));
         let seed = target::seed();
         let pool = |job: &ScrapeConfig| {
             let failed = |error| cx.base.error(format!("job {:?}: {error}", job.job_name));

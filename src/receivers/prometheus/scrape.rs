@@ -20,8 +20,8 @@ use super::target::{Target, pairs};
 use super::ticks::{MILLISECOND, aligned, nanos, now};
 use super::work::{Done, Failure, Pending, Work};
 use crate::component::targets::{LastScrape, ScrapePool, ScrapeTarget};
-use crate::component::unix_now;
 use crate::component::worker::Slot;
+use crate::component::{Ceiling, unix_now};
 use crate::delivery::answer::USER_AGENT as OUR_NAME;
 
 /// What a line of a page takes, about: a point, and what is kept of its series.
@@ -200,7 +200,7 @@ impl Scraper {
         let Some(Ok(_place)) = stopping.run_until_cancelled(gate.scrapes.acquire()).await else {
             return;
         };
-        if gate.shared.memory.over_limit() {
+        if gate.shared.memory.is_over(Ceiling::Hard) {
             books.scrape_failed(
                 "memory",
                 &self.target.url,

@@ -356,12 +356,12 @@ async fn nothing_is_scraped_while_there_is_no_memory() {
     let sink = Sink::new();
     let receiver = receiver(&sink, &job(exporter.port, ""));
     let memory = &receiver.base.shared.memory;
-    memory.add_limit(10);
+    memory.add_limit(crate::component::Limit::of(10));
     memory.note(11);
     receiver.start().await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!((exporter.asked.load(SeqCst), sink.items()), (0, 0));
-    memory.remove_limit(10);
+    memory.remove_limit(crate::component::Limit::of(10));
     tokio::task::block_in_place(|| eventually("a scrape", || !sink.batches().is_empty()));
     stop(receiver).await;
     assert_eq!(value(&points(&sink)[0], "up"), Some(&Value::Double(1.0)));

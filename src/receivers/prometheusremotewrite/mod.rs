@@ -155,25 +155,16 @@ impl Taker {
     /// The reservation of a request that may come in; refused before its body is read when we don't know its sender, or
     /// when memory is too short for it.
     async fn admit<B>(&self, request: &Request<B>, promised: Option<usize>) -> Result<Held, Refusal> {
-        self.door.admit(request).await?;
+        let sender = self.door.admit(request).await?;
         let limit_bytes = self.limits.max_bytes;
         if promised.is_some_and(|promised| promised > limit_bytes) {
             return Err(BodyError::TooLarge { limit_bytes }.into());
         }
-        let mut held = Held::new(self.base.shared.memory.clone());
-        self.fits_at_all(promised.unwrap_or(0))?;
+        let mut held = Held::under(self.entry.ceiling(), self.base.shared.memory.clone()).of(sender);
+        fits_at_all(&held, promised.unwrap_or(0))?;
         let begun = begin_body(&mut held, promised).await;
         begun.map_err(|no_room| Refusal::no_room("admission", no_room.to_string()))?;
         Ok(held)
-    }
-
-    /// Whether there could be room for so much if nothing else were held: if not, it makes no sense to send it again.
-    fn fits_at_all(&self, bytes: usize) -> Result<(), Refusal> {
-        let memory = &self.base.shared.memory;
-        match memory.can_ever_hold(bytes) {
-            true => Ok(()),
-            false => Err(Refusal::never_fits(bytes, memory.limit())),
-        }
     }
 
     /// Reads a body that is reserved; what it is read to takes its place.
@@ -184,7 +175,7 @@ impl Taker {
             false => {
                 let slot = Slot::get().await?;
                 let weight = version.weight(&body);
-                self.fits_at_all(weight)?;
+                fits_at_all(&held, weight)?;
                 held.try_grow(weight)
                     .map_err(|no_room| Refusal::no_room("decoding", no_room.to_string()))?;
                 slot.run(move || (intake.take(version, &body), held)).await?
@@ -248,6 +239,14 @@ impl Taker {
             ("reason", reason.name().to_owned()),
         ];
         metrics::counter!("tidegate_remote_write_dropped_samples_total", &labels).increment(samples as u64);
+    }
+}
+
+/// Whether there could be room for so much if nothing else were held: if not, it makes no sense to send it again.
+fn fits_at_all(held: &Held, bytes: usize) -> Result<(), Refusal> {
+    match held.could_ever_grow(bytes) {
+        true => Ok(()),
+        false => Err(Refusal::never_fits(bytes, held.account().limit())),
     }
 }
 

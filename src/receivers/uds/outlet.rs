@@ -7,7 +7,7 @@ use tidegate_engine::Events;
 use tokio_util::sync::CancellationToken;
 
 use crate::batch::Batch;
-use crate::component::{Context, Entry, Refused, Shared, Verdict};
+use crate::component::{Ceiling, Context, Entry, Held, Refused, Shared, Verdict};
 
 /// What was refused is tried again after this, whatever delay was named: asking costs next to nothing, and the senders'
 /// socket buffers fill meanwhile.
@@ -70,9 +70,21 @@ impl Outlet {
         }
     }
 
+    /// A reservation for what comes from a socket.
+    pub(super) fn hold(&self) -> Held {
+        Held::under(self.entry.ceiling(), self.shared.memory.clone())
+    }
+
+    /// Returns when there is room for so many bytes in all.
+    pub(super) async fn wait_for_room(held: &mut Held, bytes: usize) {
+        while held.grow_in_time(bytes).await.is_err() {
+            tokio::time::sleep(MEMORY_POLL).await;
+        }
+    }
+
     /// Returns when the memory limiter lets receivers read again.
     pub(super) async fn memory_is_available(&self) {
-        while self.shared.memory.over_limit() {
+        while self.shared.memory.is_over(Ceiling::Hard) {
             tokio::time::sleep(MEMORY_POLL).await;
         }
     }

@@ -62,10 +62,10 @@ pub(super) async fn serve(connection: Connection, outlet: Arc<Outlet>, config: A
             buffer: BytesMut::new(),
             limit: config.max_frame_size.as_usize(),
             closed: false,
-            held: Held::new(outlet.shared.memory.clone()),
+            held: outlet.hold(),
         },
         session: Session::new(peer, config.max_kinds.get(), outlet.source_timeout),
-        kinds: Held::new(outlet.shared.memory.clone()),
+        kinds: outlet.hold(),
         outlet: outlet.clone(),
         stopping: connection.stopping,
     };
@@ -106,12 +106,12 @@ impl Serving {
             let Some(frame) = next else {
                 return Ok(());
             };
-            let mut decoding = Held::new(self.outlet.shared.memory.clone());
+            let mut decoding = self.outlet.hold();
             let batch = match frame.len() <= INLINE_MAX_BYTES {
                 true => EventBatch::decode(frame)?,
                 false => {
                     // The sender keeps what comes behind it meanwhile.
-                    while decoding.grow_in_time(frame.len() * DECODED_RATIO).await.is_err() {}
+                    Outlet::wait_for_room(&mut decoding, frame.len() * DECODED_RATIO).await;
                     let slot = Slot::get_in_any_case().await.map_err(io::Error::other)?;
                     slot.run(move || EventBatch::decode(frame))
                         .await

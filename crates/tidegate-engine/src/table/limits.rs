@@ -1,5 +1,6 @@
 //! How much a table may hold, and what it counts.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::Future;
@@ -44,6 +45,43 @@ impl Default for Limits {
             lateness: Duration::from_secs(60),
             future: Future::default(),
         }
+    }
+}
+
+/// What is left for tables where others take memory too. It may change at any time.
+#[derive(Debug)]
+pub struct Bounds {
+    bytes: AtomicUsize,
+    is_tight: AtomicBool,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            bytes: AtomicUsize::new(usize::MAX),
+            is_tight: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Bounds {
+    /// The most that series and streams of a table may take, where [`Limits::bytes`] does not say.
+    pub fn set_bytes(&self, bytes: usize) {
+        self.bytes.store(bytes, Relaxed);
+    }
+
+    /// While this is set, tables take in no new series and streams. Points of those they know are taken.
+    pub fn set_tight(&self, is_tight: bool) {
+        self.is_tight.store(is_tight, Relaxed);
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
+    }
+
+    /// See [`Self::set_tight`].
+    pub fn is_tight(&self) -> bool {
+        self.is_tight.load(Relaxed)
     }
 }
 

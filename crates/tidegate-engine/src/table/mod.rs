@@ -29,7 +29,7 @@ pub use events::Absorbed;
 pub use explain::{Explanation, Feeder, Life};
 use folded::Folded;
 pub use holdings::{Count, Holdings, holdings};
-pub use limits::{Limits, Overflow, Stats};
+pub use limits::{Bounds, Limits, Overflow, Stats};
 pub use look::{Looker, Place, Seen};
 pub use points::Outcome;
 use points::Stream;
@@ -93,8 +93,8 @@ pub struct Table {
     /// What of each rule has been met.
     met: Box<[Met]>,
     limits: Limits,
-    /// In place of `limits.bytes`, where those are not limited.
-    bounded_by: Option<Arc<AtomicUsize>>,
+    /// What other users of memory leave.
+    bounds: Arc<Bounds>,
     lateness_ns: u64,
     cells: Arc<Cells>,
     streams: Arc<Streams<Stream>>,
@@ -122,7 +122,7 @@ impl Table {
             met: rules.iter().map(|rule| Met::new(&rule.grouping)).collect(),
             rules: rules.into(),
             limits,
-            bounded_by: None,
+            bounds: Arc::default(),
             lateness_ns: nanos(limits.lateness),
             cells: Arc::new(Cells::new(nanos(limits.expiry))),
             streams: Arc::new(Streams::new(limits.streams, nanos(limits.expiry))),
@@ -153,18 +153,17 @@ impl Table {
         }
     }
 
-    /// Bounds the bytes of series and streams where [`Limits::bytes`] does not. What `most` says may change at any time.
+    /// Bounds what the table takes. What `bounds` say may change at any time.
     #[must_use]
-    pub fn bounded_by(self, most: Arc<AtomicUsize>) -> Self {
-        Self {
-            bounded_by: (self.limits.bytes == usize::MAX).then_some(most),
-            ..self
-        }
+    pub fn bounded_by(self, bounds: Arc<Bounds>) -> Self {
+        Self { bounds, ..self }
     }
 
     fn max_bytes(&self) -> usize {
-        let most = self.bounded_by.as_ref().map(|most| most.load(Relaxed));
-        most.unwrap_or(self.limits.bytes)
+        match self.limits.bytes {
+            usize::MAX => self.bounds.bytes(),
+            bytes => bytes,
+        }
     }
 
     /// The component that writes it.
@@ -297,7 +296,10 @@ impl Table {
         let caps = Caps {
             series: self.limits.series,
             per_metric: self.limits.series_per_metric,
-            bytes: max_bytes.saturating_sub(of_streams),
+            bytes: match self.bounds.is_tight() {
+                true => 0,
+                false => max_bytes.saturating_sub(of_streams),
+            },
         };
         let make = |series: &Series| State::new(series.metric.data, rule, start, clock::wall(now));
         let mut why = Overflow::Source;

@@ -103,7 +103,8 @@ impl Table {
         if !is_taken {
             // Remembered, so that it need not be decoded the next time.
             let make = || self.stream(&series, 0, &Value::NoRecordedValue, now);
-            self.streams.learn(key, Key::of(&series), now, make);
+            let may_grow = !self.bounds.is_tight();
+            self.streams.learn_if(may_grow, key, Key::of(&series), now, make);
         }
         is_taken
     }

@@ -151,7 +151,7 @@ async fn s12_s20_a_busy_pipeline_says_when_to_come_back() {
 async fn over_the_memory_limit_requests_are_refused_before_they_are_read() {
     let gateway = Gateway::start(BOTH).await;
     let memory = &gateway.otlp.base.shared.memory;
-    memory.add_limit(1 << 20);
+    memory.add_limit(crate::component::Limit::of(1 << 20));
     memory.note(2 << 20);
     let mut client = MetricsServiceClient::new(gateway.channel().await);
     let error = client.export(metrics(1)).await.unwrap_err();
@@ -162,7 +162,7 @@ async fn over_the_memory_limit_requests_are_refused_before_they_are_read() {
         .await;
     assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(reply.headers.contains_key("retry-after"));
-    memory.remove_limit(1 << 20);
+    memory.remove_limit(crate::component::Limit::of(1 << 20));
     client.export(metrics(1)).await.unwrap();
 }
 

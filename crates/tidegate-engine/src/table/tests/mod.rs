@@ -7,7 +7,6 @@ mod saved;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::{Limits, Outcome, Table};
@@ -68,6 +67,12 @@ impl From<i64> for Value {
 
 fn table(rules: Vec<Rule>) -> Table {
     Table::new("test", rules, Limits::default())
+}
+
+fn bounds(bytes: usize) -> Arc<Bounds> {
+    let bounds = Arc::new(Bounds::default());
+    bounds.set_bytes(bytes);
+    bounds
 }
 
 fn by(name: &str, keys: &[&str]) -> Rule {
@@ -356,7 +361,7 @@ fn a_cap_in_bytes_sends_new_series_to_overflow_and_room_comes_back() {
 
 #[test]
 fn a_bound_that_changes_holds_where_no_cap_in_bytes_is_set() {
-    let most = Arc::new(AtomicUsize::new(20_000));
+    let most = bounds(20_000);
     let table = |limits| Table::new("test", vec![Rule::newest()], limits).bounded_by(most.clone());
     let say = |table: &Table, pod: usize| {
         let series = series("c", DELTA, &[], &[("pod", &format!("pod-{pod}"))]);
@@ -367,10 +372,10 @@ fn a_bound_that_changes_holds_where_no_cap_in_bytes_is_set() {
     (0..500).for_each(|pod| say(&bounded, pod));
     let crowded = overflowed(&bounded);
     assert!(crowded > 400 && crowded < 500, "{crowded}");
-    most.store(2_000_000, Relaxed);
+    most.set_bytes(2_000_000);
     (500..600).for_each(|pod| say(&bounded, pod));
     assert_eq!(overflowed(&bounded), crowded);
-    most.store(0, Relaxed);
+    most.set_bytes(0);
     let configured = table(Limits {
         bytes: 2_000_000,
         ..Limits::default()
@@ -380,8 +385,44 @@ fn a_bound_that_changes_holds_where_no_cap_in_bytes_is_set() {
 }
 
 #[test]
+fn a_tight_table_takes_points_of_known_series_only() {
+    let bounds = bounds(2_000_000);
+    let table = Table::new("test", vec![by("*", &["host"])], Limits::default()).bounded_by(bounds.clone());
+    let mut times = NOW..;
+    let mut observe = |host: &str, pod: &str, value: i64| {
+        let series = series("c", DELTA, &[], &[("host", host), ("pod", pod)]);
+        let (start, time) = (times.next().unwrap(), times.start);
+        table.observe(&point(&series, start, time, value), NOW)
+    };
+    assert_eq!(observe("a", "1", 1), Outcome::Absorbed);
+    bounds.set_tight(true);
+    let limited = Outcome::Rejected(Rejection::Limit);
+    assert_eq!(observe("a", "1", 2), Outcome::Absorbed);
+    assert_eq!(observe("a", "2", 10), limited, "a new stream of a known series");
+    assert_eq!(observe("b", "1", 10), limited, "a new series");
+    let schema = Arc::new(Schema {
+        kinds: vec![kind("c", Instrument::Counter), kind("new", Instrument::Counter)],
+    });
+    let known = source(&[("host", "a")], HOUR);
+    assert_eq!(
+        table.absorb(&events(&known, &schema, &[(0, 4), (1, 5)])).absorbed,
+        2
+    );
+    assert_eq!(int(&table, "c{host=a}"), 7);
+    assert_eq!(
+        int(&table, "new{otel.metric.overflow=true}"),
+        5,
+        "new series of events overflow"
+    );
+    assert_eq!(table.stats().series, 2);
+    bounds.set_tight(false);
+    assert_eq!(observe("b", "1", 10), Outcome::Absorbed);
+    assert_eq!(int(&table, "c{host=b}"), 10);
+}
+
+#[test]
 fn sources_with_more_kinds_than_there_is_room_for_wait_until_others_have_left() {
-    let most = Arc::new(AtomicUsize::new(100_000));
+    let most = bounds(100_000);
     let rules = vec![by("*", &[])];
     let table = Table::new("test", rules, Limits::default()).bounded_by(most);
     let kinds = (0..100).map(|number| kind(&format!("k{number}"), Instrument::Counter));
@@ -402,10 +443,7 @@ fn sources_with_more_kinds_than_there_is_room_for_wait_until_others_have_left() 
 #[test]
 fn long_names_and_labels_weigh_what_is_kept_of_them_everywhere_and_overflow_has_an_end() {
     const BOUND: usize = 4 << 20;
-    let bounded = || {
-        let most = Arc::new(AtomicUsize::new(BOUND));
-        Table::new("test", vec![Rule::newest()], Limits::default()).bounded_by(most)
-    };
+    let bounded = || Table::new("test", vec![Rule::newest()], Limits::default()).bounded_by(bounds(BOUND));
     let long = |number: usize| format!("{number}{}", "x".repeat(64 << 10));
     let (labels, names) = (bounded(), bounded());
     for number in 0..500 {

@@ -1,0 +1,103 @@
+//! Who has how much of the memory, so that a sender who fills it is refused before those who take little.
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hash};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// Senders that are told apart. Further ones share nothing: each of their requests counts by itself.
+const MAX_SENDERS: usize = 4096;
+
+/// What a sender was given counts half after this many seconds, also where it has moved on into a queue.
+const HALF_LIFE_SECONDS: f64 = 1.0;
+
+/// Stands for a sender: for who it has proved to be, or for its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SenderKey(u64);
+
+/// The shares of those who have sent something.
+#[derive(Debug, Default)]
+pub(super) struct Senders {
+    known: Mutex<HashMap<SenderKey, Arc<Share>>>,
+}
+
+/// What one sender has.
+#[derive(Debug)]
+pub(super) struct Share {
+    /// Reserved for its requests.
+    held: AtomicUsize,
+    recent: Mutex<Recent>,
+}
+
+/// What it was given lately.
+#[derive(Debug)]
+struct Recent {
+    bytes: f64,
+    at: Instant,
+}
+
+impl SenderKey {
+    /// Of whatever tells senders apart. It is another one in every process: no sender can choose that of another.
+    pub(crate) fn of(who: impl Hash) -> Self {
+        static STATE: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        Self(STATE.hash_one(who))
+    }
+}
+
+impl Senders {
+    /// The share of a sender; `None`: too many are known.
+    pub(super) fn share(&self, sender: SenderKey) -> Option<Arc<Share>> {
+        let mut known = self.known.lock();
+        if let Some(share) = known.get(&sender) {
+            return Some(share.clone());
+        }
+        if known.len() >= MAX_SENDERS {
+            known.retain(|_, share| share.bytes() > 0);
+        }
+        if known.len() >= MAX_SENDERS {
+            return None;
+        }
+        let share = Arc::new(Share {
+            held: AtomicUsize::new(0),
+            recent: Mutex::new(Recent {
+                bytes: 0.0,
+                at: Instant::now(),
+            }),
+        });
+        known.insert(sender, share.clone());
+        Some(share)
+    }
+}
+
+impl Share {
+    pub(super) fn grow(&self, bytes: usize) {
+        self.held.fetch_add(bytes, Relaxed);
+        let mut recent = self.recent.lock();
+        recent.decay();
+        recent.bytes += bytes as f64;
+    }
+
+    pub(super) fn shrink(&self, bytes: usize) {
+        self.held.fetch_sub(bytes, Relaxed);
+    }
+
+    /// What it has or was given lately, whichever is more.
+    pub(super) fn bytes(&self) -> usize {
+        let mut recent = self.recent.lock();
+        recent.decay();
+        self.held.load(Relaxed).max(recent.bytes as usize)
+    }
+}
+
+impl Recent {
+    fn decay(&mut self) {
+        let now = Instant::now();
+        let halves = now.saturating_duration_since(self.at).as_secs_f64() / HALF_LIFE_SECONDS;
+        self.bytes *= (-halves).exp2();
+        self.at = now;
+    }
+}
