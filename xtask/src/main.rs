@@ -66,7 +66,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "abuse",
-        about: "attack the release binary, with honest clients beside; arguments choose attacks; --peer the Collector, --small, --publish",
+        about: "attack the release binary, with honest clients beside; arguments choose attacks; --peer also attacks a Collector, --small, --publish",
         run: abuse::abuse,
     },
     Command {

@@ -7,6 +7,7 @@
 //! are told beside what was measured.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -197,21 +198,26 @@ impl Subject {
         Ok(words.join(" "))
     }
 
-    /// What it says of its version: the first line that has a digit.
+    /// Its version.
     pub(crate) fn version(&self) -> String {
-        if self.version.is_empty() {
-            return env!("CARGO_PKG_VERSION").to_owned();
+        match self.version.as_slice() {
+            [] => env!("CARGO_PKG_VERSION").to_owned(),
+            arguments => version(&self.binary, arguments),
         }
-        let output = Command::new(&self.binary).args(&self.version).output();
-        let said = output
-            .map(|output| [output.stdout, output.stderr].concat())
-            .unwrap_or_default();
-        let said = String::from_utf8_lossy(&said);
-        let line = said
-            .lines()
-            .find(|line| line.contains(|c: char| c.is_ascii_digit()));
-        line.map_or_else(|| "unknown".to_owned(), |line| line.trim().to_owned())
     }
+}
+
+/// What a program says of its version when it is started with these arguments: the first line that has a digit.
+pub(crate) fn version(binary: &Path, arguments: &[impl AsRef<OsStr>]) -> String {
+    let output = Command::new(binary).args(arguments).output();
+    let said = output
+        .map(|output| [output.stdout, output.stderr].concat())
+        .unwrap_or_default();
+    let said = String::from_utf8_lossy(&said);
+    let line = said
+        .lines()
+        .find(|line| line.contains(|c: char| c.is_ascii_digit()));
+    line.map_or_else(|| "unknown".to_owned(), |line| line.trim().to_owned())
 }
 
 /// On a disk where there is one: the system's directory for temporary files may be memory.

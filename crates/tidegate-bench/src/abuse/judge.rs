@@ -57,6 +57,8 @@ pub(super) struct Times {
 pub(super) struct Verdict {
     pub(super) name: &'static str,
     peak_mib: f64,
+    /// It took so much memory that it was ended.
+    was_ended: bool,
     health: f64,
     honest: f64,
     gap: f64,
@@ -71,6 +73,7 @@ impl Verdict {
         Self {
             name,
             peak_mib: f64::NAN,
+            was_ended: false,
             health: f64::NAN,
             honest: f64::NAN,
             gap: f64::NAN,
@@ -100,6 +103,7 @@ impl Verdict {
         let verdict = Self {
             name,
             peak_mib: seen.peak_mib,
+            was_ended: seen.was_ended,
             health: milliseconds(&within(&seen.health, until), 0.99),
             honest: 100.0 * well as f64 / pushes.len() as f64,
             gap: gap(&within(&seen.pushes, until), times.begun, until),
@@ -107,14 +111,10 @@ impl Verdict {
             recovered: times.recovered,
             lines: Vec::new(),
         };
-        match role {
-            Role::Tidegate => verdict.judged(field, harm, seen),
-            // Nobody promised anything.
-            Role::Collector => verdict,
-        }
+        verdict.judged(field, role, harm, seen)
     }
 
-    fn judged(mut self, field: &Field, harm: Result<Harm, Error>, seen: &Seen) -> Self {
+    fn judged(mut self, field: &Field, role: Role, harm: Result<Harm, Error>, seen: &Seen) -> Self {
         let bounds = field.pick(
             Bounds {
                 health: 100.0,
@@ -130,10 +130,6 @@ impl Verdict {
         } else {
             ""
         };
-        let recovery = self.recovered.map_or_else(
-            || "never".to_owned(),
-            |time| format!("{:.1} s", time.as_secs_f64()),
-        );
         self.lines = vec![
             Line::new(
                 "memory stays within the limit and a tenth",
@@ -146,16 +142,18 @@ impl Verdict {
                 self.health <= bounds.health,
             ),
             Line::new(
-                "query=1 and KEDA are answered",
-                format!("at most {:.0} ms of {}", self.queries, bounds.queries),
-                self.queries <= bounds.queries,
-            ),
-            Line::new(
                 "it recovers",
-                format!("after {recovery} of {} s", RECOVERY.as_secs()),
+                format!("after {} of {} s", self.recovery(), RECOVERY.as_secs()),
                 self.recovered.is_some_and(|time| time <= RECOVERY),
             ),
         ];
+        if role == Role::Tidegate {
+            self.lines.push(Line::new(
+                "query=1 and KEDA are answered",
+                format!("at most {:.0} ms of {}", self.queries, bounds.queries),
+                self.queries <= bounds.queries,
+            ));
+        }
         // The honest pushes of a second are too few for a percentage.
         if field.size == Size::Full {
             self.lines.push(Line::new(
@@ -164,12 +162,16 @@ impl Verdict {
                 self.honest >= HONEST,
             ));
         }
-        match harm {
-            Ok(harm) => {
-                self.lines.extend(books(field, &harm, seen));
+        match (harm, role) {
+            (Ok(harm), Role::Tidegate) => {
+                self.lines.extend(settled(|| {
+                    Ok([shown(field, seen)?, books(field, &harm, seen)?].concat())
+                }));
                 self.lines.extend(harm.lines);
             }
-            Err(error) => self
+            // What else an attack demands, and what is counted, is asked of interfaces that it does not have.
+            (Ok(_), Role::Collector) => self.lines.extend(settled(|| shown(field, seen))),
+            (Err(error), _) => self
                 .lines
                 .push(Line::new("the attack can be made", error.to_string(), false)),
         }
@@ -183,7 +185,6 @@ impl Verdict {
     /// In one word.
     pub(super) fn word(&self) -> &'static str {
         match self.holds() {
-            _ if self.lines.is_empty() => "",
             true => "holds",
             false => "FAILED",
         }
@@ -200,10 +201,6 @@ impl Verdict {
     }
 
     fn cells(&self) -> [String; 8] {
-        let number = |value: f64, unit: &str| match value.is_nan() {
-            true => String::new(),
-            false => format!("{value:.0}{unit}"),
-        };
         [
             self.name.to_owned(),
             number(self.peak_mib, " MiB"),
@@ -211,12 +208,37 @@ impl Verdict {
             number(self.honest, " %"),
             number(self.gap, " s"),
             number(self.queries, " ms"),
-            self.recovered.map_or_else(
-                || "never".to_owned(),
-                |time| format!("{:.1} s", time.as_secs_f64()),
-            ),
+            self.recovery(),
             self.word().to_owned(),
         ]
+    }
+
+    fn recovery(&self) -> String {
+        self.recovered.map_or_else(
+            || "never".to_owned(),
+            |time| format!("{:.1} s", time.as_secs_f64()),
+        )
+    }
+
+    /// What it has in common with that of another program: memory, health, honest pushes, recovery.
+    fn beside(&self) -> [String; 4] {
+        let memory = match self.was_ended {
+            true => number(self.peak_mib, " MiB, ended"),
+            false => number(self.peak_mib, " MiB"),
+        };
+        let health = match self.health.is_infinite() {
+            true => "none".to_owned(),
+            false => number(self.health, " ms"),
+        };
+        [memory, health, number(self.honest, " %"), self.recovery()]
+    }
+}
+
+/// A figure that is rounded, or nothing.
+fn number(value: f64, unit: &str) -> String {
+    match value.is_nan() {
+        true => String::new(),
+        false => format!("{value:.0}{unit}"),
     }
 }
 
@@ -231,11 +253,46 @@ const COLUMNS: [&str; 8] = [
     "verdict",
 ];
 
-/// All of them as a table in Markdown, its columns of even width.
+/// All of them as a table in Markdown.
 pub(super) fn table(verdicts: &[Verdict]) -> String {
-    let rows: Vec<[String; 8]> = std::iter::once(COLUMNS.map(str::to_owned))
-        .chain(verdicts.iter().map(Verdict::cells))
-        .collect();
+    markdown(COLUMNS, verdicts.iter().map(Verdict::cells))
+}
+
+const COLUMNS_BESIDE: [&str; 9] = [
+    "attack",
+    "peak memory: tidegate",
+    "Collector",
+    "health p99: tidegate",
+    "Collector",
+    "honest: tidegate",
+    "Collector",
+    "recovery: tidegate",
+    "Collector",
+];
+
+/// Ours, each beside that of the Collector.
+pub(super) fn table_beside(pairs: &[[Verdict; 2]]) -> String {
+    let rows = pairs.iter().map(|[ours, theirs]| {
+        let [memory, health, honest, recovery] = ours.beside();
+        let [their_memory, their_health, their_honest, their_recovery] = theirs.beside();
+        [
+            ours.name.to_owned(),
+            memory,
+            their_memory,
+            health,
+            their_health,
+            honest,
+            their_honest,
+            recovery,
+            their_recovery,
+        ]
+    });
+    markdown(COLUMNS_BESIDE, rows)
+}
+
+/// A table whose columns are of even width.
+fn markdown<const N: usize>(columns: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let rows: Vec<[String; N]> = std::iter::once(columns.map(str::to_owned)).chain(rows).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
     let mut text = String::new();
     for (index, row) in rows.iter().enumerate() {
@@ -272,11 +329,11 @@ fn gap(pushes: &[Try], begun: Instant, until: Instant) -> f64 {
     gaps.fold(0.0, f64::max)
 }
 
-/// Whether the gateway says of itself what was seen from outside, and shows what it accepted.
-fn books(field: &Field, harm: &Harm, seen: &Seen) -> Vec<Line> {
+/// Lines that hold once the last requests are in the books.
+fn settled(look: impl Fn() -> Result<Vec<Line>, Error>) -> Vec<Line> {
     let asked = Instant::now();
     loop {
-        let lines = match look(field, harm, seen) {
+        let lines = match look() {
             Ok(lines) => lines,
             Err(error) => vec![Line::new("pages are served", error.to_string(), false)],
         };
@@ -287,8 +344,18 @@ fn books(field: &Field, harm: &Harm, seen: &Seen) -> Vec<Line> {
     }
 }
 
-fn look(field: &Field, harm: &Harm, seen: &Seen) -> Result<Vec<Line>, Error> {
+/// Whether the page shows what was accepted of the honest sender.
+fn shown(field: &Field, seen: &Seen) -> Result<Vec<Line>, Error> {
     let shown = field.shown(SHOWN)? as u64;
+    Ok(vec![Line::new(
+        "the honest total is on the page",
+        format!("{shown} of {}", seen.total),
+        (seen.total..=seen.total + seen.unanswered.min(1)).contains(&shown),
+    )])
+}
+
+/// Whether the gateway says of itself what was seen from outside.
+fn books(field: &Field, harm: &Harm, seen: &Seen) -> Result<Vec<Line>, Error> {
     let mut own = Scraper::connect(field.ports.own, "/metrics")?;
     let page = own.get()?;
     let accepted = counted(page, |name, labels| {
@@ -305,11 +372,6 @@ fn look(field: &Field, harm: &Harm, seen: &Seen) -> Result<Vec<Line>, Error> {
     }) as u64;
     let refused = harm.refused + seen.refused;
     Ok(vec![
-        Line::new(
-            "the honest total is on the page",
-            format!("{shown} of {}", seen.total),
-            (seen.total..=seen.total + seen.unanswered.min(1)).contains(&shown),
-        ),
         Line::new(
             "what was accepted is counted",
             format!("{accepted} counted, {least} to {most} accepted"),
@@ -387,5 +449,34 @@ mod tests {
         verdict.lines = vec![Line::new("it holds", "1 of 2", true)];
         assert!(verdict.holds() && verdict.complaints().is_empty());
         assert!(table(&[verdict]).ends_with("holds   |\n"));
+    }
+
+    #[test]
+    fn one_that_was_ended_says_so_beside_ours() {
+        let verdict = |was_ended| Verdict {
+            peak_mib: 2050.0,
+            was_ended,
+            health: if was_ended { f64::INFINITY } else { 3.2 },
+            ..Verdict::failed("x", &"none".into())
+        };
+        let table = table_beside(&[[verdict(false), verdict(true)]]);
+        let row = table.lines().last().unwrap_or_default();
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        assert_eq!(
+            cells,
+            [
+                "",
+                "x",
+                "2050 MiB",
+                "2050 MiB, ended",
+                "3 ms",
+                "none",
+                "",
+                "",
+                "never",
+                "never",
+                ""
+            ]
+        );
     }
 }

@@ -43,27 +43,20 @@ pub(crate) fn run(binary: &Path, output: &Path, arguments: &[&str]) -> Result<()
     raise_file_limit();
     let chosen = ATTACKS.iter().filter(|attack| asked.chooses(attack));
     if asked.peer {
-        return peers::run(chosen, output);
+        return peers::run(binary, output, chosen, &asked);
     }
     let mut verdicts = Vec::new();
     for attack in chosen {
-        let verdict = match attacked(binary, output, Role::Tidegate, attack, asked.size) {
-            Ok(verdict) => verdict,
-            Err(error) => Verdict::failed(attack.name, &error),
-        };
-        println!("{}: {} ... {}", attack.name, attack.about, verdict.word());
-        print!("{}", verdict.complaints());
-        verdicts.push(verdict);
+        verdicts.push(verdict(binary, output, Role::Tidegate, attack, asked.size));
     }
     let table = judge::table(&verdicts);
     println!("\n{table}");
     let report = format!("{}\n\n{table}", crate::machine::describe()?);
-    std::fs::create_dir_all(output)?;
-    std::fs::write(output.join("report.md"), &report)?;
-    if asked.publish {
-        let page = std::fs::read_to_string(PAGE)?;
-        std::fs::write(PAGE, published(&page, &report)?)?;
-    }
+    keep(
+        &output.join("report.md"),
+        &report,
+        asked.publish.then_some("results"),
+    )?;
     let failed: Vec<&str> = verdicts
         .iter()
         .filter(|verdict| !verdict.holds())
@@ -81,13 +74,28 @@ pub(crate) fn run(binary: &Path, output: &Path, arguments: &[&str]) -> Result<()
     }
 }
 
-/// Where `--publish` writes, and between what.
+/// Where `--publish` writes.
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/abuse.md");
-const RESULTS: [&str; 2] = ["<!-- results -->\n", "<!-- end of results -->"];
 
-/// The page with these results in the place of the last ones.
-fn published(page: &str, results: &str) -> Result<String, Error> {
-    let [begin, end] = RESULTS;
+/// Writes results to a file, and to the page where a part of it is named.
+fn keep(file: &Path, results: &str, part: Option<&str>) -> Result<(), Error> {
+    if let Some(directory) = file.parent() {
+        std::fs::create_dir_all(directory)?;
+    }
+    std::fs::write(file, results)?;
+    if let Some(part) = part {
+        let page = std::fs::read_to_string(PAGE)?;
+        std::fs::write(PAGE, published(&page, part, results)?)?;
+    }
+    Ok(())
+}
+
+/// The page with these results in the place of the last ones of that part.
+fn published(page: &str, part: &str, results: &str) -> Result<String, Error> {
+    let (begin, end) = (
+        &*format!("<!-- {part} -->\n"),
+        &*format!("<!-- end of {part} -->"),
+    );
     let parts = page.split_once(begin).and_then(|(before, rest)| {
         let (_, after) = rest.split_once(end)?;
         Some((before, after))
@@ -126,6 +134,21 @@ fn parse<'a>(arguments: &[&'a str]) -> Result<Asked<'a>, Error> {
     Ok(asked)
 }
 
+/// Makes an attack and says what came of it.
+fn verdict(binary: &Path, output: &Path, role: Role, attack: &Attack, size: Size) -> Verdict {
+    let verdict = match attacked(binary, output, role, attack, size) {
+        Ok(verdict) => verdict,
+        Err(error) => Verdict::failed(attack.name, &error),
+    };
+    let of = match role {
+        Role::Tidegate => "",
+        Role::Collector => " (Collector)",
+    };
+    println!("{}{of}: {} ... {}", attack.name, attack.about, verdict.word());
+    print!("{}", verdict.complaints());
+    verdict
+}
+
 /// Makes an attack, and judges what came of it; where it fails, what the gateway said is kept.
 fn attacked(binary: &Path, output: &Path, role: Role, attack: &Attack, size: Size) -> Result<Verdict, Error> {
     let field = Field::start(binary, role, &attack.setup, size)?;
@@ -149,7 +172,11 @@ fn attacked(binary: &Path, output: &Path, role: Role, attack: &Attack, size: Siz
     });
     let verdict = Verdict::new(attack.name, &field, role, harm, &times, &seen);
     if !verdict.holds() {
-        let log = output.join(format!("{}.log", attack.name));
+        let of = match role {
+            Role::Tidegate => "",
+            Role::Collector => "-collector",
+        };
+        let log = output.join(format!("{}{of}.log", attack.name));
         std::fs::create_dir_all(output)?;
         std::fs::write(log, field.process.printed())?;
     }
@@ -212,10 +239,10 @@ mod tests {
     #[test]
     fn results_take_the_place_of_the_last_ones() {
         let page = "a\n<!-- results -->\nold\n<!-- end of results -->\nb\n";
-        let once = published(page, "new\n").unwrap();
+        let once = published(page, "results", "new\n").unwrap();
         assert_eq!(once, "a\n<!-- results -->\n\nnew\n\n<!-- end of results -->\nb\n");
-        assert_eq!(published(&once, "new\n").unwrap(), once);
-        assert!(published("a", "b").is_err());
+        assert_eq!(published(&once, "results", "new\n").unwrap(), once);
+        assert!(published(page, "others", "b").is_err());
     }
 
     #[test]

@@ -1,36 +1,40 @@
-//! The attacks that are made with OTLP alone, against the OpenTelemetry Collector where it is on PATH: what it takes and
-//! what it refuses, with no verdict.
+//! The attacks that are made with OTLP alone, on the gateway and on the OpenTelemetry Collector, where it is on PATH, in
+//! turn. Both have the same limits; the Collector is judged by what can be seen of it from outside.
 
 use std::path::Path;
 
 use super::attacks::Attack;
-use super::field::{Role, Size};
-use super::judge::{self, Verdict};
-use crate::Error;
-use crate::subject::on_path;
+use super::field::{GO_MEMORY, Role};
+use super::{Asked, judge, keep, verdict};
+use crate::subject::{on_path, version};
+use crate::{Error, machine};
 
 const NAMES: [&str; 2] = ["otelcol-contrib", "otelcol"];
 
-/// Makes them, and prints a table.
-pub(super) fn run<'a>(attacks: impl Iterator<Item = &'a Attack>, output: &Path) -> Result<(), Error> {
-    let Some((name, binary)) = NAMES.iter().find_map(|name| Some((name, on_path(name)?))) else {
+/// Makes them, and prints a table of both.
+pub(super) fn run<'a>(
+    binary: &Path,
+    output: &Path,
+    attacks: impl Iterator<Item = &'a Attack>,
+    asked: &Asked<'_>,
+) -> Result<(), Error> {
+    let Some(collector) = NAMES.iter().find_map(|name| on_path(name)) else {
         println!("no peer: neither {} is on PATH", NAMES.join(" nor "));
         return Ok(());
     };
-    let mut verdicts = Vec::new();
-    // What only the gateway's own processors can be told, it is not told.
+    let sides = [(binary, Role::Tidegate), (&*collector, Role::Collector)];
+    let mut pairs = Vec::new();
+    // An attack on an option of OTLP/HTTP is one on what only the gateway is told.
     for attack in attacks.filter(|attack| attack.is_otlp && attack.setup.http.is_empty()) {
-        println!("{}: {}", attack.name, attack.about);
-        verdicts.push(
-            match super::attacked(&binary, output, Role::Collector, attack, Size::Full) {
-                Ok(verdict) => verdict,
-                Err(error) => Verdict::failed(attack.name, &error),
-            },
-        );
+        pairs.push(sides.map(|(binary, role)| verdict(binary, output, role, attack, asked.size)));
     }
-    let table = judge::table(&verdicts);
-    println!("\n{name}:\n\n{table}");
-    std::fs::create_dir_all(output)?;
-    std::fs::write(output.join(format!("{name}.md")), table)?;
-    Ok(())
+    let report = format!(
+        "{}; {}, `GOMEMLIMIT={GO_MEMORY}`.\n\n{}",
+        machine::describe()?,
+        version(&collector, &["--version"]),
+        judge::table_beside(&pairs)
+    );
+    println!("\n{report}");
+    let part = asked.publish.then_some("results beside the Collector");
+    keep(&output.join("beside.md"), &report, part)
 }
