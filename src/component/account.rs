@@ -5,11 +5,13 @@
 
 pub(crate) mod measure;
 
+use std::io;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tidegate_account::{Counters, resident};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
@@ -49,22 +51,15 @@ pub fn count_refusal(receiver: &Arc<str>, reason: &'static str) {
 /// One a gateway.
 #[derive(Debug)]
 pub struct Account {
-    /// The smallest of `limits`.
-    limit: AtomicUsize,
+    /// What was measured, reserved and filled; the limit is the smallest of `limits`.
+    counters: Counters,
     limits: Mutex<Limits>,
     /// A quarter of `limit`: what a table's series may take where its configuration does not say.
     of_a_table: Arc<AtomicUsize>,
     /// Whether it is that of this process: set once it is watched.
     is_live: AtomicBool,
-    measured: AtomicUsize,
-    /// How much of what was measured are bytes of reservations.
-    filled_then: AtomicUsize,
-    reserved: AtomicUsize,
-    filled: AtomicUsize,
     /// Bodies that are on their way.
     arriving: AtomicUsize,
-    /// Who waits for room.
-    waiting: AtomicUsize,
     freed: Notify,
     shortage: Notify,
     began: Instant,
@@ -91,16 +86,11 @@ impl Limits {
 impl Default for Account {
     fn default() -> Self {
         Self {
-            limit: AtomicUsize::new(usize::MAX),
+            counters: Counters::default(),
             limits: Mutex::default(),
             of_a_table: Arc::new(AtomicUsize::new(usize::MAX)),
             is_live: AtomicBool::new(false),
-            measured: AtomicUsize::new(0),
-            filled_then: AtomicUsize::new(0),
-            reserved: AtomicUsize::new(0),
-            filled: AtomicUsize::new(0),
             arriving: AtomicUsize::new(0),
-            waiting: AtomicUsize::new(0),
             freed: Notify::new(),
             shortage: Notify::new(),
             began: Instant::now(),
@@ -140,7 +130,7 @@ impl Account {
         let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut limits);
         let limit = limits.least();
-        self.limit.store(limit, Relaxed);
+        self.counters.set_limit(limit);
         let of_a_table = if limit == usize::MAX { limit } else { limit / 4 };
         self.of_a_table.store(of_a_table, Relaxed);
     }
@@ -151,17 +141,15 @@ impl Account {
         let mut ticks = tokio::time::interval(MEASURE_EVERY);
         loop {
             ticks.tick().await;
-            if !self.has_limiter()
-                && let Ok(resident) = measure::resident_bytes()
-            {
-                self.note(usize::try_from(resident).unwrap_or(usize::MAX));
+            if !self.has_limiter() && self.measure().is_ok() {
+                self.tell_the_waiting();
             }
         }
     }
 
     /// The most that may be used.
     pub fn limit(&self) -> usize {
-        self.limit.load(Relaxed)
+        self.counters.limit()
     }
 
     /// What the series of a table may take where its configuration does not say: a quarter of the limit, also of one that
@@ -172,27 +160,13 @@ impl Account {
 
     /// The process uses so many bytes now.
     pub fn note(&self, measured: usize) {
-        self.filled_then.store(self.filled.load(Relaxed), Relaxed);
-        self.measured.store(measured, Relaxed);
+        self.counters.note(self.counters.begin(), measured);
         self.tell_the_waiting();
     }
 
     /// What was measured, and what was promised or came since.
     pub fn used_bytes(&self) -> usize {
-        self.used_with(self.reserved.load(Relaxed))
-    }
-
-    fn used_with(&self, reserved: usize) -> usize {
-        let (measured, then) = (self.measured.load(Relaxed), self.filled_then.load(Relaxed));
-        match reserved.checked_sub(then) {
-            Some(more) => measured.saturating_add(resident(more)),
-            // A share of what was measured is gone. Queues that share bytes each have them on their own account, so
-            // what was filled may be more than what was measured.
-            None => {
-                let share = (then - reserved) as u128 * measured.min(then) as u128 / then.max(1) as u128;
-                measured - usize::try_from(share).unwrap_or(measured)
-            }
-        }
+        self.counters.used()
     }
 
     /// Whether more is used than the limit allows.
@@ -208,8 +182,8 @@ impl Account {
     /// Whether so many more bytes could be reserved now.
     pub fn has_room(&self, bytes: usize) -> bool {
         self.holds_again(|| {
-            let reserved = self.reserved.load(Relaxed).saturating_add(bytes);
-            self.used_with(reserved) <= self.limit()
+            let reserved = self.counters.reserved().saturating_add(bytes);
+            self.counters.used_with(reserved) <= self.limit()
         })
     }
 
@@ -225,18 +199,17 @@ impl Account {
 
     /// Bytes that are reserved.
     pub fn reserved_bytes(&self) -> usize {
-        self.reserved.load(Relaxed)
+        self.counters.reserved()
     }
 
     /// Bytes of reservations that are there.
     pub fn filled_bytes(&self) -> usize {
-        self.filled.load(Relaxed)
+        self.counters.filled()
     }
 
     /// Notes bytes that the gateway holds already.
     pub fn hold(&self, bytes: usize) {
-        self.reserved.fetch_add(bytes, Relaxed);
-        self.filled.fetch_add(bytes, Relaxed);
+        self.counters.fill(bytes, bytes);
     }
 
     /// Notes that it has let go of them.
@@ -245,46 +218,36 @@ impl Account {
     }
 
     fn give_back(&self, reserved: usize, filled: usize) {
-        self.filled.fetch_sub(filled, Relaxed);
-        self.reserved.fetch_sub(reserved, Relaxed);
-        if reserved > 0 {
-            self.tell_the_waiting();
-        }
-    }
-
-    fn tell_the_waiting(&self) {
-        if self.waiting.load(Relaxed) > 0 {
+        if self.counters.give_back(reserved, filled) {
             self.freed.notify_waiters();
         }
     }
 
-    /// Measures now, if this is the account of this process. What fills reservations meanwhile counts twice until the next
-    /// measurement.
-    fn measure_again(&self) -> bool {
-        let filled = self.filled.load(Relaxed);
-        if !self.is_live.load(Relaxed) {
-            return false;
+    fn tell_the_waiting(&self) {
+        if self.counters.has_waiting() {
+            self.freed.notify_waiters();
         }
-        let Ok(resident) = measure::resident_bytes() else {
-            return false;
-        };
-        self.filled_then.store(filled, Relaxed);
-        let resident = usize::try_from(resident).unwrap_or(usize::MAX);
-        self.measured.store(resident, Relaxed);
-        true
+    }
+
+    /// Measures now.
+    fn measure(&self) -> io::Result<()> {
+        let begun = self.counters.begin();
+        let resident = measure::resident_bytes()?;
+        self.counters
+            .note(begun, usize::try_from(resident).unwrap_or(usize::MAX));
+        Ok(())
+    }
+
+    /// The same, if this is the account of this process.
+    fn measure_again(&self) -> bool {
+        self.is_live.load(Relaxed) && self.measure().is_ok()
     }
 
     fn reserve(&self, bytes: usize) -> Result<(), NoRoom> {
         if bytes >= LARGE {
             self.measure_again();
         }
-        let limit = self.limit();
-        let grown = |reserved: usize| {
-            let reserved = reserved.checked_add(bytes)?;
-            (self.used_with(reserved) <= limit).then_some(reserved)
-        };
-        let is_reserved = || self.reserved.fetch_update(Relaxed, Relaxed, grown).is_ok();
-        match self.holds_again(is_reserved) {
+        match self.holds_again(|| self.counters.reserve(bytes)) {
             true => Ok(()),
             false => {
                 self.run_short();
@@ -313,25 +276,19 @@ impl Account {
     }
 }
 
-/// What so many bytes make resident: a quarter more, for what the allocator rounds up and for what lies in the windows
-/// of connections.
-fn resident(bytes: usize) -> usize {
-    bytes.saturating_add(bytes / 4)
-}
+/// One who waits for room, as long as he does.
+struct Waiting<'a>(&'a Counters);
 
-/// A count of those who do something, for as long as they do.
-struct Counted<'a>(&'a AtomicUsize);
-
-impl<'a> Counted<'a> {
-    fn one(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Relaxed);
-        Self(count)
+impl<'a> Waiting<'a> {
+    fn on(account: &'a Account) -> Self {
+        account.counters.wait();
+        Self(&account.counters)
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
+        self.0.go_on();
     }
 }
 
@@ -418,7 +375,7 @@ impl Held {
         }
         let account = self.account.clone();
         let deadline = Instant::now() + LONGEST_WAIT;
-        let _waiting = Counted::one(&account.waiting);
+        let _waiting = Waiting::on(&account);
         loop {
             let mut freed = pin!(account.freed.notified());
             freed.as_mut().enable();
@@ -448,7 +405,7 @@ impl Held {
             return Ok(());
         }
         let deadline = Instant::now() + LONGEST_WAIT;
-        let _waiting = Counted::one(&account.waiting);
+        let _waiting = Waiting::on(&account);
         loop {
             let mut freed = pin!(account.freed.notified());
             freed.as_mut().enable();
@@ -465,11 +422,10 @@ impl Held {
     /// So many bytes in all are there. More than is reserved is reserved now, since nobody can refuse what is there.
     pub fn fill_to(&mut self, bytes: usize) {
         let more = bytes.saturating_sub(self.filled);
-        self.account.filled.fetch_add(more, Relaxed);
         self.filled += more;
-        let more = self.filled.saturating_sub(self.reserved);
-        self.account.reserved.fetch_add(more, Relaxed);
-        self.reserved += more;
+        let unreserved = self.filled.saturating_sub(self.reserved);
+        self.reserved += unreserved;
+        self.account.counters.fill(more, unreserved);
     }
 
     /// So many more of those reserved are there.
