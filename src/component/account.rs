@@ -428,6 +428,12 @@ impl Held {
         self.account.counters.fill(more, unreserved);
     }
 
+    /// Reserves so many bytes more, whether there is room or not.
+    pub(crate) fn promise(&mut self, bytes: usize) {
+        self.account.counters.promise(bytes);
+        self.reserved += bytes;
+    }
+
     /// So many more of those reserved are there.
     pub fn fill(&mut self, bytes: usize) {
         self.fill_to(self.filled.saturating_add(bytes));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidegate_engine::{Attributes, AttributesBuilder, Metric, Point, Series, Value};
 
-use crate::batch::{Batch, Payload, Points, Signal, convert};
+use crate::batch::{Batch, Payload, Signal, convert};
 
 crate::choices! {
     /// What names of metrics and of their attributes may look like.
@@ -55,10 +55,8 @@ impl Shape {
         }
         match changed {
             false => batch,
-            true => batch.with(Points {
-                points: points.into(),
-                table: None,
-            }),
+            // Its decoded form takes many times as much, and would wait in the queue.
+            true => batch.with(convert::encode_points(&points)),
         }
     }
 

@@ -112,6 +112,11 @@ impl Counters {
         self.reserved.fetch_update(AcqRel, Acquire, grown).is_ok()
     }
 
+    /// Reserves so many bytes whether there is room or not.
+    pub fn promise(&self, bytes: usize) {
+        self.reserved.fetch_add(bytes, AcqRel);
+    }
+
     /// So many bytes are there, of which `unreserved` are reserved only now: nobody can refuse what is there.
     pub fn fill(&self, bytes: usize, unreserved: usize) {
         // In this order: what is there is always reserved.
