@@ -41,7 +41,12 @@ impl Making {
         Self { held, _turn: turn }
     }
 
-    /// What was made is there, and stays so large. Others have their turn.
+    /// It is made, and stays for a while: others have their turn.
+    pub fn made(self) -> Held {
+        self.held
+    }
+
+    /// The same of what has so many bytes now.
     pub fn settle(mut self, bytes: usize) -> Held {
         self.held.settle(bytes);
         self.held

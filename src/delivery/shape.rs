@@ -150,6 +150,34 @@ mod tests {
     }
 
     #[test]
+    fn what_is_changed_waits_as_bytes() {
+        use prost::Message;
+        use tidegate_requests::{attribute, gauge, int, request};
+        let mut point = int(7);
+        point.attributes = vec![attribute("Zone", "a".to_owned())];
+        let bytes = request(Vec::new(), "", [gauge("g", [point])]).encode_to_vec();
+        let batch = Batch::new(crate::batch::wire::check(Signal::Metrics, bytes.into()).unwrap());
+        let shape = Shape {
+            names: NameRules::LowerCaseKeys,
+            ..Shape::NONE
+        };
+        let shaped = shape.apply(batch);
+        let Payload::Encoded(encoded) = &shaped.payload else {
+            panic!("decoded points")
+        };
+        let points = convert::points(encoded).unwrap();
+        assert_eq!(
+            points[0]
+                .series
+                .attributes
+                .get("zone")
+                .and_then(|zone| zone.as_str()),
+            Some("a")
+        );
+        assert_eq!((shaped.items(), shaped.bytes()), (1, encoded.bytes()));
+    }
+
+    #[test]
     fn names_are_made_to_fit_and_right_ones_stay() {
         let cases = [
             ("http.server/requests:rate_1", "http.server/requests:rate_1"),

@@ -33,6 +33,9 @@ const MOST: usize = 64 << 20;
 /// Of the memory limit, one part in so many.
 const SHARE: usize = 16;
 
+/// Short news are told whatever else the gateway holds.
+const SHORT: usize = 64 << 10;
+
 /// Why a stream ends before its reader hangs up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Ended {
@@ -235,8 +238,8 @@ impl<T> Backlog<T> {
         };
         let deadline = Instant::now() + 2 * SHORT_PATIENCE;
         loop {
-            // No body that is on its way loses its room for a watcher.
-            if account.has_room(bytes) && watchers.held.fetch_update(Relaxed, Relaxed, added).is_ok() {
+            let has_room = bytes <= SHORT || account.has_room(bytes);
+            if has_room && watchers.held.fetch_update(Relaxed, Relaxed, added).is_ok() {
                 break;
             }
             watchers.shortage.notify_waiters();
@@ -251,7 +254,8 @@ impl<T> Backlog<T> {
             bytes,
             _of_stream: of_stream,
         });
-        place.0.held.try_grow(bytes).map_err(|_| Ended::Memory)?;
+        // No body that is on its way loses its room for a watcher.
+        place.0.held.promise(bytes);
         Ok(place)
     }
 

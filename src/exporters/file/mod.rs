@@ -87,8 +87,8 @@ impl Attempt for Writer {
         let config = self.config.clone();
         let making = Making::room(&self.shared, encode::bytes(&config, &parcel)).await;
         let written = self.with(move |file| {
-            let _making = making;
             let encoded = encode::encode(&config, &parcel).map_err(|why| Outcome::Permanent { why })?;
+            let _held = making.made();
             let Some(log) = file else {
                 return Err(Outcome::permanent("the file is not open"));
             };

@@ -193,11 +193,12 @@ impl Attempt for Client {
             None => parcel.made_bytes(),
             Some(_) => parcel.joined_bytes(),
         };
-        let _making = Making::room(&self.shared, bytes).await;
+        let making = Making::room(&self.shared, bytes).await;
         let (request, message) = match self.request(&parcel) {
             Ok(request) => request,
             Err(outcome) => return outcome,
         };
+        let _held = making.made();
         let (mut sender, call) = match self.line.call().await {
             Ok(ready) => ready,
             Err(error) => return Outcome::retry(error_chain(&error)),

@@ -161,11 +161,12 @@ impl Attempt for Client {
             (Encoding::Proto, _) => parcel.joined_bytes(),
             (Encoding::Json, _) => parcel.json_bytes(),
         };
-        let _making = Making::room(&self.shared, bytes).await;
+        let making = Making::room(&self.shared, bytes).await;
         let body = match self.encoding.body(parcel.encoded(), self.compression, self.level) {
             Ok(body) => body,
             Err(why) => return Outcome::Permanent { why },
         };
+        let _held = making.made();
         let headers = self.headers.clone();
         match self.http.post(url, headers, body, parcel.client()).await {
             Ok(answer) => {

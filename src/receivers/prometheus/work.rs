@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use tidegate_engine::{Point, Scope, UnixNanos};
+use tidegate_engine::{Point, Scope, UnixNanos, Value};
 use tidegate_exposition::{NativeHistograms, Options};
 
 use super::client::FetchError;
@@ -116,7 +116,8 @@ impl Work {
         let counts = match &read {
             Ok(counts) => *counts,
             Err(failure) => {
-                points.clear();
+                // What was on the last page and was not on this one has ended in any case.
+                points.retain(|point| point.value == Value::NoRecordedValue);
                 self.intake.end(time, &mut points);
                 match failure {
                     Failure::Page(failed) => failed.counts,

@@ -121,7 +121,9 @@ async fn a_stream_ends_where_the_gateway_has_no_memory() {
     let shared = shared(16 << 20);
     shared.memory.note(16 << 20);
     let (to, mut unread) = backlog(&shared, say);
-    assert_eq!(tell(&to, 1, KIB).await, Err(Ended::Memory));
+    tell(&to, 1, KIB).await.expect("short news");
+    assert_eq!(unread.next().await, Some(1));
+    assert_eq!(tell(&to, 2, 100 * KIB).await, Err(Ended::Memory));
     assert!(!shared.memory.is_short(), "no body loses its room for it");
     assert_eq!(unread.next().await, None);
     assert_eq!(shared.memory.reserved_bytes(), 0);
