@@ -9,11 +9,12 @@ mod senders;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::{Relaxed, SeqCst}};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use tidegate_account::{Begun, Counters, resident};
 use tidegate_engine::Bounds;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
@@ -85,16 +86,11 @@ pub struct Account {
     senders: Senders,
     /// Whether it is that of this process: set once it is watched.
     is_live: AtomicBool,
-    measured: AtomicUsize,
-    /// How much of what was measured are bytes of reservations.
-    filled_then: AtomicUsize,
-    reserved: AtomicUsize,
-    filled: AtomicUsize,
+    /// What was measured, reserved and filled, and how many wait for room.
+    counters: Counters,
     /// Bodies that are on their way.
     arriving: AtomicUsize,
-    /// Who waits for room.
-    waiting: AtomicUsize,
-    /// Bytes that they wait for.
+    /// Bytes that those who wait want.
     wanted: AtomicUsize,
     freed: Notify,
     /// How often they were told.
@@ -155,12 +151,8 @@ impl Default for Account {
             of_a_table: Arc::default(),
             senders: Senders::default(),
             is_live: AtomicBool::new(false),
-            measured: AtomicUsize::new(0),
-            filled_then: AtomicUsize::new(0),
-            reserved: AtomicUsize::new(0),
-            filled: AtomicUsize::new(0),
+            counters: Counters::default(),
             arriving: AtomicUsize::new(0),
-            waiting: AtomicUsize::new(0),
             wanted: AtomicUsize::new(0),
             freed: Notify::new(),
             frees: AtomicUsize::new(0),
@@ -244,7 +236,7 @@ impl Account {
     /// The process was measured, for a test.
     #[cfg(test)]
     pub fn note(&self, measured: usize) {
-        self.take_measure(measured, self.filled.load(Relaxed));
+        self.take_measure(self.counters.begin(), measured);
         self.tell_the_waiting();
     }
 
@@ -253,38 +245,21 @@ impl Account {
     /// # Errors
     /// The system does not say how much it uses.
     pub(crate) fn measure(&self) -> io::Result<usize> {
-        // What comes while the system is asked counts twice until the next measurement, not never.
-        let filled = self.filled.load(Relaxed);
+        let begun = self.counters.begin();
         let resident = usize::try_from(measure::resident_bytes()?).unwrap_or(usize::MAX);
-        self.take_measure(resident, filled);
+        self.take_measure(begun, resident);
         Ok(resident)
     }
 
-    /// `measured` bytes were used when `filled` bytes of reservations were there.
-    fn take_measure(&self, measured: usize, filled: usize) {
-        let _one_at_a_time = self.limits.lock();
-        self.filled_then.store(filled, Relaxed);
-        self.measured.store(measured, Relaxed);
+    fn take_measure(&self, begun: Begun, measured: usize) {
+        self.counters.note(begun, measured);
         self.of_a_table
             .set_tight(self.used_bytes() > self.limit_under(Ceiling::Soft));
     }
 
     /// What was measured, and what was promised or came since.
     pub fn used_bytes(&self) -> usize {
-        self.used_with(self.reserved.load(Relaxed))
-    }
-
-    fn used_with(&self, reserved: usize) -> usize {
-        let (measured, then) = (self.measured.load(Relaxed), self.filled_then.load(Relaxed));
-        match reserved.checked_sub(then) {
-            Some(more) => measured.saturating_add(resident(more)),
-            // A share of what was measured is gone. Queues that share bytes each have them on their own account, so
-            // what was filled may be more than what was measured.
-            None => {
-                let share = (then - reserved) as u128 * measured.min(then) as u128 / then.max(1) as u128;
-                measured - usize::try_from(share).unwrap_or(measured)
-            }
-        }
+        self.counters.used()
     }
 
     /// Whether more is used than the limit under `ceiling` allows.
@@ -300,8 +275,8 @@ impl Account {
     /// Whether so many more bytes could be reserved now without using more than `most`.
     fn has_room(&self, bytes: usize, most: usize) -> bool {
         self.holds_again(|| {
-            let reserved = self.reserved.load(Relaxed).saturating_add(bytes);
-            self.used_with(reserved) <= most
+            let reserved = self.counters.reserved().saturating_add(bytes);
+            self.counters.used_with(reserved) <= most
         })
     }
 
@@ -312,18 +287,17 @@ impl Account {
 
     /// Bytes that are reserved.
     pub fn reserved_bytes(&self) -> usize {
-        self.reserved.load(Relaxed)
+        self.counters.reserved()
     }
 
     /// Bytes of reservations that are there.
     pub fn filled_bytes(&self) -> usize {
-        self.filled.load(Relaxed)
+        self.counters.filled()
     }
 
     /// Notes bytes that the gateway holds already.
     pub fn hold(&self, bytes: usize) {
-        self.reserved.fetch_add(bytes, Relaxed);
-        self.filled.fetch_add(bytes, Relaxed);
+        self.counters.fill(bytes, bytes);
     }
 
     /// Notes that it has let go of them.
@@ -332,19 +306,21 @@ impl Account {
     }
 
     fn give_back(&self, reserved: usize, filled: usize) {
-        self.filled.fetch_sub(filled, Relaxed);
-        self.reserved.fetch_sub(reserved, Relaxed);
-        if reserved > 0 {
-            self.tell_the_waiting();
+        if self.counters.give_back(reserved, filled) {
+            self.wake();
         }
     }
 
     /// Each of them looks once whether there is room now, one after the other.
     fn tell_the_waiting(&self) {
-        if self.waiting.load(Relaxed) > 0 {
-            self.frees.fetch_add(1, Relaxed);
-            self.freed.notify_one();
+        if self.counters.has_waiting() {
+            self.wake();
         }
+    }
+
+    fn wake(&self) {
+        self.frees.fetch_add(1, SeqCst);
+        self.freed.notify_one();
     }
 
     /// Waits shortly until `attempt` succeeds, as long as `is_worth_it`.
@@ -363,7 +339,7 @@ impl Account {
         loop {
             let mut freed = std::pin::pin!(self.freed.notified());
             freed.as_mut().enable();
-            let frees = Some(self.frees.load(Relaxed));
+            let frees = Some(self.frees.load(SeqCst));
             if tried != frees {
                 tried = frees;
                 let is_done = attempt();
@@ -406,12 +382,7 @@ impl Account {
         if bytes >= LARGE {
             self.measure_again();
         }
-        let grown = |reserved: usize| {
-            let reserved = reserved.checked_add(bytes)?;
-            (self.used_with(reserved) <= most).then_some(reserved)
-        };
-        let is_reserved = || self.reserved.fetch_update(Relaxed, Relaxed, grown).is_ok();
-        match self.holds_again(is_reserved) {
+        match self.holds_again(|| self.counters.reserve(bytes, most)) {
             true => Ok(()),
             false => {
                 self.run_short();
@@ -440,12 +411,6 @@ impl Account {
     }
 }
 
-/// What so many bytes make resident: a quarter more, for what the allocator rounds up and for what lies in the windows
-/// of connections.
-fn resident(bytes: usize) -> usize {
-    bytes.saturating_add(bytes / 4)
-}
-
 /// Somebody who waits for room, until this is dropped.
 struct Waiting<'a> {
     account: &'a Account,
@@ -461,14 +426,14 @@ impl<'a> Waiting<'a> {
             (wanted == 0 || sum <= most).then_some(sum)
         };
         account.wanted.fetch_update(Relaxed, Relaxed, wanted).ok()?;
-        account.waiting.fetch_add(1, Relaxed);
+        account.counters.wait();
         Some(Self { account, bytes })
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.account.waiting.fetch_sub(1, Relaxed);
+        self.account.counters.go_on();
         self.account.wanted.fetch_sub(self.bytes, Relaxed);
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidegate_engine::{Attributes, AttributesBuilder, Metric, Point, Series, Value};
 
-use crate::batch::{Batch, Payload, Points, Signal, convert};
+use crate::batch::{Batch, Payload, Signal, convert};
 
 crate::choices! {
     /// What names of metrics and of their attributes may look like.
@@ -55,10 +55,8 @@ impl Shape {
         }
         match changed {
             false => batch,
-            true => batch.with(Points {
-                points: points.into(),
-                table: None,
-            }),
+            // Its decoded form takes many times as much, and would wait in the queue.
+            true => batch.with(convert::encode_points(&points)),
         }
     }
 
@@ -149,6 +147,34 @@ mod tests {
             ..Shape::NONE
         };
         shape.metric_name(name).unwrap_or_else(|| name.to_owned())
+    }
+
+    #[test]
+    fn what_is_changed_waits_as_bytes() {
+        use prost::Message;
+        use tidegate_requests::{attribute, gauge, int, request};
+        let mut point = int(7);
+        point.attributes = vec![attribute("Zone", "a".to_owned())];
+        let bytes = request(Vec::new(), "", [gauge("g", [point])]).encode_to_vec();
+        let batch = Batch::new(crate::batch::wire::check(Signal::Metrics, bytes.into()).unwrap());
+        let shape = Shape {
+            names: NameRules::LowerCaseKeys,
+            ..Shape::NONE
+        };
+        let shaped = shape.apply(batch);
+        let Payload::Encoded(encoded) = &shaped.payload else {
+            panic!("decoded points")
+        };
+        let points = convert::points(encoded).unwrap();
+        assert_eq!(
+            points[0]
+                .series
+                .attributes
+                .get("zone")
+                .and_then(|zone| zone.as_str()),
+            Some("a")
+        );
+        assert_eq!((shaped.items(), shaped.bytes()), (1, encoded.bytes()));
     }
 
     #[test]

@@ -127,7 +127,7 @@ impl PageServer {
             let methods = [Method::GET, Method::POST, Method::OPTIONS];
             cors.layer(methods, &PAGE_HEADERS)
         });
-        let room = Room::of(place.max_answer_bytes);
+        let room = Room::of(&base.id, place.max_answer_bytes);
         let service = move |request: http::Request<Incoming>| {
             let (pages, door, room) = (pages.clone(), door.clone(), room.clone());
             let answer: Answering =
@@ -231,7 +231,10 @@ async fn held(answer: Answer, room: &Arc<Room>) -> Answer {
     };
     match room.hold(body.to_bytes()) {
         Some(bytes) => Response::from_parts(head, whole(bytes)),
-        None => busy("the answers that clients have not read take too much memory: try again later"),
+        None => {
+            room.count_refusal();
+            busy("the answers that clients have not read take too much memory: try again later")
+        }
     }
 }
 
@@ -499,6 +502,16 @@ pub(super) enum Event {
     Named(&'static str, String),
     /// Nothing happened.
     Alive,
+}
+
+impl Event {
+    /// How long it is, about.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Named(_, data) => data.len(),
+            Self::Alive => 0,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -18,9 +18,11 @@ pub(super) struct Counted {
 }
 
 impl Peers {
-    /// Counts a connection; `None`: its address has as many as it may. Those of this machine are never counted.
-    pub(super) fn enter(self: &Arc<Self>, peer: Peer, most: usize) -> Option<Counted> {
-        let of = counted(peer);
+    /// Counts a connection; `None`: its address has as many as it may. Addresses of this machine count where `most` is
+    /// configured.
+    pub(super) fn enter(self: &Arc<Self>, peer: Peer, most: PerPeer) -> Option<Counted> {
+        let of = counted(peer).or_else(|| local(peer).filter(|_| most.is_configured));
+        let most = most.connections;
         if let Some(of) = of {
             let mut all = self.lock();
             let count = all.entry(of).or_default();
@@ -51,6 +53,22 @@ impl Drop for Counted {
     }
 }
 
+/// How many connections one address may have.
+#[derive(Clone, Copy, Debug)]
+pub struct PerPeer {
+    pub(super) connections: usize,
+    /// Else it is a share of all, and local proxies forward for many.
+    pub(super) is_configured: bool,
+}
+
+/// An address of this machine.
+fn local(peer: Peer) -> Option<IpAddr> {
+    match peer {
+        Peer::Tcp(address) => Some(address.ip().to_canonical()),
+        _ => None,
+    }
+}
+
 /// The address by which a peer is counted. Who has an IPv6 address has 2^64 of them.
 pub(super) fn counted(peer: Peer) -> Option<IpAddr> {
     let Peer::Tcp(address) = peer else {
@@ -74,10 +92,17 @@ mod tests {
         Peer::Tcp((ip.parse::<IpAddr>().unwrap(), 1).into())
     }
 
+    fn share(connections: usize) -> PerPeer {
+        PerPeer {
+            connections,
+            is_configured: false,
+        }
+    }
+
     #[test]
     fn an_address_has_so_many_connections_and_others_have_theirs() {
         let peers = Arc::new(Peers::default());
-        let enter = |ip: &str| peers.enter(peer(ip), 2);
+        let enter = |ip: &str| peers.enter(peer(ip), share(2));
         let first = enter("10.0.0.1").unwrap();
         let _second = enter("::ffff:10.0.0.1").unwrap();
         assert!(enter("10.0.0.1").is_none());
@@ -91,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_is_not_counted() {
+    fn this_machine_is_counted_where_that_is_configured() {
         let peers = Arc::new(Peers::default());
         for peer in [
             peer("127.0.0.1"),
@@ -99,7 +124,17 @@ mod tests {
             peer("::ffff:127.0.0.1"),
             Peer::Unix(None),
         ] {
-            assert!(peers.enter(peer, 0).is_some(), "{peer:?}");
+            assert!(peers.enter(peer, share(0)).is_some(), "{peer:?}");
         }
+        let configured = PerPeer {
+            is_configured: true,
+            ..share(1)
+        };
+        let first = peers.enter(peer("127.0.0.1"), configured).unwrap();
+        assert!(peers.enter(peer("::ffff:127.0.0.1"), configured).is_none());
+        let _others = ["127.0.0.2", "::1"].map(|ip| peers.enter(peer(ip), configured).unwrap());
+        assert!(peers.enter(Peer::Unix(None), configured).is_some());
+        drop(first);
+        assert!(peers.enter(peer("127.0.0.1"), configured).is_some());
     }
 }

@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use super::descriptors;
 use super::endpoint::Endpoint;
 use super::listener::Listener;
-use super::peers::Peers;
+use super::peers::{Peers, PerPeer};
 use super::stream::{Peer, Stream};
 use super::tls::TlsServer;
 use crate::telemetry::Every;
@@ -39,8 +39,8 @@ const SHARE_OF_A_PEER: usize = 4;
 pub struct ConnectionLimits {
     /// Connections at a time. Further ones wait in the kernel's backlog.
     pub max_connections: usize,
-    /// Connections of one address at a time; further ones are closed. Those of this machine do not count.
-    pub max_per_peer: usize,
+    /// Connections of one address at a time; further ones are closed. Those of this machine count where it is configured.
+    pub max_per_peer: PerPeer,
     /// TLS, where the server speaks it.
     pub tls: Option<Arc<TlsServer>>,
 }
@@ -51,7 +51,10 @@ impl ConnectionLimits {
         let share = max_connections / SHARE_OF_A_PEER;
         Self {
             max_connections,
-            max_per_peer: max_per_peer.map_or(share.max(1), NonZeroUsize::get),
+            max_per_peer: PerPeer {
+                connections: max_per_peer.map_or(share.max(1), NonZeroUsize::get),
+                is_configured: max_per_peer.is_some(),
+            },
             tls: None,
         }
     }
@@ -109,7 +112,7 @@ impl Server {
             slots: Slots::new(limits.max_connections),
             peers: Arc::default(),
             max_per_peer: limits.max_per_peer,
-            is_proxied: limits.max_per_peer >= limits.max_connections,
+            is_proxied: limits.max_per_peer.connections >= limits.max_connections,
             complaints: Complaints::default(),
             tls: limits.tls,
             stopping: server.stopping.clone(),
@@ -228,7 +231,7 @@ struct AcceptLoop {
     listener: Listener,
     slots: Slots,
     peers: Arc<Peers>,
-    max_per_peer: usize,
+    max_per_peer: PerPeer,
     is_proxied: bool,
     complaints: Complaints,
     tls: Option<Arc<TlsServer>>,
@@ -297,7 +300,7 @@ impl AcceptLoop {
     fn turn_away(&self, peer: Peer) {
         let endpoint = self.listener.local().to_string();
         if let Some(repeated) = self.complaints.of_peers.ready() {
-            let most = self.max_per_peer;
+            let most = self.max_per_peer.connections;
             tracing::warn!(
                 endpoint,
                 ?peer,

@@ -147,6 +147,7 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Counter "tidegate_aggregate_refused_quantiles_total" ["{quantile}"] "Quantiles of summaries that an aggregate left out.";
     Normal Counter "tidegate_composite_overflows_total" ["{overflow}"] "What found no place in a composite, by reason: groups, or points of series that it does not follow.";
     Normal Gauge "tidegate_composite_page_refused_entries" ["{entry}"] "Groups that are not in the shared page now, by reason.";
+    Normal Counter "tidegate_answers_refused_total" ["{answer}"] "Answers refused because those that clients have not read take too much memory.";
     Normal Gauge "tidegate_history_bytes" ["By"] "Memory of the past that queries can see.";
     Normal Gauge "tidegate_history_series" ["{series}"] "Series with a past that queries can see.";
     Normal Counter "tidegate_history_refused_series_total" ["{series}"] "Series without a past because the history is full.";
@@ -176,6 +177,7 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Counter "tidegate_prometheus_overflowed_streams_total" ["{stream}"] "Streams without a series of their own, by the limit that was reached.";
     Normal Counter "tidegate_remote_write_dropped_samples_total" ["{sample}"] "Samples and native histograms of remote writes that were not taken, by reason.";
     Normal Counter "tidegate_remote_write_dropped_exemplars_total" ["{exemplar}"] "Exemplars of remote writes that came without a sample.";
+    Normal Counter "tidegate_remote_write_forgotten_series_total" ["{series}"] "Series that a receiver or exporter of remote writes has forgotten to make room for others.";
     Normal Gauge "tidegate_scrape_targets" ["{target}"] "Targets by state.";
     Basic Counter "tidegate_scrapes_total" ["{scrape}"] "Scrapes begun.";
     Basic Counter "tidegate_scrape_failures_total" ["{scrape}"] "Scrapes that failed, by reason.";
@@ -195,6 +197,7 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Counter "tidegate_storage_lost_records_total" ["{record}"] "Records on disk that were damaged.";
     Normal Counter "tidegate_telemetry_push_failures_total" ["{push}"] "Pushes of the gateway's own telemetry that failed, by signal.";
     Normal Counter "tidegate_uds_rejected_events_total" ["{event}"] "Events and lines of a socket that could not be read, by reason.";
+    Normal Counter "tidegate_watch_ended_total" ["{stream}"] "Streams of watchers that ended because their reader was too slow or memory too short, by reason.";
     Normal Counter "tidegate_webhook_delivered_total" ["{crossing}"] "Crossings of thresholds that were posted.";
     Normal Counter "tidegate_webhook_dropped_total" ["{crossing}"] "Crossings of thresholds that could not be posted.";
 };

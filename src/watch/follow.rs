@@ -38,6 +38,29 @@ pub enum News {
     Missed(u64),
 }
 
+impl News {
+    /// Bytes that a message of it takes at most, in any form, while it is made.
+    pub fn weight(&self) -> usize {
+        /// Names, numbers and states, as a tree of JSON.
+        const GROUP: usize = 4096;
+        let weight = |shown: &Shown| {
+            let answer = &shown.answer;
+            let labels = answer.attributes.iter();
+            let labels: usize = labels
+                .map(|(key, value)| key.len() + value.to_string().len())
+                .sum();
+            let told =
+                answer.error.as_deref().map_or(0, str::len) + answer.collision.as_deref().map_or(0, str::len);
+            GROUP + 4 * (labels + told) + 64 * answer.quantiles.len()
+        };
+        match self {
+            Self::Changed(all) => all.iter().map(weight).sum(),
+            Self::Crossed(crossing) => GROUP + weight(&crossing.shown),
+            Self::Missed(_) => GROUP,
+        }
+    }
+}
+
 impl Follow {
     pub(super) fn new(
         watched: Arc<Watched>,

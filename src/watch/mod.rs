@@ -4,6 +4,7 @@
 //! Nothing is computed while nobody looks: a composite without thresholds is read when somebody asks, and at every
 //! 5 ms only while somebody waits.
 
+mod backlog;
 mod filter;
 mod follow;
 pub mod json;
@@ -17,6 +18,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+pub use backlog::{Backlog, Ended, Unread, backlog};
 pub use filter::Filter;
 pub use follow::{Follow, News};
 pub use refresh::refresh;

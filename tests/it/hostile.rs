@@ -1,11 +1,11 @@
 //! A gateway on a hostile network: it serves throughout, and its memory stays bounded.
 
-use super::kit::{Gateway, OtlpSink, free_port, http};
+use super::kit::{Gateway, OtlpSink, SOON, free_port, http, wait_until};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 
 const IDLE: usize = 5_000;
 const SLOW: usize = 200;
@@ -155,5 +155,65 @@ service:
     println!("peak {peak} MiB");
     assert!(peak < MAX_MEMORY_MIB, "{peak} MiB");
     drop((silent, slow));
+    gateway.stop();
+}
+
+/// A connection from an address of this machine.
+fn connect_from(address: Ipv4Addr, port: u16) -> TcpStream {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    bind(&socket, &SocketAddrV4::new(address, 0)).expect("an address of this machine");
+    connect(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)).expect("a connection");
+    socket.into()
+}
+
+/// The status of a request that leaves the connection open; `None`: it was closed without an answer.
+fn status_over(mut stream: &TcpStream) -> Option<u16> {
+    let head = "POST /v1/logs HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+    let request = format!("{head}content-length: {}\r\n\r\n", LOG.len());
+    let mut line = [0; 12];
+    stream.write_all(request.as_bytes()).ok()?;
+    stream.write_all(LOG).ok()?;
+    stream.read_exact(&mut line).ok()?;
+    let line = std::str::from_utf8(&line).expect("a status line");
+    Some(line["HTTP/1.1 ".len()..].parse().expect("a status"))
+}
+
+#[test]
+fn one_address_does_not_have_the_connections_of_others() {
+    let port = free_port();
+    let mut gateway = Gateway::start(&format!(
+        "receivers:
+  otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{port}\", max_connections_per_peer: 3}}}}}}
+exporters: {{nop: {{}}}}
+service: {{pipelines: {{logs: {{receivers: [otlp], exporters: [nop]}}}}}}
+"
+    ));
+    let endpoint = format!("endpoint=\"127.0.0.1:{port}\"");
+    let turned_away =
+        |gateway: &Gateway| gateway.own_metric("tidegate_connections_turned_away_total", &[&endpoint]);
+    let (first, second) = (Ipv4Addr::new(127, 0, 0, 1), Ipv4Addr::new(127, 0, 0, 2));
+    let of_first: Vec<TcpStream> = (0..3).map(|_| connect_from(first, port)).collect();
+    for stream in &of_first {
+        assert_eq!(status_over(stream), Some(200));
+    }
+    assert_eq!(turned_away(&gateway), 0.0);
+    for _ in 0..2 {
+        assert_eq!(status_over(&connect_from(first, port)), None, "it has its share");
+    }
+    for _ in 0..3 {
+        assert_eq!(
+            status_over(&connect_from(second, port)),
+            Some(200),
+            "another has its own"
+        );
+    }
+    assert_eq!(turned_away(&gateway), 2.0);
+    let line = gateway.wait_for_log("the address has too many connections");
+    assert!(line.contains("127.0.0.1") && line.contains("most=3"), "{line}");
+    drop(of_first);
+    wait_until(SOON, "the first address has room again", || {
+        status_over(&connect_from(first, port)) == Some(200)
+    });
     gateway.stop();
 }

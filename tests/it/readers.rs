@@ -1,5 +1,6 @@
 //! Readers that ask for much, hang up, read nothing or sleep: senders, autoscalers and probes do not feel them.
 
+use super::kit::http::Response;
 use super::kit::keda::Keda;
 use super::kit::query_api::percent_encode;
 use super::kit::{Gateway, SOON, free_port, http, wait_until};
@@ -17,6 +18,8 @@ use tidegate_requests::{attribute, gauge, int, request};
 /// Series of `m`. Each takes some 200 bytes of an answer.
 const SERIES: usize = 20_000;
 const REQUESTS: usize = 10;
+/// What answers that nobody reads may take.
+const BUDGET: usize = 16 << 20;
 /// A probe or an autoscaler gives up after this.
 const AT_ONCE: Duration = Duration::from_secs(1);
 const NESTED: &str = "max_over_time(max_over_time(max_over_time(count(m)[10m:1s])[10m:1s])[10m:1s])";
@@ -74,9 +77,26 @@ fn ask(port: u16, query: &str) -> String {
 }
 
 fn query(port: u16, query: &str) -> (u16, serde_json::Value) {
-    let path = format!("/api/v1/query?query={}", percent_encode(query));
-    let answer = http::get(port, &path).expect("an answer");
+    let answer = answer(port, query);
     (answer.status, answer.json())
+}
+
+fn answer(port: u16, query: &str) -> Response {
+    let path = format!("/api/v1/query?query={}", percent_encode(query));
+    http::get(port, &path).expect("an answer")
+}
+
+/// A heavy query has its answer, or is refused in one of the ways that there are.
+fn is_answered_or_refused(answer: &Response) {
+    let (json, why) = (answer.json(), answer.text());
+    match (answer.status, json["errorType"].as_str()) {
+        // At first the series have no past, and a subquery sees nothing of them.
+        (200, None) => assert!(json["data"]["result"].is_array(), "{why}"),
+        (422, Some("execution")) => assert!(why.contains("too many samples"), "{why}"),
+        (503, Some("timeout")) => {}
+        (503, Some("unavailable")) => assert!(answer.header("retry-after").is_some(), "{why}"),
+        _ => panic!("{}: {why}", answer.status),
+    }
 }
 
 /// How long it takes.
@@ -96,9 +116,7 @@ fn heavy_queries_and_hang_ups_hold_up_neither_autoscalers_nor_the_present() {
         for _ in 0..8 {
             scope.spawn(|| {
                 while !over.load(Relaxed) {
-                    let (status, _) = query(ports.admin, NESTED);
-                    // At first the series have no past, and a subquery sees nothing of them.
-                    assert!([200, 422, 503].contains(&status), "{status}");
+                    is_answered_or_refused(&answer(ports.admin, NESTED));
                 }
             });
         }
@@ -181,22 +199,74 @@ fn answers_that_nobody_reads_stop_no_sender() {
         thread::sleep(Duration::from_millis(100));
     }
     println!("{sent} requests; peak {} MiB", gateway.memory_mib("VmHWM"));
-    // Each has the beginning of an answer or a refusal; none has nothing.
-    let mut refused = 0;
-    for mut stream in readers {
-        stream.set_read_timeout(Some(SOON)).expect("a time limit");
-        let mut head = [0; 12];
-        stream.read_exact(&mut head).expect("an answer");
-        match &head {
-            b"HTTP/1.1 200" => {}
-            b"HTTP/1.1 503" => refused += 1,
-            other => panic!("{}", String::from_utf8_lossy(other)),
-        }
-    }
+    // Each has the beginning of an answer or a refusal; none has nothing. Answers stay within their budget as long as
+    // nobody reads them.
+    let mut heads = readers.iter().map(status);
+    let answered = heads.by_ref().filter(|status| *status == 200).count();
+    let refused = READERS - answered;
     println!("{refused} of {READERS} refused");
-    assert!((1..READERS).contains(&refused), "{refused} refused");
+    let length = answer(ports.admin, "count(m)").body.len();
+    assert!(length < 1024, "short answers have room");
+    // An answer has some 250 bytes a series.
+    assert!(
+        (1..=BUDGET / (200 * SERIES)).contains(&answered),
+        "{answered} answered"
+    );
+    let counted = gateway.own_metric("tidegate_answers_refused_total", &["extension=\"admin\""]);
+    assert!(counted >= 1.0 && counted <= refused as f64, "{counted} counted");
+    drop(readers);
     let peak = gateway.memory_mib("VmHWM");
     assert!(peak < 256, "{peak} MiB");
+    gateway.stop();
+}
+
+/// The status of an answer whose body is not read. Nothing but an answer or a refusal is one.
+fn status(mut stream: &TcpStream) -> u16 {
+    stream.set_read_timeout(Some(SOON)).expect("a time limit");
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).expect("an answer");
+    match &head {
+        b"HTTP/1.1 200" => 200,
+        b"HTTP/1.1 503" => 503,
+        other => panic!("{}", String::from_utf8_lossy(other)),
+    }
+}
+
+#[test]
+fn answers_beyond_their_budget_are_refused_and_counted() {
+    let (gateway, ports) = start(SERIES);
+    let all = "{__name__=~\".+\"}";
+    let whole = answer(ports.admin, all);
+    assert_eq!(whole.status, 200);
+    let fit = BUDGET / whole.body.len();
+    assert!(fit >= 2, "{} bytes", whole.body.len());
+    let unread: Vec<TcpStream> = (0..fit)
+        .map(|_| {
+            let mut stream = TcpStream::connect(("127.0.0.1", ports.admin)).expect("a connection");
+            set_socket_recv_buffer_size(&stream, 4096).expect("a small buffer");
+            stream
+                .write_all(ask(ports.admin, all).as_bytes())
+                .expect("it reads");
+            assert_eq!(status(&stream), 200);
+            stream
+        })
+        .collect();
+    let counted = || gateway.own_metric("tidegate_answers_refused_total", &["extension=\"admin\""]);
+    for refused in 1..=3 {
+        let answer = answer(ports.admin, all);
+        assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")));
+        assert_eq!(answer.json()["errorType"], "unavailable");
+        assert_eq!(counted(), f64::from(refused));
+        assert_eq!(
+            query(ports.admin, "count(m)").0,
+            200,
+            "short answers have room of their own"
+        );
+    }
+    drop(unread);
+    wait_until(SOON, "there is room again", || {
+        answer(ports.admin, all).status == 200
+    });
     gateway.stop();
 }
 
@@ -207,9 +277,13 @@ const OVER_HTTP_2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\
 
 #[test]
 fn sleeping_connections_do_not_switch_off_the_health_check() {
-    let (gateway, ports) = start(SERIES);
-    // More than there are places.
-    for (port, count) in [(gateway.health_port(), 530), (ports.admin, 530), (ports.page, 80)] {
+    let (gateway, ports) = start(REQUESTS);
+    // More than there are places, and what is asked beside them.
+    for (port, count, path) in [
+        (gateway.health_port(), 530, "/"),
+        (ports.admin, 530, "/api/v1/query?query=1"),
+        (ports.page, 80, "/metrics"),
+    ] {
         let mut sleepers = Vec::new();
         for _ in 0..count {
             let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
@@ -218,9 +292,8 @@ fn sleeping_connections_do_not_switch_off_the_health_check() {
         }
         // Then all of them sleep. A connection that did something a moment ago is not sent away yet.
         thread::sleep(Duration::from_secs(4));
-        let (answer, took) = timed(|| http::get(port, "/"));
-        let status = answer.expect("an answer").status;
-        assert!([200, 404].contains(&status), "{status}");
+        let (answer, took) = timed(|| http::get(port, path));
+        assert_eq!(answer.expect("an answer").status, 200, "{path}");
         assert!(took < 5 * AT_ONCE, "{took:?}");
         drop(sleepers);
     }

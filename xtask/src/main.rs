@@ -10,6 +10,7 @@ mod deny;
 mod fuzz;
 mod golang;
 mod instructions;
+mod loom;
 mod pgo;
 mod process;
 mod python;
@@ -68,6 +69,11 @@ const COMMANDS: &[Command] = &[
         name: "abuse",
         about: "attack the release binary, with honest clients beside; arguments choose attacks; --peer also attacks a Collector, --small, --publish",
         run: abuse::abuse,
+    },
+    Command {
+        name: "loom",
+        about: "the account of memory under every interleaving of threads (30 seconds); arguments go to the tests",
+        run: loom::loom,
     },
     Command {
         name: "deny",

@@ -59,7 +59,13 @@ pub fn check(signal: Signal, bytes: Bytes) -> Result<Encoded, WireError> {
     }
 }
 
-/// The same; items with too many elements are cut out of it. `has_room` says whether what must be decoded may be.
+/// What the decoded form of a checked request takes, about.
+pub fn weight(signal: Signal, bytes: &[u8]) -> usize {
+    // What a processor made of it may have gone wrong: then nobody can decode it.
+    Found::of(signal, bytes).map_or(bytes.len(), |found| found.weight(bytes.len()))
+}
+
+/// As [`check`], and items with too many elements are cut out of it. `has_room` says whether what must be decoded may be.
 ///
 /// # Errors
 /// What is wrong and in which message, or how much room it needs.

@@ -143,12 +143,18 @@ impl Held {
     /// So many bytes in all are there. More than is reserved is reserved now, since nobody can refuse what is there.
     pub fn fill_to(&mut self, bytes: usize) {
         let more = bytes.saturating_sub(self.filled);
-        self.account.filled.fetch_add(more, Relaxed);
         self.filled += more;
-        let more = self.filled.saturating_sub(self.reserved);
-        self.account.reserved.fetch_add(more, Relaxed);
-        self.reserved += more;
-        self.share_grows(more);
+        let unreserved = self.filled.saturating_sub(self.reserved);
+        self.reserved += unreserved;
+        self.account.counters.fill(more, unreserved);
+        self.share_grows(unreserved);
+    }
+
+    /// Reserves so many bytes more, whether there is room or not.
+    pub(crate) fn promise(&mut self, bytes: usize) {
+        self.account.counters.promise(bytes);
+        self.reserved += bytes;
+        self.share_grows(bytes);
     }
 
     fn share_grows(&self, bytes: usize) {

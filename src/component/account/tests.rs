@@ -16,7 +16,7 @@ fn is_at_rest(account: &Account) -> bool {
     account.reserved_bytes() == 0
         && account.filled_bytes() == 0
         && account.arriving.load(Relaxed) == 0
-        && account.waiting.load(Relaxed) == 0
+        && account.counters.waiting() == 0
 }
 
 #[test]
@@ -174,7 +174,7 @@ proptest! {
         }
         drop(all);
         prop_assert!(is_at_rest(&account));
-        prop_assert!(account.used_bytes() <= own.max(account.measured.load(Relaxed)));
+        prop_assert!(account.used_bytes() <= own.max(account.counters.measured()));
     }
 }
 
@@ -217,7 +217,7 @@ fn the_process_is_measured_again_for_large_buffers_and_before_anybody_is_refused
     account.note(0);
     let mut held = Held::new(account.clone());
     held.try_grow(LARGE - 1).unwrap();
-    assert_eq!(account.measured.load(Relaxed), 0, "small ones don't look");
+    assert_eq!(account.counters.measured(), 0, "small ones don't look");
     assert!(has_room(&account, 60 << 20), "as far as the books say");
     assert_eq!(held.try_grow(60 << 20), Err(NoRoom));
     // The last measurement knows nothing of what has been given back since.

@@ -17,22 +17,39 @@ pub(super) struct Encoded {
     pub(super) unsupported: usize,
 }
 
+/// What [`encode`] takes, at most: everything that it makes on the way is there at once.
+pub(super) fn bytes(config: &Config, parcel: &Parcel) -> usize {
+    let framed = parcel.joined_bytes();
+    match config.format {
+        Format::Proto => 2 * framed,
+        Format::Csv => 2 * parcel.decoded_bytes(),
+        Format::Json if config.compression == Compression::None => parcel.json_bytes(),
+        Format::Json => 2 * parcel.json_bytes(),
+    }
+}
+
 /// The bytes of a parcel; `Err` says why there are none.
 pub(super) fn encode(config: &Config, parcel: &Parcel) -> Result<Encoded, String> {
     if config.format == Format::Csv {
         return Ok(csv(parcel.batches()));
     }
     let whole = parcel.encoded();
-    let message = match config.format {
-        Format::Proto => whole.joined(),
-        Format::Json | Format::Csv => json::to_json(&whole).map_err(|error| error.to_string())?.into(),
-    };
-    let bytes = match (config.format, config.compression) {
-        (Format::Json, Compression::None) => [&*message, b"\n"].concat(),
-        (_, Compression::None) => framed(&message)?,
-        (_, Compression::Zstd) => {
-            framed(&zstd::encode_all(&*message, 0).map_err(|error| error.to_string())?)?
+    let json = || json::to_json(&whole).map_err(|error| error.to_string());
+    let message = match (config.format, config.compression) {
+        (Format::Json, Compression::None) => {
+            let mut line = json()?;
+            line.push('\n');
+            return Ok(Encoded {
+                bytes: line.into_bytes(),
+                unsupported: 0,
+            });
         }
+        (Format::Json | Format::Csv, _) => json()?.into(),
+        (Format::Proto, _) => whole.joined(),
+    };
+    let bytes = match config.compression {
+        Compression::None => framed(&message)?,
+        Compression::Zstd => framed(&zstd::encode_all(&*message, 0).map_err(|error| error.to_string())?)?,
     };
     Ok(Encoded {
         bytes,

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 
 use crate::batch::Signal;
-use crate::component::{ConfigType, ExporterFactory, Factory, Reason, Stability};
-use crate::delivery::{Attempt, Destination, Loss, Outcome, Parcel};
+use crate::component::{ConfigType, ExporterFactory, Factory, Reason, Shared, Stability};
+use crate::delivery::{Attempt, Destination, Loss, Making, Outcome, Parcel};
 use config::{Config, Format};
 use log::Log;
 
@@ -37,12 +37,17 @@ pub static FACTORY: ExporterFactory = Factory {
             return Err(cx.base.error("format `csv` is for metrics pipelines only"));
         }
         let delivery = config.delivery();
-        let file = Arc::default();
-        Ok(Arc::new(Destination::new(cx, &delivery, Writer { config, file })))
+        let writer = Writer {
+            shared: cx.base.shared.clone(),
+            config,
+            file: Arc::default(),
+        };
+        Ok(Arc::new(Destination::new(cx, &delivery, writer)))
     },
 };
 
 struct Writer {
+    shared: Arc<Shared>,
     config: Arc<Config>,
     file: Arc<Mutex<Option<Log>>>,
 }
@@ -80,8 +85,10 @@ impl Attempt for Writer {
 
     async fn send(&self, parcel: Parcel) -> Outcome {
         let config = self.config.clone();
+        let making = Making::room(&self.shared, encode::bytes(&config, &parcel)).await;
         let written = self.with(move |file| {
             let encoded = encode::encode(&config, &parcel).map_err(|why| Outcome::Permanent { why })?;
+            let _held = making.made();
             let Some(log) = file else {
                 return Err(Outcome::permanent("the file is not open"));
             };

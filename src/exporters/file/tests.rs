@@ -204,3 +204,35 @@ fn files_are_for_their_owner_and_no_link_of_another_user_is_followed() {
         Log::open(&config(directory.path(), ", follow_links: true"), "").unwrap();
     }
 }
+
+#[test]
+fn room_for_what_is_written_is_enough_for_the_worst_text() {
+    use prost::Message;
+    use tidegate_requests::{attribute, gauge, int, request};
+    // Characters that are escaped with six others, and many small fields.
+    let points = (0..1000).map(|number| {
+        let mut point = int(number);
+        point.attributes = vec![attribute("\u{1}", "\u{2}".repeat(30)); 3];
+        point
+    });
+    let bytes = request(Vec::new(), "", [gauge("g", points)]).encode_to_vec();
+    let parcel = || {
+        Parcel::new(Batch::new(
+            wire::check(Signal::Metrics, bytes.clone().into()).unwrap(),
+        ))
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let forms = [
+        "json",
+        "proto",
+        "json, compression: zstd",
+        "proto, compression: zstd",
+        "csv",
+    ];
+    for form in forms {
+        let config = config(directory.path(), &format!(", format: {form}"));
+        let room = super::encode::bytes(&config, &parcel());
+        let made = encode(&config, &parcel()).unwrap().bytes.len();
+        assert!(room > made, "{form}: {room} for {made}");
+    }
+}

@@ -18,10 +18,10 @@ use tonic::Code;
 use crate::batch::{Encoded, Signal};
 use crate::component::auth::Credentials;
 use crate::component::{
-    ComponentError, ConfigType, Context, ExporterContext, ExporterFactory, Factory, Stability,
+    ComponentError, ConfigType, Context, ExporterContext, ExporterFactory, Factory, Shared, Stability,
 };
 use crate::delivery::answer::{USER_AGENT, quote};
-use crate::delivery::{Attempt, Destination, Outcome, Parcel, RetryConfig};
+use crate::delivery::{Attempt, Destination, Making, Outcome, Parcel, RetryConfig};
 use crate::net::client::{Connector, UseTls};
 use crate::net::grpc::{APPLICATION_GRPC, EXPORT_METHODS, GRPC_ACCEPT_ENCODING, GRPC_ENCODING, GRPC_TIMEOUT};
 use crate::net::measured::Measured;
@@ -58,6 +58,7 @@ pub(super) fn destination(
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
 pub(super) struct Client {
+    shared: Arc<Shared>,
     line: Line,
     /// The address, for people.
     shown: String,
@@ -102,6 +103,7 @@ impl Client {
             return Err(cx.error("auth: signed requests are for the `otlphttp` exporter"));
         }
         Ok(Self {
+            shared: cx.shared.clone(),
             shown: match &config.endpoint.unix_path() {
                 Some(path) => format!("unix:{}", path.display()),
                 None => format!("{scheme}://{}", config.endpoint.authority()),
@@ -187,10 +189,16 @@ impl Attempt for Client {
     }
 
     async fn send(&self, parcel: Parcel) -> Outcome {
+        let bytes = match self.compression {
+            None => parcel.made_bytes(),
+            Some(_) => parcel.joined_bytes(),
+        };
+        let making = Making::room(&self.shared, bytes).await;
         let (request, message) = match self.request(&parcel) {
             Ok(request) => request,
             Err(outcome) => return outcome,
         };
+        let _held = making.made();
         let (mut sender, call) = match self.line.call().await {
             Ok(ready) => ready,
             Err(error) => return Outcome::retry(error_chain(&error)),

@@ -12,10 +12,10 @@ use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, USER_AGE
 use http::{HeaderMap, StatusCode, Uri};
 
 use crate::batch::Signal;
-use crate::component::{ComponentError, ConfigType, Context, ExporterFactory, Factory, Stability};
+use crate::component::{ComponentError, ConfigType, Context, ExporterFactory, Factory, Shared, Stability};
 use crate::delivery::answer::{USER_AGENT, address, of_http, quote};
 use crate::delivery::http::{Connections, HttpAnswer, HttpClient, HttpOptions};
-use crate::delivery::{Attempt, Destination, Outcome, Parcel, RetryConfig};
+use crate::delivery::{Attempt, Destination, Making, Outcome, Parcel, RetryConfig};
 use crate::net::headers;
 use crate::net::url::Url;
 use body::{Compression, Encoding};
@@ -47,6 +47,7 @@ pub static FACTORY: ExporterFactory = Factory {
 };
 
 struct Client {
+    shared: Arc<Shared>,
     http: HttpClient,
     urls: [Option<Uri>; 3],
     headers: HeaderMap,
@@ -76,6 +77,7 @@ impl Client {
             },
         };
         Ok(Self {
+            shared: cx.shared.clone(),
             http: HttpClient::new(options, cx)?,
             urls: Signal::ALL.map(|signal| config.url(signal)),
             headers: request_headers(config),
@@ -154,10 +156,17 @@ impl Attempt for Client {
         let Some(url) = &self.urls[parcel.signal() as usize] else {
             return Outcome::permanent("no endpoint for this signal");
         };
+        let bytes = match (self.encoding, self.compression) {
+            (Encoding::Proto, Compression::None) => parcel.made_bytes(),
+            (Encoding::Proto, _) => parcel.joined_bytes(),
+            (Encoding::Json, _) => parcel.json_bytes(),
+        };
+        let making = Making::room(&self.shared, bytes).await;
         let body = match self.encoding.body(parcel.encoded(), self.compression, self.level) {
             Ok(body) => body,
             Err(why) => return Outcome::Permanent { why },
         };
+        let _held = making.made();
         let headers = self.headers.clone();
         match self.http.post(url, headers, body, parcel.client()).await {
             Ok(answer) => {

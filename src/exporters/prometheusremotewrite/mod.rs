@@ -22,14 +22,16 @@ use tokio::task::JoinSet;
 
 use crate::batch::{ClientMetadata, Signal};
 use crate::component::collisions::Alternating;
-use crate::component::{ComponentError, ConfigType, Context, ExporterFactory, Factory, Reason, Stability};
+use crate::component::{
+    ComponentError, ConfigType, Context, ExporterFactory, Factory, Reason, Shared, Stability,
+};
 use crate::delivery::answer::{USER_AGENT, address, quote};
 use crate::delivery::http::{Connections, HttpClient, HttpOptions};
 use crate::delivery::machine::Load;
-use crate::delivery::{Attempt, Destination, Left, Outcome, Parcel, Parts, RetryConfig};
+use crate::delivery::{Attempt, Destination, Left, Making, Outcome, Parcel, Parts, RetryConfig};
 use crate::net::headers;
 use crate::prom::remote::translate::Translator;
-use crate::prom::remote::{VERSION_HEADER, Version, write};
+use crate::prom::remote::{VERSION_HEADER, Version, count_evicted, write};
 use answer::{Sent, Verdict};
 use config::Config;
 use progress::{Chunk, Progress};
@@ -56,6 +58,8 @@ const INLINE_BYTES: usize = 64 << 10;
 struct Writer(Arc<Inner>);
 
 struct Inner {
+    shared: Arc<Shared>,
+    id: Arc<str>,
     http: HttpClient,
     url: Uri,
     /// The socket that the URL stands for, if it is one.
@@ -110,12 +114,14 @@ impl Inner {
             Version::Two => Dialect::Proven,
         };
         Ok(Self {
+            shared: cx.shared.clone(),
+            id: cx.id.clone(),
             http: HttpClient::new(options, cx)?,
             url: config.endpoint.exact(),
             unix: config.endpoint.unix_path(),
             retry: config.retry_on_failure.clone(),
             headers: [Version::One, Version::Two].map(|version| request_headers(config, version)),
-            translator: Translator::new(config.settings()),
+            translator: Translator::new(config.settings()).within(cx.shared.memory.clone()),
             alternating: Alternating::new(("exporter", cx.id.to_string())),
             timeout: Some(config.timeout).filter(|timeout| !timeout.is_zero()),
             shards: config.shards(),
@@ -230,6 +236,8 @@ impl Inner {
         if chunk.bytes() <= INLINE_BYTES {
             return make(chunk).map(Bytes::from);
         }
+        // As much as is sent, twice: as it is and compressed.
+        let _making = Making::room(&self.shared, 2 * chunk.bytes()).await;
         let chunk = chunk.clone();
         let made = tokio::task::spawn_blocking(move || make(&chunk)).await;
         made.map_err(|error| error.to_string())?.map(Bytes::from)
@@ -253,12 +261,14 @@ impl Writer {
         }
         let inner = self.0.clone();
         let batches = parcel.batches().to_vec();
+        let making = Making::room(&inner.shared, parcel.decoded_bytes()).await;
         let translate = move || {
             let translation = inner.translator.translate(&batches);
             for metric in &translation.colliding {
                 inner.alternating.note(metric);
             }
-            Progress::new(translation, inner.shards, inner.max_bytes)
+            count_evicted("exporter", &inner.id, translation.evicted);
+            Progress::new(translation, inner.shards, inner.max_bytes, making)
         };
         let progress = match parcel.items() <= INLINE_ITEMS {
             true => translate(),

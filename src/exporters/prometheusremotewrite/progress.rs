@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::component::Reason;
-use crate::delivery::Loss;
+use crate::component::{Held, Reason};
+use crate::delivery::{Loss, Making};
 use crate::prom::remote::series::{Group, Series};
 use crate::prom::remote::translate::Translation;
 
@@ -75,11 +75,14 @@ pub(super) struct Progress {
     losses: Mutex<Vec<Loss>>,
     /// What the receiver said when it denied access.
     denied: Mutex<Option<String>>,
+    /// Room for all of it, as long as any of it is to be written.
+    _held: Held,
 }
 
 impl Progress {
     /// Everything is still to be written. Groups stay in the order they are in within their shard.
-    pub(super) fn new(translation: Translation, shards: usize, max_bytes: usize) -> Self {
+    pub(super) fn new(translation: Translation, shards: usize, max_bytes: usize, making: Making) -> Self {
+        let bytes = translation.groups.iter().map(Group::bytes).sum::<usize>();
         let mut dealt: Vec<Vec<Group>> = vec![Vec::new(); shards.max(1)];
         let shards = dealt.len() as u64;
         for group in translation.groups {
@@ -93,6 +96,8 @@ impl Progress {
         Self {
             shards: dealt.into_iter().map(chunked).collect(),
             denied: Mutex::default(),
+            // Lists have room to grow; labels are shared with what is known of the series.
+            _held: making.settle(2 * bytes),
             losses: Mutex::new(
                 losses
                     .map(|(reason, items, why)| Loss { items, reason, why })

@@ -283,3 +283,30 @@ fn mistakes_are_named() {
     ];
     names_mistakes(&FACTORY, &table.map(|(options, error)| (options, error)));
 }
+
+#[tokio::test]
+async fn what_is_translated_is_on_the_books_until_it_is_written() {
+    let sink = Sink::start(|n, _| answer(if n == 0 { 503 } else { 204 }, "")).await;
+    let retry = ", retry_on_failure: {initial_interval: 60s}";
+    let bench = Bench::build(
+        &FACTORY,
+        &format!("{{endpoint: \"http://{}/\"{retry}}}", sink.address()),
+    )
+    .unwrap();
+    bench.exporter.start().await.unwrap();
+    let memory = bench.shared.memory.clone();
+    bench.push(gauges(&names(500), 1));
+    let queued = memory.reserved_bytes();
+    let holds_more = || !sink.seen().is_empty() && memory.reserved_bytes() > queued + 50_000;
+    for _ in 0..500 {
+        if holds_more() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    // The first attempt has failed, and the next one goes on with what it has left.
+    assert!(holds_more(), "{queued}, then {}", memory.reserved_bytes());
+    bench.stop().await;
+    drop(bench);
+    assert_eq!(memory.reserved_bytes(), 0);
+}

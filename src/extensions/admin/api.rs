@@ -314,8 +314,7 @@ impl Api {
                 ),
             },
             path if path.starts_with(COMPOSITES) => {
-                let list = self.shared.composites.list();
-                let page = composites::page(&request, &list, &self.stopping).await;
+                let page = composites::page(&request, &self.shared, &self.stopping).await;
                 page.unwrap_or_else(nothing)
             }
             _ => self.prometheus(request).await,

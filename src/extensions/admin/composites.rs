@@ -6,15 +6,13 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::{Value, json};
 use tidegate_engine::{Side, Threshold};
-use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::component::unix_now;
+use crate::component::{Shared, unix_now};
 use crate::config::nearest;
 use crate::extensions::server::{self, Answer, Event, Request};
-use crate::watch::{Filter, Follow, News, Watched, json as shape, refresh};
+use crate::watch::{Backlog, Ended, Filter, Follow, News, Watched, backlog, json as shape, refresh};
 
 /// The list of composites; below it, one by name.
 pub(super) const COMPOSITES: &str = "/api/v1/composites";
@@ -28,15 +26,9 @@ const MIN_INTERVAL: Duration = Duration::from_millis(100);
 /// A stream on which nothing happens says so.
 const ALIVE: Duration = Duration::from_secs(10);
 
-/// News that a slow reader may be behind by; then changes are joined.
-const BACKLOG: usize = 16;
-
 /// The page below [`COMPOSITES`]; `None`: there is none of this path.
-pub(super) async fn page(
-    request: &Request,
-    composites: &[Arc<Watched>],
-    stopping: &CancellationToken,
-) -> Option<Answer> {
+pub(super) async fn page(request: &Request, shared: &Shared, stopping: &CancellationToken) -> Option<Answer> {
+    let composites = &*shared.composites.list();
     let rest = match request.path.strip_prefix(COMPOSITES)? {
         "" | "/" => {
             let sets = label_sets(composites, &Filter::default()).await;
@@ -62,7 +54,7 @@ pub(super) async fn page(
         ));
     }
     let answered = match is_watch {
-        true => watch(request, named, stopping),
+        true => watch(request, named, shared, stopping),
         false => one(request, &named, stopping).await,
     };
     Some(answered.unwrap_or_else(|why| server::json(StatusCode::BAD_REQUEST, &json!({"error": why}))))
@@ -149,12 +141,13 @@ fn threshold(request: &Request, min_interval: Option<Duration>) -> Result<Option
 fn watch(
     request: &Request,
     named: Vec<Arc<Watched>>,
+    shared: &Shared,
     stopping: &CancellationToken,
 ) -> Result<Answer, String> {
     let wants = Filter::parse(request.all("label"))?;
     let min_interval = duration(request, "min_interval")?;
     let threshold = threshold(request, min_interval)?;
-    let (to, events) = mpsc::channel(BACKLOG);
+    let (to, events) = backlog(shared, last_word);
     for watched in named {
         let follow = watched.follow().only(wants.clone());
         let follow = match &threshold {
@@ -163,27 +156,45 @@ fn watch(
         };
         tokio::spawn(tell(watched, follow, to.clone(), stopping.clone()));
     }
-    Ok(server::events(ReceiverStream::new(events)))
+    Ok(server::events(events))
 }
 
-async fn tell(
-    watched: Arc<Watched>,
-    mut follow: Follow,
-    to: mpsc::Sender<Event>,
-    stopping: CancellationToken,
-) {
+async fn tell(watched: Arc<Watched>, mut follow: Follow, to: Backlog<Event>, stopping: CancellationToken) {
+    // The stream has ended already, or ends with this task.
+    let _ = tell_all(&watched, &mut follow, &to, &stopping).await;
+}
+
+/// What a reader is told who loses his stream.
+fn last_word(why: Ended) -> Option<Event> {
+    match why {
+        Ended::Gone | Ended::Stopping => None,
+        Ended::Slow | Ended::Memory => Some(Event::Named(
+            "ended",
+            json!({"error": why.to_string()}).to_string(),
+        )),
+    }
+}
+
+async fn tell_all(
+    watched: &Watched,
+    follow: &mut Follow,
+    to: &Backlog<Event>,
+    stopping: &CancellationToken,
+) -> Result<(), Ended> {
     loop {
+        to.ready().await?;
         let news = tokio::select! {
             news = follow.next() => Some(news),
             () = tokio::time::sleep(ALIVE) => None,
-            () = to.closed() => return,
-            () = stopping.cancelled() => return,
+            ended = to.ended() => return Err(ended),
+            () = stopping.cancelled() => return Ok(()),
         };
+        let place = to.place(news.as_ref().map_or(0, News::weight)).await?;
         let event = match news {
             Some(News::Changed(shown)) => {
                 let sets: Value = shown
                     .iter()
-                    .map(|shown| shape::label_set(&watched, shown))
+                    .map(|shown| shape::label_set(watched, shown))
                     .collect();
                 Event::Named("change", sets.to_string())
             }
@@ -195,8 +206,7 @@ async fn tell(
             }
             None => Event::Alive,
         };
-        if to.send(event).await.is_err() {
-            return;
-        }
+        let bytes = event.bytes();
+        to.tell(place, event, bytes);
     }
 }

@@ -1,6 +1,6 @@
 //! `basicauth`: names and passwords (RFC 7617).
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -160,7 +160,7 @@ const TOO_OFTEN: Unauthenticated = Unauthenticated::TooOften {
     why: "too many wrong passwords came from this address: come back later",
     retry_after: Duration::from_secs(1),
 };
-/// Headers that were found right and are not hashed again.
+/// Headers that were found right and are not hashed again. The one that was not used for longest makes room for another.
 const MAX_KNOWN: usize = 1024;
 
 struct Server {
@@ -174,12 +174,38 @@ struct Known {
     users: Users,
     /// See [`Users::cost`].
     costliest: Option<u32>,
-    right: Mutex<HashSet<[u8; 32]>>,
+    right: Mutex<Right>,
 }
 
 impl Known {
-    fn right(&self) -> std::sync::MutexGuard<'_, HashSet<[u8; 32]>> {
+    fn right(&self) -> std::sync::MutexGuard<'_, Right> {
         self.right.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Digests of headers that were found right, and when each was last used: at which use of all.
+#[derive(Default)]
+struct Right {
+    used: HashMap<[u8; 32], u64>,
+    uses: u64,
+}
+
+impl Right {
+    /// Whether a header is among them. It is used now.
+    fn has(&mut self, mark: &[u8; 32]) -> bool {
+        self.uses += 1;
+        let used = self.used.get_mut(mark);
+        used.map(|used| *used = self.uses).is_some()
+    }
+
+    fn add(&mut self, mark: [u8; 32]) {
+        if self.used.len() >= MAX_KNOWN {
+            let oldest = self.used.iter().min_by_key(|(_, used)| **used);
+            let oldest = oldest.map(|(mark, _)| *mark);
+            oldest.map(|mark| self.used.remove(&mark));
+        }
+        self.uses += 1;
+        self.used.insert(mark, self.uses);
     }
 }
 
@@ -264,7 +290,7 @@ impl Authenticator for Server {
             Unauthenticated::Wrong("the gateway can't check passwords now")
         })?;
         let mark = digest(header.as_bytes());
-        if known.right().contains(&mark) {
+        if known.right().has(&mark) {
             return Ok(());
         }
         let (name, password) =
@@ -275,11 +301,7 @@ impl Authenticator for Server {
             return Err(Unauthenticated::Wrong("wrong name or password"));
         }
         attempt.give_back();
-        let mut right = known.right();
-        if right.len() >= MAX_KNOWN {
-            right.clear();
-        }
-        right.insert(mark);
+        known.right().add(mark);
         Ok(())
     }
 

@@ -10,6 +10,8 @@ const SHORT: usize = 64 << 10;
 
 /// The room, by bytes.
 pub(super) struct Room {
+    /// Whose answers they are.
+    extension: Arc<str>,
     most: usize,
     held: AtomicUsize,
 }
@@ -21,11 +23,18 @@ struct Held {
 }
 
 impl Room {
-    pub(super) fn of(bytes: usize) -> Arc<Self> {
+    pub(super) fn of(extension: &Arc<str>, bytes: usize) -> Arc<Self> {
         Arc::new(Self {
+            extension: extension.clone(),
             most: bytes,
             held: AtomicUsize::new(0),
         })
+    }
+
+    /// Counts an answer that is refused because there is no room for it.
+    pub(super) fn count_refusal(&self) {
+        metrics::counter!("tidegate_answers_refused_total", "extension" => self.extension.clone())
+            .increment(1);
     }
 
     /// The same bytes, which take room while they are there; `None`: there is no room.
@@ -60,7 +69,7 @@ mod tests {
 
     #[test]
     fn answers_take_room_until_the_last_piece_of_them_is_gone() {
-        let room = Room::of(1 << 20);
+        let room = Room::of(&"admin".into(), 1 << 20);
         let answer = |bytes: usize| Bytes::from(vec![b'x'; bytes]);
         let mut first = room.hold(answer(900 << 10)).unwrap();
         assert!(room.hold(answer(200 << 10)).is_none());
@@ -74,7 +83,7 @@ mod tests {
 
     #[test]
     fn short_answers_have_room_of_their_own() {
-        let room = Room::of(1 << 20);
+        let room = Room::of(&"admin".into(), 1 << 20);
         let _large = room.hold(Bytes::from(vec![b'x'; 1 << 20])).unwrap();
         let short = || room.hold(Bytes::from_static(b"{}"));
         assert!(short().is_some());

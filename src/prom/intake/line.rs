@@ -57,6 +57,8 @@ pub(super) struct Lines {
     expected: u32,
     /// How many this page has.
     seen: usize,
+    /// Bytes of all lines.
+    bytes: usize,
 }
 
 impl Default for Lines {
@@ -70,6 +72,7 @@ impl Default for Lines {
             last: NONE,
             expected: NONE,
             seen: 0,
+            bytes: 0,
         }
     }
 }
@@ -77,6 +80,16 @@ impl Default for Lines {
 impl Lines {
     pub(super) fn len(&self) -> usize {
         self.table.len()
+    }
+
+    /// What they take, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.table.len() * (size_of::<Option<Line>>() + 16) + self.bytes
+    }
+
+    /// How many bytes they have on a page.
+    pub(super) fn text_bytes(&self) -> usize {
+        self.bytes
     }
 
     /// A page begins.
@@ -113,6 +126,7 @@ impl Lines {
             }
             return at;
         }
+        self.bytes += raw.len();
         let hash = self.hasher.hash_one(raw);
         let line = Line {
             raw: raw.into(),
@@ -173,7 +187,7 @@ impl Lines {
 
     /// Forgets lines that have been away, and those whose slot is `crowded`.
     pub(super) fn sweep(&mut self, page: u32, crowded: impl Fn(u32) -> bool) {
-        let (lines, free) = (&mut self.lines, &mut self.free);
+        let (lines, free, bytes) = (&mut self.lines, &mut self.free, &mut self.bytes);
         self.table.retain(|at| {
             let Some(place) = lines.get_mut(*at as usize) else {
                 return false;
@@ -183,7 +197,8 @@ impl Lines {
                 page.wrapping_sub(line.page) < MAX_AWAY && !is_crowded
             });
             if !stays {
-                *place = None;
+                let gone = place.take();
+                *bytes -= gone.map_or(0, |line| line.raw.len());
                 free.push(*at);
             }
             stays

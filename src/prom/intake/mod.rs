@@ -82,6 +82,19 @@ impl Intake {
         self.lines.len()
     }
 
+    /// What is kept of the target takes so many bytes, about.
+    pub fn bytes(&self) -> usize {
+        self.lines.bytes() + self.slots.bytes(self.lines.text_bytes())
+    }
+
+    /// Forgets all that is kept. To be called after [`Self::end`].
+    pub fn forget(&mut self) {
+        self.lines = Lines::default();
+        self.slots = Slots::default();
+        self.families = Families::default();
+        self.resources = Resources::default();
+    }
+
     /// The resource of a job and instance, with what `target_info` said of it, if a sound page had it.
     pub fn resource(&self, job: &str, instance: &str) -> Option<Arc<Resource>> {
         self.resources.known(job, instance)

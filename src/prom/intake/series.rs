@@ -110,6 +110,13 @@ impl Slots {
         self.keys.len()
     }
 
+    /// What they take, about; `text` is what the names and labels have on the page.
+    pub(super) fn bytes(&self, text: usize) -> usize {
+        /// The series and its lists.
+        const SERIES: usize = 256;
+        self.keys.len() * (size_of::<Option<Slot>>() + SERIES) + 2 * text
+    }
+
     /// A page begins.
     pub(super) fn begin(&mut self) {
         self.written.clear();

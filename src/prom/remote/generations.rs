@@ -4,34 +4,54 @@ use std::collections::HashMap;
 
 use tidegate_engine::Key;
 
+use crate::component::Account;
+
+/// What a cache of series may weigh in bytes, both generations together, unless the memory limit is less than 2 GiB.
+const MOST: usize = 256 << 20;
+
+/// Of the memory limit, one part in so many.
+const SHARE: usize = 8;
+
+/// What a series takes besides the text of its labels.
+pub(super) const SERIES_BYTES: usize = 512;
+
+/// What all parts of a cache may weigh.
+pub(super) fn most(account: &Account) -> usize {
+    MOST.min(account.limit() / SHARE)
+}
+
 #[derive(Debug)]
 pub(super) struct Generations<V> {
     young: HashMap<Key, V>,
     old: HashMap<Key, V>,
     weight: usize,
-    limit: usize,
+    /// Values that went, since that was asked last.
+    evicted: usize,
 }
 
-impl<V> Generations<V> {
-    /// Of about twice `limit` in weight.
-    pub(super) fn new(limit: usize) -> Self {
+impl<V> Default for Generations<V> {
+    fn default() -> Self {
         Self {
             young: HashMap::new(),
             old: HashMap::new(),
             weight: 0,
-            limit,
+            evicted: 0,
         }
     }
+}
 
-    /// What is there under this key, or what `make` makes; `weigh` says what it weighs.
+impl<V> Generations<V> {
+    /// What is there under this key, or what `make` makes; `weigh` says what it weighs. All together weigh `most`, about.
     pub(super) fn get(
         &mut self,
         key: Key,
+        most: usize,
         weigh: impl FnOnce(&V) -> usize,
         make: impl FnOnce() -> Option<V>,
     ) -> Option<&mut V> {
-        if self.weight >= self.limit {
-            self.old = std::mem::take(&mut self.young);
+        if self.weight >= most / 2 && !self.young.is_empty() {
+            let gone = std::mem::replace(&mut self.old, std::mem::take(&mut self.young));
+            self.evicted += gone.len();
             self.weight = 0;
         }
         if !self.young.contains_key(&key) {
@@ -40,5 +60,42 @@ impl<V> Generations<V> {
             self.young.insert(key, value);
         }
         self.young.get_mut(&key)
+    }
+
+    /// A value that was got has grown.
+    pub(super) fn grow(&mut self, weight: usize) {
+        self.weight += weight;
+    }
+
+    /// How many values went since that was asked last.
+    pub(super) fn take_evicted(&mut self) -> usize {
+        std::mem::take(&mut self.evicted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_weigh_as_much_as_they_may_and_those_that_go_are_counted() {
+        let mut all = Generations::default();
+        let key = |number: u32| Key::of_value(&number);
+        for number in 0..1000 {
+            all.get(key(number), 100, |_| 10, || Some(number));
+            // One that is in use stays.
+            assert_eq!(all.get(key(0), 100, |_| 10, || None), Some(&mut 0));
+            assert!(all.young.len() + all.old.len() <= 10 + 1);
+        }
+        assert_eq!(all.take_evicted() + all.young.len() + all.old.len(), 1000);
+        assert_eq!(all.take_evicted(), 0);
+        // What has grown since it came counts.
+        all.grow(50);
+        all.get(key(1000), 100, |_| 10, || Some(1000));
+        assert_eq!(all.young.len(), 1);
+        assert!(
+            all.get(key(1001), 0, |_| 10, || Some(1001)).is_some(),
+            "there is always room for one"
+        );
     }
 }

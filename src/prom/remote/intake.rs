@@ -27,25 +27,26 @@ use tidegate_engine::{
 };
 
 use super::Version;
-use super::generations::Generations;
+use super::generations::{Generations, SERIES_BYTES, most};
 use super::read::{Metadata, ReadError, SeriesIn, Visitor, read};
 use super::series::Kind;
-use crate::component::Reason;
 use crate::component::collisions::Starts;
+use crate::component::{Account, Reason};
 use crate::prom::model::{NAME, exemplar, is_stale, nanos, number};
 use family::Families;
 use resolve::Shape;
 use resource::{Place, Resources};
 
-/// Series that a generation of a shard of the cache holds; a series takes half a kilobyte.
-const GENERATION: usize = 16_000;
 /// Parts of the cache, so that requests side by side do not wait for each other.
 const SHARDS: usize = 16;
 /// Points that one request may become.
 const MAX_POINTS: usize = 1_000_000;
 
 /// What is kept of series between requests.
+#[derive(Default)]
 pub(crate) struct Intake {
+    /// Whose limit bounds what is kept.
+    memory: Arc<Account>,
     known: [Mutex<Generations<Known>>; SHARDS],
     families: Families,
     resources: Resources,
@@ -82,23 +83,24 @@ pub(crate) struct Taken {
     pub(crate) lost_exemplars: usize,
     /// Series of which two runs were found to be alive.
     pub(crate) colliding: Vec<Arc<Stream>>,
-}
-
-impl Default for Intake {
-    fn default() -> Self {
-        Self {
-            known: std::array::from_fn(|_| Mutex::new(Generations::new(GENERATION))),
-            families: Families::default(),
-            resources: Resources::default(),
-        }
-    }
+    /// Series that were forgotten to make room for others.
+    pub(crate) evicted: usize,
 }
 
 impl Intake {
+    /// Nothing is kept yet; what will be is bounded by the limit of this account.
+    pub(crate) fn within(memory: Arc<Account>) -> Self {
+        Self {
+            memory,
+            ..Self::default()
+        }
+    }
+
     /// The points of a request. An error: nothing of it is taken.
     pub(crate) fn take(&self, version: Version, request: &[u8]) -> Result<Taken, ReadError> {
         let mut taking = Taking {
             intake: self,
+            most: most(&self.memory) / SHARDS,
             version,
             builder: AttributesBuilder::default(),
             keys: Vec::new(),
@@ -121,6 +123,8 @@ impl Intake {
 /// A request that is being read.
 struct Taking<'a> {
     intake: &'a Intake,
+    /// What a part of the cache may weigh.
+    most: usize,
     version: Version,
     builder: AttributesBuilder,
     /// Of the labels of every point.
@@ -308,7 +312,14 @@ impl Taking<'_> {
                 &mut self.builder,
             ))
         };
-        let mut found = shard.get(key, |_| 1, make);
+        let labels = series.labels.iter();
+        let text: usize = labels.map(|(name, value)| name.len() + value.len()).sum();
+        let said = series
+            .metadata
+            .map_or(0, |said| said.unit.len() + said.help.len());
+        let weigh = |_: &Known| SERIES_BYTES + 2 * text + said;
+        self.taken.evicted += shard.take_evicted();
+        let mut found = shard.get(key, self.most, weigh, make);
         if let Some(known) = &mut found
             && let Known::Stream {
                 stream,

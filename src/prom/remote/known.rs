@@ -5,32 +5,15 @@ use std::sync::{Arc, Weak};
 
 use tidegate_engine::{Data, Key, Series as Stream, Temporality};
 
-use super::generations::Generations;
+use super::generations::{Generations, SERIES_BYTES};
 use super::series::{Family, Identity, Kind, Label, NAME};
 use super::translate::Target;
 use crate::component::Reason;
 use crate::component::collisions::Starts;
 use crate::prom::name::Spelling;
 
-/// Series that a generation of the cache holds; a series takes half a kilobyte.
-const GENERATION: usize = 200_000;
-
 /// Streams by the key of what identifies them.
-#[derive(Debug)]
-pub(super) struct Cache(Generations<Known>);
-
-impl Default for Cache {
-    fn default() -> Self {
-        Self(Generations::new(GENERATION))
-    }
-}
-
-impl Cache {
-    /// The stream of this key; `make` says what it is called when nobody remembers.
-    pub(super) fn get(&mut self, key: Key, make: impl FnOnce() -> Option<Known>) -> Option<&mut Known> {
-        self.0.get(key, |known| 1 + known.parts.len(), make)
-    }
-}
+pub(super) type Cache = Generations<Known>;
 
 /// What a stream is called.
 #[derive(Debug)]
@@ -122,6 +105,19 @@ impl Known {
     /// Forgets series beyond so many.
     pub(super) fn truncate(&mut self, parts: usize) {
         self.parts.truncate(parts);
+    }
+
+    /// What it takes, about.
+    pub(super) fn bytes(&self) -> usize {
+        let labels = self.base.iter();
+        let labels: usize = labels.map(|(name, value)| name.len() + value.len()).sum();
+        let said = self.family.name.len() + self.family.help.len() + self.family.unit.len();
+        SERIES_BYTES + labels + said + self.bytes_of_parts()
+    }
+
+    /// What its series take of that: they share the texts of their labels but for the name and one more.
+    pub(super) fn bytes_of_parts(&self) -> usize {
+        self.parts.len() * (SERIES_BYTES + size_of::<Label>() * self.base.len())
     }
 
     /// All its series.

@@ -15,6 +15,8 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use crate::batch::wire::proto::{Field, Fields, WireType};
 
 /// Which message a request is.
@@ -116,4 +118,12 @@ pub(crate) const WRITTEN_HEADERS: [&str; 3] = [
 /// The mark of a series that has ended.
 pub(crate) fn stale() -> f64 {
     f64::from_bits(crate::prom::model::STALE_NAN)
+}
+
+/// Counts series that a cache has forgotten to make room for others: they are found out anew when they come again.
+pub(crate) fn count_evicted(class: &'static str, id: &Arc<str>, series: usize) {
+    if series > 0 {
+        metrics::counter!("tidegate_remote_write_forgotten_series_total", class => id.clone())
+            .increment(series as u64);
+    }
 }

@@ -17,12 +17,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use smallvec::SmallVec;
 use tidegate_engine::{Data, Exemplar, Key, Sample, Series as Stream, UnixNanos};
 
+use super::generations::most;
 use super::histogram::Native;
-use super::known::{Cache, Runs};
+use super::known::{Cache, Known, Runs};
 use super::series::{self, Family, Group, Identity, Series};
 use crate::batch::wire::points::{PointVisitor, WirePoint};
 use crate::batch::{Batch, Encoded, Payload, convert, wire};
-use crate::component::Reason;
+use crate::component::{Account, Reason};
 use crate::prom::labels::LabelSources;
 use crate::prom::name::{Naming, Spelling};
 use crate::prom::render::exemplar;
@@ -46,6 +47,8 @@ pub(crate) struct Settings {
 /// Translates batches, one after another.
 pub(crate) struct Translator {
     settings: Settings,
+    /// Whose limit bounds what is kept.
+    memory: Arc<Account>,
     state: Mutex<State>,
 }
 
@@ -67,6 +70,8 @@ pub(crate) struct Translation {
     pub(crate) dropped: Vec<(Reason, usize, String)>,
     /// Metrics of series of which two runs were found to be alive.
     pub(crate) colliding: Vec<Arc<str>>,
+    /// Series that were forgotten to make room for others.
+    pub(crate) evicted: usize,
 }
 
 /// A resource is written again after so long.
@@ -80,8 +85,14 @@ impl Translator {
     pub(crate) fn new(settings: Settings) -> Self {
         Self {
             settings,
+            memory: Arc::default(),
             state: Mutex::default(),
         }
+    }
+
+    /// The same; what is kept of series is bounded by the limit of this account.
+    pub(crate) fn within(self, memory: Arc<Account>) -> Self {
+        Self { memory, ..self }
     }
 
     /// Series of batches, in the order of their arrival.
@@ -89,6 +100,7 @@ impl Translator {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut building = Building {
             settings: &self.settings,
+            most: most(&self.memory),
             state: &mut state,
             index: HashMap::default(),
             targets: Vec::new(),
@@ -113,6 +125,8 @@ enum Said {
 /// Batches under translation.
 struct Building<'a> {
     settings: &'a Settings,
+    /// What the cache may weigh.
+    most: usize,
     state: &'a mut State,
     /// Where a group stands, by its hash.
     index: HashMap<u64, usize, foldhash::fast::RandomState>,
@@ -182,15 +196,18 @@ impl Building<'_> {
             known.starts = starts.of(&known);
             Some(known)
         };
-        let Some(known) = cache.get(key, make) else {
+        let Some(known) = cache.get(key, self.most, Known::bytes, make) else {
             return self.drop_points(Reason::Invalid, 1, || format!("`{name}` can't be read"));
         };
         let (group, family, target) = (known.group, known.family.clone(), known.target.clone());
+        let before = known.bytes_of_parts();
         let refusal = match &known.refused {
             Some(refused) => Err(refused.clone()),
             None => settings.say(known, &sample, &mut self.parts),
         };
+        let grown = known.bytes_of_parts().saturating_sub(before);
         if let Err((reason, why)) = refusal {
+            cache.grow(grown);
             self.parts.clear();
             return self.drop_points(reason, 1, || format!("`{name}`: {why}"));
         }
@@ -198,6 +215,7 @@ impl Building<'_> {
         if counts(data) && known.starts.note(sample.start, sample.time) {
             self.out.colliding.push(family.name.clone());
         }
+        cache.grow(grown);
         let time = millis(sample.time);
         if let Some(target) = target {
             self.tell(target, time);
@@ -270,6 +288,7 @@ impl Building<'_> {
     }
 
     fn finish(mut self) -> Translation {
+        self.out.evicted = self.state.cache.take_evicted();
         self.finish_targets();
         let mut lost = 0;
         for group in &mut self.out.groups {

@@ -15,6 +15,8 @@ pub(super) struct Gate {
     pub(super) scrapes: Semaphore,
     max_buffered_bytes: usize,
     buffered_bytes: AtomicUsize,
+    /// What is kept of targets from scrape to scrape.
+    kept_bytes: AtomicUsize,
     pub(super) shared: Arc<Shared>,
     /// How much memory pages may take.
     ceiling: Ceiling,
@@ -26,9 +28,42 @@ impl Gate {
             scrapes: Semaphore::new(config.max_concurrent_scrapes.get().min(Semaphore::MAX_PERMITS)),
             max_buffered_bytes: config.max_buffered_size.as_usize(),
             buffered_bytes: AtomicUsize::new(0),
+            kept_bytes: AtomicUsize::new(0),
             shared,
             ceiling,
         }
+    }
+}
+
+/// What is kept of a target from scrape to scrape, on the account of memory until it is dropped.
+pub(super) struct Kept {
+    gate: Arc<Gate>,
+    held: Held,
+}
+
+impl Kept {
+    /// Nothing yet.
+    pub(super) fn new(gate: Arc<Gate>) -> Self {
+        let held = Held::new(gate.shared.memory.clone());
+        Self { gate, held }
+    }
+
+    /// It takes so many bytes now. False: all targets of the receiver take more than half of the memory limit together,
+    /// and this one has grown.
+    #[must_use]
+    pub(super) fn settle(&mut self, bytes: usize) -> bool {
+        let before = self.held.bytes();
+        self.held.settle(bytes);
+        let kept = &self.gate.kept_bytes;
+        kept.fetch_add(bytes, Relaxed);
+        let all = kept.fetch_sub(before, Relaxed) - before;
+        bytes <= before || all <= self.gate.shared.memory.limit() / 2
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.gate.kept_bytes.fetch_sub(self.held.bytes(), Relaxed);
     }
 }
 

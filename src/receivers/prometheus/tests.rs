@@ -366,3 +366,42 @@ async fn nothing_is_scraped_while_there_is_no_memory() {
     stop(receiver).await;
     assert_eq!(value(&points(&sink)[0], "up"), Some(&Value::Double(1.0)));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_kept_of_targets_is_on_the_books_and_bounded() {
+    let exporter = Exporter::start(|count, _| {
+        let lines = if count == 1 { 300 } else { 10 };
+        let line = |at: usize| format!("metric_{at}{{page=\"{count}\"}} 1\n");
+        text((0..lines).map(line).collect::<String>())
+    })
+    .await;
+    let sink = Sink::new();
+    let receiver = receiver(&sink, &job(exporter.port, ""));
+    let memory = receiver.base.shared.memory.clone();
+    // A page of 300 lines may be read, but half of this is too little to keep their series.
+    memory.add_limit(256 << 10);
+    receiver.start().await.unwrap();
+    tokio::task::block_in_place(|| eventually("three scrapes", || sink.batches().len() >= 3));
+    let kept = memory.reserved_bytes();
+    assert!((2_000..50_000).contains(&kept), "{kept}");
+    stop(receiver).await;
+    let up: Vec<_> = points(&sink)
+        .iter()
+        .filter_map(|points| value(points, "up").cloned())
+        .collect();
+    assert_eq!(up[..3], [1.0, 0.0, 1.0].map(Value::Double));
+    let is_of_first = |point: &&Point| {
+        let page = point.series.attributes.get("page");
+        page.and_then(|page| page.as_str()) == Some("0")
+    };
+    let second = &points(&sink)[1];
+    assert!(
+        second
+            .iter()
+            .filter(is_of_first)
+            .all(|point| point.value == Value::NoRecordedValue)
+    );
+    let ended = second.iter().filter(is_of_first).count();
+    assert_eq!(ended, 10, "what the target had before has ended");
+    assert_eq!(memory.reserved_bytes(), 0);
+}

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use tidegate_engine::{Point, Scope, UnixNanos};
+use tidegate_engine::{Point, Scope, UnixNanos, Value};
 use tidegate_exposition::{NativeHistograms, Options};
 
 use super::client::FetchError;
+use super::gate::Kept;
 use super::identity::Identity;
 use super::job::Job;
 use super::relabel::Validation;
@@ -35,6 +36,11 @@ pub(super) enum Failure {
     /// The page can't be taken.
     #[error(transparent)]
     Page(#[from] Failed),
+    /// Its series have no room.
+    #[error(
+        "the series of all targets take more than half of the memory limit: raise it, or scrape fewer series"
+    )]
+    Series,
 }
 
 impl Failure {
@@ -44,6 +50,7 @@ impl Failure {
             Self::Forced(_) => "target_limit",
             Self::Fetch(error) => error.reason(),
             Self::ContentType(_) => "content_type",
+            Self::Series => "memory",
             Self::Page(failed) => match failed.failure {
                 intake::Failure::SampleLimit(_) => "sample_limit",
                 intake::Failure::LabelLimit(_)
@@ -74,6 +81,7 @@ pub(super) struct Pending {
 pub(super) struct Work {
     workshop: Arc<Workshop>,
     intake: Intake,
+    kept: Kept,
     report: Report,
     /// How many points the last page had.
     expected: usize,
@@ -90,6 +98,7 @@ impl Work {
         let identity = Identity::new(workshop.clone(), target);
         Self {
             intake: Intake::new(settings(&workshop.job, scope), Box::new(identity)),
+            kept: Kept::new(workshop.gate.clone()),
             report,
             workshop,
             expected: 0,
@@ -107,10 +116,18 @@ impl Work {
         let counts = match &read {
             Ok(counts) => *counts,
             Err(failure) => {
-                points.clear();
+                // What was on the last page and was not on this one has ended in any case.
+                points.retain(|point| point.value == Value::NoRecordedValue);
                 self.intake.end(time, &mut points);
                 match failure {
                     Failure::Page(failed) => failed.counts,
+                    Failure::Series => {
+                        self.intake.forget();
+                        // Nothing has room in any case.
+                        let _ = self.kept.settle(0);
+                        self.expected = 0;
+                        Counts::default()
+                    }
                     _ => Counts::default(),
                 }
             }
@@ -175,7 +192,12 @@ impl Work {
             None => return Err(Failure::ContentType(said)),
             Some(format) => format,
         };
-        Ok(self.intake.page(format, &page.bytes, time, points)?)
+        let read = self.intake.page(format, &page.bytes, time, points);
+        // Also where the page fails: its lines are known from now on.
+        match self.kept.settle(self.intake.bytes()) {
+            true => Ok(read?),
+            false => Err(Failure::Series),
+        }
     }
 
     /// Samples of a page that are left out while the rest of it is taken.

@@ -30,8 +30,8 @@ use crate::net::body::{begin_body, promised};
 use crate::net::{
     self, BodyError, BodyLimits, Coding, ConnectionLimits, Listener, Server, headers, read_body, tls, unpack,
 };
-use crate::prom::remote::Version;
 use crate::prom::remote::intake::{Intake, Taken};
+use crate::prom::remote::{Version, count_evicted};
 use answer::{Refusal, Written};
 use config::Config;
 
@@ -50,7 +50,7 @@ pub static FACTORY: ReceiverFactory = Factory {
         let taker = Taker {
             limits: BodyLimits::of(config.max_request_body_size.as_usize()),
             response_headers: headers::build(&config.response_headers),
-            intake: Arc::default(),
+            intake: Arc::new(Intake::within(cx.base.shared.memory.clone())),
             alternating: Alternating::new(("receiver", cx.base.id.to_string())),
             config,
             base: cx.base,
@@ -218,6 +218,7 @@ impl Taker {
                 written.reject(verdict.rejected_items, verdict.message);
             }
         }
+        count_evicted("receiver", &self.base.id, taken.evicted);
         for (reason, samples, why) in taken.dropped {
             self.entry.fail(samples);
             self.count(reason, samples);

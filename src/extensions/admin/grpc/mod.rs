@@ -13,6 +13,7 @@ use http::Request;
 use http_body_util::{BodyExt, Full};
 use prost::Message;
 use tokio::sync::mpsc;
+use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 use tonic::server::Grpc;
@@ -22,7 +23,7 @@ use tower::service_fn;
 use super::api::Api;
 use crate::extensions::server::{Answer, BodyError, grpc_error};
 
-/// Messages that a slow reader may be behind by.
+/// Messages of a few bytes that a slow reader may be behind by.
 const BACKLOG: usize = 16;
 
 type Replies<M> = ReceiverStream<Result<M, Status>>;
@@ -64,7 +65,7 @@ where
     response.map(|body| body.map_err(BodyError::from).boxed_unsync())
 }
 
-async fn stream<I, O, F>(
+async fn stream<I, O, S, F>(
     api: Arc<Api>,
     request: Request<Full<Bytes>>,
     call: impl Fn(Arc<Api>, I) -> F + Clone,
@@ -72,7 +73,8 @@ async fn stream<I, O, F>(
 where
     I: Message + Default + 'static,
     O: Message + Default + 'static,
-    F: Future<Output = Result<Replies<O>, Status>> + Send,
+    S: Stream<Item = Result<O, Status>> + Send + 'static,
+    F: Future<Output = Result<S, Status>> + Send,
 {
     let service = service_fn(|request: tonic::Request<I>| {
         let called = call(api.clone(), request.into_inner());

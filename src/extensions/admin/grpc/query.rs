@@ -3,19 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use prost::Message;
 use tidegate_engine::{Side, State, Threshold};
-use tokio::sync::mpsc;
 use tonic::Status;
 
 use super::messages as say;
-use super::{Replies, replies};
 use crate::component::unix_now;
 use crate::config::nearest;
 use crate::extensions::admin::api::Api;
-use crate::watch::{Crossing, Filter, Follow, News, Shown, Watched, refresh};
+use crate::watch::{
+    Backlog, Crossing, Ended, Filter, Follow, News, Shown, Unread, Watched, backlog, refresh,
+};
 
 /// Between two changes that a stream tells, unless told otherwise.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What a watcher is told.
+type Told = Result<say::WatchResponse, Status>;
 
 pub(super) async fn get(api: Arc<Api>, request: say::GetRequest) -> Result<say::GetResponse, Status> {
     let wants: Filter = request.labels.into_iter().collect();
@@ -29,11 +33,10 @@ pub(super) async fn list(api: Arc<Api>, _request: say::ListRequest) -> Result<sa
     Ok(say::ListResponse { values })
 }
 
-pub(super) async fn watch(
-    api: Arc<Api>,
-    request: say::WatchRequest,
-) -> Result<Replies<say::WatchResponse>, Status> {
-    let (to, from) = replies();
+pub(super) async fn watch(api: Arc<Api>, request: say::WatchRequest) -> Result<Unread<Told>, Status> {
+    let (to, from) = backlog(api.shared(), |why| {
+        Some(Err(Status::unavailable(why.to_string())))
+    });
     let threshold = request.threshold.map(threshold).transpose()?;
     let wants: Filter = request.labels.into_iter().collect();
     let min_interval = request.min_interval_ns.map_or(MIN_INTERVAL, Duration::from_nanos);
@@ -48,29 +51,34 @@ pub(super) async fn watch(
     Ok(from)
 }
 
-async fn tell(
-    api: Arc<Api>,
-    watched: Arc<Watched>,
-    mut follow: Follow,
-    to: mpsc::Sender<Result<say::WatchResponse, Status>>,
-) {
+async fn tell(api: Arc<Api>, watched: Arc<Watched>, mut follow: Follow, to: Backlog<Told>) {
+    if tell_all(&api, &watched, &mut follow, &to).await.is_ok() {
+        to.end(Ended::Stopping);
+    }
+}
+
+/// Until the gateway stops.
+async fn tell_all(
+    api: &Api,
+    watched: &Watched,
+    follow: &mut Follow,
+    to: &Backlog<Told>,
+) -> Result<(), Ended> {
     loop {
+        to.ready().await?;
         let news = tokio::select! {
             news = follow.next() => news,
-            () = to.closed() => return,
-            () = api.stopping().cancelled() => {
-                // A client that can't take it any more sees the connection end.
-                let _ = to.try_send(Err(Status::unavailable("the gateway stops")));
-                return;
-            }
+            ended = to.ended() => return Err(ended),
+            () = api.stopping().cancelled() => return Ok(()),
         };
+        let place = to.place(news.weight()).await?;
         let response = match news {
             News::Changed(shown) => say::WatchResponse {
-                values: shown.iter().map(|shown| value(&watched, shown)).collect(),
+                values: shown.iter().map(|shown| value(watched, shown)).collect(),
                 ..say::WatchResponse::default()
             },
             News::Crossed(crossed) => say::WatchResponse {
-                crossing: Some(crossing(&watched, &crossed)),
+                crossing: Some(crossing(watched, &crossed)),
                 ..say::WatchResponse::default()
             },
             News::Missed(missed) => say::WatchResponse {
@@ -78,9 +86,9 @@ async fn tell(
                 ..say::WatchResponse::default()
             },
         };
-        if to.send(Ok(response)).await.is_err() {
-            return;
-        }
+        // Its encoded form is made when it is written.
+        let bytes = 2 * response.encoded_len();
+        to.tell(place, Ok(response), bytes);
     }
 }
 

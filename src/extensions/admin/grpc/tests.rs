@@ -495,3 +495,61 @@ async fn an_expression_is_computed_for_a_page_and_for_keda_on_no_thread_of_the_r
     };
     computed.is_computed_apart(keda).await;
 }
+
+#[tokio::test]
+async fn what_waits_for_a_watcher_is_on_the_books_and_a_slow_one_is_ended_when_memory_is_short() {
+    let mut gateway = Gateway::start().await;
+    let memory = gateway.admin.base.shared.memory.clone();
+    // A sixteenth of it for watchers: not enough for a message of each.
+    const LIMIT: usize = 32 << 20;
+    memory.add_limit(LIMIT);
+    let groups: Vec<String> = (0..9)
+        .map(|group| format!("{group}-{}", "x".repeat(20_000)))
+        .collect();
+    let say_all = |gateway: &mut Gateway, value: f64| {
+        groups.iter().for_each(|group| gateway.depth.say(group, value));
+    };
+    say_all(&mut gateway, 1.0);
+    let mut slow: Vec<Streaming<say::WatchResponse>> = Vec::new();
+    for _ in 0..8 {
+        let ask = say::WatchRequest {
+            name: "queue_depth".to_owned(),
+            min_interval_ns: Some(1),
+            ..say::WatchRequest::default()
+        };
+        slow.push(gateway.stream("/tidegate.v1.Query/Watch", ask).await.unwrap());
+    }
+    // Nobody reads: what waits stays within the share of watchers.
+    let (begun, mut value) = (Instant::now(), 1.0);
+    while begun.elapsed() < Duration::from_secs(4) {
+        value += 1.0;
+        say_all(&mut gateway, value);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(
+            memory.reserved_bytes() <= LIMIT / 16,
+            "{}",
+            memory.reserved_bytes()
+        );
+    }
+    assert!(memory.reserved_bytes() > 0);
+    let mut ended = 0;
+    for stream in &mut slow {
+        let soon = Duration::from_millis(500);
+        while let Ok(message) = tokio::time::timeout(soon, stream.message()).await {
+            let Err(status) = message else { continue };
+            assert_eq!(status.code(), Code::Unavailable, "{status:?}");
+            assert!(status.message().contains("watch again"), "{status:?}");
+            ended += 1;
+            break;
+        }
+    }
+    assert!(ended > 0);
+    drop(slow);
+    for _ in 0..500 {
+        if memory.reserved_bytes() == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(memory.reserved_bytes(), 0);
+}

@@ -118,3 +118,21 @@ async fn an_address_that_guesses_is_put_off_and_who_is_known_goes_on() {
     let of_this_machine = server.check(&basic("ada:f"), None).await;
     assert_eq!(of_this_machine, wrong);
 }
+
+#[test]
+fn of_many_right_headers_the_one_that_was_not_used_for_longest_goes() {
+    let mark = |number: usize| digest(&number.to_le_bytes());
+    let mut right = Right::default();
+    (0..MAX_KNOWN).for_each(|number| right.add(mark(number)));
+    assert!(right.has(&mark(0)), "all are known");
+    right.add(mark(MAX_KNOWN));
+    assert!(!right.has(&mark(1)), "it is the oldest now");
+    let known = (0..=MAX_KNOWN).filter(|number| right.has(&mark(*number)));
+    assert_eq!(known.count(), MAX_KNOWN);
+    // Whoever comes again and again stays, however many others come.
+    for number in 0..4 * MAX_KNOWN {
+        assert!(right.has(&mark(0)));
+        right.add(mark(10_000 + number));
+        assert_eq!(right.used.len(), MAX_KNOWN);
+    }
+}

@@ -409,3 +409,47 @@ proptest! {
         prop_assert_eq!(came, went);
     }
 }
+
+#[test]
+fn what_is_kept_of_series_is_bounded_by_the_memory_limit_and_what_goes_is_counted() {
+    let memory = Arc::<crate::component::Account>::default();
+    memory.add_limit(1 << 20);
+    let intake = Intake::within(memory);
+    let long = "x".repeat(500);
+    let all: Vec<_> = (0..1000)
+        .map(|number| {
+            let number = number.to_string();
+            series(
+                &[("__name__", "g"), ("n", &number), ("long", &long)],
+                Kind::Gauge,
+                &[(7, 1.5)],
+            )
+        })
+        .collect();
+    let first = taken(&intake, TWO, &all);
+    assert_eq!(
+        (first.points.len(), first.dropped.len()),
+        (1000, 0),
+        "nothing is refused"
+    );
+    // Of an eighth of the limit, a series takes 1.5 KiB and more.
+    let again = taken(&intake, TWO, &all);
+    assert_eq!(again.points.len(), 1000);
+    assert!(
+        first.evicted + again.evicted > 1500,
+        "{}, {}",
+        first.evicted,
+        again.evicted
+    );
+    // Without a small limit all are kept, and are the same series.
+    let intake = Intake::default();
+    let first = taken(&intake, TWO, &all);
+    let again = taken(&intake, TWO, &all);
+    assert_eq!(first.evicted + again.evicted, 0);
+    let pairs = first.points.iter().zip(&again.points);
+    assert!(
+        pairs
+            .into_iter()
+            .all(|(first, again)| Arc::ptr_eq(&first.series, &again.series))
+    );
+}

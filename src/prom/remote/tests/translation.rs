@@ -434,3 +434,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_is_kept_of_series_is_bounded_by_the_memory_limit_whatever_histograms_have() {
+    let memory = Arc::<crate::component::Account>::default();
+    memory.add_limit(8 << 20);
+    let translator = Translator::new(Settings::default()).within(memory);
+    let bounds: Vec<f64> = (0..100).map(f64::from).collect();
+    let counts: Vec<u64> = vec![1; 101];
+    let mut evicted = 0;
+    for number in 0..100 {
+        let stream = stream(&format!("h{number}"), HISTOGRAM, &[]);
+        let points = vec![point(&stream, 1000, histogram(&bounds, &counts))];
+        evicted += translator.translate(&[batch(points)]).evicted;
+    }
+    // Each has 103 series of half a kilobyte, and there is a megabyte for all.
+    assert!((70..100).contains(&evicted), "{evicted}");
+}

@@ -1,0 +1,151 @@
+//! The arithmetic of the gateway's account of memory: what was measured, what has been reserved since, and who waits.
+//!
+//! No I/O, no clock, no runtime: `cargo xtask loom` runs it under every interleaving of threads (`src/tests.rs`).
+
+mod measurement;
+mod sync;
+#[cfg(all(test, loom))]
+mod tests;
+
+use measurement::Measurement;
+use sync::{
+    AtomicUsize,
+    Ordering::{AcqRel, Acquire, SeqCst},
+    fence,
+};
+
+/// The counters of an account. Bytes are reserved, then filled, then given back.
+#[derive(Debug)]
+pub struct Counters {
+    measurement: Measurement,
+    reserved: AtomicUsize,
+    filled: AtomicUsize,
+    /// Those who wait for room.
+    waiting: AtomicUsize,
+}
+
+/// A measurement that has begun: how many bytes of reservations were there before it.
+#[derive(Clone, Copy, Debug)]
+pub struct Begun {
+    filled: usize,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            measurement: Measurement::new(),
+            reserved: AtomicUsize::new(0),
+            filled: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Counters {
+    /// Bytes that are reserved.
+    pub fn reserved(&self) -> usize {
+        self.reserved.load(Acquire)
+    }
+
+    /// Bytes of reservations that are there.
+    pub fn filled(&self) -> usize {
+        self.filled.load(Acquire)
+    }
+
+    /// What was measured last.
+    pub fn measured(&self) -> usize {
+        self.measurement.read().0
+    }
+
+    /// To be called before the process is measured.
+    pub fn begin(&self) -> Begun {
+        Begun {
+            filled: self.filled(),
+        }
+    }
+
+    /// The process was measured: it uses so many bytes. Of the bytes of reservations, only those that were there before and
+    /// after can be among them. What fills reservations meanwhile counts twice until the next measurement.
+    pub fn note(&self, begun: Begun, bytes: usize) {
+        self.measurement.write(bytes, begun.filled.min(self.filled()));
+    }
+
+    /// What was measured, and what was reserved since.
+    pub fn used(&self) -> usize {
+        self.used_with(self.reserved())
+    }
+
+    /// What would be used if so many bytes in all were reserved.
+    pub fn used_with(&self, reserved: usize) -> usize {
+        let (measured, then) = self.measurement.read();
+        match reserved.checked_sub(then) {
+            Some(more) => measured.saturating_add(resident(more)),
+            // A share of what was measured is gone. Queues that share bytes each have them on their own account, so
+            // what was filled may be more than what was measured.
+            None => {
+                let share = (then - reserved) as u128 * measured.min(then) as u128 / then.max(1) as u128;
+                measured - usize::try_from(share).unwrap_or(measured)
+            }
+        }
+    }
+
+    /// Reserves so many bytes, if then no more than `limit` is used.
+    #[must_use]
+    pub fn reserve(&self, bytes: usize, limit: usize) -> bool {
+        let grown = |reserved: usize| {
+            let reserved = reserved.checked_add(bytes)?;
+            (self.used_with(reserved) <= limit).then_some(reserved)
+        };
+        self.reserved.fetch_update(AcqRel, Acquire, grown).is_ok()
+    }
+
+    /// Reserves so many bytes whether there is room or not.
+    pub fn promise(&self, bytes: usize) {
+        self.reserved.fetch_add(bytes, AcqRel);
+    }
+
+    /// So many bytes are there, of which `unreserved` are reserved only now: nobody can refuse what is there.
+    pub fn fill(&self, bytes: usize, unreserved: usize) {
+        // In this order: what is there is always reserved.
+        if unreserved > 0 {
+            self.reserved.fetch_add(unreserved, AcqRel);
+        }
+        self.filled.fetch_add(bytes, AcqRel);
+    }
+
+    /// Gives back reserved bytes, of which so many were there. Whether somebody waits for them, who is to be woken.
+    #[must_use]
+    pub fn give_back(&self, reserved: usize, filled: usize) -> bool {
+        self.filled.fetch_sub(filled, AcqRel);
+        self.reserved.fetch_sub(reserved, AcqRel);
+        reserved > 0 && self.has_waiting()
+    }
+
+    /// Whether somebody waits for room. Asked after room was made: whoever waits and is not seen here sees the room.
+    pub fn has_waiting(&self) -> bool {
+        fence(SeqCst);
+        self.waiting.load(Acquire) > 0
+    }
+
+    /// How many wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Acquire)
+    }
+
+    /// Somebody waits from now on. He must listen for a wake-up before he tries again.
+    pub fn wait(&self) {
+        self.waiting.fetch_add(1, AcqRel);
+        fence(SeqCst);
+    }
+
+    /// He waits no more.
+    pub fn go_on(&self) {
+        self.waiting.fetch_sub(1, AcqRel);
+    }
+}
+
+/// What so many bytes make resident: a quarter more, for what the allocator rounds up and for what lies in the windows
+/// of connections.
+pub fn resident(bytes: usize) -> usize {
+    bytes.saturating_add(bytes / 4)
+}

@@ -1,0 +1,373 @@
+//! What waits to be written to a watcher: few messages, on the account of memory. A reader who does not take them loses
+//! his stream when memory is short, or after a while.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep_until};
+use tokio_stream::Stream;
+use tokio_util::sync::CancellationToken;
+
+use crate::component::{Account, Held, Shared};
+
+/// Messages that a slow reader may be behind by; then changes are joined.
+const MESSAGES: usize = 16;
+
+/// Bytes that those messages may have. A larger message waits until nothing else does.
+const BYTES: u32 = 256 << 10;
+
+/// A reader that takes nothing for so long while something waits for it loses its stream.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// When memory is short, the same after this.
+const SHORT_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What all watchers of a gateway may have waiting; less where the memory limit is less than 1 GiB.
+const MOST: usize = 64 << 20;
+
+/// Of the memory limit, one part in so many.
+const SHARE: usize = 16;
+
+/// Short news are told whatever else the gateway holds.
+const SHORT: usize = 64 << 10;
+
+/// Why a stream ends before its reader hangs up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Ended {
+    /// The reader has hung up.
+    #[error("the reader has hung up")]
+    Gone,
+    /// The gateway stops.
+    #[error("the gateway stops")]
+    Stopping,
+    /// The reader takes nothing.
+    #[error("the reader has taken nothing for too long: watch again")]
+    Slow,
+    /// There is no room for what is to be written.
+    #[error("there is no memory for what waits for the reader: watch again later")]
+    Memory,
+}
+
+impl Ended {
+    fn reason(self) -> Option<&'static str> {
+        match self {
+            Self::Gone | Self::Stopping => None,
+            Self::Slow => Some("slow"),
+            Self::Memory => Some("memory"),
+        }
+    }
+}
+
+/// What the watchers of a gateway have waiting.
+#[derive(Default)]
+struct Watchers {
+    held: AtomicUsize,
+    /// Somebody finds no room.
+    shortage: Notify,
+}
+
+impl Watchers {
+    fn most(account: &Account) -> usize {
+        MOST.min(account.limit() / SHARE)
+    }
+}
+
+/// The side that tells. A clone tells the same reader.
+pub struct Backlog<T>(Arc<State<T>>);
+
+impl<T> Clone for Backlog<T> {
+    fn clone(&self) -> Self {
+        self.0.lock().tellers += 1;
+        Self(self.0.clone())
+    }
+}
+
+impl<T> Drop for Backlog<T> {
+    fn drop(&mut self) {
+        let mut queue = self.0.lock();
+        queue.tellers -= 1;
+        if queue.tellers == 0 {
+            queue.wake();
+        }
+    }
+}
+
+struct State<T> {
+    account: Arc<Account>,
+    watchers: Arc<Watchers>,
+    messages: Arc<Semaphore>,
+    bytes: Arc<Semaphore>,
+    queue: Mutex<Queue<T>>,
+    ended: CancellationToken,
+    say: fn(Ended) -> Option<T>,
+}
+
+struct Queue<T> {
+    waiting: VecDeque<(T, Weight)>,
+    /// What the reader is told last, where there is something to say.
+    last_word: Option<T>,
+    why: Option<Ended>,
+    tellers: usize,
+    waker: Option<Waker>,
+    /// Messages that wait, and those that are being written.
+    unread: usize,
+    /// Since when the reader has taken nothing of them.
+    since: Instant,
+}
+
+impl<T> Queue<T> {
+    fn wake(&mut self) {
+        self.waker.take().into_iter().for_each(Waker::wake);
+    }
+}
+
+impl<T> State<T> {
+    fn lock(&self) -> MutexGuard<'_, Queue<T>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Room for a message, given back when it has been written.
+struct Weight {
+    held: Held,
+    watchers: Arc<Watchers>,
+    bytes: usize,
+    _of_stream: [OwnedSemaphorePermit; 2],
+}
+
+impl Drop for Weight {
+    fn drop(&mut self) {
+        self.watchers.held.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+/// Room for a message that is to be made.
+pub struct Place(Weight);
+
+/// The reader's side: the messages, one after another.
+pub struct Unread<T> {
+    state: Arc<State<T>>,
+    /// Of the message that was taken last: it has been written when the next one is asked for.
+    writing: Option<Weight>,
+}
+
+/// A stream for one reader; `say` makes the last word of why it ends.
+pub fn backlog<T>(shared: &Shared, say: fn(Ended) -> Option<T>) -> (Backlog<T>, Unread<T>) {
+    let state = Arc::new(State {
+        account: shared.memory.clone(),
+        watchers: shared.parts.get(Watchers::default),
+        messages: Arc::new(Semaphore::new(MESSAGES)),
+        bytes: Arc::new(Semaphore::new(BYTES as usize)),
+        queue: Mutex::new(Queue {
+            waiting: VecDeque::new(),
+            last_word: None,
+            why: None,
+            tellers: 1,
+            waker: None,
+            unread: 0,
+            since: Instant::now(),
+        }),
+        ended: CancellationToken::new(),
+        say,
+    });
+    let unread = Unread {
+        state: state.clone(),
+        writing: None,
+    };
+    (Backlog(state), unread)
+}
+
+impl<T> Backlog<T> {
+    /// Returns when the reader may be told more: only then is it worth while to see what is new.
+    ///
+    /// # Errors
+    /// The stream has ended.
+    pub async fn ready(&self) -> Result<(), Ended> {
+        let ready = async {
+            // Never closed.
+            let _ = self.0.messages.acquire().await;
+            let _ = self.0.bytes.acquire().await;
+        };
+        tokio::select! {
+            biased;
+            ended = self.ended() => Err(ended),
+            () = ready => Ok(()),
+        }
+    }
+
+    /// Room for a message of at most so many bytes. Waits until the reader has taken what is before it, and shortly for
+    /// memory.
+    ///
+    /// # Errors
+    /// The stream has ended.
+    pub async fn place(&self, bytes: usize) -> Result<Place, Ended> {
+        let State {
+            messages,
+            bytes: of_stream,
+            ..
+        } = &*self.0;
+        let permits = u32::try_from(bytes).unwrap_or(BYTES).clamp(1, BYTES);
+        let place = async {
+            // Never closed.
+            let message = messages.clone().acquire_owned().await.map_err(|_| Ended::Gone)?;
+            let share = of_stream.clone().acquire_many_owned(permits).await;
+            let share = share.map_err(|_| Ended::Gone)?;
+            self.reserve(bytes, [message, share]).await
+        };
+        let placed = tokio::select! {
+            biased;
+            ended = self.ended() => Err(ended),
+            placed = place => placed,
+        };
+        placed.inspect_err(|why| self.end(*why))
+    }
+
+    /// Slow readers lose what they do not take; then others wait for it as long as a slow reader may.
+    async fn reserve(&self, bytes: usize, of_stream: [OwnedSemaphorePermit; 2]) -> Result<Place, Ended> {
+        let State {
+            account, watchers, ..
+        } = &*self.0;
+        let added = |held: usize| {
+            let more = held.checked_add(bytes)?;
+            (held == 0 || more <= Watchers::most(account)).then_some(more)
+        };
+        let deadline = Instant::now() + 2 * SHORT_PATIENCE;
+        loop {
+            let has_room = bytes <= SHORT || account.has_room(bytes);
+            if has_room && watchers.held.fetch_update(Relaxed, Relaxed, added).is_ok() {
+                break;
+            }
+            watchers.shortage.notify_waiters();
+            if Instant::now() >= deadline {
+                return Err(Ended::Memory);
+            }
+            tokio::time::sleep(SHORT_PATIENCE / 10).await;
+        }
+        let mut place = Place(Weight {
+            held: Held::new(account.clone()),
+            watchers: watchers.clone(),
+            bytes,
+            _of_stream: of_stream,
+        });
+        // No body that is on its way loses its room for a watcher.
+        place.0.held.promise(bytes);
+        Ok(place)
+    }
+
+    /// Tells the reader something that has so many bytes.
+    pub fn tell(&self, place: Place, message: T, bytes: usize) {
+        let Place(mut weight) = place;
+        weight.held.settle(bytes);
+        let before = std::mem::replace(&mut weight.bytes, bytes);
+        weight.watchers.held.fetch_add(bytes, Relaxed);
+        weight.watchers.held.fetch_sub(before, Relaxed);
+        let mut queue = self.0.lock();
+        if queue.why.is_some() {
+            return;
+        }
+        if queue.unread == 0 {
+            queue.since = Instant::now();
+        }
+        queue.unread += 1;
+        queue.waiting.push_back((message, weight));
+        queue.wake();
+    }
+
+    /// Returns when the stream is over: the reader has hung up, or is too slow.
+    pub async fn ended(&self) -> Ended {
+        let State { watchers, ended, .. } = &*self.0;
+        loop {
+            let shortage = watchers.shortage.notified();
+            tokio::pin!(shortage);
+            let is_short = tokio::select! {
+                biased;
+                () = ended.cancelled() => return self.0.lock().why.unwrap_or(Ended::Gone),
+                () = &mut shortage => true,
+                () = sleep_until(self.late_at(PATIENCE)) => false,
+            };
+            let (why, patience) = match is_short {
+                true => (Ended::Memory, SHORT_PATIENCE),
+                false => (Ended::Slow, PATIENCE),
+            };
+            if self.is_late(patience) {
+                self.end(why);
+            }
+        }
+    }
+
+    /// When the reader will have taken nothing for so long.
+    fn late_at(&self, patience: Duration) -> Instant {
+        let queue = self.0.lock();
+        match queue.unread {
+            0 => Instant::now() + patience,
+            _ => queue.since + patience,
+        }
+    }
+
+    fn is_late(&self, patience: Duration) -> bool {
+        let queue = self.0.lock();
+        queue.unread > 0 && queue.since.elapsed() >= patience
+    }
+
+    /// Ends the stream. What waits is dropped, unless the gateway stops.
+    pub fn end(&self, why: Ended) {
+        let mut queue = self.0.lock();
+        if queue.why.is_some() {
+            return;
+        }
+        (queue.why, queue.last_word) = (Some(why), (self.0.say)(why));
+        if why == Ended::Stopping {
+            return queue.wake();
+        }
+        let dropped = std::mem::take(&mut queue.waiting);
+        queue.wake();
+        drop(queue);
+        drop(dropped);
+        self.0.ended.cancel();
+        if let Some(reason) = why.reason() {
+            metrics::counter!("tidegate_watch_ended_total", "reason" => reason).increment(1);
+        }
+    }
+}
+
+impl<T: Unpin> Stream for Unread<T> {
+    type Item = T;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        let written = self.writing.take();
+        let state = self.state.clone();
+        let mut queue = state.lock();
+        if written.is_some() {
+            queue.unread = queue.unread.saturating_sub(1);
+            queue.since = Instant::now();
+        }
+        if let Some((message, weight)) = queue.waiting.pop_front() {
+            self.writing = Some(weight);
+            return Poll::Ready(Some(message));
+        }
+        if queue.why.is_some() || queue.tellers == 0 {
+            return Poll::Ready(queue.last_word.take());
+        }
+        queue.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl<T> Drop for Unread<T> {
+    fn drop(&mut self) {
+        let mut queue = self.state.lock();
+        queue.why.get_or_insert(Ended::Gone);
+        let dropped = std::mem::take(&mut queue.waiting);
+        drop(queue);
+        drop(dropped);
+        self.state.ended.cancel();
+    }
+}
+
+#[cfg(test)]
+mod tests;

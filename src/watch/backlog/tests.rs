@@ -1,0 +1,130 @@
+use tokio_stream::StreamExt;
+
+use super::*;
+
+const KIB: usize = 1 << 10;
+
+fn shared(limit: usize) -> Arc<Shared> {
+    let shared = Arc::new(Shared::default());
+    shared.memory.add_limit(limit);
+    shared
+}
+
+/// The last word.
+fn say(why: Ended) -> Option<usize> {
+    (why == Ended::Slow).then_some(9)
+}
+
+async fn tell(to: &Backlog<usize>, message: usize, bytes: usize) -> Result<(), Ended> {
+    to.ready().await?;
+    to.tell(to.place(bytes).await?, message, bytes);
+    Ok(())
+}
+
+/// What is told to a reader that takes nothing until it has to wait.
+async fn fill(to: &Backlog<usize>, bytes: usize) -> usize {
+    let mut told = 0;
+    while tokio::time::timeout(Duration::from_millis(10), tell(to, told, bytes))
+        .await
+        .is_ok_and(|told| told.is_ok())
+    {
+        told += 1;
+    }
+    told
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_reader_is_behind_by_few_messages_and_few_bytes() {
+    let shared = shared(1 << 30);
+    let (to, mut unread) = backlog(&shared, say);
+    assert_eq!(fill(&to, 10).await, MESSAGES);
+    assert_eq!(shared.memory.reserved_bytes(), 10 * MESSAGES);
+    for message in 0..MESSAGES {
+        assert_eq!(unread.next().await, Some(message));
+        assert_eq!(shared.memory.reserved_bytes(), 10 * (MESSAGES - message));
+    }
+    // That the last one has been written is known when the next one is asked for.
+    assert_eq!(fill(&to, 100 * KIB).await, 2);
+    assert_eq!(unread.next().await, Some(0));
+    assert_eq!(shared.memory.reserved_bytes(), 200 * KIB);
+    drop((to, unread));
+    assert_eq!(shared.memory.reserved_bytes(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_message_waits_until_nothing_else_does() {
+    let shared = shared(1 << 30);
+    let (to, mut unread) = backlog(&shared, say);
+    tell(&to, 1, 10).await.unwrap();
+    let large = tokio::spawn({
+        let to = to.clone();
+        async move { tell(&to, 2, 1 << 20).await }
+    });
+    assert_eq!(unread.next().await, Some(1));
+    assert_eq!(unread.next().await, Some(2));
+    large.await.unwrap().unwrap();
+    assert_eq!(shared.memory.reserved_bytes(), 1 << 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_takes_nothing_loses_its_stream_and_a_reader_without_news_keeps_it() {
+    let shared = shared(1 << 30);
+    let (slow, mut of_slow) = backlog(&shared, say);
+    let (idle, mut of_idle) = backlog(&shared, say);
+    tell(&slow, 1, 10).await.unwrap();
+    tell(&slow, 2, 10).await.unwrap();
+    tell(&idle, 1, 10).await.unwrap();
+    assert_eq!(of_idle.next().await, Some(1));
+    let waits = tokio::spawn(async move { (of_idle.next().await, of_idle) });
+    let began = Instant::now();
+    assert_eq!(slow.ended().await, Ended::Slow);
+    assert!(began.elapsed() >= PATIENCE && began.elapsed() < 2 * PATIENCE);
+    assert_eq!(shared.memory.reserved_bytes(), 0, "what waited is dropped");
+    assert_eq!(of_slow.next().await, Some(9), "and the reader is told");
+    assert_eq!(of_slow.next().await, None);
+    assert_eq!(slow.place(1).await.err(), Some(Ended::Slow));
+    tokio::time::sleep(10 * PATIENCE).await;
+    tell(&idle, 2, 10).await.unwrap();
+    let (message, of_idle) = waits.await.unwrap();
+    assert_eq!(message, Some(2));
+    drop(of_idle);
+    assert_eq!(idle.ended().await, Ended::Gone);
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_readers_make_room_for_those_who_read() {
+    // A sixteenth of it for watchers: four times what one of them may have.
+    let shared = shared(16 << 20);
+    let slow: Vec<_> = (0..4).map(|_| backlog(&shared, say)).collect();
+    let ends: Vec<_> = slow
+        .iter()
+        .map(|(to, _)| {
+            let to = to.clone();
+            tokio::spawn(async move { to.ended().await })
+        })
+        .collect();
+    for (to, _) in &slow {
+        tell(to, 1, 250 * KIB).await.unwrap();
+    }
+    tokio::time::sleep(SHORT_PATIENCE).await;
+    let (to, mut unread) = backlog(&shared, say);
+    tell(&to, 7, 200 * KIB).await.unwrap();
+    assert_eq!(unread.next().await, Some(7));
+    for end in ends {
+        assert_eq!(end.await.unwrap(), Ended::Memory);
+    }
+    assert_eq!(shared.memory.reserved_bytes(), 200 * KIB);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_ends_where_the_gateway_has_no_memory() {
+    let shared = shared(16 << 20);
+    shared.memory.note(16 << 20);
+    let (to, mut unread) = backlog(&shared, say);
+    tell(&to, 1, KIB).await.expect("short news");
+    assert_eq!(unread.next().await, Some(1));
+    assert_eq!(tell(&to, 2, 100 * KIB).await, Err(Ended::Memory));
+    assert!(!shared.memory.is_short(), "no body loses its room for it");
+    assert_eq!(unread.next().await, None);
+    assert_eq!(shared.memory.reserved_bytes(), 0);
+}
