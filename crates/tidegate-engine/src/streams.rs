@@ -130,6 +130,17 @@ impl<T> Streams<T> {
         now: UnixNanos,
         make: impl FnOnce() -> T,
     ) -> Option<Key> {
+        self.try_learn(key, identity, now, || Some(make()))
+    }
+
+    /// The same where `make` may find that there is no room.
+    pub(crate) fn try_learn(
+        &self,
+        key: Key,
+        identity: Key,
+        now: UnixNanos,
+        make: impl FnOnce() -> Option<T>,
+    ) -> Option<Key> {
         let mut register = self.register.lock();
         if let Some((at, home)) = self.of_identity(&register, identity) {
             if home != key && register.add_spelling(at, key) {
@@ -145,7 +156,7 @@ impl<T> Streams<T> {
             identity,
             seen: now,
             next: NONE,
-            state: make(),
+            state: make()?,
         };
         let at = self.place(&mut register, stream, now);
         register.identities.insert(identity, at);

@@ -196,7 +196,7 @@ impl Table {
         let (Some(kind), Ok(number)) = (schema.kinds.get(index), u16::try_from(index)) else {
             return (targets, fate);
         };
-        let crowded = index >= self.limits.streams_per_source;
+        let crowded = self.is_crowded_kind(index);
         for (rule, met) in self.rules.iter().zip(&self.met) {
             let Some(output) = rule.of_events(&state.source, kind) else {
                 continue;

@@ -8,6 +8,7 @@ mod book;
 mod cell;
 mod events;
 mod explain;
+mod fairness;
 mod folded;
 mod holdings;
 mod limits;
@@ -95,6 +96,8 @@ pub struct Table {
     limits: Limits,
     /// In place of `limits.bytes`, where those are not limited.
     bounded_by: Option<Arc<AtomicUsize>>,
+    /// Whether no source may take more than half.
+    is_shared: bool,
     lateness_ns: u64,
     cells: Arc<Cells>,
     streams: Arc<Streams<Stream>>,
@@ -123,6 +126,7 @@ impl Table {
             rules: rules.into(),
             limits,
             bounded_by: None,
+            is_shared: false,
             lateness_ns: nanos(limits.lateness),
             cells: Arc::new(Cells::new(nanos(limits.expiry))),
             streams: Arc::new(Streams::new(limits.streams, nanos(limits.expiry))),
