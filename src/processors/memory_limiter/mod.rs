@@ -168,10 +168,11 @@ impl Gauge {
             return;
         }
         let (component, limit_mib, used_mib) = (&*self.context.path, self.soft_limit_bytes >> 20, used >> 20);
+        let live_mib = measure::live_bytes().map(|bytes| bytes >> 20);
         match over {
             true => warn!(
                 component,
-                used_mib, limit_mib, "memory usage is above the soft limit, refusing data"
+                used_mib, live_mib, limit_mib, "memory usage is above the soft limit, refusing data"
             ),
             false => info!(
                 component,
