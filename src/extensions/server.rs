@@ -24,7 +24,7 @@ use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceBuilder, ServiceExt};
 
 pub(super) use self::answers::{
-    Answer, Body, BodyError, Event, busy, bytes, empty, error, events, grpc_error, json, text,
+    Answer, BodyError, Event, busy, bytes, empty, error, events, grpc_error, json, text,
 };
 use self::answers::{broken_off, compressed, only, whole, without_body};
 use self::room::Room;
