@@ -6,8 +6,8 @@
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use tidegate_engine::{
-    Converted, Converter, ConverterLimits, Data, Key, Point, Rejection, Sample, Series, Temporality,
-    UnixNanos,
+    Converted, Converter, ConverterLimits, Data, Events, Future, Key, Point, Rejection, Sample, Series,
+    Temporality, UnixNanos,
 };
 
 use super::config::Delivery;
@@ -56,6 +56,7 @@ impl Conversion {
         let limits = ConverterLimits {
             streams: MAX_STREAMS,
             expiry_ns: EXPIRY_NS,
+            future: Future::default(),
         };
         Some(Self {
             converter: Converter::new(wanted, wall_now(), limits),
@@ -88,7 +89,7 @@ impl Conversion {
         let rest = match &batch.payload {
             Payload::Encoded(encoded) => converting.encoded(encoded),
             Payload::Points(points) => converting.points(&points.points),
-            Payload::Events(events) => converting.points(&convert::events_to_points(events)),
+            Payload::Events(events) => converting.events(events),
         };
         match (converting.taken, converting.made) {
             (0, _) => batch,
@@ -133,6 +134,18 @@ impl Converting<'_> {
                 parts: Default::default(),
             }
         })
+    }
+
+    /// The same of events. Those from the future are cut out before they become part of a point.
+    fn events(&mut self, events: &Events) -> Encoded {
+        let Conversion {
+            converter, ledger, ..
+        } = self.conversion;
+        let kept = converter.without_future(events);
+        let (events, cut) = kept.as_ref().map_or((events, 0), |(kept, cut)| (kept, *cut));
+        ledger.drop_items(Reason::Future, cut);
+        self.taken += cut;
+        self.points(&convert::events_to_points(events))
     }
 
     fn points(&mut self, points: &[Point]) -> Encoded {

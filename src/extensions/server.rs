@@ -1,6 +1,7 @@
 //! The small HTTP server that extensions share: pages by GET, HEAD or a posted form, streams of events, gRPC where an
 //! extension speaks it; one service, TLS, authentication and CORS where configured.
 
+mod answers;
 mod room;
 
 use std::convert::Infallible;
@@ -11,23 +12,22 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH,
-    CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, VARY, WWW_AUTHENTICATE,
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, WWW_AUTHENTICATE,
 };
 use http::{Method, Response, StatusCode};
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Collected, Full, Limited, StreamBody};
-use hyper::body::{Frame, Incoming};
-use serde_json::json;
+use http_body_util::{BodyExt, Collected, Full, Limited};
+use hyper::body::Incoming;
 use tidegate_engine::query::Patience;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
-use tokio_stream::{Stream, StreamExt};
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceBuilder, ServiceExt};
 
+pub(super) use self::answers::{
+    Answer, BodyError, Event, busy, bytes, empty, error, events, grpc_error, json, text,
+};
+use self::answers::{broken_off, compressed, only, whole, without_body};
 use self::room::Room;
-use crate::component::worker::in_background;
 use crate::component::{ComponentError, Context};
 use crate::net::accept::{coding, joined};
 use crate::net::auth::{AuthConfig, Door, NotAdmitted};
@@ -35,7 +35,7 @@ use crate::net::cors::CorsConfig;
 use crate::net::grpc::is_call;
 use crate::net::http::{HttpConfig, Unfinished, start};
 use crate::net::{
-    Coding, ConnectionLimits, Endpoint, Listener, Server, SocketFileConfig, TlsServerConfig, compress, tls,
+    Coding, ConnectionLimits, Endpoint, Listener, Server, SocketFileConfig, TlsServerConfig, tls,
 };
 
 /// People, probes, and those who watch.
@@ -50,18 +50,8 @@ const FORM_TIME: Duration = Duration::from_secs(10);
 /// What all answers of a server that are on their way may take, unless configured.
 pub(super) const MAX_ANSWER_BYTES: usize = 64 << 20;
 
-/// A shorter body is sent as it is: it fits into one packet.
-const MIN_COMPRESSED: u64 = 1400;
-
 /// What a page of another origin may send whatever is configured.
 const PAGE_HEADERS: [HeaderName; 3] = [ACCEPT, AUTHORIZATION, CONTENT_TYPE];
-
-/// A body, whole or a stream.
-pub(super) type Body = UnsyncBoxBody<Bytes, BodyError>;
-pub(super) type BodyError = Box<dyn std::error::Error + Send + Sync>;
-
-/// What a path answers.
-pub(super) type Answer = Response<Body>;
 
 /// An answer on its way.
 type Answering = Pin<Box<dyn Future<Output = Result<Answer, Infallible>> + Send>>;
@@ -238,14 +228,6 @@ async fn held(answer: Answer, room: &Arc<Room>) -> Answer {
     }
 }
 
-fn broken_off() -> Answer {
-    error(
-        StatusCode::INTERNAL_SERVER_ERROR,
-        "internal",
-        "the answer broke off",
-    )
-}
-
 /// The answer to who may not ask.
 async fn refusal(door: &Door, request: &http::Request<Incoming>) -> Option<Answer> {
     let refused = door.admit(request).await.err()?;
@@ -260,11 +242,6 @@ async fn refusal(door: &Door, request: &http::Request<Incoming>) -> Option<Answe
     let mut answer = error(StatusCode::UNAUTHORIZED, "unauthenticated", &why.to_string());
     answer.headers_mut().insert(WWW_AUTHENTICATE, challenge);
     Some(answer)
-}
-
-/// A gRPC answer without a message.
-pub(super) fn grpc_error(status: tonic::Status) -> Answer {
-    status.into_http::<Body>()
 }
 
 /// How a client may ask.
@@ -380,222 +357,5 @@ fn is_form(headers: &HeaderMap) -> bool {
     of.eq_ignore_ascii_case("application/x-www-form-urlencoded")
 }
 
-/// An answer that names the methods of a path.
-fn only(takes: Takes, status: StatusCode, body: Body) -> Answer {
-    let mut answer = Response::new(body);
-    *answer.status_mut() = status;
-    let headers = answer.headers_mut();
-    headers.insert(ALLOW, HeaderValue::from_static(takes.allowed()));
-    if status != StatusCode::NO_CONTENT {
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    }
-    answer
-}
-
-/// Compresses a whole body that is worth it, off the threads that move data.
-async fn compressed(answer: Answer, coding: Coding, room: &Arc<Room>) -> Answer {
-    let Some(name) = coding.header() else {
-        return answer;
-    };
-    let length = http_body::Body::size_hint(answer.body()).exact();
-    let is_coded = answer.headers().contains_key(CONTENT_ENCODING);
-    if is_coded || length.is_none_or(|length| length < MIN_COMPRESSED) {
-        return answer;
-    }
-    let (mut head, body) = answer.into_parts();
-    let Ok(plain) = body.collect().await else {
-        return broken_off();
-    };
-    let plain = plain.to_bytes();
-    let kept = plain.clone();
-    let coded = in_background(move || compress(coding, &plain)).await;
-    let coded = coded.ok().and_then(Result::ok);
-    let Some(coded) = coded.and_then(|coded| room.hold(coded.into())) else {
-        return Response::from_parts(head, whole(kept));
-    };
-    head.headers.remove(CONTENT_LENGTH);
-    head.headers
-        .insert(CONTENT_ENCODING, HeaderValue::from_static(name));
-    head.headers
-        .append(VARY, HeaderValue::from_static("Accept-Encoding"));
-    Response::from_parts(head, whole(coded))
-}
-
-/// An error in the shape of Prometheus's API.
-pub(super) fn error(status: StatusCode, kind: &str, why: &str) -> Answer {
-    json(
-        status,
-        &json!({"status": "error", "errorType": kind, "error": why}),
-    )
-}
-
-/// The refusal of who may ask again soon.
-pub(super) fn busy(why: &str) -> Answer {
-    let mut answer = error(StatusCode::SERVICE_UNAVAILABLE, "unavailable", why);
-    let soon = HeaderValue::from_static("1");
-    answer.headers_mut().insert(RETRY_AFTER, soon);
-    answer
-}
-
-/// A body that is there as a whole.
-fn whole(bytes: Bytes) -> Body {
-    Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
-}
-
-fn without_body(answer: Answer) -> Answer {
-    let length = http_body::Body::size_hint(answer.body()).lower();
-    let mut answer = answer.map(|_| whole(Bytes::new()));
-    answer.headers_mut().insert(CONTENT_LENGTH, length.into());
-    answer
-}
-
-/// A JSON page.
-pub(super) fn json(status: StatusCode, body: &serde_json::Value) -> Answer {
-    text(status, "application/json", body.to_string())
-}
-
-/// Nothing: an empty answer, not an error.
-pub(super) fn empty() -> Answer {
-    let mut answer = Response::new(whole(Bytes::new()));
-    *answer.status_mut() = StatusCode::NO_CONTENT;
-    answer
-}
-
-/// A page of any type.
-pub(super) fn text(status: StatusCode, content_type: &'static str, body: String) -> Answer {
-    let mut answer = Response::new(whole(body.into()));
-    *answer.status_mut() = status;
-    answer
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    answer
-}
-
-/// A download.
-pub(super) fn bytes(content_type: &'static str, body: Bytes) -> Answer {
-    let mut answer = Response::new(whole(body));
-    answer
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    answer
-}
-
-/// Server-sent events, as they come; a comment now and then shows that the stream is alive.
-pub(super) fn events(next: impl Stream<Item = Event> + Send + 'static) -> Answer {
-    let frames = next.map(|event| {
-        let text = match event {
-            Event::Named(name, data) => format!("event: {name}\ndata: {data}\n\n"),
-            Event::Alive => ": alive\n\n".to_owned(),
-        };
-        Ok::<_, BodyError>(Frame::data(Bytes::from(text)))
-    });
-    let mut answer = Response::new(StreamBody::new(frames).boxed_unsync());
-    let headers = answer.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    answer
-}
-
-/// One event of a stream.
-pub(super) enum Event {
-    /// Its name and its data, in one line.
-    Named(&'static str, String),
-    /// Nothing happened.
-    Alive,
-}
-
-impl Event {
-    /// How long it is, about.
-    pub(super) fn bytes(&self) -> usize {
-        match self {
-            Self::Named(_, data) => data.len(),
-            Self::Alive => 0,
-        }
-    }
-}
-
 #[cfg(test)]
-pub(super) mod testing {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-    use super::*;
-
-    /// A stream of server-sent events.
-    pub(in crate::extensions) struct Lines(tokio::io::BufReader<tokio::net::TcpStream>);
-
-    impl Lines {
-        pub(in crate::extensions) async fn open(admin: &crate::extensions::admin::Admin, path: &str) -> Self {
-            let Endpoint::Tcp { host, port } = admin.local() else {
-                panic!("not TCP");
-            };
-            let mut stream = tokio::net::TcpStream::connect((host.as_str(), port))
-                .await
-                .unwrap();
-            let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
-            stream.write_all(request.as_bytes()).await.unwrap();
-            Self(tokio::io::BufReader::new(stream))
-        }
-
-        async fn line(&mut self) -> Option<String> {
-            use tokio::io::AsyncBufReadExt;
-            let mut line = String::new();
-            let patience = std::time::Duration::from_secs(30);
-            let read = tokio::time::timeout(patience, self.0.read_line(&mut line)).await;
-            let length = read.expect("a line in time").unwrap_or(0);
-            (length > 0).then(|| line.trim_end().to_owned())
-        }
-
-        pub(in crate::extensions) async fn event(&mut self) -> (String, serde_json::Value) {
-            loop {
-                let line = self.line().await.expect("the stream goes on");
-                if let Some(name) = line.strip_prefix("event: ") {
-                    let data = self.line().await.expect("data");
-                    let data = data.strip_prefix("data: ").expect("data");
-                    return (name.to_owned(), serde_json::from_str(data).unwrap());
-                }
-            }
-        }
-
-        pub(in crate::extensions) async fn event_named(&mut self, wanted: &str) -> serde_json::Value {
-            loop {
-                let (name, data) = self.event().await;
-                if name == wanted {
-                    return data;
-                }
-            }
-        }
-
-        pub(in crate::extensions) async fn ends(&mut self) -> bool {
-            while self.line().await.is_some() {}
-            true
-        }
-    }
-
-    /// Status line number and body of a request.
-    pub(in crate::extensions) async fn fetch(endpoint: &Endpoint, method: &str, path: &str) -> (u16, String) {
-        send(endpoint, method, path, "").await
-    }
-
-    /// The same of a posted form.
-    pub(in crate::extensions) async fn post(endpoint: &Endpoint, path: &str, form: &str) -> (u16, String) {
-        send(endpoint, "POST", path, form).await
-    }
-
-    async fn send(endpoint: &Endpoint, method: &str, path: &str, body: &str) -> (u16, String) {
-        let Endpoint::Tcp { host, port } = endpoint else {
-            panic!("not TCP");
-        };
-        let mut stream = tokio::net::TcpStream::connect((host.as_str(), *port))
-            .await
-            .unwrap();
-        let length = body.len();
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
-        );
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
-    }
-}
+pub(super) mod testing;

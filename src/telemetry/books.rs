@@ -10,6 +10,7 @@ use metrics::{Label, counter, gauge};
 
 use super::process::{Started, heap_bytes, usage};
 use crate::batch::Signal;
+use crate::component::account::measure::live_bytes;
 use crate::component::books::{Books, EntryBooks, NodeBooks};
 use crate::component::{Balance, EntryCounts, Reason};
 use crate::config::Class;
@@ -66,6 +67,9 @@ impl Teller {
         gauge!("otelcol_process_memory_rss").set(used.resident_bytes as f64);
         if let Some(bytes) = heap_bytes() {
             gauge!("otelcol_process_runtime_heap_alloc_bytes").set(bytes as f64);
+        }
+        if let Some(bytes) = live_bytes() {
+            gauge!("tidegate_process_live_bytes").set(bytes as f64);
         }
         gauge!("otelcol_process_runtime_total_sys_memory_bytes").set(used.data_bytes as f64);
     }

@@ -134,6 +134,7 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Basic FractionCounter "otelcol_process_cpu_seconds" ["s"] "Processor time used, user and system.";
     Basic Gauge "otelcol_process_memory_rss" ["By"] "Resident memory.";
     Basic Gauge "otelcol_process_runtime_heap_alloc_bytes" ["By"] "Memory that the allocator holds for the heap, in use or ready for use.";
+    Basic Gauge "tidegate_process_live_bytes" ["By"] "Resident memory right after the allocator gave back what was free, 0.4 s ago at most.";
     Basic Gauge "otelcol_process_runtime_total_sys_memory_bytes" ["By"] "Memory for data that the system has given to the process, touched or not (VmData and VmStk).";
     Basic Counter "tidegate_dropped_items_total" ["{item}"] "Items that a component dropped, by reason.";
     Normal Counter "tidegate_component_items_total" ["{item}"] "Items that entered, were made, were restored from disk, left or were absorbed, by component.";

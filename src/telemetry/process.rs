@@ -4,6 +4,8 @@ use std::fs;
 use std::sync::OnceLock;
 use std::time::Instant;
 
+use crate::component::account::measure;
+
 /// Kernel clock ticks a second in `/proc`: fixed at 100 by the Linux ABI on every architecture we build for.
 const TICKS_PER_SECOND: f64 = 100.0;
 
@@ -43,6 +45,11 @@ static HEAP: OnceLock<fn() -> usize> = OnceLock::new();
 /// Has an allocator asked for the bytes that it holds for the heap. Once a process.
 pub fn measure_heap(bytes: fn() -> usize) {
     let _ = HEAP.set(bytes);
+}
+
+/// The allocator has just given back what is free. Call it each time.
+pub fn note_live_memory() {
+    measure::note_live();
 }
 
 /// What the allocator holds for the heap, where it can be asked.

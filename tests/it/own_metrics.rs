@@ -157,6 +157,8 @@ fn batches_of_known_size_are_the_same_on_the_page_in_the_push_and_at_the_peer() 
     let process = |what: &str| value(&shown, &format!("otelcol_process_{what}"), &[]);
     let (heap, resident) = (process("runtime_heap_alloc_bytes"), process("memory_rss"));
     assert!(heap > 1e6 && heap < 20.0 * resident, "{heap} {resident}");
+    let live = value(&shown, "tidegate_process_live_bytes", &[]);
+    assert!(live > 1e6 && live < 2.0 * resident, "{live} {resident}");
 
     push.wait_until("the push has the same families", |push| {
         let pushed: BTreeSet<_> = push

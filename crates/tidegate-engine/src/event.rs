@@ -117,4 +117,24 @@ impl Events {
     pub fn is_empty(&self) -> bool {
         self.kinds.is_empty()
     }
+
+    /// The events at the places of which `keep` says so.
+    pub(crate) fn select(&self, keep: impl Fn(usize) -> bool) -> Self {
+        let wanted: Vec<usize> = (0..self.len()).filter(|at| keep(*at)).collect();
+        fn pick<T: Copy>(column: &[T], wanted: &[usize]) -> Vec<T> {
+            wanted.iter().filter_map(|at| column.get(*at).copied()).collect()
+        }
+        Self {
+            source: self.source.clone(),
+            schema: self.schema.clone(),
+            kinds: pick(&self.kinds, &wanted),
+            values: match &self.values {
+                Values::U64(values) => Values::U64(pick(values, &wanted)),
+                Values::F64(values) => Values::F64(pick(values, &wanted)),
+            },
+            times: self.times.as_ref().map(|times| pick(times, &wanted)),
+            weights: self.weights.as_ref().map(|weights| pick(weights, &wanted)),
+            observed: self.observed,
+        }
+    }
 }

@@ -1,9 +1,9 @@
-//! Points from the future: those whose time lies further ahead of the gateway's clock than any honest clock is wrong.
+//! Points and events from the future: those whose time lies further ahead of the gateway's clock than any honest clock is wrong.
 
 use std::time::Duration;
 
 use crate::lease::nanos;
-use crate::{UnixNanos, clock};
+use crate::{Events, UnixNanos, clock};
 
 /// What becomes of points from the future. One of them would hold its stream up until its time has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,4 +38,34 @@ impl Future {
     pub(crate) fn latest(&self, now: UnixNanos) -> UnixNanos {
         clock::wall(now).max(now).saturating_add(nanos(self.tolerance))
     }
+
+    /// What is left of events where some lie too far ahead, and how many were cut out; `None`: all may stay as they are.
+    /// `concerns` says of a kind whether its events matter.
+    pub(crate) fn settle(&self, events: &Events, concerns: impl Fn(u16) -> bool) -> Option<(Events, usize)> {
+        let times = events.times.as_deref()?;
+        let latest = self.latest(events.observed);
+        if times.iter().copied().max()? <= latest {
+            return None;
+        }
+        let is_ahead = |at: usize| {
+            let time = times.get(at).is_some_and(|time| *time > latest);
+            time && events.kinds.get(at).is_some_and(|kind| concerns(*kind))
+        };
+        if self.action == FutureAction::Refuse {
+            let kept = events.select(|at| !is_ahead(at));
+            let cut = events.len() - kept.len();
+            return (cut > 0).then_some((kept, cut));
+        }
+        let arrived = clock::wall(events.observed);
+        let settled = |(at, time): (usize, &UnixNanos)| if is_ahead(at) { arrived } else { *time };
+        let times = times.iter().enumerate().map(settled).collect();
+        let events = Events {
+            times: Some(times),
+            ..events.clone()
+        };
+        Some((events, 0))
+    }
 }
+
+#[cfg(test)]
+mod tests;

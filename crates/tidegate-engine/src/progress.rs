@@ -1,21 +1,22 @@
 //! How far an input stream has come: what each of its points adds, in order, across resets and repetitions.
 
 mod astray;
+mod change;
 mod last;
 mod late;
+mod place;
 mod runs;
 
+use change::check;
+pub(crate) use change::{Change, Increase, Moments};
 pub(crate) use last::Last;
 use late::Late;
+use place::Place;
 pub use runs::Collision;
 use runs::Runs;
 
 use crate::bytes::take;
-
-use crate::{
-    Data, Exemplar, ExponentialHistogram, Histogram, Number, Stray, Summary, Temporality, UnixNanos, Value,
-    clock,
-};
+use crate::{Data, Exemplar, Number, Temporality, UnixNanos, Value};
 
 /// A point of a known series, by reference.
 #[derive(Clone, Copy, Debug)]
@@ -74,53 +75,6 @@ impl Rejection {
     ];
 }
 
-/// What a point adds to the state of its group.
-#[derive(Clone, Debug)]
-pub(crate) enum Change<'a> {
-    /// An increase of a sum, or the value of a gauge.
-    Number(Number),
-    Histogram(Increase<'a, Histogram>),
-    Exponential(Increase<'a, ExponentialHistogram>),
-    /// Of a summary only what adds up; its quantiles do not.
-    Summary(Moments),
-    /// The stream says that it has ended.
-    End,
-}
-
-/// A distribution that is borrowed where it is all new, and computed where it is a difference.
-#[derive(Clone, Debug)]
-pub(crate) enum Increase<'a, T> {
-    All(&'a T),
-    Part(Box<T>),
-}
-
-impl<T> std::ops::Deref for Increase<'_, T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        match self {
-            Self::All(all) => all,
-            Self::Part(part) => part,
-        }
-    }
-}
-
-impl<T: Clone> Increase<'_, T> {
-    pub(crate) fn into_owned(self) -> Box<T> {
-        match self {
-            Self::All(all) => Box::new(all.clone()),
-            Self::Part(part) => part,
-        }
-    }
-}
-
-/// What of a summary adds up.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Moments {
-    pub(crate) count: u64,
-    pub(crate) sum: f64,
-}
-
 /// How a state that shows points as they are takes one.
 #[derive(Clone, Debug)]
 pub(crate) enum Followed<'a> {
@@ -142,23 +96,6 @@ pub(crate) struct Progress {
 
 /// Stands before the last words of several runs in saved state, where the kind of one last word stands otherwise.
 const SEVERAL_RUNS: u8 = 6;
-
-/// Where in its stream a point stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// Behind everything so far.
-    Next,
-    /// The first of a new run.
-    Restart,
-    /// In a gap that was left by deltas: it comes late, and counts.
-    Gap,
-    /// Of a run that began before the newest: it adds what it has gained.
-    OtherRun,
-    /// Of such a run that was forgotten, or may have been: increases are counted from here.
-    ForgottenRun,
-    /// Of a run that was folded when the stream was forgotten: increases are counted from here.
-    Folded,
-}
 
 impl Progress {
     /// As far as another process had come.
@@ -301,172 +238,9 @@ impl Progress {
         }
     }
 
-    /// Notes that a point was not taken which came at `now`: it lies behind the newest, or too far ahead. `shown` is the
-    /// number or count that the state shows, where nothing is kept of what the stream said.
-    #[cold]
-    pub(crate) fn stray(
-        &mut self,
-        data: Data,
-        sample: &Sample<'_>,
-        now: UnixNanos,
-        shown: Option<f64>,
-    ) -> Option<Stray> {
-        let is_ahead = sample.time > self.newest();
-        if sample.time == self.newest() || self.time == 0 {
-            return None;
-        }
-        let astray = &mut self.late.get_or_insert_default().astray;
-        let is_news = astray.note(sample.time, now);
-        if is_ahead {
-            return is_news.then_some(Stray::Ahead);
-        }
-        if astray.is_set_back(now) && self.goes_on(data, sample, shown) {
-            self.set_back(data, sample, now);
-            return Some(Stray::Reanchored);
-        }
-        is_news.then_some(Stray::Behind)
-    }
-
-    /// Whether a point can be the next word of its stream by another clock. What fell was said before, and adding it
-    /// again would count it twice; so would deltas, of which nobody can tell whether they were added.
-    fn goes_on(&self, data: Data, sample: &Sample<'_>, shown: Option<f64>) -> bool {
-        if data == Data::Gauge || matches!(data, Data::Sum { monotonic: false, .. }) {
-            return data.temporality() != Temporality::Delta || data == Data::Gauge;
-        }
-        let run = self.late.as_ref().and_then(|late| late.runs.find(sample.start));
-        let is_current = sample.start == self.start || sample.start == 0 || self.start == 0;
-        let then = match run {
-            _ if is_current => self.last.weight().or(shown),
-            Some(run) => run.last.weight(),
-            None => None,
-        };
-        let now = Last::weight_of(sample.value);
-        data.temporality() == Temporality::Cumulative && then.zip(now).is_none_or(|(then, now)| now >= then)
-    }
-
-    fn set_back(&mut self, data: Data, sample: &Sample<'_>, now: UnixNanos) {
-        let before = sample.time.saturating_sub(1);
-        let falls = matches!(data, Data::Sum { monotonic: false, .. });
-        let is_of_older_run = sample.start != 0 && sample.start < self.start;
-        let late = self.late.get_or_insert_default();
-        late.set_back(before);
-        late.astray.lag = clock::wall(now).saturating_sub(sample.time);
-        if falls && is_of_older_run && sample.time <= self.start {
-            // A process began anew by the new clock: its level takes the place of the one before.
-            late.runs.remove(sample.start);
-            self.start = sample.start;
-        }
-        self.time = self.time.min(before);
-    }
-
-    /// Whether its latest points were not taken, so that what it has said is not what is.
-    pub(crate) fn stands_still(&self) -> bool {
-        self.late.as_ref().is_some_and(|late| late.astray.stands_still())
-    }
-
-    /// When its newest point was true by our clock, where the sender's clock was set back; otherwise by the sender's.
-    pub(crate) fn newest_by_our_clock(&self) -> UnixNanos {
-        let lag = self.late.as_ref().map_or(0, |late| late.astray.lag);
-        self.newest().saturating_add(lag)
-    }
-
     /// Whether several runs go on side by side, so that their words are added up.
     pub(crate) fn is_interleaved(&self) -> bool {
         self.late.as_ref().is_some_and(|late| late.runs.are_interleaved)
-    }
-
-    /// Where a point stands; an error where it adds nothing.
-    ///
-    /// A later start time is a new run whatever the clock says. Of a run that has been heard of later than this point
-    /// all is known; if it says no more than that, nothing is lost.
-    fn place(&self, data: Data, sample: &Sample<'_>, lateness_ns: u64) -> Result<Place, Rejection> {
-        if self.time == 0 {
-            return Ok(Place::Next);
-        }
-        if data.temporality() == Temporality::Delta {
-            return self.place_of_delta(sample);
-        }
-        let has_starts = data != Data::Gauge && self.start != 0 && sample.start != 0;
-        if has_starts && sample.start > self.start {
-            return self.place_of_new_run(sample, lateness_ns, Place::Restart);
-        }
-        if has_starts && sample.start < self.start {
-            return self.place_of_other_run(data, sample, lateness_ns);
-        }
-        if self.late.as_ref().is_some_and(|late| late.is_folded) {
-            let is_newer = sample.time > self.time;
-            return is_newer.then_some(Place::Folded).ok_or(Rejection::Late);
-        }
-        match sample.time > self.time {
-            true => Ok(Place::Next),
-            false => Err(self.is_repeated(data, sample)),
-        }
-    }
-
-    fn is_repeated(&self, data: Data, sample: &Sample<'_>) -> Rejection {
-        let is_same = sample.time == self.time && self.says(sample.value);
-        let is_covered = sample.time < self.time && self.last.covers(data, sample.value);
-        match is_same || is_covered {
-            true => Rejection::Duplicate,
-            false => Rejection::Late,
-        }
-    }
-
-    fn place_of_new_run(
-        &self,
-        sample: &Sample<'_>,
-        lateness_ns: u64,
-        place: Place,
-    ) -> Result<Place, Rejection> {
-        let oldest = self.newest().max(sample.time).saturating_sub(lateness_ns);
-        let is_full = |late: &Late| late.runs.are_full(oldest);
-        match self.late.as_deref().is_some_and(is_full) {
-            true => Err(Rejection::Limit),
-            false => Ok(place),
-        }
-    }
-
-    /// A run that was never heard of counts in full, however old its point: nobody else has counted it. One that may
-    /// have been forgotten can't be told from one that was counted already.
-    fn place_of_other_run(
-        &self,
-        data: Data,
-        sample: &Sample<'_>,
-        lateness_ns: u64,
-    ) -> Result<Place, Rejection> {
-        let falls = matches!(data, Data::Sum { monotonic: false, .. });
-        let runs = self.late.as_ref().map(|late| &late.runs);
-        let is_in_order = sample.time > self.newest();
-        // What it gained is part of its next word.
-        let is_too_late = lateness_ns == 0 && !is_in_order;
-        // A level that was true before its successor began.
-        let is_replaced = falls && sample.time <= self.start;
-        if is_too_late || is_replaced {
-            return Err(Rejection::Late);
-        }
-        match runs.and_then(|runs| runs.find(sample.start)) {
-            Some(run) if sample.time > run.time => Ok(Place::OtherRun),
-            Some(run) if run.last.covers(data, sample.value) => Err(Rejection::Duplicate),
-            Some(_) => Err(Rejection::Late),
-            None if !falls && runs.is_some_and(|runs| runs.may_have_forgotten(sample.start)) => {
-                is_in_order.then_some(Place::ForgottenRun).ok_or(Rejection::Late)
-            }
-            None => self.place_of_new_run(sample, lateness_ns, Place::OtherRun),
-        }
-    }
-
-    fn place_of_delta(&self, sample: &Sample<'_>) -> Result<Place, Rejection> {
-        if sample.time > self.time {
-            return Ok(Place::Next);
-        }
-        if (sample.start, sample.time) == (self.start, self.time) {
-            return Err(Rejection::Duplicate);
-        }
-        let late = self.late.as_ref();
-        match late.is_some_and(|late| late.gap(sample.start, sample.time).is_some()) {
-            true => Ok(Place::Gap),
-            false => Err(Rejection::Late),
-        }
     }
 
     /// Remembers what deltas in between have not been seen yet.
@@ -611,91 +385,6 @@ impl Progress {
         self.late.as_mut()?.runs.take_untold()
     }
 
-    fn says(&self, value: &Value) -> bool {
-        match (&self.last, value) {
-            (Last::Number(last), _) => value.number().is_some_and(|number| number.same(*last)),
-            (Last::Histogram(last), Value::Histogram(now)) => last == now,
-            (Last::Exponential(last), Value::ExponentialHistogram(now)) => last == now,
-            (Last::Summary(last), Value::Summary(now)) => **last == Moments::of(now),
-            (Last::Nothing, _) => true,
-            _ => false,
-        }
-    }
-
-    fn change<'a>(&mut self, data: Data, value: &'a Value) -> Result<Change<'a>, Rejection> {
-        let cumulative = data.temporality() == Temporality::Cumulative;
-        Ok(match value {
-            Value::Int(_) | Value::Double(_) => {
-                let number = value.number().ok_or(Rejection::Invalid)?;
-                Change::Number(self.number(data, cumulative, number))
-            }
-            Value::Histogram(now) if cumulative => Change::Histogram(self.histogram(now)),
-            Value::Histogram(now) => Change::Histogram(Increase::All(now)),
-            Value::ExponentialHistogram(now) if cumulative => Change::Exponential(self.exponential(now)),
-            Value::ExponentialHistogram(now) => Change::Exponential(Increase::All(now)),
-            Value::Summary(now) => Change::Summary(self.summary(Moments::of(now))),
-            Value::NoRecordedValue => Change::End,
-        })
-    }
-
-    fn number(&mut self, data: Data, cumulative: bool, now: Number) -> Number {
-        let Data::Sum { monotonic, .. } = data else {
-            self.last = Last::Number(now);
-            return now;
-        };
-        let then = match &self.last {
-            Last::Number(then) => *then,
-            _ => Number::ZERO,
-        };
-        if !cumulative {
-            if !monotonic {
-                self.last = Last::Number(then.plus(now));
-            }
-            return now;
-        }
-        self.last = Last::Number(now);
-        match monotonic && now.less(then) {
-            true => now,
-            false => now.minus(then),
-        }
-    }
-
-    fn histogram<'a>(&mut self, now: &'a Histogram) -> Increase<'a, Histogram> {
-        let increase = match &self.last {
-            Last::Histogram(then) => now.since(then),
-            _ => None,
-        };
-        match &mut self.last {
-            Last::Histogram(last) => last.as_mut().clone_from(now),
-            last => *last = Last::Histogram(Box::new(now.clone())),
-        }
-        increase.map_or(Increase::All(now), |part| Increase::Part(Box::new(part)))
-    }
-
-    fn exponential<'a>(&mut self, now: &'a ExponentialHistogram) -> Increase<'a, ExponentialHistogram> {
-        let increase = match &self.last {
-            Last::Exponential(then) => now.since(then),
-            _ => None,
-        };
-        match &mut self.last {
-            Last::Exponential(last) => last.as_mut().clone_from(now),
-            last => *last = Last::Exponential(Box::new(now.clone())),
-        }
-        increase.map_or(Increase::All(now), |part| Increase::Part(Box::new(part)))
-    }
-
-    fn summary(&mut self, now: Moments) -> Moments {
-        let then = match &self.last {
-            Last::Summary(then) if then.count <= now.count => **then,
-            _ => Moments::default(),
-        };
-        self.last = Last::Summary(Box::new(now));
-        Moments {
-            count: now.count - then.count,
-            sum: now.sum - then.sum,
-        }
-    }
-
     /// Whether it knows what a cumulative stream has counted so far.
     pub(crate) fn holds_total(&self) -> bool {
         !matches!(self.last, Last::Nothing)
@@ -736,32 +425,6 @@ impl Progress {
             late,
         })
     }
-}
-
-impl Moments {
-    pub(crate) fn of(summary: &Summary) -> Self {
-        Self {
-            count: summary.count,
-            sum: summary.sum,
-        }
-    }
-}
-
-/// Whether a value is one that its kind of data can have.
-fn check(data: Data, value: &Value) -> Result<(), Rejection> {
-    let sound = match (data, value) {
-        (_, Value::NoRecordedValue) => true,
-        (_, _) if data.temporality() == Temporality::Unspecified => return Err(Rejection::Unsupported),
-        (Data::Gauge, Value::Int(_) | Value::Double(_)) => true,
-        (Data::Sum { monotonic, .. }, Value::Int(_) | Value::Double(_)) => value
-            .number()
-            .is_some_and(|number| number.is_finite() && !(monotonic && number.less(Number::ZERO))),
-        (Data::Histogram { .. }, Value::Histogram(histogram)) => histogram.is_sound(),
-        (Data::ExponentialHistogram { .. }, Value::ExponentialHistogram(histogram)) => histogram.is_sound(),
-        (Data::Summary, Value::Summary(_)) => true,
-        _ => false,
-    };
-    if sound { Ok(()) } else { Err(Rejection::Invalid) }
 }
 
 #[cfg(test)]

@@ -130,17 +130,16 @@ impl<T> Streams<T> {
         now: UnixNanos,
         make: impl FnOnce() -> T,
     ) -> Option<Key> {
-        self.learn_if(true, key, identity, now, make)
+        self.try_learn(key, identity, now, || Some(make()))
     }
 
-    /// The same; a new stream is made only where they `may_grow`.
-    pub(crate) fn learn_if(
+    /// The same where `make` may find that there is no room.
+    pub(crate) fn try_learn(
         &self,
-        may_grow: bool,
         key: Key,
         identity: Key,
         now: UnixNanos,
-        make: impl FnOnce() -> T,
+        make: impl FnOnce() -> Option<T>,
     ) -> Option<Key> {
         let mut register = self.register.lock();
         if let Some((at, home)) = self.of_identity(&register, identity) {
@@ -157,7 +156,7 @@ impl<T> Streams<T> {
             identity,
             seen: now,
             next: NONE,
-            state: make(),
+            state: make()?,
         };
         let at = self.place(&mut register, stream, now);
         register.identities.insert(identity, at);

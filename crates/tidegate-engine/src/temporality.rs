@@ -15,7 +15,10 @@ use crate::key::Key;
 use crate::progress::{Change, Last, Progress};
 use crate::saved::StreamId;
 use crate::streams::{Streams, Sweep};
-use crate::{Data, Metric, Point, Rejection, Sample, Series, Temporality, UnixNanos, Value};
+use crate::{
+    Data, Events, Future, FutureAction, Instrument, Metric, Point, Rejection, Sample, Series, Stray,
+    Temporality, UnixNanos, Value, clock,
+};
 
 /// How many streams, and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +27,8 @@ pub struct ConverterLimits {
     pub streams: usize,
     /// A stream that says nothing for so long is forgotten.
     pub expiry_ns: u64,
+    /// What becomes of points from the future.
+    pub future: Future,
 }
 
 /// Each delta begins where the one before it ended: nothing may come in between afterwards.
@@ -131,21 +136,43 @@ impl Converter {
         has_one && !stays && data.temporality() == other
     }
 
+    /// What is left of events where some lie too far ahead, and how many were cut out; `None`: all may stay. Only those
+    /// are looked at whose points it converts.
+    pub fn without_future(&self, events: &Events) -> Option<(Events, usize)> {
+        let becomes_delta = |kind: u16| {
+            let kind = events.schema.kinds.get(usize::from(kind));
+            kind.is_some_and(|kind| kind.instrument != Instrument::Gauge)
+        };
+        match self.wanted {
+            Temporality::Cumulative => self.limits.future.settle(events, becomes_delta),
+            _ => None,
+        }
+    }
+
     /// Converts a point of data that [`Self::concerns`] it. `series` decodes what identifies it when it is first seen
     /// under `key`; `id` then says what it is called for other processes. With `cursor`, the stream's new place is
-    /// appended there.
+    /// appended there. A point without a time gets that of its arrival.
     pub fn convert(
         &self,
         key: Key,
-        sample: Sample<'_>,
+        mut sample: Sample<'_>,
         now: UnixNanos,
         series: &mut dyn FnMut() -> Option<Arc<Series>>,
         id: &dyn Fn(&Series) -> StreamId,
         cursor: Option<&mut Vec<u8>>,
     ) -> Converted {
         self.sweep(now);
+        if sample.time > self.limits.future.latest(now) {
+            if self.limits.future.action == FutureAction::Refuse {
+                return Converted::Rejected(Rejection::Future);
+            }
+            sample.time = 0;
+        }
+        if sample.time == 0 {
+            sample.time = clock::wall(now);
+        }
         let mut cursor = cursor;
-        let mut step = |stream: &mut Stream| self.step(stream, &sample, cursor.as_deref_mut());
+        let mut step = |stream: &mut Stream| self.step(stream, &sample, now, cursor.as_deref_mut());
         if let Some(converted) = self.streams.known(key, now, &mut step) {
             return converted;
         }
@@ -172,12 +199,20 @@ impl Converter {
         }
     }
 
-    fn step(&self, stream: &mut Stream, sample: &Sample<'_>, cursor: Option<&mut Vec<u8>>) -> Converted {
+    fn step(
+        &self,
+        stream: &mut Stream,
+        sample: &Sample<'_>,
+        now: UnixNanos,
+        cursor: Option<&mut Vec<u8>>,
+    ) -> Converted {
         let data = with_data(stream.series.metric.data, self.unwanted());
-        let converted = match self.wanted {
-            Temporality::Delta => self.delta(stream, data, sample),
-            _ => total(stream, data, sample),
-        };
+        let mut converted = self.advance(stream, data, sample);
+        let is_late = matches!(converted, Err(Rejection::Late | Rejection::Duplicate));
+        if is_late && stream.saved.progress.stray(data, sample, now, None) == Some(Stray::Reanchored) {
+            // The sender's clock was set back: the stream goes on by the new clock.
+            converted = self.advance(stream, data, sample);
+        }
         match (converted, cursor) {
             (Ok(converted), Some(cursor)) => {
                 stream.saved.save(stream.id, cursor);
@@ -185,6 +220,13 @@ impl Converter {
             }
             (Ok(converted), None) => converted,
             (Err(rejection), _) => Converted::Rejected(rejection),
+        }
+    }
+
+    fn advance(&self, stream: &mut Stream, data: Data, sample: &Sample<'_>) -> Result<Converted, Rejection> {
+        match self.wanted {
+            Temporality::Delta => self.delta(stream, data, sample),
+            _ => total(stream, data, sample),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Where the kernel says how much memory a container may use: cgroup version 2, then version 1.
 const CGROUP_LIMITS: [&str; 2] = [
@@ -15,6 +16,21 @@ pub(crate) fn resident_bytes() -> io::Result<u64> {
     let pages: Option<u64> = text.split(' ').nth(1).and_then(|pages| pages.parse().ok());
     let pages = pages.ok_or_else(|| io::Error::other("/proc/self/statm has no second number"))?;
     Ok(pages.saturating_mul(rustix::param::page_size() as u64))
+}
+
+/// See [`live_bytes`]; 0: nobody has said it yet.
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+
+/// The allocator has just given back what is free: what is resident now is in use.
+pub(crate) fn note_live() {
+    if let Ok(bytes) = resident_bytes() {
+        LIVE.store(usize::try_from(bytes).unwrap_or(usize::MAX), Relaxed);
+    }
+}
+
+/// What was resident right after the allocator last gave back what was free. It keeps no count of what is in use.
+pub(crate) fn live_bytes() -> Option<usize> {
+    Some(LIVE.load(Relaxed)).filter(|bytes| *bytes > 0)
 }
 
 /// Memory of the machine, or of the container where that is less.
@@ -51,6 +67,13 @@ mod tests {
     fn the_process_uses_some_memory_but_not_more_than_there_is() {
         let used = resident_bytes().unwrap();
         assert!(used > 1 << 20 && used < total_bytes().unwrap(), "{used}");
+    }
+
+    #[test]
+    fn what_is_live_is_known_once_memory_was_given_back() {
+        note_live();
+        let live = live_bytes().unwrap();
+        assert!(live > 1 << 20 && live < total_bytes().unwrap() as usize, "{live}");
     }
 
     #[test]

@@ -4,7 +4,9 @@ use std::sync::Mutex;
 
 use opentelemetry_proto::tonic::metrics::v1 as otlp;
 use prost::Message;
-use tidegate_engine::{Data, Temporality, Value};
+use tidegate_engine::{
+    Attributes, Data, Events, Instrument, Kind, Lease, Schema, Source, SourceId, Temporality, Value, Values,
+};
 use tidegate_requests::{gauge, int, metric, request};
 
 use super::*;
@@ -194,4 +196,66 @@ async fn what_began_before_the_gateway_is_a_baseline_and_in_the_books() {
     assert_eq!(of(&got, Temporality::Delta), [1, 1]);
     assert_eq!((balance.absorbed, balance.dropped[Reason::Late as usize]), (2, 2));
     assert_eq!((balance.held(), balance.left), (0, 5));
+}
+
+/// Values of a counter, each with its time.
+fn events(said: &[(u64, u64)]) -> Events {
+    let kind = Kind {
+        name: "hits".into(),
+        description: "".into(),
+        unit: "".into(),
+        instrument: Instrument::Counter,
+        attributes: Attributes::default(),
+    };
+    let source = Source {
+        id: SourceId::next(),
+        resource: Arc::default(),
+        scope: Arc::default(),
+        attributes: Attributes::default(),
+        lease: Arc::new(Lease::new(Duration::from_secs(60), now())),
+    };
+    Events {
+        source: Arc::new(source),
+        schema: Arc::new(Schema { kinds: vec![kind] }),
+        kinds: vec![0; said.len()],
+        values: Values::U64(said.iter().map(|(value, _)| *value).collect()),
+        times: Some(said.iter().map(|(_, time)| *time).collect()),
+        weights: None,
+        observed: now(),
+    }
+}
+
+const DAY_NS: u64 = 86_400_000_000_000;
+
+#[tokio::test]
+async fn a_point_from_the_future_is_counted_and_its_stream_goes_on() {
+    let side = side(TemporalityChoice::Delta, QueueConfig::default()).await;
+    let edge = side.edge();
+    let start = now();
+    edge.push(batch(CUMULATIVE, start, start + 10, 5)).unwrap();
+    let verdict = edge.push(batch(CUMULATIVE, start, start + DAY_NS, 7)).unwrap();
+    assert_eq!(verdict.rejected_items, 2, "its sender is told");
+    edge.push(batch(CUMULATIVE, start, start + 20, 9)).unwrap();
+    let (balance, got) = side.end().await;
+    let mut found = of(&got, Temporality::Delta);
+    found.sort_unstable();
+    assert_eq!(found, [4, 4, 5, 5]);
+    assert_eq!(balance.dropped[Reason::Future as usize], 2);
+    // The gauge of that time passes as it is.
+    assert_eq!((balance.held(), balance.left), (0, 7));
+}
+
+#[tokio::test]
+async fn an_event_from_the_future_is_cut_out_and_those_beside_it_are_added_up() {
+    let side = side(TemporalityChoice::Cumulative, QueueConfig::default()).await;
+    let edge = side.edge();
+    let now = now();
+    for (first, second) in [(now, now + DAY_NS), (now + 1, u64::MAX)] {
+        edge.push(Batch::new(events(&[(3, first), (100, second)])))
+            .unwrap();
+    }
+    let (balance, got) = side.end().await;
+    assert_eq!(of(&got, Temporality::Cumulative), [3, 6]);
+    assert_eq!(balance.dropped[Reason::Future as usize], 2);
+    assert_eq!((balance.held(), balance.left), (0, 2));
 }

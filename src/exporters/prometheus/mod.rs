@@ -261,6 +261,7 @@ impl Consumer for Prometheus {
                 self.ledger.absorb(absorbed.absorbed);
                 self.ledger.drop_items(Reason::Invalid, absorbed.invalid);
                 self.ledger.drop_items(Reason::Limit, absorbed.limited);
+                self.ledger.drop_items(Reason::Future, absorbed.future);
                 let unmatched = absorbed.unmatched.map_or(0, |events| events.len());
                 self.ledger.drop_items(Reason::Unsupported, unmatched);
             }

@@ -21,9 +21,11 @@ crate::options! {
         pub max_series: usize = Limits::default().series,
         /// Most output series of one metric.
         pub max_series_per_metric: Option<usize> = None,
-        /// Most input streams of one source that get series of their own.
+        /// Most input streams of one source that get series of their own; unset: as many as take half of `max_bytes`, by
+        /// the mean weight of the streams of all sources.
         pub max_streams_per_source: Option<usize> = None,
         /// Most bytes of series and streams, estimated; new ones beyond share a series as those beyond `max_series` do.
+        /// Unset: a quarter of the memory limit.
         pub max_bytes: Option<ByteSize> = None,
         /// Points that come out of order still count when they are at most so much older than the newest of their stream.
         pub lateness: Duration = Limits::default().lateness,

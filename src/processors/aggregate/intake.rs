@@ -74,6 +74,7 @@ impl Intake {
         ledger.absorb(absorbed.absorbed);
         ledger.drop_items(Reason::Invalid, absorbed.invalid);
         ledger.drop_items(Reason::Limit, absorbed.limited);
+        ledger.drop_items(Reason::Future, absorbed.future);
         absorbed.unmatched.map(Payload::from)
     }
 

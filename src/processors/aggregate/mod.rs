@@ -50,7 +50,8 @@ impl Aggregate {
     fn new(config: Arc<Config>, cx: ProcessorContext) -> Result<Self, ComponentError> {
         let rules = config.rules().map_err(|error| cx.base.error(error.to_string()))?;
         let table = Table::new(cx.base.path.clone(), rules.clone(), config.limits())
-            .bounded_by(cx.base.shared.memory.bounds_of_tables());
+            .bounded_by(cx.base.shared.memory.bounds_of_tables())
+            .shared_by_sources();
         let table = Arc::new(match &config.storage {
             Some(_) => table.identified_by(stream_id),
             None => table,

@@ -180,10 +180,12 @@ impl Gauge {
             return;
         }
         let (component, limit_mib, used_mib) = (&*self.context.path, self.limit.soft >> 20, used >> 20);
+        let live_mib = measure::live_bytes().map(|bytes| bytes >> 20);
         match over {
             true => warn!(
                 component,
                 used_mib,
+                live_mib,
                 limit_mib,
                 "memory usage is above the soft limit: new series, and data that stays in queues, are refused"
             ),

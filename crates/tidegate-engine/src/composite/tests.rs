@@ -370,3 +370,20 @@ fn a_stale_value_is_nothing_or_the_last_one_as_declared() {
         assert_eq!((idle.state, idle.value), (State::Idle, None));
     }
 }
+
+/// No time that an event says can hold a window up: events count when they come.
+#[test]
+fn events_of_any_time_count_when_they_come() {
+    let (set, composite) = set(declare(Function::Sum, &[]));
+    let source = source("a");
+    for (step, time) in [u64::MAX, 1, NOW + 86_400 * SECOND, NOW].into_iter().enumerate() {
+        let now = NOW + step as u64 * SECOND / 10;
+        source.lease.touch(now);
+        let mut batch = events(&source, now, &[2]);
+        batch.times = Some(vec![time]);
+        set.observe_events(&batch);
+        let answer = composite.read(now).remove(0);
+        let sum = 2.0 * (step + 1) as f64;
+        assert_eq!((answer.value, answer.state), (Some(sum), State::Fresh), "{time}");
+    }
+}

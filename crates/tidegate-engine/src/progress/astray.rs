@@ -3,8 +3,9 @@
 //! A sender whose clock steps back says nothing but points that are older than its newest, and goes on at the pace of the
 //! clock. What was on the way for long comes faster, or between points that are taken.
 
-use crate::UnixNanos;
+use super::{Last, Progress, Sample};
 use crate::cadence::{PUSH_NS, SHORTEST_LEASE_NS};
+use crate::{Data, Stray, Temporality, UnixNanos, clock};
 
 /// Intervals after which the clock of a sender counts as set back: more than 2.5, as a lease has.
 const INTERVALS: u32 = 3;
@@ -75,5 +76,76 @@ impl Astray {
         let (passed, said) = (now.saturating_sub(self.since), self.last - self.first);
         let is_in_step = said >= passed / 2 && said <= passed.saturating_mul(2);
         self.intervals >= INTERVALS && passed >= SHORTEST_LEASE_NS && is_in_step
+    }
+}
+
+impl Progress {
+    /// Notes that a point was not taken which came at `now`: it lies behind the newest, or too far ahead. `shown` is the
+    /// number or count that the state shows, where nothing is kept of what the stream said.
+    #[cold]
+    pub(crate) fn stray(
+        &mut self,
+        data: Data,
+        sample: &Sample<'_>,
+        now: UnixNanos,
+        shown: Option<f64>,
+    ) -> Option<Stray> {
+        let is_ahead = sample.time > self.newest();
+        if sample.time == self.newest() || self.time == 0 {
+            return None;
+        }
+        let astray = &mut self.late.get_or_insert_default().astray;
+        let is_news = astray.note(sample.time, now);
+        if is_ahead {
+            return is_news.then_some(Stray::Ahead);
+        }
+        if astray.is_set_back(now) && self.goes_on(data, sample, shown) {
+            self.set_back(data, sample, now);
+            return Some(Stray::Reanchored);
+        }
+        is_news.then_some(Stray::Behind)
+    }
+
+    /// Whether a point can be the next word of its stream by another clock. What fell was said before, and adding it
+    /// again would count it twice; so would deltas, of which nobody can tell whether they were added.
+    fn goes_on(&self, data: Data, sample: &Sample<'_>, shown: Option<f64>) -> bool {
+        if data == Data::Gauge || matches!(data, Data::Sum { monotonic: false, .. }) {
+            return data.temporality() != Temporality::Delta || data == Data::Gauge;
+        }
+        let run = self.late.as_ref().and_then(|late| late.runs.find(sample.start));
+        let is_current = sample.start == self.start || sample.start == 0 || self.start == 0;
+        let then = match run {
+            _ if is_current => self.last.weight().or(shown),
+            Some(run) => run.last.weight(),
+            None => None,
+        };
+        let now = Last::weight_of(sample.value);
+        data.temporality() == Temporality::Cumulative && then.zip(now).is_none_or(|(then, now)| now >= then)
+    }
+
+    fn set_back(&mut self, data: Data, sample: &Sample<'_>, now: UnixNanos) {
+        let before = sample.time.saturating_sub(1);
+        let falls = matches!(data, Data::Sum { monotonic: false, .. });
+        let is_of_older_run = sample.start != 0 && sample.start < self.start;
+        let late = self.late.get_or_insert_default();
+        late.set_back(before);
+        late.astray.lag = clock::wall(now).saturating_sub(sample.time);
+        if falls && is_of_older_run && sample.time <= self.start {
+            // A process began anew by the new clock: its level takes the place of the one before.
+            late.runs.remove(sample.start);
+            self.start = sample.start;
+        }
+        self.time = self.time.min(before);
+    }
+
+    /// Whether its latest points were not taken, so that what it has said is not what is.
+    pub(crate) fn stands_still(&self) -> bool {
+        self.late.as_ref().is_some_and(|late| late.astray.stands_still())
+    }
+
+    /// When its newest point was true by our clock, where the sender's clock was set back; otherwise by the sender's.
+    pub(crate) fn newest_by_our_clock(&self) -> UnixNanos {
+        let lag = self.late.as_ref().map_or(0, |late| late.astray.lag);
+        self.newest().saturating_add(lag)
     }
 }

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::{ExponentialHistogram, Histogram, Summary};
 
 const COUNTER: Data = Data::Sum {
     monotonic: true,

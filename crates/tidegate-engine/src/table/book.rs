@@ -78,6 +78,13 @@ impl Book {
         }
     }
 
+    /// How many streams a resource has.
+    pub(super) fn streams(&self, resource: &Resource) -> usize {
+        let number = self.index.get(&Key::of_value(resource));
+        let entry = number.and_then(|number| self.list.get(*number as usize)?.as_ref());
+        entry.map_or(0, |entry| entry.streams)
+    }
+
     /// The earliest start of the streams of a resource; 0: none is known.
     pub(super) fn began(&self, resource: &Resource) -> UnixNanos {
         let number = self.index.get(&Key::of_value(resource));

@@ -10,7 +10,7 @@ use crate::fold::{BucketSets, BucketTable, Folded, Folds};
 use crate::progress::Rejection;
 use crate::rule::Op;
 use crate::streams::lock;
-use crate::{Events, Instrument, Number, Schema, Source, SourceId, UnixNanos, Values, clock};
+use crate::{Events, Instrument, Number, Schema, Source, SourceId, Stray, UnixNanos, clock};
 
 /// What a kind of a source takes, estimated: what it means, where its events go, what is folded of them. Where the kinds
 /// of all sources take half of what series may, no further source is taken in until some have left.
@@ -25,6 +25,8 @@ pub struct Absorbed {
     pub invalid: usize,
     /// Events for which there was no room.
     pub limited: usize,
+    /// Events whose time lies too far ahead.
+    pub future: usize,
     /// Events that no rule takes.
     pub unmatched: Option<Events>,
 }
@@ -44,6 +46,8 @@ pub(super) struct SourceState {
     folds: Folds,
     /// Whether every kind is taken in, so that a batch need not be looked through.
     takes_all: bool,
+    /// Whether events of its latest batch lay too far ahead and were not taken in.
+    is_ahead: bool,
     seen: UnixNanos,
     /// Let go by a sweep: nobody will look at it again.
     gone: bool,
@@ -79,6 +83,7 @@ impl Table {
         };
         self.reject(Rejection::Invalid, absorbed.invalid);
         self.reject(Rejection::Limit, absorbed.limited);
+        self.reject(Rejection::Future, absorbed.future);
         if absorbed.absorbed > 0 {
             self.changed();
         }
@@ -108,10 +113,26 @@ impl Table {
         }
         self.plan(state, &events.schema, events.observed);
         state.seen = state.seen.max(events.observed);
-        Some(match state.takes_all || state.takes(events) {
+        let is_taken = |kind| state.fate(kind) == Fate::Taken;
+        let settled = self.limits.future.settle(events, is_taken);
+        let (events, future) = settled.as_ref().map_or((events, 0), |(kept, cut)| (kept, *cut));
+        self.note_ahead(state, future > 0);
+        let absorbed = match state.takes_all || state.takes(events) {
             true => state.fold(events, 0, None),
             false => state.fold_taken(events),
-        })
+        };
+        Some(Absorbed { future, ..absorbed })
+    }
+
+    /// Notes whether a source's clock is too far ahead, and tells of it once.
+    fn note_ahead(&self, state: &mut SourceState, is_ahead: bool) {
+        if std::mem::replace(&mut state.is_ahead, is_ahead) == is_ahead || !is_ahead {
+            return;
+        }
+        let mut cursor = self.cells.cursor();
+        let mut targets = state.each_target();
+        let series = targets.find_map(|target| Some(cursor.get(target.cell)?.series.clone()));
+        self.strays.note(Stray::Ahead, series.as_ref());
     }
 
     fn source(&self, source: &Arc<Source>) -> Option<Arc<Mutex<SourceState>>> {
@@ -133,6 +154,7 @@ impl Table {
                 fates: Vec::new(),
                 folds: Folds::default(),
                 takes_all: true,
+                is_ahead: false,
                 seen: 0,
                 gone: false,
             }))
@@ -174,7 +196,7 @@ impl Table {
         let (Some(kind), Ok(number)) = (schema.kinds.get(index), u16::try_from(index)) else {
             return (targets, fate);
         };
-        let crowded = index >= self.limits.streams_per_source;
+        let crowded = self.is_crowded_kind(index);
         for (rule, met) in self.rules.iter().zip(&self.met) {
             let Some(output) = rule.of_events(&state.source, kind) else {
                 continue;
@@ -235,9 +257,10 @@ impl Table {
                         Op::Observe => sets.counts(target.member),
                         _ => &[],
                     };
-                    cell.state
-                        .apply_folded(target.op, target.member, &folded, buckets);
                     cell.seen = cell.seen.max(seen);
+                    let arrived = clock::wall(cell.seen);
+                    cell.state
+                        .apply_folded(target.op, target.member, &folded, buckets, arrived);
                 }
             }
         });
@@ -312,6 +335,10 @@ impl SourceState {
         &self.source
     }
 
+    pub(super) fn is_ahead(&self) -> bool {
+        self.is_ahead
+    }
+
     /// Makes ready what a target needs beside the folds of its kind.
     fn enter(&mut self, kind: u16, target: &mut Target, bounds: Option<Arc<BucketTable>>) {
         match (target.op, bounds) {
@@ -377,6 +404,7 @@ impl SourceState {
             invalid,
             limited,
             unmatched,
+            future: 0,
         }
     }
 
@@ -411,22 +439,5 @@ impl SourceState {
 
 /// The events whose kind `keep` wants.
 fn select(events: &Events, keep: impl Fn(u16) -> bool) -> Events {
-    let wanted: Vec<usize> = (0..events.len())
-        .filter(|at| events.kinds.get(*at).is_some_and(|kind| keep(*kind)))
-        .collect();
-    fn pick<T: Copy>(column: &[T], wanted: &[usize]) -> Vec<T> {
-        wanted.iter().filter_map(|at| column.get(*at).copied()).collect()
-    }
-    Events {
-        source: events.source.clone(),
-        schema: events.schema.clone(),
-        kinds: pick(&events.kinds, &wanted),
-        values: match &events.values {
-            Values::U64(values) => Values::U64(pick(values, &wanted)),
-            Values::F64(values) => Values::F64(pick(values, &wanted)),
-        },
-        times: events.times.as_ref().map(|times| pick(times, &wanted)),
-        weights: events.weights.as_ref().map(|weights| pick(weights, &wanted)),
-        observed: events.observed,
-    }
+    events.select(|at| events.kinds.get(at).is_some_and(|kind| keep(*kind)))
 }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use super::Table;
 use super::book::SourceNumber;
 use super::cell::CellRef;
+use super::events::SourceState;
 use crate::lease::nanos;
 use crate::streams::lock;
 use crate::trust::State;
-use crate::{Attributes, Series, Source, UnixNanos, Value, clock};
+use crate::{Attributes, Series, UnixNanos, Value, clock};
 
 /// Where a series comes from.
 #[derive(Clone, Debug, PartialEq)]
@@ -176,7 +177,7 @@ impl Table {
             let state = lock(&shared);
             let streams = state.feeds(at);
             if streams > 0 {
-                feeders.push(Feeder::of_events(state.source(), streams, now));
+                feeders.push(Feeder::of_events(&state, streams, now));
             }
         }
         feeders
@@ -184,9 +185,11 @@ impl Table {
 }
 
 impl Feeder {
-    fn of_events(source: &Source, streams: usize, now: UnixNanos) -> Self {
+    fn of_events(state: &SourceState, streams: usize, now: UnixNanos) -> Self {
+        let source = state.source();
         let life = match (source.lease.is_ended(), source.lease.is_alive(now)) {
             (true, _) => Life::Left,
+            (false, true) if state.is_ahead() => Life::Astray,
             (false, true) => Life::Alive,
             (false, false) => Life::Overdue,
         };

@@ -13,7 +13,8 @@ pub struct Limits {
     pub series: usize,
     /// Output series of one metric name.
     pub series_per_metric: usize,
-    /// Input streams (kinds of a source, points of a resource) of one source that get series of their own.
+    /// Input streams (kinds of a source, points of a resource) of one source that get series of their own; see
+    /// [`Table::shared_by_sources`](super::Table::shared_by_sources).
     pub streams_per_source: usize,
     /// Bytes of output series and input streams, estimated; new ones beyond go where those beyond `series` go.
     pub bytes: usize,

@@ -8,6 +8,7 @@ mod book;
 mod cell;
 mod events;
 mod explain;
+mod fairness;
 mod folded;
 mod holdings;
 mod limits;
@@ -95,6 +96,8 @@ pub struct Table {
     limits: Limits,
     /// What other users of memory leave.
     bounds: Arc<Bounds>,
+    /// Whether no source may take more than half.
+    is_shared: bool,
     lateness_ns: u64,
     cells: Arc<Cells>,
     streams: Arc<Streams<Stream>>,
@@ -123,6 +126,7 @@ impl Table {
             rules: rules.into(),
             limits,
             bounds: Arc::default(),
+            is_shared: false,
             lateness_ns: nanos(limits.lateness),
             cells: Arc::new(Cells::new(nanos(limits.expiry))),
             streams: Arc::new(Streams::new(limits.streams, nanos(limits.expiry))),

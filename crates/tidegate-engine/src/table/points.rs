@@ -102,22 +102,27 @@ impl Table {
         let is_taken = self.takes(&series);
         if !is_taken {
             // Remembered, so that it need not be decoded the next time.
-            let make = || self.stream(&series, 0, &Value::NoRecordedValue, now);
-            let may_grow = !self.bounds.is_tight();
-            self.streams.learn_if(may_grow, key, Key::of(&series), now, make);
+            let make = || self.new_stream(&series, 0, &Value::NoRecordedValue, now);
+            self.streams.try_learn(key, Key::of(&series), now, make);
         }
         is_taken
     }
 
-    pub(super) fn stream(
+    /// `None`: the room that is left is for other sources, or memory is short.
+    pub(super) fn new_stream(
         &self,
         series: &Arc<Series>,
         start: UnixNanos,
         value: &Value,
         now: UnixNanos,
-    ) -> Stream {
+    ) -> Option<Stream> {
+        let has_room = !self.bounds.is_tight() && !self.has_no_room_for(&series.resource);
+        has_room.then(|| self.stream(series, start, value, now))
+    }
+
+    fn stream(&self, series: &Arc<Series>, start: UnixNanos, value: &Value, now: UnixNanos) -> Stream {
         let (source, streams) = lock(&self.book).join(&series.resource, start);
-        let crowded = streams > self.limits.streams_per_source;
+        let crowded = self.is_crowded(streams);
         let id = self.identify.map(|identify| identify(series));
         let old = id.and_then(|id| self.restored.take(id));
         let folded = lock(&self.folded).take(Key::of(series));

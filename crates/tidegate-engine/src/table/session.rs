@@ -166,9 +166,8 @@ impl Session<'_> {
         let Some(series) = identify() else {
             return Outcome::Rejected(Rejection::Invalid);
         };
-        let may_grow = !table.bounds.is_tight();
-        let home = table.streams.learn_if(may_grow, key, Key::of(&series), now, || {
-            table.stream(&series, sample.start, sample.value, now)
+        let home = table.streams.try_learn(key, Key::of(&series), now, || {
+            table.new_stream(&series, sample.start, sample.value, now)
         });
         let Some(home) = home else {
             return if table.takes(&series) {

@@ -29,6 +29,9 @@ struct Rare {
     stale: bool,
 }
 
+/// What is shown may be so much newer than what arrives: sources take turns.
+const AHEAD_NS: u64 = 1_000_000_000;
+
 impl State {
     /// Nothing yet, of the kind that `data` says.
     pub(crate) fn new(data: Data, rule: &Rule, start: UnixNanos, now: UnixNanos) -> Self {
@@ -205,8 +208,20 @@ impl State {
         }
     }
 
-    /// Takes in what a batch of events came to. `buckets`: its observations by this series' bounds.
-    pub(crate) fn apply_folded(&mut self, op: Op, member: u32, folded: &Folded, buckets: &[u64]) {
+    /// Takes in what a batch of events came to. `buckets`: its observations by this series' bounds. `arrived`: when it
+    /// came, by the wall clock.
+    pub(crate) fn apply_folded(
+        &mut self,
+        op: Op,
+        member: u32,
+        folded: &Folded,
+        buckets: &[u64],
+        arrived: UnixNanos,
+    ) {
+        if self.time > arrived.saturating_add(AHEAD_NS) {
+            // It was said by a clock that has been set back since, or by one that is ahead: this came later.
+            self.time = folded.time;
+        }
         match op {
             Op::Add | Op::UpDown => self.add(folded.sum, folded.time),
             Op::Last => self.replace(folded.last, folded.time),

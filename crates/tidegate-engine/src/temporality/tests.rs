@@ -9,6 +9,12 @@ const BORN: UnixNanos = 1000;
 const LIMITS: ConverterLimits = ConverterLimits {
     streams: 1000,
     expiry_ns: u64::MAX,
+    future: FUTURE,
+};
+
+const FUTURE: Future = Future {
+    tolerance: std::time::Duration::from_secs(600),
+    action: FutureAction::Refuse,
 };
 
 fn series(data: Data, name: &str) -> Arc<Series> {
@@ -57,6 +63,11 @@ impl Reader {
     }
 
     fn say(&mut self, start: u64, time: u64, value: Value) -> Converted {
+        self.say_at(time, start, time, value)
+    }
+
+    /// The same, as it comes at `now`.
+    fn say_at(&mut self, now: u64, start: u64, time: u64, value: Value) -> Converted {
         let sample = Sample {
             start,
             time,
@@ -67,7 +78,7 @@ impl Reader {
         let key = Key::of(&series);
         let cursor = Some(&mut self.cursor);
         self.converter
-            .convert(key, sample, time, &mut || Some(series.clone()), &id, cursor)
+            .convert(key, sample, now, &mut || Some(series.clone()), &id, cursor)
     }
 
     /// What a number comes to: start, time, value.
@@ -121,6 +132,59 @@ fn a_stream_that_began_before_the_reader_is_counted_from_its_first_word() {
 fn a_stream_that_began_under_the_readers_eyes_is_counted_whole() {
     let mut reader = Reader::new(Temporality::Delta, counter(Temporality::Cumulative));
     assert_eq!(reader.number(1001, 1010, 7), Ok((1001, 1010, 7)));
+}
+
+const SECOND: u64 = 1_000_000_000;
+const TOLERANCE: u64 = 600 * SECOND;
+
+#[test]
+fn a_point_from_the_future_is_refused_and_its_stream_goes_on() {
+    for (wanted, given) in [
+        (Temporality::Delta, Temporality::Cumulative),
+        (Temporality::Cumulative, Temporality::Delta),
+    ] {
+        let mut reader = Reader::new(wanted, counter(given));
+        assert_eq!(reader.number(1001, 1010, 7), Ok((1001, 1010, 7)));
+        let cursor = reader.cursor.clone();
+        let early = reader.say_at(1015, 1010, 1016 + TOLERANCE, Value::Int(8));
+        assert_eq!(early, Converted::Rejected(Rejection::Future));
+        assert_eq!(reader.cursor, cursor, "its place is where it was");
+        assert!(matches!(
+            reader.say_at(1015, 1010, 1020, Value::Int(9)),
+            Converted::Point(Point { time: 1020, .. })
+        ));
+    }
+}
+
+#[test]
+fn a_point_from_the_future_gets_the_time_of_its_arrival_where_that_is_asked_for() {
+    let mut reader = Reader::new(Temporality::Delta, counter(Temporality::Cumulative));
+    reader.converter.limits.future.action = FutureAction::Arrival;
+    assert_eq!(reader.number(1001, 1010, 7), Ok((1001, 1010, 7)));
+    for (now, time, total) in [(1015, 1016 + TOLERANCE, 9), (1025, u64::MAX, 11), (1035, 0, 13)] {
+        match reader.say_at(now, 1001, time, Value::Int(total)) {
+            Converted::Point(point) => assert_eq!((point.time, point.value), (now, Value::Int(2))),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_stream_whose_sender_sets_its_clock_back_goes_on_and_loses_nothing() {
+    let mut reader = Reader::new(Temporality::Delta, counter(Temporality::Cumulative));
+    let (begun, back) = (10_000 * SECOND, 300 * SECOND);
+    let mut heard = 0;
+    let mut taken = Vec::new();
+    for push in 1..40_i64 {
+        let now = begun + push as u64 * 2 * SECOND;
+        let time = if push < 5 { now } else { now - back };
+        if let Converted::Point(point) = reader.say_at(now, begun, time, Value::Int(push)) {
+            heard += point.value.number().unwrap().as_f64() as i64;
+            taken.push(push);
+        }
+    }
+    assert_eq!(heard, 39);
+    assert!(taken.contains(&20), "{taken:?}");
 }
 
 #[test]

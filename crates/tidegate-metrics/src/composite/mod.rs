@@ -27,16 +27,8 @@ pub(crate) use series::Watch;
 #[cfg(feature = "otel")]
 pub(crate) use series::grown;
 
-use std::time::UNIX_EPOCH;
-
-use tidegate_engine::UnixNanos;
-
-/// The time, as the engine counts it.
-fn now() -> UnixNanos {
-    UNIX_EPOCH
-        .elapsed()
-        .map_or(0, |elapsed| elapsed.as_nanos() as UnixNanos)
-}
+/// The time that windows, leases and triggers live by: it never jumps when the wall clock is set.
+use tidegate_engine::clock::now;
 
 /// Begins a composite of this name.
 pub fn composite(name: &str) -> CompositeBuilder {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_engine::{Data, Histogram, Instrument, Kind, Reading, Table, Temporality, Value};
 
+mod bounds;
 mod journal;
 
 use super::*;

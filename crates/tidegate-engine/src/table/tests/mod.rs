@@ -1,6 +1,7 @@
 //! The single rules of resets, leases, caps and groupings; `model` holds tables against a slow, plain model.
 
 mod events;
+mod fairness;
 mod frozen;
 mod model;
 mod saved;

@@ -1,0 +1,176 @@
+//! What the server answers with: pages, refusals, downloads, streams of events; whole bodies are compressed on demand.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER, VARY,
+};
+use http::{Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Frame;
+use serde_json::json;
+use tokio_stream::{Stream, StreamExt};
+
+use super::Takes;
+use super::room::Room;
+use crate::component::worker::in_background;
+use crate::net::{Coding, compress};
+
+/// A body, whole or a stream.
+pub(in crate::extensions) type Body = UnsyncBoxBody<Bytes, BodyError>;
+pub(in crate::extensions) type BodyError = Box<dyn std::error::Error + Send + Sync>;
+
+/// What a path answers.
+pub(in crate::extensions) type Answer = Response<Body>;
+
+/// A shorter body is sent as it is: it fits into one packet.
+const MIN_COMPRESSED: u64 = 1400;
+
+/// Compresses a whole body that is worth it, off the threads that move data.
+pub(super) async fn compressed(answer: Answer, coding: Coding, room: &Arc<Room>) -> Answer {
+    let Some(name) = coding.header() else {
+        return answer;
+    };
+    let length = http_body::Body::size_hint(answer.body()).exact();
+    let is_coded = answer.headers().contains_key(CONTENT_ENCODING);
+    if is_coded || length.is_none_or(|length| length < MIN_COMPRESSED) {
+        return answer;
+    }
+    let (mut head, body) = answer.into_parts();
+    let Ok(plain) = body.collect().await else {
+        return broken_off();
+    };
+    let plain = plain.to_bytes();
+    let kept = plain.clone();
+    let coded = in_background(move || compress(coding, &plain)).await;
+    let coded = coded.ok().and_then(Result::ok);
+    let Some(coded) = coded.and_then(|coded| room.hold(coded.into())) else {
+        return Response::from_parts(head, whole(kept));
+    };
+    head.headers.remove(CONTENT_LENGTH);
+    head.headers
+        .insert(CONTENT_ENCODING, HeaderValue::from_static(name));
+    head.headers
+        .append(VARY, HeaderValue::from_static("Accept-Encoding"));
+    Response::from_parts(head, whole(coded))
+}
+
+pub(super) fn broken_off() -> Answer {
+    error(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "internal",
+        "the answer broke off",
+    )
+}
+
+/// A gRPC answer without a message.
+pub(in crate::extensions) fn grpc_error(status: tonic::Status) -> Answer {
+    status.into_http::<Body>()
+}
+
+/// An answer that names the methods of a path.
+pub(super) fn only(takes: Takes, status: StatusCode, body: Body) -> Answer {
+    let mut answer = Response::new(body);
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(ALLOW, HeaderValue::from_static(takes.allowed()));
+    if status != StatusCode::NO_CONTENT {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    }
+    answer
+}
+
+/// An error in the shape of Prometheus's API.
+pub(in crate::extensions) fn error(status: StatusCode, kind: &str, why: &str) -> Answer {
+    json(
+        status,
+        &json!({"status": "error", "errorType": kind, "error": why}),
+    )
+}
+
+/// The refusal of who may ask again soon.
+pub(in crate::extensions) fn busy(why: &str) -> Answer {
+    let mut answer = error(StatusCode::SERVICE_UNAVAILABLE, "unavailable", why);
+    let soon = HeaderValue::from_static("1");
+    answer.headers_mut().insert(RETRY_AFTER, soon);
+    answer
+}
+
+/// A body that is there as a whole.
+pub(super) fn whole(bytes: Bytes) -> Body {
+    Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
+}
+
+pub(super) fn without_body(answer: Answer) -> Answer {
+    let length = http_body::Body::size_hint(answer.body()).lower();
+    let mut answer = answer.map(|_| whole(Bytes::new()));
+    answer.headers_mut().insert(CONTENT_LENGTH, length.into());
+    answer
+}
+
+/// A JSON page.
+pub(in crate::extensions) fn json(status: StatusCode, body: &serde_json::Value) -> Answer {
+    text(status, "application/json", body.to_string())
+}
+
+/// Nothing: an empty answer, not an error.
+pub(in crate::extensions) fn empty() -> Answer {
+    let mut answer = Response::new(whole(Bytes::new()));
+    *answer.status_mut() = StatusCode::NO_CONTENT;
+    answer
+}
+
+/// A page of any type.
+pub(in crate::extensions) fn text(status: StatusCode, content_type: &'static str, body: String) -> Answer {
+    let mut answer = Response::new(whole(body.into()));
+    *answer.status_mut() = status;
+    answer
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    answer
+}
+
+/// A download.
+pub(in crate::extensions) fn bytes(content_type: &'static str, body: Bytes) -> Answer {
+    let mut answer = Response::new(whole(body));
+    answer
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    answer
+}
+
+/// Server-sent events, as they come; a comment now and then shows that the stream is alive.
+pub(in crate::extensions) fn events(next: impl Stream<Item = Event> + Send + 'static) -> Answer {
+    let frames = next.map(|event| {
+        let text = match event {
+            Event::Named(name, data) => format!("event: {name}\ndata: {data}\n\n"),
+            Event::Alive => ": alive\n\n".to_owned(),
+        };
+        Ok::<_, BodyError>(Frame::data(Bytes::from(text)))
+    });
+    let mut answer = Response::new(StreamBody::new(frames).boxed_unsync());
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    answer
+}
+
+/// One event of a stream.
+pub(in crate::extensions) enum Event {
+    /// Its name and its data, in one line.
+    Named(&'static str, String),
+    /// Nothing happened.
+    Alive,
+}
+
+impl Event {
+    /// How long it is, about.
+    pub(in crate::extensions) fn bytes(&self) -> usize {
+        match self {
+            Self::Named(_, data) => data.len(),
+            Self::Alive => 0,
+        }
+    }
+}
