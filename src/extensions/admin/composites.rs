@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
+use super::lanes::{Kind, Lanes};
 use crate::component::unix_now;
 use crate::config::nearest;
 use crate::extensions::server::{self, Answer, Event, Request};
@@ -35,12 +36,12 @@ const BACKLOG: usize = 16;
 pub(super) async fn page(
     request: &Request,
     composites: &[Arc<Watched>],
+    lanes: &Lanes,
     stopping: &CancellationToken,
 ) -> Option<Answer> {
     let rest = match request.path.strip_prefix(COMPOSITES)? {
         "" | "/" => {
-            let sets = label_sets(composites, &Filter::default()).await;
-            return Some(server::json(StatusCode::OK, &sets));
+            return Some(label_sets(composites, Filter::default(), request, lanes).await);
         }
         rest => rest.strip_prefix('/')?,
     };
@@ -63,7 +64,7 @@ pub(super) async fn page(
     }
     let answered = match is_watch {
         true => watch(request, named, stopping),
-        false => one(request, &named, stopping).await,
+        false => one(request, &named, lanes, stopping).await,
     };
     Some(answered.unwrap_or_else(|why| server::json(StatusCode::BAD_REQUEST, &json!({"error": why}))))
 }
@@ -76,20 +77,28 @@ pub(super) fn not_found(error: String, near: Option<&str>) -> Answer {
     server::json(StatusCode::NOT_FOUND, &body)
 }
 
-async fn label_sets(composites: &[Arc<Watched>], wants: &Filter) -> Value {
+/// What composites say now, written where queries of the present are computed: there may be thousands of groups.
+async fn label_sets(composites: &[Arc<Watched>], wants: Filter, request: &Request, lanes: &Lanes) -> Answer {
     refresh(composites).await;
-    let now = unix_now();
-    let sets = composites.iter().flat_map(|one| {
-        let latest = one.read(now);
-        let wanted = latest
-            .shown
-            .iter()
-            .filter(|shown| wants.takes(&shown.answer.attributes));
-        wanted
-            .map(|shown| shape::label_set(one, shown))
-            .collect::<Vec<_>>()
-    });
-    sets.collect()
+    let composites = composites.to_vec();
+    let write = move || {
+        let now = unix_now();
+        let sets = composites.iter().flat_map(|one| {
+            let latest = one.read(now);
+            let wanted = latest
+                .shown
+                .iter()
+                .filter(|shown| wants.takes(&shown.answer.attributes));
+            wanted
+                .map(|shown| shape::label_set(one, shown))
+                .collect::<Vec<_>>()
+        });
+        server::json(StatusCode::OK, &sets.collect::<Value>())
+    };
+    match lanes.compute(Kind::Light, request.patience.clone(), write).await {
+        Ok(answer) => answer,
+        Err(why) => server::busy(&why.to_string()),
+    }
 }
 
 fn duration(request: &Request, name: &str) -> Result<Option<Duration>, String> {
@@ -107,6 +116,7 @@ fn number(request: &Request, name: &str) -> Result<Option<f64>, String> {
 async fn one(
     request: &Request,
     named: &[Arc<Watched>],
+    lanes: &Lanes,
     stopping: &CancellationToken,
 ) -> Result<Answer, String> {
     let wants = Filter::parse(request.all("label"))?;
@@ -124,7 +134,7 @@ async fn one(
             () = stopping.cancelled() => {}
         }
     }
-    Ok(server::json(StatusCode::OK, &label_sets(named, &wants).await))
+    Ok(label_sets(named, wants, request, lanes).await)
 }
 
 /// The threshold that a watcher names: `above` or `below`, `clear`, `min_interval`.
