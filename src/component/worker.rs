@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task;
+use tokio::time::timeout;
 
 /// How much work in the background gives way: where cores are short it gets a third of what others get.
 const NICE: i32 = 5;
@@ -49,8 +50,11 @@ pub(crate) fn in_background<T: Send + 'static>(
     }
 }
 
-/// So much work on what came in waits for a slot at most.
+/// So much work on what came in waits for a slot at most...
 const MAX_WAITING: usize = 256;
+
+/// ...and each for so long: a sender that is refused comes again, one that is kept waiting gives up and comes as well.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// As many pieces of work as there are processors at a time: more would only hold memory.
 static SLOTS: LazyLock<Semaphore> = LazyLock::new(|| {
@@ -70,10 +74,10 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Waits for a place.
+    /// Waits for a place. Keep it for all the work on a request: each place is waited for.
     ///
     /// # Errors
-    /// Too many wait already.
+    /// Too many wait already, or there is none within 2 s.
     pub(crate) async fn get() -> Result<Self, Overloaded> {
         static WAITING: AtomicUsize = AtomicUsize::new(0);
         struct Waiting;
@@ -85,7 +89,9 @@ impl Slot {
         let before = WAITING.fetch_add(1, Relaxed);
         let _waiting = Waiting;
         match before < MAX_WAITING {
-            true => Self::get_in_any_case().await,
+            true => timeout(LONGEST_WAIT, Self::get_in_any_case())
+                .await
+                .unwrap_or(Err(Overloaded)),
             false => Err(Overloaded),
         }
     }
@@ -97,6 +103,17 @@ impl Slot {
         Ok(Self { _permit: permit })
     }
 
+    /// The place that somebody has, or the next free one.
+    ///
+    /// # Errors
+    /// Those of [`Slot::get`].
+    pub(crate) async fn get_unless(slot: &mut Option<Self>) -> Result<Self, Overloaded> {
+        match slot.take() {
+            Some(slot) => Ok(slot),
+            None => Self::get().await,
+        }
+    }
+
     /// Does the work here, to its end, even when nobody waits for it any more.
     ///
     /// # Errors
@@ -105,22 +122,20 @@ impl Slot {
         self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Overloaded> {
-        let done = task::spawn_blocking(move || {
-            let _slot = self;
-            work()
-        });
+        self.run_on(work).await.map(|(done, _)| done)
+    }
+
+    /// The same, and the place is there for more work.
+    ///
+    /// # Errors
+    /// It has panicked, or the gateway stops.
+    pub(crate) async fn run_on<T: Send + 'static>(
+        self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<(T, Self), Overloaded> {
+        let done = task::spawn_blocking(move || (work(), self));
         done.await.map_err(|_| Overloaded)
     }
-}
-
-/// Does long work in the next free [`Slot`].
-///
-/// # Errors
-/// Too much work waits already, or the gateway stops.
-pub(crate) async fn at_length<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Overloaded> {
-    Slot::get().await?.run(work).await
 }
 
 /// A thread that is started once and asked to stop.
@@ -200,16 +215,38 @@ mod tests {
         let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let work = (0..4 * processors).map(|_| {
             let (running, most) = (running.clone(), most.clone());
-            tokio::spawn(at_length(move || {
+            let work = move || {
                 most.fetch_max(running.fetch_add(1, Relaxed) + 1, Relaxed);
                 std::thread::sleep(Duration::from_millis(5));
                 running.fetch_sub(1, Relaxed);
-            }))
+            };
+            // Other tests have places too.
+            tokio::spawn(async { Slot::get_in_any_case().await?.run(work).await })
         });
         for done in work.collect::<Vec<_>>() {
             done.await.unwrap().unwrap();
         }
         assert!(most.load(Relaxed) <= processors, "{most:?}");
+    }
+
+    #[tokio::test]
+    async fn a_place_is_kept_for_the_next_work_and_none_is_waited_for_longer_than_2_s() {
+        let mut held = Vec::new();
+        while let Ok(permit) = SLOTS.try_acquire() {
+            held.push(Slot { _permit: permit });
+        }
+        let Some(slot) = held.pop() else { return };
+        let (one, slot) = slot.run_on(|| 1).await.unwrap();
+        let mut kept = Some(slot);
+        let slot = Slot::get_unless(&mut kept).await.unwrap();
+        assert_eq!((one, slot.run(|| 2).await), (1, Ok(2)));
+        held.extend(SLOTS.try_acquire().map(|permit| Slot { _permit: permit }));
+        // Nobody gives a place back here; with tests beside this one there may be one.
+        let begun = Instant::now();
+        if let Ok(slot) = Slot::get_unless(&mut None).await {
+            held.push(slot);
+        }
+        assert!(begun.elapsed() < 2 * LONGEST_WAIT);
     }
 
     #[tokio::test]

@@ -15,22 +15,22 @@ use http::header::{
     ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, WWW_AUTHENTICATE,
 };
 use http::{Method, Response, StatusCode};
-use http_body_util::{BodyExt, Collected, Full, Limited};
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use tidegate_engine::query::Patience;
-use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 use tower::util::BoxCloneSyncService;
-use tower::{BoxError, ServiceBuilder, ServiceExt};
+use tower::{ServiceBuilder, ServiceExt};
 
 pub(super) use self::answers::{
     Answer, BodyError, Event, busy, bytes, empty, error, events, grpc_error, json, text,
 };
 use self::answers::{broken_off, compressed, only, whole, without_body};
 use self::room::Room;
-use crate::component::{ComponentError, Context};
+use crate::component::{Account, ComponentError, Context, Held};
 use crate::net::accept::{coding, joined};
 use crate::net::auth::{AuthConfig, Door, NotAdmitted};
+use crate::net::body::{BodyError as Broken, Chunks, Run};
 use crate::net::cors::CorsConfig;
 use crate::net::grpc::is_call;
 use crate::net::http::{HttpConfig, Unfinished, start};
@@ -43,6 +43,12 @@ const MAX_CONNECTIONS: usize = 512;
 
 /// A longer form, or gRPC request, is refused.
 const MAX_FORM: usize = 256 << 10;
+
+/// So much of it needs no room: queries are answered above the limit of memory, too.
+const FREE_FORM: usize = 4 << 10;
+
+/// Requests at a time on a connection of those who read pages.
+const MAX_STREAMS: u32 = 16;
 
 /// Time for a form, or a gRPC request, to come.
 const FORM_TIME: Duration = Duration::from_secs(10);
@@ -84,6 +90,11 @@ pub(super) trait Pages: Send + Sync + 'static {
         None
     }
 
+    /// Requests at a time on one connection. Clients of gRPC have one connection for all they ask.
+    fn max_streams(&self) -> u32 {
+        MAX_STREAMS
+    }
+
     /// The page that a request asks for.
     async fn page(&self, request: Request) -> Answer;
 
@@ -113,20 +124,26 @@ impl PageServer {
         let door = Door::of(place.auth, base)?;
         let listener = Listener::bind(place.endpoint, place.socket).await;
         let listener = listener.map_err(|error| base.error(error.to_string()))?;
+        let served = pages.clone();
         let cors = pages.cors().and_then(|cors| {
             let methods = [Method::GET, Method::POST, Method::OPTIONS];
             cors.layer(methods, &PAGE_HEADERS)
         });
         let room = Room::of(&base.id, place.max_answer_bytes);
+        let memory = base.shared.memory.clone();
         let service = move |request: http::Request<Incoming>| {
-            let (pages, door, room) = (pages.clone(), door.clone(), room.clone());
+            let (pages, door) = (served.clone(), door.clone());
+            let (room, memory) = (room.clone(), memory.clone());
             let answer: Answering =
-                Box::pin(async move { Ok(admitted(request, &door, &*pages, &room).await) });
+                Box::pin(async move { Ok(admitted(request, &door, &*pages, &room, &memory).await) });
             answer
         };
         let service = ServiceBuilder::new().option_layer(cors).service_fn(service);
         let service = BoxCloneSyncService::new(service);
-        let serving = HttpConfig::pages().guarded(&listener, place.allowed_hosts);
+        let serving = HttpConfig {
+            max_concurrent_streams: pages.max_streams(),
+            ..HttpConfig::pages().guarded(&listener, place.allowed_hosts)
+        };
         let server = start(
             listener,
             limits,
@@ -171,43 +188,69 @@ async fn admitted(
     door: &Door,
     pages: &dyn Pages,
     room: &Arc<Room>,
+    memory: &Arc<Account>,
 ) -> Answer {
+    // What the body takes, until there is an answer.
+    let mut body = Held::new(memory.clone());
     match refusal(door, &request).await {
         Some(refusal) => refusal,
-        None if is_call(&request) => match called(request).await {
+        None if is_call(&request) => match called(request, &mut body).await {
             Ok(request) => pages.grpc(request).await,
             Err(status) => grpc_error(status),
         },
         None => {
             let headers = request.headers();
             let coding = coding(&joined(headers, ACCEPT_ENCODING), &[Coding::Gzip]);
-            let answer = held(answer(request, pages).await, room).await;
+            let answer = held(answer(request, pages, &mut body).await, room).await;
+            drop(body);
             compressed(answer, coding, room).await
         }
     }
 }
 
 /// A body, unless it takes too long. Until it has come its connection makes room for others where they are short.
-async fn in_time(
-    head: &http::request::Parts,
-    body: Incoming,
-) -> Result<Result<Collected<Bytes>, BoxError>, Elapsed> {
+async fn in_time(head: &http::request::Parts, body: Incoming, held: &mut Held) -> Result<Bytes, Broken> {
     let _waiting = head.extensions.get().map(Unfinished::wait);
-    timeout(FORM_TIME, Limited::new(body, MAX_FORM).collect()).await
+    let reading = async {
+        let mut whole = Run::default();
+        let mut chunks = Chunks::new(body, FORM_TIME, held.account().clone());
+        while let Some(chunk) = chunks.next().await? {
+            let length = whole.len() + chunk.len();
+            match length {
+                ..=FREE_FORM => {
+                    held.grow(chunk.len());
+                    whole.push(chunk, 0);
+                }
+                ..=MAX_FORM => whole.take(chunk, None, held).await?,
+                _ => {
+                    let limit_bytes = MAX_FORM;
+                    return Err(Broken::TooLarge { limit_bytes });
+                }
+            }
+        }
+        held.settle(whole.len());
+        Ok(whole.freeze())
+    };
+    timeout(FORM_TIME, reading).await.unwrap_or(Err(Broken::TimedOut))
 }
 
 /// A gRPC request that has come as a whole, in time.
-async fn called(request: http::Request<Incoming>) -> Result<http::Request<Full<Bytes>>, tonic::Status> {
+async fn called(
+    request: http::Request<Incoming>,
+    held: &mut Held,
+) -> Result<http::Request<Full<Bytes>>, tonic::Status> {
     let (head, body) = request.into_parts();
-    let body = in_time(&head, body).await;
-    let late = |_| tonic::Status::deadline_exceeded(format!("the request did not come within {FORM_TIME:?}"));
-    let broken = |_| {
-        tonic::Status::resource_exhausted(format!(
+    let broken = |why: Broken| match why {
+        Broken::TimedOut => {
+            tonic::Status::deadline_exceeded(format!("the request did not come within {FORM_TIME:?}"))
+        }
+        Broken::NoRoom(_) | Broken::TooSlow => tonic::Status::unavailable(why.to_string()),
+        Broken::TooLarge { .. } | Broken::Broken(_) => tonic::Status::resource_exhausted(format!(
             "the request is broken, or has more than {MAX_FORM} bytes"
-        ))
+        )),
     };
-    let body = body.map_err(late)?.map_err(broken)?;
-    Ok(http::Request::from_parts(head, Full::new(body.to_bytes())))
+    let body = in_time(&head, body, held).await.map_err(broken)?;
+    Ok(http::Request::from_parts(head, Full::new(body)))
 }
 
 /// The answer, its bytes on the books until they are sent; a refusal where there is no room. Streams have none.
@@ -313,7 +356,7 @@ impl Request {
     }
 }
 
-async fn answer(request: http::Request<Incoming>, pages: &dyn Pages) -> Answer {
+async fn answer(request: http::Request<Incoming>, pages: &dyn Pages, held: &mut Held) -> Answer {
     let (head, body) = request.into_parts();
     let takes = pages.takes_at(head.uri.path());
     if head.method == Method::OPTIONS {
@@ -327,13 +370,14 @@ async fn answer(request: http::Request<Incoming>, pages: &dyn Pages) -> Answer {
     let mut form = Vec::new();
     let mut fill = |text: &[u8]| form.extend(form_urlencoded::parse(text).into_owned());
     if head.method == Method::POST && is_form(&head.headers) {
-        match in_time(&head, body).await {
-            Ok(Ok(body)) => fill(&body.to_bytes()),
-            Err(_) => {
+        match in_time(&head, body, held).await {
+            Ok(body) => fill(&body),
+            Err(why @ (Broken::NoRoom(_) | Broken::TooSlow)) => return busy(&why.to_string()),
+            Err(Broken::TimedOut) => {
                 let why = format!("the form did not come within {FORM_TIME:?}");
                 return error(StatusCode::REQUEST_TIMEOUT, "bad_data", &why);
             }
-            Ok(Err(_)) => {
+            Err(Broken::TooLarge { .. } | Broken::Broken(_)) => {
                 let why = format!("the form is broken, or has more than {MAX_FORM} bytes");
                 return error(StatusCode::PAYLOAD_TOO_LARGE, "bad_data", &why);
             }

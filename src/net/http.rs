@@ -38,6 +38,8 @@ pub const HTTP2_FRAME_BYTES: u32 = 1 << 20;
 pub const HTTP2_STREAM_WINDOW_BYTES: u32 = 1 << 20;
 /// What all streams of a connection may have on the way: the most that an unread connection costs.
 pub const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 2 << 20;
+/// Readers send forms and small messages.
+const READER_WINDOWS: (u32, u32) = (64 << 10, 256 << 10);
 /// Streams at a time unless configured. SDKs use one; gateways a few dozen.
 pub const HTTP2_MAX_STREAMS: u32 = 200;
 /// Names and values of a request's headers together. Telemetry needs a few hundred bytes.
@@ -68,6 +70,8 @@ pub struct HttpConfig {
     pub http2_only: bool,
     /// HTTP/2 streams at a time.
     pub max_concurrent_streams: u32,
+    /// HTTP/2: what the peer may have on the way in a stream, and in all of them together.
+    pub windows: (u32, u32),
     /// Time for the first request's headers. A connection over HTTP/1.1 has `max_idle`, where that is more, for the others.
     pub header_timeout: Duration,
     /// HTTP/2: silence after which the peer is pinged.
@@ -98,6 +102,7 @@ impl Default for HttpConfig {
         Self {
             http2_only: false,
             max_concurrent_streams: HTTP2_MAX_STREAMS,
+            windows: (HTTP2_STREAM_WINDOW_BYTES, HTTP2_CONNECTION_WINDOW_BYTES),
             header_timeout: Duration::from_secs(60),
             ping_interval: Some(Duration::from_secs(7200)),
             ping_timeout: Duration::from_secs(20),
@@ -118,6 +123,7 @@ impl HttpConfig {
     /// readers answer pings.
     pub fn pages() -> Self {
         Self {
+            windows: READER_WINDOWS,
             max_idle: Some(READER_IDLE),
             max_stall: Some(READER_STALL),
             unused_after: READER_UNUSED_AFTER,
@@ -392,8 +398,8 @@ fn builder(config: &HttpConfig) -> auto::Builder<TokioExecutor> {
         .http2()
         .timer(TokioTimer::new())
         .max_frame_size(HTTP2_FRAME_BYTES)
-        .initial_stream_window_size(HTTP2_STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES)
+        .initial_stream_window_size(config.windows.0)
+        .initial_connection_window_size(config.windows.1)
         .max_concurrent_streams(config.max_concurrent_streams)
         .max_header_list_size(MAX_HEADER_BYTES)
         .keep_alive_interval(config.ping_interval)

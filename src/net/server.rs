@@ -22,6 +22,9 @@ use crate::telemetry::Every;
 /// A TLS handshake that takes longer is given up: it holds a connection slot.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The same where others wait for its place.
+const CROWDED_HANDSHAKE: Duration = Duration::from_secs(2);
+
 /// Pause after a failed accept. The usual cause, too many open files, does not go away at once.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
@@ -277,7 +280,9 @@ impl AcceptLoop {
         let (tls, stopping, abandon) = (self.tls.clone(), self.stopping.clone(), self.abandon.clone());
         let (crowd, is_proxied) = (self.slots.crowd.clone(), self.is_proxied);
         let serve = async move {
-            let secured = stopping.run_until_cancelled(secure(stream, peer, tls)).await;
+            let secured = stopping
+                .run_until_cancelled(secure(stream, peer, tls, &crowd))
+                .await;
             let Some(stream) = secured.flatten() else {
                 return;
             };
@@ -313,28 +318,66 @@ impl AcceptLoop {
     }
 }
 
-async fn secure(stream: Stream, peer: Peer, tls: Option<Arc<TlsServer>>) -> Option<Stream> {
+async fn secure(stream: Stream, peer: Peer, tls: Option<Arc<TlsServer>>, crowd: &Notify) -> Option<Stream> {
     let Some(tls) = tls else {
         return Some(stream);
     };
     // It was read once: from then on there always is one.
     let acceptor = tokio_rustls::TlsAcceptor::from(tls.current().ok()?);
-    match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => Some(Stream::Tls(Box::new(stream.into()))),
-        Ok(Err(error)) => {
+    match in_time(acceptor.accept(stream), crowd).await {
+        Some(Ok(stream)) => Some(Stream::Tls(Box::new(stream.into()))),
+        Some(Err(error)) => {
             tracing::debug!(?peer, %error, "TLS handshake failed");
             None
         }
-        Err(_) => {
+        None => {
             tracing::debug!(?peer, "TLS handshake took too long");
             None
         }
     }
 }
 
+/// What a handshake comes to, unless it takes too long, or long while others wait for its place.
+async fn in_time<T>(handshake: impl Future<Output = T>, crowd: &Notify) -> Option<T> {
+    let crowded = async {
+        sleep(CROWDED_HANDSHAKE).await;
+        crowd.notified().await;
+    };
+    tokio::select! {
+        biased;
+        done = handshake => Some(done),
+        () = crowded => None,
+        () = sleep(HANDSHAKE_TIMEOUT) => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_handshake_makes_room_after_2_s_where_others_wait() {
+        let slots = Slots::new(1);
+        let taken = slots.take().await.unwrap();
+        let began = tokio::time::Instant::now();
+        let crowd = slots.crowd.clone();
+        let handshake = async move {
+            let done = in_time(std::future::pending::<()>(), &crowd).await;
+            drop(taken);
+            done
+        };
+        let (done, place) = tokio::join!(handshake, slots.take());
+        assert!(done.is_none() && place.is_some());
+        let took = began.elapsed();
+        assert!(
+            took >= CROWDED_HANDSHAKE && took < 2 * CROWDED_HANDSHAKE,
+            "{took:?}"
+        );
+        let alone = Notify::new();
+        let began = tokio::time::Instant::now();
+        assert!(in_time(std::future::pending::<()>(), &alone).await.is_none());
+        assert!(began.elapsed() >= HANDSHAKE_TIMEOUT);
+    }
 
     #[tokio::test]
     async fn a_listener_has_descriptors_when_others_took_all() {

@@ -1,6 +1,7 @@
 //! The pages of tidegate's own metrics. Separate from every receiver, so that they answer when those don't.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -9,9 +10,11 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use tidegate_engine::AttributeRef;
+use tokio::sync::Semaphore;
 
 use super::books::Teller;
 use super::recorder::Rendering;
+use crate::component::worker::in_background;
 use crate::net::http::{HttpConfig, start};
 use crate::net::listener::ListenError;
 use crate::net::{ConnectionLimits, Endpoint, Listener, SocketFileConfig};
@@ -23,11 +26,37 @@ const FINISH: Duration = Duration::from_millis(200);
 /// Scrapers, and people who look.
 const MAX_CONNECTIONS: usize = 64;
 
+/// What pages that clients have not read may take. Beyond it, they share the last one.
+const MAX_UNREAD: usize = 16 << 20;
+
+/// Requests at a time on one connection.
+const MAX_STREAMS: u32 = 16;
+
 /// A page without its numbers.
 pub(super) struct Page {
     rendering: Rendering,
     /// `target_info`, rendered.
     target: String,
+    /// The last one: when it was begun, and its text.
+    last: Mutex<Option<(Instant, Bytes)>>,
+    /// Pages are rendered one after the other.
+    turn: Arc<Semaphore>,
+    unread: Arc<AtomicUsize>,
+}
+
+/// A page that counts as unread until nobody has it any more.
+struct Unread(String, Arc<AtomicUsize>);
+
+impl AsRef<[u8]> for Unread {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        self.1.fetch_sub(self.0.len(), Relaxed);
+    }
 }
 
 impl Page {
@@ -38,6 +67,9 @@ impl Page {
         }
         Self {
             rendering,
+            last: Mutex::default(),
+            turn: Arc::new(Semaphore::new(1)),
+            unread: Arc::default(),
             target: format!(
                 "# HELP target_info Attributes of the gateway itself.\n# TYPE target_info gauge\ntarget_info{{{}}} 1\n",
                 labels.render()
@@ -49,19 +81,59 @@ impl Page {
         self.rendering.clone()
     }
 
-    fn answer(&self, request: &Request<Incoming>, teller: &Teller) -> Response<Full<Bytes>> {
-        let (status, text) = match (request.method(), request.uri().path()) {
-            (&Method::GET | &Method::HEAD, "/metrics") => {
-                teller.tell();
-                (StatusCode::OK, self.target.clone() + &self.rendering.text())
-            }
+    /// The page as it is now. Those who ask while one is rendered share the next one.
+    async fn text(self: &Arc<Self>, teller: &Arc<Teller>) -> Bytes {
+        let asked = Instant::now();
+        // Never closed.
+        let turn = self.turn.clone().acquire_owned().await;
+        let is_full = self.unread.load(Relaxed) > MAX_UNREAD;
+        if let Some((begun, text)) = self.last()
+            && (begun >= asked || is_full)
+        {
+            return text;
+        }
+        let (page, teller) = (self.clone(), teller.clone());
+        let render = move || {
+            // Kept to the end, also when the client hangs up.
+            let _turn = turn;
+            page.render(&teller)
+        };
+        in_background(render).await.unwrap_or_default()
+    }
+
+    fn render(&self, teller: &Teller) -> Bytes {
+        let begun = Instant::now();
+        teller.tell();
+        let text = self.target.clone() + &self.rendering.text();
+        self.unread.fetch_add(text.len(), Relaxed);
+        let text = Bytes::from_owner(Unread(text, self.unread.clone()));
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some((begun, text.clone()));
+        text
+    }
+
+    fn last(&self) -> Option<(Instant, Bytes)> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn answer(
+        self: Arc<Self>,
+        method: Method,
+        path: String,
+        teller: Arc<Teller>,
+    ) -> Response<Full<Bytes>> {
+        let (status, text) = match (&method, &*path) {
+            (&Method::GET | &Method::HEAD, "/metrics") => (StatusCode::OK, self.text(&teller).await),
             (&Method::GET | &Method::HEAD, _) => (
                 StatusCode::NOT_FOUND,
-                "the gateway's own metrics are at /metrics\n".to_owned(),
+                Bytes::from_static(b"the gateway's own metrics are at /metrics\n"),
             ),
-            _ => (StatusCode::METHOD_NOT_ALLOWED, "GET and HEAD only\n".to_owned()),
+            _ => (
+                StatusCode::METHOD_NOT_ALLOWED,
+                Bytes::from_static(b"GET and HEAD only\n"),
+            ),
         };
-        let mut answer = Response::new(Full::from(text));
+        let mut answer = Response::new(Full::new(text));
         *answer.status_mut() = status;
         let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
         answer.headers_mut().insert(CONTENT_TYPE, text);
@@ -87,11 +159,14 @@ impl Server {
         let listener = Listener::bind(endpoint, &SocketFileConfig::default()).await?;
         let page = Arc::new(page);
         let answer = move |request: Request<Incoming>| {
-            let answer = page.answer(&request, &teller);
-            async move { answer }
+            let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+            page.clone().answer(method, path, teller.clone())
         };
         let limits = ConnectionLimits::plain(MAX_CONNECTIONS);
-        let serving = HttpConfig::pages().guarded(&listener, allowed_hosts);
+        let serving = HttpConfig {
+            max_concurrent_streams: MAX_STREAMS,
+            ..HttpConfig::pages().guarded(&listener, allowed_hosts)
+        };
         Ok(Self(start(listener, limits, serving, answer)))
     }
 

@@ -21,9 +21,16 @@ static ANCHOR: OnceLock<(Instant, UnixNanos)> = OnceLock::new();
 
 static STEPS: AtomicU64 = AtomicU64::new(0);
 
+/// How long it counts that the wall clock was set.
+const LATELY_NS: u64 = 3_600_000_000_000;
+
 /// How far the wall clock is ahead of ours, as a number in two's complement.
 #[cfg(not(test))]
 static AHEAD: AtomicU64 = AtomicU64::new(0);
+
+/// When the wall clock was last set, by our clock; 0: never.
+#[cfg(not(test))]
+static SET: AtomicU64 = AtomicU64::new(0);
 
 #[cfg(not(test))]
 fn ahead() -> i64 {
@@ -31,14 +38,21 @@ fn ahead() -> i64 {
 }
 
 #[cfg(not(test))]
-fn set_ahead(ns: i64) {
+fn set_ahead_at(ns: i64, now: UnixNanos) {
     AHEAD.store(ns.cast_unsigned(), Relaxed);
+    SET.store(now, Relaxed);
+}
+
+#[cfg(not(test))]
+fn was_set() -> UnixNanos {
+    SET.load(Relaxed)
 }
 
 // Each test has a wall clock of its own.
 #[cfg(test)]
 thread_local! {
     static AHEAD: std::cell::Cell<i64> = const { std::cell::Cell::new(0) };
+    static SET: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 #[cfg(test)]
@@ -47,8 +61,20 @@ fn ahead() -> i64 {
 }
 
 #[cfg(test)]
-pub(crate) fn set_ahead(ns: i64) {
+pub(crate) fn set_ahead_at(ns: i64, now: UnixNanos) {
     AHEAD.set(ns);
+    SET.set(now);
+}
+
+/// Set just now, whatever time it is.
+#[cfg(test)]
+pub(crate) fn set_ahead(ns: i64) {
+    set_ahead_at(ns, UnixNanos::MAX);
+}
+
+#[cfg(test)]
+fn was_set() -> UnixNanos {
+    SET.get()
 }
 
 /// Now, by the clock that never jumps. It notices when the wall clock was set.
@@ -64,6 +90,13 @@ pub fn now() -> UnixNanos {
 /// How many times the wall clock was set since the process began.
 pub fn steps() -> u64 {
     STEPS.load(Relaxed)
+}
+
+/// Whether the wall clock was set in the hour before `now`.
+#[inline]
+pub(crate) fn was_set_lately(now: UnixNanos) -> bool {
+    let set = was_set();
+    set > 0 && now.saturating_sub(set) < LATELY_NS
 }
 
 /// A time of [`now`] as the wall clock has it.
@@ -97,7 +130,7 @@ fn follow(begun: Instant, anchor: UnixNanos) {
     }
     let now = anchor.saturating_add(nanos(before.saturating_duration_since(begun)));
     if apart(read, now).unsigned_abs() > STEP_NS {
-        set_ahead(read.wrapping_sub(now).cast_signed());
+        set_ahead_at(read.wrapping_sub(now).cast_signed(), now);
         STEPS.fetch_add(1, Relaxed);
     }
 }

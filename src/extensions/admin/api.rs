@@ -30,6 +30,12 @@ use crate::extensions::server::{self, Answer, Request, Takes};
 use crate::prom::catalog::View;
 use crate::watch::Watched;
 
+/// Queries of the present that look at so many series or samples go where heavy ones are.
+const MAX_LIGHT: usize = 100_000;
+
+/// What heavy queries are told above the limit of memory.
+const SHORT: &str = "the gateway is short of memory: it computes no heavy queries for now";
+
 /// What stands in front of the paths of the API.
 const API: &str = "/api/v1/";
 
@@ -93,7 +99,7 @@ enum Page {
     /// Data, and what is to be said beside them.
     Data(Said),
     /// Text for a scraper.
-    Text(String),
+    Text(Vec<u8>),
     /// Nothing: an empty answer, not an error.
     Empty,
 }
@@ -177,7 +183,7 @@ const fn form(path: &'static str, cost: Cost, page: fn(&Api, &Request) -> Result
 }
 
 const ROUTES: &[Route] = &[
-    form("query", Cost::Query, Api::instant),
+    form("query", Cost::Query, Api::whole_instant),
     form("query_range", Cost::Much, Api::range),
     form("format_query", Cost::Little, Api::format),
     form("parse_query", Cost::Little, Api::tree),
@@ -314,7 +320,7 @@ impl Api {
                 ),
             },
             path if path.starts_with(COMPOSITES) => {
-                let page = composites::page(&request, &self.shared, &self.stopping).await;
+                let page = composites::page(&request, &self.shared, &self.lanes, &self.stopping).await;
                 page.unwrap_or_else(nothing)
             }
             _ => self.prometheus(request).await,
@@ -329,12 +335,29 @@ impl Api {
         request.patience = Patience::until(deadline);
         let kind = route.kind(&request);
         if kind == Kind::Heavy && self.shared.memory.is_over(Ceiling::Soft) {
-            return server::busy("the gateway is short of memory: it computes no ranges for now");
+            return server::busy(SHORT);
         }
         let (api, patience) = (self.clone(), request.patience.clone());
-        let computed = self
-            .lanes
-            .compute(kind, patience, move || api.page(route, &request));
+        let computed = async move {
+            let most = match kind {
+                Kind::Heavy => usize::MAX,
+                Kind::Light | Kind::Scaler => MAX_LIGHT,
+            };
+            let (light, lanes) = (api.clone(), &api.lanes);
+            let request = Arc::new(request);
+            let asked = request.clone();
+            let work = move || light.page(route, &asked, most);
+            match lanes.compute(kind, patience.clone(), work).await? {
+                Some(answer) => Ok(answer),
+                None if api.shared.memory.is_over(Ceiling::Soft) => Ok(server::busy(SHORT)),
+                None => {
+                    let heavy = api.clone();
+                    let work = move || heavy.page(route, &request, usize::MAX);
+                    let answer = lanes.compute(Kind::Heavy, patience, work).await?;
+                    answer.ok_or(NotComputed::Bug)
+                }
+            }
+        };
         match tokio::time::timeout_at(deadline.into(), computed).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(why @ NotComputed::Crowded)) => server::busy(&why.to_string()),
@@ -358,17 +381,20 @@ impl Api {
         server::error(failure.status, failure.kind, &failure.why)
     }
 
-    fn page(&self, route: &Route, request: &Request) -> Answer {
+    /// The page; `None`: it is a query that looks at `most` series or samples, or more.
+    fn page(&self, route: &Route, request: &Request, most: usize) -> Option<Answer> {
         // While it waited for its place its client may have gone.
-        let page = request.patience.check().map_err(Failure::from);
-        match page.and_then(|()| (route.page)(self, request)) {
+        let page = match (request.patience.check(), route.cost) {
+            (Err(why), _) => Err(why.into()),
+            (Ok(()), Cost::Query) => self.instant(request, most).transpose()?,
+            (Ok(()), Cost::Much | Cost::Little) => (route.page)(self, request),
+        };
+        Some(match page {
             Ok(Page::Data(said)) => server::bytes("application/json", said.page().into()),
-            Ok(Page::Text(text)) => {
-                server::text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
-            }
+            Ok(Page::Text(text)) => server::bytes("text/plain; version=0.0.4; charset=utf-8", text.into()),
             Ok(Page::Empty) => server::empty(),
             Err(failure) => Self::refusal(&failure),
-        }
+        })
     }
 
     /// An empty answer at a time near `now` is an error where a composite has nothing to say.
@@ -412,7 +438,7 @@ impl Api {
     }
 }
 
-/// The texts of `match[]`.
+/// The texts of `match[]`, each once.
 fn selectors(request: &Request) -> Result<impl Iterator<Item = &str>, Failure> {
     /// Each of them looks through series.
     const MOST: usize = 200;
@@ -420,7 +446,7 @@ fn selectors(request: &Request) -> Result<impl Iterator<Item = &str>, Failure> {
         count if count > MOST => Err(Failure::bad(format!(
             "{count} parameters match[]: {MOST} are allowed"
         ))),
-        _ => Ok(request.all("match[]")),
+        _ => Ok(request.all("match[]").collect::<BTreeSet<_>>().into_iter()),
     }
 }
 

@@ -9,6 +9,7 @@ use tidegate_engine::{Side, Threshold};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::lanes::{Kind, Lanes};
 use crate::component::{Shared, unix_now};
 use crate::config::nearest;
 use crate::extensions::server::{self, Answer, Event, Request};
@@ -27,12 +28,16 @@ const MIN_INTERVAL: Duration = Duration::from_millis(100);
 const ALIVE: Duration = Duration::from_secs(10);
 
 /// The page below [`COMPOSITES`]; `None`: there is none of this path.
-pub(super) async fn page(request: &Request, shared: &Shared, stopping: &CancellationToken) -> Option<Answer> {
+pub(super) async fn page(
+    request: &Request,
+    shared: &Shared,
+    lanes: &Lanes,
+    stopping: &CancellationToken,
+) -> Option<Answer> {
     let composites = &*shared.composites.list();
     let rest = match request.path.strip_prefix(COMPOSITES)? {
         "" | "/" => {
-            let sets = label_sets(composites, &Filter::default()).await;
-            return Some(server::json(StatusCode::OK, &sets));
+            return Some(label_sets(composites, Filter::default(), request, lanes).await);
         }
         rest => rest.strip_prefix('/')?,
     };
@@ -55,7 +60,7 @@ pub(super) async fn page(request: &Request, shared: &Shared, stopping: &Cancella
     }
     let answered = match is_watch {
         true => watch(request, named, shared, stopping),
-        false => one(request, &named, stopping).await,
+        false => one(request, &named, lanes, stopping).await,
     };
     Some(answered.unwrap_or_else(|why| server::json(StatusCode::BAD_REQUEST, &json!({"error": why}))))
 }
@@ -68,20 +73,28 @@ pub(super) fn not_found(error: String, near: Option<&str>) -> Answer {
     server::json(StatusCode::NOT_FOUND, &body)
 }
 
-async fn label_sets(composites: &[Arc<Watched>], wants: &Filter) -> Value {
+/// What composites say now, written where queries of the present are computed: there may be thousands of groups.
+async fn label_sets(composites: &[Arc<Watched>], wants: Filter, request: &Request, lanes: &Lanes) -> Answer {
     refresh(composites).await;
-    let now = unix_now();
-    let sets = composites.iter().flat_map(|one| {
-        let latest = one.read(now);
-        let wanted = latest
-            .shown
-            .iter()
-            .filter(|shown| wants.takes(&shown.answer.attributes));
-        wanted
-            .map(|shown| shape::label_set(one, shown))
-            .collect::<Vec<_>>()
-    });
-    sets.collect()
+    let composites = composites.to_vec();
+    let write = move || {
+        let now = unix_now();
+        let sets = composites.iter().flat_map(|one| {
+            let latest = one.read(now);
+            let wanted = latest
+                .shown
+                .iter()
+                .filter(|shown| wants.takes(&shown.answer.attributes));
+            wanted
+                .map(|shown| shape::label_set(one, shown))
+                .collect::<Vec<_>>()
+        });
+        server::json(StatusCode::OK, &sets.collect::<Value>())
+    };
+    match lanes.compute(Kind::Light, request.patience.clone(), write).await {
+        Ok(answer) => answer,
+        Err(why) => server::busy(&why.to_string()),
+    }
 }
 
 fn duration(request: &Request, name: &str) -> Result<Option<Duration>, String> {
@@ -99,6 +112,7 @@ fn number(request: &Request, name: &str) -> Result<Option<f64>, String> {
 async fn one(
     request: &Request,
     named: &[Arc<Watched>],
+    lanes: &Lanes,
     stopping: &CancellationToken,
 ) -> Result<Answer, String> {
     let wants = Filter::parse(request.all("label"))?;
@@ -116,7 +130,7 @@ async fn one(
             () = stopping.cancelled() => {}
         }
     }
-    Ok(server::json(StatusCode::OK, &label_sets(named, &wants).await))
+    Ok(label_sets(named, wants, request, lanes).await)
 }
 
 /// The threshold that a watcher names: `above` or `below`, `clear`, `min_interval`.

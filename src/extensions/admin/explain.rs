@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tidegate_engine::query::{Labels, Selection};
+use tidegate_engine::query::{Labels, Patience, QueryError, Selection};
 use tidegate_engine::{Count, Explanation, Feeder, Life, Series, State, UnixNanos, clock, holdings};
 
 use crate::component::Shared;
@@ -161,10 +161,15 @@ fn counts(counts: &[Count]) -> Value {
 }
 
 /// The cardinality page of Prometheus, and what only we know: the bytes, and the sources by streams.
-pub(super) fn cardinality_page(view: &View, now: UnixNanos, limit: usize) -> Value {
-    let all = view.census(now, limit);
+pub(super) fn cardinality_page(
+    view: &View,
+    now: UnixNanos,
+    limit: usize,
+    patience: &Patience,
+) -> Result<Value, QueryError> {
+    let all = view.census(now, limit, patience)?;
     let held = holdings(&view.tables(), limit);
-    json!({
+    Ok(json!({
         "headStats": {"numSeries": all.series, "numLabelPairs": all.pairs, "chunkCount": 0, "minTime": 0, "maxTime": 0},
         "seriesCountByMetricName": counts(&all.metrics),
         "labelValueCountByLabelName": counts(&all.labels),
@@ -172,5 +177,5 @@ pub(super) fn cardinality_page(view: &View, now: UnixNanos, limit: usize) -> Val
         "seriesCountByLabelValuePair": counts(&all.values),
         "streamCountBySource": counts(&held.sources),
         "bytes": held.bytes,
-    })
+    }))
 }

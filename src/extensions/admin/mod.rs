@@ -33,6 +33,7 @@ use crate::component::{
 use crate::config::{ByteSize, Node, Ordered, Problems};
 use crate::net::auth::AuthConfig;
 use crate::net::cors::CorsConfig;
+use crate::net::http::HTTP2_MAX_STREAMS;
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
 use crate::prom::catalog::{HistoryRule, View};
 
@@ -296,6 +297,11 @@ impl Pages for Faces {
 
     fn cors(&self) -> Option<&CorsConfig> {
         self.cors.as_ref()
+    }
+
+    /// KEDA keeps a stream open for every object that it scales.
+    fn max_streams(&self) -> u32 {
+        HTTP2_MAX_STREAMS
     }
 
     async fn page(&self, request: Request) -> Answer {

@@ -601,7 +601,14 @@ fn a_source_of_points_is_overdue_by_its_own_cadence() {
         let query = tidegate_engine::query::Query::parse(&format!("requests_total{{job={job:?}}}")).unwrap();
         let last = if job == "quick" { 20 } else { 240 };
         let now = begin + (last + silent) * SECOND;
-        let found = view.found(now, &query.selections(), 10);
+        let found = view
+            .found(
+                now,
+                &query.selections(),
+                10,
+                &tidegate_engine::query::Patience::default(),
+            )
+            .unwrap();
         let page = explain::page(&shared, &found, now, 10);
         page[0]["fed_by"][0]["state"].as_str().unwrap().to_owned()
     };
@@ -716,4 +723,46 @@ fn limits_that_are_not_configured_come_from_the_memory_limit() {
     let configured = configured.get::<Config>();
     assert_eq!(configured.query.max_samples(1 << 20), 7);
     assert_eq!(configured.history.max_bytes(1 << 20), 1 << 30);
+}
+
+#[tokio::test]
+async fn a_query_that_looks_light_and_is_not_waits_for_a_place_among_heavy_ones() {
+    let (admin, table) = with_table("query: {max_samples: 1000000}").await;
+    for series in 0..1000 {
+        table.observe(
+            &point("level", Data::Gauge, &format!("job-{series}"), 1),
+            unix_now(),
+        );
+    }
+    // It looks at 200,000 series.
+    let sum = vec!["count(level)"; 200].join(" + ");
+    let (status, answer) = ask(&admin, &sum).await;
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(answer["data"]["result"][0]["value"][1], "200000");
+    let (status, answer) = ask(&admin, "count(level)").await;
+    assert_eq!(
+        (status, &answer["data"]["result"][0]["value"][1]),
+        (200, &json!("1000"))
+    );
+    let few = settings::<Config>("{endpoint: '127.0.0.1:0', query: {max_samples: 1000}}");
+    assert_eq!(few.get::<Config>().query.max_samples(1 << 30), 1000);
+}
+
+#[tokio::test]
+async fn forms_are_on_the_account_and_short_ones_are_taken_without_room() {
+    let (admin, _) = with_table("").await;
+    let memory = admin.base.shared.memory.clone();
+    let form = |bytes: usize| format!("query=1&rest={}", "x".repeat(bytes));
+    let endpoint = admin.server.local();
+    let (status, _) = post(&endpoint, "/api/v1/query", &form(100_000)).await;
+    assert_eq!((status, memory.reserved_bytes()), (200, 0));
+    memory.set_default_limit(1);
+    memory.hold(1 << 20);
+    let (status, _) = post(&endpoint, "/api/v1/query", &form(100)).await;
+    assert_eq!(status, 200);
+    let (status, _) = post(&endpoint, "/api/v1/query", &form(100_000)).await;
+    assert_eq!(status, 503);
+    let (status, _) = post(&endpoint, "/api/v1/query", &form(300_000)).await;
+    assert!([413, 503].contains(&status), "{status}");
+    assert_eq!(memory.reserved_bytes(), 1 << 20);
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use super::{LOOK, SecretFile, digest, secret_file};
 use crate::batch::ClientMetadata;
 use crate::component::auth::{Authenticator, Credentials, Unauthenticated};
 use crate::component::services::Services;
+use crate::component::worker::in_background;
 use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
 };
@@ -160,13 +162,39 @@ const TOO_OFTEN: Unauthenticated = Unauthenticated::TooOften {
     why: "too many wrong passwords came from this address: come back later",
     retry_after: Duration::from_secs(1),
 };
+/// Checks that wait for their turn: some seconds of work.
+const MAX_WAITING: usize = 32;
+const CROWDED: Unauthenticated = Unauthenticated::TooOften {
+    why: "too many passwords wait to be checked: come back later",
+    retry_after: Duration::from_secs(1),
+};
 /// Headers that were found right and are not hashed again. The one that was not used for longest makes room for another.
 const MAX_KNOWN: usize = 1024;
 
 struct Server {
     users: Reloading<Arc<Known>, String>,
-    checks: Semaphore,
+    checks: Arc<Semaphore>,
+    /// Checks that wait for one of them.
+    waiting: AtomicUsize,
     attempts: Attempts,
+}
+
+/// One that waits, as long as it does.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    /// None: too many wait already.
+    fn among(count: &'a AtomicUsize) -> Option<Self> {
+        let before = count.fetch_add(1, Relaxed);
+        let waiting = Self(count);
+        (before < MAX_WAITING).then_some(waiting)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
 }
 
 /// Users, and which headers were found right as long as these are the users.
@@ -231,26 +259,36 @@ impl Server {
         };
         Self {
             users: Reloading::new(file, Some(LOOK), load),
-            checks: Semaphore::new(CHECKS),
+            checks: Arc::new(Semaphore::new(CHECKS)),
+            waiting: AtomicUsize::new(0),
             attempts,
         }
     }
 
     /// Takes the same time for every name, whether it is known and however its password is kept: as long as the
-    /// costliest hash takes.
-    async fn is_right(&self, stored: Option<Stored>, password: String, costliest: Option<u32>) -> bool {
+    /// costliest hash takes. A check that has begun keeps its turn to its end, also when the client has gone.
+    async fn is_right(
+        &self,
+        stored: Option<Stored>,
+        password: String,
+        costliest: Option<u32>,
+    ) -> Result<bool, Unauthenticated> {
         let Some(costliest) = costliest else {
-            return matches(stored, &password);
+            return Ok(matches(stored, &password));
         };
-        let Ok(_turn) = self.checks.acquire().await else {
-            return false;
+        let waiting = Waiting::among(&self.waiting).ok_or(CROWDED)?;
+        let turn = self.checks.clone().acquire_owned().await;
+        drop(waiting);
+        let Ok(turn) = turn else {
+            return Ok(false);
         };
         let check = move || {
+            let _turn = turn;
             let spent = stored.as_ref().and_then(Stored::cost);
             pad(&password, spent, costliest);
             matches(stored, &password)
         };
-        tokio::task::spawn_blocking(check).await.unwrap_or(false)
+        Ok(in_background(check).await.unwrap_or(false))
     }
 }
 
@@ -297,10 +335,14 @@ impl Authenticator for Server {
             decode(header).ok_or(Unauthenticated::Wrong("the authorization is not Basic"))?;
         let attempt = self.attempts.begin(from).ok_or(TOO_OFTEN)?;
         let stored = known.users.get(&name).cloned();
-        if !self.is_right(stored, password, known.costliest).await {
-            return Err(Unauthenticated::Wrong("wrong name or password"));
+        match self.is_right(stored, password, known.costliest).await {
+            Ok(false) => return Err(Unauthenticated::Wrong("wrong name or password")),
+            // One that was not checked does not count either.
+            answer => {
+                attempt.give_back();
+                answer?;
+            }
         }
-        attempt.give_back();
         known.right().add(mark);
         Ok(())
     }

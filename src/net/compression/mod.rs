@@ -12,7 +12,7 @@ use std::io::{self, Read, Write};
 use bytes::Bytes;
 
 use crate::component::account::{Held, NoRoom};
-use crate::component::worker::{Overloaded, at_length};
+use crate::component::worker::{Overloaded, Slot};
 
 /// Bodies up to this size are unpacked on the spot; larger ones would keep a runtime thread from its other work.
 const INLINE_MAX_BYTES: usize = 128 << 10;
@@ -142,11 +142,12 @@ pub enum DecompressError {
 /// # Errors
 /// It can't be unpacked, or is too large then.
 pub async fn decompress(coding: Coding, body: Bytes, limit_bytes: usize) -> Result<Bytes, DecompressError> {
-    unpack(coding, body, limit_bytes, &mut Held::new(Default::default())).await
+    let mut held = Held::new(Default::default());
+    unpack(coding, body, limit_bytes, &mut held, &mut None).await
 }
 
 /// Undoes the coding of a body that `held` has on the account: what it unpacks to takes the place of it there. Large
-/// bodies are unpacked off the runtime's threads.
+/// bodies are unpacked off the runtime's threads, in a slot that is there for what comes next.
 ///
 /// # Errors
 /// It can't be unpacked, is too large then, or has no room.
@@ -155,6 +156,7 @@ pub async fn unpack(
     body: Bytes,
     limit_bytes: usize,
     held: &mut Held,
+    slot: &mut Option<Slot>,
 ) -> Result<Bytes, DecompressError> {
     if coding == Coding::Identity {
         return unpack_now(coding, body, limit_bytes, held);
@@ -167,12 +169,12 @@ pub async fn unpack(
         }
     }
     let mut elsewhere = held.take();
-    let (unpacked, back) = at_length(move || {
+    let unpacking = Slot::get_unless(slot).await?.run_on(move || {
         let unpacked = unpack_now(coding, body, limit_bytes, &mut elsewhere);
         (unpacked, elsewhere)
-    })
-    .await?;
-    *held = back;
+    });
+    let ((unpacked, back), kept) = unpacking.await?;
+    (*held, *slot) = (back, Some(kept));
     unpacked
 }
 

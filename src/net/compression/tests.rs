@@ -322,7 +322,9 @@ async fn a_small_body_that_unpacks_to_much_is_reserved_as_it_is_in_the_end() {
     let mut held = Held::new(account.clone());
     let packed = pack("gzip", &data);
     held.grow(packed.len());
-    let unpacked = unpack(Coding::Gzip, packed, 64 << 20, &mut held).await.unwrap();
+    let unpacked = unpack(Coding::Gzip, packed, 64 << 20, &mut held, &mut None)
+        .await
+        .unwrap();
     assert_eq!(unpacked, data);
     assert_eq!(
         (account.reserved_bytes(), account.filled_bytes()),

@@ -13,6 +13,7 @@ mod exemplars;
 mod listed;
 mod names;
 mod ownership;
+mod patient;
 mod reading;
 mod select;
 mod sources;
@@ -367,8 +368,16 @@ impl View {
         }
     }
 
-    /// Reads what the series are now that these ask for; all series where one of these names no metric.
+    /// Reads what the series are now that these ask for; all series, some at a time, where one of these names no metric.
     pub fn refresh(&self, now: UnixNanos, selections: &[Selection]) {
+        if self.begin_refresh(now, selections) {
+            // Patience without an end.
+            let _ = self.refresh_all(now, &Patience::default());
+        }
+    }
+
+    /// Reads what is asked for by name; whether all series are to be read instead.
+    fn begin_refresh(&self, now: UnixNanos, selections: &[Selection]) -> bool {
         let look = self.look(now, false);
         let shown = self.shown();
         let mut state = self.state();
@@ -379,34 +388,17 @@ impl View {
         let needs_all = |names: &[&str]| {
             (!self.has_past() || state.read != state.arrived) && state.asks_for_targets(names)
         };
-        match names.is_none_or(|names| needs_all(&names)) {
-            true => state.read_all(now, look),
-            false => state.read_asked(selections, now, look),
+        let is_all = names.is_none_or(|names| needs_all(&names));
+        if !is_all {
+            state.read_asked(selections, now, look);
         }
+        is_all
     }
 
     /// Series of tables that it knows.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.state().entries().count()
-    }
-
-    /// The labels of every series that one of these selections accepts and that has a sample in its time.
-    pub fn labels(&self, selections: &[Selection]) -> Vec<Labels> {
-        let mut state = self.state();
-        selections.iter().for_each(|selection| state.prepare(selection));
-        let of = |selection| {
-            let live = state.live(selection);
-            let live = live.filter(|(_, number)| state.has_samples(number, selection));
-            let gone = state.gone(selection);
-            let gone = gone.filter(|gone| state.had_samples(gone.past, selection));
-            let live = live.map(|(_, number)| &number.labels);
-            live.chain(gone.map(|gone| &gone.labels)).cloned()
-        };
-        let mut all: Vec<Labels> = selections.iter().flat_map(of).collect();
-        all.sort();
-        all.dedup();
-        all
     }
 }
 

@@ -7,7 +7,7 @@ use crate::config::{ByteSize, Node, Problems, WithoutEffect};
 use crate::net::auth::AuthConfig;
 use crate::net::cors::CorsConfig;
 use crate::net::headers::{self, Headers};
-use crate::net::http::{HTTP2_MAX_STREAMS, HttpConfig, SENDER_IDLE};
+use crate::net::http::{HTTP2_MAX_STREAMS, HttpConfig, READER_STALL, SENDER_IDLE};
 use crate::net::metadata::IncludeMetadata;
 use crate::net::{
     BUFFER_SIZES, Coding, Endpoint, SERVER_MIDDLEWARES, SocketFileConfig, TlsServerConfig, Transport,
@@ -137,7 +137,7 @@ crate::options! {
         /// Time for a whole request, headers and body; 0: no limit but those for headers and for silence.
         pub read_timeout: Duration = Duration::ZERO,
         /// A client that takes nothing of its answer for so long is cut off; 0: never.
-        pub write_timeout: Duration = Duration::ZERO,
+        pub write_timeout: Duration = READER_STALL,
         /// Whether a connection serves more than one request.
         pub keep_alives_enabled: bool = true,
         /// Codings of bodies that are accepted: `gzip`, `zstd`, `zlib`, `deflate`, `snappy`, `x-snappy-framed`, `lz4`, and
@@ -215,6 +215,7 @@ impl GrpcConfig {
             max_idle: Some(keepalive.max_connection_idle).filter(|idle| !idle.is_zero()),
             max_age: keepalive.max_connection_age,
             max_age_grace: keepalive.max_connection_age_grace,
+            max_stall: Some(READER_STALL),
             ..HttpConfig::default()
         }
     }
@@ -278,5 +279,21 @@ impl HttpProtocolConfig {
                 cx.at(at.child(option)).error("another signal has the same path");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::component::testing::settings;
+
+    #[test]
+    fn who_takes_nothing_of_an_answer_is_cut_off_by_default() {
+        let config = settings::<Config>("protocols: {grpc: {}, http: {}}").get::<Config>();
+        let (grpc, http) = (&config.protocols.grpc, &config.protocols.http);
+        assert_eq!(grpc.as_ref().unwrap().serving().max_stall, Some(READER_STALL));
+        assert_eq!(http.as_ref().unwrap().serving().max_stall, Some(READER_STALL));
+        let never = settings::<Config>("protocols: {http: {write_timeout: 0s}}").get::<Config>();
+        assert_eq!(never.protocols.http.as_ref().unwrap().serving().max_stall, None);
     }
 }

@@ -16,6 +16,7 @@ use super::config::GrpcConfig;
 use super::failure::Failure;
 use super::ingest::{Encoding, ExportResponse, Ingest};
 use crate::batch::Signal;
+use crate::component::worker::Slot;
 use crate::component::{Held, Verdict};
 use crate::net::body::{Chunks, Run};
 use crate::net::grpc::{
@@ -76,14 +77,23 @@ impl Grpc {
         let coding = coding(request.headers())?;
         let mut held = self.ingest.admit(&request, entry, None).await?;
         let client = self.metadata.of(request.headers());
-        let message = self.read(request.into_body(), coding, &mut held).await?;
+        let mut slot = None;
+        let message = self
+            .read(request.into_body(), coding, &mut held, &mut slot)
+            .await?;
         let encoding = Encoding::Protobuf;
         self.ingest
-            .take(entry, encoding, message, client, &mut held)
+            .take(entry, encoding, message, client, &mut held, slot)
             .await
     }
 
-    async fn read(&self, body: Incoming, coding: Coding, held: &mut Held) -> Result<Bytes, Failure> {
+    async fn read(
+        &self,
+        body: Incoming,
+        coding: Coding,
+        held: &mut Held,
+        slot: &mut Option<Slot>,
+    ) -> Result<Bytes, Failure> {
         let (is_compressed, message) = read_message(body, self.limits, &self.ingest, held).await?;
         match (is_compressed, coding) {
             (false, _) => Ok(message),
@@ -92,7 +102,7 @@ impl Grpc {
                 StatusCode::BAD_REQUEST,
                 "the message is marked as compressed, but there is no grpc-encoding",
             )),
-            (true, coding) => Ok(unpack(coding, message, self.limits.max_bytes, held).await?),
+            (true, coding) => Ok(unpack(coding, message, self.limits.max_bytes, held, slot).await?),
         }
     }
 }

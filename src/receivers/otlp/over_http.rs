@@ -121,8 +121,11 @@ impl Http {
                 .unwrap_or(Err(BodyError::TimedOut))?,
             None => reading.await?,
         };
-        let body = unpack(coding, body, limit_bytes, &mut held).await?;
-        self.ingest.take(entry, encoding, body, client, &mut held).await
+        let mut slot = None;
+        let body = unpack(coding, body, limit_bytes, &mut held, &mut slot).await?;
+        self.ingest
+            .take(entry, encoding, body, client, &mut held, slot)
+            .await
     }
 }
 

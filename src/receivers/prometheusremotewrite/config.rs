@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::config::{ByteSize, Node, Problems};
 use crate::net::auth::AuthConfig;
 use crate::net::headers::{self, Headers};
-use crate::net::http::{HttpConfig, SENDER_IDLE};
+use crate::net::http::{HttpConfig, READER_STALL, SENDER_IDLE};
 use crate::net::metadata::IncludeMetadata;
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig, Transport};
 
@@ -61,6 +61,7 @@ impl Config {
         HttpConfig {
             header_timeout: self.read_header_timeout,
             max_idle: Some(self.idle_timeout).filter(|idle| !idle.is_zero()),
+            max_stall: Some(READER_STALL),
             ..HttpConfig::default()
         }
     }

@@ -147,9 +147,10 @@ impl Taker {
         let mut held = self.admit(&request, promised).await?;
         let client = self.config.include_metadata.of(request.headers());
         let body = read_body(request.into_body(), self.limits, &mut held).await?;
-        let body = unpack(Coding::Snappy, body, self.limits.max_bytes, &mut held).await?;
-        let (taken, held) = self.read(version, body, held).await?;
-        Ok((version, self.push(taken, client, held).await?))
+        let mut slot = None;
+        let body = unpack(Coding::Snappy, body, self.limits.max_bytes, &mut held, &mut slot).await?;
+        let (taken, held) = self.read(version, body, held, &mut slot).await?;
+        Ok((version, self.push(taken, client, held, slot).await?))
     }
 
     /// The reservation of a request that may come in; refused before its body is read when we don't know its sender, or
@@ -168,17 +169,26 @@ impl Taker {
     }
 
     /// Reads a body that is reserved; what it is read to takes its place.
-    async fn read(&self, version: Version, body: Bytes, mut held: Held) -> Result<(Taken, Held), Refusal> {
+    async fn read(
+        &self,
+        version: Version,
+        body: Bytes,
+        mut held: Held,
+        slot: &mut Option<Slot>,
+    ) -> Result<(Taken, Held), Refusal> {
         let intake = self.intake.clone();
         let (read, held) = match body.len() <= INLINE_MAX_BYTES {
             true => (intake.take(version, &body), held),
             false => {
-                let slot = Slot::get().await?;
+                let place = Slot::get_unless(slot).await?;
                 let weight = version.weight(&body);
                 fits_at_all(&held, weight)?;
                 held.try_grow(weight)
                     .map_err(|no_room| Refusal::no_room("decoding", no_room.to_string()))?;
-                slot.run(move || (intake.take(version, &body), held)).await?
+                let reading = place.run_on(move || (intake.take(version, &body), held));
+                let (read, kept) = reading.await?;
+                *slot = Some(kept);
+                read
             }
         };
         let taken = read.map_err(|error| {
@@ -194,6 +204,7 @@ impl Taker {
         taken: Taken,
         client: Option<Arc<ClientMetadata>>,
         held: Held,
+        mut slot: Option<Slot>,
     ) -> Result<Written, Refusal> {
         let mut written = Written {
             samples: taken.samples,
@@ -209,11 +220,12 @@ impl Taker {
                     table: None,
                 })
             };
-            let slot = match batch.items() > LIGHT_POINTS {
-                true => Some(Slot::get().await?),
+            let long = match batch.items() > LIGHT_POINTS {
+                true => Some(Slot::get_unless(&mut slot).await?),
                 false => None,
             };
-            let verdict = self.entry.send_held(batch, Some(held), slot).await?;
+            drop(slot);
+            let verdict = self.entry.send_held(batch, Some(held), long).await?;
             if verdict.rejected_items > 0 {
                 written.reject(verdict.rejected_items, verdict.message);
             }

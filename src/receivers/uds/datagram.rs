@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::config::DatagramConfig;
-use super::kinds::Kinds;
+use super::kinds::{self, Kinds, NoKind};
 use super::outlet::Outlet;
 use super::proto;
 use super::source::new_source;
@@ -34,6 +34,9 @@ const MAX_DRAIN_BYTES: usize = 128 << 10;
 
 /// Senders told apart; the one that has been silent for longest makes room.
 const MAX_SENDERS: usize = 1024;
+
+/// What the kinds of all senders may take; those that have been silent for longest make room.
+const MAX_KINDS_BYTES: usize = 8 * kinds::MAX_BYTES;
 
 /// Nanoseconds in a second, for `|T`.
 const SECOND_NS: u64 = 1_000_000_000;
@@ -176,6 +179,8 @@ struct Senders {
     by_process: bool,
     outlet: Arc<Outlet>,
     pending_events: usize,
+    /// What the kinds of all of them take.
+    kinds_bytes: usize,
 }
 
 struct Sender {
@@ -208,6 +213,7 @@ impl Senders {
             by_process: config.peer_credentials,
             outlet,
             pending_events: 0,
+            kinds_bytes: 0,
         }
     }
 
@@ -223,6 +229,7 @@ impl Senders {
         };
         let (outlet, mut taken) = (self.outlet.clone(), 0);
         let sender = self.sender(received.sender.filter(|_| self.by_process), now);
+        let before = sender.kinds.bytes();
         for line in whole.split(|byte| *byte == b'\n') {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             if line.is_empty() {
@@ -233,7 +240,12 @@ impl Senders {
                 Err(refused) => outlet.lose(1, refused.reason(), &refused.show(line)),
             }
         }
+        let after = sender.kinds.bytes();
         self.pending_events += taken;
+        self.kinds_bytes = self.kinds_bytes + after - before;
+        if after > before {
+            while self.kinds_bytes > MAX_KINDS_BYTES && self.forget_the_most_silent() {}
+        }
     }
 
     /// The line that the end of the buffer cut through is lost.
@@ -249,27 +261,31 @@ impl Senders {
             self.forget_the_most_silent();
         }
         let (timeout, counter, max_kinds) = (self.outlet.source_timeout, self.counter, self.max_kinds);
+        let account = &self.outlet.shared.memory;
         let sender = self.senders.entry(credentials).or_insert_with(|| Sender {
             source: Arc::new(new_source(&proto::Source::default(), credentials, timeout)),
-            kinds: Kinds::new(max_kinds, counter),
+            kinds: Kinds::new(max_kinds, counter, account),
             columns: Columns::default(),
         });
         sender.source.lease.touch(now);
         sender
     }
 
-    /// Of those without events that wait to be pushed.
-    fn forget_the_most_silent(&mut self) {
+    /// Of those without events that wait to be pushed; false where there is none.
+    fn forget_the_most_silent(&mut self) -> bool {
         let idle = self
             .senders
             .iter()
             .filter(|(_, sender)| sender.columns.kinds.is_empty());
         let most_silent = idle.min_by_key(|(_, sender)| sender.source.lease.touched());
-        if let Some((credentials, sender)) = most_silent {
-            sender.source.lease.end();
-            let credentials = *credentials;
-            self.senders.remove(&credentials);
-        }
+        let Some((credentials, sender)) = most_silent else {
+            return false;
+        };
+        sender.source.lease.end();
+        self.kinds_bytes -= sender.kinds.bytes();
+        let credentials = *credentials;
+        self.senders.remove(&credentials);
+        true
     }
 
     fn take_pending(&mut self) -> Vec<Events> {
@@ -288,6 +304,9 @@ enum Refused {
     Line(LineError),
     NegativeCount,
     TooManyKinds(u16),
+    /// New kinds of a sender that has no room for more bytes of them.
+    LongKinds,
+    NoRoom,
 }
 
 impl Refused {
@@ -296,7 +315,8 @@ impl Refused {
             Self::Line(LineError::Unsupported(_)) => "unsupported",
             Self::Line(_) => "malformed",
             Self::NegativeCount => "invalid",
-            Self::TooManyKinds(_) => "cardinality",
+            Self::TooManyKinds(_) | Self::LongKinds => "cardinality",
+            Self::NoRoom => "memory",
         }
     }
 
@@ -311,6 +331,11 @@ impl Refused {
             Self::TooManyKinds(max) => {
                 format!("more than {max} combinations of name, type and tags (`max_kinds`)")
             }
+            Self::LongKinds => format!(
+                "combinations of name, type and tags of one sender take at most {} MiB",
+                kinds::MAX_BYTES >> 20
+            ),
+            Self::NoRoom => "no room for a new combination of name, type and tags".to_owned(),
         };
         let start = line.get(..SHOWN_BYTES).unwrap_or(line);
         format!("{why}: {}", start.escape_ascii())
@@ -332,10 +357,11 @@ impl Sender {
             }
             events += 1;
         }
-        let kind = self
-            .kinds
-            .index_of(&line)
-            .ok_or(Refused::TooManyKinds(self.kinds.max()))?;
+        let kind = self.kinds.index_of(&line).map_err(|why| match why {
+            NoKind::TooMany => Refused::TooManyKinds(self.kinds.max()),
+            NoKind::TooLarge => Refused::LongKinds,
+            NoKind::NoRoom => Refused::NoRoom,
+        })?;
         for value in line.values().flatten() {
             let number = match line.metric_type {
                 // A counter's rate is the share of increments that were sent: scale them up.

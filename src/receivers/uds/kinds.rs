@@ -6,11 +6,35 @@ use foldhash::{HashMap, HashMapExt};
 use tidegate_engine::{AttributeValue, Attributes, Instrument, Kind, Schema};
 
 use super::statsd::{Line, Type};
+use crate::component::{Account, Held};
 
 /// Spellings remembered for each kind: the order of tags makes several of one kind.
 const SPELLINGS_PER_KIND: usize = 4;
 
-/// The kinds of one sender. Bounded.
+/// What the kinds and spellings of one sender may take. 4,096 kinds of usual lines take half of it.
+pub(super) const MAX_BYTES: usize = 4 << 20;
+
+/// What a kind takes beside its text, about.
+const KIND_BYTES: usize = 300;
+
+/// What a tag takes beside its text, about.
+const TAG_BYTES: usize = 100;
+
+/// What a spelling takes beside its text, about.
+const SPELLING_BYTES: usize = 48;
+
+/// Why a line has no kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoKind {
+    /// It is new, and there are as many as there may be.
+    TooMany,
+    /// It is new, and the sender's kinds take [`MAX_BYTES`] already.
+    TooLarge,
+    /// It is new, and the gateway is short of memory.
+    NoRoom,
+}
+
+/// The kinds of one sender. Bounded by number and by bytes.
 pub(super) struct Kinds {
     schema: Arc<Schema>,
     /// By the bytes of the line: no canonical ordering for a line seen before.
@@ -21,11 +45,15 @@ pub(super) struct Kinds {
     max: u16,
     counter: Instrument,
     spelling: Vec<u8>,
+    /// What `schema`, `by_meaning` and `gauges` take.
+    kinds_held: Held,
+    /// What `by_spelling` takes.
+    spellings_held: Held,
 }
 
 impl Kinds {
     /// At most `max` kinds; counters are of that instrument.
-    pub(super) fn new(max: u16, counter: Instrument) -> Self {
+    pub(super) fn new(max: u16, counter: Instrument, account: &Arc<Account>) -> Self {
         Self {
             schema: Arc::default(),
             by_spelling: HashMap::new(),
@@ -34,7 +62,14 @@ impl Kinds {
             max,
             counter,
             spelling: Vec::new(),
+            kinds_held: Held::new(account.clone()),
+            spellings_held: Held::new(account.clone()),
         }
+    }
+
+    /// What they take.
+    pub(super) fn bytes(&self) -> usize {
+        self.kinds_held.bytes() + self.spellings_held.bytes()
     }
 
     /// How many kinds there may be.
@@ -52,18 +87,39 @@ impl Kinds {
         self.schema.clone()
     }
 
-    /// The index of a line's kind; `None` when it is new and there is no room.
-    pub(super) fn index_of(&mut self, line: &Line<'_>) -> Option<u16> {
+    /// The index of a line's kind.
+    ///
+    /// # Errors
+    /// It is new, and there is no room for it.
+    pub(super) fn index_of(&mut self, line: &Line<'_>) -> Result<u16, NoKind> {
         self.spell(line);
         if let Some(known) = self.by_spelling.get(self.spelling.as_slice()) {
-            return Some(*known);
+            return Ok(*known);
         }
         let index = self.by_meaning(line)?;
-        if self.by_spelling.len() >= usize::from(self.max) * SPELLINGS_PER_KIND {
-            self.by_spelling.clear();
+        self.remember(index);
+        Ok(index)
+    }
+
+    /// Remembers how the line was spelt, where that has room; the others are forgotten first if need be.
+    fn remember(&mut self, index: u16) {
+        let bytes = SPELLING_BYTES + self.spelling.len();
+        if self.by_spelling.len() >= usize::from(self.max) * SPELLINGS_PER_KIND
+            || self.bytes() + bytes > MAX_BYTES
+        {
+            self.forget_spellings();
         }
+        if self.bytes() + bytes > MAX_BYTES || self.spellings_held.try_grow(bytes).is_err() {
+            return;
+        }
+        self.spellings_held.fill(bytes);
         self.by_spelling.insert(self.spelling.as_slice().into(), index);
-        Some(index)
+    }
+
+    /// With the room of the map.
+    fn forget_spellings(&mut self) {
+        self.by_spelling = HashMap::new();
+        self.spellings_held.settle(0);
     }
 
     /// Sets or changes a gauge and gives its value.
@@ -83,7 +139,8 @@ impl Kinds {
         self.spelling.extend_from_slice(line.tags.as_bytes());
     }
 
-    fn by_meaning(&mut self, line: &Line<'_>) -> Option<u16> {
+    fn by_meaning(&mut self, line: &Line<'_>) -> Result<u16, NoKind> {
+        let text = line.name.len() + line.tags.len();
         let name: Arc<str> = line.name.into();
         let attributes: Attributes = line
             .tags()
@@ -91,11 +148,13 @@ impl Kinds {
             .collect();
         let meaning = (name.clone(), line.metric_type, attributes.clone());
         if let Some(known) = self.by_meaning.get(&meaning) {
-            return Some(*known);
+            return Ok(*known);
         }
         let index = u16::try_from(self.schema.kinds.len())
             .ok()
-            .filter(|index| *index < self.max)?;
+            .filter(|index| *index < self.max)
+            .ok_or(NoKind::TooMany)?;
+        self.reserve(KIND_BYTES + text + TAG_BYTES * line.tags().count())?;
         let (instrument, unit) = match line.metric_type {
             Type::Counter => (self.counter, ""),
             Type::Gauge => (Instrument::Gauge, ""),
@@ -112,7 +171,20 @@ impl Kinds {
         Arc::make_mut(&mut self.schema).kinds.push(kind);
         self.gauges.push(0.0);
         self.by_meaning.insert(meaning, index);
-        Some(index)
+        Ok(index)
+    }
+
+    /// Room for a kind; spellings make room for it.
+    fn reserve(&mut self, bytes: usize) -> Result<(), NoKind> {
+        if self.kinds_held.bytes() + bytes > MAX_BYTES {
+            return Err(NoKind::TooLarge);
+        }
+        if self.bytes() + bytes > MAX_BYTES {
+            self.forget_spellings();
+        }
+        self.kinds_held.try_grow(bytes).map_err(|_| NoKind::NoRoom)?;
+        self.kinds_held.fill(bytes);
+        Ok(())
     }
 }
 
@@ -121,18 +193,22 @@ mod tests {
     use super::*;
     use crate::receivers::uds::statsd::parse;
 
-    fn index(kinds: &mut Kinds, line: &str) -> Option<u16> {
+    fn kinds(max: u16) -> Kinds {
+        Kinds::new(max, Instrument::Counter, &Arc::default())
+    }
+
+    fn index(kinds: &mut Kinds, line: &str) -> Result<u16, NoKind> {
         kinds.index_of(&parse(line.as_bytes()).unwrap())
     }
 
     #[test]
     fn name_type_and_tags_make_a_kind_and_the_order_of_tags_does_not() {
-        let mut kinds = Kinds::new(10, Instrument::Counter);
-        assert_eq!(index(&mut kinds, "a:1|c|#x:1,y:2"), Some(0));
-        assert_eq!(index(&mut kinds, "a:7|c|#x:1,y:2|@0.5"), Some(0));
-        assert_eq!(index(&mut kinds, "a:1|c|#y:2,x:1"), Some(0));
-        assert_eq!(index(&mut kinds, "a:1|ms|#x:1,y:2"), Some(1));
-        assert_eq!(index(&mut kinds, "b:1|c|#x:1,y:2"), Some(2));
+        let mut kinds = kinds(10);
+        assert_eq!(index(&mut kinds, "a:1|c|#x:1,y:2"), Ok(0));
+        assert_eq!(index(&mut kinds, "a:7|c|#x:1,y:2|@0.5"), Ok(0));
+        assert_eq!(index(&mut kinds, "a:1|c|#y:2,x:1"), Ok(0));
+        assert_eq!(index(&mut kinds, "a:1|ms|#x:1,y:2"), Ok(1));
+        assert_eq!(index(&mut kinds, "b:1|c|#x:1,y:2"), Ok(2));
         let schema = kinds.schema();
         assert_eq!(&*schema.kinds[1].unit, "ms");
         assert_eq!(schema.kinds[1].instrument, Instrument::Histogram);
@@ -140,17 +216,60 @@ mod tests {
 
     #[test]
     fn a_full_table_keeps_what_it_has_and_takes_nothing_new() {
-        let mut kinds = Kinds::new(2, Instrument::Counter);
-        assert_eq!(index(&mut kinds, "a:1|c"), Some(0));
-        assert_eq!(index(&mut kinds, "b:1|c"), Some(1));
-        assert_eq!(index(&mut kinds, "c:1|c"), None);
-        assert_eq!(index(&mut kinds, "a:1|c"), Some(0));
+        let mut kinds = kinds(2);
+        assert_eq!(index(&mut kinds, "a:1|c"), Ok(0));
+        assert_eq!(index(&mut kinds, "b:1|c"), Ok(1));
+        assert_eq!(index(&mut kinds, "c:1|c"), Err(NoKind::TooMany));
+        assert_eq!(index(&mut kinds, "a:1|c"), Ok(0));
         for spelling in 0..100 {
             assert_eq!(
                 index(&mut kinds, &format!("a:1|c|#{}", ",".repeat(spelling))),
-                Some(0)
+                Ok(0)
             );
         }
         assert!(kinds.by_spelling.len() <= 2 * SPELLINGS_PER_KIND);
+    }
+
+    #[test]
+    fn spellings_of_any_length_take_a_bounded_number_of_bytes_and_are_on_the_account() {
+        let account = Arc::<Account>::default();
+        let mut kinds = Kinds::new(4096, Instrument::Counter, &account);
+        for spelling in 0..300 {
+            // One meaning: empty tags say nothing.
+            let line = format!("a:1|c|#x:1{}", ",".repeat(60_000 + spelling));
+            assert_eq!(index(&mut kinds, &line), Ok(0));
+            assert!(kinds.bytes() <= MAX_BYTES, "{}", kinds.bytes());
+            assert_eq!(account.reserved_bytes(), kinds.bytes());
+        }
+        let held: usize = kinds.by_spelling.keys().map(|spelling| spelling.len()).sum();
+        assert!(held > 0 && held <= kinds.spellings_held.bytes());
+        drop(kinds);
+        assert_eq!(account.reserved_bytes(), 0);
+    }
+
+    #[test]
+    fn long_kinds_fill_the_room_and_known_ones_stay() {
+        let mut kinds = kinds(4096);
+        let line = |number: usize| format!("{number}.{}:1|c", "n".repeat(60_000));
+        let refused = (0..).find(|number| index(&mut kinds, &line(*number)).is_err());
+        let refused = refused.unwrap();
+        assert!((60..70).contains(&refused), "{refused}");
+        assert_eq!(index(&mut kinds, &line(refused)), Err(NoKind::TooLarge));
+        assert_eq!(index(&mut kinds, &line(3)), Ok(3));
+        assert!(index(&mut kinds, "short:1|c").is_ok());
+        assert!(kinds.bytes() <= MAX_BYTES);
+    }
+
+    #[test]
+    fn without_room_in_the_gateway_nothing_new_is_learned() {
+        let account = Arc::<Account>::default();
+        account.set_default_limit(1000);
+        let mut kinds = Kinds::new(4096, Instrument::Counter, &account);
+        assert_eq!(index(&mut kinds, "a:1|c"), Ok(0));
+        assert_eq!(
+            index(&mut kinds, &format!("{}:1|c", "b".repeat(1000))),
+            Err(NoKind::NoRoom)
+        );
+        assert_eq!(index(&mut kinds, "a:1|c"), Ok(0));
     }
 }

@@ -14,6 +14,7 @@ mod session;
 mod source;
 mod statsd;
 mod stream;
+mod weigh;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;

@@ -14,7 +14,7 @@ use crate::component::{Ceiling, Context, Entry, Held, Refused, Shared, Verdict};
 const RETRY: Duration = Duration::from_millis(20);
 
 /// How often the memory limiter's verdict is looked at while reading is suspended.
-const MEMORY_POLL: Duration = Duration::from_millis(50);
+pub(super) const MEMORY_POLL: Duration = Duration::from_millis(50);
 
 /// At most one log line in this time about bad input; the counters have them all.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(10);
@@ -73,13 +73,6 @@ impl Outlet {
     /// A reservation for what comes from a socket.
     pub(super) fn hold(&self) -> Held {
         Held::under(self.entry.ceiling(), self.shared.memory.clone())
-    }
-
-    /// Returns when there is room for so many bytes in all.
-    pub(super) async fn wait_for_room(held: &mut Held, bytes: usize) {
-        while held.grow_in_time(bytes).await.is_err() {
-            tokio::time::sleep(MEMORY_POLL).await;
-        }
     }
 
     /// Returns when the memory limiter lets receivers read again.

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use opentelemetry_proto::tonic::common::v1::any_value::Value as Inside;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use prost::Message;
 use tidegate_engine::{Events, Instrument, Kind, Schema, Source, UnixNanos, Values};
 
 use super::proto;
@@ -28,6 +31,11 @@ pub(super) enum SessionError {
 }
 
 impl SessionError {
+    /// More kinds than a connection may declare.
+    pub(super) fn too_many_kinds(max: usize) -> Self {
+        Self::Kinds(format!("at most {max} kinds a connection (`max_kinds`)"))
+    }
+
     /// Whether what follows on the connection can't be understood either.
     pub(super) fn is_fatal(&self) -> bool {
         !matches!(self, Self::Columns(_))
@@ -51,6 +59,7 @@ pub(super) struct Session {
     schema: Arc<Schema>,
     sources: Vec<(proto::Source, Arc<Source>)>,
     current: usize,
+    bytes: usize,
 }
 
 impl Session {
@@ -62,6 +71,7 @@ impl Session {
             schema: Arc::default(),
             sources: Vec::new(),
             current: 0,
+            bytes: 0,
         }
     }
 
@@ -72,9 +82,9 @@ impl Session {
             .for_each(|(_, source)| source.lease.touch(now));
     }
 
-    /// How many kinds it has declared.
-    pub(super) fn kinds(&self) -> usize {
-        self.schema.kinds.len()
+    /// What the kinds and sources take that it has declared, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Takes a batch in.
@@ -99,12 +109,12 @@ impl Session {
                 Some(known) if *known == kind => {}
                 Some(known) => return refuse(format!("kind {index} is {:?} already", known.name)),
                 None if index >= self.max_kinds => {
-                    return refuse(format!(
-                        "at most {} kinds a connection (`max_kinds`)",
-                        self.max_kinds
-                    ));
+                    return Err(SessionError::too_many_kinds(self.max_kinds));
                 }
-                None => Arc::make_mut(&mut self.schema).kinds.push(kind),
+                None => {
+                    self.bytes += of_kind(declared);
+                    Arc::make_mut(&mut self.schema).kinds.push(kind);
+                }
             }
         }
         Ok(())
@@ -122,6 +132,7 @@ impl Session {
             return Err(SessionError::Sources);
         } else {
             let source = Arc::new(new_source(wanted, self.peer, self.source_timeout));
+            self.bytes += of_source(wanted);
             self.current = self.sources.len();
             self.sources.push((wanted.clone(), source));
         }
@@ -136,6 +147,48 @@ impl Drop for Session {
     /// The connection is gone, and its sources with it.
     fn drop(&mut self) {
         self.sources.iter().for_each(|(_, source)| source.lease.end());
+    }
+}
+
+/// What the kinds and the source of a batch take when they are kept, about.
+pub(super) fn weight(batch: &proto::EventBatch) -> usize {
+    let kinds = batch.kinds.iter().map(of_kind);
+    kinds.sum::<usize>() + batch.source.as_ref().map_or(0, of_source)
+}
+
+/// What a kind, or a source, takes beside its text and attributes.
+const FIXED_BYTES: usize = 300;
+
+/// What an attribute, or an element of one, takes beside its text.
+const ELEMENT_BYTES: usize = 100;
+
+fn of_kind(kind: &proto::Kind) -> usize {
+    FIXED_BYTES + 2 * kind.encoded_len() + ELEMENT_BYTES * elements(&kind.attributes)
+}
+
+/// A source is kept twice: as it was declared, and as we know it.
+fn of_source(source: &proto::Source) -> usize {
+    let scope = source
+        .scope
+        .as_ref()
+        .map_or(0, |scope| elements(&scope.attributes));
+    let elements = elements(&source.resource) + elements(&source.attributes) + scope;
+    2 * (FIXED_BYTES + 2 * source.encoded_len() + ELEMENT_BYTES * elements)
+}
+
+fn elements(attributes: &[KeyValue]) -> usize {
+    let values = attributes.iter().filter_map(|attribute| attribute.value.as_ref());
+    attributes.len() + values.map(elements_of_value).sum::<usize>()
+}
+
+/// Those within a value.
+fn elements_of_value(value: &AnyValue) -> usize {
+    match &value.value {
+        Some(Inside::ArrayValue(list)) => {
+            list.values.len() + list.values.iter().map(elements_of_value).sum::<usize>()
+        }
+        Some(Inside::KvlistValue(map)) => elements(&map.values),
+        _ => 0,
     }
 }
 
@@ -313,6 +366,34 @@ mod tests {
             let error = session.take(refused, 2).unwrap_err();
             assert!(error.is_fatal() && error.to_string().contains(why), "{error}");
         }
+    }
+
+    #[test]
+    fn what_is_declared_weighs_by_its_text_and_attributes_and_once() {
+        let mut session = session();
+        let mut long = batch(&["a"], 0, &[0]);
+        long.kinds[0].description = "d".repeat(100_000);
+        session.take(long.clone(), 1).unwrap();
+        let of_kind = session.bytes();
+        assert!(of_kind > 100_000, "{of_kind}");
+        session.take(long, 2).unwrap();
+        let of_source = session.bytes();
+        let attribute = |number: usize| KeyValue {
+            key: number.to_string(),
+            ..Default::default()
+        };
+        let source = proto::Source {
+            resource: (0..1000).map(attribute).collect(),
+            ..Default::default()
+        };
+        let mut declares = batch(&[], 0, &[0]);
+        declares.source = Some(source);
+        session.take(declares.clone(), 3).unwrap();
+        assert!(session.bytes() - of_source > 100 * 1000, "{}", session.bytes());
+        let all = session.bytes();
+        session.take(declares.clone(), 4).unwrap();
+        assert_eq!(session.bytes(), all);
+        assert!(weight(&declares) <= all);
     }
 
     #[test]

@@ -2,35 +2,41 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
 use prost::Message;
 use prost::encoding::decode_varint;
 use rustix::net::Shutdown;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::config::StreamConfig;
-use super::outlet::Outlet;
+use super::outlet::{MEMORY_POLL, Outlet};
 use super::proto::{EventAck, EventBatch};
-use super::session::{Session, SessionError};
+use super::session::{Session, SessionError, weight};
+use super::weigh::{Weighed, weigh};
 use crate::component::unix_now;
 use crate::component::worker::Slot;
 use crate::component::{Held, Refused, Verdict};
+use crate::net::http::READER_STALL;
 use crate::net::{Connection, Peer, Stream};
 
 /// Room for reading when no more is known to be needed.
 const READ_BYTES: usize = 64 << 10;
 
-/// Messages up to this size are decoded on the spot.
+/// Messages up to this size are decoded on the spot: columns of numbers take less than a millisecond...
 const INLINE_MAX_BYTES: usize = 256 << 10;
 
-/// What a message takes when it is decoded, as a multiple of its bytes, about.
-const DECODED_RATIO: usize = 8;
+/// ...and so do kinds and sources of so many bytes, which may have an attribute in every two of them.
+const INLINE_MAX_DECLARED: usize = 16 << 10;
 
-/// What a kind takes that a connection has declared, about.
-const KIND_BYTES: usize = 300;
+/// A wait for so many bytes in all has an end; for less, the sender keeps its events until there is room.
+const LARGE: usize = 1 << 20;
+
+/// How long they are waited for.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// A varint has at most ten bytes.
 const MAX_VARINT_BYTES: usize = 10;
@@ -44,8 +50,14 @@ enum StreamError {
     NoLength,
     #[error("not a tidegate.v1.EventBatch: {0}")]
     NotABatch(#[from] prost::DecodeError),
+    #[error("not a tidegate.v1.EventBatch: {0}")]
+    NoMessage(&'static str),
     #[error(transparent)]
     Session(#[from] SessionError),
+    #[error("no room for a message of so many bytes: {0}")]
+    NoRoom(usize),
+    #[error("the receiver stops")]
+    Stopping,
     #[error("the connection broke: {0}")]
     Io(#[from] io::Error),
 }
@@ -63,15 +75,19 @@ pub(super) async fn serve(connection: Connection, outlet: Arc<Outlet>, config: A
             limit: config.max_frame_size.as_usize(),
             closed: false,
             held: outlet.hold(),
+            stopping: connection.stopping.clone(),
         },
         session: Session::new(peer, config.max_kinds.get(), outlet.source_timeout),
-        kinds: outlet.hold(),
+        declared: outlet.hold(),
+        max_kinds: config.max_kinds.get().into(),
         outlet: outlet.clone(),
         stopping: connection.stopping,
     };
     match serving.run().await {
         Ok(()) => {}
         Err(StreamError::Io(error)) => tracing::debug!(?peer, %error, "event connection broke"),
+        Err(error @ StreamError::Stopping) => tracing::debug!(?peer, %error, "event connection ends"),
+        Err(error @ StreamError::NoRoom(_)) => outlet.lose(1, "memory", &error),
         Err(error) => outlet.lose(1, "malformed", &error),
     }
 }
@@ -79,8 +95,9 @@ pub(super) async fn serve(connection: Connection, outlet: Arc<Outlet>, config: A
 struct Serving {
     frames: Frames,
     session: Session,
-    /// What the kinds take that the connection has declared, until it closes.
-    kinds: Held,
+    /// What the kinds and sources take that the connection has declared, until it closes.
+    declared: Held,
+    max_kinds: usize,
     outlet: Arc<Outlet>,
     stopping: CancellationToken,
 }
@@ -106,27 +123,45 @@ impl Serving {
             let Some(frame) = next else {
                 return Ok(());
             };
-            let mut decoding = self.outlet.hold();
-            let batch = match frame.len() <= INLINE_MAX_BYTES {
-                true => EventBatch::decode(frame)?,
-                false => {
-                    // The sender keeps what comes behind it meanwhile.
-                    Outlet::wait_for_room(&mut decoding, frame.len() * DECODED_RATIO).await;
-                    let slot = Slot::get_in_any_case().await.map_err(io::Error::other)?;
-                    slot.run(move || EventBatch::decode(frame))
-                        .await
-                        .map_err(io::Error::other)??
-                }
-            };
-            let declared = self.kinds.bytes() + batch.kinds.len() * KIND_BYTES;
-            while self.kinds.grow_in_time(declared).await.is_err() {}
-            self.take(batch).await?;
-            self.kinds.settle(self.session.kinds() * KIND_BYTES);
+            let (batch, decoding) = self.decode(frame).await?;
+            // What it declares again takes no more: that is known only behind it.
+            let declared = self.session.bytes() + weight(&batch);
+            make_room(&mut self.declared, declared, &stopping).await?;
+            let taken = self.take(batch).await;
+            self.declared.settle(self.session.bytes());
+            taken?;
             drop(decoding);
             stopping
                 .run_until_cancelled(self.outlet.memory_is_available())
                 .await;
         }
+    }
+
+    /// Decodes a message, where there is room for what comes out.
+    async fn decode(&self, frame: Bytes) -> Result<(EventBatch, Held), StreamError> {
+        let mut decoding = self.outlet.hold();
+        let Weighed {
+            kinds,
+            declared,
+            decoded,
+        } = weigh(&frame).map_err(StreamError::NoMessage)?;
+        if kinds > self.max_kinds {
+            return Err(SessionError::too_many_kinds(self.max_kinds).into());
+        }
+        if frame.len() > INLINE_MAX_DECLARED {
+            // The sender keeps what comes behind it meanwhile.
+            make_room(&mut decoding, decoded, &self.stopping).await?;
+        }
+        let batch = match frame.len() <= INLINE_MAX_BYTES && declared <= INLINE_MAX_DECLARED {
+            true => EventBatch::decode(frame)?,
+            false => {
+                let slot = Slot::get_in_any_case().await.map_err(io::Error::other)?;
+                slot.run(move || EventBatch::decode(frame))
+                    .await
+                    .map_err(io::Error::other)??
+            }
+        };
+        Ok((batch, decoding))
     }
 
     async fn take(&mut self, batch: EventBatch) -> Result<(), StreamError> {
@@ -174,10 +209,10 @@ impl Serving {
 
     async fn acknowledge(&mut self, wanted: bool, ack: EventAck) -> Result<(), StreamError> {
         if wanted {
-            self.frames
-                .stream
-                .write_all(&ack.encode_length_delimited_to_vec())
-                .await?;
+            let bytes = ack.encode_length_delimited_to_vec();
+            let written = self.frames.stream.write_all(&bytes);
+            // One that reads no acknowledgements holds a place and what it sent.
+            timeout(READER_STALL, written).await.map_err(io::Error::from)??;
         }
         Ok(())
     }
@@ -217,6 +252,25 @@ fn rejection(events: usize, message: String) -> EventAck {
     }
 }
 
+/// Reserves at least so many bytes in all, and waits for them: what is not read yet stays with the sender. Where there
+/// can never be so much room, or not within half a minute, or when the receiver stops, it gives up.
+async fn make_room(held: &mut Held, bytes: usize, stopping: &CancellationToken) -> Result<(), StreamError> {
+    let began = Instant::now();
+    loop {
+        let more = bytes.saturating_sub(held.bytes());
+        if !held.could_ever_grow(more) || (bytes >= LARGE && began.elapsed() >= LONGEST_WAIT) {
+            return Err(StreamError::NoRoom(bytes));
+        }
+        if held.grow_in_time(bytes).await.is_ok() {
+            return Ok(());
+        }
+        if stopping.is_cancelled() {
+            return Err(StreamError::Stopping);
+        }
+        tokio::time::sleep(MEMORY_POLL).await;
+    }
+}
+
 /// Splits the stream into messages.
 struct Frames {
     stream: Stream,
@@ -225,6 +279,7 @@ struct Frames {
     closed: bool,
     /// The read buffer, on the gateway's account.
     held: Held,
+    stopping: CancellationToken,
 }
 
 impl Frames {
@@ -236,7 +291,7 @@ impl Frames {
             }
             let room = self.buffer.len() + READ_BYTES;
             // Unread, it stays with the sender.
-            while self.held.grow_in_time(room).await.is_err() {}
+            make_room(&mut self.held, room, &self.stopping).await?;
             self.buffer.reserve(READ_BYTES);
             self.held.fill_to(room);
             if self.stream.read_buf(&mut self.buffer).await? == 0 {

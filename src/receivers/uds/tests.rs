@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
+use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
 use proptest::prelude::*;
 use prost::Message;
 use tidegate_engine::{Attributes, Events};
@@ -15,12 +16,13 @@ use super::proto::{EventAck, EventBatch, Instrument, Kind};
 use super::*;
 use crate::batch::Payload;
 use crate::component::testing::{Sink, context, settings};
-use crate::component::{Entry, EntryCounts};
+use crate::component::{Account, Entry, EntryCounts};
 
 struct Gateway {
     sink: Arc<Sink>,
     counts: Arc<EntryCounts>,
     receiver: Arc<dyn Receiver>,
+    memory: Arc<Account>,
     dir: tempfile::TempDir,
 }
 
@@ -38,12 +40,14 @@ impl Gateway {
             .join("\n");
         let sink = Sink::new();
         let (cx, counts) = counted(&sink);
+        let memory = cx.base.shared.memory.clone();
         let receiver = (FACTORY.build)(&settings::<Config>(&yaml), cx).unwrap();
         receiver.start().await.unwrap();
         Self {
             sink,
             counts,
             receiver,
+            memory,
             dir,
         }
     }
@@ -298,6 +302,71 @@ async fn who_is_not_allowed_is_turned_away_and_counted() {
     assert_eq!(ack(&mut stream).await.accepted, 1);
     sender(&gateway.path("datagram")).send(b"x:1|c").unwrap();
     gateway.until("both are in", |sink| sink.items() == 2).await;
+}
+
+#[tokio::test]
+async fn a_message_that_can_never_fit_ends_its_connection_and_is_counted() {
+    let gateway = Gateway::start("").await;
+    gateway.memory.set_default_limit(8 << 20);
+    let mut stream = UnixStream::connect(gateway.path("stream")).await.unwrap();
+    // A MiB of numbers, which take some 20 MiB as columns.
+    let many = counts(1, &vec![1; 500_000]);
+    let _ = stream.write_all(&many.encode_length_delimited_to_vec()).await;
+    let closed = tokio::time::timeout(Duration::from_secs(10), stream.read(&mut [0])).await;
+    assert_eq!(closed.expect("closed").unwrap_or(0), 0);
+    gateway
+        .until("it is counted", |_| gateway.counts.failed.load(SeqCst) == 1)
+        .await;
+    assert_eq!(gateway.memory.reserved_bytes(), 0);
+    let mut stream = UnixStream::connect(gateway.path("stream")).await.unwrap();
+    send(&mut stream, &counts(1, &[1])).await;
+    assert_eq!(ack(&mut stream).await.accepted, 1);
+}
+
+#[tokio::test]
+async fn what_a_connection_declares_is_on_the_account_until_it_closes() {
+    let gateway = Gateway::start("").await;
+    let mut stream = UnixStream::connect(gateway.path("stream")).await.unwrap();
+    for number in 0..8 {
+        let mut batch = counts(number, &[1]);
+        batch.source = Some(super::proto::Source {
+            scope: Some(InstrumentationScope {
+                name: number.to_string().repeat(200_000),
+                ..Default::default()
+            }),
+            ..Default::default()
+        });
+        send(&mut stream, &batch).await;
+        assert_eq!(ack(&mut stream).await.accepted, 1);
+    }
+    assert!(gateway.memory.reserved_bytes() > 8 * 200_000);
+    drop(stream);
+    gateway
+        .until("all is given back", |_| gateway.memory.reserved_bytes() == 0)
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sender_that_reads_no_acknowledgements_is_cut_off() {
+    let gateway = Gateway::start("").await;
+    let mut stream = UnixStream::connect(gateway.path("stream")).await.unwrap();
+    let batch = counts(1, &[1]).encode_length_delimited_to_vec();
+    // It goes on until its own socket takes no more, and then until it is closed.
+    while stream.write_all(&batch).await.is_ok() {}
+}
+
+#[tokio::test]
+async fn a_stop_waits_for_no_room() {
+    let gateway = Gateway::start("").await;
+    let mut stream = UnixStream::connect(gateway.path("stream")).await.unwrap();
+    send(&mut stream, &counts(1, &[1])).await;
+    assert_eq!(ack(&mut stream).await.accepted, 1);
+    gateway.memory.set_default_limit(16 << 20);
+    gateway.memory.hold(16 << 20);
+    send(&mut stream, &counts(2, &vec![1; 100_000])).await;
+    let begun = Instant::now();
+    gateway.stop().await;
+    assert!(begun.elapsed() < Duration::from_secs(9), "before its deadline");
 }
 
 fn sender(path: &Path) -> UnixDatagram {

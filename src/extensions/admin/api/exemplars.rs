@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json as object};
 use tidegate_engine::query::{Labels, Millis, Query};
 use tidegate_engine::{Exemplar, Reading, UnixNanos, Value};
 
-use super::{Api, Failure, Page, json, params};
+use super::{Api, Failure, Page, Said, json, params};
 use crate::component::unix_now;
 use crate::extensions::server::Request;
 use crate::prom::Style;
@@ -31,9 +31,10 @@ impl Api {
             return Ok(Page::Empty);
         }
         let now = unix_now();
-        let accepted = self.view.accepted(now, &selections);
+        let accepted = self.view.accepted(now, &selections, &request.patience)?;
         let mut found = Found::new();
         for Shown { table, style, .. } in self.view.shown() {
+            request.patience.check()?;
             table.read(now, &mut |reading| {
                 let wanted = reading.exemplars.iter();
                 let wanted = wanted.filter(|one| (start..=end).contains(&millis(one.time)));
@@ -44,10 +45,15 @@ impl Api {
         }
         let all = found.into_iter().map(|(labels, mut exemplars)| {
             exemplars.sort_by_key(|(time, _)| *time);
-            let exemplars: Json = exemplars.into_iter().map(|(_, one)| one).collect();
-            object!({"seriesLabels": json::metric(&labels), "exemplars": exemplars})
+            let exemplars: Vec<Json> = exemplars.into_iter().map(|(_, one)| one).collect();
+            (labels, exemplars)
         });
-        Ok(all.collect::<Json>().into())
+        let mut text = self.text(request);
+        text.exemplars(all)?;
+        Ok(Page::Data(Said {
+            data: text.whole(),
+            ..Said::default()
+        }))
     }
 }
 

@@ -18,7 +18,8 @@ impl Api {
         let mut all: BTreeMap<(String, Labels), f64> = BTreeMap::new();
         for text in selectors(request)? {
             let query = parse_selector(text)?;
-            self.view.refresh(now, &query.selections());
+            self.view
+                .refresh_for(now, &query.selections(), &request.patience)?;
             let options = Options {
                 patience: request.patience.clone(),
                 max_samples: self.max_samples(),
@@ -35,18 +36,20 @@ impl Api {
                 }
             }
         }
-        let mut page = String::new();
-        let mut last = "";
+        let mut page = self.text(request);
+        let (mut last, mut line) = ("", String::new());
         for ((name, labels), value) in &all {
+            line.clear();
             if name != last {
                 // Writing to a string can't fail.
-                let _ = writeln!(page, "# TYPE {name} untyped");
+                let _ = writeln!(line, "# TYPE {name} untyped");
                 last = name;
             }
-            push_sample(&mut page, name, labels, *value);
-            let _ = writeln!(page, " {}", millis(clock::wall(now)));
+            push_sample(&mut line, name, labels, *value);
+            let _ = writeln!(line, " {}", millis(clock::wall(now)));
+            page.plain(&line)?;
         }
-        Ok(Page::Text(page))
+        Ok(Page::Text(page.whole()))
     }
 }
 

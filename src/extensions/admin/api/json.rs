@@ -21,13 +21,6 @@ pub(super) fn text(value: f64) -> String {
     text
 }
 
-pub(super) fn metric(labels: &Labels) -> Value {
-    labels
-        .iter()
-        .map(|(name, value)| (name.to_string(), Value::from(&**value)))
-        .collect()
-}
-
 /// Text that is being written: an object whose last member may be added by [`Text::end`].
 pub(super) struct Text<'a> {
     text: Vec<u8>,
@@ -107,6 +100,74 @@ impl<'a> Text<'a> {
         self.check()
     }
 
+    /// Writes a list of label sets.
+    pub(super) fn label_sets<'l>(&mut self, all: impl Iterator<Item = &'l Labels>) -> Result<(), QueryError> {
+        self.list(all, |text, labels| {
+            text.labels(labels);
+            text.check()
+        })
+    }
+
+    /// Writes a list of texts.
+    pub(super) fn texts<'t>(&mut self, all: impl Iterator<Item = &'t str>) -> Result<(), QueryError> {
+        self.list(all, |text, one| {
+            text.quoted(one);
+            text.check()
+        })
+    }
+
+    /// Writes a list of anything.
+    pub(super) fn values(&mut self, all: impl Iterator<Item = Value>) -> Result<(), QueryError> {
+        self.list(all, |text, one| {
+            text.raw(&one.to_string());
+            text.check()
+        })
+    }
+
+    /// Writes an object of lists.
+    pub(super) fn lists(
+        &mut self,
+        all: impl Iterator<Item = (String, Vec<Value>)>,
+    ) -> Result<(), QueryError> {
+        self.raw("{");
+        for (at, (name, list)) in all.enumerate() {
+            if at > 0 {
+                self.raw(",");
+            }
+            self.quoted(&name);
+            self.raw(":");
+            self.values(list.into_iter())?;
+        }
+        self.raw("}");
+        self.check()
+    }
+
+    /// Writes the exemplars of a series.
+    pub(super) fn exemplars(
+        &mut self,
+        all: impl Iterator<Item = (Labels, Vec<Value>)>,
+    ) -> Result<(), QueryError> {
+        self.list(all, |text, (labels, exemplars)| {
+            text.raw("{\"seriesLabels\":");
+            text.labels(&labels);
+            text.raw(",\"exemplars\":");
+            text.values(exemplars.into_iter())?;
+            text.raw("}");
+            Ok(())
+        })
+    }
+
+    /// Text of another kind.
+    pub(super) fn plain(&mut self, text: &str) -> Result<(), QueryError> {
+        self.raw(text);
+        self.check()
+    }
+
+    /// What was written.
+    pub(super) fn whole(self) -> Vec<u8> {
+        self.text
+    }
+
     /// The whole text, with one more member where there is one.
     pub(super) fn end(mut self, more: Option<(&str, Value)>) -> Vec<u8> {
         if let Some((name, value)) = more {
@@ -161,7 +222,12 @@ impl<'a> Text<'a> {
 
     /// The beginning of a series.
     fn metric(&mut self, labels: &Labels) {
-        self.raw("{\"metric\":{");
+        self.raw("{\"metric\":");
+        self.labels(labels);
+    }
+
+    fn labels(&mut self, labels: &Labels) {
+        self.raw("{");
         for (at, (name, value)) in labels.iter().enumerate() {
             if at > 0 {
                 self.raw(",");

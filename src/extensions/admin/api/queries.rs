@@ -17,20 +17,34 @@ use crate::prom::catalog::{Asked, millis};
 const NOW_MS: Millis = 2000;
 
 impl Api {
-    pub(super) fn instant(&self, request: &Request) -> Result<Page, Failure> {
+    pub(super) fn whole_instant(&self, request: &Request) -> Result<Page, Failure> {
+        let page = self.instant(request, usize::MAX)?;
+        Ok(page.unwrap_or(Page::Empty))
+    }
+
+    /// `None`: it looks at `most` series or samples, or more.
+    pub(super) fn instant(&self, request: &Request, most: usize) -> Result<Option<Page>, Failure> {
         let began = Clock::now();
         let limit = params::limit(request)?;
         let time = params::optional_time(request, "time")?;
-        let options = options(request, self.max_samples())?;
+        let max_samples = self.max_samples();
+        let options = options(request, max_samples.min(most))?;
         let query = parse(request)?;
+        let selections = query.selections();
+        if most < usize::MAX && self.view.cost(&selections, most) >= most {
+            return Ok(None);
+        }
         let now = unix_now();
         let at = time.unwrap_or(millis(clock::wall(now)));
         let is_recent = at >= millis(clock::wall(now)) - NOW_MS;
         let asked = match is_recent {
-            true => self.view.ask(now, &query.selections()),
+            true => self.view.ask(now, &selections),
             false => self.view.recall(),
         };
-        let (mut value, notes) = query.instant_with(&asked, at, &options)?;
+        let (mut value, notes) = match query.instant_with(&asked, at, &options) {
+            Err(QueryError::TooMuch(_)) if most < max_samples => return Ok(None),
+            computed => computed?,
+        };
         if is_recent {
             self.check_presence(&query, &value, now)?;
         }
@@ -44,7 +58,7 @@ impl Api {
         data.instant(&value, at)?;
         let data = data.end(stats(request, began, &notes.work));
         let collisions = self.collisions(&query, now);
-        Ok(said(data, notes, &asked, collisions, is_cut))
+        Ok(Some(said(data, notes, &asked, collisions, is_cut)))
     }
 
     pub(super) fn range(&self, request: &Request) -> Result<Page, Failure> {
@@ -90,7 +104,7 @@ impl Api {
     }
 
     /// An answer that is to be written.
-    fn text<'r>(&self, request: &'r Request) -> json::Text<'r> {
+    pub(super) fn text<'r>(&self, request: &'r Request) -> json::Text<'r> {
         json::Text::new(self.limits.max_answer_bytes(), &request.patience)
     }
 }

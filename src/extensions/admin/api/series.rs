@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json as object};
 use tidegate_engine::query::{Labels, Selection};
 
-use super::queries::cut;
-use super::{Api, Failure, Page, Said, json, params, parse_selector, selectors};
+use super::{Api, Failure, Page, Said, params, parse_selector, selectors};
 use crate::component::unix_now;
 use crate::extensions::server::Request;
 use crate::prom::escaping::unescape;
@@ -34,8 +33,9 @@ impl Api {
             selection.from = start.map_or(selection.from, |start| start.saturating_sub(1));
             selection.to = end.unwrap_or(selection.to);
         }
-        self.view.refresh(unix_now(), &selections);
-        Ok(self.view.labels(&selections))
+        self.view
+            .refresh_for(unix_now(), &selections, &request.patience)?;
+        Ok(self.view.labels(&selections, &request.patience)?)
     }
 
     pub(super) fn series(&self, request: &Request) -> Result<Page, Failure> {
@@ -44,7 +44,9 @@ impl Api {
             return Err(Failure::bad("no match[] parameter provided"));
         }
         let labels = self.labels(request)?;
-        Ok(list(labels.iter().map(json::metric).collect(), limit))
+        let mut text = self.text(request);
+        text.label_sets(labels.iter().take(most(limit)))?;
+        Ok(list(text.whole(), labels.len() > most(limit)))
     }
 
     pub(super) fn names(&self, request: &Request) -> Result<Page, Failure> {
@@ -54,7 +56,13 @@ impl Api {
             .iter()
             .flat_map(|labels| labels.iter().map(|(name, _)| &**name));
         let names: BTreeSet<&str> = names.collect();
-        Ok(list(names.into_iter().map(Value::from).collect(), limit))
+        self.texts(request, &names, limit)
+    }
+
+    fn texts(&self, request: &Request, all: &BTreeSet<&str>, limit: usize) -> Result<Page, Failure> {
+        let mut text = self.text(request);
+        text.texts(all.iter().copied().take(most(limit)))?;
+        Ok(list(text.whole(), all.len() > most(limit)))
     }
 
     pub(super) fn values(&self, request: &Request) -> Result<Page, Failure> {
@@ -63,16 +71,18 @@ impl Api {
         let all = self.labels(request)?;
         let values = all.iter().map(|labels| labels.get(&label));
         let values: BTreeSet<&str> = values.filter(|value| !value.is_empty()).collect();
-        Ok(list(values.into_iter().map(Value::from).collect(), limit))
+        self.texts(request, &values, limit)
     }
 
     pub(super) fn metadata(&self, request: &Request) -> Result<Page, Failure> {
         let metrics = params::number(request, "limit")?;
         let entries = params::number(request, "limit_per_metric")?;
         let wanted = request.get("metric").filter(|metric| !metric.is_empty());
-        self.view.refresh(unix_now(), &[Selection::everything()]);
+        let patience = &request.patience;
+        self.view
+            .refresh_for(unix_now(), &[Selection::everything()], patience)?;
         let mut all: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-        for about in self.view.about() {
+        for about in self.view.about(patience)? {
             if wanted.is_some_and(|wanted| wanted != about.name) {
                 continue;
             }
@@ -81,8 +91,9 @@ impl Api {
                 known.push(object!({"type": about.kind, "help": about.help, "unit": about.unit}));
             }
         }
-        let all: BTreeMap<_, _> = all.into_iter().take(metrics.unwrap_or(usize::MAX)).collect();
-        Ok(object!(all).into())
+        let mut text = self.text(request);
+        text.lists(all.into_iter().take(metrics.unwrap_or(usize::MAX)))?;
+        Ok(list(text.whole(), false))
     }
 }
 
@@ -100,10 +111,14 @@ fn label(path: &str) -> Result<String, Failure> {
     })
 }
 
-fn list(mut entries: Vec<Value>, limit: usize) -> Page {
-    let is_cut = limit > 0 && cut(&mut entries, limit);
+/// Entries of a list, where 0 stands for all.
+fn most(limit: usize) -> usize {
+    if limit > 0 { limit } else { usize::MAX }
+}
+
+fn list(data: Vec<u8>, is_cut: bool) -> Page {
     let mut said = Said {
-        data: Value::from(entries).to_string().into_bytes(),
+        data,
         ..Said::default()
     };
     if is_cut {

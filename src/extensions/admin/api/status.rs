@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::json;
 use tidegate_engine::query::{LOOK_BACK_MS, NAME};
 
 use super::{Api, Failure, Page, Said, explain, params};
@@ -21,7 +21,7 @@ impl Api {
             return Err(Failure::bad("no match[] parameter provided"));
         }
         let (now, most) = (unix_now(), entries(request)?);
-        let found = self.view.found(now, &selections, most);
+        let found = self.view.found(now, &selections, most, &request.patience)?;
         let mut notes = self.view.notes(now, &selections);
         // A histogram is explained by the name of its metric, which no series has.
         let names = found.iter().map(|found| found.labels.get(NAME));
@@ -29,8 +29,10 @@ impl Api {
         let mut explained = explain::page(&self.shared, &found, now, most);
         let room = most.saturating_sub(explained.len());
         explained.extend(explain::without_value(&self.view, &selections, now, room));
+        let mut text = self.text(request);
+        text.values(explained.into_iter())?;
         Ok(Page::Data(Said {
-            data: Value::from(explained).to_string().into_bytes(),
+            data: text.whole(),
             warnings: notes.warnings(),
             ..Said::default()
         }))
@@ -39,7 +41,7 @@ impl Api {
     /// What makes the series.
     pub(super) fn cardinality(&self, request: &Request) -> Result<Page, Failure> {
         let most = entries(request)?;
-        Ok(explain::cardinality_page(&self.view, unix_now(), most).into())
+        Ok(explain::cardinality_page(&self.view, unix_now(), most, &request.patience)?.into())
     }
 
     /// No rules are evaluated here: the list is empty, whatever is asked of it.

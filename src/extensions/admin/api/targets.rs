@@ -69,8 +69,10 @@ impl Api {
                 Some(query.selection().ok_or_else(why)?)
             }
         };
-        self.view.refresh(unix_now(), &[Selection::everything()]);
-        let known = self.view.about_targets();
+        let patience = &request.patience;
+        self.view
+            .refresh_for(unix_now(), &[Selection::everything()], patience)?;
+        let known = self.view.about_targets(patience)?;
         let mut all = Vec::new();
         for target in self
             .shared

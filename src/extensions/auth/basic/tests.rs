@@ -136,3 +136,50 @@ fn of_many_right_headers_the_one_that_was_not_used_for_longest_goes() {
         assert_eq!(right.used.len(), MAX_KNOWN);
     }
 }
+
+/// A server whose checks take about a second, without optimisation.
+fn costly() -> (Arc<Server>, tempfile::NamedTempFile) {
+    let hash = bcrypt::hash_with_salt("x", 4, [0; 16]).unwrap();
+    let line = format!("ada:{}\n", hash.format_for_version(bcrypt::Version::TwoB));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), line.replace("$04$", "$10$")).unwrap();
+    let server = Server::new(HtpasswdConfig {
+        file: Some(file.path().to_owned()),
+        ..HtpasswdConfig::default()
+    });
+    (Arc::new(server), file)
+}
+
+#[tokio::test]
+async fn a_check_keeps_its_turn_when_its_client_hangs_up() {
+    let (server, _file) = costly();
+    for _ in 0..CHECKS {
+        let header = basic("ada:wrong");
+        let mut check = std::pin::pin!(server.check(&header, None));
+        // It begins, and nobody waits for it any more.
+        let begun = tokio::time::timeout(Duration::from_millis(1), check.as_mut()).await;
+        assert!(begun.is_err());
+    }
+    assert_eq!(server.checks.available_permits(), 0, "both are still at work");
+    let both = server.checks.acquire_many(u32::try_from(CHECKS).unwrap()).await;
+    assert!(both.is_ok(), "they end");
+}
+
+#[tokio::test]
+async fn so_many_checks_wait_and_further_ones_are_refused_for_now() {
+    let (server, _file) = costly();
+    let taken = server.checks.clone().acquire_many_owned(2).await.unwrap();
+    let header = basic("ada:wrong");
+    let mut waiting = tokio::task::JoinSet::new();
+    for _ in 0..MAX_WAITING {
+        let (server, header) = (server.clone(), header.clone());
+        waiting.spawn(async move { server.check(&header, None).await });
+    }
+    while server.waiting.load(Relaxed) < MAX_WAITING {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(server.check(&header, None).await, Err(CROWDED));
+    waiting.shutdown().await;
+    assert_eq!(server.waiting.load(Relaxed), 0);
+    drop(taken);
+}

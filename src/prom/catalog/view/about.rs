@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use tidegate_engine::Data;
+use tidegate_engine::query::{Patience, QueryError, Selection};
 
 use super::View;
 use super::entry::Entry;
@@ -23,23 +24,35 @@ pub struct About {
 
 impl View {
     /// What is known of the metrics that are shown now.
-    pub fn about(&self) -> Vec<About> {
-        let state = self.state();
-        let mut all: Vec<About> = state.entries().filter_map(about).collect();
-        all.sort();
-        all.dedup();
-        all
+    ///
+    /// # Errors
+    /// Nobody waits any more.
+    pub fn about(&self, patience: &Patience) -> Result<BTreeSet<About>, QueryError> {
+        let mut all = BTreeSet::new();
+        self.each(&Selection::everything(), patience, &mut |_, entry| {
+            all.extend(about(entry));
+        })?;
+        Ok(all)
     }
 
     /// The same, each with the `job` and the `instance` whose metric it is.
-    pub fn about_targets(&self) -> BTreeSet<(String, String, About)> {
-        let state = self.state();
+    ///
+    /// # Errors
+    /// Nobody waits any more.
+    pub fn about_targets(
+        &self,
+        patience: &Patience,
+    ) -> Result<BTreeSet<(String, String, About)>, QueryError> {
         let of_target = |entry: &Entry| {
             let labels = &entry.numbers.first()?.labels;
             let (job, instance) = (labels.get("job"), labels.get("instance"));
             Some((job.to_owned(), instance.to_owned(), about(entry)?))
         };
-        state.entries().filter_map(of_target).collect()
+        let mut all = BTreeSet::new();
+        self.each(&Selection::everything(), patience, &mut |_, entry| {
+            all.extend(of_target(entry));
+        })?;
+        Ok(all)
     }
 }
 

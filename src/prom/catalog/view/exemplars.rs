@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tidegate_engine::query::{Labels, Selection};
+use tidegate_engine::query::{Labels, Patience, QueryError, Selection};
 use tidegate_engine::{Series, UnixNanos};
 
 use super::View;
@@ -35,17 +35,32 @@ fn address(series: &Arc<Series>) -> usize {
 
 impl View {
     /// The series that these selections accept now.
-    pub fn accepted(&self, now: UnixNanos, selections: &[Selection]) -> Accepted {
-        self.refresh(now, selections);
-        let state = self.state();
+    ///
+    /// # Errors
+    /// Nobody waits any more.
+    pub fn accepted(
+        &self,
+        now: UnixNanos,
+        selections: &[Selection],
+        patience: &Patience,
+    ) -> Result<Accepted, QueryError> {
+        self.refresh_for(now, selections, patience)?;
         let mut all = Accepted::default();
-        for (entry, number) in selections.iter().flat_map(|selection| state.live(selection)) {
-            let seen = all.0.entry(address(&entry.series)).or_insert_with(|| Seen {
-                _series: entry.series.clone(),
-                numbers: Vec::new(),
-            });
-            seen.numbers.push((number.suffix, number.labels.clone()));
+        for selection in selections {
+            self.each(selection, patience, &mut |state, entry| {
+                for number in state.numbers(entry, selection) {
+                    let seen = all.0.entry(address(&entry.series)).or_insert_with(|| Seen {
+                        _series: entry.series.clone(),
+                        numbers: Vec::new(),
+                    });
+                    let mut numbers = seen.numbers.iter();
+                    // Selections may ask for the same again and again.
+                    if !numbers.any(|(suffix, labels)| *suffix == number.suffix && *labels == number.labels) {
+                        seen.numbers.push((number.suffix, number.labels.clone()));
+                    }
+                }
+            })?;
         }
-        all
+        Ok(all)
     }
 }

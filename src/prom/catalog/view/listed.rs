@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use foldhash::fast::RandomState;
-use tidegate_engine::query::{Labels, NAME, Selection};
+use tidegate_engine::query::{Labels, NAME, Patience, QueryError, Selection};
 use tidegate_engine::{Count, Data, Place, Seen, Series, Table, UnixNanos};
 
 use super::entry::{Entry, Key, Number};
@@ -53,13 +53,18 @@ type Values = HashMap<Arc<str>, Counts<Arc<str>>, RandomState>;
 
 impl View {
     /// At most `most` series that one of these selections accepts, by a name of their numbers or by that of their metric.
-    pub fn found(&self, now: UnixNanos, selections: &[Selection], most: usize) -> Vec<Found> {
-        self.refresh(now, selections);
-        let (mut found, places) = {
-            let mut state = self.state();
-            selections.iter().for_each(|selection| state.prepare(selection));
-            listed(&state, selections, most)
-        };
+    ///
+    /// # Errors
+    /// Nobody waits any more.
+    pub fn found(
+        &self,
+        now: UnixNanos,
+        selections: &[Selection],
+        most: usize,
+        patience: &Patience,
+    ) -> Result<Vec<Found>, QueryError> {
+        self.refresh_for(now, selections, patience)?;
+        let (mut found, places) = self.listed(selections, most, patience)?;
         let tables = self.tables();
         for (found, place) in found.iter_mut().zip(places) {
             let is_it = |table: &&Arc<Table>| place.is_some_and(|place| holds(table, place, &found.series));
@@ -68,15 +73,50 @@ impl View {
             found.seen = found.seen.max(heard);
             found.is_alive = now.saturating_sub(found.seen) <= lease;
         }
-        found
+        Ok(found)
+    }
+
+    /// Series that selections accept, each once, and where their tables have them.
+    fn listed(
+        &self,
+        selections: &[Selection],
+        most: usize,
+        patience: &Patience,
+    ) -> Result<(Vec<Found>, Vec<Option<Place>>), QueryError> {
+        let mut known = HashSet::new();
+        let (mut all, mut places) = (Vec::new(), Vec::new());
+        for selection in selections {
+            self.each(selection, patience, &mut |_, entry| {
+                let Some(number) = accepted(entry, selection).filter(|_| all.len() < most) else {
+                    return;
+                };
+                if !known.insert(Arc::as_ptr(&entry.series)) {
+                    return;
+                }
+                all.push(Found {
+                    labels: of_metric(entry, number),
+                    series: entry.series.clone(),
+                    table: None,
+                    seen: entry.times.seen,
+                    is_alive: true,
+                    is_target: entry.is_target(),
+                    is_hidden: !entry.is_shown,
+                });
+                places.push(entry.place);
+            })?;
+        }
+        Ok((all, places))
     }
 
     /// What the series are made of, with the `top` largest of everything. Reads and counts all series, some at a time:
     /// queries go on meanwhile.
-    pub fn census(&self, now: UnixNanos, top: usize) -> Census {
+    ///
+    /// # Errors
+    /// Nobody waits any more.
+    pub fn census(&self, now: UnixNanos, top: usize, patience: &Patience) -> Result<Census, QueryError> {
         self.meet(now);
         // The first pass settles which of two equal series is seen.
-        self.in_slices(now, &mut |_, _, _| {});
+        self.in_slices(now, &mut |_, _, _| patience.check().is_ok());
         let mut series = 0;
         let (mut metrics, mut labels) = (Counts::<Arc<str>>::default(), Values::default());
         self.in_slices(now, &mut |state, from, next| {
@@ -93,7 +133,9 @@ impl View {
                     }
                 }
             }
+            patience.check().is_ok()
         });
+        patience.check()?;
         let pairs = labels.values().map(HashMap::len).sum();
         let by_label = labels.iter().map(|(label, values)| (label.clone(), values.len()));
         let by_label: Counts<Arc<str>> = by_label.collect();
@@ -102,18 +144,18 @@ impl View {
             values.map(move |(value, count)| ((label.clone(), value.clone()), *count))
         });
         let by_value: Counts<(Arc<str>, Arc<str>)> = by_value.collect();
-        Census {
+        Ok(Census {
             series,
             pairs,
             metrics: largest(metrics, top, |name| name.to_string()),
             labels: largest(by_label, top, |name| name.to_string()),
             values: largest(by_value, top, |(label, value)| format!("{label}={value}")),
-        }
+        })
     }
 
     /// Reads all series, some at a time, and shows each part to `each` with where it begins and where the next one does.
-    /// Other readers get the state in between.
-    pub(super) fn in_slices(&self, now: UnixNanos, each: &mut dyn FnMut(&State, Key, Option<Key>)) {
+    /// Other readers get the state in between. Ends when `each` says false.
+    pub(super) fn in_slices(&self, now: UnixNanos, each: &mut dyn FnMut(&State, Key, Option<Key>) -> bool) {
         let look = self.look(now, false);
         let mut next = Some((0, 0));
         while let Some(from) = next {
@@ -122,7 +164,9 @@ impl View {
             }
             let mut state = self.state();
             next = state.read_some(from, SLICE, now, look);
-            each(&state, from, next);
+            if !each(&state, from, next) {
+                return;
+            }
         }
     }
 }
@@ -146,40 +190,13 @@ impl State {
     }
 }
 
-/// Series that selections accept, each once, and where their tables have them.
-fn listed(state: &State, selections: &[Selection], most: usize) -> (Vec<Found>, Vec<Option<Place>>) {
-    let mut known = HashSet::new();
-    let all = selections.iter().flat_map(|selection| accepted(state, selection));
-    let all = all.filter(|(entry, _)| known.insert(Arc::as_ptr(&entry.series)));
-    let found = all.take(most).map(|(entry, number)| {
-        let found = Found {
-            labels: of_metric(entry, number),
-            series: entry.series.clone(),
-            table: None,
-            seen: entry.times.seen,
-            is_alive: true,
-            is_target: entry.is_target(),
-            is_hidden: !entry.is_shown,
-        };
-        (found, entry.place)
-    });
-    found.unzip()
-}
-
-/// Series that a selection accepts, each with the first of its numbers that it accepts; with the first of all, where the
-/// selection asks for the metric itself.
-fn accepted<'a>(state: &'a State, selection: &'a Selection) -> impl Iterator<Item = (&'a Entry, &'a Number)> {
-    let entries: Box<dyn Iterator<Item = &Entry>> = match selection.name() {
-        None => Box::new(state.entries()),
-        Some(name) => Box::new(state.asked(name, selection)),
-    };
-    entries.filter_map(|entry| {
-        let mut numbers = entry.numbers.iter();
-        let asked = numbers.find(|number| selection.accepts(&number.labels));
-        let is_of_metric = |number: &&Number| selection.accepts(&of_metric(entry, number));
-        let number = asked.or_else(|| entry.numbers.first().filter(is_of_metric));
-        Some((entry, number?))
-    })
+/// The first of the numbers of a series that a selection accepts; the first of all, where the selection asks for the
+/// metric itself.
+fn accepted<'a>(entry: &'a Entry, selection: &Selection) -> Option<&'a Number> {
+    let mut numbers = entry.numbers.iter();
+    let asked = numbers.find(|number| selection.accepts(&number.labels));
+    let is_of_metric = |number: &&Number| selection.accepts(&of_metric(entry, number));
+    asked.or_else(|| entry.numbers.first().filter(is_of_metric))
 }
 
 impl Entry {

@@ -47,13 +47,8 @@ impl State {
         self.settle(look);
     }
 
-    /// Reads what all series are now.
-    pub(super) fn read_all(&mut self, now: UnixNanos, look: Look<'_>) {
-        self.read = self.arrived;
-        let mut next = Some((0, 0));
-        while let Some(from) = next {
-            next = self.read_some(from, usize::MAX, now, look);
-        }
+    /// Settles what is seen after all series have been read.
+    pub(super) fn settle_all(&mut self, look: Look<'_>) {
         let ends = |(number, source): (usize, &Option<Source>)| {
             (
                 number as u32,

@@ -392,7 +392,8 @@ fn a_table_counts_once_and_the_first_exporter_names_it() {
         // What describes the metrics of a target says the same: no copy under the name of the other exporter.
         view.refresh(START, &[Selection::everything()]);
         let known: Vec<_> = view
-            .about_targets()
+            .about_targets(&tidegate_engine::query::Patience::default())
+            .unwrap()
             .into_iter()
             .map(|(_, _, about)| about.name)
             .collect();

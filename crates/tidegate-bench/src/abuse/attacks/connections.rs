@@ -1,17 +1,24 @@
 //! Connections that take a place and do nothing.
 
-use std::io::Write;
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use crate::Error;
 use crate::abuse::field::{Field, Setup};
 use crate::abuse::h2;
+use crate::abuse::judge::Line;
 use crate::abuse::wire::{ATTACKER, Harm, connected, head};
 
 /// Where no more files can be opened than usual.
 pub(super) const FEW: Setup = Setup {
     few_descriptors: true,
+    ..Setup::PLAIN
+};
+
+/// Where who reads no answers over HTTP is cut off soon; over gRPC after half a minute.
+pub(super) const SHORT_STALL: Setup = Setup {
+    http: ", write_timeout: 2s",
     ..Setup::PLAIN
 };
 
@@ -110,4 +117,71 @@ fn stuffed(port: u16, bytes: &[u8]) -> Option<TcpStream> {
         Err(error) if error.kind() != std::io::ErrorKind::WouldBlock => None,
         _ => Some(stream),
     }
+}
+
+/// Requests whose answers can't be sent: the window for them is 0.
+pub(super) fn zero_window(field: &Field) -> Result<Harm, Error> {
+    let of = |path: &str, content_type: &str, body: &[u8]| {
+        [h2::without_window(), h2::post(1, path, content_type, body, true)].concat()
+    };
+    let http = of("/v1/metrics", "application/json", b"{\"resourceMetrics\": []}");
+    let grpc = of(
+        "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+        "application/grpc",
+        &[0; 5],
+    );
+    let mut held = opened(field.ports.otlp, field.pick(200, 20), |_| ATTACKER, &http);
+    let mut time = 2 * SHORT_STALL_TIME;
+    // It takes too long for a small attack.
+    if field.pick(true, false) {
+        held.extend(opened(field.ports.grpc, 200, |_| ATTACKER, &grpc));
+        time = 2 * STALL_TIME;
+    }
+    let (count, until) = (held.len(), Instant::now() + time);
+    let cut = held.into_iter().filter(|stream| is_closed(stream, until)).count();
+    Ok(Harm {
+        lines: vec![Line::new(
+            "connections whose peers take nothing are cut off",
+            format!("{cut} of {count}"),
+            cut == count,
+        )],
+        ..Harm::default()
+    })
+}
+
+const SHORT_STALL_TIME: Duration = Duration::from_secs(2);
+const STALL_TIME: Duration = Duration::from_secs(30);
+
+/// Whether the other side closes a connection by then.
+fn is_closed(mut stream: &TcpStream, until: Instant) -> bool {
+    let mut read = [0; 4096];
+    while Instant::now() < until {
+        match stream.read(&mut read) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(_) => return true,
+        }
+    }
+    false
+}
+
+/// Forms that do not end: many on a connection over HTTP/2, and one on each of many over HTTP/1.1.
+pub(super) fn forms(field: &Field) -> Result<Harm, Error> {
+    const FORM: usize = 255 << 10;
+    const TYPE: &str = "application/x-www-form-urlencoded";
+    let form = [&b"query=1&rest="[..], &vec![b'x'; FORM]].concat();
+    // Settings, and an acknowledgement of the other side's.
+    let mut many = h2::without_window();
+    for number in 0..7 {
+        many.extend(h2::post(2 * number + 1, "/api/v1/query", TYPE, &form, false));
+    }
+    let headers = format!("content-type: {TYPE}\r\n");
+    let mut one = head("/api/v1/query", &headers, form.len() + 1);
+    one.extend(&form);
+    let admin = field.ports.admin;
+    let mut held = opened(admin, field.pick(200, 10), |_| ATTACKER, &many);
+    held.extend(opened(admin, field.pick(300, 20), |_| ATTACKER, &one));
+    std::thread::sleep(field.time());
+    Ok(Harm::default())
 }

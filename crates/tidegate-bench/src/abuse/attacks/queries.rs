@@ -95,3 +95,23 @@ pub(super) fn watchers(field: &Field) -> Result<Harm, Error> {
         ..Harm::default()
     })
 }
+
+/// Requests of 200 selectors, each of which accepts every series.
+pub(super) fn match_all(field: &Field) -> Result<Harm, Error> {
+    let harm = seed(field, "abuse", field.pick(100_000, 1_000))?;
+    let selectors: String = (0..200)
+        .map(|number| format!("match%5B%5D=%7B__name__=~%22.%2B%22,x!=%22{number}%22%7D&"))
+        .collect();
+    const PAGES: [&str; 5] = [
+        "/api/v1/series",
+        "/api/v1/labels",
+        "/federate",
+        "/api/v1/explain",
+        "/api/v1/metadata",
+    ];
+    field.crowd(field.pick(20, 6), |thread, turn| {
+        let page = PAGES[(thread + turn) % PAGES.len()];
+        let _ = field.ask(&format!("{page}?{selectors}"), field.patience());
+    });
+    Ok(harm)
+}

@@ -102,3 +102,24 @@ pub(super) fn statsd(field: &Field) -> Result<Harm, Error> {
     });
     Ok(Harm::default())
 }
+
+/// One kind, spelt in thousands of ways of 56 KB: empty tags mean nothing.
+pub(super) fn spellings(field: &Field) -> Result<Harm, Error> {
+    const LONGEST: usize = 64_000;
+    let path = field.directory.join("statsd.sock");
+    let socket = UnixDatagram::unbound()?;
+    at_last(|| socket.connect(&path))?;
+    socket.set_write_timeout(Some(Duration::from_secs(1)))?;
+    let (threads, each) = (4, field.pick(500, 10));
+    field.crowd(threads, |thread, turn| {
+        for number in 0..each {
+            let spelling = (turn * each + number) * threads + thread;
+            let commas = LONGEST - spelling % (LONGEST / 4);
+            let line = format!("abuse_spelt:1|c|#a:1{}", ",".repeat(commas));
+            if socket.send(line.as_bytes()).is_err() {
+                break;
+            }
+        }
+    });
+    Ok(Harm::default())
+}
