@@ -272,8 +272,13 @@ impl Account {
         !self.holds_again(|| self.used_bytes() <= limit)
     }
 
+    /// Whether so many more bytes could be reserved now for what stays in memory.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        self.has_room_within(bytes, self.limit_under(Ceiling::Soft))
+    }
+
     /// Whether so many more bytes could be reserved now without using more than `most`.
-    fn has_room(&self, bytes: usize, most: usize) -> bool {
+    fn has_room_within(&self, bytes: usize, most: usize) -> bool {
         self.holds_again(|| {
             let reserved = self.counters.reserved().saturating_add(bytes);
             self.counters.used_with(reserved) <= most

@@ -148,7 +148,7 @@ impl<T> Streams<T> {
             }
             return Some(home);
         }
-        if !may_grow || self.len() >= self.max_streams {
+        if self.len() >= self.max_streams {
             return None;
         }
         let stream = Stream {

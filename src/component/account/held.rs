@@ -129,7 +129,7 @@ impl Held {
         // Of a call whose first bytes say how long it is.
         let own = usize::from(self.filled > 0);
         let mut begin =
-            || account.has_room(promised, self.most_with(promised)) && self.try_grow_to(bytes).is_ok();
+            || account.has_room_within(promised, self.most_with(promised)) && self.try_grow_to(bytes).is_ok();
         if begin() {
             return Ok(());
         }

@@ -8,10 +8,6 @@ fn account(limit: usize) -> Arc<Account> {
     account
 }
 
-fn has_room(account: &Account, bytes: usize) -> bool {
-    account.has_room(bytes, account.limit())
-}
-
 fn is_at_rest(account: &Account) -> bool {
     account.reserved_bytes() == 0
         && account.filled_bytes() == 0
@@ -61,12 +57,12 @@ fn bytes_that_queues_share_are_measured_once() {
 fn the_smallest_limit_counts_as_long_as_its_limiter_runs() {
     let account = Account::default();
     account.note(500);
-    assert!(!account.is_over(Ceiling::Hard) && has_room(&account, usize::MAX / 2));
+    assert!(!account.is_over(Ceiling::Hard) && account.has_room(usize::MAX / 2));
     account.add_limit(Limit::of(1000));
     account.add_limit(Limit::of(10));
     assert!(account.is_over(Ceiling::Hard));
     account.remove_limit(Limit::of(10));
-    assert!(!account.is_over(Ceiling::Hard) && has_room(&account, 400) && !has_room(&account, 401));
+    assert!(!account.is_over(Ceiling::Hard) && account.has_room(400) && !account.has_room(401));
     account.remove_limit(Limit::of(1000));
     assert_eq!(account.limit(), usize::MAX);
 }
@@ -218,7 +214,7 @@ fn the_process_is_measured_again_for_large_buffers_and_before_anybody_is_refused
     let mut held = Held::new(account.clone());
     held.try_grow(LARGE - 1).unwrap();
     assert_eq!(account.counters.measured(), 0, "small ones don't look");
-    assert!(has_room(&account, 60 << 20), "as far as the books say");
+    assert!(account.has_room(60 << 20), "as far as the books say");
     assert_eq!(held.try_grow(60 << 20), Err(NoRoom));
     // The last measurement knows nothing of what has been given back since.
     account.note(limit + 1);

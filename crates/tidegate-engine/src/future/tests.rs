@@ -169,3 +169,21 @@ fn a_gauge_goes_on_when_the_clock_of_the_machine_is_set_back() {
         clock::set_ahead(0);
     }
 }
+
+#[test]
+fn the_later_clock_counts_for_an_hour_after_a_step_and_then_the_wall_clock() {
+    const HOUR: UnixNanos = 3_600_000_000_000;
+    let tolerance = nanos(Future::default().tolerance);
+    let latest = |now| Future::default().latest(now) - tolerance;
+    let began = 100 * HOUR;
+    assert_eq!(latest(began), began);
+    // Set back by ten hours.
+    clock::set_ahead_at(-10 * HOUR.cast_signed(), began);
+    assert_eq!(latest(began), began);
+    assert_eq!(latest(began + HOUR - 1), began + HOUR - 1);
+    assert_eq!(latest(began + HOUR), began - 9 * HOUR);
+    // Set forward.
+    clock::set_ahead_at(HOUR.cast_signed(), began + 2 * HOUR);
+    assert_eq!(latest(began + 2 * HOUR), began + 3 * HOUR);
+    assert_eq!(latest(began + 9 * HOUR), began + 10 * HOUR);
+}

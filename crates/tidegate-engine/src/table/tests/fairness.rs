@@ -20,7 +20,7 @@ fn own_series(table: &Table, pod: &str) -> usize {
 }
 
 fn shared(most: usize, limits: Limits) -> Table {
-    let most = Arc::new(AtomicUsize::new(most));
+    let most = bounds(most);
     Table::new("test", vec![Rule::newest()], limits)
         .bounded_by(most)
         .shared_by_sources()
