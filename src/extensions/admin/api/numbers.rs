@@ -298,6 +298,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_composites_say_is_written_where_queries_of_the_present_are_computed() {
+        let api = api();
+        let ask = || api.clone().answer(Request::of("/api/v1/composites", Vec::new()));
+        let light = api.lanes.occupy(Kind::Light).await;
+        assert!(
+            tokio::time::timeout(Duration::from_millis(50), ask())
+                .await
+                .is_err()
+        );
+        drop(light);
+        let answer = tokio::time::timeout(PATIENCE, ask()).await;
+        assert_eq!(answer.expect("an answer").status(), http::StatusCode::OK);
+    }
+
+    #[tokio::test]
     async fn the_time_of_a_query_runs_while_it_waits_for_its_turn() {
         let api = api();
         let _others = api.lanes.occupy(Kind::Heavy).await;
