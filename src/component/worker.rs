@@ -89,17 +89,24 @@ impl Slot {
         let before = WAITING.fetch_add(1, Relaxed);
         let _waiting = Waiting;
         match before < MAX_WAITING {
-            true => timeout(LONGEST_WAIT, Self::get_in_any_case())
-                .await
-                .unwrap_or(Err(Overloaded)),
+            true => Self::soon_of(&SLOTS).await,
             false => Err(Overloaded),
         }
     }
 
     /// The same for those of whom there is a limited number: they wait as long as it takes.
     pub(crate) async fn get_in_any_case() -> Result<Self, Overloaded> {
+        Self::of(&SLOTS).await
+    }
+
+    async fn soon_of(slots: &'static Semaphore) -> Result<Self, Overloaded> {
+        let slot = timeout(LONGEST_WAIT, Self::of(slots)).await;
+        slot.unwrap_or(Err(Overloaded))
+    }
+
+    async fn of(slots: &'static Semaphore) -> Result<Self, Overloaded> {
         // Never closed.
-        let permit = SLOTS.acquire().await.map_err(|_| Overloaded)?;
+        let permit = slots.acquire().await.map_err(|_| Overloaded)?;
         Ok(Self { _permit: permit })
     }
 
@@ -229,24 +236,18 @@ mod tests {
         assert!(most.load(Relaxed) <= processors, "{most:?}");
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_place_is_kept_for_the_next_work_and_none_is_waited_for_longer_than_2_s() {
-        let mut held = Vec::new();
-        while let Ok(permit) = SLOTS.try_acquire() {
-            held.push(Slot { _permit: permit });
-        }
-        let Some(slot) = held.pop() else { return };
+        static ONE: Semaphore = Semaphore::const_new(1);
+        let slot = Slot::soon_of(&ONE).await.unwrap();
         let (one, slot) = slot.run_on(|| 1).await.unwrap();
         let mut kept = Some(slot);
+        let begun = tokio::time::Instant::now();
+        assert!(Slot::soon_of(&ONE).await.is_err());
+        assert_eq!(begun.elapsed().as_secs(), LONGEST_WAIT.as_secs());
         let slot = Slot::get_unless(&mut kept).await.unwrap();
         assert_eq!((one, slot.run(|| 2).await), (1, Ok(2)));
-        held.extend(SLOTS.try_acquire().map(|permit| Slot { _permit: permit }));
-        // Nobody gives a place back here; with tests beside this one there may be one.
-        let begun = Instant::now();
-        if let Ok(slot) = Slot::get_unless(&mut None).await {
-            held.push(slot);
-        }
-        assert!(begun.elapsed() < 2 * LONGEST_WAIT);
+        assert!(kept.is_none() && Slot::soon_of(&ONE).await.is_ok());
     }
 
     #[tokio::test]

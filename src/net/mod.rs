@@ -32,7 +32,8 @@ pub mod via;
 
 pub use body::{BodyError, BodyLimits, read_body};
 pub use client::Connector;
-pub use compression::{Coding, DecompressError, compress, compress_at, decompress, unpack};
+pub(crate) use compression::unpack;
+pub use compression::{Coding, DecompressError, compress, compress_at, decompress};
 pub use endpoint::{Endpoint, EndpointError, Transport};
 pub use listener::{ListenError, Listener};
 pub use server::{Connection, ConnectionLimits, Server};

@@ -174,3 +174,48 @@ impl Server {
         self.0.stop(Instant::now() + FINISH).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::config::Listen;
+    use super::super::recorder::Renaming;
+    use super::*;
+    use crate::component::books::Books;
+
+    fn page() -> (Arc<Page>, Arc<Teller>) {
+        let (_, rendering) = Renaming::new(&Listen::default(), &[]);
+        let page = Page::new(rendering, &[("service.name".to_owned(), "tidegate".to_owned())]);
+        (Arc::new(page), Arc::new(Teller::new(Books::default())))
+    }
+
+    #[tokio::test]
+    async fn those_who_ask_at_once_share_a_page_and_who_asks_later_gets_a_new_one() {
+        let (page, teller) = page();
+        let turn = page.turn.clone().acquire_owned().await.unwrap();
+        let mut asking = tokio::task::JoinSet::new();
+        for _ in 0..20 {
+            let (page, teller) = (page.clone(), teller.clone());
+            asking.spawn(async move { page.text(&teller).await });
+        }
+        tokio::task::yield_now().await;
+        drop(turn);
+        let texts = asking.join_all().await;
+        let one = texts[0].len();
+        assert!(std::str::from_utf8(&texts[0]).unwrap().contains("target_info{"));
+        assert_eq!(page.unread.load(Relaxed), one, "one page for all");
+        let later = page.text(&teller).await;
+        assert_eq!(page.unread.load(Relaxed), one + later.len());
+        drop(texts);
+        assert_eq!(page.unread.load(Relaxed), later.len(), "the last one is kept");
+    }
+
+    #[tokio::test]
+    async fn where_too_much_is_unread_the_last_page_is_shared() {
+        let (page, teller) = page();
+        let first = page.text(&teller).await;
+        page.unread.fetch_add(MAX_UNREAD, Relaxed);
+        let before = page.unread.load(Relaxed);
+        assert_eq!(page.text(&teller).await, first);
+        assert_eq!(page.unread.load(Relaxed), before);
+    }
+}

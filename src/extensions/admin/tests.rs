@@ -128,7 +128,7 @@ const COUNTER: Data = Data::Sum {
     temporality: Temporality::Cumulative,
 };
 
-fn point(name: &str, data: Data, job: &str, value: i64) -> Point {
+pub(super) fn point(name: &str, data: Data, job: &str, value: i64) -> Point {
     let now = unix_now();
     let resource = Resource {
         attributes: [("service.name", job)].into_iter().collect(),
@@ -723,29 +723,6 @@ fn limits_that_are_not_configured_come_from_the_memory_limit() {
     let configured = configured.get::<Config>();
     assert_eq!(configured.query.max_samples(1 << 20), 7);
     assert_eq!(configured.history.max_bytes(1 << 20), 1 << 30);
-}
-
-#[tokio::test]
-async fn a_query_that_looks_light_and_is_not_waits_for_a_place_among_heavy_ones() {
-    let (admin, table) = with_table("query: {max_samples: 1000000}").await;
-    for series in 0..1000 {
-        table.observe(
-            &point("level", Data::Gauge, &format!("job-{series}"), 1),
-            unix_now(),
-        );
-    }
-    // It looks at 200,000 series.
-    let sum = vec!["count(level)"; 200].join(" + ");
-    let (status, answer) = ask(&admin, &sum).await;
-    assert_eq!(status, 200, "{answer}");
-    assert_eq!(answer["data"]["result"][0]["value"][1], "200000");
-    let (status, answer) = ask(&admin, "count(level)").await;
-    assert_eq!(
-        (status, &answer["data"]["result"][0]["value"][1]),
-        (200, &json!("1000"))
-    );
-    let few = settings::<Config>("{endpoint: '127.0.0.1:0', query: {max_samples: 1000}}");
-    assert_eq!(few.get::<Config>().query.max_samples(1 << 30), 1000);
 }
 
 #[tokio::test]

@@ -151,7 +151,7 @@ pub async fn decompress(coding: Coding, body: Bytes, limit_bytes: usize) -> Resu
 ///
 /// # Errors
 /// It can't be unpacked, is too large then, or has no room.
-pub async fn unpack(
+pub(crate) async fn unpack(
     coding: Coding,
     body: Bytes,
     limit_bytes: usize,

@@ -240,9 +240,11 @@ mod tests {
     use super::*;
     use crate::component::Shared;
     use crate::extensions::admin::QueryConfig;
+    use crate::extensions::admin::tests::point;
     use crate::extensions::server::Request;
     use crate::prom::catalog::View;
     use crate::watch::testing::Bench;
+    use tidegate_engine::{Data, Limits, Rule, Table};
     use tokio_util::sync::CancellationToken;
 
     fn api() -> Arc<Api> {
@@ -273,6 +275,41 @@ mod tests {
         let _light = api.lanes.occupy(Kind::Light).await;
         let two = api.clone().numbers("1 + 1".to_owned()).await.unwrap();
         assert_eq!(two.values, [2.0]);
+    }
+
+    #[tokio::test]
+    async fn a_query_that_only_looks_light_waits_for_a_place_among_heavy_ones() {
+        let api = api();
+        let table = Arc::new(Table::new("test", vec![Rule::newest()], Limits::default()));
+        api.shared().tables.add(table.clone());
+        let now = unix_now();
+        for number in 0..1000 {
+            table.observe(&point("level", Data::Gauge, &number.to_string(), 1), now);
+        }
+        // It looks at 120,000 series.
+        let many = vec!["count(level)"; 120].join(" + ");
+        let heavy = api.lanes.occupy(Kind::Heavy).await;
+        let late = status(&api, &[("query", &many), ("timeout", "300ms")]).await;
+        assert_eq!(late, http::StatusCode::SERVICE_UNAVAILABLE);
+        let light = status(&api, &[("query", "count(level)")]).await;
+        assert_eq!(light, http::StatusCode::OK);
+        drop(heavy);
+        assert_eq!(status(&api, &[("query", &many)]).await, http::StatusCode::OK);
+    }
+
+    #[tokio::test]
+    async fn what_composites_say_is_written_where_queries_of_the_present_are_computed() {
+        let api = api();
+        let ask = || api.clone().answer(Request::of("/api/v1/composites", Vec::new()));
+        let light = api.lanes.occupy(Kind::Light).await;
+        assert!(
+            tokio::time::timeout(Duration::from_millis(50), ask())
+                .await
+                .is_err()
+        );
+        drop(light);
+        let answer = tokio::time::timeout(PATIENCE, ask()).await;
+        assert_eq!(answer.expect("an answer").status(), http::StatusCode::OK);
     }
 
     #[tokio::test]
