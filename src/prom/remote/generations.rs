@@ -23,6 +23,16 @@ impl<V> Generations<V> {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.young.len() + self.old.len()
+    }
+
+    /// From now on it is of about twice `limit` in weight.
+    pub(super) fn limit_to(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
     /// What is there under this key, or what `make` makes; `weigh` says what it weighs.
     pub(super) fn get(
         &mut self,

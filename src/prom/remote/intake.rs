@@ -19,7 +19,7 @@ mod resolve;
 mod resource;
 
 use std::hash::Hasher;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_engine::{
@@ -32,13 +32,15 @@ use super::read::{Metadata, ReadError, SeriesIn, Visitor, read};
 use super::series::Kind;
 use crate::component::Reason;
 use crate::component::collisions::Starts;
-use crate::prom::model::{NAME, exemplar, is_stale, nanos, number};
+use crate::prom::model::{MAX_LABELS, MAX_TEXT_BYTES, NAME, exemplar, is_stale, nanos, number};
 use family::Families;
 use resolve::Shape;
 use resource::{Place, Resources};
 
-/// Series that a generation of a shard of the cache holds; a series takes half a kilobyte.
+/// Weight that a generation of a shard of the cache holds: series of [`SERIES_BYTES`].
 const GENERATION: usize = 16_000;
+/// What a series takes in the cache; one with more text weighs more.
+const SERIES_BYTES: usize = 512;
 /// Parts of the cache, so that requests side by side do not wait for each other.
 const SHARDS: usize = 16;
 /// Points that one request may become.
@@ -49,6 +51,8 @@ pub(crate) struct Intake {
     known: [Mutex<Generations<Known>>; SHARDS],
     families: Families,
     resources: Resources,
+    /// What the cache may take.
+    max_bytes: Arc<AtomicUsize>,
 }
 
 /// What a series is in OTLP.
@@ -86,15 +90,21 @@ pub(crate) struct Taken {
 
 impl Default for Intake {
     fn default() -> Self {
+        Self::new(Arc::new(AtomicUsize::new(usize::MAX)))
+    }
+}
+
+impl Intake {
+    /// What is kept of series takes at most so many bytes, about.
+    pub(crate) fn new(max_bytes: Arc<AtomicUsize>) -> Self {
         Self {
+            max_bytes,
             known: std::array::from_fn(|_| Mutex::new(Generations::new(GENERATION))),
             families: Families::default(),
             resources: Resources::default(),
         }
     }
-}
 
-impl Intake {
     /// The points of a request. An error: nothing of it is taken.
     pub(crate) fn take(&self, version: Version, request: &[u8]) -> Result<Taken, ReadError> {
         let mut taking = Taking {
@@ -109,6 +119,20 @@ impl Intake {
         read(version, request, &mut taking)?;
         taking.adopt();
         Ok(taking.taken)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn known_series(&self) -> usize {
+        let shards = self.known.iter();
+        shards
+            .map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).len())
+            .sum()
+    }
+
+    /// What a generation of a shard may hold now.
+    fn generation(&self) -> usize {
+        let generations = 2 * SHARDS;
+        GENERATION.min(self.max_bytes.load(Relaxed) / SERIES_BYTES / generations)
     }
 
     fn shard(&self, key: Key) -> &Mutex<Generations<Known>> {
@@ -135,6 +159,19 @@ struct Taking<'a> {
 impl<'r> Visitor<'r> for Taking<'_> {
     fn metadata(&mut self, metadata: Metadata<'r>) {
         self.intake.families.learn(&metadata);
+    }
+
+    fn absurd(&mut self, series: &SeriesIn<'r>) {
+        let samples = series.samples.len() + series.histograms.len();
+        self.taken.lost_exemplars += series.exemplars.len();
+        self.drop_samples(Reason::Limit, samples, || {
+            /// What is shown of a name that may be as long as the request.
+            const SHOWN_BYTES: usize = 64;
+            let name = name(series);
+            let shown = &name[..name.floor_char_boundary(SHOWN_BYTES)];
+            let kib = MAX_TEXT_BYTES >> 10;
+            format!("`{shown}`: a series has at most {MAX_LABELS} labels and {kib} KiB of text")
+        });
     }
 
     fn series(&mut self, series: &mut SeriesIn<'r>) {
@@ -308,7 +345,9 @@ impl Taking<'_> {
                 &mut self.builder,
             ))
         };
-        let mut found = shard.get(key, |_| 1, make);
+        shard.limit_to(intake.generation());
+        let weigh = |_: &Known| 1 + series.extent.text / SERIES_BYTES;
+        let mut found = shard.get(key, weigh, make);
         if let Some(known) = &mut found
             && let Known::Stream {
                 stream,

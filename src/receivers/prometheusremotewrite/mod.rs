@@ -18,7 +18,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 
 use crate::batch::{Batch, ClientMetadata, Points, Signal};
-use crate::component::account::count_refusal;
+use crate::component::account::{Account, count_refusal};
 use crate::component::collisions::Alternating;
 use crate::component::worker::Slot;
 use crate::component::{
@@ -32,6 +32,7 @@ use crate::net::{
 };
 use crate::prom::remote::Version;
 use crate::prom::remote::intake::{Intake, Taken};
+use crate::prom::remote::read::ReadError;
 use answer::{Refusal, Written};
 use config::Config;
 
@@ -50,7 +51,7 @@ pub static FACTORY: ReceiverFactory = Factory {
         let taker = Taker {
             limits: BodyLimits::of(config.max_request_body_size.as_usize()),
             response_headers: headers::build(&config.response_headers),
-            intake: Arc::default(),
+            intake: Arc::new(Intake::new(cx.base.shared.memory.bytes_of_a_table())),
             alternating: Alternating::new(("receiver", cx.base.id.to_string())),
             config,
             base: cx.base,
@@ -66,6 +67,9 @@ pub static FACTORY: ReceiverFactory = Factory {
 
 /// Requests up to this size are read on the spot; larger ones would keep a runtime thread from its other work.
 const INLINE_MAX_BYTES: usize = 64 << 10;
+
+/// What weighs more once it is read takes longer than about a millisecond.
+const LIGHT_BYTES: usize = 1 << 20;
 
 /// So many points are folded on the spot.
 const LIGHT_POINTS: usize = 1000;
@@ -169,32 +173,40 @@ impl Taker {
 
     /// Whether there could be room for so much if nothing else were held: if not, it makes no sense to send it again.
     fn fits_at_all(&self, bytes: usize) -> Result<(), Refusal> {
-        let memory = &self.base.shared.memory;
-        match memory.can_ever_hold(bytes) {
-            true => Ok(()),
-            false => Err(Refusal::never_fits(bytes, memory.limit())),
-        }
+        fits_at_all(&self.base.shared.memory, bytes)
     }
 
     /// Reads a body that is reserved; what it is read to takes its place.
-    async fn read(&self, version: Version, body: Bytes, mut held: Held) -> Result<(Taken, Held), Refusal> {
-        let intake = self.intake.clone();
-        let (read, held) = match body.len() <= INLINE_MAX_BYTES {
-            true => (intake.take(version, &body), held),
-            false => {
+    async fn read(&self, version: Version, body: Bytes, held: Held) -> Result<(Taken, Held), Refusal> {
+        let weight = match body.len() <= INLINE_MAX_BYTES {
+            true => Some(version.weight(&body)),
+            false => None,
+        };
+        let mut reading = Reading {
+            intake: self.intake.clone(),
+            version,
+            body,
+            held,
+        };
+        let read = match weight {
+            Some(weight) if weight <= LIGHT_BYTES => {
+                reading.reserve(weight)?;
+                reading.take()
+            }
+            _ => {
                 let slot = Slot::get().await?;
-                let weight = version.weight(&body);
-                self.fits_at_all(weight)?;
-                held.try_grow(weight)
-                    .map_err(|no_room| Refusal::no_room("decoding", no_room.to_string()))?;
-                slot.run(move || (intake.take(version, &body), held)).await?
+                let work = move || {
+                    reading.weigh()?;
+                    reading.take()
+                };
+                slot.run(work).await?
             }
         };
-        let taken = read.map_err(|error| {
-            self.entry.fail(1);
-            Refusal::new(StatusCode::BAD_REQUEST, error.to_string())
-        })?;
-        Ok((taken, held))
+        read.inspect_err(|refusal| {
+            if refusal.is_malformed() {
+                self.entry.fail(1);
+            }
+        })
     }
 
     /// Hands the points on and says what is written. What could not be told is in the books, not in the pipelines.
@@ -248,6 +260,43 @@ impl Taker {
             ("reason", reason.name().to_owned()),
         ];
         metrics::counter!("tidegate_remote_write_dropped_samples_total", &labels).increment(samples as u64);
+    }
+}
+
+fn fits_at_all(memory: &Account, bytes: usize) -> Result<(), Refusal> {
+    match memory.can_ever_hold(bytes) {
+        true => Ok(()),
+        false => Err(Refusal::never_fits(bytes, memory.limit())),
+    }
+}
+
+/// A request that is to be read.
+struct Reading {
+    intake: Arc<Intake>,
+    version: Version,
+    body: Bytes,
+    held: Held,
+}
+
+impl Reading {
+    /// Reserves what it is read to.
+    fn weigh(&mut self) -> Result<(), Refusal> {
+        let index = self.version.index_weight(&self.body);
+        self.reserve(index)?;
+        let weight = self.version.weight(&self.body);
+        self.reserve(weight.saturating_sub(index))
+    }
+
+    fn reserve(&mut self, weight: usize) -> Result<(), Refusal> {
+        fits_at_all(self.held.account(), weight)?;
+        let grown = self.held.try_grow(weight);
+        grown.map_err(|no_room| Refusal::no_room("decoding", no_room.to_string()))
+    }
+
+    fn take(self) -> Result<(Taken, Held), Refusal> {
+        let taken = self.intake.take(self.version, &self.body);
+        let malformed = |error: ReadError| Refusal::new(StatusCode::BAD_REQUEST, error.to_string());
+        Ok((taken.map_err(malformed)?, self.held))
     }
 }
 
