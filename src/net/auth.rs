@@ -20,7 +20,14 @@ crate::options! {
 
 /// Lets in whom the configured extension knows; everybody where none is configured.
 #[derive(Clone, Default)]
-pub struct Door(Option<Arc<dyn Authenticator>>);
+pub struct Door(Option<Keeper>);
+
+#[derive(Clone)]
+struct Keeper {
+    authenticator: Arc<dyn Authenticator>,
+    /// Whose door it is.
+    component: Arc<str>,
+}
 
 /// The address of who sent a request, in its extensions. Those of this machine have none.
 #[derive(Clone, Copy, Debug)]
@@ -48,18 +55,28 @@ impl NotAdmitted {
 impl Door {
     /// As configured; the error says that the extension is not there.
     pub fn of(config: Option<&AuthConfig>, base: &Context) -> Result<Self, ComponentError> {
-        let keeper = config.map(|config| config.authenticator(base)).transpose()?;
-        Ok(Self(keeper))
+        let authenticator = config.map(|config| config.authenticator(base)).transpose()?;
+        Ok(Self(authenticator.map(|authenticator| Keeper {
+            authenticator,
+            component: base.id.clone(),
+        })))
     }
 
     /// Decides by a request's headers, and by the address that it has from [`super::http::serve`].
     pub async fn admit<B>(&self, request: &Request<B>) -> Result<(), NotAdmitted> {
         let Some(keeper) = &self.0 else { return Ok(()) };
         let from = request.extensions().get().map(|Sender(address)| *address);
-        let checked = keeper.check(request.headers(), from).await;
-        checked.map_err(|why| NotAdmitted {
-            why,
-            challenge: keeper.challenge(),
+        let checked = keeper.authenticator.check(request.headers(), from).await;
+        checked.map_err(|why| {
+            let labels = [
+                ("component", keeper.component.to_string()),
+                ("reason", why.name().to_owned()),
+            ];
+            metrics::counter!("tidegate_unauthenticated_requests_total", &labels).increment(1);
+            NotAdmitted {
+                why,
+                challenge: keeper.authenticator.challenge(),
+            }
         })
     }
 }
