@@ -40,6 +40,16 @@ pub enum Unauthenticated {
     },
 }
 
+impl Unauthenticated {
+    /// The `reason` of a counter.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Wrong(_) => "wrong",
+            Self::TooOften { .. } => "too_often",
+        }
+    }
+}
+
 /// Proves to a peer who sends.
 pub trait Credentials: Send + Sync {
     /// Adds what is needed to the headers of one request; `client` is what is kept of the request that brought the

@@ -21,7 +21,14 @@ crate::options! {
 
 /// Lets in whom the configured extension knows; everybody where none is configured.
 #[derive(Clone, Default)]
-pub struct Door(Option<Arc<dyn Authenticator>>);
+pub struct Door(Option<Keeper>);
+
+#[derive(Clone)]
+struct Keeper {
+    authenticator: Arc<dyn Authenticator>,
+    /// Whose door it is.
+    component: Arc<str>,
+}
 
 /// The address of who sent a request, in its extensions. Those of this machine have none.
 #[derive(Clone, Copy, Debug)]
@@ -53,8 +60,11 @@ impl NotAdmitted {
 impl Door {
     /// As configured; the error says that the extension is not there.
     pub fn of(config: Option<&AuthConfig>, base: &Context) -> Result<Self, ComponentError> {
-        let keeper = config.map(|config| config.authenticator(base)).transpose()?;
-        Ok(Self(keeper))
+        let authenticator = config.map(|config| config.authenticator(base)).transpose()?;
+        Ok(Self(authenticator.map(|authenticator| Keeper {
+            authenticator,
+            component: base.id.clone(),
+        })))
     }
 
     /// Decides by a request's headers, and by the address that it has from [`super::http::serve`]. Says by what its sender
@@ -65,13 +75,21 @@ impl Door {
             let own = sender.filter(|sender| !sender.is_shared);
             return Ok(own.map(|sender| SenderKey::of(sender.address)));
         };
-        let from = sender.map(|sender| sender.address);
-        match keeper.check(request.headers(), from).await {
-            Ok(()) => Ok(keeper.identity(request.headers()).map(SenderKey::of)),
-            Err(why) => Err(NotAdmitted {
-                why,
-                challenge: keeper.challenge(),
-            }),
+        let (authenticator, headers) = (&keeper.authenticator, request.headers());
+        let checked = authenticator.check(headers, sender.map(|sender| sender.address)).await;
+        match checked {
+            Ok(()) => Ok(authenticator.identity(headers).map(SenderKey::of)),
+            Err(why) => {
+                let labels = [
+                    ("component", keeper.component.to_string()),
+                    ("reason", why.name().to_owned()),
+                ];
+                metrics::counter!("tidegate_unauthenticated_requests_total", &labels).increment(1);
+                Err(NotAdmitted {
+                    why,
+                    challenge: authenticator.challenge(),
+                })
+            }
         }
     }
 }

@@ -235,6 +235,9 @@ impl Progress {
     fn is_taken(&mut self) {
         if let Some(late) = &mut self.late {
             late.astray.clear();
+            if late.holds_nothing() {
+                self.late = None;
+            }
         }
     }
 

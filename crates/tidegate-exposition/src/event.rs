@@ -214,6 +214,13 @@ pub(crate) enum ExemplarLabels<'a> {
 }
 
 impl Exemplar<'_> {
+    /// How many bytes its labels have on the page.
+    pub fn label_bytes(&self) -> usize {
+        match self.labels {
+            ExemplarLabels::OpenMetrics(raw) | ExemplarLabels::Protobuf(raw) => raw.len(),
+        }
+    }
+
     /// Puts its labels into `into`, whatever that held before.
     pub fn labels(&self, into: &mut Labels) {
         into.clear();

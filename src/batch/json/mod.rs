@@ -26,7 +26,35 @@ pub struct JsonError {
 /// # Errors
 /// The first thing that is wrong, with its path.
 pub fn to_protobuf(signal: Signal, json: &[u8]) -> Result<Bytes, JsonError> {
-    read::request(schema::request(signal), json).map(Bytes::from)
+    to_protobuf_within(signal, json, &mut |_| true).map_err(|unread| match unread {
+        Unread::Wrong(error) => error,
+        // There always is.
+        Unread::NoRoom(_) => JsonError {
+            problem: "there is no room".to_owned(),
+            path: "$".to_owned(),
+        },
+    })
+}
+
+/// Why JSON was not read to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unread {
+    /// It is no request.
+    Wrong(JsonError),
+    /// There is no room for so many bytes more.
+    NoRoom(usize),
+}
+
+/// The same; `reserve` is asked for every byte before it is allocated.
+///
+/// # Errors
+/// The first thing that is wrong, or that there is no room.
+pub fn to_protobuf_within(
+    signal: Signal,
+    json: &[u8],
+    reserve: &mut dyn FnMut(usize) -> bool,
+) -> Result<Bytes, Unread> {
+    read::request(schema::request(signal), json, reserve).map(Bytes::from)
 }
 
 /// A request in JSON, on one line.

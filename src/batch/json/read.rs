@@ -1,41 +1,63 @@
-//! JSON to protobuf bytes in one pass: no tree stands between, so memory is bounded by the text itself.
+//! JSON to protobuf bytes in one pass: no tree stands between. A digit may be a double of eight bytes, so room is asked for
+//! as the bytes grow.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::JsonError;
 use super::scalar::Scalar;
+use super::{JsonError, Unread};
 use crate::batch::schema::{Field, Message, Type};
 use crate::batch::wire::edit::push_varint;
 use crate::batch::wire::proto::WireType;
 
 /// The bytes of a message that `json` describes.
-pub(super) fn request(schema: &'static Message, json: &[u8]) -> Result<Vec<u8>, JsonError> {
+pub(super) fn request(
+    schema: &'static Message,
+    json: &[u8],
+    reserve: &mut dyn FnMut(usize) -> bool,
+) -> Result<Vec<u8>, Unread> {
     let mut out = Out {
-        wire: Vec::with_capacity(json.len() / 2),
+        wire: Vec::new(),
+        reserve,
         trail: Vec::new(),
         problem: None,
+        short_of: None,
     };
+    // A text with escapes is put together elsewhere, in room that grows by doubling.
+    let escaped = memchr::memchr(b'\\', json).map_or(0, |_| json.len().saturating_mul(2));
+    if !(out.reserve)(escaped) || !out.grow_to(json.len() / 2) {
+        return Err(Unread::NoRoom(escaped.saturating_add(json.len() / 2)));
+    }
     let mut text = serde_json::Deserializer::from_slice(json);
     let read = Value::whole(schema, &mut out)
         .deserialize(&mut text)
         .and_then(|()| text.end());
     match read {
         Ok(()) => Ok(out.wire),
-        Err(error) => Err(JsonError {
-            path: out.path(),
-            problem: out.problem.unwrap_or_else(|| error.to_string()),
+        Err(error) => Err(match out.short_of {
+            Some(bytes) => Unread::NoRoom(bytes),
+            None => Unread::Wrong(JsonError {
+                path: out.path(),
+                problem: out.problem.unwrap_or_else(|| error.to_string()),
+            }),
         }),
     }
 }
 
+/// A tag, a length and a number, at most.
+const HEAD_BYTES: usize = 32;
+
 /// What has been written, and where in the text we are.
-struct Out {
+struct Out<'r> {
     wire: Vec<u8>,
+    /// Whether there is room for so many bytes more.
+    reserve: &'r mut dyn FnMut(usize) -> bool,
     trail: Vec<Step>,
     /// What is wrong, in our words; serde only carries that something is.
     problem: Option<String>,
+    /// What there was no room for.
+    short_of: Option<usize>,
 }
 
 enum Step {
@@ -43,7 +65,29 @@ enum Step {
     Index(usize),
 }
 
-impl Out {
+impl Out<'_> {
+    /// Makes room for so many bytes and the head of a field.
+    #[inline]
+    fn make_room<E: Error>(&mut self, bytes: usize) -> Result<(), E> {
+        let wanted = self.wire.len().saturating_add(bytes).saturating_add(HEAD_BYTES);
+        match wanted <= self.wire.capacity() || self.grow_to(wanted) {
+            true => Ok(()),
+            false => Err(E::custom("no room")),
+        }
+    }
+
+    /// Allocates at least so many bytes in all. The old ones are there until they are copied.
+    #[cold]
+    fn grow_to(&mut self, wanted: usize) -> bool {
+        let bytes = wanted.max(self.wire.capacity().saturating_mul(2));
+        let has_room = (self.reserve)(bytes);
+        match has_room {
+            true => self.wire.reserve_exact(bytes - self.wire.len()),
+            false => self.short_of = Some(bytes),
+        }
+        has_room
+    }
+
     fn fail<E: Error>(&mut self, expected: &str, found: &str) -> E {
         self.problem = Some(format!("expected {expected}, found {found}"));
         E::custom("wrong")
@@ -84,7 +128,7 @@ impl Out {
 }
 
 /// A value that is about to be read.
-struct Value<'a> {
+struct Value<'a, 'r> {
     kind: Type,
     /// Its field number; `None` where the value stands without a tag (the whole request, packed numbers).
     number: Option<u32>,
@@ -92,11 +136,11 @@ struct Value<'a> {
     is_list: bool,
     /// `null` is as good as absent: for fields, not for what is in a list.
     may_be_null: bool,
-    out: &'a mut Out,
+    out: &'a mut Out<'r>,
 }
 
-impl<'a> Value<'a> {
-    fn whole(schema: &'static Message, out: &'a mut Out) -> Self {
+impl<'a, 'r> Value<'a, 'r> {
+    fn whole(schema: &'static Message, out: &'a mut Out<'r>) -> Self {
         Self {
             kind: Type::Message(schema),
             number: None,
@@ -106,7 +150,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    fn of(field: &'static Field, out: &'a mut Out) -> Self {
+    fn of(field: &'static Field, out: &'a mut Out<'r>) -> Self {
         Self {
             kind: field.kind,
             number: Some(field.number),
@@ -120,6 +164,7 @@ impl<'a> Value<'a> {
         if self.is_list {
             return Err(self.out.fail("an array", scalar.what()));
         }
+        self.out.make_room(scalar.bytes(self.kind))?;
         let wire = self.kind.wire();
         if let Some(number) = self.number {
             self.out.tag(number, wire);
@@ -135,7 +180,7 @@ impl<'a> Value<'a> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Value<'_> {
+impl<'de> DeserializeSeed<'de> for Value<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -143,7 +188,7 @@ impl<'de> DeserializeSeed<'de> for Value<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Value<'_> {
+impl<'de> Visitor<'de> for Value<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -187,6 +232,7 @@ impl<'de> Visitor<'de> for Value<'_> {
             };
             return Err(self.out.fail(expected, "an array"));
         }
+        self.out.make_room(0)?;
         let is_packed = self.kind.wire() != WireType::Bytes;
         let before = self.out.wire.len();
         if let (true, Some(number)) = (is_packed, self.number) {
@@ -209,6 +255,7 @@ impl<'de> Visitor<'de> for Value<'_> {
             }
         }
         if is_packed {
+            self.out.make_room(0)?;
             match self.out.wire.len() == start {
                 true => self.out.wire.truncate(before),
                 false => self.out.close(start),
@@ -223,6 +270,7 @@ impl<'de> Visitor<'de> for Value<'_> {
             Type::Message(schema) => schema,
             _ => return Err(self.out.fail("a single value", "an object")),
         };
+        self.out.make_room(0)?;
         if let Some(number) = self.number {
             self.out.tag(number, WireType::Bytes);
         }
@@ -238,6 +286,7 @@ impl<'de> Visitor<'de> for Value<'_> {
             self.out.trail.pop();
         }
         if self.number.is_some() {
+            self.out.make_room(0)?;
             self.out.close(start);
         }
         Ok(())

@@ -25,6 +25,16 @@ impl Scalar<'_> {
         }
     }
 
+    /// How many bytes it takes to append it as this type, at most.
+    pub(super) fn bytes(&self, kind: Type) -> usize {
+        match (self, kind) {
+            // It is in another alphabet meanwhile, and decoded.
+            (Self::Text(text), Type::Bytes) => text.len().saturating_mul(3),
+            (Self::Text(text), _) => text.len(),
+            _ => 0,
+        }
+    }
+
     /// Appends the value without tag and length. The error is what was expected instead.
     pub(super) fn push(self, kind: Type, wire: &mut Vec<u8>) -> Result<(), String> {
         match kind {
@@ -100,9 +110,13 @@ fn base64_bytes(text: &str) -> Result<Vec<u8>, String> {
 /// None, or exactly `length` bytes.
 fn id(text: &str, length: usize, wire: &mut Vec<u8>) -> Result<(), String> {
     let digit = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
+    let expected = || format!("{} hexadecimal digits", length * 2);
+    if text.len() > length * 2 {
+        return Err(expected());
+    }
     let byte = |pair: &[u8]| Some(digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?);
     let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(byte).collect();
     let bytes = bytes.filter(|bytes| bytes.is_empty() || bytes.len() == length);
-    wire.extend(bytes.ok_or_else(|| format!("{} hexadecimal digits", length * 2))?);
+    wire.extend(bytes.ok_or_else(expected)?);
     Ok(())
 }

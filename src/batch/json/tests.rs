@@ -206,3 +206,43 @@ proptest! {
         let _ = to_json(&Encoded::one(signal, bytes.into(), 0));
     }
 }
+
+#[test]
+fn room_is_asked_for_before_bytes_grow() {
+    use super::{Unread, to_protobuf_within};
+    // Two bytes of text become eight.
+    let bounds = vec!["1"; 100_000].join(",");
+    let json = format!(
+        r#"{{"resourceMetrics":[{{"scopeMetrics":[{{"metrics":[{{"name":"m","histogram":{{"dataPoints":[{{"explicitBounds":[{bounds}]}}]}}}}]}}]}}]}}"#
+    );
+    let mut asked = 0;
+    let wire = to_protobuf_within(Signal::Metrics, json.as_bytes(), &mut |bytes| {
+        asked += bytes;
+        true
+    });
+    let wire = wire.unwrap();
+    assert!(
+        wire.len() >= 800_000 && wire.len() <= asked,
+        "{} of {asked}",
+        wire.len()
+    );
+    assert_eq!(wire, to_protobuf(Signal::Metrics, json.as_bytes()).unwrap());
+
+    let mut left = 500_000_usize;
+    let refused = to_protobuf_within(Signal::Metrics, json.as_bytes(), &mut |bytes| {
+        let has_room = bytes <= left;
+        left -= bytes.min(left);
+        has_room
+    });
+    assert!(
+        matches!(refused, Err(Unread::NoRoom(bytes)) if bytes > 0),
+        "{refused:?}"
+    );
+    // A text of its own is room too, and so is one with escapes, which is put together elsewhere.
+    let text = "y".repeat(100_000);
+    for text in [text.clone(), format!("{text}\\n")] {
+        let json = format!(r#"{{"resourceLogs":[{{"schemaUrl":"{text}"}}]}}"#);
+        let refused = to_protobuf_within(Signal::Logs, json.as_bytes(), &mut |bytes| bytes <= 90_000);
+        assert!(matches!(refused, Err(Unread::NoRoom(_))), "{refused:?}");
+    }
+}

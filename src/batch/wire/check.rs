@@ -10,20 +10,58 @@
 //! No SDK does so; a request that does is written anew, so that nobody below has to think of it.
 
 use bytes::Bytes;
+use opentelemetry_proto::tonic::common::v1 as common;
+use opentelemetry_proto::tonic::logs::v1 as logs;
+use opentelemetry_proto::tonic::metrics::v1 as metrics;
+use opentelemetry_proto::tonic::trace::v1 as trace;
 
 use super::edit::Editor;
 use super::proto::{self, Fields, WireType, varint};
-use super::walk::{Item, ItemKind, Visitor, edit};
+use super::walk::{HEADER, Header, Item, ItemKind, Visitor, edit};
 use super::{MAX_DEPTH, WireError, text};
 use crate::batch::schema::{self, Message, Tally, Type, Value};
 use crate::batch::{Encoded, Signal};
 
-/// A point, span, log record, resource or scope has at most so many elements: attributes, and what takes as much memory as
-/// one. SDKs stop at 128 attributes.
+/// A point, span, log record, resource or scope has at most so many elements, where nobody says otherwise: attributes, and
+/// what takes as much memory as one. SDKs stop at 128 attributes. So many has the metadata of a metric.
 pub const MAX_ELEMENTS: usize = 64 << 10;
 
-/// A message that is no longer has fewer elements: each has two bytes at least.
-const SMALL_BYTES: usize = 2 * MAX_ELEMENTS;
+/// Name, description and unit of a metric have at most so many bytes each.
+pub const MAX_NAME_BYTES: usize = 64 << 10;
+
+/// What a message in pieces takes for each of its elements when it is decoded, at most: the largest of prost's, in a list
+/// that grows by doubling, while the old one and the new one are there.
+const PIECE_BYTES: usize = 3 * largest(&[
+    size_of::<metrics::Metric>(),
+    size_of::<metrics::NumberDataPoint>(),
+    size_of::<metrics::HistogramDataPoint>(),
+    size_of::<metrics::ExponentialHistogramDataPoint>(),
+    size_of::<metrics::SummaryDataPoint>(),
+    size_of::<metrics::Exemplar>(),
+    size_of::<metrics::ResourceMetrics>(),
+    size_of::<metrics::ScopeMetrics>(),
+    size_of::<trace::Span>(),
+    size_of::<trace::span::Event>(),
+    size_of::<trace::span::Link>(),
+    size_of::<trace::ResourceSpans>(),
+    size_of::<trace::ScopeSpans>(),
+    size_of::<logs::LogRecord>(),
+    size_of::<logs::ResourceLogs>(),
+    size_of::<logs::ScopeLogs>(),
+    size_of::<common::KeyValue>(),
+    size_of::<common::EntityRef>(),
+]);
+
+const fn largest(sizes: &[usize]) -> usize {
+    let (mut largest, mut at) = (0, 0);
+    while at < sizes.len() {
+        if sizes[at] > largest {
+            largest = sizes[at];
+        }
+        at += 1;
+    }
+    largest
+}
 
 /// A request that is one.
 #[derive(Clone, Debug)]
@@ -32,8 +70,9 @@ pub struct Checked {
     pub encoded: Encoded,
     /// What its decoded form takes, about.
     pub weight: usize,
-    /// Items that were cut out of it: they had more than [`MAX_ELEMENTS`].
-    pub cut: usize,
+    /// Items that were cut out of it: they, their resource, scope or metric had too many elements or too long a name.
+    /// `None`: nothing was.
+    pub cut: Option<usize>,
 }
 
 /// Why a request is not taken.
@@ -42,7 +81,7 @@ pub enum CheckError {
     /// It is none.
     #[error(transparent)]
     Wire(#[from] WireError),
-    /// It has to be decoded to be checked, which has no room: so many bytes.
+    /// It has to be decoded or copied to be checked, which has no room: so many bytes.
     #[error("the decoded request has no room")]
     NoRoom(usize),
 }
@@ -52,8 +91,10 @@ pub enum CheckError {
 /// # Errors
 /// What is wrong and in which message.
 pub fn check(signal: Signal, bytes: Bytes) -> Result<Encoded, WireError> {
-    match weigh(signal, bytes, |_| true) {
-        Ok(Checked { cut: 0, encoded, .. }) => Ok(encoded),
+    match weigh(signal, bytes, MAX_ELEMENTS, |_| true) {
+        Ok(Checked {
+            cut: None, encoded, ..
+        }) => Ok(encoded),
         Err(CheckError::Wire(error)) => Err(error),
         _ => Err(WireError::here(TOO_MANY)),
     }
@@ -62,33 +103,40 @@ pub fn check(signal: Signal, bytes: Bytes) -> Result<Encoded, WireError> {
 /// What the decoded form of a checked request takes, about.
 pub fn weight(signal: Signal, bytes: &[u8]) -> usize {
     // What a processor made of it may have gone wrong: then nobody can decode it.
-    Found::of(signal, bytes).map_or(bytes.len(), |found| found.weight(bytes.len()))
+    Found::of(signal, bytes, usize::MAX).map_or(bytes.len(), |found| found.weight(bytes.len()))
 }
 
-/// As [`check`], and items with too many elements are cut out of it. `has_room` says whether what must be decoded may be.
+/// As [`check`]; what has more than `max_elements` is cut out of it. `has_room` says whether so many bytes may be taken: where
+/// a request has to be decoded or copied, which takes its time too.
 ///
 /// # Errors
 /// What is wrong and in which message, or how much room it needs.
 pub fn weigh(
     signal: Signal,
     mut bytes: Bytes,
+    max_elements: usize,
     mut has_room: impl FnMut(usize) -> bool,
 ) -> Result<Checked, CheckError> {
-    let mut found = Found::of(signal, &bytes)?;
+    let mut reserve = |weight| match has_room(weight) {
+        true => Ok(()),
+        false => Err(CheckError::NoRoom(weight)),
+    };
+    let mut found = Found::of(signal, &bytes, max_elements)?;
     if found.in_pieces {
-        let weight = found.weight(bytes.len());
-        if !has_room(weight) {
-            return Err(CheckError::NoRoom(weight));
-        }
+        reserve(found.weight_in_pieces(bytes.len()))?;
         bytes = written_anew(signal, &bytes)?;
-        found = Found::of(signal, &bytes)?;
+        found = Found::of(signal, &bytes, max_elements)?;
     }
-    let mut cut = 0;
-    if found.has_heavy_items {
+    let mut cut = None;
+    if found.is_heavy {
+        reserve(bytes.len())?;
         let items = found.tally.items();
-        bytes = without_heavy_items(signal, bytes, items)?;
-        found = Found::of(signal, &bytes)?;
-        cut = items - found.tally.items();
+        bytes = without_heavy(signal, bytes, items, max_elements)?;
+        found = Found::of(signal, &bytes, max_elements)?;
+        if found.is_heavy {
+            return Err(WireError::here(TOO_MANY).into());
+        }
+        cut = Some(items - found.tally.items());
     }
     let weight = found.weight(bytes.len());
     Ok(Checked {
@@ -98,19 +146,42 @@ pub fn weigh(
     })
 }
 
-const TOO_MANY: &str = "more than 65,536 attributes or other elements";
+const TOO_MANY: &str = "too many attributes or other elements";
 
-/// A request whose items have too many elements, without those.
-fn without_heavy_items(signal: Signal, bytes: Bytes, items: usize) -> Result<Bytes, WireError> {
-    struct Sieve;
-    impl Visitor for Sieve {
-        fn item(&mut self, item: &Item<'_>, _: &mut Editor<'_>) -> bool {
-            let mut found = Found::default();
-            let looked = found.look(message_of(item.kind), item.message, 0);
-            looked.is_ok() && !found.has_heavy_items
+/// A request without what has too many elements or too long a name.
+fn without_heavy(
+    signal: Signal,
+    bytes: Bytes,
+    items: usize,
+    max_elements: usize,
+) -> Result<Bytes, WireError> {
+    struct Sieve(usize);
+    impl Sieve {
+        fn lets_through(&self, message: &'static Message, bytes: &[u8]) -> bool {
+            let mut found = Found::within(self.0);
+            found.look(message, bytes, 0).is_ok() && !found.is_heavy
         }
     }
-    let edited = edit(&Encoded::one(signal, bytes, items), &mut Sieve)?;
+    impl Visitor for Sieve {
+        fn resource(&mut self, resource: &Header<'_>, _: &mut Editor<'_>) -> bool {
+            self.lets_through(&schema::RESOURCE, resource.message)
+        }
+
+        fn scope(&mut self, around: &[u8]) -> bool {
+            let fields = Fields::new(around).map_while(Result::ok);
+            let mut scopes = fields.filter(|field| field.number == HEADER);
+            scopes.all(|field| self.lets_through(&schema::SCOPE, field.payload))
+        }
+
+        fn whole_metric(&mut self, metric: &[u8]) -> bool {
+            !Found::within(self.0).describes_too_much(metric)
+        }
+
+        fn item(&mut self, item: &Item<'_>, _: &mut Editor<'_>) -> bool {
+            self.lets_through(message_of(item.kind), item.message)
+        }
+    }
+    let edited = edit(&Encoded::one(signal, bytes, items), &mut Sieve(max_elements))?;
     Ok(edited.joined())
 }
 
@@ -144,24 +215,45 @@ fn written_anew(signal: Signal, bytes: &[u8]) -> Result<Bytes, WireError> {
 }
 
 /// What a pass has found so far.
-#[derive(Default)]
 struct Found {
     tally: Tally,
     in_pieces: bool,
-    /// Some items have too many elements.
-    has_heavy_items: bool,
+    /// Something has too many elements, or a metric too long a name.
+    is_heavy: bool,
+    max_elements: usize,
+    /// A message that is no longer has neither: an element has two bytes at least.
+    small_bytes: usize,
 }
 
 /// What a message comes to. The error is boxed: nearly every message has none, and an answer of one word costs less.
 type Looked<T = ()> = Result<T, Box<WireError>>;
 
 impl Found {
-    fn of(signal: Signal, request: &[u8]) -> Result<Self, WireError> {
-        let mut found = Self::default();
+    /// Nothing yet; a message may have so many elements.
+    fn within(max_elements: usize) -> Self {
+        Self {
+            tally: Tally::default(),
+            in_pieces: false,
+            is_heavy: false,
+            max_elements,
+            small_bytes: max_elements.saturating_mul(2).min(MAX_NAME_BYTES),
+        }
+    }
+
+    fn of(signal: Signal, request: &[u8], max_elements: usize) -> Result<Self, WireError> {
+        let mut found = Self::within(max_elements);
         found
             .look(schema::request(signal), request, 0)
             .map_err(|error| *error)?;
         Ok(found)
+    }
+
+    /// What a request of so many bytes takes while it is decoded and written anew: its text twice, and more where that is
+    /// no UTF-8.
+    fn weight_in_pieces(&self, bytes: usize) -> usize {
+        const BYTE_BYTES: usize = 4;
+        let of_elements = self.tally.elements().saturating_mul(PIECE_BYTES);
+        of_elements.saturating_add(bytes.saturating_mul(BYTE_BYTES))
     }
 
     /// What a request of so many bytes takes when it is decoded, about: an attribute with its key and value, a point with
@@ -175,7 +267,7 @@ impl Found {
 
     #[inline]
     fn look(&mut self, message: &'static Message, bytes: &[u8], depth: usize) -> Looked {
-        match bytes.len() <= SMALL_BYTES {
+        match bytes.len() <= self.small_bytes {
             true => self.look_at_fields(message, bytes, depth),
             false => self.look_and_count(message, bytes, depth),
         }
@@ -186,14 +278,37 @@ impl Found {
     fn look_and_count(&mut self, message: &'static Message, bytes: &[u8], depth: usize) -> Looked {
         let before = self.tally.elements();
         self.look_at_fields(message, bytes, depth)?;
-        if self.tally.elements() - before > MAX_ELEMENTS {
-            if message.tally.items() > 0 {
-                self.has_heavy_items = true;
-            } else if std::ptr::eq(message, &schema::RESOURCE) || std::ptr::eq(message, &schema::SCOPE) {
-                return Err(refused(TOO_MANY));
+        let is_one = message.tally.items() > 0
+            || std::ptr::eq(message, &schema::RESOURCE)
+            || std::ptr::eq(message, &schema::SCOPE);
+        let has_many = self.tally.elements() - before > self.max_elements;
+        self.is_heavy |= is_one && has_many;
+        self.is_heavy |= std::ptr::eq(message, &schema::METRIC) && self.describes_too_much(bytes);
+        Ok(())
+    }
+
+    /// Whether a metric has too long a name, description or unit, or too much metadata.
+    fn describes_too_much(&self, metric: &[u8]) -> bool {
+        const TEXTS: std::ops::RangeInclusive<u32> = 1..=3;
+        const METADATA: u32 = 12;
+        const TAG: u8 = (METADATA as u8) << 3 | WireType::Bytes as u8;
+        let mut metadata = Self::within(usize::MAX);
+        let mut fields = Fields::new(metric);
+        loop {
+            if let Some(next) = after_plain_attributes(TAG, fields.rest(), &mut metadata.tally) {
+                fields = Fields::new(next);
+            }
+            let Some(Ok(field)) = fields.next() else {
+                return metadata.tally.elements() > self.max_elements;
+            };
+            if field.number == METADATA {
+                // It was looked at before.
+                let _ = metadata.look(&schema::KEY_VALUE, field.payload, 0);
+            }
+            if TEXTS.contains(&field.number) && field.payload.len() > MAX_NAME_BYTES {
+                return true;
             }
         }
-        Ok(())
     }
 
     fn look_at_fields(&mut self, message: &'static Message, bytes: &[u8], depth: usize) -> Looked {
@@ -420,7 +535,7 @@ mod tests {
         let Some((attribute, behind)) = delimited(&bytes[1..]) else {
             return false;
         };
-        let mut found = Found::default();
+        let mut found = Found::within(MAX_ELEMENTS);
         let looked = found.look(&schema::KEY_VALUE, attribute, 0);
         bytes[0] == TAG && next == behind && looked.is_ok() && !found.in_pieces && found.tally.items() == 0
     }

@@ -9,7 +9,7 @@ mod split;
 pub(crate) mod text;
 pub(crate) mod walk;
 
-pub use check::{CheckError, Checked, MAX_ELEMENTS, check, weigh, weight};
+pub use check::{CheckError, Checked, MAX_ELEMENTS, MAX_NAME_BYTES, check, weigh, weight};
 pub(crate) use split::split_part;
 pub(crate) use walk::first_name;
 

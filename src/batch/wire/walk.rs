@@ -74,8 +74,18 @@ pub(crate) trait Visitor {
         true
     }
 
+    /// A `Scope*` message begins. False: it goes with all its items.
+    fn scope(&mut self, _around: &[u8]) -> bool {
+        true
+    }
+
     /// A metric begins. False: it goes with all its points.
     fn metric(&mut self, _name: &[u8]) -> bool {
+        true
+    }
+
+    /// The same, its message.
+    fn whole_metric(&mut self, _metric: &[u8]) -> bool {
         true
     }
 
@@ -202,6 +212,9 @@ impl Walk<'_, '_> {
 
     fn scope(&mut self, scope: &[u8]) -> Result<(), WireError> {
         self.visitor.begin(Level::Scope, scope);
+        if !self.visitor.scope(scope) {
+            return self.remove();
+        }
         match self.signal {
             Signal::Metrics => self.children(scope, 2, Self::metric),
             Signal::Traces => self.items(scope, 2, ItemKind::Span, b""),
@@ -225,6 +238,9 @@ impl Walk<'_, '_> {
             return self.remove();
         }
         self.visitor.begin(Level::Metric, metric);
+        if !self.visitor.whole_metric(metric) {
+            return self.remove();
+        }
         let data = Fields::new(metric).map_while(Result::ok).find_map(|field| {
             let known = DATA.iter().find(|(number, _)| *number == field.number)?;
             (field.wire == WireType::Bytes).then_some(*known)

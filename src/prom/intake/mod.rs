@@ -177,7 +177,8 @@ impl Intake {
         if !self.slots.write(slot, role, sample.value, stamp, counts) {
             return Ok(());
         }
-        if let Some(exemplar) = &sample.exemplar {
+        let exemplar = sample.exemplar.as_ref();
+        if let Some(exemplar) = exemplar.filter(|exemplar| exemplar.label_bytes() <= model::MAX_TEXT_BYTES) {
             exemplar.labels(&mut self.labels);
             let time = exemplar.timestamp.and_then(model::nanos).unwrap_or(stamp.time);
             let exemplar = model::exemplar(self.labels.iter(), exemplar.value, time, &mut self.builder);
@@ -212,7 +213,8 @@ impl Intake {
         if !self.slots.write_native(slot, value, stamp, counts) {
             return Ok(());
         }
-        for exemplar in histogram.exemplars {
+        let exemplars = histogram.exemplars.iter();
+        for exemplar in exemplars.filter(|exemplar| exemplar.label_bytes() <= model::MAX_TEXT_BYTES) {
             exemplar.labels(&mut self.labels);
             let time = exemplar.timestamp.and_then(model::nanos).unwrap_or(stamp.time);
             let exemplar = model::exemplar(self.labels.iter(), exemplar.value, time, &mut self.builder);

@@ -32,7 +32,9 @@ impl Intake {
 
     /// The labels of a line as it is kept; nothing where it is not.
     pub(super) fn labelled(&mut self, series: &exposition::Series<'_>) -> Result<Option<LabelSet>, Failure> {
+        self.settings.check_length(series.raw().len())?;
         series.labels(&mut self.labels)?;
+        self.settings.check_count(self.labels.len())?;
         let (mut labels, duplicate) = self.label_set();
         let is_kept = self.target.relabel(&mut labels);
         labels.end_empty();

@@ -6,7 +6,7 @@ use tidegate_engine::{Attributes, Scope};
 use tidegate_exposition::{Options, ParseError};
 
 use crate::prom::escaping::{is_legacy_label_name, is_legacy_metric_name};
-use crate::prom::model::{LabelSet, NAME, Resolution};
+use crate::prom::model::{LabelSet, MAX_LABELS, MAX_TEXT_BYTES, NAME, Resolution};
 
 /// What is taken of a target's pages. A limit of 0 is none.
 #[derive(Clone, Debug)]
@@ -19,7 +19,8 @@ pub struct Settings {
     pub track_timestamps_staleness: bool,
     /// Samples of a page, after relabelling.
     pub sample_limit: usize,
-    /// Labels of a series, after relabelling, its name included.
+    /// Labels of a series, after relabelling, its name included. A line has at most [`MAX_LABELS`], or so many where that is
+    /// more.
     pub label_limit: usize,
     /// Bytes of a label's name.
     pub label_name_length_limit: usize,
@@ -60,6 +61,23 @@ impl Settings {
         match self.sample_limit {
             limit if limit > 0 && counts.stored > limit => Err(Failure::SampleLimit(limit)),
             _ => Ok(()),
+        }
+    }
+
+    /// Whether name and labels of a line may have so many bytes. What has more is not parsed.
+    pub(super) fn check_length(&self, bytes: usize) -> Result<(), Failure> {
+        match bytes <= MAX_TEXT_BYTES {
+            true => Ok(()),
+            false => Err(Failure::TextLimit),
+        }
+    }
+
+    /// Whether a line may have so many labels, whatever relabelling leaves of them.
+    pub(super) fn check_count(&self, labels: usize) -> Result<(), Failure> {
+        let limit = self.label_limit.max(MAX_LABELS);
+        match labels <= limit {
+            true => Ok(()),
+            false => Err(Failure::LabelLimit(limit)),
         }
     }
 
@@ -155,6 +173,9 @@ pub enum Failure {
     /// More labels than allowed.
     #[error("a series has more than {0} labels")]
     LabelLimit(usize),
+    /// A longer name with labels than any page has.
+    #[error("the name and labels of a series have more than {} KiB", MAX_TEXT_BYTES >> 10)]
+    TextLimit,
     /// A longer label name than allowed.
     #[error("the name of label `{0}` is too long")]
     LabelNameLength(String),

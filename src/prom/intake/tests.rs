@@ -556,3 +556,39 @@ fn protobuf_has_native_histograms() {
         }
     }
 }
+
+#[test]
+fn a_line_with_too_much_text_or_too_many_labels_fails_the_page() {
+    let labels = |count: usize, value: &str| {
+        let labels = (0..count).map(|number| format!("l{number}=\"{value}\""));
+        format!("a{{{}}} 1\n", labels.collect::<Vec<_>>().join(","))
+    };
+    let fails = |settings: Settings, page: &str| {
+        let mut intake = Intake::new(settings, Box::new(Plain));
+        let mut points = Vec::new();
+        let failed = intake.page(Format::Text, page.as_bytes(), at(0), &mut points);
+        assert_eq!(failed.is_err(), points.is_empty());
+        failed.err().map(|failed| failed.failure)
+    };
+    let most = model::MAX_LABELS - 1;
+    assert_eq!(fails(settings(), &labels(most, "v")), None);
+    assert_eq!(
+        fails(settings(), &labels(most + 1, "v")),
+        Some(Failure::LabelLimit(most + 1))
+    );
+    let many = Settings {
+        label_limit: 2 * most,
+        ..settings()
+    };
+    assert_eq!(fails(many, &labels(most + 1, "v")), None);
+    let long = "y".repeat(model::MAX_TEXT_BYTES);
+    assert_eq!(fails(settings(), &labels(1, &long)), Some(Failure::TextLimit));
+    assert_eq!(fails(settings(), &labels(1, &long[100..])), None);
+    // An exemplar that is too long is none.
+    let page = format!(
+        "# TYPE a counter\na_total 1 # {{x=\"{long}\"}} 1\na_total{{b=\"c\"}} 1 # {{x=\"y\"}} 1\n# EOF\n"
+    );
+    let (points, _) = take(&mut intake(), Format::OpenMetrics, &page, 0);
+    let exemplars: Vec<_> = points.iter().map(|point| point.exemplars.len()).collect();
+    assert_eq!(exemplars, [0, 1]);
+}

@@ -1,5 +1,12 @@
 //! The labels of a series.
 
+/// A series has at most so many bytes of names, values and other text. Prometheus's own limits are far below (names and
+/// values of labels are some hundred bytes).
+pub const MAX_TEXT_BYTES: usize = 64 << 10;
+
+/// A series has at most so many labels, and so has an exemplar. Prometheus's series have some ten.
+pub const MAX_LABELS: usize = 1024;
+
 /// The label that holds the metric's name.
 pub const NAME: &str = "__name__";
 

@@ -19,7 +19,7 @@ mod resolve;
 mod resource;
 
 use std::hash::Hasher;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_engine::{
@@ -32,7 +32,7 @@ use super::read::{Metadata, ReadError, SeriesIn, Visitor, read};
 use super::series::Kind;
 use crate::component::collisions::Starts;
 use crate::component::{Account, Reason};
-use crate::prom::model::{NAME, exemplar, is_stale, nanos, number};
+use crate::prom::model::{MAX_LABELS, MAX_TEXT_BYTES, NAME, exemplar, is_stale, nanos, number};
 use family::Families;
 use resolve::Shape;
 use resource::{Place, Resources};
@@ -139,6 +139,19 @@ struct Taking<'a> {
 impl<'r> Visitor<'r> for Taking<'_> {
     fn metadata(&mut self, metadata: Metadata<'r>) {
         self.intake.families.learn(&metadata);
+    }
+
+    fn absurd(&mut self, series: &SeriesIn<'r>) {
+        let samples = series.samples.len() + series.histograms.len();
+        self.taken.lost_exemplars += series.exemplars.len();
+        self.drop_samples(Reason::Limit, samples, || {
+            /// What is shown of a name that may be as long as the request.
+            const SHOWN_BYTES: usize = 64;
+            let name = name(series);
+            let shown = &name[..name.floor_char_boundary(SHOWN_BYTES)];
+            let kib = MAX_TEXT_BYTES >> 10;
+            format!("`{shown}`: a series has at most {MAX_LABELS} labels and {kib} KiB of text")
+        });
     }
 
     fn series(&mut self, series: &mut SeriesIn<'r>) {
@@ -312,12 +325,7 @@ impl Taking<'_> {
                 &mut self.builder,
             ))
         };
-        let labels = series.labels.iter();
-        let text: usize = labels.map(|(name, value)| name.len() + value.len()).sum();
-        let said = series
-            .metadata
-            .map_or(0, |said| said.unit.len() + said.help.len());
-        let weigh = |_: &Known| SERIES_BYTES + 2 * text + said;
+        let weigh = |_: &Known| SERIES_BYTES + 2 * series.extent.text;
         self.taken.evicted += shard.take_evicted();
         let mut found = shard.get(key, self.most, weigh, make);
         if let Some(known) = &mut found

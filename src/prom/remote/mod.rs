@@ -8,6 +8,7 @@ mod known;
 pub(crate) mod read;
 pub(crate) mod series;
 pub(crate) mod translate;
+pub(crate) mod weight;
 pub(crate) mod write;
 
 #[cfg(test)]
@@ -16,8 +17,6 @@ pub(crate) mod testing;
 mod tests;
 
 use std::sync::Arc;
-
-use crate::batch::wire::proto::{Field, Fields, WireType};
 
 /// Which message a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,39 +50,6 @@ impl Version {
             Self::One => "0.1.0",
             Self::Two => "2.0.0",
         }
-    }
-
-    /// What a request takes once it is read, in bytes, at most. A byte of a histogram may be a bucket, and two of an
-    /// exemplar a label.
-    pub(crate) fn weight(self, request: &[u8]) -> usize {
-        /// A sample, histogram or exemplar until the pipelines have it: a point, and its place in a list that grows.
-        const PART: usize = 256;
-        /// A bucket as it is read and as it is kept, in lists that grow.
-        const BUCKET: usize = 24;
-        const EXEMPLAR_BYTE: usize = 16;
-        /// A reference to a symbol, in a list that grows.
-        const SYMBOL: usize = 32;
-        const LABELS: u32 = 1;
-        let (symbols, series, exemplars, histograms) = match self {
-            Self::One => (None, 1, 3, 4),
-            Self::Two => (Some(4), 5, 4, 3),
-        };
-        let messages = |bytes| {
-            let fields = Fields::new(bytes).map_while(Result::ok);
-            fields.filter(|field| field.wire == WireType::Bytes)
-        };
-        let weigh = |part: Field<'_>| match part.number {
-            LABELS => 0,
-            number if number == histograms => PART + part.payload.len() * BUCKET,
-            number if number == exemplars => PART + part.payload.len() * EXEMPLAR_BYTE,
-            _ => PART,
-        };
-        let weights = messages(request).map(|field| match field.number {
-            number if number == series => messages(field.payload).map(weigh).sum(),
-            number if Some(number) == symbols => SYMBOL,
-            _ => 0,
-        });
-        weights.sum()
     }
 
     /// What a content type says; `None`: none of the two. Without a parameter it is 1.0.

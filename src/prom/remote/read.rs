@@ -1,12 +1,15 @@
 //! Requests as they come in: one series after another, nothing kept of those before. The memory that a request takes is
-//! that of its bytes and of one series, whatever it says.
+//! that of its bytes and of one series, whatever it says. A series with too much text or too many labels is cut out
+//! before its strings are copied or hashed.
 
 use prost::Message;
 
 use super::Version;
 use super::histogram::Native;
 use super::series::{Kind, Sample, numbered};
+use super::weight::Extent;
 use crate::batch::wire::proto::{Field, Fields, WireType, varint};
+use crate::prom::model::{MAX_LABELS, MAX_TEXT_BYTES};
 
 /// Why a request can't be read.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +36,8 @@ pub(crate) struct SeriesIn<'a> {
     texts: Vec<&'a str>,
     /// 2.0 only.
     pub(crate) metadata: Option<Metadata<'a>>,
+    /// What its strings come to.
+    pub(crate) extent: Extent,
 }
 
 /// An exemplar of the series that is read.
@@ -71,7 +76,17 @@ impl<'a> SeriesIn<'a> {
         self.histograms.clear();
         self.exemplars.clear();
         self.exemplar_labels.clear();
+        self.texts.clear();
         self.metadata = None;
+        self.extent = Extent::default();
+    }
+
+    /// Shows it to a visitor, or what is wrong with it.
+    fn show(&mut self, visitor: &mut dyn Visitor<'a>) {
+        match self.extent.is_absurd() {
+            true => visitor.absurd(self),
+            false => visitor.series(self),
+        }
     }
 }
 
@@ -79,6 +94,9 @@ impl<'a> SeriesIn<'a> {
 pub(crate) trait Visitor<'a> {
     /// The next series.
     fn series(&mut self, series: &mut SeriesIn<'a>);
+
+    /// The next series has more text or labels than a series may have. Not all of its labels are there.
+    fn absurd(&mut self, series: &SeriesIn<'a>);
 
     /// Metadata of 1.0, which is of a metric rather than of a series. All of a request comes before its series.
     fn metadata(&mut self, metadata: Metadata<'a>);
@@ -118,7 +136,11 @@ fn one<'a>(request: &'a [u8], visitor: &mut dyn Visitor<'a>) -> Result1<()> {
     for field in fields(request) {
         let field = field?;
         if field.number == 3 {
-            visitor.metadata(family(message(&field)?)?);
+            let metadata = family(message(&field)?)?;
+            // What nobody would read is not kept.
+            if metadata.family.len() + metadata.help.len() + metadata.unit.len() <= MAX_TEXT_BYTES {
+                visitor.metadata(metadata);
+            }
         }
     }
     let mut series = SeriesIn::default();
@@ -127,7 +149,7 @@ fn one<'a>(request: &'a [u8], visitor: &mut dyn Visitor<'a>) -> Result1<()> {
         if field.number == 1 {
             series.clear();
             series_one(message(&field)?, &mut series)?;
-            visitor.series(&mut series);
+            series.show(visitor);
         }
     }
     Ok(())
@@ -152,17 +174,31 @@ fn series_one<'a>(bytes: &'a [u8], series: &mut SeriesIn<'a>) -> Result1<()> {
     for field in fields(bytes) {
         let field = field?;
         match field.number {
-            1 => push(&mut series.labels, label(message(&field)?)?)?,
+            1 => {
+                let label = label(message(&field)?)?;
+                series.extent.text += label.0.len() + label.1.len();
+                series.extent.labels += 1;
+                if series.extent.labels <= MAX_LABELS {
+                    series.labels.push(label);
+                }
+            }
             2 => push(&mut series.samples, sample(message(&field)?)?)?,
             3 => {
                 let mut exemplar = ExemplarIn::default();
+                let mut labels = 0;
                 for field in fields(message(&field)?) {
                     let field = field?;
                     match field.number {
-                        1 => push(&mut series.exemplar_labels, label(message(&field)?)?)?,
+                        1 => {
+                            let label = label(message(&field)?)?;
+                            series.extent.text += label.0.len() + label.1.len();
+                            labels += 1;
+                            push(&mut series.exemplar_labels, label)?;
+                        }
                         number => exemplar.set(number, &field)?,
                     }
                 }
+                series.extent.exemplar_labels = series.extent.exemplar_labels.max(labels);
                 exemplar.end = series.exemplar_labels.len();
                 push(&mut series.exemplars, exemplar)?;
             }
@@ -190,7 +226,7 @@ fn two<'a>(request: &'a [u8], visitor: &mut dyn Visitor<'a>) -> Result1<()> {
         if field.number == 5 {
             series.clear();
             series_two(message(&field)?, &symbols, &mut series)?;
-            visitor.series(&mut series);
+            series.show(visitor);
         }
     }
     Ok(())
@@ -201,30 +237,42 @@ fn series_two<'a>(bytes: &'a [u8], symbols: &[&'a str], series: &mut SeriesIn<'a
     let mut start = 0;
     let mut texts = std::mem::take(&mut series.texts);
     let mut of_exemplar = Vec::new();
+    let (mut text, mut references) = (0, 0);
     for field in fields(bytes) {
         let field = field?;
         match field.number {
-            1 => refs(&field, symbols, &mut texts)?,
+            1 => references += refs(&field, symbols, &mut texts, &mut text)?,
             2 => push(&mut series.samples, sample(message(&field)?)?)?,
             3 => push(&mut series.histograms, Native::decode(message(&field)?)?)?,
             4 => {
                 let mut exemplar = ExemplarIn::default();
+                let mut references = 0;
                 for field in fields(message(&field)?) {
                     let field = field?;
                     match field.number {
-                        1 => refs(&field, symbols, &mut of_exemplar)?,
+                        1 => references += refs(&field, symbols, &mut of_exemplar, &mut text)?,
                         number => exemplar.set(number, &field)?,
                     }
                 }
+                series.extent.exemplar_labels = series.extent.exemplar_labels.max(references.div_ceil(2));
                 pair(&mut of_exemplar, &mut series.exemplar_labels)?;
+                if series.exemplar_labels.len() > MAX_PARTS {
+                    return Err(ReadError::Malformed("a series of too many parts"));
+                }
                 exemplar.end = series.exemplar_labels.len();
                 push(&mut series.exemplars, exemplar)?;
             }
-            5 => series.metadata = Some(metadata_two(message(&field)?, symbols)?),
+            5 => {
+                let metadata = metadata_two(message(&field)?, symbols)?;
+                text += metadata.help.len() + metadata.unit.len();
+                series.metadata = Some(metadata);
+            }
             6 => start = signed(&field)?,
             _ => {}
         }
     }
+    series.extent.text = text;
+    series.extent.labels = references.div_ceil(2);
     pair(&mut texts, &mut series.labels)?;
     series.texts = texts;
     let samples = series.samples.iter_mut().map(|sample| &mut sample.start);
@@ -295,18 +343,29 @@ fn sample(bytes: &[u8]) -> Result1<Sample> {
     Ok(sample)
 }
 
-/// References to symbols, packed or one by one.
-fn refs<'a>(field: &Field<'a>, symbols: &[&'a str], texts: &mut Vec<&'a str>) -> Result1<()> {
+/// References to symbols, packed or one by one: how many. Of more than labels may have, not all are added to `texts`.
+fn refs<'a>(
+    field: &Field<'a>,
+    symbols: &[&'a str],
+    texts: &mut Vec<&'a str>,
+    bytes: &mut usize,
+) -> Result1<usize> {
     let mut rest = match field.wire {
         WireType::Bytes | WireType::Varint => field.payload,
         _ => return Err(ReadError::Malformed("references of another type")),
     };
+    let mut references = 0;
     while !rest.is_empty() {
         let (number, used) = varint(rest).ok_or(ReadError::Malformed("a broken reference"))?;
         rest = rest.get(used..).unwrap_or_default();
-        push(texts, symbol(number, symbols)?)?;
+        let symbol = symbol(number, symbols)?;
+        *bytes = bytes.saturating_add(symbol.len());
+        references += 1;
+        if texts.len() < 2 * MAX_LABELS {
+            texts.push(symbol);
+        }
     }
-    Ok(())
+    Ok(references)
 }
 
 /// Names and values out of texts that take turns.

@@ -107,6 +107,10 @@ impl<'a> Visitor<'a> for Request {
         });
     }
 
+    fn absurd(&mut self, series: &SeriesIn<'a>) {
+        panic!("a series of {:?}", series.extent);
+    }
+
     fn metadata(&mut self, family: Metadata<'a>) {
         self.metadata.insert(family.family.to_owned(), metadata(&family));
     }

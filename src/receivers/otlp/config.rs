@@ -3,6 +3,7 @@
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
+use crate::batch::wire;
 use crate::config::{ByteSize, Node, Problems, WithoutEffect};
 use crate::net::auth::AuthConfig;
 use crate::net::cors::CorsConfig;
@@ -20,6 +21,8 @@ const MAX_GRPC_MESSAGE_BYTES_OF_LITTLE: usize = 4 << 20;
 const MAX_HTTP_BODY_BYTES_OF_LITTLE: usize = 20 << 20;
 /// Below this limit memory is short: data is refused from four fifths of a GiB on.
 const LITTLE_BYTES: usize = (1 << 30) / 5 * 4;
+/// SDKs stop at 128 attributes.
+const MAX_ELEMENTS: NonZeroUsize = NonZeroUsize::new(wire::MAX_ELEMENTS).expect("not zero");
 /// Every process of a large node may keep one open.
 const MAX_CONNECTIONS: NonZeroUsize = NonZeroUsize::new(8192).expect("not zero");
 /// Ports that IANA has registered for OTLP.
@@ -31,6 +34,9 @@ crate::options! {
     pub struct Config {
         /// Which protocols to speak; at least one.
         pub protocols: Protocols = Protocols::default(),
+        /// Attributes and other elements of a point, span, log record, resource, scope or metric's metadata; what has more is
+        /// rejected, the rest of its request is taken.
+        pub max_elements_per_item: NonZeroUsize = MAX_ELEMENTS,
     }
     check = Config::check
 }

@@ -31,7 +31,7 @@ pub(super) struct Failure {
     pub(super) retry_after: Option<Duration>,
     /// How the sender can identify itself (`WWW-Authenticate`).
     pub(super) challenge: Option<HeaderValue>,
-    /// What memory, processors or the limit of bodies were too short for.
+    /// What memory, processors, time or the limit of bodies were too short for.
     pub(super) short_of: Option<&'static str>,
 }
 
@@ -159,7 +159,8 @@ impl From<BodyError> for Failure {
         let message = error.to_string();
         match error {
             BodyError::TooLarge { .. } => Self::too_large(message),
-            BodyError::TimedOut => Self::new(Code::DeadlineExceeded, StatusCode::REQUEST_TIMEOUT, message),
+            // Clients of OTLP don't come back after 408.
+            BodyError::TimedOut => Self::no_room("idle_body", message),
             BodyError::Broken(_) => Self::new(Code::Cancelled, StatusCode::BAD_REQUEST, message),
             BodyError::NoRoom(_) => Self::no_room("body", message),
             BodyError::TooSlow => Self::no_room("slow_body", message),

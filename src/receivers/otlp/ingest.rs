@@ -7,9 +7,11 @@ use bytes::Bytes;
 use http::Request;
 use prost::Message;
 
+use super::config::Config;
 use super::failure::Failure;
-use crate::batch::wire::{CheckError, Checked, MAX_ELEMENTS};
-use crate::batch::{Batch, ClientMetadata, Signal, json, wire};
+use crate::batch::json::{self, Unread};
+use crate::batch::wire::{CheckError, Checked, MAX_NAME_BYTES};
+use crate::batch::{Batch, ClientMetadata, Signal, wire};
 use crate::component::account::count_refusal;
 use crate::component::worker::Slot;
 use crate::component::{Entry, Held, NoRoom, ReceiverContext, Shared, Verdict};
@@ -52,11 +54,13 @@ pub(super) struct Ingest {
     shared: Arc<Shared>,
     receiver: Arc<str>,
     door: Door,
+    max_elements: usize,
 }
 
 impl Ingest {
-    pub(super) fn new(cx: &ReceiverContext) -> Self {
+    pub(super) fn new(config: &Config, cx: &ReceiverContext) -> Self {
         Self {
+            max_elements: config.max_elements_per_item.get(),
             entries: cx.entries.clone(),
             shared: cx.base.shared.clone(),
             receiver: cx.base.id.clone(),
@@ -74,6 +78,7 @@ impl Ingest {
             shared: self.shared.clone(),
             receiver: self.receiver.clone(),
             door,
+            max_elements: self.max_elements,
         }
     }
 
@@ -130,13 +135,21 @@ impl Ingest {
         held: &mut Held,
         mut slot: Option<Slot>,
     ) -> Result<Verdict, Failure> {
-        let signal = entry.signal();
-        let checked = match body.len() <= encoding.inline_max_bytes() {
-            true => check(signal, encoding, body, held),
-            false => {
+        let checker = Checker {
+            signal: entry.signal(),
+            encoding,
+            max_elements: self.max_elements,
+        };
+        let in_place = match body.len() <= encoding.inline_max_bytes() {
+            true => checker.check_in_place(body, held),
+            false => Err(body),
+        };
+        let checked = match in_place {
+            Ok(checked) => checked,
+            Err(body) => {
                 let mut elsewhere = held.take();
                 let checking = Slot::get_unless(&mut slot).await?.run_on(move || {
-                    let checked = check(signal, encoding, body, &mut elsewhere);
+                    let checked = checker.check(body, &mut elsewhere);
                     (checked, elsewhere)
                 });
                 let ((checked, back), kept) = checking.await?;
@@ -144,16 +157,17 @@ impl Ingest {
                 checked
             }
         };
-        let Checked { encoded, weight, cut } = checked.inspect_err(|_| entry.fail(1))?;
-        entry.fail(cut);
+        let Checked { encoded, weight, cut } = checked.inspect_err(|failure| {
+            // What only had no room comes again, and is counted as such.
+            if failure.short_of.is_none() {
+                entry.fail(1);
+            }
+        })?;
+        let rejected_items = cut.unwrap_or(0);
+        entry.fail(rejected_items);
         let mut verdict = Verdict {
-            rejected_items: cut,
-            message: match cut {
-                0 => String::new(),
-                _ => format!(
-                    "a point, span or log record may have {MAX_ELEMENTS} attributes and other elements"
-                ),
-            },
+            rejected_items,
+            message: cut.map_or_else(String::new, |_| self.limits()),
         };
         if encoded.items() == 0 {
             return Ok(verdict);
@@ -180,6 +194,18 @@ impl Ingest {
     }
 }
 
+impl Ingest {
+    /// For those of whose requests something was cut out.
+    fn limits(&self) -> String {
+        format!(
+            "a point, span, log record, resource, scope or metadata of a metric may have {} attributes and other \
+             elements (`max_elements_per_item`), a metric's name, description and unit {} KiB",
+            self.max_elements,
+            MAX_NAME_BYTES >> 10
+        )
+    }
+}
+
 /// Whether there could be room for so much if nothing else were held: if not, it makes no sense to send it again.
 fn fits_at_all(held: &Held, bytes: usize) -> Result<(), Failure> {
     match held.could_ever_grow(bytes) {
@@ -188,30 +214,68 @@ fn fits_at_all(held: &Held, bytes: usize) -> Result<(), Failure> {
     }
 }
 
-fn check(signal: Signal, encoding: Encoding, body: Bytes, held: &mut Held) -> Result<Checked, Failure> {
-    let no_room = |NoRoom| Failure::no_room("decoding", NoRoom.to_string());
-    let body = match encoding {
-        Encoding::Protobuf => body,
-        Encoding::Json => {
-            // Numbers may take more room than their digits.
-            held.try_grow(body.len().saturating_mul(2)).map_err(no_room)?;
-            let body = json::to_protobuf(signal, &body)
-                .map_err(|error| Failure::invalid_at(&error.path, error.to_string()))?;
-            held.settle(body.len());
-            body
+/// Checks the bodies of one kind.
+#[derive(Clone, Copy)]
+struct Checker {
+    signal: Signal,
+    encoding: Encoding,
+    max_elements: usize,
+}
+
+impl Checker {
+    /// Checks a short body, where that takes a look and no more. It comes back where it must be decoded or copied, which
+    /// takes longer.
+    fn check_in_place(self, body: Bytes, held: &mut Held) -> Result<Result<Checked, Failure>, Bytes> {
+        let request = match self.protobuf(body.clone(), held) {
+            Ok(request) => request,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        match wire::weigh(self.signal, request, self.max_elements, |_| false) {
+            Err(CheckError::NoRoom(_)) => {
+                held.settle(body.len());
+                Err(body)
+            }
+            Err(CheckError::Wire(error)) => Ok(Err(Failure::invalid_at(&error.path, error.to_string()))),
+            Ok(checked) => Ok(Ok(checked)),
         }
-    };
-    let before = held.bytes();
-    let checked = wire::weigh(signal, body, |weight| held.try_grow(weight).is_ok());
-    let grown = held.bytes() - before;
-    held.shrink(grown);
-    checked.map_err(|error| match error {
-        CheckError::Wire(error) => Failure::invalid_at(&error.path, error.to_string()),
-        CheckError::NoRoom(weight) => match fits_at_all(held, weight) {
-            Ok(()) => no_room(NoRoom),
-            Err(never) => never,
-        },
-    })
+    }
+
+    fn check(self, body: Bytes, held: &mut Held) -> Result<Checked, Failure> {
+        let body = self.protobuf(body, held)?;
+        let before = held.bytes();
+        let checked = wire::weigh(self.signal, body, self.max_elements, |weight| {
+            held.try_grow(weight).is_ok()
+        });
+        let grown = held.bytes() - before;
+        held.shrink(grown);
+        checked.map_err(|error| match error {
+            CheckError::Wire(error) => Failure::invalid_at(&error.path, error.to_string()),
+            CheckError::NoRoom(weight) => no_room_for(held, weight),
+        })
+    }
+
+    /// The bytes of a request, which take the place of its text.
+    fn protobuf(self, body: Bytes, held: &mut Held) -> Result<Bytes, Failure> {
+        if self.encoding == Encoding::Protobuf {
+            return Ok(body);
+        }
+        let read = json::to_protobuf_within(self.signal, &body, &mut |bytes| held.try_grow(bytes).is_ok());
+        let read = read.map_err(|unread| match unread {
+            Unread::Wrong(error) => Failure::invalid_at(&error.path, error.to_string()),
+            Unread::NoRoom(bytes) => no_room_for(held, bytes),
+        })?;
+        drop(body);
+        held.settle(read.len());
+        Ok(read)
+    }
+}
+
+/// Why there is no room for so many bytes more: not now, or never.
+fn no_room_for(held: &Held, bytes: usize) -> Failure {
+    match fits_at_all(held, bytes) {
+        Ok(()) => Failure::no_room("decoding", NoRoom.to_string()),
+        Err(never) => never,
+    }
 }
 
 /// `ExportMetricsServiceResponse` and its siblings, which differ in names only.

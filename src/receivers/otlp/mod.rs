@@ -49,9 +49,10 @@ pub static FACTORY: ReceiverFactory = Factory {
     help: "takes OTLP over gRPC and HTTP, on TCP or Unix sockets",
     config: ConfigType::of::<Config>(),
     build: |settings, cx| {
+        let config = settings.get::<Config>();
         let otlp = Otlp {
-            config: settings.get(),
-            ingest: Ingest::new(&cx),
+            ingest: Ingest::new(&config, &cx),
+            config,
             base: cx.base,
             servers: Mutex::default(),
         };

@@ -268,6 +268,13 @@ impl Packed {
     }
 }
 
+/// Reserves what a body takes of which so much is there: it grows by doubling.
+pub(super) fn reserve_arrived(held: &mut Held, bytes: usize) -> Result<(), NoRoom> {
+    held.try_grow_to(bytes.saturating_mul(2))?;
+    held.fill_to(bytes);
+    Ok(())
+}
+
 /// Reads a body of less than `limit_bytes`; `reserve` may refuse room for the next bytes.
 pub(super) async fn read(
     response: Response<Incoming>,
@@ -304,6 +311,17 @@ fn broken(error: BodyError) -> FetchError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_body_that_grows_by_doubling_reserves_twice_what_is_there() {
+        let account = Arc::<Account>::default();
+        account.add_limit(10_000);
+        let mut held = Held::new(account.clone());
+        reserve_arrived(&mut held, 1_000).unwrap();
+        reserve_arrived(&mut held, 3_000).unwrap();
+        assert_eq!((account.reserved_bytes(), account.filled_bytes()), (6_000, 3_000));
+        assert_eq!(reserve_arrived(&mut held, 5_000), Err(NoRoom));
+    }
 
     #[test]
     fn references_are_resolved_against_where_they_stood() {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use tokio::sync::Semaphore;
 
-use super::client::FetchError;
+use super::client::{self, FetchError};
 use super::config::Config;
 use crate::component::{Ceiling, Held, Shared};
 
@@ -81,8 +81,18 @@ impl Room {
         Self { gate, bytes: 0, held }
     }
 
-    /// So many more bytes, where there is room for them.
-    pub(super) fn grow(&mut self, bytes: usize) -> Result<(), FetchError> {
+    /// So many more bytes of a body, where there is room for them.
+    pub(super) fn arrived(&mut self, bytes: usize) -> Result<(), FetchError> {
+        self.grow(bytes)?;
+        Ok(client::reserve_arrived(&mut self.held, self.bytes)?)
+    }
+
+    /// All of it is there.
+    pub(super) fn has_arrived(&mut self) {
+        self.held.settle(self.bytes);
+    }
+
+    fn grow(&mut self, bytes: usize) -> Result<(), FetchError> {
         let grown = |used: usize| {
             used.checked_add(bytes)
                 .filter(|used| *used <= self.gate.max_buffered_bytes)
@@ -92,12 +102,7 @@ impl Room {
             return Err(FetchError::NoRoom);
         }
         self.bytes += bytes;
-        Ok(self.held.try_grow(bytes)?)
-    }
-
-    /// So many of the bytes that there is room for are there.
-    pub(super) fn fill(&mut self, bytes: usize) {
-        self.held.fill(bytes);
+        Ok(())
     }
 
     /// The reservation, for what a page unpacks to.

@@ -20,6 +20,7 @@ mod report;
 mod scrape;
 mod target;
 mod ticks;
+mod weight;
 mod work;
 
 use std::sync::{Arc, Mutex, PoisonError};

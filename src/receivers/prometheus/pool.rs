@@ -49,7 +49,8 @@ impl Pool {
 
     /// Runs until `stopping`, and until the last loop has ended.
     pub(super) fn start(self, stopping: &CancellationToken, tasks: &TaskTracker) {
-        let findings = self.discoveries.start(&self.workshop.books, stopping, tasks);
+        let (books, memory) = (&self.workshop.books, &self.workshop.gate.shared.memory);
+        let findings = self.discoveries.start(books, memory, stopping, tasks);
         let running = Running {
             workshop: self.workshop,
             stopping: stopping.clone(),

@@ -18,14 +18,12 @@ use super::gate::{Gate, Room};
 use super::job::Job;
 use super::target::{Target, pairs};
 use super::ticks::{MILLISECOND, aligned, nanos, now};
+use super::weight::weight;
 use super::work::{Done, Failure, Pending, Work};
 use crate::component::targets::{LastScrape, ScrapePool, ScrapeTarget};
 use crate::component::worker::Slot;
 use crate::component::{Ceiling, unix_now};
 use crate::delivery::answer::USER_AGENT as OUR_NAME;
-
-/// What a line of a page takes, about: a point, and what is kept of its series.
-const SERIES_BYTES: usize = 512;
 
 /// What loops of a job have in common.
 pub(super) struct Workshop {
@@ -320,15 +318,9 @@ async fn fetch(workshop: &Workshop, target: &Target, headers: &HeaderMap) -> Res
             .map(str::to_owned);
         let mut room = Room::new(workshop.gate.clone());
         let limit = workshop.body_bytes();
-        let packed = {
-            let account = workshop.gate.shared.memory.clone();
-            let reserve = |bytes| {
-                room.grow(bytes)?;
-                room.fill(bytes);
-                Ok(())
-            };
-            client::read(response, limit, timeout, account, reserve).await?
-        };
+        let account = workshop.gate.shared.memory.clone();
+        let packed = client::read(response, limit, timeout, account, |bytes| room.arrived(bytes)).await?;
+        room.has_arrived();
         Ok(Page {
             packed,
             content_type,
@@ -372,7 +364,7 @@ pub(super) struct Unpacked {
 
 impl Page {
     /// Unpacks it, within the job's limit and the room that there is.
-    pub(super) fn unpack(self, limit_bytes: usize) -> Result<Unpacked, FetchError> {
+    pub(super) fn unpack(self, limit_bytes: usize, format: Option<Format>) -> Result<Unpacked, FetchError> {
         let mut room = self.room;
         let packed_bytes = self.packed.bytes.len();
         let left = room.left().saturating_add(packed_bytes).saturating_add(1);
@@ -382,9 +374,9 @@ impl Page {
             error => error,
         })?;
         room.unpacked(bytes.len());
-        // What its lines become has to have room too.
-        let lines = memchr::memchr_iter(b'\n', &bytes).count();
-        room.held().try_grow(lines.saturating_mul(SERIES_BYTES))?;
+        // What its lines become has to have room too. A page in no format fails unread.
+        let weight = format.map_or(0, |format| weight(format, &bytes));
+        room.held().try_grow(weight)?;
         Ok(Unpacked { bytes, _room: room })
     }
 }

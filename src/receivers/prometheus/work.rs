@@ -54,6 +54,7 @@ impl Failure {
             Self::Page(failed) => match failed.failure {
                 intake::Failure::SampleLimit(_) => "sample_limit",
                 intake::Failure::LabelLimit(_)
+                | intake::Failure::TextLimit
                 | intake::Failure::LabelNameLength(_)
                 | intake::Failure::LabelValueLength(_) => "label_limit",
                 intake::Failure::BucketLimit(_) => "bucket_limit",
@@ -184,7 +185,7 @@ impl Work {
     ) -> Result<Counts, Failure> {
         let format = self.workshop.format(page.content_type.as_deref());
         let said = page.content_type.clone().unwrap_or_default();
-        let page = page.unpack(self.workshop.body_bytes())?;
+        let page = page.unpack(self.workshop.body_bytes(), format)?;
         scraped.body_bytes = Some(page.bytes.len());
         // A page of nothing is a sound one, whatever it says that it is.
         let format = match format {

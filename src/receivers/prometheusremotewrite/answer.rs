@@ -23,7 +23,7 @@ pub(super) struct Refusal {
     message: String,
     retry_after: Option<Duration>,
     challenge: Option<HeaderValue>,
-    /// What memory, processors or the limit of bodies were too short for.
+    /// What memory, processors, time or the limit of bodies were too short for.
     pub(super) short_of: Option<&'static str>,
 }
 
@@ -80,6 +80,11 @@ impl Refusal {
         }
     }
 
+    /// Whether the request itself is wrong.
+    pub(super) fn is_malformed(&self) -> bool {
+        self.status == StatusCode::BAD_REQUEST
+    }
+
     pub(super) fn answer(self) -> Response<Full<Bytes>> {
         let mut answer = text(self.status, self.message);
         let headers = answer.headers_mut();
@@ -132,7 +137,8 @@ impl From<BodyError> for Refusal {
             BodyError::NoRoom(_) => return Self::no_room("body", error.to_string()),
             BodyError::TooSlow => return Self::no_room("slow_body", error.to_string()),
             BodyError::TooLarge { .. } => return Self::too_large(error.to_string()),
-            BodyError::TimedOut => StatusCode::REQUEST_TIMEOUT,
+            // Senders don't come back after 408.
+            BodyError::TimedOut => return Self::no_room("idle_body", error.to_string()),
             BodyError::Broken(_) => StatusCode::BAD_REQUEST,
         };
         Self::new(status, error.to_string())

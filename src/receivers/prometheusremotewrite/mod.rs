@@ -18,7 +18,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 
 use crate::batch::{Batch, ClientMetadata, Points, Signal};
-use crate::component::account::count_refusal;
+use crate::component::account::{Account, count_refusal};
 use crate::component::collisions::Alternating;
 use crate::component::worker::Slot;
 use crate::component::{
@@ -31,6 +31,7 @@ use crate::net::{
     self, BodyError, BodyLimits, Coding, ConnectionLimits, Listener, Server, headers, read_body, tls, unpack,
 };
 use crate::prom::remote::intake::{Intake, Taken};
+use crate::prom::remote::read::ReadError;
 use crate::prom::remote::{Version, count_evicted};
 use answer::{Refusal, Written};
 use config::Config;
@@ -66,6 +67,9 @@ pub static FACTORY: ReceiverFactory = Factory {
 
 /// Requests up to this size are read on the spot; larger ones would keep a runtime thread from its other work.
 const INLINE_MAX_BYTES: usize = 64 << 10;
+
+/// What weighs more once it is read takes longer than about a millisecond.
+const LIGHT_BYTES: usize = 1 << 20;
 
 /// So many points are folded on the spot.
 const LIGHT_POINTS: usize = 1000;
@@ -173,29 +177,40 @@ impl Taker {
         &self,
         version: Version,
         body: Bytes,
-        mut held: Held,
+        held: Held,
         slot: &mut Option<Slot>,
     ) -> Result<(Taken, Held), Refusal> {
-        let intake = self.intake.clone();
-        let (read, held) = match body.len() <= INLINE_MAX_BYTES {
-            true => (intake.take(version, &body), held),
-            false => {
+        let weight = match body.len() <= INLINE_MAX_BYTES {
+            true => Some(version.weight(&body)),
+            false => None,
+        };
+        let mut reading = Reading {
+            intake: self.intake.clone(),
+            version,
+            body,
+            held,
+        };
+        let read = match weight {
+            Some(weight) if weight <= LIGHT_BYTES => {
+                reading.reserve(weight)?;
+                reading.take()
+            }
+            _ => {
                 let place = Slot::get_unless(slot).await?;
-                let weight = version.weight(&body);
-                fits_at_all(&held, weight)?;
-                held.try_grow(weight)
-                    .map_err(|no_room| Refusal::no_room("decoding", no_room.to_string()))?;
-                let reading = place.run_on(move || (intake.take(version, &body), held));
-                let (read, kept) = reading.await?;
+                let work = move || {
+                    reading.weigh()?;
+                    reading.take()
+                };
+                let (read, kept) = place.run_on(work).await?;
                 *slot = Some(kept);
                 read
             }
         };
-        let taken = read.map_err(|error| {
-            self.entry.fail(1);
-            Refusal::new(StatusCode::BAD_REQUEST, error.to_string())
-        })?;
-        Ok((taken, held))
+        read.inspect_err(|refusal| {
+            if refusal.is_malformed() {
+                self.entry.fail(1);
+            }
+        })
     }
 
     /// Hands the points on and says what is written. What could not be told is in the books, not in the pipelines.
@@ -260,6 +275,36 @@ fn fits_at_all(held: &Held, bytes: usize) -> Result<(), Refusal> {
     match held.could_ever_grow(bytes) {
         true => Ok(()),
         false => Err(Refusal::never_fits(bytes, held.account().limit())),
+    }
+}
+
+/// A request that is to be read.
+struct Reading {
+    intake: Arc<Intake>,
+    version: Version,
+    body: Bytes,
+    held: Held,
+}
+
+impl Reading {
+    /// Reserves what it is read to.
+    fn weigh(&mut self) -> Result<(), Refusal> {
+        let index = self.version.index_weight(&self.body);
+        self.reserve(index)?;
+        let weight = self.version.weight(&self.body);
+        self.reserve(weight.saturating_sub(index))
+    }
+
+    fn reserve(&mut self, weight: usize) -> Result<(), Refusal> {
+        fits_at_all(&self.held, weight)?;
+        let grown = self.held.try_grow(weight);
+        grown.map_err(|no_room| Refusal::no_room("decoding", no_room.to_string()))
+    }
+
+    fn take(self) -> Result<(Taken, Held), Refusal> {
+        let taken = self.intake.take(self.version, &self.body);
+        let malformed = |error: ReadError| Refusal::new(StatusCode::BAD_REQUEST, error.to_string());
+        Ok((taken.map_err(malformed)?, self.held))
     }
 }
 

@@ -20,6 +20,7 @@ struct Gateway {
     receiver: Arc<dyn Receiver>,
     port: u16,
     client: HttpClient,
+    memory: Arc<Account>,
 }
 
 impl Gateway {
@@ -27,11 +28,9 @@ impl Gateway {
         let sink = Sink::new();
         let port = free_port();
         let yaml = format!("{{endpoint: \"127.0.0.1:{port}\"{more}}}");
-        let receiver = (FACTORY.build)(
-            &settings::<Config>(&yaml),
-            sink.receiver_context("prometheusremotewrite"),
-        )
-        .unwrap();
+        let cx = sink.receiver_context("prometheusremotewrite");
+        let memory = cx.base.shared.memory.clone();
+        let receiver = (FACTORY.build)(&settings::<Config>(&yaml), cx).unwrap();
         receiver.start().await.unwrap();
         let options = HttpOptions {
             endpoint: None,
@@ -47,6 +46,7 @@ impl Gateway {
             receiver,
             port,
             client,
+            memory,
         }
     }
 
@@ -232,6 +232,37 @@ async fn what_is_invalid_is_said_and_the_rest_is_written() {
         answer.text()
     );
     assert_eq!(gateway.points().len(), 1);
+    gateway.receiver.stop(Instant::now()).await;
+}
+
+#[tokio::test]
+async fn small_bodies_are_weighed_by_what_their_references_lead_to() {
+    let gateway = Gateway::start("").await;
+    let long: Arc<str> = "y".repeat(20 << 10).into();
+    let all: Vec<Series> = (0..1_000)
+        .map(|number| {
+            let name = format!("x{number}").into();
+            let identity = Identity::new([("__name__".into(), name), ("a".into(), long.clone())]);
+            let series = gauge("x", &[(1, 0.5)]);
+            Series {
+                identity: Arc::new(identity),
+                ..series
+            }
+        })
+        .collect();
+    let body = write::encode(Version::Two, all.iter(), true);
+    assert!(body.len() <= INLINE_MAX_BYTES, "{}", body.len());
+    gateway.memory.add_limit(16 << 20);
+    let never = gateway.write(Version::Two, &all).await;
+    assert_eq!(never.status, StatusCode::PAYLOAD_TOO_LARGE, "{}", never.text());
+    gateway.memory.add_limit(usize::MAX);
+    gateway.memory.remove_limit(16 << 20);
+    let now = gateway.write(Version::Two, &all).await;
+    assert_eq!(
+        (now.status, gateway.points().len()),
+        (StatusCode::NO_CONTENT, all.len())
+    );
+    assert_eq!(gateway.memory.reserved_bytes(), 0);
     gateway.receiver.stop(Instant::now()).await;
 }
 

@@ -280,9 +280,9 @@ impl Field {
         );
     }
 
-    /// Sends a remote write on a connection of its own.
-    pub(super) fn write(&self, packed: &[u8], samples: u64, tally: &Tally) {
-        let request = wire::post("/api/v1/write", wire::WRITE, packed);
+    /// Sends a remote write on a connection of its own; `headers` say of which version.
+    pub(super) fn write(&self, headers: &str, packed: &[u8], samples: u64, tally: &Tally) {
+        let request = wire::post("/api/v1/write", headers, packed);
         tally.note(
             wire::once(wire::ATTACKER, self.ports.write, self.patience(), &request),
             samples,

@@ -367,7 +367,9 @@ fn books(field: &Field, harm: &Harm, seen: &Seen) -> Result<Vec<Line>, Error> {
     let least = seen.total * POINTS + harm.accepted;
     let most = least + harm.uncertain + seen.unanswered * POINTS;
     let refusals = counted(page, |name, _| {
-        (name.contains("refus") || name.starts_with("otelcol_receiver_failed"))
+        (name.contains("refus")
+            || name.contains("unauthenticated")
+            || name.starts_with("otelcol_receiver_failed"))
             && !name.contains("memory_limiter")
     }) as u64;
     let refused = harm.refused + seen.refused;

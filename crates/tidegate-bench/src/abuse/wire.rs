@@ -76,6 +76,10 @@ pub(super) fn protobuf(coding: &str) -> String {
 pub(super) const WRITE: &str = "content-type: application/x-protobuf\r\ncontent-encoding: snappy\r\n\
     x-prometheus-remote-write-version: 0.1.0\r\n";
 
+/// Headers of a remote write, version 2.
+pub(super) const WRITE_2: &str = "content-type: application/x-protobuf;proto=io.prometheus.write.v2.Request\r\n\
+    content-encoding: snappy\r\nx-prometheus-remote-write-version: 2.0.0\r\n";
+
 /// Sends a request and reads its answer.
 pub(super) fn exchange(stream: &mut BufReader<TcpStream>, request: &[u8]) -> Result<Answer, Error> {
     // A refusal may come before the body has been sent: what was answered counts.

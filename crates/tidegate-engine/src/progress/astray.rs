@@ -14,7 +14,7 @@ const INTERVALS: u32 = 3;
 const JITTER_NS: u64 = 2 * PUSH_NS;
 
 /// The points in a row that were not taken.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Astray {
     /// When the first of them came, by our clock; 0: the latest point was taken.
     since: UnixNanos,

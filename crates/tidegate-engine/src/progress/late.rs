@@ -31,6 +31,14 @@ impl Late {
         }
     }
 
+    /// Whether nothing would be lost with it.
+    pub(super) fn holds_nothing(&self) -> bool {
+        self.gaps.is_empty()
+            && !self.is_folded
+            && self.astray == Astray::default()
+            && self.runs.hold_nothing()
+    }
+
     pub(super) fn of_runs(runs: Runs) -> Self {
         Self {
             runs,

@@ -94,6 +94,17 @@ pub(super) struct Runs {
 }
 
 impl Runs {
+    /// Whether nothing would be lost with them.
+    pub(super) fn hold_nothing(&self) -> bool {
+        let times = [self.forgotten_until, self.newest, self.current_gap];
+        let marks = [self.returns, self.seen, self.untold];
+        self.list.is_empty()
+            && times == [0; 3]
+            && marks == [0; 3]
+            && !self.are_interleaved
+            && self.peak.is_none()
+    }
+
     pub(super) fn forgotten_until(start: UnixNanos) -> Self {
         Self {
             forgotten_until: start,

@@ -444,3 +444,26 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_is_kept_of_a_late_point_goes_when_the_stream_goes_on() {
+    let mut progress = Progress::default();
+    let sample = |time, value| Sample {
+        start: 5,
+        time,
+        value,
+        exemplars: &[],
+    };
+    let [one, two, three] = [Value::Int(1), Value::Int(2), Value::Int(3)];
+    progress.advance(COUNTER, &sample(10, &one), LATENESS).unwrap();
+    progress.advance(COUNTER, &sample(20, &two), LATENESS).unwrap();
+    assert!(progress.late.is_none());
+    progress.stray(COUNTER, &sample(15, &one), 21, None);
+    assert!(progress.late.is_some());
+    progress.advance(COUNTER, &sample(30, &three), LATENESS).unwrap();
+    assert!(progress.late.is_none());
+    // What a sum that fell has come to is not forgotten.
+    progress.advance(COUNTER, &sample(40, &one), LATENESS).unwrap();
+    progress.advance(COUNTER, &sample(50, &two), LATENESS).unwrap();
+    assert!(progress.late.is_some());
+}

@@ -1,9 +1,8 @@
 //! What 1.0 says of metrics, apart from their series.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Kind, Metadata};
 
@@ -14,16 +13,17 @@ const MAX_BYTES: usize = 16 << 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) kind: Kind,
-    pub(super) help: String,
-    pub(super) unit: String,
+    /// All series of a metric share it.
+    pub(super) help: Arc<str>,
+    pub(super) unit: Arc<str>,
 }
 
 impl Said {
     pub(super) fn of(metadata: Metadata<'_>) -> Self {
         Self {
             kind: metadata.kind,
-            help: metadata.help.to_owned(),
-            unit: metadata.unit.to_owned(),
+            help: metadata.help.into(),
+            unit: metadata.unit.into(),
         }
     }
 

@@ -55,7 +55,7 @@ pub(super) fn resolve(
     let (resource, version) = place.resource();
     let metric = Metric {
         name: name.into(),
-        description: said.help.as_str().into(),
+        description: said.help.clone(),
         unit: ucum(&said.unit).into(),
         data: data(name, said.kind, shape, labels.has("le")),
         metadata: Attributes::from_iter([(PROMETHEUS_TYPE, said.kind.name())]),

@@ -8,9 +8,10 @@ use tidegate_engine::{AttributeValue, Exemplar, Quantile, Summary};
 use super::super::intake::{Intake, Taken};
 use super::super::series::{Exemplar as Example, Family, Identity, Kind, Sample, Series};
 use super::super::stale;
-use super::wire::{explicit, exponential, trimmed};
+use super::wire::{explicit, exponential, referring, trimmed};
 use super::*;
 use crate::component::Reason;
+use crate::prom::model::{MAX_LABELS, MAX_TEXT_BYTES};
 
 /// A series as a sender might write it.
 fn series(labels: &[(&str, &str)], kind: Kind, samples: &[(i64, f64)]) -> Series {
@@ -283,6 +284,67 @@ fn what_is_wrong_with_a_series_costs_that_series() {
     assert_eq!((taken.points.len(), taken.samples), (1, 1));
     assert_eq!(taken.dropped.len(), 1);
     assert_eq!((taken.dropped[0].0, taken.dropped[0].1), (Reason::Invalid, 4));
+}
+
+/// Names of as many labels as a series may have, and these besides.
+fn labelled(own: &[(&str, &str)], count: usize) -> Series {
+    let names: Vec<String> = (0..count).map(|number| format!("n{number:05}")).collect();
+    let labels = names.iter().map(|name| (name.as_str(), "v"));
+    let labels: Vec<_> = own.iter().copied().chain(labels).collect();
+    series(&labels, Kind::Gauge, &[(7, 1.0), (8, 1.0)])
+}
+
+#[test]
+fn a_series_with_too_much_text_or_too_many_labels_is_cut_out() {
+    let name = ("__name__", "x");
+    let long = "y".repeat(MAX_TEXT_BYTES);
+    let half = &long[..MAX_TEXT_BYTES / 2];
+    let mut with_help = series(&[("__name__", "h"), ("a", half)], Kind::Gauge, &[(7, 1.0)]);
+    Arc::get_mut(&mut with_help.family).unwrap().help = half.into();
+    let mut with_exemplar = series(&[("__name__", "e")], Kind::Counter, &[(7, 1.0)]);
+    with_exemplar.exemplars.push(Example {
+        time: 6,
+        value: 2.5,
+        labels: vec![("user".into(), long.clone())],
+    });
+    let all = [
+        labelled(&[name], MAX_LABELS),
+        series(&[name, ("a", &long)], Kind::Gauge, &[(7, 1.0)]),
+        with_exemplar,
+        labelled(&[("__name__", "y")], MAX_LABELS - 1),
+        series(&[("__name__", "z"), ("a", half)], Kind::Gauge, &[(7, 1.0)]),
+    ];
+    for version in [Version::One, TWO] {
+        let intake = Intake::default();
+        let taken = taken(&intake, version, &all);
+        let names = taken
+            .points
+            .iter()
+            .map(|point| point.series.metric.name.to_string());
+        assert_eq!(names.collect::<Vec<_>>(), ["y", "y", "z"], "{version:?}");
+        let [(reason, samples, why)] = taken.dropped.as_slice() else {
+            panic!("{:?}", taken.dropped);
+        };
+        assert_eq!((*reason, *samples, taken.lost_exemplars), (Reason::Limit, 4, 1));
+        assert_eq!(why, "`x`: a series has at most 1024 labels and 64 KiB of text");
+        assert_eq!(taken.samples, 3);
+    }
+    // The help of 2.0 is a symbol that a series refers to.
+    let taken = taken(&Intake::default(), TWO, &[with_help]);
+    assert_eq!((taken.points.len(), taken.dropped.len()), (0, 1));
+}
+
+#[test]
+fn s1_symbols_that_are_referred_to_again_and_again_are_not_copied() {
+    const LABELS: usize = 49_000;
+    let big = "y".repeat(16 << 20);
+    let names = (0..LABELS).map(|number| format!("n{number}"));
+    let symbols: Vec<String> = ["".to_owned(), big].into_iter().chain(names).collect();
+    let labels = (2..LABELS as u64 + 2).flat_map(|name| [name, 1]).collect();
+    let taken = Intake::default().take(TWO, &referring(&symbols, &[labels]));
+    let taken = taken.unwrap();
+    assert_eq!((taken.points.len(), taken.dropped.len()), (0, 1));
+    assert_eq!((taken.dropped[0].0, taken.dropped[0].1), (Reason::Limit, 1));
 }
 
 fn any_value() -> impl Strategy<Value = (Data, Value)> {

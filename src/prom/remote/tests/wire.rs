@@ -113,6 +113,8 @@ impl<'a> super::super::read::Visitor<'a> for Ignoring {
         assert!(series.each_exemplar().count() <= series.exemplars.len());
     }
 
+    fn absurd(&mut self, _: &super::super::read::SeriesIn<'a>) {}
+
     fn metadata(&mut self, _: super::super::read::Metadata<'a>) {}
 }
 
@@ -222,4 +224,33 @@ fn a_request_weighs_what_it_is_read_to() {
     let symbols = part(4, &[]).repeat(BYTES);
     assert!(Version::Two.weight(&symbols) >= BYTES * size_of::<&str>());
     assert_eq!(Version::One.weight(&symbols), 0);
+}
+
+/// A request of 2.0: symbols, and series each of which has these references as labels, and a sample.
+pub(super) fn referring(symbols: &[String], series: &[Vec<u64>]) -> Vec<u8> {
+    let symbols = symbols.iter().flat_map(|symbol| part(4, symbol.as_bytes()));
+    let series = series.iter().flat_map(|references| {
+        let mut labels = Vec::new();
+        for reference in references {
+            crate::batch::wire::edit::push_varint(&mut labels, *reference);
+        }
+        part(5, &[part(1, &labels), part(2, &[0x10, 7])].concat())
+    });
+    symbols.chain(series).collect()
+}
+
+#[test]
+fn a_reference_weighs_what_its_symbol_has() {
+    const SERIES: usize = 2_000;
+    let (name, big) = ("x", "y".repeat(30 << 10));
+    let symbols = ["", "__name__", name, "a", &big].map(str::to_owned);
+    let request = referring(&symbols, &vec![vec![1, 2, 3, 4]; SERIES]);
+    assert!(request.len() <= 64 << 10);
+    let weight = Version::Two.weight(&request);
+    assert!(weight >= SERIES * big.len(), "{weight}");
+    assert!(Version::Two.index_weight(&request) >= symbols.len() * size_of::<&str>());
+    // Of a series that is cut out nothing is copied.
+    let absurd = referring(&symbols, &[[3, 4].repeat(20_000)]);
+    let weight = Version::Two.weight(&absurd);
+    assert!(weight < 1 << 20, "{weight}");
 }

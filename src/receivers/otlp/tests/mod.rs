@@ -81,9 +81,10 @@ fn otlp(yaml: &str, entries: [Option<Entry>; 3]) -> Otlp {
         base: context("receivers", "otlp"),
         entries,
     };
+    let config = settings::<Config>(yaml).get::<Config>();
     Otlp {
-        config: settings::<Config>(yaml).get(),
-        ingest: Ingest::new(&cx),
+        ingest: Ingest::new(&config, &cx),
+        config,
         base: cx.base,
         servers: Mutex::default(),
     }

@@ -349,5 +349,56 @@ async fn a_request_that_takes_longer_than_read_timeout_is_given_up() {
     let read = tokio::time::timeout(Duration::from_secs(20), stream.read(&mut answer));
     let read = read.await.expect("it does not wait for the body").unwrap();
     let answer = String::from_utf8_lossy(&answer[..read]).into_owned();
-    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+    // Not 408: clients of OTLP don't come back after that.
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    assert!(answer.contains("\r\nretry-after: 1\r\n"), "{answer}");
+    assert_eq!(gateway.counts.failed.load(SeqCst), 0);
+}
+
+/// A request of JSON whose text becomes four times as many bytes.
+fn bounds(count: usize) -> String {
+    let bounds = vec!["1"; count].join(",");
+    format!(
+        r#"{{"resourceMetrics":[{{"scopeMetrics":[{{"metrics":[{{"name":"m","histogram":{{"dataPoints":[{{"timeUnixNano":"7","explicitBounds":[{bounds}]}}]}}}}]}}]}}]}}"#
+    )
+}
+
+#[tokio::test]
+async fn json_that_becomes_more_than_there_is_room_for_is_refused_in_time() {
+    let gateway = Gateway::start(BOTH).await;
+    let memory = gateway.otlp.base.shared.memory.clone();
+    let json = [("content-type", "application/json")];
+    memory.add_limit(4 << 20);
+    let never = gateway.post("/v1/metrics", &json, bounds(400_000)).await;
+    assert_eq!(never.status, StatusCode::PAYLOAD_TOO_LARGE);
+    let others = 3 << 20;
+    memory.hold(others);
+    let busy = gateway.post("/v1/metrics", &json, bounds(80_000)).await;
+    assert_eq!(busy.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(busy.headers["retry-after"], "1");
+    memory.release(others);
+    // Both are counted as what they are, and not as malformed.
+    assert_eq!((gateway.counts.failed.load(SeqCst), gateway.sink.items()), (0, 0));
+    let taken = gateway.post("/v1/metrics", &json, bounds(80_000)).await;
+    assert_eq!((taken.status, gateway.sink.items()), (StatusCode::OK, 1));
+    assert_eq!(memory.reserved_bytes(), 0);
+}
+
+#[tokio::test]
+async fn a_short_request_in_pieces_is_decoded_where_it_has_room() {
+    let gateway = Gateway::start(BOTH).await;
+    let memory = gateway.otlp.base.shared.memory.clone();
+    // Its resource comes twice.
+    let whole = metrics(3).encode_to_vec();
+    let (twice, inner) = ([0x0a, 0x00, 0x0a, 0x00], &whole[2..]);
+    assert_eq!(usize::from(whole[1]), inner.len());
+    let length = u8::try_from(inner.len() + twice.len()).unwrap();
+    assert!(length < 0x80);
+    let pieces = [&[0x0a, length], inner, &twice].concat();
+    let taken = gateway.post("/v1/metrics", &[PROTOBUF], pieces.clone()).await;
+    assert_eq!((taken.status, gateway.sink.items()), (StatusCode::OK, 3));
+    memory.add_limit(2_000);
+    let refused = gateway.post("/v1/metrics", &[PROTOBUF], pieces).await;
+    assert_eq!(refused.status, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(gateway.counts.failed.load(SeqCst), 0);
 }

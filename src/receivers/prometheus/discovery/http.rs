@@ -7,7 +7,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 
 use super::{Group, META_URL, Reporter, group};
-use crate::component::Held;
+use crate::component::{Account, Held};
 use crate::delivery::answer::USER_AGENT as OUR_NAME;
 use crate::net::TlsError;
 use crate::receivers::prometheus::client::{self, Client, FetchError};
@@ -16,6 +16,9 @@ use crate::receivers::prometheus::labels::Labels;
 
 /// An answer may take this long; Prometheus waits for the refresh interval.
 const MAX_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What a byte of an answer becomes: a label of two bytes is two texts.
+const READ_BYTES: usize = 8;
 
 pub(super) struct HttpDiscovery {
     client: Client,
@@ -52,7 +55,7 @@ impl HttpDiscovery {
         let timeout = self.refresh_interval.min(MAX_TIMEOUT);
         loop {
             ticks.tick().await;
-            let asked = tokio::time::timeout(timeout, self.ask(timeout)).await;
+            let asked = tokio::time::timeout(timeout, self.ask(timeout, &to.memory)).await;
             let answer = asked.unwrap_or_else(|_| Err(FetchError::TimedOut(timeout).to_string()));
             match answer {
                 Ok(targets) => {
@@ -65,7 +68,7 @@ impl HttpDiscovery {
         }
     }
 
-    async fn ask(&self, timeout: Duration) -> Result<Vec<Labels>, String> {
+    pub(super) async fn ask(&self, timeout: Duration, memory: &Arc<Account>) -> Result<Vec<Labels>, String> {
         let said = |error: FetchError| error.to_string();
         let response = self.client.get(&self.url, &self.headers).await.map_err(said)?;
         if response.status() != StatusCode::OK {
@@ -81,16 +84,21 @@ impl HttpDiscovery {
                 "unsupported content type {content_type:?}, expected application/json"
             ));
         }
-        let packed = client::read(response, group::MAX_LIST_BYTES, timeout, Arc::default(), |_| {
-            Ok(())
-        })
-        .await;
+        let mut held = Held::new(memory.clone());
+        let mut arrived = 0;
+        let reserve = |bytes| {
+            arrived += bytes;
+            Ok(client::reserve_arrived(&mut held, arrived)?)
+        };
+        let packed = client::read(response, group::MAX_LIST_BYTES, timeout, memory.clone(), reserve).await;
         let packed = packed.map_err(said)?;
+        held.settle(arrived);
         let url = self.shown_url.clone();
         let read = tokio::task::spawn_blocking(move || {
-            let text = packed
-                .unpack(group::MAX_LIST_BYTES, &mut Held::new(Arc::default()))
-                .map_err(said)?;
+            let text = packed.unpack(group::MAX_LIST_BYTES, &mut held).map_err(said)?;
+            // What is read of it: texts of their own, in lists.
+            held.try_grow(text.len().saturating_mul(READ_BYTES))
+                .map_err(|no_room| said(no_room.into()))?;
             let groups = group::from_json(&text)?;
             let labelled = |group: Group| group.into_labels(&[(META_URL, &url)]);
             Ok(groups.into_iter().flat_map(labelled).collect())

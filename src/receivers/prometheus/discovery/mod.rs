@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 use super::books::Books;
 use super::config::scrape::ScrapeConfig;
 use super::labels::Labels;
+use crate::component::Account;
 use crate::net::TlsError;
 use group::{Group, META_FILE, META_URL};
 
@@ -32,6 +33,8 @@ struct Reporter {
     source: usize,
     found: mpsc::Sender<(usize, Found)>,
     books: Arc<Books>,
+    /// The account that answers are on.
+    memory: Arc<Account>,
 }
 
 impl Reporter {
@@ -88,6 +91,7 @@ impl Discoveries {
     pub(super) fn start(
         self,
         books: &Arc<Books>,
+        memory: &Arc<Account>,
         stopping: &CancellationToken,
         tasks: &TaskTracker,
     ) -> mpsc::Receiver<(usize, Found)> {
@@ -99,6 +103,7 @@ impl Discoveries {
                 source: sources - 1,
                 found: found.clone(),
                 books: books.clone(),
+                memory: memory.clone(),
             }
         };
         let (fixed, to) = (self.fixed, reporter());

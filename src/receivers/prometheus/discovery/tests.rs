@@ -20,7 +20,7 @@ impl Running {
         let discoveries = Discoveries::new(&config.config.scrape_configs[0]).unwrap();
         let books = Books::new("r".into(), "j".into(), Sink::new().entry(Signal::Metrics));
         let (stopping, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let findings = discoveries.start(&Arc::new(books), &stopping, &tasks);
+        let findings = discoveries.start(&Arc::new(books), &Arc::default(), &stopping, &tasks);
         Self {
             findings,
             stopping,
@@ -131,4 +131,39 @@ async fn files_are_read_again_when_they_change_and_kept_when_they_break() {
         "{found:?}"
     );
     running.stop().await;
+}
+
+#[tokio::test]
+async fn an_answer_of_a_service_is_on_the_account_of_the_gateway() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let targets = vec!["\"a:1\""; 100_000].join(",");
+            let body = format!(r#"[{{"targets": [{targets}]}}]"#);
+            let _ = stream.read(&mut [0; 4096]).await;
+            let length = body.len();
+            let head = format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+            );
+            let _ = stream.write_all((head + &body).as_bytes()).await;
+        }
+    });
+    let yaml = format!(
+        "config: {{scrape_configs: [{{job_name: j, http_sd_configs: [{{url: 'http://127.0.0.1:{port}/'}}]}}]}}"
+    );
+    let config = settings::<Config>(&yaml).get::<Config>();
+    let service = http::HttpDiscovery::new(&config.config.scrape_configs[0].http_sd_configs[0]).unwrap();
+    let memory = Arc::<Account>::default();
+    let timeout = Duration::from_secs(20);
+    assert_eq!(service.ask(timeout, &memory).await.unwrap().len(), 100_000);
+    assert_eq!(memory.reserved_bytes(), 0);
+    for limit in [500_000, 2_000_000] {
+        memory.add_limit(limit);
+        let refused = service.ask(timeout, &memory).await.unwrap_err();
+        assert!(refused.contains("memory limit"), "{refused}");
+        assert_eq!(memory.reserved_bytes(), 0);
+        memory.remove_limit(limit);
+    }
 }

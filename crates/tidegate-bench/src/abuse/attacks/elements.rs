@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use crate::Error;
 use crate::abuse::field::Field;
-use crate::abuse::proto::{field as part, fixed, gauge, request, sample, written};
-use crate::abuse::wire::{Answer, Harm, Tally, protobuf};
+use crate::abuse::proto::{field as part, fixed, gauge, request, sample, varint, written};
+use crate::abuse::wire::{Answer, Harm, Tally, WRITE, WRITE_2, protobuf};
 use crate::otlp::Compression;
 use crate::otlp::Protocol;
 use crate::otlp::client::{Answer as Said, Client};
@@ -110,14 +110,14 @@ pub(super) fn as_json(field: &Field) -> Result<Harm, Error> {
 }
 
 /// Sends remote writes one after the other.
-fn writes(field: &Field, bodies: &[Vec<u8>]) -> Result<Harm, Error> {
+fn writes(field: &Field, headers: &str, bodies: &[Vec<u8>]) -> Result<Harm, Error> {
     let mut packed = Vec::new();
     for body in bodies {
         packed.push(snap::raw::Encoder::new().compress_vec(body)?);
     }
     let tally = Tally::default();
     field.crowd(2, |_, turn| {
-        field.write(&packed[turn % packed.len()], 1, &tally);
+        field.write(headers, &packed[turn % packed.len()], 1, &tally);
         std::thread::sleep(Duration::from_millis(20));
     });
     let mut harm = tally.finish();
@@ -138,26 +138,80 @@ fn hollow_series(number: u64, content: &[u8], count: usize) -> Vec<u8> {
 
 pub(super) fn in_a_write(field: &Field) -> Result<Harm, Error> {
     let count = field.pick(15_000_000, 1_500_000);
-    writes(field, &[hollow_series(LABELS, &[], count)])
+    writes(field, WRITE, &[hollow_series(LABELS, &[], count)])
 }
 
 pub(super) fn parts(field: &Field) -> Result<Harm, Error> {
     let count = field.pick(15_000_000, 1_500_000);
     // A native histogram with a run of buckets, each a byte: `positive_deltas`.
     let deltas = part(12, vec![0; count]);
-    let spans = part(
-        11,
-        [vec![0x10], crate::abuse::proto::varint(count as u64)].concat(),
-    );
+    let spans = part(11, [vec![0x10], varint(count as u64)].concat());
     let histogram = [spans, deltas].concat();
     writes(
         field,
+        WRITE,
         &[
             hollow_series(WRITTEN_EXEMPLARS, &[], count),
             hollow_series(WRITTEN_HISTOGRAMS, &[], count),
             hollow_series(WRITTEN_HISTOGRAMS, &histogram, 1),
         ],
     )
+}
+
+/// A remote write of version 2 whose series refer to these symbols, behind the first, which is empty.
+fn referring(symbols: &[&str], series: impl Iterator<Item = Vec<u64>>) -> Vec<u8> {
+    const SYMBOLS: u64 = 4;
+    const SERIES: u64 = 5;
+    let mut body = part(SYMBOLS, []);
+    for symbol in symbols {
+        body.extend(part(SYMBOLS, symbol));
+    }
+    for references in series {
+        let labels: Vec<u8> = references.into_iter().flat_map(varint).collect();
+        let rest = sample(super::now() / 1_000_000);
+        body.extend(part(SERIES, [part(LABELS, labels), rest].concat()));
+    }
+    body
+}
+
+pub(super) fn symbols(field: &Field) -> Result<Harm, Error> {
+    const NAME: [&str; 2] = ["__name__", "abuse_symbols"];
+    // A series whose labels all have one long value.
+    let names: Vec<String> = (0..field.pick(49_000, 5_000))
+        .map(|name| format!("n{name}"))
+        .collect();
+    let long = "y".repeat(field.pick(16 << 20, 1 << 20));
+    let mut all = vec![NAME[0], NAME[1], &long];
+    all.extend(names.iter().map(String::as_str));
+    let labels = (0..names.len() as u64).flat_map(|name| [name + 4, 3]);
+    let one = referring(&all, [[1, 2].into_iter().chain(labels).collect()].into_iter());
+    // 64 KiB of series that each have a long value, and are told apart by a short one.
+    let long = "y".repeat(30 << 10);
+    let numbers: Vec<String> = (0..1_800).map(|number| format!("{number}")).collect();
+    let mut all = vec![NAME[0], NAME[1], "long", &long, "number"];
+    all.extend(numbers.iter().map(String::as_str));
+    let series = (0..numbers.len() as u64).map(|number| vec![1, 2, 3, 4, 5, number + 6]);
+    let many = referring(&all, series);
+    writes(field, WRITE_2, &[one, many])
+}
+
+/// A request whose resource comes in two pieces, with so many metrics of no content.
+fn in_pieces(metrics: usize) -> Vec<u8> {
+    let scope = part(2, part(2, []).repeat(metrics));
+    part(1, [part(1, []), part(1, []), scope].concat())
+}
+
+pub(super) fn pieces(field: &Field) -> Result<Harm, Error> {
+    let bodies = [
+        in_pieces(field.pick((1 << 20) + 1, (1 << 17) + 1)),
+        in_pieces(30_000),
+        in_pieces(300_000),
+    ];
+    let tally = Tally::default();
+    field.crowd(8, |thread, turn| {
+        field.push(&protobuf(""), &bodies[(thread + turn) % bodies.len()], 0, &tally);
+    });
+    Ok(tally.finish())
 }
 
 pub(super) fn buckets(field: &Field) -> Result<Harm, Error> {

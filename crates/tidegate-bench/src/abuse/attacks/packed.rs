@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::Error;
 use crate::abuse::field::Field;
-use crate::abuse::wire::{Harm, Tally, protobuf};
+use crate::abuse::wire::{Harm, Tally, WRITE, protobuf};
 use crate::otlp::Compression;
 
 /// After a refusal.
@@ -38,7 +38,7 @@ pub(super) fn snappy(field: &Field) -> Result<Harm, Error> {
     let body = snap::raw::Encoder::new().compress_vec(&zeros(field, 31 << 20))?;
     let tally = Tally::default();
     field.crowd(field.pick(40, 12), |_, _| {
-        field.write(&body, 0, &tally);
+        field.write(WRITE, &body, 0, &tally);
         std::thread::sleep(PAUSE);
     });
     Ok(tally.finish())

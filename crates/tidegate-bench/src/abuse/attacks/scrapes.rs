@@ -10,6 +10,7 @@ use flate2::{Compress, Compression, FlushCompress};
 use crate::Error;
 use crate::abuse::field::{Field, Setup};
 use crate::abuse::judge::Line;
+use crate::abuse::proto::{field as part, fixed, number, varint};
 use crate::abuse::wire::Harm;
 
 /// Between two scrapes of the good target, as the configuration has it.
@@ -159,6 +160,47 @@ pub(super) fn line(field: &Field) -> Result<Harm, Error> {
             stream.write_all(&piece)?;
         }
         Err(std::io::ErrorKind::Interrupted.into())
+    })
+}
+
+/// A page of so many gauges in delimited protobuf, told apart by a label of a few bytes.
+fn tiny(series: u64) -> Vec<u8> {
+    const METRIC: u64 = 4;
+    const GAUGE: u64 = 2;
+    const LABEL: u64 = 1;
+    let metrics = (0..series).flat_map(|number| {
+        let label = [part(1, "l"), part(2, format!("{number:x}"))].concat();
+        part(METRIC, [part(LABEL, label), part(GAUGE, fixed(1, 0))].concat())
+    });
+    let family: Vec<u8> = [part(1, "evil"), number(3, 1)]
+        .concat()
+        .into_iter()
+        .chain(metrics)
+        .collect();
+    [varint(family.len() as u64), family].concat()
+}
+
+pub(super) fn proto(field: &Field) -> Result<Harm, Error> {
+    let scrape = AtomicU64::new(0);
+    let labels = "a=\"b\",".repeat(field.pick(3_700_000, 400_000));
+    let pages = [
+        (
+            "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited",
+            tiny(field.pick(1_000_000, 20_000)),
+        ),
+        (
+            "text/plain; version=0.0.4",
+            format!("evil{{{labels}}} 1\n").into_bytes(),
+        ),
+    ];
+    beside_a_good_one(field, |stream, _| {
+        let scrape = scrape.fetch_add(1, Relaxed) as usize;
+        let (content_type, page) = &pages[scrape % pages.len()];
+        let length = page.len();
+        let head =
+            format!("HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\ncontent-length: {length}\r\n\r\n");
+        stream.write_all(head.as_bytes())?;
+        stream.write_all(page)
     })
 }
 
