@@ -118,7 +118,7 @@ mod tests {
 
     fn shared(limit: usize) -> Arc<Shared> {
         let shared = Arc::new(Shared::default());
-        shared.memory.add_limit(limit);
+        shared.memory.add_limit(crate::component::Limit::of(limit));
         shared
     }
 

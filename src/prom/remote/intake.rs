@@ -19,7 +19,7 @@ mod resolve;
 mod resource;
 
 use std::hash::Hasher;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_engine::{

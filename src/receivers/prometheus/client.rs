@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn a_body_that_grows_by_doubling_reserves_twice_what_is_there() {
         let account = Arc::<Account>::default();
-        account.add_limit(10_000);
+        account.add_limit(crate::component::Limit::of(10_000));
         let mut held = Held::new(account.clone());
         reserve_arrived(&mut held, 1_000).unwrap();
         reserve_arrived(&mut held, 3_000).unwrap();

@@ -379,7 +379,7 @@ async fn what_is_kept_of_targets_is_on_the_books_and_bounded() {
     let receiver = receiver(&sink, &job(exporter.port, ""));
     let memory = receiver.base.shared.memory.clone();
     // A page of 300 lines may be read, but half of this is too little to keep their series.
-    memory.add_limit(256 << 10);
+    memory.add_limit(crate::component::Limit::of(256 << 10));
     receiver.start().await.unwrap();
     tokio::task::block_in_place(|| eventually("three scrapes", || sink.batches().len() >= 3));
     let kept = memory.reserved_bytes();

@@ -18,7 +18,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 
 use crate::batch::{Batch, ClientMetadata, Points, Signal};
-use crate::component::account::{Account, count_refusal};
+use crate::component::account::count_refusal;
 use crate::component::collisions::Alternating;
 use crate::component::worker::Slot;
 use crate::component::{

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use tidegate_engine::Value;
 
 use super::*;
+use crate::component::Account;
 use crate::batch::Payload;
 use crate::component::testing::{Sink, context, settings};
 use crate::delivery::http::{Connections, HttpAnswer, HttpClient, HttpOptions};
@@ -252,11 +253,11 @@ async fn small_bodies_are_weighed_by_what_their_references_lead_to() {
         .collect();
     let body = write::encode(Version::Two, all.iter(), true);
     assert!(body.len() <= INLINE_MAX_BYTES, "{}", body.len());
-    gateway.memory.add_limit(16 << 20);
+    gateway.memory.add_limit(crate::component::Limit::of(16 << 20));
     let never = gateway.write(Version::Two, &all).await;
     assert_eq!(never.status, StatusCode::PAYLOAD_TOO_LARGE, "{}", never.text());
-    gateway.memory.add_limit(usize::MAX);
-    gateway.memory.remove_limit(16 << 20);
+    gateway.memory.add_limit(crate::component::Limit::of(usize::MAX));
+    gateway.memory.remove_limit(crate::component::Limit::of(16 << 20));
     let now = gateway.write(Version::Two, &all).await;
     assert_eq!(
         (now.status, gateway.points().len()),

@@ -6,7 +6,7 @@ const KIB: usize = 1 << 10;
 
 fn shared(limit: usize) -> Arc<Shared> {
     let shared = Arc::new(Shared::default());
-    shared.memory.add_limit(limit);
+    shared.memory.add_limit(crate::component::Limit::of(limit));
     shared
 }
 

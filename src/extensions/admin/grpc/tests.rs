@@ -502,7 +502,7 @@ async fn what_waits_for_a_watcher_is_on_the_books_and_a_slow_one_is_ended_when_m
     let memory = gateway.admin.base.shared.memory.clone();
     // A sixteenth of it for watchers: not enough for a message of each.
     const LIMIT: usize = 32 << 20;
-    memory.add_limit(LIMIT);
+    memory.add_limit(crate::component::Limit::of(LIMIT));
     let groups: Vec<String> = (0..9)
         .map(|group| format!("{group}-{}", "x".repeat(20_000)))
         .collect();

@@ -475,7 +475,7 @@ proptest! {
 #[test]
 fn what_is_kept_of_series_is_bounded_by_the_memory_limit_and_what_goes_is_counted() {
     let memory = Arc::<crate::component::Account>::default();
-    memory.add_limit(1 << 20);
+    memory.add_limit(crate::component::Limit::of(1 << 20));
     let intake = Intake::within(memory);
     let long = "x".repeat(500);
     let all: Vec<_> = (0..1000)

@@ -438,7 +438,7 @@ proptest! {
 #[test]
 fn what_is_kept_of_series_is_bounded_by_the_memory_limit_whatever_histograms_have() {
     let memory = Arc::<crate::component::Account>::default();
-    memory.add_limit(8 << 20);
+    memory.add_limit(crate::component::Limit::of(8 << 20));
     let translator = Translator::new(Settings::default()).within(memory);
     let bounds: Vec<f64> = (0..100).map(f64::from).collect();
     let counts: Vec<u64> = vec![1; 101];

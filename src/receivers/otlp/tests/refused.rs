@@ -368,7 +368,7 @@ async fn json_that_becomes_more_than_there_is_room_for_is_refused_in_time() {
     let gateway = Gateway::start(BOTH).await;
     let memory = gateway.otlp.base.shared.memory.clone();
     let json = [("content-type", "application/json")];
-    memory.add_limit(4 << 20);
+    memory.add_limit(crate::component::Limit::of(4 << 20));
     let never = gateway.post("/v1/metrics", &json, bounds(400_000)).await;
     assert_eq!(never.status, StatusCode::PAYLOAD_TOO_LARGE);
     let others = 3 << 20;
@@ -397,7 +397,7 @@ async fn a_short_request_in_pieces_is_decoded_where_it_has_room() {
     let pieces = [&[0x0a, length], inner, &twice].concat();
     let taken = gateway.post("/v1/metrics", &[PROTOBUF], pieces.clone()).await;
     assert_eq!((taken.status, gateway.sink.items()), (StatusCode::OK, 3));
-    memory.add_limit(2_000);
+    memory.add_limit(crate::component::Limit::of(2_000));
     let refused = gateway.post("/v1/metrics", &[PROTOBUF], pieces).await;
     assert_eq!(refused.status, StatusCode::PAYLOAD_TOO_LARGE);
     assert_eq!(gateway.counts.failed.load(SeqCst), 0);

@@ -160,10 +160,10 @@ async fn an_answer_of_a_service_is_on_the_account_of_the_gateway() {
     assert_eq!(service.ask(timeout, &memory).await.unwrap().len(), 100_000);
     assert_eq!(memory.reserved_bytes(), 0);
     for limit in [500_000, 2_000_000] {
-        memory.add_limit(limit);
+        memory.add_limit(crate::component::Limit::of(limit));
         let refused = service.ask(timeout, &memory).await.unwrap_err();
         assert!(refused.contains("memory limit"), "{refused}");
         assert_eq!(memory.reserved_bytes(), 0);
-        memory.remove_limit(limit);
+        memory.remove_limit(crate::component::Limit::of(limit));
     }
 }
