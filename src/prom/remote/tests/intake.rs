@@ -348,28 +348,26 @@ fn s1_symbols_that_are_referred_to_again_and_again_are_not_copied() {
 }
 
 #[test]
-fn long_series_leave_the_cache_sooner() {
-    let intake = Intake::default();
-    let before = intake.known_series();
-    for number in 0..5_000 {
-        let (name, long) = (format!("x{number}"), "y".repeat(60 << 10));
-        let labels = [("__name__", name.as_str()), ("a", &long)];
-        taken(&intake, TWO, &[series(&labels, Kind::Gauge, &[(7, 1.0)])]);
-    }
-    // 16 shards of two generations of 8 MB each.
-    let most = 2 * 16 * 16_000 / (60 * 2) + 2 * 16;
-    let known = intake.known_series() - before;
-    assert!(known <= most, "{known} of {most}");
-    let little = Intake::new(Arc::new(1_000_000.into()));
-    for number in 0..5_000 {
-        let name = format!("x{number}");
-        taken(
-            &little,
-            TWO,
-            &[series(&[("__name__", &name)], Kind::Gauge, &[(7, 1.0)])],
-        );
-    }
-    assert!(little.known_series() <= 1_000_000 / 512 + 2 * 16);
+fn series_leave_the_cache_by_what_they_take() {
+    const MAX_BYTES: usize = 8_000_000;
+    let known = |count: usize, text: usize| {
+        let intake = Intake::new(Arc::new(MAX_BYTES.into()));
+        for number in 0..count {
+            let (name, long) = (format!("x{number}"), "y".repeat(text));
+            let labels = [("__name__", name.as_str()), ("a", &long)];
+            taken(&intake, TWO, &[series(&labels, Kind::Gauge, &[(7, 1.0)])]);
+        }
+        intake.known_series()
+    };
+    // Two generations of 16 shards, each of which may have one more than fits.
+    let spare = 2 * 16;
+    let short = known(20_000, 1);
+    assert!(
+        short <= MAX_BYTES / 512 + spare && short > MAX_BYTES / 512 / 2,
+        "{short}"
+    );
+    let long = known(400, 60 << 10);
+    assert!(long <= MAX_BYTES / (60 << 10) + spare, "{long}");
 }
 
 fn any_value() -> impl Strategy<Value = (Data, Value)> {
