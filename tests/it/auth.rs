@@ -64,6 +64,9 @@ fn only_known_senders_are_let_in_and_secrets_appear_nowhere() {
             .is_some_and(|value| value.starts_with("Basic "))
     );
     assert_eq!(answer.json()["code"], 16, "UNAUTHENTICATED");
+    let labels = ["component=\"otlp\"", "reason=\"wrong\""];
+    let counted = guarded.own_metric("tidegate_unauthenticated_requests_total", &labels);
+    assert_eq!(counted as usize, 1);
 
     let known = sender(own, grpc, http_port, "s3cr3t-token", "s3cr3t-word");
     send(own);

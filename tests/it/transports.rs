@@ -71,6 +71,8 @@ fn read_timeout_ends_a_request_that_does_not_come() {
     let began = Instant::now();
     let answer = read_all(&mut stream);
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    let counted = gateway.own_metric("tidegate_memory_refusals_total", &["reason=\"idle_body\""]);
+    assert_eq!(counted as usize, 1);
     let took = began.elapsed();
     assert!(
         took >= Duration::from_millis(250) && took < Duration::from_secs(10),
