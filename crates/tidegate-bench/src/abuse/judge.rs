@@ -18,6 +18,7 @@ pub(super) const SOFT_MIB: f64 = LIMIT_MIB * 0.8;
 const RECOVERY: Duration = Duration::from_secs(10);
 /// What the last requests did is in the books by then.
 const SETTLED: Duration = Duration::from_secs(3);
+pub(super) const TOTAL: &str = "the honest total is on the page";
 /// Of honest pushes must be accepted, in percent.
 const HONEST: f64 = 95.0;
 
@@ -30,9 +31,9 @@ struct Bounds {
 /// Something that must hold.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
-    what: &'static str,
-    figure: String,
-    holds: bool,
+    pub(super) what: &'static str,
+    pub(super) figure: String,
+    pub(super) holds: bool,
 }
 
 impl Line {
@@ -56,15 +57,15 @@ pub(super) struct Times {
 /// What an attack came to.
 pub(super) struct Verdict {
     pub(super) name: &'static str,
-    peak_mib: f64,
+    pub(super) peak_mib: f64,
     /// It took so much memory that it was ended.
-    was_ended: bool,
-    health: f64,
-    honest: f64,
-    gap: f64,
-    queries: f64,
-    recovered: Option<Duration>,
-    lines: Vec<Line>,
+    pub(super) was_ended: bool,
+    pub(super) health: f64,
+    pub(super) honest: f64,
+    pub(super) gap: f64,
+    pub(super) queries: f64,
+    pub(super) recovered: Option<Duration>,
+    pub(super) lines: Vec<Line>,
 }
 
 impl Verdict {
@@ -200,111 +201,12 @@ impl Verdict {
         })
     }
 
-    fn cells(&self) -> [String; 8] {
-        [
-            self.name.to_owned(),
-            number(self.peak_mib, " MiB"),
-            number(self.health, " ms"),
-            number(self.honest, " %"),
-            number(self.gap, " s"),
-            number(self.queries, " ms"),
-            self.recovery(),
-            self.word().to_owned(),
-        ]
-    }
-
-    fn recovery(&self) -> String {
+    pub(super) fn recovery(&self) -> String {
         self.recovered.map_or_else(
             || "never".to_owned(),
             |time| format!("{:.1} s", time.as_secs_f64()),
         )
     }
-
-    /// What it has in common with that of another program: memory, health, honest pushes, recovery.
-    fn beside(&self) -> [String; 4] {
-        let memory = match self.was_ended {
-            true => number(self.peak_mib, " MiB, ended"),
-            false => number(self.peak_mib, " MiB"),
-        };
-        let health = match self.health.is_infinite() {
-            true => "none".to_owned(),
-            false => number(self.health, " ms"),
-        };
-        [memory, health, number(self.honest, " %"), self.recovery()]
-    }
-}
-
-/// A figure that is rounded, or nothing.
-fn number(value: f64, unit: &str) -> String {
-    match value.is_nan() {
-        true => String::new(),
-        false => format!("{value:.0}{unit}"),
-    }
-}
-
-const COLUMNS: [&str; 8] = [
-    "attack",
-    "peak memory",
-    "health p99",
-    "honest",
-    "longest gap",
-    "query max",
-    "recovery",
-    "verdict",
-];
-
-/// All of them as a table in Markdown.
-pub(super) fn table(verdicts: &[Verdict]) -> String {
-    markdown(COLUMNS, verdicts.iter().map(Verdict::cells))
-}
-
-const COLUMNS_BESIDE: [&str; 9] = [
-    "attack",
-    "peak memory: tidegate",
-    "Collector",
-    "health p99: tidegate",
-    "Collector",
-    "honest: tidegate",
-    "Collector",
-    "recovery: tidegate",
-    "Collector",
-];
-
-/// Ours, each beside that of the Collector.
-pub(super) fn table_beside(pairs: &[[Verdict; 2]]) -> String {
-    let rows = pairs.iter().map(|[ours, theirs]| {
-        let [memory, health, honest, recovery] = ours.beside();
-        let [their_memory, their_health, their_honest, their_recovery] = theirs.beside();
-        [
-            ours.name.to_owned(),
-            memory,
-            their_memory,
-            health,
-            their_health,
-            honest,
-            their_honest,
-            recovery,
-            their_recovery,
-        ]
-    });
-    markdown(COLUMNS_BESIDE, rows)
-}
-
-/// A table whose columns are of even width.
-fn markdown<const N: usize>(columns: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
-    let rows: Vec<[String; N]> = std::iter::once(columns.map(str::to_owned)).chain(rows).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let mut text = String::new();
-    for (index, row) in rows.iter().enumerate() {
-        let cells = row.iter().enumerate();
-        let cells = cells.map(|(column, cell)| format!("{cell:width$}", width = width(column)));
-        let _ = writeln!(text, "| {} |", cells.collect::<Vec<_>>().join(" | "));
-        if index == 0 {
-            let rules = (0..row.len()).map(|column| "-".repeat(width(column)));
-            let _ = writeln!(text, "| {} |", rules.collect::<Vec<_>>().join(" | "));
-        }
-    }
-    text
 }
 
 /// A quantile of times; one that was not answered well took for ever.
@@ -348,7 +250,7 @@ fn settled(look: impl Fn() -> Result<Vec<Line>, Error>) -> Vec<Line> {
 fn shown(field: &Field, seen: &Seen) -> Result<Vec<Line>, Error> {
     let shown = field.shown(SHOWN)? as u64;
     Ok(vec![Line::new(
-        "the honest total is on the page",
+        TOTAL,
         format!("{shown} of {}", seen.total),
         (seen.total..=seen.total + seen.unanswered.min(1)).contains(&shown),
     )])
@@ -400,6 +302,7 @@ fn counted(page: &str, is_meant: impl Fn(&str, &str) -> bool) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::table;
     use super::*;
 
     #[test]
@@ -450,35 +353,6 @@ mod tests {
         );
         verdict.lines = vec![Line::new("it holds", "1 of 2", true)];
         assert!(verdict.holds() && verdict.complaints().is_empty());
-        assert!(table(&[verdict]).ends_with("holds   |\n"));
-    }
-
-    #[test]
-    fn one_that_was_ended_says_so_beside_ours() {
-        let verdict = |was_ended| Verdict {
-            peak_mib: 2050.0,
-            was_ended,
-            health: if was_ended { f64::INFINITY } else { 3.2 },
-            ..Verdict::failed("x", &"none".into())
-        };
-        let table = table_beside(&[[verdict(false), verdict(true)]]);
-        let row = table.lines().last().unwrap_or_default();
-        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-        assert_eq!(
-            cells,
-            [
-                "",
-                "x",
-                "2050 MiB",
-                "2050 MiB, ended",
-                "3 ms",
-                "none",
-                "",
-                "",
-                "never",
-                "never",
-                ""
-            ]
-        );
+        assert!(table::table(&[verdict]).ends_with("holds   |\n"));
     }
 }

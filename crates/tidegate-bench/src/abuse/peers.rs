@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::attacks::Attack;
 use super::field::{GO_MEMORY, Role};
-use super::{Asked, judge, keep, verdict};
+use super::{Asked, keep, table, verdict};
 use crate::subject::{on_path, version};
 use crate::{Error, machine};
 
@@ -32,7 +32,7 @@ pub(super) fn run<'a>(
         "{}; {}, `GOMEMLIMIT={GO_MEMORY}`.\n\n{}",
         machine::describe()?,
         version(&collector, &["--version"]),
-        judge::table_beside(&pairs)
+        table::beside(&pairs)
     );
     println!("\n{report}");
     let part = asked.publish.then_some("results beside the Collector");
