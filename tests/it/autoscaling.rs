@@ -4,8 +4,9 @@
 use super::kit::keda::Keda;
 use super::kit::query_api::percent_encode;
 use super::kit::{Answer, Gateway, SOON, Target, free_port, http, wait_until};
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 use std::path::PathBuf;
+use std::thread;
 use std::time::Duration;
 use tidegate_page::{Reader, Snapshot, State};
 use tonic::Code;
@@ -16,6 +17,9 @@ const DEPTH: [(&str, &str); 3] = [
     ("target", "10"),
 ];
 const BY_QUERY: [(&str, &str); 2] = [("query", "sum(queue_depth)"), ("target", "10")];
+
+/// Longer than what counts as one push.
+const INTERVAL: Duration = Duration::from_millis(1100);
 
 /// What a vLLM server shows.
 fn page(waiting: u32, cache: f64, requests: u32) -> String {
@@ -439,5 +443,63 @@ service:
     assert_eq!(code, Code::FailedPrecondition, "{why}");
     let (code, why) = keda.metric(&DEPTH).expect_err("unless told otherwise");
     assert_eq!(code, Code::FailedPrecondition, "{why}");
+    gateway.stop();
+}
+
+/// Pushes a gauge of a pod over OTLP.
+fn push_waiting(port: u16, pod: &str, waiting: u32) {
+    let text = |key: &str, value: &str| json!({"key": key, "value": {"stringValue": value}});
+    let body = json!({"resourceMetrics": [{
+        "resource": {"attributes": [text("service.name", "vllm"), text("service.instance.id", pod)]},
+        "scopeMetrics": [{"metrics": [{"name": "waiting", "gauge": {"dataPoints": [{"asInt": waiting}]}}]}],
+    }]});
+    let body = body.to_string();
+    let answer = http::post(port, "/v1/metrics", "application/json", body.as_bytes());
+    assert_eq!(answer.expect("the gateway answers").status, 200);
+}
+
+#[test]
+fn a_query_of_a_gauge_is_refused_when_the_lease_of_its_sources_is_over() {
+    let (otlp, admin) = (free_port(), free_port());
+    let gateway = Gateway::start(&format!(
+        "extensions:
+  admin: {{endpoint: \"127.0.0.1:{admin}\"}}
+receivers:
+  otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{otlp}\"}}}}}}
+exporters:
+  prometheus: {{endpoint: \"127.0.0.1:{}\"}}
+service:
+  extensions: [health_check, admin]
+  pipelines: {{metrics: {{receivers: [otlp], exporters: [prometheus]}}}}
+",
+        free_port()
+    ));
+    let mut keda = Keda::at(admin);
+    let sum = [("query", "sum(waiting)"), ("target", "10")];
+    // Three pushes and the next: the sender's own interval is known.
+    for waiting in 1..=4 {
+        push_waiting(otlp, "a", waiting);
+        wait_until(SOON, "the last push is known", || {
+            keda.metric(&sum) == Ok(f64::from(waiting))
+        });
+        thread::sleep(INTERVAL);
+    }
+    wait_until(SOON, "the lease is over", || keda.metric(&sum).is_err());
+    let or_zero = [("query", "waiting or vector(0)"), ("target", "10")];
+    for trigger in [&sum, &or_zero] {
+        let (code, why) = keda.metric(trigger).expect_err("stale");
+        assert_eq!(code, Code::FailedPrecondition, "{why}");
+        let expected = "`waiting` is stale and has no value: 0 of 1 sources report; check that they run";
+        assert!(why.contains(expected), "{why}");
+        assert!(keda.is_active(trigger).is_err());
+    }
+    // Another pod lives: the value is partial.
+    push_waiting(otlp, "b", 6);
+    wait_until(SOON, "one of two reports", || keda.metric(&sum) == Ok(10.0));
+    let strict = [&sum[..], &[("onPartial", "error")]].concat();
+    let (_, why) = keda.metric(&strict).expect_err("partial");
+    assert!(why.contains("1 of 2 sources report"), "{why}");
+    push_waiting(otlp, "a", 5);
+    wait_until(SOON, "both report", || keda.metric(&strict) == Ok(11.0));
     gateway.stop();
 }
