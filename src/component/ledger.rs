@@ -2,6 +2,7 @@
 //!
 //! Edges note what enters and leaves; the component itself notes what it absorbs, makes and drops.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tidegate_engine::{Outcome, Rejection};
@@ -90,6 +91,9 @@ impl From<Rejection> for Reason {
     }
 }
 
+/// Labels of a destination.
+pub type PeerLabels = Vec<(&'static str, String)>;
+
 /// Counts of items in one component's hands. `held` is what is left: derived, never stored, so it can't disagree.
 #[derive(Debug, Default)]
 pub struct Ledger {
@@ -100,6 +104,7 @@ pub struct Ledger {
     made: AtomicU64,
     restored: AtomicU64,
     dropped: [AtomicU64; Reason::ALL.len()],
+    peer: OnceLock<PeerLabels>,
 }
 
 /// The books at one moment.
@@ -140,6 +145,16 @@ impl Balance {
 }
 
 impl Ledger {
+    /// Says where the items go, once. It stands beside what was sent there.
+    pub fn goes_to(&self, peer: PeerLabels) {
+        let _ = self.peer.set(peer);
+    }
+
+    /// Where the items go; empty: nobody says.
+    pub fn peer(&self) -> &[(&'static str, String)] {
+        self.peer.get().map_or(&[], |peer| peer)
+    }
+
     /// Counts items that came in.
     pub fn enter(&self, items: usize) {
         self.entered.fetch_add(items as u64, Relaxed);

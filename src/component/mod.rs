@@ -39,7 +39,7 @@ pub use factory::{
     Factory, ProcessorContext, ProcessorFactory, ReceiverContext, ReceiverFactory, Settings, Stability,
 };
 pub use flow::{Answer, Consumer, Flow, Refused, Verdict};
-pub use ledger::{Balance, Ledger, Reason};
+pub use ledger::{Balance, Ledger, PeerLabels, Reason};
 pub use made::Made;
 pub use shared::{Evaluate, Evaluation, Evaluator, SelectedSource, Shared};
 

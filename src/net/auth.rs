@@ -76,7 +76,9 @@ impl Door {
             return Ok(own.map(|sender| SenderKey::of(sender.address)));
         };
         let (authenticator, headers) = (&keeper.authenticator, request.headers());
-        let checked = authenticator.check(headers, sender.map(|sender| sender.address)).await;
+        let checked = authenticator
+            .check(headers, sender.map(|sender| sender.address))
+            .await;
         match checked {
             Ok(()) => Ok(authenticator.identity(headers).map(SenderKey::of)),
             Err(why) => {

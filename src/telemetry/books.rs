@@ -109,7 +109,12 @@ fn tell_exporter(node: &NodeBooks, balance: &Balance) {
     ];
     for (what, count) in counts {
         let name = format!("otelcol_exporter_{what}_{}", node.signal.items());
-        counter!(name, vec![label("exporter", &node.id)]).absolute(count);
+        let mut labels = vec![label("exporter", &node.id)];
+        if what != "enqueue_failed" {
+            let peer = node.ledger.peer().iter();
+            labels.extend(peer.map(|(key, value)| label(key, value)));
+        }
+        counter!(name, labels).absolute(count);
     }
 }
 

@@ -4,8 +4,11 @@
 use super::kit::keda::Keda;
 use super::kit::query_api::percent_encode;
 use super::kit::{Answer, Gateway, SOON, Target, free_port, http, wait_until};
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
+use std::path::PathBuf;
+use std::thread;
 use std::time::Duration;
+use tidegate_page::{Reader, Snapshot, State};
 use tonic::Code;
 
 const DEPTH: [(&str, &str); 3] = [
@@ -14,6 +17,9 @@ const DEPTH: [(&str, &str); 3] = [
     ("target", "10"),
 ];
 const BY_QUERY: [(&str, &str); 2] = [("query", "sum(queue_depth)"), ("target", "10")];
+
+/// Longer than what counts as one push.
+const INTERVAL: Duration = Duration::from_millis(1100);
 
 /// What a vLLM server shows.
 fn page(waiting: u32, cache: f64, requests: u32) -> String {
@@ -37,6 +43,8 @@ vllm:time_to_first_token_seconds_count{{engine=\"0\",model_name=\"llama\"}} {req
 struct Faces {
     admin: u16,
     page: u16,
+    /// The page in shared memory.
+    shared: PathBuf,
     keda: Keda,
 }
 
@@ -90,6 +98,13 @@ impl Faces {
             .collect()
     }
 
+    /// What a router on the node reads of a model in shared memory.
+    fn shared(&self, composite: &str) -> Snapshot {
+        let reader = Reader::open(&self.shared).expect("a page");
+        let entry = reader.find(composite, "job=\"vllm\",model_name=\"llama\"");
+        reader.read(&entry.expect("an entry")).expect("a value")
+    }
+
     /// The same as an expression.
     fn by_expression(&self) -> (String, Option<f64>) {
         let one = self.composite("queue_depth_promql");
@@ -127,8 +142,8 @@ impl Faces {
         });
     }
 
-    /// Everybody knows this depth.
-    fn all_know(&mut self, depth: f64) {
+    /// Everybody knows this depth. `state`: how far it can be trusted.
+    fn all_know(&mut self, depth: f64, state: State) {
         for trigger in [&DEPTH[..], &BY_QUERY] {
             assert_eq!(self.keda.metric(trigger), Ok(depth), "{trigger:?}");
             assert_eq!(self.keda.is_active(trigger), Ok(depth > 0.0), "{trigger:?}");
@@ -141,6 +156,10 @@ impl Faces {
         wait_until(SOON, "the exporter shows the depth", || {
             let exposed = self.exposed("queue_depth");
             exposed.len() == 1 && exposed[0].1.to_bits() == depth.to_bits()
+        });
+        wait_until(SOON, "the shared page has the depth", || {
+            let shared = self.shared("queue_depth");
+            (shared.value, shared.state) == (Some(depth), state)
         });
     }
 
@@ -177,6 +196,13 @@ impl Faces {
         wait_until(SOON, "the exporter shows no depth", || {
             self.exposed("queue_depth").is_empty()
         });
+        for composite in ["queue_depth", "kv_usage"] {
+            wait_until(SOON, "the shared page has no value", || {
+                let shared = self.shared(composite);
+                let statistics = [shared.value, shared.min, shared.max, shared.sum, shared.count];
+                shared.state == State::Stale && statistics == [None; 5]
+            });
+        }
     }
 }
 
@@ -210,18 +236,19 @@ fn an_autoscaler_is_told_the_truth_while_servers_die_and_come_back() {
     let mut faces = Faces {
         admin,
         page: exporter,
+        shared: directory.path().join("page"),
         keda: Keda::at(admin),
     };
 
     // Whatever server reports last, the depth is that of both.
     faces.wait("both servers report", "fresh", Some(100.0), (2, 2));
-    faces.all_know(100.0);
+    faces.all_know(100.0, State::Fresh);
     let mut activity = faces.keda.activity(&DEPTH);
     assert_eq!(faces.keda.next(&mut activity, SOON), Some(true));
     show(&a, 20, 200);
     show(&b, 8, 110);
     faces.wait("the depth falls", "fresh", Some(28.0), (2, 2));
-    faces.all_know(28.0);
+    faces.all_know(28.0, State::Fresh);
     wait_until(SOON, "the p99 of both servers", || {
         let p99 = faces.composite("ttft_p99_30s");
         p99["count"].as_f64() == Some(110.0) && p99["value"].as_f64().is_some()
@@ -238,7 +265,7 @@ fn an_autoscaler_is_told_the_truth_while_servers_die_and_come_back() {
     // One dies: what is left is told, and that it is not all.
     drop(a);
     faces.wait("one server is dead", "partial", Some(8.0), (1, 2));
-    faces.all_know(8.0);
+    faces.all_know(8.0, State::Partial);
     let strict = [&DEPTH[..], &[("onPartial", "error")]].concat();
     let (code, why) = faces.keda.metric(&strict).expect_err("partial");
     assert_eq!(code, Code::FailedPrecondition);
@@ -260,7 +287,7 @@ fn an_autoscaler_is_told_the_truth_while_servers_die_and_come_back() {
     // One is back.
     let _b = server(ports[1], 12, 120);
     faces.wait("one server is back", "partial", Some(12.0), (1, 2));
-    faces.all_know(12.0);
+    faces.all_know(12.0, State::Partial);
 
     // Activity was true all the time: nothing was said twice.
     let said = faces.keda.next(&mut activity, Duration::from_millis(200));
@@ -311,6 +338,7 @@ fn an_expression_knows_the_sources_of_other_pipelines() {
     let mut faces = Faces {
         admin,
         page: 0,
+        shared: PathBuf::new(),
         keda: Keda::at(admin),
     };
     faces.wait("both servers report", "fresh", Some(11.0), (2, 2));
@@ -415,5 +443,63 @@ service:
     assert_eq!(code, Code::FailedPrecondition, "{why}");
     let (code, why) = keda.metric(&DEPTH).expect_err("unless told otherwise");
     assert_eq!(code, Code::FailedPrecondition, "{why}");
+    gateway.stop();
+}
+
+/// Pushes a gauge of a pod over OTLP.
+fn push_waiting(port: u16, pod: &str, waiting: u32) {
+    let text = |key: &str, value: &str| json!({"key": key, "value": {"stringValue": value}});
+    let body = json!({"resourceMetrics": [{
+        "resource": {"attributes": [text("service.name", "vllm"), text("service.instance.id", pod)]},
+        "scopeMetrics": [{"metrics": [{"name": "waiting", "gauge": {"dataPoints": [{"asInt": waiting}]}}]}],
+    }]});
+    let body = body.to_string();
+    let answer = http::post(port, "/v1/metrics", "application/json", body.as_bytes());
+    assert_eq!(answer.expect("the gateway answers").status, 200);
+}
+
+#[test]
+fn a_query_of_a_gauge_is_refused_when_the_lease_of_its_sources_is_over() {
+    let (otlp, admin) = (free_port(), free_port());
+    let gateway = Gateway::start(&format!(
+        "extensions:
+  admin: {{endpoint: \"127.0.0.1:{admin}\"}}
+receivers:
+  otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{otlp}\"}}}}}}
+exporters:
+  prometheus: {{endpoint: \"127.0.0.1:{}\"}}
+service:
+  extensions: [health_check, admin]
+  pipelines: {{metrics: {{receivers: [otlp], exporters: [prometheus]}}}}
+",
+        free_port()
+    ));
+    let mut keda = Keda::at(admin);
+    let sum = [("query", "sum(waiting)"), ("target", "10")];
+    // Three pushes and the next: the sender's own interval is known.
+    for waiting in 1..=4 {
+        push_waiting(otlp, "a", waiting);
+        wait_until(SOON, "the last push is known", || {
+            keda.metric(&sum) == Ok(f64::from(waiting))
+        });
+        thread::sleep(INTERVAL);
+    }
+    wait_until(SOON, "the lease is over", || keda.metric(&sum).is_err());
+    let or_zero = [("query", "waiting or vector(0)"), ("target", "10")];
+    for trigger in [&sum, &or_zero] {
+        let (code, why) = keda.metric(trigger).expect_err("stale");
+        assert_eq!(code, Code::FailedPrecondition, "{why}");
+        let expected = "`waiting` is stale and has no value: 0 of 1 sources report; check that they run";
+        assert!(why.contains(expected), "{why}");
+        assert!(keda.is_active(trigger).is_err());
+    }
+    // Another pod lives: the value is partial.
+    push_waiting(otlp, "b", 6);
+    wait_until(SOON, "one of two reports", || keda.metric(&sum) == Ok(10.0));
+    let strict = [&sum[..], &[("onPartial", "error")]].concat();
+    let (_, why) = keda.metric(&strict).expect_err("partial");
+    assert!(why.contains("1 of 2 sources report"), "{why}");
+    push_waiting(otlp, "a", 5);
+    wait_until(SOON, "both report", || keda.metric(&strict) == Ok(11.0));
     gateway.stop();
 }

@@ -51,6 +51,26 @@ fn validate_says_of_each_file_what_is_wrong_and_what_has_no_effect() {
     assert!(files >= 14, "{files} files");
 }
 
+/// docs/collector.md says which values take the chart's file to one that runs.
+#[test]
+fn without_jaeger_and_zipkin_the_chart_s_configuration_is_valid() {
+    let text = |name: &str| fs::read_to_string(corpus().join(name)).expect("a file");
+    let (of_chart, expected) = (text("chart_gateway.yaml"), text("chart_gateway_otlp.yaml"));
+    let mut is_null = false;
+    let lines = of_chart.lines().filter(|line| {
+        if !line.starts_with("   ") {
+            is_null = ["  jaeger:", "  zipkin:"].contains(line);
+        }
+        !is_null && !line.starts_with('#')
+    });
+    let lines: Vec<_> = lines
+        .map(|line| line.replace("[otlp, jaeger, zipkin]", "[otlp]"))
+        .collect();
+    let expected: Vec<_> = expected.lines().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(lines, expected);
+    assert_eq!(verdict("chart_gateway_otlp.yaml"), "exit 0\n");
+}
+
 /// As the Collector's chart and operator start an image: no subcommand, options after `=`.
 fn run(file: &str, sets: &[String]) {
     let mut command = tidegate();

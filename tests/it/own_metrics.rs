@@ -154,6 +154,12 @@ fn batches_of_known_size_are_the_same_on_the_page_in_the_push_and_at_the_peer() 
         &port,
     ];
     assert_eq!(measured(&shown, "rpc_client_call_duration", &called).0, 7.0);
+    let to = ["exporter=\"otlp\"", "server_address=\"127.0.0.1\"", &port];
+    assert_eq!(value(&shown, "otelcol_exporter_sent_log_records", &to), 610.0);
+    let failed = "otelcol_exporter_send_failed_log_records{";
+    let failed = shown.lines().find(|line| line.starts_with(failed));
+    let failed = failed.expect("a series");
+    assert!(to.iter().all(|label| failed.contains(label)), "{failed}");
     let process = |what: &str| value(&shown, &format!("otelcol_process_{what}"), &[]);
     let (heap, resident) = (process("runtime_heap_alloc_bytes"), process("memory_rss"));
     assert!(heap > 1e6 && heap < 20.0 * resident, "{heap} {resident}");
@@ -234,6 +240,8 @@ fn senders_are_counted_and_a_retry_is_no_further_request() {
         (3.0, 15.0)
     );
     let port = format!("server_port=\"{}\"", data.port());
+    let to = ["server_address=\"127.0.0.1\"", &port, "url_path=\"/v1/logs\""];
+    assert_eq!(value(&shown, "otelcol_exporter_sent_log_records", &to), 15.0);
     let asked = |status: &str| {
         let status = format!("http_response_status_code=\"{status}\"");
         measured(&shown, "http_client_request_duration", &[&port, &status]).0

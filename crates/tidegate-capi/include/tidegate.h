@@ -240,15 +240,16 @@ typedef enum tg_across {
 
 // How far what a composite says can be trusted.
 typedef enum tg_state {
-  // There are values in the window.
+  // Every source is alive. Without observations in the window the value is 0 (sum, count, rate) or NaN; gauges keep
+  // their level.
   TG_FRESH = 1,
-  // There was nothing in the window, from sources that live.
+  // Only of events: every source is alive, and no observation is in the window.
   TG_IDLE = 2,
-  // No source was looked at in time.
+  // No source is alive.
   TG_STALE = 3,
-  // Some sources are missing.
+  // A source is not alive, or a loss is known within the window. The value is that of what is there.
   TG_PARTIAL = 4,
-  // There never was a value.
+  // Never seen, or every source has left.
   TG_ABSENT = 5,
 } tg_state;
 

@@ -3,15 +3,16 @@
 /// How far a value can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// There were values within the window.
+    /// Every source is alive. Without observations in the window, gauges keep their level.
     Fresh,
-    /// A source is alive, but there were no values within the window.
+    /// Only of events and deltas: every source is alive, and no observation is in the window.
     Idle,
-    /// Every source is overdue.
+    /// No source is alive.
     Stale,
-    /// Some expected source is overdue, or a loss upstream is known within the window.
+    /// A source is not alive, a living source has left out a series, a loss upstream is known within the window, or living
+    /// series collide. The value is that of what is there.
     Partial,
-    /// Never seen, or nobody feeds it any more.
+    /// Never seen, or every source has left.
     Absent,
 }
 

@@ -10,15 +10,16 @@ use crate::text::Lens;
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[repr(u8)]
 pub enum State {
-    /// Values came within the window.
+    /// Every source is alive. Without observations in the window, gauges keep their level.
     Fresh = 1,
-    /// A source is alive, nothing came within the window.
+    /// Only of events and deltas: every source is alive, and no observation is in the window.
     Idle = 2,
-    /// Every source is overdue.
+    /// No source is alive.
     Stale = 3,
-    /// Some source is overdue, or a loss is known within the window.
+    /// A source is not alive, a living source has left out a series, a loss upstream is known within the window, or living
+    /// series collide. The value is that of what is there.
     Partial = 4,
-    /// Never seen.
+    /// Never seen, or every source has left.
     #[default]
     Absent = 5,
 }

@@ -18,7 +18,8 @@ use tonic::Code;
 use crate::batch::{Encoded, Signal};
 use crate::component::auth::Credentials;
 use crate::component::{
-    ComponentError, ConfigType, Context, ExporterContext, ExporterFactory, Factory, Shared, Stability,
+    ComponentError, ConfigType, Context, ExporterContext, ExporterFactory, Factory, PeerLabels, Shared,
+    Stability,
 };
 use crate::delivery::answer::{USER_AGENT, quote};
 use crate::delivery::{Attempt, Destination, Making, Outcome, Parcel, RetryConfig};
@@ -26,7 +27,7 @@ use crate::net::client::{Connector, UseTls};
 use crate::net::grpc::{APPLICATION_GRPC, EXPORT_METHODS, GRPC_ACCEPT_ENCODING, GRPC_ENCODING, GRPC_TIMEOUT};
 use crate::net::measured::Measured;
 use crate::net::tls::ALPN_GRPC;
-use crate::net::{self, Coding, headers};
+use crate::net::{self, Coding, Endpoint, headers};
 use call::{Called, Message};
 pub(super) use config::{Compression, Config, Keepalive, OF_GRPC, check_authority};
 use line::Line;
@@ -43,8 +44,27 @@ pub static FACTORY: ExporterFactory = Factory {
     ],
     help: "sends metrics, traces and logs by OTLP over gRPC",
     config: ConfigType::of::<Config>(),
-    build: |settings, cx| Ok(Arc::new(destination(&settings.get::<Config>(), cx)?)),
+    build: |settings, cx| {
+        let config = settings.get::<Config>();
+        for ledger in cx.ledgers.iter().flatten() {
+            ledger.goes_to(peer(&config));
+        }
+        Ok(Arc::new(destination(&config, cx)?))
+    },
 };
+
+/// The labels of the server.
+fn peer(config: &Config) -> PeerLabels {
+    match config.endpoint.endpoint() {
+        Endpoint::Tcp { host, port } => {
+            vec![
+                ("server.address", host.clone()),
+                ("server.port", port.to_string()),
+            ]
+        }
+        Endpoint::Unix(path) => vec![("server.address", path.display().to_string())],
+    }
+}
 
 /// An exporter like those of this type, for others that send by it.
 pub(super) fn destination(

@@ -12,7 +12,9 @@ use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, USER_AGE
 use http::{HeaderMap, StatusCode, Uri};
 
 use crate::batch::Signal;
-use crate::component::{ComponentError, ConfigType, Context, ExporterFactory, Factory, Shared, Stability};
+use crate::component::{
+    ComponentError, ConfigType, Context, ExporterFactory, Factory, PeerLabels, Shared, Stability,
+};
 use crate::delivery::answer::{USER_AGENT, address, of_http, quote};
 use crate::delivery::http::{Connections, HttpAnswer, HttpClient, HttpOptions};
 use crate::delivery::{Attempt, Destination, Making, Outcome, Parcel, RetryConfig};
@@ -40,6 +42,12 @@ pub static FACTORY: ExporterFactory = Factory {
                     .base
                     .error(format!("no endpoint for {}", Signal::ALL[signal].name())));
             }
+        }
+        for (signal, ledger) in Signal::ALL.into_iter().zip(&cx.ledgers) {
+            let ledger = ledger.as_ref();
+            ledger
+                .into_iter()
+                .for_each(|ledger| ledger.goes_to(peer(&config, signal)));
         }
         let client = Client::new(&config, &cx.base)?;
         Ok(Arc::new(Destination::new(cx, &config.delivery(), client)))
@@ -106,6 +114,21 @@ impl Client {
             false => of_http(status, after, &body::error_message(&body, &headers)),
         }
     }
+}
+
+/// The labels of the server that a signal goes to.
+fn peer(config: &Config, signal: Signal) -> PeerLabels {
+    let url = config.url(signal);
+    let (host, port) = match (config.unix_path(), &url) {
+        (Some(path), _) => (path.display().to_string(), None),
+        (None, Some(url)) => (url.host().unwrap_or_default().to_owned(), url.port_u16()),
+        (None, None) => return PeerLabels::new(),
+    };
+    let address = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    let port = port.map(|port| ("server.port", port.to_string()));
+    let path = url.map(|url| ("url.path", url.path().to_owned()));
+    let labels = [Some(("server.address", address)), port, path];
+    labels.into_iter().flatten().collect()
 }
 
 fn shown(config: &Config) -> String {

@@ -10,7 +10,7 @@ mod contests;
 mod rivals;
 mod senders;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod view;
 
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ pub use self::contests::{Contests, Life, Standing, Verdict, owner};
 pub use self::rivals::differing;
 pub use self::senders::{Newcomers, Senders, Times};
 pub use self::view::{
-    About, Accepted, Asked, Census, Exposes, Found, HistoryRule, Notes, Shown, View, millis,
+    About, Accepted, Asked, Census, Exposes, Found, HistoryRule, Level, Notes, Shown, View, millis,
 };
 
 type KeyMap<V> = HashMap<Key, V, RandomState>;

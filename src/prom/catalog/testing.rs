@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidegate_engine::{Attributes, Data, Metric, Point, Resource, Series, UnixNanos, Value};
 
 /// A point of a series of this resource, with these attributes, without a scope. `times`: start and time.
-pub(super) fn point(
+pub(crate) fn point(
     name: &str,
     data: Data,
     (resource, attributes): (Attributes, Attributes),

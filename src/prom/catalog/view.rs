@@ -37,6 +37,7 @@ pub use self::entry::HistoryRule;
 use self::entry::Look;
 pub use self::exemplars::Accepted;
 pub use self::listed::{Census, Found};
+pub use self::sources::Level;
 use self::sources::unnamed;
 pub use self::state::Shown;
 use self::state::State;

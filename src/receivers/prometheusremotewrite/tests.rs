@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use tidegate_engine::Value;
 
 use super::*;
-use crate::component::Account;
 use crate::batch::Payload;
+use crate::component::Account;
 use crate::component::testing::{Sink, context, settings};
 use crate::delivery::http::{Connections, HttpAnswer, HttpClient, HttpOptions};
 use crate::net::TlsClientConfig;

@@ -9,7 +9,7 @@ use tidegate_engine::{Answer as Composed, Attributes, State, UnixNanos, clock};
 use super::Api;
 use crate::component::unix_now;
 use crate::extensions::admin::lanes::Kind;
-use crate::prom::catalog::millis;
+use crate::prom::catalog::{Level, millis};
 use crate::watch::Watched;
 
 /// How long an autoscaler waits for an answer, its turn included.
@@ -31,7 +31,7 @@ struct Groups {
 /// Why a query gives an autoscaler no numbers.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::extensions::admin) enum NoNumbers {
-    /// A composite that the query names has a group without a value.
+    /// A composite that the query names has a group without a value, or no source of a gauge is alive.
     #[error("{0}")]
     Missing(String),
     /// Anything else.
@@ -55,7 +55,7 @@ impl NoNumbers {
 
 impl Api {
     /// The numbers that a query gives now, for an autoscaler: a group of a composite that it selects and that is null,
-    /// stale or absent is an error, whatever the composite's `on_stale` shows.
+    /// stale or absent is an error, whatever the composite's `on_stale` shows. So is a gauge whose sources are all overdue.
     pub(in crate::extensions::admin) async fn numbers(
         self: Arc<Self>,
         query: String,
@@ -88,6 +88,8 @@ impl Api {
         if !query.handles_absence() {
             check_groups(&groups)?;
         }
+        let levels = self.view.levels(&query, now);
+        check_levels(&levels)?;
         let values = match value {
             Instant::Scalar(number) => vec![number],
             Instant::Vector(vector) => {
@@ -104,7 +106,7 @@ impl Api {
             values,
             partial: match asked.notes().collision() {
                 Some(collision) => Some(Partial::Collision(collision)),
-                None => partial(&groups),
+                None => partial(&groups).or_else(|| levels.iter().find_map(Partial::of_level)),
             },
         })
     }
@@ -192,6 +194,18 @@ fn check_groups(all: &[Groups]) -> Result<(), NoNumbers> {
     Ok(())
 }
 
+/// A gauge keeps its last level for minutes after its sources have gone. No autoscaler may act by it, and no part of a
+/// query gives another value for it: it is still there.
+fn check_levels(all: &[Level]) -> Result<(), NoNumbers> {
+    match all.iter().find(|level| level.reporting == 0) {
+        None => Ok(()),
+        Some(Level { name, expected, .. }) => Err(NoNumbers::Missing(format!(
+            "the gauge `{name}` is stale and has no value: 0 of {expected} sources report; check that they run and reach \
+             the gateway"
+        ))),
+    }
+}
+
 /// Why the answer to a query lacks something; `None`: it is whole.
 fn partial(all: &[Groups]) -> Option<Partial> {
     let partials = all.iter().flat_map(|Groups { watched, answers }| {
@@ -227,6 +241,20 @@ impl Partial {
         })
     }
 
+    /// Why something is missing in a gauge; `None`: it is whole.
+    fn of_level(level: &Level) -> Option<Self> {
+        let Level {
+            name,
+            expected,
+            reporting,
+        } = level;
+        (reporting < expected).then(|| {
+            Self::Sources(format!(
+                "the gauge `{name}` is partial: {reporting} of {expected} sources report"
+            ))
+        })
+    }
+
     /// For people.
     pub(in crate::extensions::admin) fn why(&self) -> &str {
         match self {
@@ -238,11 +266,14 @@ impl Partial {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tidegate_engine::{Data, Limits, Rule, Table, Temporality, Value};
+
     use crate::component::Shared;
     use crate::extensions::admin::QueryConfig;
     use crate::extensions::admin::tests::point;
     use crate::extensions::server::Request;
     use crate::prom::catalog::View;
+    use crate::prom::catalog::testing::point;
     use crate::watch::testing::Bench;
     use tidegate_engine::{Data, Limits, Rule, Table};
     use tokio_util::sync::CancellationToken;
@@ -343,5 +374,81 @@ mod tests {
                 "{query}: {failed:?}"
             );
         }
+    }
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// A pod says how many requests wait, and how many it has served.
+    fn say(table: &Table, pod: &str, waiting: i64, now: UnixNanos) {
+        let temporality = Temporality::Cumulative;
+        let served = Data::Sum {
+            monotonic: true,
+            temporality,
+        };
+        let inflight = Data::Sum {
+            monotonic: false,
+            temporality,
+        };
+        for (name, data) in [
+            ("waiting", Data::Gauge),
+            ("served", served),
+            ("inflight", inflight),
+        ] {
+            let resource = [("service.name", "vllm"), ("service.instance.id", pod)];
+            let of = (resource.into_iter().collect(), Attributes::default());
+            table.observe(&point(name, data, of, (now, now), Value::Int(waiting)), now);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_gauge_is_refused_when_all_its_sources_are_overdue() {
+        let api = api();
+        let table = Arc::new(Table::new("test", vec![Rule::newest()], Limits::default()));
+        api.shared().tables.add(table.clone());
+        let now = unix_now();
+        // Both report every second; one ends 10 s ago, and the other one 8 s ago.
+        for ago in (8..20).rev() {
+            let at = now - ago * SECOND;
+            if ago >= 10 {
+                say(&table, "a", 5, at);
+            }
+            say(&table, "b", 7, at);
+            api.view.attend(at);
+        }
+        let ask = |query: &str| api.clone().numbers(query.to_owned());
+        let stale = |name: &str, sources: usize| {
+            format!(
+                "the gauge `{name}` is stale and has no value: 0 of {sources} sources report; check that they run and \
+                 reach the gateway"
+            )
+        };
+        for (query, expected) in [
+            ("waiting", stale("waiting", 2)),
+            ("sum(inflight)", stale("inflight", 2)),
+            ("waiting{instance=\"b\"} or vector(0)", stale("waiting", 1)),
+            ("max({__name__=~\"wait.*|served.*\"})", stale("waiting", 2)),
+        ] {
+            match ask(query).await {
+                Err(NoNumbers::Missing(why)) => assert_eq!(why, expected, "{query}"),
+                Err(why) => panic!("{query}: {why}"),
+                Ok(numbers) => panic!("{query}: {:?}", numbers.values),
+            }
+        }
+        // A total is what it was.
+        let served = ask("sum(served_total)").await.unwrap();
+        assert!(served.values == [12.0] && served.partial.is_none());
+        say(&table, "b", 9, unix_now());
+        let both = ask("sum(waiting)").await.unwrap();
+        let why = both.partial.as_ref().map(Partial::why);
+        assert_eq!(
+            (&both.values[..], why),
+            (
+                &[14.0][..],
+                Some("the gauge `waiting` is partial: 1 of 2 sources report")
+            )
+        );
+        let one = ask("waiting{instance=\"b\"}").await.unwrap();
+        assert!(one.values == [9.0] && one.partial.is_none());
+        assert!(ask("waiting{instance=\"a\"}").await.is_err());
     }
 }

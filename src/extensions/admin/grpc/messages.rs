@@ -63,10 +63,10 @@ pub(crate) struct Value {
     pub(crate) max: Option<f64>,
     #[prost(double, optional, tag = "7")]
     pub(crate) last: Option<f64>,
-    #[prost(double, tag = "8")]
-    pub(crate) sum: f64,
-    #[prost(double, tag = "9")]
-    pub(crate) count: f64,
+    #[prost(double, optional, tag = "8")]
+    pub(crate) sum: Option<f64>,
+    #[prost(double, optional, tag = "9")]
+    pub(crate) count: Option<f64>,
     #[prost(message, repeated, tag = "10")]
     pub(crate) quantiles: Vec<Quantile>,
     #[prost(uint64, tag = "11")]
@@ -83,6 +83,8 @@ pub(crate) struct Value {
     pub(crate) seq: u64,
     #[prost(string, optional, tag = "17")]
     pub(crate) error: Option<String>,
+    #[prost(string, optional, tag = "18")]
+    pub(crate) collision: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]

@@ -156,8 +156,8 @@ fn value(watched: &Watched, shown: &Shown) -> say::Value {
         avg: answer.avg,
         max: answer.max,
         last: answer.last,
-        sum: answer.sum,
-        count: answer.count,
+        sum: answer.known(answer.sum),
+        count: answer.known(answer.count),
         quantiles: quantiles
             .map(|told| say::Quantile {
                 quantile: told.quantile,
@@ -171,6 +171,7 @@ fn value(watched: &Watched, shown: &Shown) -> say::Value {
         sources_reporting: count(answer.sources_reporting),
         seq: shown.seq,
         error: answer.error.as_deref().map(str::to_owned),
+        collision: answer.collision.as_deref().map(str::to_owned),
     }
 }
 

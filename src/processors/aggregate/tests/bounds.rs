@@ -7,7 +7,10 @@ use super::*;
 #[test]
 fn a_source_that_floods_has_its_bound_by_the_memory_limit_and_another_one_gets_its_series() {
     let rig = rig("{rules: [{match: {name: m}}]}");
-    rig.base.shared.memory.add_limit(crate::component::Limit::of(8 << 20));
+    rig.base
+        .shared
+        .memory
+        .add_limit(crate::component::Limit::of(8 << 20));
     let say = |pod: &str, users: usize| {
         let points: Vec<_> = (0..users)
             .map(|user| {

@@ -1,13 +1,13 @@
 //! Who reports the series that a query selects.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use tidegate_engine::query::{Labels, NAME, Query, Selection};
-use tidegate_engine::{Key, Resource, UnixNanos};
+use tidegate_engine::{Data, Key, Resource, UnixNanos};
 
 use super::View;
-use super::entry::{Entry, Look};
+use super::entry::{Entry, Look, Number};
 use super::state::State;
 use crate::component::{Evaluation, SelectedSource};
 use crate::prom::labels::{instance, job};
@@ -15,13 +15,37 @@ use crate::prom::labels::{instance, job};
 /// The gauge that a scrape says its success by: 0 after a failed one.
 const UP: &str = "up";
 
+/// The gauges of one name that a selector accepts, as a whole. A composite's are not among them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Level {
+    /// What queries call the metric.
+    pub name: String,
+    /// Its sources.
+    pub expected: usize,
+    /// Those of them that are in time.
+    pub reporting: usize,
+}
+
 impl View {
+    /// The levels that a query selects, and how many of their sources are in time.
+    pub fn levels(&self, query: &Query, now: UnixNanos) -> Vec<Level> {
+        let look = self.look(now, false);
+        let state = self.state();
+        let selections = query.selections();
+        let levels = selections
+            .iter()
+            .flat_map(|selection| state.levels(selection, look));
+        levels.collect()
+    }
+
     /// Says of an evaluation who reports what the query selects.
     pub(super) fn say_sources(&self, query: &Query, now: UnixNanos, evaluation: &mut Evaluation) {
         let ups = self.names_of_gauge(UP);
         let look = self.look(now, false);
         let state = self.state();
-        evaluation.sources = state.sources(&query.selections(), look);
+        let selections = query.selections();
+        let live = selections.iter().flat_map(|selection| state.live(selection));
+        evaluation.sources = sources(live, look);
         evaluation.failed = state.failed(&ups);
     }
 
@@ -35,27 +59,24 @@ impl View {
 }
 
 impl State {
-    /// The sources of the series that one of these selections accepts.
-    fn sources(&self, selections: &[Selection], look: Look<'_>) -> Vec<SelectedSource> {
-        let mut senders: HashMap<*const Resource, Sender> = HashMap::new();
-        let mut sources: HashMap<Key, SelectedSource> = HashMap::new();
-        for (entry, number) in selections.iter().flat_map(|selection| self.live(selection)) {
-            if !entry.has_source() {
-                continue;
+    /// The levels that a selection accepts.
+    fn levels(&self, selection: &Selection, look: Look<'_>) -> Vec<Level> {
+        let mut by_name: BTreeMap<&str, Vec<(&Entry, &Number)>> = BTreeMap::new();
+        let levels = self.live(selection).filter(|(entry, _)| entry.is_level());
+        levels.for_each(|(entry, number)| {
+            let of_name = by_name.entry(number.labels.get(NAME)).or_default();
+            of_name.push((entry, number));
+        });
+        let levels = by_name.into_iter().map(|(name, live)| {
+            let sources = sources(live.into_iter(), look);
+            let is_due = |source: &&SelectedSource| look.now.saturating_sub(source.seen) <= source.lease;
+            Level {
+                name: name.to_owned(),
+                expected: sources.len(),
+                reporting: sources.iter().filter(is_due).count(),
             }
-            let resource = &entry.series.resource;
-            let sender = senders
-                .entry(Arc::as_ptr(resource))
-                .or_insert_with(|| Sender::of(resource, look));
-            let key = key(&number.labels, resource);
-            let known = sources.entry(key).or_insert(SelectedSource {
-                key,
-                seen: 0,
-                lease: sender.lease,
-            });
-            known.seen = known.seen.max(entry.times.seen).max(sender.seen);
-        }
-        sources.into_values().collect()
+        });
+        levels.filter(|level| level.expected > 0).collect()
     }
 
     /// The targets whose last scrape failed. `ups`: how their gauge is called.
@@ -69,6 +90,26 @@ impl State {
             .map(|(entry, number)| key(&number.labels, &entry.series.resource))
             .collect()
     }
+}
+
+/// The sources of these series.
+fn sources<'a>(live: impl Iterator<Item = (&'a Entry, &'a Number)>, look: Look<'_>) -> Vec<SelectedSource> {
+    let mut senders: HashMap<*const Resource, Sender> = HashMap::new();
+    let mut sources: HashMap<Key, SelectedSource> = HashMap::new();
+    for (entry, number) in live.filter(|(entry, _)| entry.has_source()) {
+        let resource = &entry.series.resource;
+        let sender = senders
+            .entry(Arc::as_ptr(resource))
+            .or_insert_with(|| Sender::of(resource, look));
+        let key = key(&number.labels, resource);
+        let known = sources.entry(key).or_insert(SelectedSource {
+            key,
+            seen: 0,
+            lease: sender.lease,
+        });
+        known.seen = known.seen.max(entry.times.seen).max(sender.seen);
+    }
+    sources.into_values().collect()
 }
 
 /// What is known of a resource.
@@ -93,6 +134,14 @@ impl Entry {
     /// Whether it comes from somewhere: composites are made here.
     fn has_source(&self) -> bool {
         self.place.is_some() || !self.series.resource.attributes.is_empty()
+    }
+
+    /// Whether it says how much there is at a time.
+    fn is_level(&self) -> bool {
+        matches!(
+            self.series.metric.data,
+            Data::Gauge | Data::Sum { monotonic: false, .. }
+        )
     }
 }
 
