@@ -55,7 +55,16 @@ pub(crate) fn notices(arguments: &[String]) -> Outcome {
         _ => return Err("usage: cargo xtask notices [FILE]".into()),
     };
     let output = std::path::absolute(&output).map_err(|error| format!("{}: {error}", output.display()))?;
-    let mut about = Command::new(CARGO_ABOUT.installed()?);
+    let program = CARGO_ABOUT.installed()?;
+    // It looks at the crates of every platform, of which a build has only those of ours.
+    process::retry("cargo fetch", process::PAUSE, || {
+        process::stream(
+            process::cargo()
+                .args(["fetch", "--locked", "--quiet"])
+                .current_dir(workspace()),
+        )
+    })?;
+    let mut about = Command::new(program);
     about
         .args([
             "generate",

@@ -273,9 +273,8 @@ mod tests {
     use crate::extensions::admin::tests::point;
     use crate::extensions::server::Request;
     use crate::prom::catalog::View;
-    use crate::prom::catalog::testing::point;
+    use crate::prom::catalog::testing;
     use crate::watch::testing::Bench;
-    use tidegate_engine::{Data, Limits, Rule, Table};
     use tokio_util::sync::CancellationToken;
 
     fn api() -> Arc<Api> {
@@ -396,7 +395,7 @@ mod tests {
         ] {
             let resource = [("service.name", "vllm"), ("service.instance.id", pod)];
             let of = (resource.into_iter().collect(), Attributes::default());
-            table.observe(&point(name, data, of, (now, now), Value::Int(waiting)), now);
+            table.observe(&testing::point(name, data, of, (now, now), Value::Int(waiting)), now);
         }
     }
 
