@@ -347,12 +347,20 @@ impl Api {
             let request = Arc::new(request);
             let asked = request.clone();
             let work = move || light.page(route, &asked, most);
-            match lanes.compute(kind, patience.clone(), work).await? {
+            match lanes.compute(kind, patience, work).await? {
                 Some(answer) => Ok(answer),
                 None if api.shared.memory.is_over(Ceiling::Soft) => Ok(server::busy(SHORT)),
                 None => {
                     let heavy = api.clone();
-                    let work = move || heavy.page(route, &request, usize::MAX);
+                    // The patience of the first attempt has ended with it.
+                    let patience = Patience::until(deadline);
+                    let again = Request {
+                        path: request.path.clone(),
+                        form: request.form.clone(),
+                        came: request.came,
+                        patience: patience.clone(),
+                    };
+                    let work = move || heavy.page(route, &again, usize::MAX);
                     let answer = lanes.compute(Kind::Heavy, patience, work).await?;
                     answer.ok_or(NotComputed::Bug)
                 }
