@@ -28,7 +28,7 @@ impl Making {
     /// Room for so many bytes. Where there is none, it waits for its turn to go on without.
     pub async fn room(shared: &Shared, bytes: usize) -> Self {
         let account = &shared.memory;
-        let mut held = Held::new(account.clone());
+        let mut held = Held::ours(account.clone());
         if bytes <= SMALL || is_reserved(account, &mut held, bytes) {
             return Self { held, _turn: None };
         }

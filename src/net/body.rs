@@ -47,12 +47,16 @@ impl BodyLimits {
 /// by huge pages, what is allocated is resident.
 const AHEAD: usize = 4;
 
-/// The first bytes of a body are reserved before any has come.
+/// So much is reserved before anything of a body has come: nothing is allocated for it yet, and promises are cheap to make.
+const UNSEEN_BYTES: usize = 4 << 10;
+
+/// So much at least once something has come.
 const FIRST_BYTES: usize = 64 << 10;
 
 /// What is reserved for a body of `promised` bytes, or of a length that nobody has said, when `arrived` of it are there.
 fn claim(promised: Option<usize>, arrived: usize) -> usize {
     match promised {
+        Some(promised) if arrived == 0 => promised.min(UNSEEN_BYTES),
         Some(promised) => promised
             .min(arrived.saturating_mul(AHEAD).max(FIRST_BYTES))
             .max(arrived),

@@ -17,6 +17,8 @@ const SPARED: usize = 8;
 pub struct Held {
     account: Arc<Account>,
     ceiling: Ceiling,
+    /// Whether no sender has it: it may take all that there is.
+    is_ours: bool,
     /// What the same sender has, where it is known.
     share: Option<Arc<Share>>,
     pub(super) reserved: usize,
@@ -34,10 +36,18 @@ impl Held {
         Self {
             account,
             ceiling,
+            is_ours: false,
             share: None,
             reserved: 0,
             filled: 0,
         }
+    }
+
+    /// None yet, for what the gateway does with data that it has taken. No part of the limit is kept from it.
+    pub fn ours(account: Arc<Account>) -> Self {
+        let mut ours = Self::new(account);
+        ours.is_ours = true;
+        ours
     }
 
     /// The same; what a sender has is on one share.
@@ -50,6 +60,9 @@ impl Held {
     /// little.
     fn most_with(&self, bytes: usize) -> usize {
         let limit = self.account.limit_under(self.ceiling);
+        if self.is_ours {
+            return limit;
+        }
         let of_sender = self.share.as_ref().map_or(0, |share| share.bytes());
         let own = self.reserved.max(of_sender).saturating_add(bytes);
         match own > (limit / LITTLE).max(LARGE) {
@@ -79,6 +92,7 @@ impl Held {
     /// All of it as a reservation of its own; nothing is left here.
     pub fn take(&mut self) -> Self {
         let mut rest = Self::under(self.ceiling, self.account.clone());
+        rest.is_ours = self.is_ours;
         rest.share.clone_from(&self.share);
         std::mem::replace(self, rest)
     }
