@@ -183,7 +183,7 @@ fn reading(
 async fn a_promise_takes_little_more_room_than_what_came_of_it() {
     let account = Arc::new(Account::default());
     let table = [
-        (vec![(NEVER, 1)], FIRST_BYTES),
+        (vec![(NEVER, 1)], UNSEEN_BYTES),
         (vec![(1, 1), (NEVER, 1)], FIRST_BYTES),
         (vec![(1, 100_000), (NEVER, 1)], 400_000),
         (vec![(1, 100_000), (1, 100_000), (NEVER, 1)], 800_000),
@@ -205,7 +205,7 @@ async fn while_memory_is_short_the_slow_make_room_for_the_fast() {
     let account = Arc::new(Account::default());
     account.add_limit(crate::component::Limit::of(10 << 20));
     let slow: Vec<_> = (0..112)
-        .map(|_| reading(&account, Promise::of(1 << 20, &[(NEVER, 1)])))
+        .map(|_| reading(&account, Promise::of(1 << 20, &[(1, 1), (NEVER, 1)])))
         .collect();
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(
