@@ -60,8 +60,8 @@ fn give_back() {
     // A thread that has never allocated has no heap, and asks in vain.
     drop(black_box(Box::new(0_u8)));
     loop {
-        thread::sleep(GIVE_BACK_EVERY);
         mi_collect(true);
         tidegate::telemetry::note_live_memory();
+        thread::sleep(GIVE_BACK_EVERY);
     }
 }

@@ -216,16 +216,15 @@ async fn in_time(head: &http::request::Parts, body: Incoming, held: &mut Held) -
         let mut chunks = Chunks::new(body, FORM_TIME, held.account().clone());
         while let Some(chunk) = chunks.next().await? {
             let length = whole.len() + chunk.len();
-            match length {
-                ..=FREE_FORM => {
-                    held.grow(chunk.len());
-                    whole.push(chunk, 0);
-                }
-                ..=MAX_FORM => whole.take(chunk, None, held).await?,
-                _ => {
-                    let limit_bytes = MAX_FORM;
-                    return Err(Broken::TooLarge { limit_bytes });
-                }
+            if length > MAX_FORM {
+                let limit_bytes = MAX_FORM;
+                return Err(Broken::TooLarge { limit_bytes });
+            }
+            if length <= FREE_FORM {
+                held.grow(chunk.len());
+                whole.push(chunk, 0);
+            } else {
+                whole.take(chunk, None, held).await?;
             }
         }
         held.settle(whole.len());

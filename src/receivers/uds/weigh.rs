@@ -32,12 +32,9 @@ pub(super) fn weigh(message: &[u8]) -> Result<Weighed, &'static str> {
     let mut weighed = Weighed::default();
     for field in Fields::new(message) {
         let field = field?;
-        match (field.number, field.wire) {
-            (SOURCE | KINDS, WireType::Bytes) => {
-                weighed.declared += field.payload.len();
-                weighed.kinds += usize::from(field.number == KINDS);
-            }
-            _ => {}
+        if let (SOURCE | KINDS, WireType::Bytes) = (field.number, field.wire) {
+            weighed.declared += field.payload.len();
+            weighed.kinds += usize::from(field.number == KINDS);
         }
     }
     let numbers = message.len() - weighed.declared;

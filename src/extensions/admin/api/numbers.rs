@@ -395,7 +395,10 @@ mod tests {
         ] {
             let resource = [("service.name", "vllm"), ("service.instance.id", pod)];
             let of = (resource.into_iter().collect(), Attributes::default());
-            table.observe(&testing::point(name, data, of, (now, now), Value::Int(waiting)), now);
+            table.observe(
+                &testing::point(name, data, of, (now, now), Value::Int(waiting)),
+                now,
+            );
         }
     }
 
