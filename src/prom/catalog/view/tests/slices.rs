@@ -66,7 +66,8 @@ fn labels_of_many_selections_come_once_and_the_state_is_free_in_between() {
     }
     let all = Selection::everything();
     let patience = Patience::default();
-    view.refresh_for(START, &[all.clone()], &patience).unwrap();
+    view.refresh_for(START, std::slice::from_ref(&all), &patience)
+        .unwrap();
     let labels = view.labels(&[all.clone(), all.clone(), all.clone()], &patience);
     let labels = labels.unwrap();
     assert_eq!(labels.len(), 3 * SLICE);
