@@ -66,16 +66,23 @@ impl Held {
         let of_sender = self.share.as_ref().map_or(0, |share| share.bytes());
         let own = self.reserved.max(of_sender).saturating_add(bytes);
         match own > (limit / LITTLE).max(LARGE) {
-            true => limit - limit / SPARED,
+            true => self.limit_of_the_large(),
             false => limit,
         }
+    }
+
+    /// The most that may be used by those who have much: never more than the soft limit, since a large buffer takes more than
+    /// its bytes while it grows.
+    fn limit_of_the_large(&self) -> usize {
+        let limit = self.account.limit_under(self.ceiling);
+        (limit - limit / SPARED).min(self.account.limit_under(Ceiling::Soft))
     }
 
     /// Whether so many bytes more could be reserved if nothing else were held.
     pub fn could_ever_grow(&self, bytes: usize) -> bool {
         let bytes = self.reserved.saturating_add(bytes);
         let limit = self.account.limit_under(self.ceiling);
-        resident(bytes) <= limit - limit / SPARED
+        resident(bytes) <= self.limit_of_the_large()
             || bytes <= (limit / LITTLE).max(LARGE) && resident(bytes) <= limit
     }
 

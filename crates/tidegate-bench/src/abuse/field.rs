@@ -282,11 +282,13 @@ impl Field {
 
     /// Sends a remote write on a connection of its own; `headers` say of which version.
     pub(super) fn write(&self, headers: &str, packed: &[u8], samples: u64, tally: &Tally) {
+        tally.note(self.write_once(headers, packed), samples);
+    }
+
+    /// The answer to a remote write.
+    pub(super) fn write_once(&self, headers: &str, packed: &[u8]) -> Result<Answer, Error> {
         let request = wire::post("/api/v1/write", headers, packed);
-        tally.note(
-            wire::once(wire::ATTACKER, self.ports.write, self.patience(), &request),
-            samples,
-        );
+        wire::once(wire::ATTACKER, self.ports.write, self.patience(), &request)
     }
 
     /// Asks the admin API.

@@ -172,6 +172,11 @@ impl Tally {
         }
     }
 
+    /// Notes that some of so many points were taken, or none.
+    pub(super) fn doubt(&self, points: u64) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).uncertain += points;
+    }
+
     pub(super) fn finish(self) -> Harm {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }

@@ -411,7 +411,7 @@ fn a_tight_table_takes_points_of_known_series_only() {
     );
     assert_eq!(int(&table, "c{host=a}"), 7);
     assert_eq!(
-        int(&table, "new{otel.metric.overflow=true}"),
+        int(&table, "new{otel.metric.overflow=Bool(true)}"),
         5,
         "new series of events overflow"
     );
