@@ -121,7 +121,7 @@ impl Counters {
         reserved > 0 && self.has_waiting()
     }
 
-    /// Whether somebody waits for room. Asked after room was made: whoever waits and is not seen here sees the room.
+    /// Whether somebody waits for room. Asked after room was made: a waiter that is not counted here sees the room.
     pub fn has_waiting(&self) -> bool {
         fence(SeqCst);
         self.waiting.load(Acquire) > 0
@@ -132,13 +132,13 @@ impl Counters {
         self.waiting.load(Acquire)
     }
 
-    /// Somebody waits from now on. He must listen for a wake-up before he tries again.
+    /// A waiter begins. It must listen for a wake-up before it tries again.
     pub fn wait(&self) {
         self.waiting.fetch_add(1, AcqRel);
         fence(SeqCst);
     }
 
-    /// He waits no more.
+    /// A waiter ends.
     pub fn go_on(&self) {
         self.waiting.fetch_sub(1, AcqRel);
     }

@@ -248,7 +248,7 @@ impl Found {
         Ok(found)
     }
 
-    /// What a request of so many bytes takes while it is decoded and written anew: its text twice, and more where that is
+    /// What a request of so many bytes takes while it is decoded and written again: its text twice, and more where that is
     /// no UTF-8.
     fn weight_in_pieces(&self, bytes: usize) -> usize {
         const BYTE_BYTES: usize = 4;

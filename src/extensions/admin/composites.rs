@@ -178,7 +178,7 @@ async fn tell(watched: Arc<Watched>, mut follow: Follow, to: Backlog<Event>, sto
     let _ = tell_all(&watched, &mut follow, &to, &stopping).await;
 }
 
-/// What a reader is told who loses his stream.
+/// The last message to a reader whose stream ends.
 fn last_word(why: Ended) -> Option<Event> {
     match why {
         Ended::Gone | Ended::Stopping => None,
