@@ -32,8 +32,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// Memory counts as short for so long after room was last refused.
 const SHORT_FOR: Duration = Duration::from_secs(1);
 
-/// Before so much is reserved at once, the process is measured again. What others have just let go of is still resident
-/// until the allocator gives it back, some tenths of a second later; room for large buffers can't be promised on top of it.
+/// So much at once must have room on top of what is resident. What others have just let go of stays resident until the
+/// allocator gives it back, some tenths of a second later: small buffers find a place in it, large ones don't.
 const LARGE: usize = 1 << 20;
 
 /// The process is not measured again sooner than this after the last time, however many ask.
@@ -365,9 +365,33 @@ impl Account {
         }
     }
 
-    /// Measures now, if this is the account of this process and the last time is long enough ago.
+    /// Measures now, if this is the account of this process and the last time is long enough ago. Says whether less is used
+    /// than was thought. More is not believed: what others have just let go of is still resident, and will be used again.
     fn measure_again(&self) -> bool {
-        self.is_live.load(Relaxed) && self.is_measure_due() && self.measure().is_ok()
+        if !self.is_live.load(Relaxed) || !self.is_measure_due() {
+            return false;
+        }
+        let begun = self.counters.begin();
+        let resident = measure::resident_bytes().ok();
+        let resident = resident.and_then(|bytes| usize::try_from(bytes).ok());
+        let less = resident.filter(|bytes| *bytes < self.used_bytes());
+        if let Some(bytes) = less {
+            self.take_measure(begun, bytes);
+        }
+        less.is_some()
+    }
+
+    /// Whether so many bytes fit on top of what is resident now, and of what is reserved and not there yet.
+    fn fits_beside_resident(&self, bytes: usize, most: usize) -> bool {
+        if !self.is_live.load(Relaxed) || most == usize::MAX {
+            return true;
+        }
+        let Some(resident_now) = measure::resident_bytes().ok() else {
+            return true;
+        };
+        let to_come = self.reserved_bytes().saturating_sub(self.filled_bytes());
+        let to_come = resident(to_come.saturating_add(bytes));
+        usize::try_from(resident_now).is_ok_and(|now| now.saturating_add(to_come) <= most)
     }
 
     /// Whether it is long enough ago; then it is for the caller alone to measure.
@@ -387,10 +411,8 @@ impl Account {
 
     /// Reserves bytes without using more than `most`.
     fn reserve(&self, bytes: usize, most: usize) -> Result<(), NoRoom> {
-        if bytes >= LARGE {
-            self.measure_again();
-        }
-        match self.holds_again(|| self.counters.reserve(bytes, most)) {
+        let fits = bytes < LARGE || self.fits_beside_resident(bytes, most);
+        match fits && self.holds_again(|| self.counters.reserve(bytes, most)) {
             true => Ok(()),
             false => {
                 self.run_short();
