@@ -2,6 +2,7 @@
 //! check, and serves those who send what they say.
 
 use super::kit::{Gateway, SOON, free_port, http, wait_until};
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
 use opentelemetry_proto::tonic::metrics::v1::{AggregationTemporality, NumberDataPoint, metric};
 use prost::Message;
 use std::io::Write;
@@ -330,6 +331,109 @@ service:
     assert_eq!(taken, accepted);
     assert!(gateway.memory_mib("VmHWM") < 600);
     gateway.kill();
+}
+
+/// Two senders that say who they are: one fills the memory that there is for it, the other is served all the while.
+#[test]
+fn who_fills_the_memory_is_refused_before_who_takes_little() {
+    const LITTLE: usize = 100;
+    let otlp = free_port();
+    let gateway = Gateway::start(&format!(
+        "
+extensions: {{basicauth: {{htpasswd: {{inline: \"greedy:one\\nmodest:two\"}}}}}}
+receivers:
+  otlp: {{protocols: {{http: {{endpoint: 127.0.0.1:{otlp}, auth: {{authenticator: basicauth}}}}}}}}
+processors: {{memory_limiter: {{check_interval: 1s, limit_mib: 600, spike_limit_mib: 400}}}}
+exporters:
+  otlphttp: {{endpoint: \"http://127.0.0.1:{}\", sending_queue: {{sizer: bytes, queue_size: 1000000000}}}}
+service:
+  extensions: [health_check, basicauth]
+  pipelines: {{logs: {{receivers: [otlp], processors: [memory_limiter], exporters: [otlphttp]}}}}
+",
+        free_port()
+    ));
+    let post_as = |credentials: &str, body: &[u8]| {
+        let headers = [
+            ("content-type", "application/x-protobuf"),
+            ("authorization", credentials),
+        ];
+        http::request("POST", otlp, "/v1/logs", &headers, body).expect("an answer")
+    };
+    let large = logs_of(2_000_000);
+    let greedy = || post_as("Basic Z3JlZWR5Om9uZQ==", &large);
+    let taken = (0..300).take_while(|_| greedy().status == 200).count();
+    assert!((20..300).contains(&taken), "{taken}");
+    let small = logs_of(20_000);
+    for sent in 0..LITTLE {
+        assert_eq!(post_as("Basic bW9kZXN0OnR3bw==", &small).status, 200, "{sent}");
+        if sent % 10 == 0 {
+            let refused = greedy();
+            assert_eq!(refused.status, 503, "{sent}");
+            assert!(refused.header("retry-after").is_some());
+        }
+    }
+    let accepted = gateway.own_metric("otelcol_receiver_accepted_log_records", &[]) as usize;
+    assert_eq!(accepted, taken + LITTLE);
+    let refused = gateway.own_metric(
+        "otelcol_processor_memory_limiter_refused_log_records",
+        &["processor=\"memory_limiter\""],
+    ) as usize;
+    let refused = refused + refusals(&gateway, "admission") + refusals(&gateway, "body");
+    assert_eq!(
+        refused,
+        1 + LITTLE / 10,
+        "the one that ended the run, and those after it"
+    );
+    gateway.kill();
+}
+
+/// What has more elements than the receiver is told to take is cut out: its sender, the page and the counters agree.
+#[test]
+fn a_receiver_takes_as_many_elements_as_its_configuration_says() {
+    let (otlp, page) = (free_port(), free_port());
+    let gateway = Gateway::start(&format!(
+        "
+receivers: {{otlp: {{max_elements_per_item: 10, protocols: {{http: {{endpoint: 127.0.0.1:{otlp}}}}}}}}}
+exporters: {{prometheus: {{endpoint: 127.0.0.1:{page}}}}}
+service: {{pipelines: {{metrics: {{receivers: [otlp], exporters: [prometheus]}}}}}}
+"
+    ));
+    let with = |name: &str, attributes: usize| {
+        let attributes = (0..attributes).map(|at| attribute(&format!("k{at}"), "v"));
+        let point = NumberDataPoint {
+            attributes: attributes.collect(),
+            ..int(1)
+        };
+        gauge(name, [point])
+    };
+    // A point is an element itself.
+    let body = request(Vec::new(), "", [with("sound", 9), with("absurd", 10)]);
+    let answer = http::post(
+        otlp,
+        "/v1/metrics",
+        "application/x-protobuf",
+        &body.encode_to_vec(),
+    );
+    let answer = answer.expect("an answer");
+    assert_eq!(answer.status, 200);
+    let response = ExportMetricsServiceResponse::decode(&*answer.body).expect("it can be read");
+    let partial = response.partial_success.expect("a part was rejected");
+    assert_eq!(partial.rejected_data_points, 1);
+    assert!(
+        partial.error_message.contains("may have 10 attributes")
+            && partial.error_message.contains("`max_elements_per_item`"),
+        "{}",
+        partial.error_message
+    );
+    let text = http::get(page, "/metrics").expect("a page").text();
+    assert!(text.contains("\nsound{") && !text.contains("absurd"), "{text}");
+    for (name, expected) in [
+        ("otelcol_receiver_accepted_metric_points", 1.0),
+        ("otelcol_receiver_failed_metric_points", 1.0),
+    ] {
+        assert_eq!(gateway.own_metric(name, &[]), expected, "{name}");
+    }
+    gateway.stop();
 }
 
 /// A request of one log record with so many bytes.
