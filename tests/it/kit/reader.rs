@@ -2,7 +2,7 @@
 
 use super::http::Response;
 use std::sync::Arc;
-use tidegate::prom::intake::{Counts, Intake, Settings, Target};
+use tidegate::prom::intake::{Counts, Failure, Intake, Settings, Target};
 use tidegate::prom::model::LabelSet;
 use tidegate_engine::{Attributes, Point, Scope};
 use tidegate_exposition::{Format, NativeHistograms, Options};
@@ -47,14 +47,14 @@ impl Reader {
     }
 
     /// The points of a page, and of series that are not on it any more.
-    pub(crate) fn read(&mut self, page: &Response) -> Result<(Vec<Point>, Counts), String> {
+    pub(crate) fn read(&mut self, page: &Response) -> Result<(Vec<Point>, Counts), Failure> {
         let format = page.header("content-type").and_then(Format::of_content_type);
         let mut points = Vec::new();
         let counts = self
             .intake
             .page(format.expect("a format"), &page.body, self.now, &mut points);
         self.now += INTERVAL;
-        let counts = counts.map_err(|error| error.to_string())?;
+        let counts = counts.map_err(|failed| failed.failure)?;
         Ok((points, counts))
     }
 }
