@@ -220,7 +220,7 @@ fn crossings(subject: &Subject) -> Result<Samples, Error> {
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut stream = BufReader::new(stream);
     let path = "/api/v1/composites/probe/watch?above=500&clear=500";
-    write!(stream.get_mut(), "GET {path} HTTP/1.1\r\nhost: x\r\n\r\n")?;
+    write!(stream.get_mut(), "GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n")?;
     let mut times = Vec::with_capacity(CROSSINGS);
     for crossing in 0..=CROSSINGS {
         let is_up = crossing % 2 == 0;
