@@ -7,7 +7,6 @@ pub mod file_storage;
 pub mod health_check;
 pub mod memory_ballast;
 pub mod pprof;
-mod server;
 pub mod zpages;
 
 use crate::component::ExtensionFactory;

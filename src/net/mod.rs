@@ -1,7 +1,7 @@
 //! The network, shared by servers and clients: endpoints, listeners, TLS, limits, decompression.
 //!
-//! A server is three steps: [`Listener::bind`], a handler, [`Server::start`]. HTTP servers (OTLP over gRPC and HTTP,
-//! health, admin, Prometheus) use [`http::serve`] as the body of their handler.
+//! A server is three steps: [`Listener::bind`], a handler, [`Server::start`]. HTTP servers use [`http::serve`] as the body of
+//! their handler. What readers ask for (health, the API, scrapes, the gateway's own metrics) is served by `pages`.
 
 pub mod accept;
 pub mod auth;
@@ -20,6 +20,7 @@ pub mod http;
 pub mod listener;
 pub mod measured;
 pub mod metadata;
+pub(crate) mod pages;
 mod peers;
 pub mod reload;
 pub mod retry_after;

@@ -1,5 +1,6 @@
 //! Options under `service::telemetry`.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use super::otlp::{Millis, Otlp, Protocol};
@@ -93,6 +94,9 @@ crate::options! {
         /// Names by which the page may be asked for besides addresses and `localhost`, where it is served on this machine
         /// alone: a page in a browser can give its own name any address.
         pub allowed_hosts: Vec<String> = Vec::new(),
+        /// Connections of one address at a time, further ones are closed; unset: a quarter of the 64 that there may be. Those of
+        /// this machine count where it is set.
+        pub max_connections_per_peer: Option<NonZeroUsize> = None,
         /// The Collector's newer spelling, which wins over `address`: every `pull` reader with a Prometheus exporter
         /// serves, every `periodic` reader pushes.
         pub readers: Vec<Reader> = Vec::new(),

@@ -105,8 +105,9 @@ impl Prepared {
         };
         let renderings: Vec<_> = self.pages.iter().map(|(_, page)| page.rendering()).collect();
         for (endpoint, page) in self.pages {
-            let allowed_hosts = &config.metrics.allowed_hosts;
-            let server = server::Server::start(&endpoint, allowed_hosts, page, teller.clone()).await;
+            let memory = shared.memory.clone();
+            let server =
+                server::Server::start(&endpoint, &config.metrics, page, teller.clone(), memory).await;
             let server = server.map_err(|error| {
                 failed(format!(
                     "can't serve tidegate's own metrics: {error}; \

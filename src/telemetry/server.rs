@@ -1,23 +1,21 @@
 //! The pages of tidegate's own metrics. Separate from every receiver, so that they answer when those don't.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::Full;
-use hyper::body::Incoming;
+use http::StatusCode;
 use tidegate_engine::AttributeRef;
 use tokio::sync::Semaphore;
 
 use super::books::Teller;
+use super::config::Metrics;
 use super::recorder::Rendering;
+use crate::component::Account;
 use crate::component::worker::in_background;
-use crate::net::http::{HttpConfig, start};
-use crate::net::listener::ListenError;
-use crate::net::{ConnectionLimits, Endpoint, Listener, SocketFileConfig};
+use crate::net::pages::{self, Answer, Pages, Place, Request, StartError, Takes};
+use crate::net::{Endpoint, SocketFileConfig};
 use crate::prom::labels::Labels;
 
 /// A scrape that is under way when the gateway stops may take this long to finish.
@@ -26,11 +24,8 @@ const FINISH: Duration = Duration::from_millis(200);
 /// Scrapers, and people who look.
 const MAX_CONNECTIONS: usize = 64;
 
-/// What pages that clients have not read may take. Beyond it, they share the last one.
-const MAX_UNREAD: usize = 16 << 20;
-
 /// Requests at a time on one connection.
-const MAX_STREAMS: u32 = 16;
+const MAX_STREAMS: u32 = 4;
 
 /// A page without its numbers.
 pub(super) struct Page {
@@ -41,22 +36,6 @@ pub(super) struct Page {
     last: Mutex<Option<(Instant, Bytes)>>,
     /// Pages are rendered one after the other.
     turn: Arc<Semaphore>,
-    unread: Arc<AtomicUsize>,
-}
-
-/// A page that counts as unread until nobody has it any more.
-struct Unread(String, Arc<AtomicUsize>);
-
-impl AsRef<[u8]> for Unread {
-    fn as_ref(&self) -> &[u8] {
-        self.0.as_bytes()
-    }
-}
-
-impl Drop for Unread {
-    fn drop(&mut self) {
-        self.1.fetch_sub(self.0.len(), Relaxed);
-    }
 }
 
 impl Page {
@@ -69,7 +48,6 @@ impl Page {
             rendering,
             last: Mutex::default(),
             turn: Arc::new(Semaphore::new(1)),
-            unread: Arc::default(),
             target: format!(
                 "# HELP target_info Attributes of the gateway itself.\n# TYPE target_info gauge\ntarget_info{{{}}} 1\n",
                 labels.render()
@@ -86,9 +64,8 @@ impl Page {
         let asked = Instant::now();
         // Never closed.
         let turn = self.turn.clone().acquire_owned().await;
-        let is_full = self.unread.load(Relaxed) > MAX_UNREAD;
         if let Some((begun, text)) = self.last()
-            && (begun >= asked || is_full)
+            && begun >= asked
         {
             return text;
         }
@@ -104,9 +81,7 @@ impl Page {
     fn render(&self, teller: &Teller) -> Bytes {
         let begun = Instant::now();
         teller.tell();
-        let text = self.target.clone() + &self.rendering.text();
-        self.unread.fetch_add(text.len(), Relaxed);
-        let text = Bytes::from_owner(Unread(text, self.unread.clone()));
+        let text = Bytes::from(self.target.clone() + &self.rendering.text());
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         *last = Some((begun, text.clone()));
         text
@@ -115,34 +90,36 @@ impl Page {
     fn last(&self) -> Option<(Instant, Bytes)> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
 
-    async fn answer(
-        self: Arc<Self>,
-        method: Method,
-        path: String,
-        teller: Arc<Teller>,
-    ) -> Response<Full<Bytes>> {
-        let (status, text) = match (&method, &*path) {
-            (&Method::GET | &Method::HEAD, "/metrics") => (StatusCode::OK, self.text(&teller).await),
-            (&Method::GET | &Method::HEAD, _) => (
+/// What the server answers with.
+struct Answers {
+    page: Arc<Page>,
+    teller: Arc<Teller>,
+}
+
+#[async_trait]
+impl Pages for Answers {
+    fn takes(&self) -> Takes {
+        Takes::Paths
+    }
+
+    fn max_streams(&self) -> u32 {
+        MAX_STREAMS
+    }
+
+    async fn page(&self, request: Request) -> Answer {
+        match &*request.path {
+            "/metrics" => pages::bytes(
+                "text/plain; version=0.0.4; charset=utf-8",
+                self.page.text(&self.teller).await,
+            ),
+            _ => pages::text(
                 StatusCode::NOT_FOUND,
-                Bytes::from_static(b"the gateway's own metrics are at /metrics\n"),
+                "text/plain; charset=utf-8",
+                "the gateway's own metrics are at /metrics\n".to_owned(),
             ),
-            _ => (
-                StatusCode::METHOD_NOT_ALLOWED,
-                Bytes::from_static(b"GET and HEAD only\n"),
-            ),
-        };
-        let mut answer = Response::new(Full::new(text));
-        *answer.status_mut() = status;
-        let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-        answer.headers_mut().insert(CONTENT_TYPE, text);
-        if status == StatusCode::METHOD_NOT_ALLOWED {
-            answer
-                .headers_mut()
-                .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         }
-        answer
     }
 }
 
@@ -152,22 +129,23 @@ pub(super) struct Server(crate::net::Server);
 impl Server {
     pub(super) async fn start(
         endpoint: &Endpoint,
-        allowed_hosts: &[String],
+        config: &Metrics,
         page: Page,
         teller: Arc<Teller>,
-    ) -> Result<Self, ListenError> {
-        let listener = Listener::bind(endpoint, &SocketFileConfig::default()).await?;
+        memory: Arc<Account>,
+    ) -> Result<Self, StartError> {
+        let socket = SocketFileConfig::default();
+        let place = Place {
+            allowed_hosts: &config.allowed_hosts,
+            max_connections: MAX_CONNECTIONS,
+            max_connections_per_peer: config.max_connections_per_peer,
+            ..Place::at(endpoint, &socket)
+        };
         let page = Arc::new(page);
-        let answer = move |request: Request<Incoming>| {
-            let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-            page.clone().answer(method, path, teller.clone())
-        };
-        let limits = ConnectionLimits::plain(MAX_CONNECTIONS);
-        let serving = HttpConfig {
-            max_concurrent_streams: MAX_STREAMS,
-            ..HttpConfig::pages().guarded(&listener, allowed_hosts)
-        };
-        Ok(Self(start(listener, limits, serving, answer)))
+        let answers = Arc::new(Answers { page, teller });
+        Ok(Self(
+            pages::serve(&"telemetry".into(), place, memory, answers).await?,
+        ))
     }
 
     pub(super) async fn stop(self) {
@@ -200,22 +178,12 @@ mod tests {
         tokio::task::yield_now().await;
         drop(turn);
         let texts = asking.join_all().await;
-        let one = texts[0].len();
         assert!(std::str::from_utf8(&texts[0]).unwrap().contains("target_info{"));
-        assert_eq!(page.unread.load(Relaxed), one, "one page for all");
-        let later = page.text(&teller).await;
-        assert_eq!(page.unread.load(Relaxed), one + later.len());
-        drop(texts);
-        assert_eq!(page.unread.load(Relaxed), later.len(), "the last one is kept");
-    }
-
-    #[tokio::test]
-    async fn where_too_much_is_unread_the_last_page_is_shared() {
-        let (page, teller) = page();
-        let first = page.text(&teller).await;
-        page.unread.fetch_add(MAX_UNREAD, Relaxed);
-        let before = page.unread.load(Relaxed);
-        assert_eq!(page.text(&teller).await, first);
-        assert_eq!(page.unread.load(Relaxed), before);
+        let first = texts[0].as_ptr();
+        assert!(
+            texts.iter().all(|text| text.as_ptr() == first),
+            "one page for all"
+        );
+        assert_ne!(page.text(&teller).await.as_ptr(), first);
     }
 }

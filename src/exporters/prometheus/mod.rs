@@ -26,13 +26,14 @@ use crate::component::{
     ComponentError, ConfigType, Consumer, Context, Exporter, ExporterFactory, Factory, Flow, Ledger,
     Lifecycle, Reason, Refused, Stability, collisions, strays, unix_now,
 };
-use crate::net::Server;
 use crate::net::auth::Door;
+use crate::net::pages::PageServer;
 use crate::prom::Escaping;
 use crate::prom::catalog::{Exposes, Senders, View};
 use async_trait::async_trait;
 use config::Config;
 use page::Pages;
+use server::Scrapes;
 use tidegate_engine::{Outcome, Overflow, Point, Rule, Session, Stats, Table};
 
 /// The factory of `prometheus`.
@@ -98,7 +99,7 @@ struct Prometheus {
     told_of_falling: Once,
     /// What takes long and nobody waits for: the runtime's threads are for those who wait.
     keeper: Worker,
-    running: Mutex<Option<Server>>,
+    server: PageServer,
 }
 
 impl Prometheus {
@@ -118,7 +119,7 @@ impl Prometheus {
             views,
             told_of_falling: Once::new(),
             keeper: Worker::new("tidegate-pages"),
-            running: Mutex::default(),
+            server: PageServer::default(),
         }
     }
 
@@ -222,21 +223,19 @@ impl Lifecycle for Prometheus {
             Senders::of(&self.base.shared),
         );
         let pages = Arc::new(pages);
-        let server = server::start(&self.config, &self.base, pages.clone()).await?;
+        let scrapes = Arc::new(Scrapes::of(&self.config, pages.clone()));
+        self.server
+            .start(&self.base, server::place(&self.config), scrapes)
+            .await?;
         let (own, exporter) = (self.views.own.clone(), self.base.id.clone());
         let keeping = self
             .keeper
             .start(move |pause| keep(&own, &pages, &exporter, pause));
-        keeping.map_err(|error| self.base.error(error.to_string()))?;
-        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(server);
-        Ok(())
+        keeping.map_err(|error| self.base.error(error.to_string()))
     }
 
     async fn stop(&self, deadline: Instant) {
-        let server = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(server) = server {
-            server.stop(deadline).await;
-        }
+        self.server.stop(deadline).await;
         self.keeper.stop(deadline).await;
     }
 }

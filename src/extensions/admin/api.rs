@@ -26,7 +26,7 @@ use super::lanes::{Kind, Lanes, NotComputed};
 use super::{QueryConfig, explain};
 use crate::component::shared::Phase;
 use crate::component::{Ceiling, Shared};
-use crate::extensions::server::{self, Answer, Request, Takes};
+use crate::net::pages::{self, Answer, Request, Takes};
 use crate::prom::catalog::View;
 use crate::watch::Watched;
 
@@ -310,10 +310,10 @@ impl Api {
     /// The page that a request asks for.
     pub(super) async fn answer(self: Arc<Self>, request: Request) -> Answer {
         match &*request.path {
-            "/-/healthy" => server::text(StatusCode::OK, "text/plain", "tidegate is healthy.\n".to_owned()),
+            "/-/healthy" => pages::text(StatusCode::OK, "text/plain", "tidegate is healthy.\n".to_owned()),
             "/-/ready" => match self.shared.health.phase() {
-                Phase::Ready => server::text(StatusCode::OK, "text/plain", "tidegate is ready.\n".to_owned()),
-                _ => server::text(
+                Phase::Ready => pages::text(StatusCode::OK, "text/plain", "tidegate is ready.\n".to_owned()),
+                _ => pages::text(
                     StatusCode::SERVICE_UNAVAILABLE,
                     "text/plain",
                     "not ready\n".to_owned(),
@@ -335,7 +335,7 @@ impl Api {
         request.patience = Patience::until(deadline);
         let kind = route.kind(&request);
         if kind == Kind::Heavy && self.shared.memory.is_over(Ceiling::Soft) {
-            return server::busy(SHORT);
+            return pages::busy(SHORT);
         }
         let (api, patience) = (self.clone(), request.patience.clone());
         let computed = async move {
@@ -349,16 +349,14 @@ impl Api {
             let work = move || light.page(route, &asked, most);
             match lanes.compute(kind, patience, work).await? {
                 Some(answer) => Ok(answer),
-                None if api.shared.memory.is_over(Ceiling::Soft) => Ok(server::busy(SHORT)),
+                None if api.shared.memory.is_over(Ceiling::Soft) => Ok(pages::busy(SHORT)),
                 None => {
                     let heavy = api.clone();
                     // The patience of the first attempt has ended with it.
                     let patience = Patience::until(deadline);
                     let again = Request {
-                        path: request.path.clone(),
-                        form: request.form.clone(),
-                        came: request.came,
                         patience: patience.clone(),
+                        ..(*request).clone()
                     };
                     let work = move || heavy.page(route, &again, usize::MAX);
                     let answer = lanes.compute(Kind::Heavy, patience, work).await?;
@@ -368,10 +366,10 @@ impl Api {
         };
         match tokio::time::timeout_at(deadline.into(), computed).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(why @ NotComputed::Crowded)) => server::busy(&why.to_string()),
+            Ok(Err(why @ (NotComputed::Crowded | NotComputed::Watched))) => pages::busy(&why.to_string()),
             Ok(Err(why @ NotComputed::Bug)) => {
                 tracing::error!("a query panicked (a bug)");
-                server::error(StatusCode::INTERNAL_SERVER_ERROR, "internal", &why.to_string())
+                pages::error(StatusCode::INTERNAL_SERVER_ERROR, "internal", &why.to_string())
             }
             Err(_) => Self::refusal(&QueryError::Timeout.into()),
         }
@@ -386,7 +384,7 @@ impl Api {
     }
 
     fn refusal(failure: &Failure) -> Answer {
-        server::error(failure.status, failure.kind, &failure.why)
+        pages::error(failure.status, failure.kind, &failure.why)
     }
 
     /// The page; `None`: it is a query that looks at `most` series or samples, or more.
@@ -398,9 +396,9 @@ impl Api {
             (Ok(()), Cost::Much | Cost::Little) => (route.page)(self, request),
         };
         Some(match page {
-            Ok(Page::Data(said)) => server::bytes("application/json", said.page().into()),
-            Ok(Page::Text(text)) => server::bytes("text/plain; version=0.0.4; charset=utf-8", text.into()),
-            Ok(Page::Empty) => server::empty(),
+            Ok(Page::Data(said)) => pages::bytes("application/json", said.page().into()),
+            Ok(Page::Text(text)) => pages::bytes("text/plain; version=0.0.4; charset=utf-8", text.into()),
+            Ok(Page::Empty) => pages::empty(),
             Err(failure) => Self::refusal(&failure),
         })
     }
@@ -487,7 +485,7 @@ fn looks_heavy(query: &str) -> bool {
 
 fn nothing() -> Answer {
     let why = format!("nothing here; composites are at {COMPOSITES}, queries at {API}query");
-    server::error(StatusCode::NOT_FOUND, "not_found", &why)
+    pages::error(StatusCode::NOT_FOUND, "not_found", &why)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::lanes::{Kind, Lanes};
 use crate::component::{Shared, unix_now};
 use crate::config::nearest;
-use crate::extensions::server::{self, Answer, Event, Request};
+use crate::net::pages::{self, Answer, Event, Request};
 use crate::watch::{Backlog, Ended, Filter, Follow, News, Watched, backlog, json as shape, refresh};
 
 /// The list of composites; below it, one by name.
@@ -59,10 +59,10 @@ pub(super) async fn page(
         ));
     }
     let answered = match is_watch {
-        true => watch(request, named, shared, stopping),
+        true => watch(request, named, shared, lanes, stopping),
         false => one(request, &named, lanes, stopping).await,
     };
-    Some(answered.unwrap_or_else(|why| server::json(StatusCode::BAD_REQUEST, &json!({"error": why}))))
+    Some(answered.unwrap_or_else(|why| pages::json(StatusCode::BAD_REQUEST, &json!({"error": why}))))
 }
 
 pub(super) fn not_found(error: String, near: Option<&str>) -> Answer {
@@ -70,7 +70,7 @@ pub(super) fn not_found(error: String, near: Option<&str>) -> Answer {
         Some(near) => json!({"error": error, "did_you_mean": near}),
         None => json!({"error": error}),
     };
-    server::json(StatusCode::NOT_FOUND, &body)
+    pages::json(StatusCode::NOT_FOUND, &body)
 }
 
 /// What composites say now, written where queries of the present are computed: there may be thousands of groups.
@@ -89,11 +89,11 @@ async fn label_sets(composites: &[Arc<Watched>], wants: Filter, request: &Reques
                 .map(|shown| shape::label_set(one, shown))
                 .collect::<Vec<_>>()
         });
-        server::json(StatusCode::OK, &sets.collect::<Value>())
+        pages::json(StatusCode::OK, &sets.collect::<Value>())
     };
     match lanes.compute(Kind::Light, request.patience.clone(), write).await {
         Ok(answer) => answer,
-        Err(why) => server::busy(&why.to_string()),
+        Err(why) => pages::busy(&why.to_string()),
     }
 }
 
@@ -119,6 +119,10 @@ async fn one(
     if let Some(wait) = duration(request, "wait")? {
         let seq = request.get("seq").unwrap_or("0");
         let seq = seq.parse().map_err(|_| format!("seq: `{seq}` is no number"))?;
+        let _place = match lanes.watch() {
+            Ok(place) => place,
+            Err(why) => return Ok(pages::busy(&why.to_string())),
+        };
         let mut news = JoinSet::new();
         for watched in named {
             let mut follow = watched.follow().after(seq).only(wants.clone());
@@ -156,11 +160,16 @@ fn watch(
     request: &Request,
     named: Vec<Arc<Watched>>,
     shared: &Shared,
+    lanes: &Lanes,
     stopping: &CancellationToken,
 ) -> Result<Answer, String> {
     let wants = Filter::parse(request.all("label"))?;
     let min_interval = duration(request, "min_interval")?;
     let threshold = threshold(request, min_interval)?;
+    let place = match lanes.watch() {
+        Ok(place) => place,
+        Err(why) => return Ok(pages::busy(&why.to_string())),
+    };
     let (to, events) = backlog(shared, last_word);
     for watched in named {
         let follow = watched.follow().only(wants.clone());
@@ -168,9 +177,13 @@ fn watch(
             Some(threshold) => follow.across(threshold.clone()),
             None => follow.every(min_interval.unwrap_or(MIN_INTERVAL)),
         };
-        tokio::spawn(tell(watched, follow, to.clone(), stopping.clone()));
+        let (place, to, stopping) = (place.clone(), to.clone(), stopping.clone());
+        tokio::spawn(async move {
+            let _until_it_ends = place;
+            tell(watched, follow, to, stopping).await;
+        });
     }
-    Ok(server::events(events))
+    Ok(pages::events(events))
 }
 
 async fn tell(watched: Arc<Watched>, mut follow: Follow, to: Backlog<Event>, stopping: CancellationToken) {

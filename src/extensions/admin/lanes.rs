@@ -8,6 +8,7 @@ use tidegate_engine::query::Patience;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::component::worker::in_background;
+use crate::net::pages::MAX_CONNECTIONS;
 
 /// Queries that look at a range, a subquery or every series, at a time.
 pub(super) const HEAVY: usize = 2;
@@ -20,6 +21,9 @@ const SCALERS: usize = 2;
 
 /// Requests that may wait for a place of a lane. A dashboard asks some 30 queries at once.
 const MAX_WAITING: usize = 128;
+
+/// Readers that keep a connection and wait for composites to change: half of the connections that the server has.
+const MAX_WATCHING: usize = MAX_CONNECTIONS / 2;
 
 /// A kind of query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +43,7 @@ pub(super) struct Lanes {
     scalers: Lane,
     /// Queries that are not heavy and have no answer yet.
     urgent: Arc<AtomicUsize>,
+    watching: Arc<Semaphore>,
 }
 
 /// A query that heavy ones let pass.
@@ -61,6 +66,9 @@ pub(super) enum NotComputed {
     /// Too many queries wait.
     #[error("{MAX_WAITING} queries wait already: try again later")]
     Crowded,
+    /// Too many readers wait for changes.
+    #[error("{MAX_WATCHING} readers wait for changes already: try again later")]
+    Watched,
     /// It panicked.
     #[error("a bug: see the log")]
     Bug,
@@ -73,6 +81,7 @@ impl Default for Lanes {
             light: Lane::new(LIGHT),
             scalers: Lane::new(SCALERS),
             urgent: Arc::default(),
+            watching: Arc::new(Semaphore::new(MAX_WATCHING)),
         }
     }
 }
@@ -105,6 +114,12 @@ impl Lanes {
             work()
         });
         computed.await.map_err(|_| NotComputed::Bug)
+    }
+
+    /// The place of a reader that waits for changes on a connection of its own, until it is dropped.
+    pub(super) fn watch(&self) -> Result<Arc<OwnedSemaphorePermit>, NotComputed> {
+        let place = self.watching.clone().try_acquire_owned();
+        place.map(Arc::new).map_err(|_| NotComputed::Watched)
     }
 
     /// Waits a little for those that are not heavy: all queries need the same lock, and a heavy one holds it for long.

@@ -24,7 +24,6 @@ use tidegate_engine::{BadPattern, HistoryLimits, Pattern};
 use tokio_util::sync::CancellationToken;
 
 use self::api::Api;
-use super::server::{Answer, PageServer, Pages, Place, Request, Takes};
 use crate::component::patterns::{check_filter, check_pattern, filter};
 use crate::component::worker::Worker;
 use crate::component::{
@@ -34,6 +33,7 @@ use crate::config::{ByteSize, Node, Ordered, Problems};
 use crate::net::auth::AuthConfig;
 use crate::net::cors::CorsConfig;
 use crate::net::http::HTTP2_MAX_STREAMS;
+use crate::net::pages::{Answer, PageServer, Pages, Place, Request, Takes};
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
 use crate::prom::catalog::{HistoryRule, View};
 
@@ -57,6 +57,9 @@ crate::options! {
         /// Names by which it may be asked besides addresses and `localhost`, where it listens on this machine alone: a page
         /// in a browser can give its own name any address.
         pub allowed_hosts: Vec<String> = Vec::new(),
+        /// Connections of one address at a time, further ones are closed; unset: a quarter of the 512 that there may be. Those
+        /// of this machine count where it is set.
+        pub max_connections_per_peer: Option<NonZeroUsize> = None,
         /// Which pages of other origins may ask from a browser; unset: none.
         pub cors: Option<CorsConfig> = None,
         /// The `prometheus` exporter whose names and labels queries see, as `prometheus/NAME`, where several show a table;
@@ -251,12 +254,12 @@ impl Lifecycle for Admin {
         );
         let api = Arc::new(api);
         let place = Place {
-            endpoint: &self.config.endpoint,
-            socket: &self.config.socket,
             tls: self.config.tls.as_ref(),
             auth: self.config.auth.as_ref(),
-            max_answer_bytes: self.config.query.max_answer_bytes(),
             allowed_hosts: &self.config.allowed_hosts,
+            max_connections_per_peer: self.config.max_connections_per_peer,
+            max_answer_bytes: self.config.query.max_answer_bytes(),
+            ..Place::at(&self.config.endpoint, &self.config.socket)
         };
         let cors = self.config.cors.clone();
         self.server

@@ -15,8 +15,8 @@ use tidegate_engine::{
 use super::*;
 use crate::component::testing::{context, settings};
 use crate::component::unix_now;
-use crate::extensions::server::testing::Lines;
-use crate::extensions::server::testing::{fetch, post};
+use crate::net::pages::testing::Lines;
+use crate::net::pages::testing::{fetch, post};
 use crate::watch::testing::{Bench, threshold};
 use crate::watch::{Shown, Watched, json as shape};
 
@@ -455,7 +455,11 @@ async fn a_long_poll_is_answered_when_something_is_new_and_at_the_latest_after_i
 async fn a_stream_of_events_tells_changes_and_crossings() {
     let (admin, mut bench) = with_queue("", vec![threshold(10.0, 8.0)]).await;
     bench.say("m", 4.0);
-    let mut stream = Lines::open(&admin, "/api/v1/composites/queue_depth/watch?min_interval=1ms").await;
+    let mut stream = Lines::open(
+        &admin.local(),
+        "/api/v1/composites/queue_depth/watch?min_interval=1ms",
+    )
+    .await;
     let (name, told) = stream.event().await;
     assert_eq!((&*name, &told[0]["value"]), ("change", &json!(4.0)));
     bench.say("m", 11.0);
@@ -465,7 +469,11 @@ async fn a_stream_of_events_tells_changes_and_crossings() {
         (&json!("crossed"), &json!("above 10"))
     );
     assert_eq!(crossing["shown"]["labels"], json!({"model": "m"}));
-    let mut own = Lines::open(&admin, "/api/v1/composites/queue_depth/watch?below=2&clear=3").await;
+    let mut own = Lines::open(
+        &admin.local(),
+        "/api/v1/composites/queue_depth/watch?below=2&clear=3",
+    )
+    .await;
     bench.say("m", 1.0);
     let crossing = own.event_named("threshold").await;
     assert_eq!(

@@ -2,6 +2,7 @@
 
 pub mod v2;
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -9,12 +10,12 @@ use async_trait::async_trait;
 use http::StatusCode;
 use serde_json::json;
 
-use super::server::{self, Answer, MAX_ANSWER_BYTES, PageServer, Pages, Place, Request, Takes};
 use crate::component::shared::{Phase, Shared};
 use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
 };
 use crate::config::{Node, Problems, WithoutEffect};
+use crate::net::pages::{self, Answer, PageServer, Pages, Place, Request, Takes};
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
 
 /// Options of the Collector's extension that can mean nothing here.
@@ -42,6 +43,9 @@ crate::options! {
         /// Names by which it may be asked besides addresses and `localhost`, where it listens on this machine alone: a page
         /// in a browser can give its own name any address.
         pub allowed_hosts: Vec<String> = Vec::new(),
+        /// Connections of one address at a time, further ones are closed; unset: a quarter of the 512 that there may be. Those
+        /// of this machine count where it is set.
+        pub max_connections_per_peer: Option<NonZeroUsize> = None,
     }
     accepted = OF_THE_COLLECTOR;
     check = Config::check
@@ -114,12 +118,10 @@ impl Lifecycle for HealthCheck {
             since: Since(SystemTime::now(), Instant::now()),
         };
         let place = Place {
-            endpoint: &self.config.endpoint,
-            socket: &self.config.socket,
             tls: self.config.tls.as_ref(),
-            auth: None,
             allowed_hosts: &self.config.allowed_hosts,
-            max_answer_bytes: MAX_ANSWER_BYTES,
+            max_connections_per_peer: self.config.max_connections_per_peer,
+            ..Place::at(&self.config.endpoint, &self.config.socket)
         };
         self.server.start(&self.base, place, Arc::new(probe)).await
     }
@@ -146,7 +148,7 @@ impl Pages for Probe {
     async fn page(&self, request: Request) -> Answer {
         match request.path == self.config.path {
             true => health(&self.config, self.shape, &self.shared, self.since),
-            false => server::json(
+            false => pages::json(
                 StatusCode::NOT_FOUND,
                 &json!({"error": format!("the probe is at {}", self.config.path)}),
             ),
@@ -171,7 +173,7 @@ fn health(config: &Config, shape: Shape, shared: &Shared, since: Since) -> Answe
         } else {
             &texts.unhealthy
         };
-        return server::text(status, "text/plain; charset=utf-8", text.clone());
+        return pages::text(status, "text/plain; charset=utf-8", text.clone());
     }
     let uptime = Duration::from_secs(since.1.elapsed().as_secs());
     let up_since = humantime::format_rfc3339_millis(since.0).to_string();
@@ -193,14 +195,14 @@ fn health(config: &Config, shape: Shape, shared: &Shared, since: Since) -> Answe
     if !troubles.is_empty() {
         body["troubles"] = json!(troubles);
     }
-    server::json(status, &body)
+    pages::json(status, &body)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::component::testing::{context, settings};
-    use crate::extensions::server::testing::fetch;
+    use crate::net::pages::testing::fetch;
 
     async fn start(yaml: &str) -> HealthCheck {
         let extension = HealthCheck::new(

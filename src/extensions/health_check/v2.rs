@@ -1,5 +1,6 @@
 //! `healthcheckv2`: `health_check` with the options and the answers of the Collector's second extension, over HTTP.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use super::{HealthCheck, PORT, ResponseBody, Shape};
@@ -26,6 +27,9 @@ crate::options! {
         /// Names by which it may be asked besides addresses and `localhost`, where it listens on this machine alone, in version
         /// 1.
         pub allowed_hosts: Vec<String> = Vec::new(),
+        /// Connections of one address at a time, further ones are closed; unset: a quarter of the 512 that there may be. Those
+        /// of this machine count where it is set.
+        pub max_connections_per_peer: Option<NonZeroUsize> = None,
     }
     refused = OVER_GRPC;
     accepted = super::OF_THE_COLLECTOR, COMPONENTS;
@@ -55,6 +59,9 @@ crate::options! {
         pub tls: Option<TlsServerConfig> = None,
         /// Names by which it may be asked besides addresses and `localhost`, where it listens on this machine alone.
         pub allowed_hosts: Vec<String> = Vec::new(),
+        /// Connections of one address at a time, further ones are closed; unset: a quarter of the 512 that there may be. Those
+        /// of this machine count where it is set.
+        pub max_connections_per_peer: Option<NonZeroUsize> = None,
     }
     accepted = NO_PAGE;
 }
@@ -104,6 +111,7 @@ impl Config {
                     socket: SocketFileConfig::default(),
                     tls: http.tls,
                     allowed_hosts: http.allowed_hosts,
+                    max_connections_per_peer: http.max_connections_per_peer,
                 },
                 Shape::Second,
             ),
@@ -115,6 +123,7 @@ impl Config {
                     socket: SocketFileConfig::default(),
                     tls: self.tls.clone(),
                     allowed_hosts: self.allowed_hosts.clone(),
+                    max_connections_per_peer: self.max_connections_per_peer,
                 },
                 Shape::First,
             ),
@@ -151,7 +160,7 @@ mod tests {
     use super::*;
     use crate::component::Lifecycle;
     use crate::component::testing::{context, options};
-    use crate::extensions::server::testing::fetch;
+    use crate::net::pages::testing::fetch;
 
     #[tokio::test]
     async fn each_version_answers_in_its_shape() {

@@ -2,6 +2,7 @@
 //! `go tool pprof http://localhost:1777/debug/pprof/profile` reads it. Nothing is sampled while nobody asks.
 
 use std::io::Write;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,12 +14,12 @@ use http::StatusCode;
 use serde_json::json;
 use tidegate_profiler::{Profile, Sampling};
 
-use super::server::{self, Answer, MAX_ANSWER_BYTES, PageServer, Pages, Place, Request, Takes};
 use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
 };
 use crate::config::{Node, Problems};
 use crate::net::auth::AuthConfig;
+use crate::net::pages::{self, Answer, PageServer, Pages, Place, Request, Takes};
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
 
 /// The port of the Collector's extension.
@@ -42,6 +43,9 @@ crate::options! {
         /// Names by which it may be asked besides addresses and `localhost`, where it listens on this machine alone: a page
         /// in a browser can give its own name any address.
         pub allowed_hosts: Vec<String> = Vec::new(),
+        /// Connections of one address at a time, further ones are closed; unset: a quarter of the 512 that there may be. Those
+        /// of this machine count where it is set.
+        pub max_connections_per_peer: Option<NonZeroUsize> = None,
         /// Accepted, without effect: there is no profile of blocking.
         pub block_profile_fraction: u64 = 0,
         /// Accepted, without effect: there is no profile of locks.
@@ -95,12 +99,11 @@ impl Extension for Pprof {}
 impl Lifecycle for Pprof {
     async fn start(&self) -> Result<(), ComponentError> {
         let place = Place {
-            endpoint: &self.config.endpoint,
-            socket: &self.config.socket,
             tls: self.config.tls.as_ref(),
             auth: self.config.auth.as_ref(),
             allowed_hosts: &self.config.allowed_hosts,
-            max_answer_bytes: MAX_ANSWER_BYTES,
+            max_connections_per_peer: self.config.max_connections_per_peer,
+            ..Place::at(&self.config.endpoint, &self.config.socket)
         };
         self.server.start(&self.base, place, Arc::new(Profiles)).await
     }
@@ -125,12 +128,12 @@ impl Pages for Profiles {
     async fn page(&self, request: Request) -> Answer {
         match request.path.as_str() {
             "/debug/pprof" | "/debug/pprof/" => {
-                server::text(StatusCode::OK, "text/html; charset=utf-8", INDEX.to_owned())
+                pages::text(StatusCode::OK, "text/html; charset=utf-8", INDEX.to_owned())
             }
             "/debug/pprof/profile" => profile(&request).await,
             "/debug/pprof/cmdline" => {
                 let arguments: Vec<_> = std::env::args().collect();
-                server::text(StatusCode::OK, "text/plain; charset=utf-8", arguments.join("\0"))
+                pages::text(StatusCode::OK, "text/plain; charset=utf-8", arguments.join("\0"))
             }
             _ => failure(
                 StatusCode::NOT_FOUND,
@@ -141,7 +144,7 @@ impl Pages for Profiles {
 }
 
 fn failure(status: StatusCode, why: &str) -> Answer {
-    server::json(status, &json!({"error": why}))
+    pages::json(status, &json!({"error": why}))
 }
 
 /// The request's `seconds`; `None`: it is not a number of 1 or more. Longer times are cut.
@@ -165,7 +168,7 @@ async fn profile(request: &Request) -> Answer {
     tokio::time::sleep(length).await;
     let profile = sampling.stop();
     match tokio::task::spawn_blocking(move || compressed(&profile)).await {
-        Ok(Ok(body)) => server::bytes("application/octet-stream", body),
+        Ok(Ok(body)) => pages::bytes("application/octet-stream", body),
         Ok(Err(error)) => failure(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
         Err(error) => failure(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }

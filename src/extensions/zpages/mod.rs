@@ -5,19 +5,20 @@ mod html;
 mod pages;
 
 use std::collections::VecDeque;
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use http::StatusCode;
 
-use super::server::{self, Answer, MAX_ANSWER_BYTES, PageServer, Pages, Place, Request, Takes};
 use crate::component::slow::{Observer, Slow};
 use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle, Shared,
 };
 use crate::config::{Node, Problems};
 use crate::net::auth::AuthConfig;
+use crate::net::pages::{Answer, PageServer, Pages, Place, Request, Takes, text};
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
 
 /// The port of the Collector's extension.
@@ -39,6 +40,9 @@ crate::options! {
         /// Names by which it may be asked besides addresses and `localhost`, where it listens on this machine alone: a page
         /// in a browser can give its own name any address.
         pub allowed_hosts: Vec<String> = Vec::new(),
+        /// Connections of one address at a time, further ones are closed; unset: a quarter of the 512 that there may be. Those
+        /// of this machine count where it is set.
+        pub max_connections_per_peer: Option<NonZeroUsize> = None,
         /// A batch that takes at least this long through the graph, or to a destination, is listed at `/debug/tracez`.
         pub slow_batch: Duration = Duration::from_secs(1),
         /// Go's variables, which do not exist here.
@@ -99,12 +103,11 @@ impl Lifecycle for Zpages {
             .slowness
             .observe(self.config.slow_batch, observer);
         let place = Place {
-            endpoint: &self.config.endpoint,
-            socket: &self.config.socket,
             tls: self.config.tls.as_ref(),
             auth: self.config.auth.as_ref(),
             allowed_hosts: &self.config.allowed_hosts,
-            max_answer_bytes: MAX_ANSWER_BYTES,
+            max_connections_per_peer: self.config.max_connections_per_peer,
+            ..Place::at(&self.config.endpoint, &self.config.socket)
         };
         let tables = Tables {
             shared: self.base.shared.clone(),
@@ -174,5 +177,5 @@ impl Pages for Tables {
 }
 
 fn html(status: StatusCode, page: String) -> Answer {
-    server::text(status, "text/html; charset=utf-8", page)
+    text(status, "text/html; charset=utf-8", page)
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::batch::wire;
 use crate::config::{ByteSize, Node, Problems, WithoutEffect};
 use crate::net::auth::AuthConfig;
+use crate::net::body::{LITTLE_MEMORY_BYTES, MAX_BODY_OF_LITTLE_MEMORY};
 use crate::net::cors::CorsConfig;
 use crate::net::headers::{self, Headers};
 use crate::net::http::{HTTP2_MAX_STREAMS, HttpConfig, READER_STALL, SENDER_IDLE};
@@ -16,11 +17,8 @@ use crate::net::{
 
 /// The OTLP specification recommends 64 MiB for both protocols.
 const MAX_MESSAGE_BYTES: usize = 64 << 20;
-/// The Collector's defaults, which are ours where memory is short.
-const MAX_GRPC_MESSAGE_BYTES_OF_LITTLE: usize = 4 << 20;
-const MAX_HTTP_BODY_BYTES_OF_LITTLE: usize = 20 << 20;
-/// Below this limit memory is short: data is refused from four fifths of a GiB on.
-const LITTLE_BYTES: usize = (1 << 30) / 5 * 4;
+/// The Collector's default, which is ours where memory is short.
+const MAX_GRPC_MESSAGE_OF_LITTLE_MEMORY: usize = 4 << 20;
 /// SDKs stop at 128 attributes.
 const MAX_ELEMENTS: NonZeroUsize = NonZeroUsize::new(wire::MAX_ELEMENTS).expect("not zero");
 /// Every process of a large node may keep one open.
@@ -205,7 +203,7 @@ impl GrpcConfig {
     pub fn max_message_bytes(&self, memory_limit: usize) -> usize {
         match self.max_recv_msg_size_mib {
             Some(mib) => mib.get().saturating_mul(1 << 20),
-            None if memory_limit < LITTLE_BYTES => MAX_GRPC_MESSAGE_BYTES_OF_LITTLE,
+            None if memory_limit < LITTLE_MEMORY_BYTES => MAX_GRPC_MESSAGE_OF_LITTLE_MEMORY,
             None => MAX_MESSAGE_BYTES,
         }
     }
@@ -243,7 +241,7 @@ impl HttpProtocolConfig {
     pub fn max_body_bytes(&self, memory_limit: usize) -> usize {
         match self.max_request_body_size {
             Some(size) => size.as_usize(),
-            None if memory_limit < LITTLE_BYTES => MAX_HTTP_BODY_BYTES_OF_LITTLE,
+            None if memory_limit < LITTLE_MEMORY_BYTES => MAX_BODY_OF_LITTLE_MEMORY,
             None => MAX_MESSAGE_BYTES,
         }
     }

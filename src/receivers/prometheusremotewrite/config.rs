@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::config::{ByteSize, Node, Problems};
 use crate::net::auth::AuthConfig;
+use crate::net::body::{LITTLE_MEMORY_BYTES, MAX_BODY_OF_LITTLE_MEMORY};
 use crate::net::headers::{self, Headers};
 use crate::net::http::{HttpConfig, READER_STALL, SENDER_IDLE};
 use crate::net::metadata::IncludeMetadata;
@@ -12,6 +13,9 @@ use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig, Transport};
 
 /// Every shard of every sender keeps one open.
 const MAX_CONNECTIONS: NonZeroUsize = NonZeroUsize::new(8192).expect("not zero");
+
+/// Prometheus sends far less; so may those who collect from many.
+const MAX_BODY_BYTES: usize = 32 << 20;
 
 crate::options! {
     /// Options of the `prometheusremotewrite` receiver.
@@ -24,8 +28,9 @@ crate::options! {
         pub socket: SocketFileConfig = SocketFileConfig::default(),
         /// Path that senders write to.
         pub path: String = "/api/v1/write".to_owned(),
-        /// Largest body, before and after decompression.
-        pub max_request_body_size: ByteSize = ByteSize::mib(32),
+        /// Largest body, before and after decompression; unset: 32 MiB, or 20 MiB where the gateway may use less than 1 GiB of
+        /// memory.
+        pub max_request_body_size: Option<ByteSize> = None,
         /// Connections at a time; further ones wait.
         pub max_connections: NonZeroUsize = MAX_CONNECTIONS,
         /// Connections of one address at a time, further ones are closed; unset: a quarter of `max_connections`. Those of
@@ -53,6 +58,15 @@ impl Config {
         self.endpoint.check_transport(self.transport, at, cx);
         if !self.path.starts_with('/') {
             cx.at(at.child("path")).error("a path begins with `/`");
+        }
+    }
+
+    /// The largest body where the gateway may use so much memory.
+    pub(super) fn max_body_bytes(&self, memory_limit: usize) -> usize {
+        match self.max_request_body_size {
+            Some(size) => size.as_usize(),
+            None if memory_limit < LITTLE_MEMORY_BYTES => MAX_BODY_OF_LITTLE_MEMORY,
+            None => MAX_BODY_BYTES,
         }
     }
 

@@ -49,7 +49,6 @@ pub static FACTORY: ReceiverFactory = Factory {
         let entry = entry.ok_or_else(|| cx.base.error("only metrics pipelines can use it"))?;
         let door = Door::of(config.auth.as_ref(), &cx.base)?;
         let taker = Taker {
-            limits: BodyLimits::of(config.max_request_body_size.as_usize()),
             response_headers: headers::build(&config.response_headers),
             intake: Arc::new(Intake::within(cx.base.shared.memory.clone())),
             alternating: Alternating::new(("receiver", cx.base.id.to_string())),
@@ -85,7 +84,6 @@ struct Taker {
     base: Context,
     entry: Entry,
     door: Door,
-    limits: BodyLimits,
     response_headers: HeaderMap,
     intake: Arc<Intake>,
     alternating: Alternating,
@@ -150,18 +148,23 @@ impl Taker {
         let promised = promised(request.body());
         let mut held = self.admit(&request, promised).await?;
         let client = self.config.include_metadata.of(request.headers());
-        let body = read_body(request.into_body(), self.limits, &mut held).await?;
+        let limits = self.limits();
+        let body = read_body(request.into_body(), limits, &mut held).await?;
         let mut slot = None;
-        let body = unpack(Coding::Snappy, body, self.limits.max_bytes, &mut held, &mut slot).await?;
+        let body = unpack(Coding::Snappy, body, limits.max_bytes, &mut held, &mut slot).await?;
         let (taken, held) = self.read(version, body, held, &mut slot).await?;
         Ok((version, self.push(taken, client, held, slot).await?))
+    }
+
+    fn limits(&self) -> BodyLimits {
+        BodyLimits::of(self.config.max_body_bytes(self.base.shared.memory.limit()))
     }
 
     /// The reservation of a request that may come in; refused before its body is read when we don't know its sender, or
     /// when memory is too short for it.
     async fn admit<B>(&self, request: &Request<B>, promised: Option<usize>) -> Result<Held, Refusal> {
         let sender = self.door.admit(request).await?;
-        let limit_bytes = self.limits.max_bytes;
+        let limit_bytes = self.limits().max_bytes;
         if promised.is_some_and(|promised| promised > limit_bytes) {
             return Err(BodyError::TooLarge { limit_bytes }.into());
         }

@@ -8,7 +8,7 @@ use tidegate_engine::{Exemplar, Reading, UnixNanos, Value};
 
 use super::{Api, Failure, Page, Said, json, params};
 use crate::component::unix_now;
-use crate::extensions::server::Request;
+use crate::net::pages::Request;
 use crate::prom::Style;
 use crate::prom::catalog::{Accepted, Shown, millis};
 use crate::prom::name::Spelling;

@@ -8,7 +8,7 @@ use tidegate_engine::query::{Instant, Labels, NAME, Options};
 
 use super::{Api, Failure, Page, parse_selector, selectors};
 use crate::component::unix_now;
-use crate::extensions::server::Request;
+use crate::net::pages::Request;
 use crate::prom::catalog::millis;
 use crate::prom::number::push_f64;
 

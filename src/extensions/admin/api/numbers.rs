@@ -271,7 +271,7 @@ mod tests {
     use crate::component::Shared;
     use crate::extensions::admin::QueryConfig;
     use crate::extensions::admin::tests::point;
-    use crate::extensions::server::Request;
+    use crate::net::pages::Request;
     use crate::prom::catalog::View;
     use crate::prom::catalog::testing;
     use crate::watch::testing::Bench;

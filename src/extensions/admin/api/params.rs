@@ -3,7 +3,7 @@
 use tidegate_engine::query::Millis;
 
 use super::Failure;
-use crate::extensions::server::Request;
+use crate::net::pages::Request;
 use crate::receivers::prometheus::config::units::PromDuration;
 
 /// The bounds of Go's `time.Duration`, in seconds.

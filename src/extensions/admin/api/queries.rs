@@ -10,7 +10,7 @@ use tidegate_engine::query::{
 
 use super::{Api, Failure, Page, Said, json, params};
 use crate::component::unix_now;
-use crate::extensions::server::Request;
+use crate::net::pages::Request;
 use crate::prom::catalog::{Asked, millis};
 
 /// A time that is not further back is answered with values read now, where they were there by that time.

@@ -7,7 +7,7 @@ use tidegate_engine::query::{Labels, Selection};
 
 use super::{Api, Failure, Page, Said, params, parse_selector, selectors};
 use crate::component::unix_now;
-use crate::extensions::server::Request;
+use crate::net::pages::Request;
 use crate::prom::escaping::unescape;
 
 impl Api {

@@ -10,7 +10,7 @@ use super::{Api, Failure, Page, Said, explain, params};
 use crate::built::{COMMIT, DATE, VERSION};
 use crate::component::unix_now;
 use crate::extensions::admin::lanes::HEAVY;
-use crate::extensions::server::Request;
+use crate::net::pages::Request;
 use crate::receivers::prometheus::config::units::PromDuration;
 
 impl Api {

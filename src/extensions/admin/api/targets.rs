@@ -9,7 +9,7 @@ use tidegate_engine::query::{Labels, Query, Selection};
 use super::{Api, Failure, Page, params};
 use crate::component::targets::{Pairs, ScrapePool, ScrapeTarget};
 use crate::component::unix_now;
-use crate::extensions::server::Request;
+use crate::net::pages::Request;
 use crate::receivers::prometheus::config::units::PromDuration;
 
 /// What Go writes for no time.

@@ -21,7 +21,7 @@ use tonic_prost::ProstCodec;
 use tower::service_fn;
 
 use super::api::Api;
-use crate::extensions::server::{Answer, BodyError, grpc_error};
+use crate::net::pages::{Answer, BodyError, grpc_error};
 
 /// Messages of a few bytes that a slow reader may be behind by.
 const BACKLOG: usize = 16;

@@ -16,8 +16,8 @@ use super::messages as say;
 use crate::component::Lifecycle;
 use crate::component::testing::{context, settings};
 use crate::extensions::admin::{Admin, Config};
-use crate::extensions::server::testing::fetch;
 use crate::net::Endpoint;
+use crate::net::pages::testing::fetch;
 use crate::watch::testing::{Bench, Computed, declaration, threshold};
 
 const PATIENCE: Duration = Duration::from_secs(30);

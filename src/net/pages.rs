@@ -1,10 +1,11 @@
-//! The small HTTP server that extensions share: pages by GET, HEAD or a posted form, streams of events, gRPC where an
-//! extension speaks it; one service, TLS, authentication and CORS where configured.
+//! The HTTP server of all that readers ask for: health, the API, scrapes, the gateway's own metrics. Pages by GET, HEAD or a
+//! posted form, streams of events, gRPC where a component speaks it; TLS, authentication and CORS where configured.
 
 mod answers;
 mod room;
 
 use std::convert::Infallible;
+use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,7 +23,7 @@ use tokio::time::timeout;
 use tower::util::BoxCloneSyncService;
 use tower::{ServiceBuilder, ServiceExt};
 
-pub(super) use self::answers::{
+pub(crate) use self::answers::{
     Answer, BodyError, Event, busy, bytes, empty, error, events, grpc_error, json, text,
 };
 use self::answers::{broken_off, compressed, only, whole, without_body};
@@ -35,11 +36,12 @@ use crate::net::cors::CorsConfig;
 use crate::net::grpc::is_call;
 use crate::net::http::{HttpConfig, Unfinished, start};
 use crate::net::{
-    Coding, ConnectionLimits, Endpoint, Listener, Server, SocketFileConfig, TlsServerConfig, tls,
+    Coding, ConnectionLimits, Endpoint, ListenError, Listener, Server, SocketFileConfig, TlsError,
+    TlsServerConfig, tls,
 };
 
 /// People, probes, and those who watch.
-const MAX_CONNECTIONS: usize = 512;
+pub(crate) const MAX_CONNECTIONS: usize = 512;
 
 /// A longer form, or gRPC request, is refused.
 const MAX_FORM: usize = 256 << 10;
@@ -54,7 +56,7 @@ const MAX_STREAMS: u32 = 16;
 const FORM_TIME: Duration = Duration::from_secs(10);
 
 /// What all answers of a server that are on their way may take, unless configured.
-pub(super) const MAX_ANSWER_BYTES: usize = 64 << 20;
+const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 /// What a page of another origin may send whatever is configured.
 const PAGE_HEADERS: [HeaderName; 3] = [ACCEPT, AUTHORIZATION, CONTENT_TYPE];
@@ -62,21 +64,57 @@ const PAGE_HEADERS: [HeaderName; 3] = [ACCEPT, AUTHORIZATION, CONTENT_TYPE];
 /// An answer on its way.
 type Answering = Pin<Box<dyn Future<Output = Result<Answer, Infallible>> + Send>>;
 
-/// Where to listen, and who may ask.
-pub(super) struct Place<'a> {
-    pub(super) endpoint: &'a Endpoint,
-    pub(super) socket: &'a SocketFileConfig,
-    pub(super) tls: Option<&'a TlsServerConfig>,
-    pub(super) auth: Option<&'a AuthConfig>,
+/// Where to listen, who may ask, and how much.
+pub(crate) struct Place<'a> {
+    pub(crate) endpoint: &'a Endpoint,
+    pub(crate) socket: &'a SocketFileConfig,
+    pub(crate) tls: Option<&'a TlsServerConfig>,
+    pub(crate) auth: Option<&'a AuthConfig>,
     /// Names by which it is asked besides `localhost`, where it listens on this machine alone.
-    pub(super) allowed_hosts: &'a [String],
+    pub(crate) allowed_hosts: &'a [String],
+    pub(crate) max_connections: usize,
+    /// Of one address; unset: a quarter of them.
+    pub(crate) max_connections_per_peer: Option<NonZeroUsize>,
     /// What all answers that are on their way may take.
-    pub(super) max_answer_bytes: usize,
+    pub(crate) max_answer_bytes: usize,
+    /// Headers of every answer.
+    pub(crate) headers: HeaderMap,
+    /// How connections are served; `max_concurrent_streams` is what the pages say.
+    pub(crate) serving: HttpConfig,
 }
 
-/// What an extension serves.
+impl<'a> Place<'a> {
+    /// Anybody may ask, within the usual limits.
+    pub(crate) fn at(endpoint: &'a Endpoint, socket: &'a SocketFileConfig) -> Self {
+        Self {
+            endpoint,
+            socket,
+            tls: None,
+            auth: None,
+            allowed_hosts: &[],
+            max_connections: MAX_CONNECTIONS,
+            max_connections_per_peer: None,
+            max_answer_bytes: MAX_ANSWER_BYTES,
+            headers: HeaderMap::new(),
+            serving: HttpConfig::pages(),
+        }
+    }
+}
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    /// Its certificate or key can't be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// It can't listen.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+}
+
+/// What a server serves.
 #[async_trait]
-pub(super) trait Pages: Send + Sync + 'static {
+pub(crate) trait Pages: Send + Sync + 'static {
     /// How a client may ask for a page.
     fn takes(&self) -> Takes;
 
@@ -104,69 +142,35 @@ pub(super) trait Pages: Send + Sync + 'static {
     }
 }
 
-/// A server that is started and stopped with its extension.
+/// A server that is started and stopped with its component.
 #[derive(Default)]
-pub(super) struct PageServer {
+pub(crate) struct PageServer {
     running: Mutex<Option<Server>>,
 }
 
 impl PageServer {
     /// Binds and serves.
-    pub(super) async fn start(
+    pub(crate) async fn start(
         &self,
         base: &Context,
         place: Place<'_>,
         pages: Arc<dyn Pages>,
     ) -> Result<(), ComponentError> {
-        let tls = place.tls.map(|tls| tls.build(tls::ALPN_HTTP)).transpose();
-        let limits = ConnectionLimits::plain(MAX_CONNECTIONS)
-            .over(tls.map_err(|error| base.error(error.to_string()))?);
-        let door = Door::of(place.auth, base)?;
-        let listener = Listener::bind(place.endpoint, place.socket).await;
-        let listener = listener.map_err(|error| base.error(error.to_string()))?;
-        let served = pages.clone();
-        let cors = pages.cors().and_then(|cors| {
-            let methods = [Method::GET, Method::POST, Method::OPTIONS];
-            cors.layer(methods, &PAGE_HEADERS)
-        });
-        let room = Room::of(&base.id, place.max_answer_bytes);
-        let memory = base.shared.memory.clone();
-        let service = move |request: http::Request<Incoming>| {
-            let (pages, door) = (served.clone(), door.clone());
-            let (room, memory) = (room.clone(), memory.clone());
-            let answer: Answering =
-                Box::pin(async move { Ok(admitted(request, &door, &*pages, &room, &memory).await) });
-            answer
+        let desk = Desk {
+            door: Door::of(place.auth, base)?,
+            room: Room::of(&base.id, place.max_answer_bytes),
+            memory: base.shared.memory.clone(),
+            pages,
         };
-        let service = ServiceBuilder::new().option_layer(cors).service_fn(service);
-        let service = BoxCloneSyncService::new(service);
-        let serving = HttpConfig {
-            max_concurrent_streams: pages.max_streams(),
-            ..HttpConfig::pages().guarded(&listener, place.allowed_hosts)
-        };
-        let server = start(
-            listener,
-            limits,
-            serving,
-            move |request: http::Request<Incoming>| {
-                let is_preflight = request.method() == Method::OPTIONS;
-                let answer = service.clone().oneshot(request);
-                async move {
-                    let mut answer = answer.await.unwrap_or_else(|never| match never {});
-                    if is_preflight && answer.status() == StatusCode::OK {
-                        *answer.status_mut() = StatusCode::NO_CONTENT;
-                    }
-                    answer
-                }
-            },
-        );
-        tracing::info!(extension = %base.id, endpoint = %server.local(), "serving");
+        let server = desk.open(place).await;
+        let server = server.map_err(|error| base.error(error.to_string()))?;
+        tracing::info!(component = %base.id, endpoint = %server.local(), "serving");
         *self.lock() = Some(server);
         Ok(())
     }
 
     /// See [`Server::stop`].
-    pub(super) async fn stop(&self, deadline: Instant) {
+    pub(crate) async fn stop(&self, deadline: Instant) {
         let running = self.lock().take();
         if let Some(server) = running {
             server.stop(deadline).await;
@@ -174,7 +178,7 @@ impl PageServer {
     }
 
     #[cfg(test)]
-    pub(super) fn local(&self) -> Endpoint {
+    pub(crate) fn local(&self) -> Endpoint {
         self.lock().as_ref().unwrap().local().clone()
     }
 
@@ -183,27 +187,87 @@ impl PageServer {
     }
 }
 
-async fn admitted(
-    request: http::Request<Incoming>,
-    door: &Door,
-    pages: &dyn Pages,
-    room: &Arc<Room>,
-    memory: &Arc<Account>,
-) -> Answer {
-    // What the body takes, until there is an answer.
-    let mut body = Held::new(memory.clone());
-    match refusal(door, &request).await {
-        Some(refusal) => refusal,
-        None if is_call(&request) => match called(request, &mut body).await {
-            Ok(request) => pages.grpc(request).await,
-            Err(status) => grpc_error(status),
-        },
-        None => {
-            let headers = request.headers();
-            let coding = coding(&joined(headers, ACCEPT_ENCODING), &[Coding::Gzip]);
-            let answer = held(answer(request, pages, &mut body).await, room).await;
-            drop(body);
-            compressed(answer, coding, room).await
+/// Serves `pages` to anybody, outside any component: `id` stands for them in the gateway's own metrics.
+///
+/// # Errors
+/// It can't listen.
+pub(crate) async fn serve(
+    id: &Arc<str>,
+    place: Place<'_>,
+    memory: Arc<Account>,
+    pages: Arc<dyn Pages>,
+) -> Result<Server, StartError> {
+    let desk = Desk {
+        door: Door::default(),
+        room: Room::of(id, place.max_answer_bytes),
+        memory,
+        pages,
+    };
+    desk.open(place).await
+}
+
+/// What stands between requests and pages.
+struct Desk {
+    door: Door,
+    room: Arc<Room>,
+    memory: Arc<Account>,
+    pages: Arc<dyn Pages>,
+}
+
+impl Desk {
+    async fn open(self, place: Place<'_>) -> Result<Server, StartError> {
+        let tls = place.tls.map(|tls| tls.build(tls::ALPN_HTTP)).transpose()?;
+        let limits = ConnectionLimits::new(place.max_connections, place.max_connections_per_peer).over(tls);
+        let listener = Listener::bind(place.endpoint, place.socket).await?;
+        let cors = self.pages.cors().and_then(|cors| {
+            let methods = [Method::GET, Method::POST, Method::OPTIONS];
+            cors.layer(methods, &PAGE_HEADERS)
+        });
+        let serving = HttpConfig {
+            max_concurrent_streams: self.pages.max_streams(),
+            ..place.serving.guarded(&listener, place.allowed_hosts)
+        };
+        let desk = Arc::new(self);
+        let service = move |request: http::Request<Incoming>| {
+            let desk = desk.clone();
+            let answer: Answering = Box::pin(async move { Ok(desk.admit(request).await) });
+            answer
+        };
+        let service = ServiceBuilder::new().option_layer(cors).service_fn(service);
+        let service = BoxCloneSyncService::new(service);
+        let headers = place.headers;
+        let answer = move |request: http::Request<Incoming>| {
+            let is_preflight = request.method() == Method::OPTIONS;
+            let (answer, headers) = (service.clone().oneshot(request), headers.clone());
+            async move {
+                let mut answer = answer.await.unwrap_or_else(|never| match never {});
+                if is_preflight && answer.status() == StatusCode::OK {
+                    *answer.status_mut() = StatusCode::NO_CONTENT;
+                }
+                answer.headers_mut().extend(headers);
+                answer
+            }
+        };
+        Ok(start(listener, limits, serving, answer))
+    }
+
+    async fn admit(&self, request: http::Request<Incoming>) -> Answer {
+        let pages = &*self.pages;
+        // What the body takes, until there is an answer.
+        let mut body = Held::new(self.memory.clone());
+        match refusal(&self.door, &request).await {
+            Some(refusal) => refusal,
+            None if is_call(&request) => match called(request, &mut body).await {
+                Ok(request) => pages.grpc(request).await,
+                Err(status) => grpc_error(status),
+            },
+            None => {
+                let headers = request.headers();
+                let coding = coding(&joined(headers, ACCEPT_ENCODING), &[Coding::Gzip]);
+                let answer = held(answer(request, pages, &mut body).await, &self.room).await;
+                drop(body);
+                compressed(answer, coding, &self.room).await
+            }
         }
     }
 }
@@ -288,7 +352,7 @@ async fn refusal(door: &Door, request: &http::Request<Incoming>) -> Option<Answe
 
 /// How a client may ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Takes {
+pub(crate) enum Takes {
     /// By path alone: GET and HEAD.
     Paths,
     /// Also by a posted form.
@@ -320,36 +384,40 @@ impl Takes {
 }
 
 /// What a client asks for.
-pub(super) struct Request {
+#[derive(Clone)]
+pub(crate) struct Request {
     /// The path.
-    pub(super) path: String,
+    pub(crate) path: String,
     /// What is in a posted form, then what stands behind the path.
-    pub(super) form: Vec<(String, String)>,
+    pub(crate) form: Vec<(String, String)>,
+    /// Its headers.
+    pub(crate) headers: HeaderMap,
     /// When it came.
-    pub(super) came: Instant,
+    pub(crate) came: Instant,
     /// How long its answer is waited for.
-    pub(super) patience: Patience,
+    pub(crate) patience: Patience,
 }
 
 impl Request {
     /// One that comes now.
-    pub(super) fn of(path: &str, form: Vec<(String, String)>) -> Self {
+    pub(crate) fn of(path: &str, form: Vec<(String, String)>) -> Self {
         Self {
             path: path.to_owned(),
             form,
+            headers: HeaderMap::new(),
             came: Instant::now(),
             patience: Patience::default(),
         }
     }
 
     /// The first value of a parameter.
-    pub(super) fn get(&self, name: &str) -> Option<&str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let found = self.form.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| &**value)
     }
 
     /// All values of a parameter.
-    pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+    pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let of_name = self.form.iter().filter(move |(known, _)| known == name);
         of_name.map(|(_, value)| &**value)
     }
@@ -383,7 +451,11 @@ async fn answer(request: http::Request<Incoming>, pages: &dyn Pages, held: &mut 
         }
     }
     fill(head.uri.query().unwrap_or_default().as_bytes());
-    let answer = pages.page(Request::of(head.uri.path(), form)).await;
+    let request = Request {
+        headers: head.headers,
+        ..Request::of(head.uri.path(), form)
+    };
+    let answer = pages.page(request).await;
     match head.method {
         Method::HEAD => without_body(answer),
         _ => answer,
@@ -401,4 +473,4 @@ fn is_form(headers: &HeaderMap) -> bool {
 }
 
 #[cfg(test)]
-pub(super) mod testing;
+pub(crate) mod testing;

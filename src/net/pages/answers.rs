@@ -19,17 +19,17 @@ use crate::component::worker::in_background;
 use crate::net::{Coding, compress};
 
 /// A body, whole or a stream.
-pub(in crate::extensions) type Body = UnsyncBoxBody<Bytes, BodyError>;
-pub(in crate::extensions) type BodyError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Body = UnsyncBoxBody<Bytes, BodyError>;
+pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What a path answers.
-pub(in crate::extensions) type Answer = Response<Body>;
+pub(crate) type Answer = Response<Body>;
 
 /// A shorter body is sent as it is: it fits into one packet.
 const MIN_COMPRESSED: u64 = 1400;
 
 /// Compresses a whole body that is worth it, off the threads that move data.
-pub(super) async fn compressed(answer: Answer, coding: Coding, room: &Arc<Room>) -> Answer {
+pub(crate) async fn compressed(answer: Answer, coding: Coding, room: &Arc<Room>) -> Answer {
     let Some(name) = coding.header() else {
         return answer;
     };
@@ -57,7 +57,7 @@ pub(super) async fn compressed(answer: Answer, coding: Coding, room: &Arc<Room>)
     Response::from_parts(head, whole(coded))
 }
 
-pub(super) fn broken_off() -> Answer {
+pub(crate) fn broken_off() -> Answer {
     error(
         StatusCode::INTERNAL_SERVER_ERROR,
         "internal",
@@ -66,12 +66,12 @@ pub(super) fn broken_off() -> Answer {
 }
 
 /// A gRPC answer without a message.
-pub(in crate::extensions) fn grpc_error(status: tonic::Status) -> Answer {
+pub(crate) fn grpc_error(status: tonic::Status) -> Answer {
     status.into_http::<Body>()
 }
 
 /// An answer that names the methods of a path.
-pub(super) fn only(takes: Takes, status: StatusCode, body: Body) -> Answer {
+pub(crate) fn only(takes: Takes, status: StatusCode, body: Body) -> Answer {
     let mut answer = Response::new(body);
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
@@ -83,7 +83,7 @@ pub(super) fn only(takes: Takes, status: StatusCode, body: Body) -> Answer {
 }
 
 /// An error in the shape of Prometheus's API.
-pub(in crate::extensions) fn error(status: StatusCode, kind: &str, why: &str) -> Answer {
+pub(crate) fn error(status: StatusCode, kind: &str, why: &str) -> Answer {
     json(
         status,
         &json!({"status": "error", "errorType": kind, "error": why}),
@@ -91,7 +91,7 @@ pub(in crate::extensions) fn error(status: StatusCode, kind: &str, why: &str) ->
 }
 
 /// The refusal of who may ask again soon.
-pub(in crate::extensions) fn busy(why: &str) -> Answer {
+pub(crate) fn busy(why: &str) -> Answer {
     let mut answer = error(StatusCode::SERVICE_UNAVAILABLE, "unavailable", why);
     let soon = HeaderValue::from_static("1");
     answer.headers_mut().insert(RETRY_AFTER, soon);
@@ -99,11 +99,11 @@ pub(in crate::extensions) fn busy(why: &str) -> Answer {
 }
 
 /// A body that is there as a whole.
-pub(super) fn whole(bytes: Bytes) -> Body {
+pub(crate) fn whole(bytes: Bytes) -> Body {
     Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
 }
 
-pub(super) fn without_body(answer: Answer) -> Answer {
+pub(crate) fn without_body(answer: Answer) -> Answer {
     let length = http_body::Body::size_hint(answer.body()).lower();
     let mut answer = answer.map(|_| whole(Bytes::new()));
     answer.headers_mut().insert(CONTENT_LENGTH, length.into());
@@ -111,19 +111,19 @@ pub(super) fn without_body(answer: Answer) -> Answer {
 }
 
 /// A JSON page.
-pub(in crate::extensions) fn json(status: StatusCode, body: &serde_json::Value) -> Answer {
+pub(crate) fn json(status: StatusCode, body: &serde_json::Value) -> Answer {
     text(status, "application/json", body.to_string())
 }
 
 /// Nothing: an empty answer, not an error.
-pub(in crate::extensions) fn empty() -> Answer {
+pub(crate) fn empty() -> Answer {
     let mut answer = Response::new(whole(Bytes::new()));
     *answer.status_mut() = StatusCode::NO_CONTENT;
     answer
 }
 
 /// A page of any type.
-pub(in crate::extensions) fn text(status: StatusCode, content_type: &'static str, body: String) -> Answer {
+pub(crate) fn text(status: StatusCode, content_type: &'static str, body: String) -> Answer {
     let mut answer = Response::new(whole(body.into()));
     *answer.status_mut() = status;
     answer
@@ -133,7 +133,7 @@ pub(in crate::extensions) fn text(status: StatusCode, content_type: &'static str
 }
 
 /// A download.
-pub(in crate::extensions) fn bytes(content_type: &'static str, body: Bytes) -> Answer {
+pub(crate) fn bytes(content_type: &'static str, body: Bytes) -> Answer {
     let mut answer = Response::new(whole(body));
     answer
         .headers_mut()
@@ -142,7 +142,7 @@ pub(in crate::extensions) fn bytes(content_type: &'static str, body: Bytes) -> A
 }
 
 /// Server-sent events, as they come; a comment now and then shows that the stream is alive.
-pub(in crate::extensions) fn events(next: impl Stream<Item = Event> + Send + 'static) -> Answer {
+pub(crate) fn events(next: impl Stream<Item = Event> + Send + 'static) -> Answer {
     let frames = next.map(|event| {
         let text = match event {
             Event::Named(name, data) => format!("event: {name}\ndata: {data}\n\n"),
@@ -158,7 +158,7 @@ pub(in crate::extensions) fn events(next: impl Stream<Item = Event> + Send + 'st
 }
 
 /// One event of a stream.
-pub(in crate::extensions) enum Event {
+pub(crate) enum Event {
     /// Its name and its data, in one line.
     Named(&'static str, String),
     /// Nothing happened.
@@ -167,7 +167,7 @@ pub(in crate::extensions) enum Event {
 
 impl Event {
     /// How long it is, about.
-    pub(in crate::extensions) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Named(_, data) => data.len(),
             Self::Alive => 0,

@@ -9,7 +9,7 @@ use bytes::Bytes;
 const SHORT: usize = 64 << 10;
 
 /// The room, by bytes.
-pub(super) struct Room {
+pub(crate) struct Room {
     /// Whose answers they are.
     extension: Arc<str>,
     most: usize,
@@ -23,7 +23,7 @@ struct Held {
 }
 
 impl Room {
-    pub(super) fn of(extension: &Arc<str>, bytes: usize) -> Arc<Self> {
+    pub(crate) fn of(extension: &Arc<str>, bytes: usize) -> Arc<Self> {
         Arc::new(Self {
             extension: extension.clone(),
             most: bytes,
@@ -32,13 +32,13 @@ impl Room {
     }
 
     /// Counts an answer that is refused because there is no room for it.
-    pub(super) fn count_refusal(&self) {
+    pub(crate) fn count_refusal(&self) {
         metrics::counter!("tidegate_answers_refused_total", "extension" => self.extension.clone())
             .increment(1);
     }
 
     /// The same bytes, which take room while they are there; `None`: there is no room.
-    pub(super) fn hold(self: &Arc<Self>, bytes: Bytes) -> Option<Bytes> {
+    pub(crate) fn hold(self: &Arc<Self>, bytes: Bytes) -> Option<Bytes> {
         let length = bytes.len();
         let most = match length <= SHORT {
             true => self.most.saturating_add(self.most / 4),

@@ -5,14 +5,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::*;
 
 /// A stream of server-sent events.
-pub(in crate::extensions) struct Lines(tokio::io::BufReader<tokio::net::TcpStream>);
+pub(crate) struct Lines(tokio::io::BufReader<tokio::net::TcpStream>);
 
 impl Lines {
-    pub(in crate::extensions) async fn open(admin: &crate::extensions::admin::Admin, path: &str) -> Self {
-        let Endpoint::Tcp { host, port } = admin.local() else {
+    pub(crate) async fn open(endpoint: &Endpoint, path: &str) -> Self {
+        let Endpoint::Tcp { host, port } = endpoint else {
             panic!("not TCP");
         };
-        let mut stream = tokio::net::TcpStream::connect((host.as_str(), port))
+        let mut stream = tokio::net::TcpStream::connect((host.as_str(), *port))
             .await
             .unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
@@ -29,7 +29,7 @@ impl Lines {
         (length > 0).then(|| line.trim_end().to_owned())
     }
 
-    pub(in crate::extensions) async fn event(&mut self) -> (String, serde_json::Value) {
+    pub(crate) async fn event(&mut self) -> (String, serde_json::Value) {
         loop {
             let line = self.line().await.expect("the stream goes on");
             if let Some(name) = line.strip_prefix("event: ") {
@@ -40,7 +40,7 @@ impl Lines {
         }
     }
 
-    pub(in crate::extensions) async fn event_named(&mut self, wanted: &str) -> serde_json::Value {
+    pub(crate) async fn event_named(&mut self, wanted: &str) -> serde_json::Value {
         loop {
             let (name, data) = self.event().await;
             if name == wanted {
@@ -49,19 +49,19 @@ impl Lines {
         }
     }
 
-    pub(in crate::extensions) async fn ends(&mut self) -> bool {
+    pub(crate) async fn ends(&mut self) -> bool {
         while self.line().await.is_some() {}
         true
     }
 }
 
 /// Status line number and body of a request.
-pub(in crate::extensions) async fn fetch(endpoint: &Endpoint, method: &str, path: &str) -> (u16, String) {
+pub(crate) async fn fetch(endpoint: &Endpoint, method: &str, path: &str) -> (u16, String) {
     send(endpoint, method, path, "").await
 }
 
 /// The same of a posted form.
-pub(in crate::extensions) async fn post(endpoint: &Endpoint, path: &str, form: &str) -> (u16, String) {
+pub(crate) async fn post(endpoint: &Endpoint, path: &str, form: &str) -> (u16, String) {
     send(endpoint, "POST", path, form).await
 }
 
