@@ -76,6 +76,14 @@ pub enum Ceiling {
     Hard,
 }
 
+/// Room was refused under a ceiling.
+#[derive(Debug, Default)]
+struct Shortage {
+    /// Milliseconds after the account began.
+    until: AtomicU64,
+    begins: Notify,
+}
+
 /// One a gateway.
 #[derive(Debug)]
 pub struct Account {
@@ -98,10 +106,9 @@ pub struct Account {
     freed: Notify,
     /// How often they were told.
     frees: AtomicUsize,
-    shortage: Notify,
     began: Instant,
-    /// Milliseconds after `began`.
-    short_until: AtomicU64,
+    /// Under each ceiling.
+    shortages: [Shortage; 2],
     opened: std::time::Instant,
     /// When the process was measured last, in microseconds after `opened`; 0: not yet.
     measured_at: AtomicU64,
@@ -159,9 +166,8 @@ impl Default for Account {
             wanted: AtomicUsize::new(0),
             freed: Notify::new(),
             frees: AtomicUsize::new(0),
-            shortage: Notify::new(),
             began: Instant::now(),
-            short_until: AtomicU64::new(0),
+            shortages: Default::default(),
             opened: std::time::Instant::now(),
             measured_at: AtomicU64::new(0),
         }
@@ -211,8 +217,9 @@ impl Account {
         let mut ticks = tokio::time::interval(MEASURE_EVERY);
         loop {
             ticks.tick().await;
-            if !self.has_limiter() && self.measure().is_ok() {
-                self.tell_the_waiting();
+            if !self.has_limiter() {
+                // Where the system does not say, the last measurement stays.
+                let _ = self.measure();
             }
         }
     }
@@ -255,9 +262,13 @@ impl Account {
     }
 
     fn take_measure(&self, begun: Begun, measured: usize) {
+        let before = self.used_bytes();
         self.counters.note(begun, measured);
-        self.of_a_table
-            .set_tight(self.used_bytes() > self.limit_under(Ceiling::Soft));
+        let used = self.used_bytes();
+        self.of_a_table.set_tight(used > self.limit_under(Ceiling::Soft));
+        if used < before {
+            self.tell_the_waiting();
+        }
     }
 
     /// What was measured, and what was promised or came since.
@@ -409,35 +420,38 @@ impl Account {
                 .is_ok()
     }
 
-    /// Reserves bytes without using more than `most`.
-    fn reserve(&self, bytes: usize, most: usize) -> Result<(), NoRoom> {
+    /// Reserves bytes under `ceiling` without using more than `most`.
+    fn reserve(&self, bytes: usize, most: usize, ceiling: Ceiling) -> Result<(), NoRoom> {
         let fits = bytes < LARGE || self.fits_beside_resident(bytes, most);
         match fits && self.holds_again(|| self.counters.reserve(bytes, most)) {
             true => Ok(()),
             false => {
-                self.run_short();
+                self.run_short(ceiling);
                 Err(NoRoom)
             }
         }
     }
 
-    /// Bodies that lag behind lose their room from now on, for a while.
-    pub(crate) fn run_short(&self) {
+    /// Bodies under `ceiling` that lag behind lose their room from now on, for a while. Where there is none up to the hard
+    /// limit, there is none up to the soft one.
+    pub(crate) fn run_short(&self, ceiling: Ceiling) {
         let until = self.began.elapsed() + SHORT_FOR;
         let until = u64::try_from(until.as_millis()).unwrap_or(u64::MAX);
-        self.short_until.fetch_max(until, Relaxed);
-        self.shortage.notify_waiters();
+        for shortage in &self.shortages[..=ceiling as usize] {
+            shortage.until.fetch_max(until, Relaxed);
+            shortage.begins.notify_waiters();
+        }
     }
 
-    /// Whether room was refused just now.
-    pub(crate) fn is_short(&self) -> bool {
+    /// Whether room under `ceiling` was refused just now.
+    pub(crate) fn is_short(&self, ceiling: Ceiling) -> bool {
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        now < self.short_until.load(Relaxed)
+        now < self.shortages[ceiling as usize].until.load(Relaxed)
     }
 
-    /// Returns when room is refused to somebody.
-    pub(crate) fn shortage(&self) -> impl Future<Output = ()> {
-        self.shortage.notified()
+    /// Returns when room under `ceiling` is refused to somebody.
+    pub(crate) fn shortage(&self, ceiling: Ceiling) -> impl Future<Output = ()> {
+        self.shortages[ceiling as usize].begins.notified()
     }
 }
 
@@ -469,22 +483,31 @@ impl Drop for Waiting<'_> {
 }
 
 /// A body that is on its way, until this is dropped.
-pub(crate) struct Arriving(Arc<Account>);
+pub(crate) struct Arriving {
+    account: Arc<Account>,
+    ceiling: Ceiling,
+}
 
 impl Arriving {
-    pub(crate) fn on(account: Arc<Account>) -> Self {
+    pub(crate) fn on(account: Arc<Account>, ceiling: Ceiling) -> Self {
         account.arriving.fetch_add(1, Relaxed);
-        Self(account)
+        Self { account, ceiling }
     }
 
-    pub(crate) fn account(&self) -> &Arc<Account> {
-        &self.0
+    /// Whether bodies that lag behind lose their room now.
+    pub(crate) fn is_short(&self) -> bool {
+        self.account.is_short(self.ceiling)
+    }
+
+    /// Returns when they begin to lose it.
+    pub(crate) fn shortage(&self) -> impl Future<Output = ()> {
+        self.account.shortage(self.ceiling)
     }
 }
 
 impl Drop for Arriving {
     fn drop(&mut self) {
-        self.0.arriving.fetch_sub(1, Relaxed);
+        self.account.arriving.fetch_sub(1, Relaxed);
     }
 }
 

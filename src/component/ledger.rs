@@ -210,6 +210,12 @@ impl Ledger {
         false
     }
 
+    /// Notes what a table made of events of the future, and tells the sender.
+    pub fn settle_future(&self, events: usize, flow: &mut Flow) {
+        self.drop_items(Reason::Future, events);
+        flow.reject(events, || format!("events: {}", Rejection::Future));
+    }
+
     /// The books now.
     pub fn balance(&self) -> Balance {
         Balance {

@@ -57,10 +57,11 @@ const MAX_WAITING: usize = 256;
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// As many pieces of work as there are processors at a time: more would only hold memory.
-static SLOTS: LazyLock<Semaphore> = LazyLock::new(|| {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    Semaphore::new(processors)
-});
+static SLOTS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(processors()));
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
 
 /// More work waits than will be done soon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -94,8 +95,11 @@ impl Slot {
         }
     }
 
-    /// The same for those of whom there is a limited number: they wait as long as it takes.
+    /// The same for those of whom there is a limited number: they wait as long as it takes. As many as there are slots stand
+    /// among the others, so that those don't wait behind all of them.
     pub(crate) async fn get_in_any_case() -> Result<Self, Overloaded> {
+        static NEXT: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(processors()));
+        let _turn = NEXT.acquire().await.map_err(|_| Overloaded)?;
         Self::of(&SLOTS).await
     }
 

@@ -114,6 +114,7 @@ mod tests {
 
     use super::*;
     use crate::batch::Signal;
+    use crate::component::Ceiling;
     use crate::delivery::testing::opaque;
 
     fn shared(limit: usize) -> Arc<Shared> {
@@ -134,7 +135,7 @@ mod tests {
         assert_eq!(shared.memory.reserved_bytes(), 9 * MIB);
         let soon = Duration::from_secs(1);
         assert!(timeout(soon, Making::room(&shared, 3 * MIB)).await.is_err());
-        assert!(!shared.memory.is_short(), "no body loses its room");
+        assert!(!shared.memory.is_short(Ceiling::Soft), "no body loses its room");
         let kept = third.settle(MIB);
         let fourth = Making::room(&shared, 3 * MIB).await;
         assert_eq!(shared.memory.reserved_bytes(), 10 * MIB);

@@ -12,7 +12,7 @@ use http_body_util::BodyExt;
 
 use tokio::time::Instant;
 
-use crate::component::account::{Account, Arriving, Held, NoRoom};
+use crate::component::account::{Account, Arriving, Ceiling, Held, NoRoom};
 
 /// What a request body may cost.
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +122,7 @@ where
         return Err(BodyError::TooLarge { limit_bytes });
     }
     let mut whole = Run::default();
-    let mut chunks = Chunks::new(body, limits.idle_timeout, held.account().clone());
+    let mut chunks = Chunks::under(body, limits.idle_timeout, held);
     while let Some(chunk) = chunks.next().await? {
         if chunk.len() > limit_bytes.saturating_sub(whole.len()) {
             return Err(BodyError::TooLarge { limit_bytes });
@@ -224,14 +224,19 @@ where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
-    /// Begins now.
-    pub fn new(body: B, idle_timeout: Duration, account: Arc<Account>) -> Self {
+    /// Begins now. What comes is reserved on the account of `held`.
+    pub fn under(body: B, idle_timeout: Duration, held: &Held) -> Self {
+        Self::new(body, idle_timeout, held.account().clone(), held.ceiling())
+    }
+
+    /// The same under any ceiling.
+    pub fn new(body: B, idle_timeout: Duration, account: Arc<Account>, ceiling: Ceiling) -> Self {
         Self {
             body,
             idle_timeout,
             waited: Duration::ZERO,
             received: 0,
-            arriving: Arriving::on(account),
+            arriving: Arriving::on(account, ceiling),
         }
     }
 
@@ -239,8 +244,7 @@ where
     pub async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
         let since = Instant::now();
         loop {
-            let account = self.arriving.account();
-            let is_short = account.is_short();
+            let is_short = self.arriving.is_short();
             let mut left = self.patience(self.idle_timeout, SLOWEST);
             if is_short {
                 left = left.min(self.patience(GRACE, PACE));
@@ -248,12 +252,12 @@ where
             let frame = tokio::select! {
                 biased;
                 frame = self.body.frame() => frame,
-                () = account.shortage(), if !is_short => continue,
+                () = self.arriving.shortage(), if !is_short => continue,
                 () = tokio::time::sleep_until(since + left) => {
                     if since.elapsed() >= self.patience(self.idle_timeout, SLOWEST) {
                         return Err(BodyError::TimedOut);
                     }
-                    match self.arriving.account().is_short() {
+                    match self.arriving.is_short() {
                         true => return Err(BodyError::TooSlow),
                         false => continue,
                     }

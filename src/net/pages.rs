@@ -28,6 +28,7 @@ pub(crate) use self::answers::{
 };
 use self::answers::{broken_off, compressed, only, whole, without_body};
 use self::room::Room;
+pub(crate) use self::room::count_refusal;
 use crate::component::{Account, ComponentError, Context, Held};
 use crate::net::accept::{coding, joined};
 use crate::net::auth::{AuthConfig, Door, NotAdmitted};
@@ -48,6 +49,9 @@ const MAX_FORM: usize = 256 << 10;
 
 /// So much of it needs no room: queries are answered above the limit of memory, too.
 const FREE_FORM: usize = 4 << 10;
+
+/// Parameters of a request, in its form and behind its path. One of a byte takes a hundred when it is read.
+const MAX_PARAMETERS: usize = 1000;
 
 /// Requests at a time on a connection of those who read pages.
 const MAX_STREAMS: u32 = 16;
@@ -277,7 +281,7 @@ async fn in_time(head: &http::request::Parts, body: Incoming, held: &mut Held) -
     let _waiting = head.extensions.get().map(Unfinished::wait);
     let reading = async {
         let mut whole = Run::default();
-        let mut chunks = Chunks::new(body, FORM_TIME, held.account().clone());
+        let mut chunks = Chunks::under(body, FORM_TIME, held);
         while let Some(chunk) = chunks.next().await? {
             let length = whole.len() + chunk.len();
             if length > MAX_FORM {
@@ -435,7 +439,10 @@ async fn answer(request: http::Request<Incoming>, pages: &dyn Pages, held: &mut 
         return only(takes, StatusCode::METHOD_NOT_ALLOWED, refusal.into_body());
     }
     let mut form = Vec::new();
-    let mut fill = |text: &[u8]| form.extend(form_urlencoded::parse(text).into_owned());
+    let mut fill = |text: &[u8]| {
+        let left = MAX_PARAMETERS + 1 - form.len();
+        form.extend(form_urlencoded::parse(text).into_owned().take(left));
+    };
     if head.method == Method::POST && is_form(&head.headers) {
         match in_time(&head, body, held).await {
             Ok(body) => fill(&body),
@@ -451,6 +458,10 @@ async fn answer(request: http::Request<Incoming>, pages: &dyn Pages, held: &mut 
         }
     }
     fill(head.uri.query().unwrap_or_default().as_bytes());
+    if form.len() > MAX_PARAMETERS {
+        let why = format!("the request has more than {MAX_PARAMETERS} parameters");
+        return error(StatusCode::PAYLOAD_TOO_LARGE, "bad_data", &why);
+    }
     let request = Request {
         headers: head.headers,
         ..Request::of(head.uri.path(), form)

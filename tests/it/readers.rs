@@ -245,7 +245,7 @@ fn answers_beyond_their_budget_are_refused_and_counted() {
     };
     let unread: Vec<TcpStream> = (0..10).map_while(|_| begin()).collect();
     assert_eq!(unread.len(), fit);
-    let counted = || gateway.own_metric("tidegate_answers_refused_total", &["extension=\"admin\""]);
+    let counted = || gateway.own_metric("tidegate_answers_refused_total", &["component=\"admin\""]);
     assert_eq!(counted(), 1.0, "the one that found no room");
     for refused in 2..=4 {
         let answer = answer(ports.admin, all);

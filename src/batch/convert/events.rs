@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use tidegate_engine::clock;
 use tidegate_engine::rule::DEFAULT_BOUNDS;
 use tidegate_engine::{
     Attributes, Data, Events, Histogram, Instrument, Kind, Metric, Point, Series, Temporality, UnixNanos,
@@ -30,7 +31,7 @@ pub fn event_time(events: &Events, at: usize) -> UnixNanos {
     times
         .and_then(|times| times.get(at))
         .copied()
-        .unwrap_or(events.observed)
+        .unwrap_or_else(|| clock::wall(events.observed))
 }
 
 /// The points of a batch of events, in the order of the kinds.

@@ -12,6 +12,10 @@ const LITTLE: usize = 16;
 /// This part of the limit is left to senders who have little: those who fill the rest are refused first.
 const SPARED: usize = 8;
 
+/// A body of a length that nobody has said wants so much while it waits. What has come of it lies in the window of its
+/// connection, on nobody's account.
+const UNKNOWN: usize = 256 << 10;
+
 /// Bytes reserved in the account until this is dropped.
 #[derive(Debug)]
 pub struct Held {
@@ -86,6 +90,11 @@ impl Held {
             || bytes <= (limit / LITTLE).max(LARGE) && resident(bytes) <= limit
     }
 
+    /// How much of the memory it may take.
+    pub fn ceiling(&self) -> Ceiling {
+        self.ceiling
+    }
+
     /// Where it is reserved.
     pub fn account(&self) -> &Arc<Account> {
         &self.account
@@ -110,7 +119,7 @@ impl Held {
     /// There is no room for them now.
     pub fn try_grow(&mut self, bytes: usize) -> Result<(), NoRoom> {
         if bytes > 0 {
-            self.account.reserve(bytes, self.most_with(bytes))?;
+            self.account.reserve(bytes, self.most_with(bytes), self.ceiling)?;
             self.reserved += bytes;
             self.share_grows(bytes);
         }
@@ -147,6 +156,7 @@ impl Held {
     /// There is no room.
     pub async fn begin(&mut self, promised: usize, bytes: usize) -> Result<(), NoRoom> {
         let account = self.account.clone();
+        let ceiling = self.ceiling;
         // Of a call whose first bytes say how long it is.
         let own = usize::from(self.filled > 0);
         let mut begin =
@@ -155,10 +165,14 @@ impl Held {
             return Ok(());
         }
         let may_lose_theirs = || {
-            account.run_short();
+            account.run_short(ceiling);
             account.arriving.load(Relaxed) > own
         };
-        account.in_time(promised.max(bytes), begin, may_lose_theirs).await
+        let wanted = match promised.max(bytes) {
+            0 => UNKNOWN,
+            known => known,
+        };
+        account.in_time(wanted, begin, may_lose_theirs).await
     }
 
     /// So many bytes in all are there. More than is reserved is reserved now, since nobody can refuse what is there.

@@ -75,7 +75,7 @@ async fn who_waits_gets_the_room_that_another_one_gives_back() {
     let began = Instant::now();
     assert_eq!(second.grow_in_time(100).await, Err(NoRoom));
     assert_eq!(began.elapsed(), LONGEST_WAIT);
-    assert!(!account.is_short() || began.elapsed() < LONGEST_WAIT + SHORT_FOR);
+    assert!(!account.is_short(Ceiling::Soft) || began.elapsed() < LONGEST_WAIT + SHORT_FOR);
     let began = Instant::now();
     let waiting = tokio::spawn(async move { second.grow_in_time(100).await.map(|()| second) });
     tokio::time::sleep(LONGEST_WAIT / 2).await;
@@ -86,6 +86,25 @@ async fn who_waits_gets_the_room_that_another_one_gives_back() {
     assert!(is_at_rest(&account));
 }
 
+/// Bodies for tables keep their room while what stays in memory is refused.
+#[test]
+fn a_shortage_below_the_soft_limit_is_none_below_the_hard_one() {
+    let account = Arc::new(Account::default());
+    account.add_limit(Limit {
+        soft: 500,
+        hard: 1000,
+    });
+    account.note(600);
+    let grow = |ceiling, bytes| Held::under(ceiling, account.clone()).try_grow(bytes);
+    let is_short = || [Ceiling::Soft, Ceiling::Hard].map(|ceiling| account.is_short(ceiling));
+    assert_eq!(grow(Ceiling::Hard, 10), Ok(()));
+    assert_eq!(is_short(), [false, false]);
+    assert_eq!(grow(Ceiling::Soft, 10), Err(NoRoom));
+    assert_eq!(is_short(), [true, false]);
+    assert_eq!(grow(Ceiling::Hard, 1000), Err(NoRoom));
+    assert_eq!(is_short(), [true, true]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_body_is_refused_at_once_where_nobody_could_lose_room_for_it() {
     let account = account(1000);
@@ -94,7 +113,7 @@ async fn a_body_is_refused_at_once_where_nobody_could_lose_room_for_it() {
     let mut held = Held::new(account.clone());
     assert_eq!(held.begin(200, 10).await, Err(NoRoom));
     assert_eq!(began.elapsed(), Duration::ZERO);
-    let arriving = Arriving::on(account.clone());
+    let arriving = Arriving::on(account.clone(), Ceiling::Soft);
     assert_eq!(held.begin(200, 10).await, Err(NoRoom));
     assert_eq!(began.elapsed(), LONGEST_WAIT);
     assert_eq!(held.begin(40, 10).await, Ok(()));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use tidegate_engine::{
-    Attributes, Data, Instrument, Point, Resource, Series, Temporality, UnixNanos, Value, Values,
+    Attributes, Data, Instrument, Point, Resource, Series, Temporality, UnixNanos, Value, Values, clock,
 };
 use tidegate_plugin::host::{Batch, Events, Kind, Values as Column};
 use tidegate_plugin::{Instrument as PluginInstrument, Signal as PluginSignal, Takes};
@@ -96,6 +96,7 @@ fn of_events(events: &tidegate_engine::Events) -> Events {
         kept.push(at);
     }
     let source = &events.source;
+    let observed = clock::wall(events.observed);
     let mut attributes = pairs(&source.resource.attributes);
     attributes.extend(pairs(&source.attributes));
     Events {
@@ -108,8 +109,8 @@ fn of_events(events: &tidegate_engine::Events) -> Events {
             Values::F64(values) => Column::F64(picked(values, &kept, 0.0)),
         },
         times_ns: match &events.times {
-            Some(times) => picked(times, &kept, events.observed),
-            None => vec![events.observed; kept.len()],
+            Some(times) => picked(times, &kept, observed),
+            None => vec![observed; kept.len()],
         },
         weights: events.weights.as_ref().map(|weights| picked(weights, &kept, 1.0)),
     }

@@ -223,7 +223,7 @@ impl Lifecycle for Prometheus {
             Senders::of(&self.base.shared),
         );
         let pages = Arc::new(pages);
-        let scrapes = Arc::new(Scrapes::of(&self.config, pages.clone()));
+        let scrapes = Arc::new(Scrapes::of(&self.config, self.base.id.clone(), pages.clone()));
         self.server
             .start(&self.base, server::place(&self.config), scrapes)
             .await?;
@@ -260,7 +260,7 @@ impl Consumer for Prometheus {
                 self.ledger.absorb(absorbed.absorbed);
                 self.ledger.drop_items(Reason::Invalid, absorbed.invalid);
                 self.ledger.drop_items(Reason::Limit, absorbed.limited);
-                self.ledger.drop_items(Reason::Future, absorbed.future);
+                self.ledger.settle_future(absorbed.future, flow);
                 let unmatched = absorbed.unmatched.map_or(0, |events| events.len());
                 self.ledger.drop_items(Reason::Unsupported, unmatched);
             }

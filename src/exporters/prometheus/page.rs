@@ -1,6 +1,7 @@
 //! What scrapes get: one snapshot of all tables in the format asked for, rendered and compressed once for all who ask
 //! at the same time. What is new is learnt as it comes, so that what can't be shown is known before anybody asks.
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -38,27 +39,69 @@ struct Forms {
     /// Of the content: what stays the same is not compressed again.
     version: u64,
     made: [OnceCell<Option<Bytes>>; CODINGS.len()],
+    _weight: Weight,
+}
+
+/// The bytes of a content among those of all that a scraper has not read yet, or may ask for.
+struct Weight {
+    bytes: usize,
+    unread: Arc<AtomicUsize>,
+}
+
+impl Weight {
+    fn of(bytes: usize, unread: &Arc<AtomicUsize>) -> Self {
+        unread.fetch_add(bytes, Relaxed);
+        let unread = unread.clone();
+        Self { bytes, unread }
+    }
+}
+
+impl Drop for Weight {
+    fn drop(&mut self) {
+        self.unread.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+/// What is sent of a content, which weighs until all of it is gone.
+struct Sent(
+    Bytes,
+    #[expect(dead_code, reason = "kept for its weight")] Arc<Forms>,
+);
+
+impl AsRef<[u8]> for Sent {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 impl Page {
     /// A page that shares the compressed forms of `last` if nothing has changed since.
-    fn new(exposition: Arc<Exposition>, last: Option<&Arc<Forms>>) -> Self {
+    fn new(exposition: Arc<Exposition>, last: Option<&Arc<Forms>>, unread: &Arc<AtomicUsize>) -> Self {
         let version = exposition.version;
         let same = last.filter(|forms| forms.version == version);
         let fresh = || {
             Arc::new(Forms {
                 version,
                 made: Default::default(),
+                _weight: Weight::of(exposition.body.len(), unread),
             })
         };
-        Self {
-            exposition,
-            forms: same.cloned().unwrap_or_else(fresh),
-        }
+        let forms = same.cloned().unwrap_or_else(fresh);
+        Self { exposition, forms }
+    }
+
+    /// How long it is as it is.
+    pub(super) fn bytes(&self) -> usize {
+        self.exposition.body.len()
     }
 
     /// The page in one of [`CODINGS`], or as it is. `None`: it can't be compressed.
     pub(super) async fn coded(&self, coding: Coding) -> Option<Bytes> {
+        let bytes = self.form(coding).await?;
+        Some(Bytes::from_owner(Sent(bytes, self.forms.clone())))
+    }
+
+    async fn form(&self, coding: Coding) -> Option<Bytes> {
         let at = CODINGS.iter().position(|known| *known == coding);
         let Some(cell) = at.and_then(|at| self.forms.made.get(at)) else {
             return Some(self.exposition.body.clone());
@@ -90,6 +133,7 @@ struct Press {
     exporter: Arc<str>,
     renderer: Mutex<Renderer>,
     last: Mutex<Option<Arc<Forms>>>,
+    unread: Arc<AtomicUsize>,
     complaints: Arc<Every>,
     remarks: Arc<Every>,
 }
@@ -101,6 +145,8 @@ pub(super) struct Pages {
     senders: Arc<Senders>,
     config: Arc<Config>,
     faces: Mutex<Vec<Face>>,
+    /// Bytes of the contents that are there.
+    unread: Arc<AtomicUsize>,
     complaints: Arc<Every>,
     remarks: Arc<Every>,
 }
@@ -118,6 +164,7 @@ impl Pages {
             exporter,
             config,
             faces: Mutex::default(),
+            unread: Arc::default(),
             complaints: Arc::new(Every::new(COMPLAINT_INTERVAL)),
             remarks: Arc::new(Every::new(COMPLAINT_INTERVAL)),
         };
@@ -129,6 +176,11 @@ impl Pages {
     pub(super) async fn page(&self, format: Format, escaping: Escaping) -> Option<Arc<Page>> {
         let pages = self.face(format, escaping, Some(Instant::now()));
         pages.next().await
+    }
+
+    /// Bytes of all contents that are there: the newest, and those that some scraper has not read yet.
+    pub(super) fn unread_bytes(&self) -> usize {
+        self.unread.load(Relaxed)
     }
 
     /// What is left out of every format that is asked for, and why, at this moment. Blocks.
@@ -182,6 +234,7 @@ impl Pages {
                 Renderer::new(format, self.config.style(escaping)).sharing(self.senders.clone()),
             ),
             last: Mutex::default(),
+            unread: self.unread.clone(),
             complaints: self.complaints.clone(),
             remarks: self.remarks.clone(),
         });
@@ -213,7 +266,7 @@ impl Press {
     fn print(&self) -> Page {
         let exposition = self.render();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let page = Page::new(exposition, last.as_ref());
+        let page = Page::new(exposition, last.as_ref(), &self.unread);
         *last = Some(page.forms.clone());
         page
     }
@@ -326,16 +379,22 @@ mod tests {
             let body = Bytes::from_static(body);
             Arc::new(Exposition { body, version })
         };
-        let first = Page::new(exposition(b"a 1\n", 1), None);
+        let unread = Arc::new(AtomicUsize::new(0));
+        let first = Page::new(exposition(b"a 1\n", 1), None, &unread);
         let packed = first.coded(Coding::Gzip).await.unwrap();
-        let same = Page::new(exposition(b"a 1\n", 1), Some(&first.forms));
+        let same = Page::new(exposition(b"a 1\n", 1), Some(&first.forms), &unread);
         let again = same.coded(Coding::Gzip).await.unwrap();
         assert_eq!(packed.as_ptr(), again.as_ptr(), "the very same bytes");
         assert_ne!(same.coded(Coding::Zstd).await.unwrap(), packed);
         assert_eq!(same.coded(Coding::Identity).await.unwrap(), "a 1\n");
 
-        let other = Page::new(exposition(b"a 2\n", 2), Some(&same.forms));
+        let other = Page::new(exposition(b"a 2\n", 2), Some(&same.forms), &unread);
         assert_ne!(other.coded(Coding::Gzip).await.unwrap(), packed);
+        assert_eq!(unread.load(Relaxed), 8, "each content once");
+        drop((first, same, again));
+        assert_eq!(unread.load(Relaxed), 8, "a scraper has not read it yet");
+        drop(packed);
+        assert_eq!(unread.load(Relaxed), 4);
     }
 
     fn pages() -> Pages {

@@ -14,18 +14,24 @@ use crate::net::accept::{self, joined};
 use crate::net::headers;
 use crate::net::pages::{self, Answer, Place, Request, Takes};
 
+/// Different pages that scrapers have not read yet may take so much, or be so many of the newest, whichever is more.
+const MAX_UNREAD_BYTES: usize = 64 << 20;
+const MAX_UNREAD_PAGES: usize = 8;
+
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Answers requests.
 pub(super) struct Scrapes {
+    exporter: Arc<str>,
     path: String,
     with_openmetrics: bool,
     pages: Arc<Pages>,
 }
 
 impl Scrapes {
-    pub(super) fn of(config: &Config, pages: Arc<Pages>) -> Self {
+    pub(super) fn of(config: &Config, exporter: Arc<str>, pages: Arc<Pages>) -> Self {
         Self {
+            exporter,
             path: config.path.clone(),
             with_openmetrics: config.enable_open_metrics,
             pages,
@@ -43,13 +49,18 @@ impl Scrapes {
     async fn scrape(&self, headers: &HeaderMap) -> Answer {
         let agreed = Agreed::on(&joined(headers, ACCEPT), self.with_openmetrics);
         let coding = accept::coding(&joined(headers, ACCEPT_ENCODING), &CODINGS);
-        let page = self.pages.page(agreed.format, agreed.escaping()).await;
-        let body = match page {
-            Some(page) => page.coded(coding).await,
-            None => None,
+        let unrendered = || failed("the scrape could not be rendered\n");
+        let Some(page) = self.pages.page(agreed.format, agreed.escaping()).await else {
+            return unrendered();
         };
-        let Some(body) = body else {
-            return failed("the scrape could not be rendered\n");
+        if self.pages.unread_bytes() > MAX_UNREAD_BYTES.max(page.bytes().saturating_mul(MAX_UNREAD_PAGES)) {
+            pages::count_refusal(&self.exporter);
+            return pages::busy(
+                "the pages that scrapers have not read take too much memory: try again later",
+            );
+        }
+        let Some(body) = page.coded(coding).await else {
+            return unrendered();
         };
         let mut answer = pages::bytes(TEXT, body);
         let headers = answer.headers_mut();
@@ -91,7 +102,7 @@ pub(super) fn place(config: &Config) -> Place<'_> {
         allowed_hosts: &config.allowed_hosts,
         max_connections: config.max_connections.max(1) as usize,
         max_connections_per_peer: config.max_connections_per_peer,
-        // All who ask at a time share a page.
+        // Scrapers share pages, which are counted once.
         max_answer_bytes: usize::MAX,
         headers: headers::build(&config.response_headers),
         serving: config.serving(),

@@ -11,19 +11,32 @@ use crate::prom::catalog::{Found, View};
 use crate::watch::{Shown, Watched, json as shape};
 
 /// What a page says of the series that queries see.
-pub(super) fn page(shared: &Shared, found: &[Found], now: UnixNanos, most: usize) -> Vec<Value> {
+///
+/// # Errors
+/// Nobody waits for it any more: each series is looked for in its whole table.
+pub(super) fn page(
+    shared: &Shared,
+    found: &[Found],
+    now: UnixNanos,
+    most: usize,
+    patience: &Patience,
+) -> Result<Vec<Value>, QueryError> {
     let composites = shared.composites.list();
-    let explained = found.iter().filter_map(|one| {
+    let mut explained = Vec::new();
+    for one in found {
+        patience.check()?;
         let table = one.table.as_ref();
-        let mut page = match table.and_then(|table| table.explain(&one.series, now, most)) {
-            Some(explanation) => of_series(&one.labels, &one.series, &explanation, now),
-            None if one.is_target => of_target(one, now),
-            None => of_composite(one, &composites, now)?,
+        let page = match table.and_then(|table| table.explain(&one.series, now, most)) {
+            Some(explanation) => Some(of_series(&one.labels, &one.series, &explanation, now)),
+            None if one.is_target => Some(of_target(one, now)),
+            None => of_composite(one, &composites, now),
         };
-        page["hidden"] = one.is_hidden.into();
-        Some(page)
-    });
-    explained.collect()
+        explained.extend(page.map(|mut page| {
+            page["hidden"] = one.is_hidden.into();
+            page
+        }));
+    }
+    Ok(explained)
 }
 
 /// At most `most` groups of composites that these selections accept and that have no value now: no table and no page has

@@ -80,8 +80,9 @@ crate::options! {
         /// Samples that a query may look at, each time that it looks; one takes 16 bytes or more while it is computed.
         /// Unset: one for every 128 bytes of the memory limit, 20 million at most.
         pub max_samples: Option<NonZeroUsize> = None,
-        /// What all answers that are on their way may take, and one of them; further ones are refused with 503.
-        pub max_answer_bytes: ByteSize = ByteSize::mib(64),
+        /// What all answers that are on their way may take, and one of them; further ones are refused with 503. Unset: a
+        /// sixteenth of the memory limit, 64 MiB at most.
+        pub max_answer_bytes: Option<ByteSize> = None,
     }
     check = QueryConfig::check
 }
@@ -101,8 +102,12 @@ impl QueryConfig {
         self.max_samples.map_or(derived, NonZeroUsize::get)
     }
 
-    fn max_answer_bytes(&self) -> usize {
-        usize::try_from(self.max_answer_bytes.bytes()).unwrap_or(usize::MAX)
+    /// The same of the bytes of answers.
+    fn max_answer_bytes(&self, memory: usize) -> usize {
+        const USUAL: usize = 64 << 20;
+        const LEAST: usize = 1 << 20;
+        let derived = (memory / 16).clamp(LEAST, USUAL);
+        self.max_answer_bytes.map_or(derived, ByteSize::as_usize)
     }
 }
 
@@ -258,7 +263,10 @@ impl Lifecycle for Admin {
             auth: self.config.auth.as_ref(),
             allowed_hosts: &self.config.allowed_hosts,
             max_connections_per_peer: self.config.max_connections_per_peer,
-            max_answer_bytes: self.config.query.max_answer_bytes(),
+            max_answer_bytes: self
+                .config
+                .query
+                .max_answer_bytes(self.base.shared.memory.limit()),
             ..Place::at(&self.config.endpoint, &self.config.socket)
         };
         let cors = self.config.cors.clone();

@@ -617,7 +617,7 @@ fn a_source_of_points_is_overdue_by_its_own_cadence() {
                 &tidegate_engine::query::Patience::default(),
             )
             .unwrap();
-        let page = explain::page(&shared, &found, now, 10);
+        let page = explain::page(&shared, &found, now, 10, &Default::default()).unwrap();
         page[0]["fed_by"][0]["state"].as_str().unwrap().to_owned()
     };
     assert_eq!([life("quick", 20), life("quick", 30)], ["alive", "overdue"]);
@@ -750,4 +750,40 @@ async fn forms_are_on_the_account_and_short_ones_are_taken_without_room() {
     let (status, _) = post(&endpoint, "/api/v1/query", &form(300_000)).await;
     assert!([413, 503].contains(&status), "{status}");
     assert_eq!(memory.reserved_bytes(), 1 << 20);
+}
+
+/// A parameter of a byte takes a hundred when it is read.
+#[tokio::test]
+async fn a_request_has_a_thousand_parameters_and_no_more() {
+    let (admin, _) = with_table("").await;
+    let endpoint = admin.server.local();
+    let form = |more: usize| format!("query=1{}", "&a".repeat(more));
+    for (more, status) in [(999, 200), (1000, 413), (100_000, 413)] {
+        assert_eq!(
+            post(&endpoint, "/api/v1/query", &form(more)).await.0,
+            status,
+            "{more}"
+        );
+    }
+    assert_eq!(
+        fetch(&endpoint, "GET", &format!("/api/v1/query?{}", form(999)))
+            .await
+            .0,
+        200
+    );
+    assert_eq!(
+        fetch(&endpoint, "GET", &format!("/api/v1/query?{}", form(1000)))
+            .await
+            .0,
+        413
+    );
+}
+
+#[tokio::test]
+async fn half_of_the_connections_are_for_those_who_wait_for_changes() {
+    let lanes = super::lanes::Lanes::default();
+    let watching: Vec<_> = std::iter::from_fn(|| lanes.watch().ok()).collect();
+    assert_eq!(watching.len(), 256);
+    drop(watching);
+    assert!(lanes.watch().is_ok());
 }

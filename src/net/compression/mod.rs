@@ -132,6 +132,18 @@ pub enum DecompressError {
     /// What it unpacks to has no room.
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
+    /// It would have none if the gateway held nothing else.
+    #[error(
+        "the request needs {} MiB of memory to be unpacked, and the limit is {} MiB: send smaller ones",
+        bytes >> 20,
+        limit_bytes >> 20
+    )]
+    NeverFits {
+        /// What it takes.
+        bytes: usize,
+        /// The limit.
+        limit_bytes: usize,
+    },
     /// There is too much other work.
     #[error(transparent)]
     Overloaded(#[from] Overloaded),
@@ -209,7 +221,7 @@ pub(crate) fn unpack_now(
             if unpacked_bytes > limit_bytes {
                 return too_large;
             }
-            held.try_grow(unpacked_bytes)?;
+            grow(held, unpacked_bytes)?;
             let unpacked = snap::raw::Decoder::new().decompress_vec(&body);
             unpacked.map_err(io::Error::from)?.into()
         }
@@ -217,6 +229,18 @@ pub(crate) fn unpack_now(
     drop(body);
     held.settle(unpacked.len());
     Ok(unpacked)
+}
+
+/// Reserves what is about to be unpacked; says whether that could ever have room.
+fn grow(held: &mut Held, bytes: usize) -> Result<(), DecompressError> {
+    held.try_grow(bytes)
+        .map_err(|no_room| match held.could_ever_grow(bytes) {
+            true => no_room.into(),
+            false => DecompressError::NeverFits {
+                bytes: held.bytes().saturating_add(bytes),
+                limit_bytes: held.account().limit(),
+            },
+        })
 }
 
 /// Snappy framing format, 4.1: the stream identifier.
@@ -231,11 +255,11 @@ struct Unpacked<'a> {
 
 impl<'a> Unpacked<'a> {
     /// With room for what is expected.
-    fn new(expected_bytes: usize, limit_bytes: usize, held: &'a mut Held) -> Result<Self, NoRoom> {
+    fn new(expected_bytes: usize, limit_bytes: usize, held: &'a mut Held) -> Result<Self, DecompressError> {
         let room = expected_bytes
             .max(MIN_GROWTH_BYTES)
             .min(limit_bytes.saturating_add(1));
-        held.try_grow(room)?;
+        grow(held, room)?;
         Ok(Self {
             bytes: Vec::with_capacity(room),
             limit_bytes,
@@ -272,9 +296,9 @@ impl<'a> Unpacked<'a> {
     }
 
     /// What is there and what it becomes stand side by side while the one is copied to the other.
-    fn make_room(&mut self, more: usize) -> Result<(), NoRoom> {
+    fn make_room(&mut self, more: usize) -> Result<(), DecompressError> {
         let len = self.bytes.len();
-        self.held.try_grow(len + more)?;
+        grow(self.held, len + more)?;
         self.bytes.reserve_exact(more);
         self.held.shrink(len);
         Ok(())

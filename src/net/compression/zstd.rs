@@ -8,7 +8,7 @@ use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 use zstd::zstd_safe;
 
 use super::shelf::Shelf;
-use super::{DecompressError, USUAL_RATIO, Unpacked};
+use super::{DecompressError, USUAL_RATIO, Unpacked, grow};
 use crate::component::account::Held;
 
 /// Making a body smaller may not cost more than making it.
@@ -28,7 +28,7 @@ pub(super) fn decompress(body: &[u8], limit_bytes: usize, held: &mut Held) -> Re
     match whole_bytes(body) {
         Some(bytes) if bytes > limit_bytes as u64 => Err(DecompressError::TooLarge { limit_bytes }),
         Some(bytes) => {
-            held.try_grow(bytes as usize)?;
+            grow(held, bytes as usize)?;
             Ok(at_once(body, bytes as usize)?.into())
         }
         None => step_by_step(body, limit_bytes, held),
@@ -50,19 +50,30 @@ fn at_once(body: &[u8], bytes: usize) -> io::Result<Vec<u8>> {
     Ok(unpacked)
 }
 
-/// What the window of the first frame takes (RFC 8878, 3.1.1.1.2), as far as one may be.
-fn window_bytes(body: &[u8]) -> usize {
-    let Some([_, _, _, _, _, window, ..]) = body.first_chunk::<6>() else {
-        return 0;
-    };
-    let base = 1_usize << (10 + u32::from(window >> 3)).min(WINDOW_LOG_MAX);
-    base + base / 8 * usize::from(window & 7)
+/// What the largest window of a body's frames takes (RFC 8878, 3.1.1.1.2), as far as one may be.
+fn window_bytes(mut body: &[u8]) -> usize {
+    let mut most = 0;
+    while let Some([_, _, _, _, _, window, ..]) = body.first_chunk::<6>() {
+        let base = 1_usize << (10 + u32::from(window >> 3)).min(WINDOW_LOG_MAX);
+        most = most.max(base + base / 8 * usize::from(window & 7));
+        let length = zstd_safe::find_frame_compressed_size(body)
+            .unwrap_or(body.len())
+            .max(1);
+        body = body.get(length..).unwrap_or_default();
+    }
+    most
 }
 
 /// Frame after frame, with a coder of its own: its window may be large.
 fn step_by_step(body: &[u8], limit_bytes: usize, held: &mut Held) -> Result<Bytes, DecompressError> {
-    let mut window = Held::new(held.account().clone());
-    window.try_grow(window_bytes(body))?;
+    let window = window_bytes(body);
+    grow(held, window)?;
+    let unpacked = frame_by_frame(body, limit_bytes, held);
+    held.shrink(window);
+    unpacked
+}
+
+fn frame_by_frame(body: &[u8], limit_bytes: usize, held: &mut Held) -> Result<Bytes, DecompressError> {
     let mut decoder = Decoder::new()?;
     decoder.set_parameter(zstd_safe::DParameter::WindowLogMax(WINDOW_LOG_MAX))?;
     let mut input = InBuffer::around(body);

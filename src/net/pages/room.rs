@@ -11,7 +11,7 @@ const SHORT: usize = 64 << 10;
 /// The room, by bytes.
 pub(crate) struct Room {
     /// Whose answers they are.
-    extension: Arc<str>,
+    component: Arc<str>,
     most: usize,
     held: AtomicUsize,
 }
@@ -22,10 +22,15 @@ struct Held {
     room: Arc<Room>,
 }
 
+/// Counts an answer of a component that is refused because those that clients have not read take too much memory.
+pub(crate) fn count_refusal(component: &Arc<str>) {
+    metrics::counter!("tidegate_answers_refused_total", "component" => component.clone()).increment(1);
+}
+
 impl Room {
-    pub(crate) fn of(extension: &Arc<str>, bytes: usize) -> Arc<Self> {
+    pub(crate) fn of(component: &Arc<str>, bytes: usize) -> Arc<Self> {
         Arc::new(Self {
-            extension: extension.clone(),
+            component: component.clone(),
             most: bytes,
             held: AtomicUsize::new(0),
         })
@@ -33,8 +38,7 @@ impl Room {
 
     /// Counts an answer that is refused because there is no room for it.
     pub(crate) fn count_refusal(&self) {
-        metrics::counter!("tidegate_answers_refused_total", "extension" => self.extension.clone())
-            .increment(1);
+        count_refusal(&self.component);
     }
 
     /// The same bytes, which take room while they are there; `None`: there is no room.

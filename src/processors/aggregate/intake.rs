@@ -43,7 +43,7 @@ impl Intake {
         flow: &mut Flow,
     ) -> Option<Payload> {
         match payload {
-            Payload::Events(events) => self.take_events(events, ledger),
+            Payload::Events(events) => self.take_events(events, ledger, flow),
             Payload::Encoded(encoded) => {
                 let mut taking = Taking {
                     intake: self,
@@ -69,12 +69,12 @@ impl Intake {
         }
     }
 
-    fn take_events(&self, events: &Events, ledger: &Ledger) -> Option<Payload> {
+    fn take_events(&self, events: &Events, ledger: &Ledger, flow: &mut Flow) -> Option<Payload> {
         let absorbed = self.table.absorb(events);
         ledger.absorb(absorbed.absorbed);
         ledger.drop_items(Reason::Invalid, absorbed.invalid);
         ledger.drop_items(Reason::Limit, absorbed.limited);
-        ledger.drop_items(Reason::Future, absorbed.future);
+        ledger.settle_future(absorbed.future, flow);
         absorbed.unmatched.map(Payload::from)
     }
 

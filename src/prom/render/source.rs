@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use foldhash::fast::RandomState;
-use tidegate_engine::{Composite, Looker, Place, Reading, Seen, Series, Table, UnixNanos, Value};
+use tidegate_engine::{Composite, Looker, Place, Reading, Seen, Series, Table, UnixNanos, Value, clock};
 
 use super::column::Column;
 use crate::prom::catalog::Times;
@@ -320,7 +320,7 @@ impl Answers {
             Some(answer) => Seen::Shown(Reading {
                 series: &answer.series,
                 start: 0,
-                time: answer.time,
+                time: clock::wall(answer.time),
                 seen: answer.time,
                 value: &answer.value,
                 exemplars: &[],

@@ -175,6 +175,7 @@ impl From<DecompressError> for Failure {
             DecompressError::TooLarge { .. } => Self::too_large(message),
             DecompressError::Corrupt(_) => Self::invalid(message),
             DecompressError::NoRoom(_) => Self::no_room("unpacking", message),
+            DecompressError::NeverFits { bytes, limit_bytes } => Self::never_fits(bytes, limit_bytes),
             DecompressError::Overloaded(overloaded) => overloaded.into(),
         }
     }

@@ -164,12 +164,12 @@ impl Ingest {
             }
         })?;
         let rejected_items = cut.unwrap_or(0);
-        entry.fail(rejected_items);
         let mut verdict = Verdict {
             rejected_items,
             message: cut.map_or_else(String::new, |_| self.limits()),
         };
         if encoded.items() == 0 {
+            entry.fail(rejected_items);
             return Ok(verdict);
         }
         let mut long = None;
@@ -186,6 +186,8 @@ impl Ingest {
             ..Batch::new(encoded)
         };
         let taken = entry.send_held(batch, Some(held.take()), long).await?;
+        // What is refused as a whole comes again.
+        entry.fail(rejected_items);
         verdict.rejected_items += taken.rejected_items;
         if verdict.message.is_empty() {
             verdict.message = taken.message;

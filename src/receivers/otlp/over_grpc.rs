@@ -128,7 +128,7 @@ async fn read_message(
 ) -> Result<(bool, Bytes), Failure> {
     let mut whole = Run::default();
     let mut end = None;
-    let mut chunks = Chunks::new(body, limits.idle_timeout, held.account().clone());
+    let mut chunks = Chunks::under(body, limits.idle_timeout, held);
     while let Some(chunk) = chunks.next().await? {
         whole.take(chunk, end, held).await?;
         if end.is_none() {

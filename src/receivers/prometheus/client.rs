@@ -11,7 +11,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::config::http::HttpOptions;
 use super::credentials::{Credentials, Value, header_value};
-use crate::component::{Account, Held, NoRoom};
+use crate::component::{Account, Ceiling, Held, NoRoom};
 use crate::config::Secret;
 use crate::net::body::Chunks;
 use crate::net::client::UseTls;
@@ -261,6 +261,7 @@ impl Packed {
         unpack_now(self.coding, self.bytes, most, held).map_err(|error| match error {
             DecompressError::TooLarge { .. } => FetchError::TooLarge(limit_bytes),
             DecompressError::NoRoom(no_room) => FetchError::NoMemory(no_room),
+            DecompressError::NeverFits { .. } => FetchError::NoMemory(NoRoom),
             DecompressError::Corrupt(_) | DecompressError::Overloaded(_) => {
                 FetchError::Body(error.to_string())
             }
@@ -280,7 +281,7 @@ pub(super) async fn read(
     response: Response<Incoming>,
     limit_bytes: usize,
     idle_timeout: std::time::Duration,
-    account: Arc<Account>,
+    (account, ceiling): (Arc<Account>, Ceiling),
     mut reserve: impl FnMut(usize) -> Result<(), FetchError>,
 ) -> Result<Packed, FetchError> {
     let (head, body) = response.into_parts();
@@ -289,7 +290,7 @@ pub(super) async fn read(
     let coding = Coding::named(coding)
         .ok_or_else(|| FetchError::Body(format!("unknown content coding {coding:?}")))?;
     let mut whole = BytesMut::new();
-    let mut chunks = Chunks::new(body, idle_timeout, account);
+    let mut chunks = Chunks::new(body, idle_timeout, account, ceiling);
     while let Some(chunk) = chunks.next().await.map_err(broken)? {
         if whole.len() + chunk.len() >= limit_bytes {
             return Err(FetchError::TooLarge(limit_bytes));

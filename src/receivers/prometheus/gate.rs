@@ -19,7 +19,7 @@ pub(super) struct Gate {
     kept_bytes: AtomicUsize,
     pub(super) shared: Arc<Shared>,
     /// How much memory pages may take.
-    ceiling: Ceiling,
+    pub(super) ceiling: Ceiling,
 }
 
 impl Gate {
@@ -116,6 +116,13 @@ impl Room {
         buffered.fetch_add(bytes, Relaxed);
         buffered.fetch_sub(self.bytes, Relaxed);
         self.bytes = bytes;
+    }
+
+    /// The page has become points, for which so much was reserved.
+    pub(super) fn into_points(mut self, bytes: usize) -> Held {
+        let mut held = self.held.take();
+        held.settle(bytes);
+        held
     }
 
     /// How much more there is room for now.

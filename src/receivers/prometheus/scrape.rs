@@ -22,7 +22,7 @@ use super::weight::weight;
 use super::work::{Done, Failure, Pending, Work};
 use crate::component::targets::{LastScrape, ScrapePool, ScrapeTarget};
 use crate::component::worker::Slot;
-use crate::component::{Ceiling, unix_now};
+use crate::component::{Ceiling, Held, unix_now};
 use crate::delivery::answer::USER_AGENT as OUR_NAME;
 
 /// What loops of a job have in common.
@@ -269,7 +269,7 @@ impl Scraper {
         let books = self.workshop.books.clone();
         let Some(done) = done else { return };
         let mut pending = done.pending;
-        while let Some(Pending { batch, refused }) = pending.take() {
+        while let Some(Pending { batch, refused, held }) = pending.take() {
             let points = batch.items();
             let now = tokio::time::Instant::now();
             let is_last = stopping.is_cancelled() || now >= next;
@@ -281,7 +281,7 @@ impl Scraper {
             stopping
                 .run_until_cancelled(tokio::time::sleep_until(until))
                 .await;
-            let again = self.work(move |work| work.push(batch)).await;
+            let again = self.work(move |work| work.push(batch, held)).await;
             match again {
                 Some(done) => pending = done.pending,
                 None => books.lost(points, "internal", &"a worker ended by a panic"),
@@ -318,7 +318,7 @@ async fn fetch(workshop: &Workshop, target: &Target, headers: &HeaderMap) -> Res
             .map(str::to_owned);
         let mut room = Room::new(workshop.gate.clone());
         let limit = workshop.body_bytes();
-        let account = workshop.gate.shared.memory.clone();
+        let account = (workshop.gate.shared.memory.clone(), workshop.gate.ceiling);
         let packed = client::read(response, limit, timeout, account, |bytes| room.arrived(bytes)).await?;
         room.has_arrived();
         Ok(Page {
@@ -356,10 +356,18 @@ fn headers(job: &Job, target: &Target) -> HeaderMap {
     headers
 }
 
-/// Bytes of a page, unpacked, with the room that they take.
+/// Bytes of a page, unpacked, with the room that they and their points take.
 pub(super) struct Unpacked {
     pub(super) bytes: Bytes,
-    _room: Room,
+    room: Room,
+    weight: usize,
+}
+
+impl Unpacked {
+    /// What its points have reserved, which are all that is left of it.
+    pub(super) fn into_points(self) -> Held {
+        self.room.into_points(self.weight)
+    }
 }
 
 impl Page {
@@ -377,6 +385,6 @@ impl Page {
         // What its lines become has to have room too. A page in no format fails unread.
         let weight = format.map_or(0, |format| weight(format, &bytes));
         room.held().try_grow(weight)?;
-        Ok(Unpacked { bytes, _room: room })
+        Ok(Unpacked { bytes, room, weight })
     }
 }

@@ -15,7 +15,7 @@ use super::report::{Report, Scraped};
 use super::scrape::{Page, Workshop};
 use super::target::Target;
 use crate::batch::{Batch, Points};
-use crate::component::Refused;
+use crate::component::{Held, Refused};
 use crate::prom::intake::{self, Counts, Failed, Intake, Settings};
 
 /// The scope of series that don't name theirs.
@@ -76,6 +76,8 @@ pub(super) struct Done {
 pub(super) struct Pending {
     pub(super) batch: Batch,
     pub(super) refused: Refused,
+    /// What its points take.
+    pub(super) held: Option<Held>,
 }
 
 /// What is kept of a target from scrape to scrape.
@@ -113,7 +115,12 @@ impl Work {
             body_bytes: Some(0),
             ..Scraped::default()
         };
-        let read = fetched.and_then(|page| self.read(page, time, &mut points, &mut scraped));
+        let mut held = None;
+        let read = fetched.and_then(|page| {
+            let (counts, of_points) = self.read(page, time, &mut points, &mut scraped)?;
+            held = Some(of_points);
+            Ok(counts)
+        });
         let counts = match &read {
             Ok(counts) => *counts,
             Err(failure) => {
@@ -155,7 +162,7 @@ impl Work {
         points.extend(self.report.points(&scraped, time));
         Done {
             failure,
-            ..self.push(batch(points))
+            ..self.push(batch(points), held)
         }
     }
 
@@ -164,15 +171,15 @@ impl Work {
         let mut points = Vec::new();
         self.intake.end(time, &mut points);
         points.extend(self.report.end(time));
-        self.push(batch(points))
+        self.push(batch(points), None)
     }
 
-    /// Offers points to the pipelines.
-    pub(super) fn push(&mut self, batch: Batch) -> Done {
+    /// Offers points to the pipelines, which have so much reserved until they are taken.
+    pub(super) fn push(&mut self, batch: Batch, held: Option<Held>) -> Done {
         let pushed = self.workshop.books.entry().push(batch.clone());
         Done {
             failure: None,
-            pending: pushed.err().map(|refused| Pending { batch, refused }),
+            pending: pushed.err().map(|refused| Pending { batch, refused, held }),
         }
     }
 
@@ -182,7 +189,7 @@ impl Work {
         time: UnixNanos,
         points: &mut Vec<Point>,
         scraped: &mut Scraped,
-    ) -> Result<Counts, Failure> {
+    ) -> Result<(Counts, Held), Failure> {
         let format = self.workshop.format(page.content_type.as_deref());
         let said = page.content_type.clone().unwrap_or_default();
         let page = page.unpack(self.workshop.body_bytes(), format)?;
@@ -196,7 +203,7 @@ impl Work {
         let read = self.intake.page(format, &page.bytes, time, points);
         // Also where the page fails: its lines are known from now on.
         match self.kept.settle(self.intake.bytes()) {
-            true => Ok(read?),
+            true => Ok((read?, page.into_points())),
             false => Err(Failure::Series),
         }
     }

@@ -151,6 +151,7 @@ impl From<DecompressError> for Refusal {
             DecompressError::TooLarge { .. } => return Self::too_large(error.to_string()),
             DecompressError::Corrupt(_) => StatusCode::BAD_REQUEST,
             DecompressError::NoRoom(_) => return Self::no_room("unpacking", error.to_string()),
+            DecompressError::NeverFits { bytes, limit_bytes } => return Self::never_fits(bytes, limit_bytes),
             DecompressError::Overloaded(overloaded) => return overloaded.into(),
         };
         Self::new(status, error.to_string())

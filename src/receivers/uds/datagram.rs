@@ -11,7 +11,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SocketType, recvmsg,
     sockopt::set_socket_passcred,
 };
-use tidegate_engine::{Events, Instrument, Source, UnixNanos, Values};
+use tidegate_engine::{Events, Instrument, Source, UnixNanos, Values, clock};
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
 use tokio::task::JoinHandle;
@@ -399,7 +399,7 @@ impl Columns {
         self.values.push(number);
         self.times.push(
             line.seconds
-                .map_or(now, |seconds| seconds.saturating_mul(SECOND_NS)),
+                .map_or_else(|| clock::wall(now), |seconds| seconds.saturating_mul(SECOND_NS)),
         );
         self.weights.push(weight);
         self.timed |= line.seconds.is_some();

@@ -38,6 +38,9 @@ const LARGE: usize = 1 << 20;
 /// How long they are waited for.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
+/// A message that has begun may stop coming for so long.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
 /// A varint has at most ten bytes.
 const MAX_VARINT_BYTES: usize = 10;
 
@@ -56,6 +59,8 @@ enum StreamError {
     Session(#[from] SessionError),
     #[error("no room for a message of so many bytes: {0}")]
     NoRoom(usize),
+    #[error("a message stopped coming half-way for {LONGEST_PAUSE:?}")]
+    Paused,
     #[error("the receiver stops")]
     Stopping,
     #[error("the connection broke: {0}")]
@@ -289,12 +294,25 @@ impl Frames {
             if let Some(frame) = split(&mut self.buffer, self.limit)? {
                 return Ok(Some(frame));
             }
+            let has_begun = !self.buffer.is_empty();
+            if !has_begun && self.held.bytes() > 2 * READ_BYTES {
+                // Room for a large message is given back between messages.
+                self.buffer = BytesMut::new();
+                self.held.settle(0);
+            }
             let room = self.buffer.len() + READ_BYTES;
             // Unread, it stays with the sender.
             make_room(&mut self.held, room, &self.stopping).await?;
             self.buffer.reserve(READ_BYTES);
             self.held.fill_to(room);
-            if self.stream.read_buf(&mut self.buffer).await? == 0 {
+            let reading = self.stream.read_buf(&mut self.buffer);
+            let read = match has_begun {
+                true => timeout(LONGEST_PAUSE, reading)
+                    .await
+                    .map_err(|_| StreamError::Paused)?,
+                false => reading.await,
+            };
+            if read? == 0 {
                 return match self.buffer.is_empty() {
                     true => Ok(None),
                     false => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),

@@ -105,7 +105,8 @@ impl Api {
 
     /// An answer that is to be written.
     pub(super) fn text<'r>(&self, request: &'r Request) -> json::Text<'r> {
-        json::Text::new(self.limits.max_answer_bytes(), &request.patience)
+        let most = self.limits.max_answer_bytes(self.shared.memory.limit());
+        json::Text::new(most, &request.patience)
     }
 }
 

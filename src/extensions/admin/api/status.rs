@@ -26,7 +26,7 @@ impl Api {
         // A histogram is explained by the name of its metric, which no series has.
         let names = found.iter().map(|found| found.labels.get(NAME));
         names.for_each(|name| notes.forget_unknown(name));
-        let mut explained = explain::page(&self.shared, &found, now, most);
+        let mut explained = explain::page(&self.shared, &found, now, most, &request.patience)?;
         let room = most.saturating_sub(explained.len());
         explained.extend(explain::without_value(&self.view, &selections, now, room));
         let mut text = self.text(request);

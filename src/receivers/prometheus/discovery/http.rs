@@ -7,7 +7,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 
 use super::{Group, META_URL, Reporter, group};
-use crate::component::{Account, Held};
+use crate::component::{Account, Ceiling, Held};
 use crate::delivery::answer::USER_AGENT as OUR_NAME;
 use crate::net::TlsError;
 use crate::receivers::prometheus::client::{self, Client, FetchError};
@@ -90,7 +90,14 @@ impl HttpDiscovery {
             arrived += bytes;
             Ok(client::reserve_arrived(&mut held, arrived)?)
         };
-        let packed = client::read(response, group::MAX_LIST_BYTES, timeout, memory.clone(), reserve).await;
+        let packed = client::read(
+            response,
+            group::MAX_LIST_BYTES,
+            timeout,
+            (memory.clone(), Ceiling::Soft),
+            reserve,
+        )
+        .await;
         let packed = packed.map_err(said)?;
         held.settle(arrived);
         let url = self.shown_url.clone();
