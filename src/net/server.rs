@@ -178,45 +178,35 @@ impl Slots {
         }
     }
 
-    /// Waits, and meanwhile asks one connection without work after the other to go.
-    async fn crowded<T>(&self, wait: impl Future<Output = T>) -> T {
-        let mut wait = pin!(wait);
-        loop {
-            self.crowd.notify_one();
-            tokio::select! {
-                biased;
-                got = &mut wait => {
-                    // Where none was there to be asked, the next one need not go any more.
-                    let _ = tokio::time::timeout(Duration::ZERO, self.crowd.notified()).await;
-                    return got;
-                }
-                () = sleep(CROWD_AGAIN) => {}
-            }
-        }
-    }
-
     /// Waits for a place. While there is none a connection without work is asked to go.
     async fn take(&self) -> Option<Slot> {
-        let place = self.all.clone().acquire_owned();
-        let place = match self.all.available_permits() {
-            0 => self.crowded(place).await,
-            _ => place.await,
+        let mut place = pin!(self.all.clone().acquire_owned());
+        let place = loop {
+            if self.all.available_permits() == 0 {
+                self.crowd.notify_one();
+            }
+            tokio::select! {
+                biased;
+                place = &mut place => break place.ok()?,
+                () = sleep(CROWD_AGAIN) => {}
+            }
         };
-        let place = place.ok()?;
         let free = [&self.own, &self.shared].into_iter();
         let mut free = free.filter_map(|descriptors| descriptors.clone().try_acquire_owned().ok());
         let descriptor = match free.next() {
             Some(descriptor) => descriptor,
             None => {
-                let (own, shared) = (self.own.clone(), self.shared.clone());
+                let mut own = pin!(self.own.clone().acquire_owned());
+                let mut shared = pin!(self.shared.clone().acquire_owned());
                 // What a connection of this listener gives back, another listener may take.
-                let either = async {
+                loop {
+                    self.crowd.notify_one();
                     tokio::select! {
-                        own = own.acquire_owned() => own,
-                        shared = shared.acquire_owned() => shared,
+                        own = &mut own => break own.ok()?,
+                        shared = &mut shared => break shared.ok()?,
+                        () = sleep(CROWD_AGAIN) => {}
                     }
-                };
-                self.crowded(either).await.ok()?
+                }
             }
         };
         Some(Slot {
