@@ -224,7 +224,7 @@ where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
-    /// Begins now. What comes is reserved on the account of `held`.
+    /// Begins now. The account of `held` reserves room for each piece.
     pub fn under(body: B, idle_timeout: Duration, held: &Held) -> Self {
         Self::new(body, idle_timeout, held.account().clone(), held.ceiling())
     }

@@ -333,7 +333,7 @@ service:
     gateway.kill();
 }
 
-/// Two senders that say who they are: one fills the memory that there is for it, the other is served all the while.
+/// Two authenticated senders: one fills its share of the memory, and the gateway serves the other throughout.
 #[test]
 fn who_fills_the_memory_is_refused_before_who_takes_little() {
     const LITTLE: usize = 100;
@@ -395,7 +395,7 @@ service:
     gateway.kill();
 }
 
-/// What has more elements than the receiver is told to take is cut out: its sender, the page and the counters agree.
+/// The receiver rejects a point with more elements than configured: the sender, the page and the counters agree.
 #[test]
 fn a_receiver_takes_as_many_elements_as_its_configuration_says() {
     let (otlp, page) = (free_port(), free_port());

@@ -14,7 +14,7 @@ use crate::net::accept::{self, joined};
 use crate::net::headers;
 use crate::net::pages::{self, Answer, Place, Request, Takes};
 
-/// Different pages that scrapers have not read yet may take so much, or be so many of the newest, whichever is more.
+/// The exporter holds at most this many bytes of different unread pages, or this many times the newest page, whichever is more.
 const MAX_UNREAD_BYTES: usize = 64 << 20;
 const MAX_UNREAD_PAGES: usize = 8;
 
