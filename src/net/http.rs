@@ -229,11 +229,12 @@ where
     tokio::pin!(serving);
 
     let age_grace = config.max_age_grace.unwrap_or(DEFAULT_AGE_GRACE);
-    let (mut outcome, grace) = tokio::select! {
-        outcome = Behind::new(serving.as_mut()) => (Some(outcome), None),
-        () = stopping.cancelled() => (None, None),
-        () = sleep(config.max_age) => (None, Some(age_grace)),
-        grace = activity.idle(config, &crowd) => (None, Some(grace)),
+    let (mut outcome, mut grace, mut grace_of_requests) = (None, None, Duration::ZERO);
+    tokio::select! {
+        ended = Behind::new(serving.as_mut()) => outcome = Some(ended),
+        () = stopping.cancelled() => {}
+        () = sleep(config.max_age) => grace = Some(age_grace),
+        of_idle = activity.idle(config, &crowd) => (grace, grace_of_requests) = (Some(of_idle), age_grace),
         () = answers::stalled(answers.as_deref(), config.max_stall) => {
             tracing::debug!(?peer, "takes nothing of its answer: the connection is cut");
             return;
@@ -242,9 +243,16 @@ where
     if outcome.is_none() && activity.has_begun() {
         activity.ask_to_go();
         serving.as_mut().graceful_shutdown();
+        let cut = async {
+            sleep(grace).await;
+            // What came before the peer knew.
+            if activity.is_busy() {
+                sleep(Some(grace_of_requests)).await;
+            }
+        };
         outcome = tokio::select! {
             outcome = serving => Some(outcome),
-            () = sleep(grace) => None,
+            () = cut => None,
         };
     }
     if let Some(Err(error)) = outcome {
@@ -321,9 +329,13 @@ impl Activity {
 
     /// Notes that the peer is asked to go: one that has no request has sent all of the last one.
     fn ask_to_go(&self) {
-        if self.requests.load(SeqCst) == 0 {
+        if !self.is_busy() {
             self.may_send.store(false, SeqCst);
         }
+    }
+
+    fn is_busy(&self) -> bool {
+        self.requests.load(SeqCst) > 0
     }
 
     /// How long there has been no request.

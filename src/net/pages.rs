@@ -69,7 +69,7 @@ const PAGE_HEADERS: [HeaderName; 3] = [ACCEPT, AUTHORIZATION, CONTENT_TYPE];
 type Answering = Pin<Box<dyn Future<Output = Result<Answer, Infallible>> + Send>>;
 
 /// Where to listen, who may ask, and how much.
-pub(crate) struct Place<'a> {
+pub(crate) struct ServerConfig<'a> {
     pub(crate) endpoint: &'a Endpoint,
     pub(crate) socket: &'a SocketFileConfig,
     pub(crate) tls: Option<&'a TlsServerConfig>,
@@ -87,7 +87,7 @@ pub(crate) struct Place<'a> {
     pub(crate) serving: HttpConfig,
 }
 
-impl<'a> Place<'a> {
+impl<'a> ServerConfig<'a> {
     /// Anybody may ask, within the usual limits.
     pub(crate) fn at(endpoint: &'a Endpoint, socket: &'a SocketFileConfig) -> Self {
         Self {
@@ -157,16 +157,16 @@ impl PageServer {
     pub(crate) async fn start(
         &self,
         base: &Context,
-        place: Place<'_>,
+        config: ServerConfig<'_>,
         pages: Arc<dyn Pages>,
     ) -> Result<(), ComponentError> {
-        let desk = Desk {
-            door: Door::of(place.auth, base)?,
-            room: Room::of(&base.id, place.max_answer_bytes),
+        let handler = Handler {
+            door: Door::of(config.auth, base)?,
+            room: Room::of(&base.id, config.max_answer_bytes),
             memory: base.shared.memory.clone(),
             pages,
         };
-        let server = desk.open(place).await;
+        let server = handler.open(config).await;
         let server = server.map_err(|error| base.error(error.to_string()))?;
         tracing::info!(component = %base.id, endpoint = %server.local(), "serving");
         *self.lock() = Some(server);
@@ -197,49 +197,49 @@ impl PageServer {
 /// It can't listen.
 pub(crate) async fn serve(
     id: &Arc<str>,
-    place: Place<'_>,
+    config: ServerConfig<'_>,
     memory: Arc<Account>,
     pages: Arc<dyn Pages>,
 ) -> Result<Server, StartError> {
-    let desk = Desk {
+    let handler = Handler {
         door: Door::default(),
-        room: Room::of(id, place.max_answer_bytes),
+        room: Room::of(id, config.max_answer_bytes),
         memory,
         pages,
     };
-    desk.open(place).await
+    handler.open(config).await
 }
 
 /// What stands between requests and pages.
-struct Desk {
+struct Handler {
     door: Door,
     room: Arc<Room>,
     memory: Arc<Account>,
     pages: Arc<dyn Pages>,
 }
 
-impl Desk {
-    async fn open(self, place: Place<'_>) -> Result<Server, StartError> {
-        let tls = place.tls.map(|tls| tls.build(tls::ALPN_HTTP)).transpose()?;
-        let limits = ConnectionLimits::new(place.max_connections, place.max_connections_per_peer).over(tls);
-        let listener = Listener::bind(place.endpoint, place.socket).await?;
+impl Handler {
+    async fn open(self, config: ServerConfig<'_>) -> Result<Server, StartError> {
+        let tls = config.tls.map(|tls| tls.build(tls::ALPN_HTTP)).transpose()?;
+        let limits = ConnectionLimits::new(config.max_connections, config.max_connections_per_peer).over(tls);
+        let listener = Listener::bind(config.endpoint, config.socket).await?;
         let cors = self.pages.cors().and_then(|cors| {
             let methods = [Method::GET, Method::POST, Method::OPTIONS];
             cors.layer(methods, &PAGE_HEADERS)
         });
         let serving = HttpConfig {
             max_concurrent_streams: self.pages.max_streams(),
-            ..place.serving.guarded(&listener, place.allowed_hosts)
+            ..config.serving.guarded(&listener, config.allowed_hosts)
         };
-        let desk = Arc::new(self);
+        let handler = Arc::new(self);
         let service = move |request: http::Request<Incoming>| {
-            let desk = desk.clone();
-            let answer: Answering = Box::pin(async move { Ok(desk.admit(request).await) });
+            let handler = handler.clone();
+            let answer: Answering = Box::pin(async move { Ok(handler.admit(request).await) });
             answer
         };
         let service = ServiceBuilder::new().option_layer(cors).service_fn(service);
         let service = BoxCloneSyncService::new(service);
-        let headers = place.headers;
+        let headers = config.headers;
         let answer = move |request: http::Request<Incoming>| {
             let is_preflight = request.method() == Method::OPTIONS;
             let (answer, headers) = (service.clone().oneshot(request), headers.clone());

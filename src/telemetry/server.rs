@@ -14,7 +14,7 @@ use super::config::Metrics;
 use super::recorder::Rendering;
 use crate::component::Account;
 use crate::component::worker::in_background;
-use crate::net::pages::{self, Answer, Pages, Place, Request, StartError, Takes};
+use crate::net::pages::{self, Answer, Pages, Request, ServerConfig, StartError, Takes};
 use crate::net::{Endpoint, SocketFileConfig};
 use crate::prom::labels::Labels;
 
@@ -135,16 +135,16 @@ impl Server {
         memory: Arc<Account>,
     ) -> Result<Self, StartError> {
         let socket = SocketFileConfig::default();
-        let place = Place {
+        let server = ServerConfig {
             allowed_hosts: &config.allowed_hosts,
             max_connections: MAX_CONNECTIONS,
             max_connections_per_peer: config.max_connections_per_peer,
-            ..Place::at(endpoint, &socket)
+            ..ServerConfig::at(endpoint, &socket)
         };
         let page = Arc::new(page);
         let answers = Arc::new(Answers { page, teller });
         Ok(Self(
-            pages::serve(&"telemetry".into(), place, memory, answers).await?,
+            pages::serve(&"telemetry".into(), server, memory, answers).await?,
         ))
     }
 

@@ -464,3 +464,33 @@ fn logs_of(bytes: usize) -> Vec<u8> {
     }
     .encode_to_vec()
 }
+
+/// The largest remote write that is taken by default follows the memory limit.
+#[test]
+fn the_largest_remote_write_follows_the_memory_limit() {
+    const MIB: usize = 1 << 20;
+    for (limit_mib, status) in [(512, 413), (2048, 400)] {
+        let port = free_port();
+        let gateway = Gateway::start(&format!(
+            "
+receivers: {{prometheusremotewrite: {{endpoint: 127.0.0.1:{port}}}}}
+processors: {{memory_limiter: {{check_interval: 1s, limit_mib: {limit_mib}}}}}
+exporters: {{debug: {{}}}}
+service:
+  pipelines: {{metrics: {{receivers: [prometheusremotewrite], processors: [memory_limiter], exporters: [debug]}}}}
+"
+        ));
+        let headers = [
+            ("content-type", "application/x-protobuf"),
+            ("content-encoding", "snappy"),
+        ];
+        // It is no snappy, which is found out where it is not too large.
+        let body = vec![0xff; 24 * MIB];
+        let answer = http::request("POST", port, "/api/v1/write", &headers, &body).expect("an answer");
+        assert_eq!(answer.status, status, "{limit_mib} MiB: {}", answer.text());
+        let labels = ["receiver=\"prometheusremotewrite\"", "reason=\"too_large\""];
+        let refused = gateway.own_metric("tidegate_memory_refusals_total", &labels);
+        assert_eq!(refused, f64::from(u8::from(status == 413)), "{limit_mib} MiB");
+        gateway.stop();
+    }
+}

@@ -229,24 +229,45 @@ fn a_sender_whose_clock_steps_is_told_and_right_again_or_not_fresh() {
     scene.gateway.stop();
 }
 
-#[test]
-fn a_gateway_whose_own_clock_steps_stays_right() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let file = directory.path().join("offset");
-    let set = |offset: &str| fs::write(&file, offset).expect("a file");
-    set("+0");
-    let library = testenv("faketime").join("usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1");
-    let mut scene = Scene::start(|command| {
+/// A clock of a gateway that can be set.
+struct FakeClock {
+    directory: tempfile::TempDir,
+}
+
+impl FakeClock {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let clock = Self { directory };
+        clock.set("+0");
+        clock
+    }
+
+    fn set(&self, offset: &str) {
+        fs::write(self.file(), offset).expect("a file");
+    }
+
+    fn file(&self) -> std::path::PathBuf {
+        self.directory.path().join("offset")
+    }
+
+    fn rule(&self, command: &mut Command) {
+        let library = testenv("faketime").join("usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1");
         command
-            .env("LD_PRELOAD", &library)
-            .env("FAKETIME_TIMESTAMP_FILE", &file)
+            .env("LD_PRELOAD", library)
+            .env("FAKETIME_TIMESTAMP_FILE", self.file())
             .env("FAKETIME_NO_CACHE", "1")
             .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
-    });
+    }
+}
+
+#[test]
+fn a_gateway_whose_own_clock_steps_stays_right() {
+    let clock = FakeClock::new();
+    let mut scene = Scene::start(|command| clock.rule(command));
     (0..3).for_each(|_| drop(scene.push()));
     scene.recover("before");
     for (steps, offset) in (1..).zip(["+1d", "-2h", "+0"]) {
-        set(offset);
+        clock.set(offset);
         scene.recover(offset);
         let told = || scene.gateway.own_metric("tidegate_clock_steps_total", &[]);
         wait_until(SOON, "the step is counted", || told() == f64::from(steps));
@@ -254,4 +275,89 @@ fn a_gateway_whose_own_clock_steps_stays_right() {
     assert_eq!(scene.refused, 0);
     assert_eq!(scene.dropped("late") + scene.dropped("future"), 0.0);
     scene.gateway.stop();
+}
+
+/// Events without times get that of their arrival, by the clock on the wall, wherever they are written.
+#[test]
+fn events_without_times_have_the_time_of_the_wall_clock_after_it_was_set() {
+    let clock = FakeClock::new();
+    let folder = tempfile::tempdir().expect("a directory");
+    let (path, page) = (folder.path().display(), free_port());
+    let config = format!(
+        "receivers:
+  uds: {{datagram: {{path: \"{path}/statsd.sock\"}}}}
+processors:
+  composite: {{composites: [{{name: load_now, metric: load, function: last, across: sum}}]}}
+  aggregate: {{rules: [{{match: {{name: load}}}}]}}
+exporters:
+  file/csv: {{path: \"{path}/events.csv\", format: csv}}
+  file/json: {{path: \"{path}/events.json\"}}
+  prometheus: {{endpoint: \"127.0.0.1:{page}\", send_timestamps: true}}
+service:
+  extensions: [health_check]
+  pipelines:
+    metrics/raw: {{receivers: [uds], exporters: [file/csv, file/json]}}
+    metrics: {{receivers: [uds], processors: [composite, aggregate], exporters: [prometheus]}}
+"
+    );
+    let gateway = Gateway::start_with(&config, |command| clock.rule(command));
+    let socket = std::os::unix::net::UnixDatagram::unbound().expect("a socket");
+    let statsd = folder.path().join("statsd.sock");
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+    for (value, (offset, ahead)) in (1..).zip([("+0", 0), ("+1d", 24 * HOUR), ("-2h", -2 * HOUR)]) {
+        clock.set(offset);
+        let line = format!("load:{value}|g");
+        socket.send_to(line.as_bytes(), &statsd).expect("it is taken");
+        let is_right = |nanos: i64| {
+            let truth = now() + ahead * 1_000_000_000;
+            (nanos - truth).abs() < 30_000_000_000
+        };
+        let (csv_end, json_value) = (format!(",,load,{value}"), format!("\"asDouble\":{value}"));
+        wait_until(SOON, "the event is written", || {
+            read("events.csv").lines().any(|line| line.ends_with(&csv_end))
+                && read("events.json").contains(&json_value)
+        });
+        let csv = read("events.csv");
+        let line = csv
+            .lines()
+            .find(|line| line.ends_with(&csv_end))
+            .expect("it is there");
+        let micros: i64 = line
+            .split(',')
+            .next()
+            .and_then(|time| time.parse().ok())
+            .expect("a time");
+        assert!(is_right(micros * 1000), "{offset}: {line}");
+        let json = read("events.json");
+        let line = json
+            .lines()
+            .find(|line| line.contains(&json_value))
+            .expect("it is there");
+        let line: Value = serde_json::from_str(line).expect("JSON");
+        let metric = &line["resourceMetrics"][0]["scopeMetrics"][0]["metrics"][0];
+        let time = metric["gauge"]["dataPoints"][0]["timeUnixNano"].as_str();
+        let time: i64 = time.and_then(|time| time.parse().ok()).expect("a time");
+        assert!(is_right(time), "{offset}: {line}");
+        for name in ["load", "load_now"] {
+            let shown = || {
+                let page = http::get(page, "/metrics").expect("a page").text();
+                let line = page
+                    .lines()
+                    .find(|line| line.split(['{', ' ']).next() == Some(name))?;
+                let mut numbers = line.rsplit(' ');
+                let (millis, shown) = (
+                    numbers.next()?.parse::<i64>().ok()?,
+                    numbers.next()?.parse::<f64>().ok()?,
+                );
+                (shown == f64::from(value)).then_some(millis)
+            };
+            let mut millis = 0;
+            wait_until(SOON, "the page shows it", || {
+                millis = shown().unwrap_or(0);
+                millis != 0
+            });
+            assert!(is_right(millis * 1_000_000), "{offset}: {name} at {millis}");
+        }
+    }
+    gateway.stop();
 }

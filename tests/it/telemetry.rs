@@ -2,6 +2,7 @@
 
 use super::kit::{Gateway, OtlpSink, SOON, Trouble, free_port, http, promtool_check, wait_until};
 use opentelemetry_proto::tonic::trace::v1::{Span, status::StatusCode};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// A log record, as JSON.
@@ -173,7 +174,18 @@ fn every_reader_serves_its_own_spelling_and_promtool_is_content() {
         ),
     );
     send_logs(receiver);
+    let packed =
+        http::request("GET", short, "/metrics", &[("accept-encoding", "gzip")], &[]).expect("a page");
+    assert_eq!(packed.header("content-encoding"), Some("gzip"));
+    let mut unpacked = String::new();
+    let mut decoder = flate2::read::GzDecoder::new(&*packed.body);
+    std::io::Read::read_to_string(&mut decoder, &mut unpacked).expect("gzip");
+    let names = |page: &str| -> BTreeSet<String> {
+        let types = page.lines().filter(|line| line.starts_with("# TYPE "));
+        types.map(str::to_owned).collect()
+    };
     let (short, long) = (page(short), page(long));
+    assert_eq!(names(&unpacked), names(&short));
     let labels = "{receiver=\"otlp\",transport=\"http\"} 1";
     assert!(
         short.contains(&format!("otelcol_receiver_accepted_log_records{labels}\n")),

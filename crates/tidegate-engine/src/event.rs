@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{Attributes, Instrument, Lease, Resource, Scope, UnixNanos};
+use crate::{Attributes, Instrument, Lease, Resource, Scope, UnixNanos, clock};
 
 /// Identifies a source for the life of the process; never reused, so state kept by it can't be mixed up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -103,7 +103,7 @@ pub struct Events {
     pub times: Option<Vec<UnixNanos>>,
     /// How many measurements each event stands for (StatsD sample rates), where not one each.
     pub weights: Option<Vec<f64>>,
-    /// When the batch was taken in.
+    /// When the batch was taken in, by [`clock::now`]; [`Events::arrived`] is the same by the wall clock.
     pub observed: UnixNanos,
 }
 
@@ -116,6 +116,27 @@ impl Events {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.kinds.is_empty()
+    }
+
+    /// When the batch was taken in, by the wall clock.
+    pub fn arrived(&self) -> UnixNanos {
+        clock::wall(self.observed)
+    }
+
+    /// When the event at this place happened, by the wall clock: when it was taken in, where its producer does not say.
+    pub fn time(&self, at: usize) -> UnixNanos {
+        let times = self.times.as_ref();
+        let time = times.and_then(|times| times.get(at)).copied();
+        time.unwrap_or_else(|| self.arrived())
+    }
+
+    /// How many measurements the event at this place stands for.
+    pub fn weight(&self, at: usize) -> f64 {
+        let weights = self.weights.as_ref();
+        weights
+            .and_then(|weights| weights.get(at))
+            .copied()
+            .unwrap_or(1.0)
     }
 
     /// The events at the places of which `keep` says so.

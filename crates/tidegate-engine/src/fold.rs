@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub(crate) use buckets::{BucketSets, BucketTable};
 use double::Double;
 
-use crate::{Events, Number, UnixNanos, Values, clock};
+use crate::{Events, Number, UnixNanos, Values};
 
 /// Whole values at or above this are nonsense (a negative duration read as unsigned, say) and are counted as invalid.
 pub(crate) const MAX_WHOLE_VALUE: u64 = 1 << 63;
@@ -172,11 +172,7 @@ impl Folds {
         match (&events.values, &events.weights) {
             (Values::U64(values), None) => match &events.times {
                 Some(times) => self.add_words(&events.kinds, values, times.iter().copied()),
-                None => self.add_words(
-                    &events.kinds,
-                    values,
-                    std::iter::repeat(clock::wall(events.observed)),
-                ),
+                None => self.add_words(&events.kinds, values, std::iter::repeat(events.arrived())),
             },
             _ => self.add_doubles(events, falls),
         }
@@ -269,13 +265,10 @@ impl Folds {
 
     fn add_doubles(&mut self, events: &Events, falls: impl Fn(usize) -> bool) -> usize {
         self.grow_doubles(falls);
-        let (mut invalid, observed) = (0, clock::wall(events.observed));
+        let mut invalid = 0;
         for (at, kind) in events.kinds.iter().enumerate() {
-            let time = events.times.as_ref().and_then(|times| times.get(at));
-            let weight = events.weights.as_ref().and_then(|weights| weights.get(at));
-            let (time, weight) = (*time.unwrap_or(&observed), *weight.unwrap_or(&1.0));
             let value = events.values.get(at).unwrap_or(f64::NAN);
-            invalid += usize::from(!self.add_double(*kind, value, weight, time));
+            invalid += usize::from(!self.add_double(*kind, value, events.weight(at), events.time(at)));
         }
         invalid
     }

@@ -64,7 +64,7 @@ impl Future {
             let cut = events.len() - kept.len();
             return (cut > 0).then_some((kept, cut));
         }
-        let arrived = clock::wall(events.observed);
+        let arrived = events.arrived();
         let settled = |(at, time): (usize, &UnixNanos)| if is_ahead(at) { arrived } else { *time };
         let times = times.iter().enumerate().map(settled).collect();
         let events = Events {

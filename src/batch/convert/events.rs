@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use tidegate_engine::clock;
 use tidegate_engine::rule::DEFAULT_BOUNDS;
 use tidegate_engine::{
     Attributes, Data, Events, Histogram, Instrument, Kind, Metric, Point, Series, Temporality, UnixNanos,
@@ -25,15 +24,6 @@ struct Fold {
     last_time: UnixNanos,
 }
 
-/// When the event at this place happened: when it came in, where nobody has said.
-pub fn event_time(events: &Events, at: usize) -> UnixNanos {
-    let times = events.times.as_ref();
-    times
-        .and_then(|times| times.get(at))
-        .copied()
-        .unwrap_or_else(|| clock::wall(events.observed))
-}
-
 /// The points of a batch of events, in the order of the kinds.
 pub fn events_to_points(events: &Events) -> Vec<Point> {
     let mut folds: Vec<Option<Fold>> = vec![None; events.schema.kinds.len()];
@@ -41,16 +31,10 @@ pub fn events_to_points(events: &Events) -> Vec<Point> {
         let (Some(place), Some(value)) = (folds.get_mut(usize::from(*kind)), events.values.get(at)) else {
             continue;
         };
-        let time = event_time(events, at);
-        let weight = events
-            .weights
-            .as_ref()
-            .and_then(|weights| weights.get(at))
-            .copied()
-            .unwrap_or(1.0);
+        let time = events.time(at);
         place
             .get_or_insert_with(|| Fold::new(time))
-            .add(value, weight, time);
+            .add(value, events.weight(at), time);
         if let (Some(fold), Values::U64(values)) = (place, &events.values) {
             fold.whole += values.get(at).copied().map_or(0, i128::from);
         }

@@ -8,7 +8,7 @@ mod events;
 pub use attributes::{attributes_from_proto, attributes_to_proto, value_from_proto};
 pub use decode::points;
 pub use encode::encode_points;
-pub use events::{event_time, events_to_points};
+pub use events::events_to_points;
 
 use super::{Encoded, Payload};
 

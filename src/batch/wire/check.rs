@@ -16,7 +16,7 @@ use opentelemetry_proto::tonic::metrics::v1 as metrics;
 use opentelemetry_proto::tonic::trace::v1 as trace;
 
 use super::edit::Editor;
-use super::proto::{self, Fields, WireType, varint};
+use super::proto::{self, Fields, WireType, delimited, varint};
 use super::walk::{HEADER, Header, Item, ItemKind, Visitor, edit};
 use super::{MAX_DEPTH, WireError, text};
 use crate::batch::schema::{self, Message, Tally, Type, Value};
@@ -409,22 +409,6 @@ fn refused(problem: &'static str) -> Box<WireError> {
 fn within(error: WireError, message: &'static Message, number: u32) -> Box<WireError> {
     let name = message.field(number).map_or("", |field| field.name);
     Box::new(error.inside(name))
-}
-
-/// A length and so many bytes, and what is behind them.
-#[inline]
-fn delimited(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (length, behind) = match *bytes {
-        [length @ 0..0x80, ref behind @ ..] => (usize::from(length), behind),
-        [low @ 0x80..=0xff, high @ 0..0x80, ref behind @ ..] => {
-            (usize::from(low & 0x7f) | usize::from(high) << 7, behind)
-        }
-        _ => {
-            let (length, used) = varint(bytes)?;
-            (usize::try_from(length).ok()?, bytes.get(used..)?)
-        }
-    };
-    behind.split_at_checked(length)
 }
 
 /// What is behind a plain attribute, and behind those that follow it under the same tag. `None`: the first is none.

@@ -45,16 +45,12 @@ impl<'a> Fields<'a> {
         Some(payload)
     }
 
-    /// The next field where its tag, and its length if it has one, are one byte: nearly all are.
+    /// The next field where its tag, and its varint if it is one, are one byte: nearly all are.
     #[inline]
     fn short(&mut self) -> Option<Field<'a>> {
         let (&tag, behind) = self.rest.split_first()?;
         let (wire, (payload, rest)) = match tag & 7 {
-            2 => {
-                let (&length, behind) = behind.split_first()?;
-                let length = Some(usize::from(length)).filter(|length| *length < 0x80)?;
-                (WireType::Bytes, behind.split_at_checked(length)?)
-            }
+            2 => (WireType::Bytes, delimited(behind)?),
             1 => (WireType::Fixed64, behind.split_at_checked(8)?),
             0 => {
                 let varint = Some(behind.split_at_checked(1)?);
@@ -125,6 +121,22 @@ impl<'a> Iterator for Fields<'a> {
             None => self.long(),
         }
     }
+}
+
+/// A length and so many bytes, and what is behind them. `None`: they are not there.
+#[inline]
+pub(crate) fn delimited(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, behind) = match *bytes {
+        [length @ 0..0x80, ref behind @ ..] => (usize::from(length), behind),
+        [low @ 0x80..=0xff, high @ 0..0x80, ref behind @ ..] => {
+            (usize::from(low & 0x7f) | usize::from(high) << 7, behind)
+        }
+        _ => {
+            let (length, used) = varint(bytes)?;
+            (usize::try_from(length).ok()?, bytes.get(used..)?)
+        }
+    };
+    behind.split_at_checked(length)
 }
 
 /// A varint and how many bytes it took; `None` where there is none (cut off, or beyond 64 bits).

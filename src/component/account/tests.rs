@@ -105,6 +105,26 @@ fn a_shortage_below_the_soft_limit_is_none_below_the_hard_one() {
     assert_eq!(is_short(), [true, true]);
 }
 
+/// What waits has to be bounded: a body of unknown length is no small thing.
+#[tokio::test(start_paused = true)]
+async fn a_body_of_unknown_length_waits_for_as_much_as_a_window_holds() {
+    let account = account(1000);
+    account.note(1100);
+    let _arriving = Arriving::on(account.clone(), Ceiling::Soft);
+    let waiting = |promised, bytes| {
+        let mut held = Held::new(account.clone());
+        tokio::spawn(async move { held.begin(promised, bytes).await })
+    };
+    for (promised, wanted) in [(0, 256 << 10), (300, 300)] {
+        let body = waiting(promised, 0);
+        tokio::task::yield_now().await;
+        assert_eq!(account.wanted.load(Relaxed), wanted);
+        body.abort();
+        assert!(body.await.is_err());
+    }
+    assert_eq!(account.wanted.load(Relaxed), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_body_is_refused_at_once_where_nobody_could_lose_room_for_it() {
     let account = account(1000);

@@ -89,7 +89,7 @@ fn push_events(events: &Events, lines: &mut String) -> usize {
             unsupported += 1;
             continue;
         };
-        let time = convert::event_time(events, at);
+        let time = events.time(at);
         let category = kind
             .attributes
             .get("category")

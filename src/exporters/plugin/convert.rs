@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use tidegate_engine::{
-    Attributes, Data, Instrument, Point, Resource, Series, Temporality, UnixNanos, Value, Values, clock,
+    Attributes, Data, Instrument, Point, Resource, Series, Temporality, UnixNanos, Value, Values,
 };
 use tidegate_plugin::host::{Batch, Events, Kind, Values as Column};
 use tidegate_plugin::{Instrument as PluginInstrument, Signal as PluginSignal, Takes};
@@ -96,7 +96,7 @@ fn of_events(events: &tidegate_engine::Events) -> Events {
         kept.push(at);
     }
     let source = &events.source;
-    let observed = clock::wall(events.observed);
+    let observed = events.arrived();
     let mut attributes = pairs(&source.resource.attributes);
     attributes.extend(pairs(&source.attributes));
     Events {

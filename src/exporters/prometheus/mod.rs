@@ -225,7 +225,7 @@ impl Lifecycle for Prometheus {
         let pages = Arc::new(pages);
         let scrapes = Arc::new(Scrapes::of(&self.config, self.base.id.clone(), pages.clone()));
         self.server
-            .start(&self.base, server::place(&self.config), scrapes)
+            .start(&self.base, server::config(&self.config), scrapes)
             .await?;
         let (own, exporter) = (self.views.own.clone(), self.base.id.clone());
         let keeping = self

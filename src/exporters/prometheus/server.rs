@@ -12,7 +12,7 @@ use super::page::{CODINGS, Pages};
 use crate::component::worker::in_background;
 use crate::net::accept::{self, joined};
 use crate::net::headers;
-use crate::net::pages::{self, Answer, Place, Request, Takes};
+use crate::net::pages::{self, Answer, Request, ServerConfig, Takes};
 
 /// The exporter holds at most this many bytes of different unread pages, or this many times the newest page, whichever is more.
 const MAX_UNREAD_BYTES: usize = 64 << 20;
@@ -95,8 +95,8 @@ impl pages::Pages for Scrapes {
 }
 
 /// Where the exporter listens, who may scrape, and how much.
-pub(super) fn place(config: &Config) -> Place<'_> {
-    Place {
+pub(super) fn config(config: &Config) -> ServerConfig<'_> {
+    ServerConfig {
         tls: config.tls.as_ref(),
         auth: config.auth.as_ref(),
         allowed_hosts: &config.allowed_hosts,
@@ -106,7 +106,7 @@ pub(super) fn place(config: &Config) -> Place<'_> {
         max_answer_bytes: usize::MAX,
         headers: headers::build(&config.response_headers),
         serving: config.serving(),
-        ..Place::at(&config.endpoint, &config.socket)
+        ..ServerConfig::at(&config.endpoint, &config.socket)
     }
 }
 

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use bytes::Bytes;
 use http_body_util::Full;
-use tidegate_engine::query::{self, Millis};
+use tidegate_engine::query::Millis;
 use tidegate_engine::{BadPattern, HistoryLimits, Pattern};
 use tokio_util::sync::CancellationToken;
 
@@ -33,12 +33,9 @@ use crate::config::{ByteSize, Node, Ordered, Problems};
 use crate::net::auth::AuthConfig;
 use crate::net::cors::CorsConfig;
 use crate::net::http::HTTP2_MAX_STREAMS;
-use crate::net::pages::{Answer, PageServer, Pages, Place, Request, Takes};
+use crate::net::pages::{Answer, PageServer, Pages, Request, ServerConfig, Takes};
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
-use crate::prom::catalog::{HistoryRule, View};
-
-/// Samples that a query may look at.
-const MAX_SAMPLES: NonZeroUsize = NonZeroUsize::new(query::MAX_SAMPLES).expect("not zero");
+use crate::prom::catalog::{HistoryRule, View, max_samples_within};
 
 /// Where the pages are.
 const PORT: u16 = 8080;
@@ -96,10 +93,8 @@ impl QueryConfig {
 
     /// The same as configured, or by the memory limit in bytes.
     fn max_samples(&self, memory: usize) -> usize {
-        /// Two queries at a time may have all they want, twice over while they compute, and take half of the memory.
-        const BYTES: usize = 128;
-        let derived = (memory / BYTES).clamp(1, MAX_SAMPLES.get());
-        self.max_samples.map_or(derived, NonZeroUsize::get)
+        let configured = self.max_samples.map(NonZeroUsize::get);
+        configured.unwrap_or_else(|| max_samples_within(memory))
     }
 
     /// The same of the bytes of answers.
@@ -258,7 +253,7 @@ impl Lifecycle for Admin {
             self.stopping.clone(),
         );
         let api = Arc::new(api);
-        let place = Place {
+        let server = ServerConfig {
             tls: self.config.tls.as_ref(),
             auth: self.config.auth.as_ref(),
             allowed_hosts: &self.config.allowed_hosts,
@@ -267,11 +262,11 @@ impl Lifecycle for Admin {
                 .config
                 .query
                 .max_answer_bytes(self.base.shared.memory.limit()),
-            ..Place::at(&self.config.endpoint, &self.config.socket)
+            ..ServerConfig::at(&self.config.endpoint, &self.config.socket)
         };
         let cors = self.config.cors.clone();
         self.server
-            .start(&self.base, place, Arc::new(Faces { api, cors }))
+            .start(&self.base, server, Arc::new(Faces { api, cors }))
             .await?;
         self.base.shared.evaluators.add(self.evaluator.clone());
         let view = self.view.clone();

@@ -15,7 +15,7 @@ use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
 };
 use crate::config::{Node, Problems, WithoutEffect};
-use crate::net::pages::{self, Answer, PageServer, Pages, Place, Request, Takes};
+use crate::net::pages::{self, Answer, PageServer, Pages, Request, ServerConfig, Takes};
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
 
 /// Options of the Collector's extension that can mean nothing here.
@@ -117,13 +117,13 @@ impl Lifecycle for HealthCheck {
             shared: self.base.shared.clone(),
             since: Since(SystemTime::now(), Instant::now()),
         };
-        let place = Place {
+        let server = ServerConfig {
             tls: self.config.tls.as_ref(),
             allowed_hosts: &self.config.allowed_hosts,
             max_connections_per_peer: self.config.max_connections_per_peer,
-            ..Place::at(&self.config.endpoint, &self.config.socket)
+            ..ServerConfig::at(&self.config.endpoint, &self.config.socket)
         };
-        self.server.start(&self.base, place, Arc::new(probe)).await
+        self.server.start(&self.base, server, Arc::new(probe)).await
     }
 
     /// Extensions stop last, so probes see 503 while the gateway drains.

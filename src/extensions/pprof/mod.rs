@@ -19,7 +19,7 @@ use crate::component::{
 };
 use crate::config::{Node, Problems};
 use crate::net::auth::AuthConfig;
-use crate::net::pages::{self, Answer, PageServer, Pages, Place, Request, Takes};
+use crate::net::pages::{self, Answer, PageServer, Pages, Request, ServerConfig, Takes};
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
 
 /// The port of the Collector's extension.
@@ -98,14 +98,14 @@ impl Extension for Pprof {}
 #[async_trait]
 impl Lifecycle for Pprof {
     async fn start(&self) -> Result<(), ComponentError> {
-        let place = Place {
+        let server = ServerConfig {
             tls: self.config.tls.as_ref(),
             auth: self.config.auth.as_ref(),
             allowed_hosts: &self.config.allowed_hosts,
             max_connections_per_peer: self.config.max_connections_per_peer,
-            ..Place::at(&self.config.endpoint, &self.config.socket)
+            ..ServerConfig::at(&self.config.endpoint, &self.config.socket)
         };
-        self.server.start(&self.base, place, Arc::new(Profiles)).await
+        self.server.start(&self.base, server, Arc::new(Profiles)).await
     }
 
     async fn stop(&self, deadline: Instant) {

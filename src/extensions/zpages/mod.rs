@@ -18,7 +18,7 @@ use crate::component::{
 };
 use crate::config::{Node, Problems};
 use crate::net::auth::AuthConfig;
-use crate::net::pages::{Answer, PageServer, Pages, Place, Request, Takes, text};
+use crate::net::pages::{Answer, PageServer, Pages, Request, ServerConfig, Takes, text};
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
 
 /// The port of the Collector's extension.
@@ -102,19 +102,19 @@ impl Lifecycle for Zpages {
             .shared
             .slowness
             .observe(self.config.slow_batch, observer);
-        let place = Place {
+        let server = ServerConfig {
             tls: self.config.tls.as_ref(),
             auth: self.config.auth.as_ref(),
             allowed_hosts: &self.config.allowed_hosts,
             max_connections_per_peer: self.config.max_connections_per_peer,
-            ..Place::at(&self.config.endpoint, &self.config.socket)
+            ..ServerConfig::at(&self.config.endpoint, &self.config.socket)
         };
         let tables = Tables {
             shared: self.base.shared.clone(),
             slow,
             slow_batch: self.config.slow_batch,
         };
-        self.server.start(&self.base, place, Arc::new(tables)).await
+        self.server.start(&self.base, server, Arc::new(tables)).await
     }
 
     async fn stop(&self, deadline: Instant) {

@@ -22,7 +22,8 @@ pub use self::contests::{Contests, Life, Standing, Verdict, owner};
 pub use self::rivals::differing;
 pub use self::senders::{Newcomers, Senders, Times};
 pub use self::view::{
-    About, Accepted, Asked, Census, Exposes, Found, HistoryRule, Level, Notes, Shown, View, millis,
+    About, Accepted, Asked, Census, Exposes, Found, HistoryRule, Level, Notes, Shown, View,
+    max_samples_within, millis,
 };
 
 type KeyMap<V> = HashMap<Key, V, RandomState>;

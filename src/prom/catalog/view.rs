@@ -28,7 +28,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use tidegate_engine::query::{Instant as Answer, Labels, Millis, NAME, Options, Patience, Query, Selection};
+use tidegate_engine::query::{
+    self, Instant as Answer, Labels, Millis, NAME, Options, Patience, Query, Selection,
+};
 use tidegate_engine::{Attributes, Composite, History, HistoryLimits, Table, UnixNanos, clock};
 
 pub use self::about::About;
@@ -43,7 +45,7 @@ pub use self::state::Shown;
 use self::state::State;
 use super::{Newcomers, Senders};
 use crate::component::shared::Registry;
-use crate::component::{Evaluate, Evaluation, Shared};
+use crate::component::{Account, Evaluate, Evaluation, Shared};
 use crate::prom::Style;
 use crate::prom::flat::identity;
 use crate::prom::name::Kind;
@@ -57,6 +59,13 @@ const YIELD: Duration = Duration::from_micros(100);
 
 /// How long the query of a composite may take.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Samples that a query may look at where the memory limit is so many bytes.
+pub fn max_samples_within(memory: usize) -> usize {
+    /// Two queries at a time may have all they want, twice over while they compute, and take half of the memory.
+    const BYTES: usize = 128;
+    (memory / BYTES).clamp(1, query::MAX_SAMPLES)
+}
 
 /// What is kept of the past until somebody wants one.
 const NO_PAST: HistoryLimits = HistoryLimits {
@@ -93,6 +102,8 @@ pub struct View {
     /// Whose past is kept, where there is one.
     past: OnceLock<Vec<HistoryRule>>,
     senders: Arc<Senders>,
+    /// Queries of composites look at no more samples than its limit allows.
+    memory: Arc<Account>,
     /// How far the arrivals of tables are known to `senders`.
     attended: Mutex<Vec<(Weak<Table>, u64)>>,
     state: Mutex<State>,
@@ -110,6 +121,7 @@ impl Evaluate for Arc<View> {
         let asked = self.ask(now, &self.selections_with_sources(query));
         let options = Options {
             patience: Patience::until(Instant::now() + PATIENCE),
+            max_samples: max_samples_within(self.memory.limit()),
             ..Options::default()
         };
         let (answer, _) = query
@@ -153,6 +165,7 @@ impl View {
             plain: Arc::default(),
             past: OnceLock::new(),
             senders,
+            memory: shared.memory.clone(),
             attended: Mutex::default(),
             state: Mutex::new(State::new(NO_PAST)),
             waiting: AtomicUsize::new(0),

@@ -216,6 +216,35 @@ async fn what_is_refused_comes_again_and_is_not_overtaken() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn points_that_wait_to_be_taken_stay_on_the_account() {
+    let exporter = Exporter::start(|_, _| {
+        let lines = (0..500).map(|number| format!("g{number} 1\n"));
+        text(lines.collect::<String>())
+    })
+    .await;
+    let sink = Sink::new();
+    sink.refuse(1_000_000);
+    let config = settings::<Config>(&job(exporter.port, "scrape_interval: 4s")).get::<Config>();
+    let cx = sink.receiver_context("prometheus");
+    let memory = cx.base.shared.memory.clone();
+    let receiver = Prometheus::new(&config, &cx).unwrap();
+    receiver.start().await.unwrap();
+    tokio::task::block_in_place(|| {
+        eventually("it is refused again and again", || {
+            sink.refusals_left() <= 999_997
+        });
+        let waiting = memory.reserved_bytes();
+        sink.refuse(0);
+        eventually("it is taken", || !sink.batches().is_empty());
+        // What stays is what is known of the series. Of each point at least its value and its times go.
+        eventually("the points are held no more", || {
+            memory.reserved_bytes() + 500 * 24 < waiting
+        });
+    });
+    stop(receiver).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_target_that_leaves_is_ended_after_a_while_and_one_that_returns_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("t.json");

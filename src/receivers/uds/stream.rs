@@ -2,14 +2,14 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use prost::Message;
 use prost::encoding::decode_varint;
 use rustix::net::Shutdown;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::config::StreamConfig;
@@ -80,6 +80,7 @@ pub(super) async fn serve(connection: Connection, outlet: Arc<Outlet>, config: A
             limit: config.max_frame_size.as_usize(),
             closed: false,
             held: outlet.hold(),
+            went_on: Instant::now(),
             stopping: connection.stopping.clone(),
         },
         session: Session::new(peer, config.max_kinds.get(), outlet.source_timeout),
@@ -131,7 +132,7 @@ impl Serving {
             let (batch, decoding) = self.decode(frame).await?;
             // What it declares again takes no more: that is known only behind it.
             let declared = self.session.bytes() + weight(&batch);
-            make_room(&mut self.declared, declared, &stopping).await?;
+            make_room(&mut self.declared, declared, Instant::now(), &stopping).await?;
             let taken = self.take(batch).await;
             self.declared.settle(self.session.bytes());
             taken?;
@@ -155,7 +156,7 @@ impl Serving {
         }
         if frame.len() > INLINE_MAX_DECLARED {
             // The sender keeps what comes behind it meanwhile.
-            make_room(&mut decoding, decoded, &self.stopping).await?;
+            make_room(&mut decoding, decoded, Instant::now(), &self.stopping).await?;
         }
         let batch = match frame.len() <= INLINE_MAX_BYTES && declared <= INLINE_MAX_DECLARED {
             true => EventBatch::decode(frame)?,
@@ -257,10 +258,14 @@ fn rejection(events: usize, message: String) -> EventAck {
     }
 }
 
-/// Reserves at least so many bytes in all, and waits for them: what is not read yet stays with the sender. Where there
-/// can never be so much room, or not within half a minute, or when the receiver stops, it gives up.
-async fn make_room(held: &mut Held, bytes: usize, stopping: &CancellationToken) -> Result<(), StreamError> {
-    let began = Instant::now();
+/// Reserves at least so many bytes in all, and waits for them: what is not read yet stays with the sender. It gives up
+/// where there can never be so much room, half a minute after it `began` to wait for much, and when the receiver stops.
+async fn make_room(
+    held: &mut Held,
+    bytes: usize,
+    began: Instant,
+    stopping: &CancellationToken,
+) -> Result<(), StreamError> {
     loop {
         let more = bytes.saturating_sub(held.bytes());
         if !held.could_ever_grow(more) || (bytes >= LARGE && began.elapsed() >= LONGEST_WAIT) {
@@ -284,11 +289,14 @@ struct Frames {
     closed: bool,
     /// The read buffer, on the gateway's account.
     held: Held,
+    /// When a message began or more of it came.
+    went_on: Instant,
     stopping: CancellationToken,
 }
 
 impl Frames {
-    /// The next message; `None` at the end of the stream. Nothing is lost when this is dropped half-way.
+    /// The next message; `None` at the end of the stream. Nothing is lost when this is dropped half-way, and a peer gets
+    /// no more time by it.
     async fn next(&mut self) -> Result<Option<Bytes>, StreamError> {
         loop {
             if let Some(frame) = split(&mut self.buffer, self.limit)? {
@@ -302,16 +310,17 @@ impl Frames {
             }
             let room = self.buffer.len() + READ_BYTES;
             // Unread, it stays with the sender.
-            make_room(&mut self.held, room, &self.stopping).await?;
+            make_room(&mut self.held, room, self.went_on, &self.stopping).await?;
             self.buffer.reserve(READ_BYTES);
             self.held.fill_to(room);
             let reading = self.stream.read_buf(&mut self.buffer);
             let read = match has_begun {
-                true => timeout(LONGEST_PAUSE, reading)
+                true => timeout_at(self.went_on + LONGEST_PAUSE, reading)
                     .await
                     .map_err(|_| StreamError::Paused)?,
                 false => reading.await,
             };
+            self.went_on = Instant::now();
             if read? == 0 {
                 return match self.buffer.is_empty() {
                     true => Ok(None),
@@ -355,6 +364,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::component::{Account, Ceiling};
 
     #[test]
     fn a_length_beyond_the_limit_or_beyond_a_varint_is_refused() {
@@ -368,6 +378,59 @@ mod tests {
         ));
         let mut noise = BytesMut::from(&[0xff; 16][..]);
         assert!(matches!(split(&mut noise, 1000), Err(StreamError::NoLength)));
+    }
+
+    /// A connection's frames, its peer, and the account.
+    fn frames() -> (Frames, tokio::net::UnixStream, Arc<Account>) {
+        let (ours, peer) = tokio::net::UnixStream::pair().unwrap();
+        let account = Arc::new(Account::default());
+        let frames = Frames {
+            stream: Stream::Unix(ours),
+            buffer: BytesMut::new(),
+            limit: 8 << 20,
+            closed: false,
+            held: Held::under(Ceiling::Soft, account.clone()),
+            went_on: Instant::now(),
+            stopping: CancellationToken::new(),
+        };
+        (frames, peer, account)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn half_a_message_is_waited_for_half_a_minute_however_often_somebody_asks() {
+        let (mut frames, mut peer, _) = frames();
+        peer.write_all(&[100, 1, 2, 3]).await.unwrap();
+        let began = Instant::now();
+        let refused = loop {
+            // As the signs of life of an open connection do.
+            match timeout(Duration::from_secs(10), frames.next()).await {
+                Ok(answer) => break answer.unwrap_err(),
+                Err(_) => assert!(began.elapsed() < Duration::from_secs(60)),
+            }
+        };
+        assert!(matches!(refused, StreamError::Paused), "{refused}");
+        assert!(began.elapsed() >= LONGEST_PAUSE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_without_a_message_waits_for_ever_and_keeps_no_large_buffer() {
+        const LARGE_MESSAGE: usize = 1 << 20;
+        let (mut frames, mut peer, account) = frames();
+        let mut message = Vec::new();
+        prost::encoding::encode_varint(LARGE_MESSAGE as u64, &mut message);
+        message.resize(message.len() + LARGE_MESSAGE, 7);
+        let sending = tokio::spawn(async move {
+            peer.write_all(&message).await.unwrap();
+            peer
+        });
+        let frame = frames.next().await.unwrap().unwrap();
+        assert_eq!(frame.len(), LARGE_MESSAGE);
+        assert!(account.reserved_bytes() >= LARGE_MESSAGE);
+        drop(frame);
+        let _peer = sending.await.unwrap();
+        let waiting = timeout(10 * LONGEST_PAUSE, frames.next()).await;
+        assert!(waiting.is_err(), "{waiting:?}");
+        assert!(account.reserved_bytes() <= 2 * READ_BYTES && frames.buffer.capacity() <= 2 * READ_BYTES);
     }
 
     proptest! {

@@ -6,15 +6,19 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const FRAME: usize = 16 << 10;
 
 /// The preface, empty settings, and GET `/` on stream 1.
-pub(super) fn get() -> Vec<u8> {
-    // By the static table of HPACK: GET, http, `/`, and the authority as a literal that is not kept.
-    let mut block = vec![0x82, 0x86, 0x84, 0x01, 9];
+pub(super) fn first_get() -> Vec<u8> {
+    [PREFACE.to_vec(), frame(0x4, 0, 0, &[]), get(1, "/")].concat()
+}
+
+/// GET of a path on a stream.
+pub(super) fn get(stream: u32, path: &str) -> Vec<u8> {
+    // By the static table of HPACK: GET, http, and literals that are not kept: the path, the authority.
+    let mut block = vec![0x82, 0x86, 0x04, path.len() as u8];
+    block.extend(path.as_bytes());
+    block.extend([0x01, 9]);
     block.extend(b"127.0.0.1");
-    let mut bytes = PREFACE.to_vec();
-    bytes.extend(frame(0x4, 0, 0, &[]));
     // END_STREAM and END_HEADERS.
-    bytes.extend(frame(0x1, 0x5, 1, &block));
-    bytes
+    frame(0x1, 0x5, stream, &block)
 }
 
 /// The beginning of a connection that takes no byte of any answer.

@@ -161,3 +161,29 @@ fn fractions_of_weighted_observations_are_kept_for_the_next_drain() {
     assert_eq!(drained, [2, 3, 2]);
     assert!(!folds.add_double(0, -1.0, 1.0, 7) && !folds.add_double(0, f64::NAN, 1.0, 7));
 }
+
+#[test]
+fn events_without_times_have_the_wall_clocks_time_of_their_arrival() {
+    const HOUR: u64 = 3_600_000_000_000;
+    // Whoever asks for the time afterwards sets it right again.
+    let now = crate::clock::now();
+    crate::clock::set_ahead(HOUR.cast_signed());
+    let wall = now + HOUR;
+    let batch = events(vec![0, 1], vec![3, 4], None, now);
+    let timed = events(vec![0, 1], vec![3, 4], Some(vec![7]), now);
+    assert_eq!([batch.arrived(), batch.time(1)], [wall, wall]);
+    assert_eq!([timed.time(0), timed.time(1)], [7, wall]);
+    let doubles = Events {
+        values: Values::F64(vec![3.0, 4.0]),
+        ..batch.clone()
+    };
+    for events in [batch, doubles] {
+        let mut folds = Folds::default();
+        folds.grow(2);
+        folds.keep_last(1);
+        folds.add(&events, |_| false);
+        let mut times = Vec::new();
+        folds.drain(|_, folded, _| times.push(folded.time));
+        assert_eq!(times, [wall, wall]);
+    }
+}

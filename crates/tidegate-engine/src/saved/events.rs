@@ -42,7 +42,7 @@ impl Events {
             bytes.push(instrument.unwrap_or_default() as u8);
             save_attributes(&mut bytes, &kind.attributes);
         }
-        bytes.extend(clock::wall(self.observed).to_le_bytes());
+        bytes.extend(self.arrived().to_le_bytes());
         bytes.extend((kinds.len() as u32).to_le_bytes());
         kinds.iter().for_each(|kind| bytes.extend(kind.to_le_bytes()));
         match &self.values {

@@ -42,13 +42,19 @@ fn a_source_that_floods_has_its_bound_by_the_memory_limit_and_another_one_gets_i
 }
 
 #[test]
-fn events_from_the_future_are_in_the_books() {
+fn events_from_the_future_are_in_the_books_and_their_sender_is_told() {
     let rig = rig("{rules: [{match: {name: hits}}]}");
     let kinds = ["hits", "other"].map(|name| kind(name, Instrument::Counter, &[]));
     let mut events = events("a", kinds.into(), &[(0, 3), (0, 100), (1, 5)]);
     let now = unix_now();
     events.times = Some(vec![now, now + 660_000_000_000, u64::MAX]);
-    rig.push(events);
+    let verdict = rig.aggregate.push(Batch::new(events)).unwrap();
+    assert_eq!(verdict.rejected_items, 1);
+    assert!(
+        verdict.message.contains("too far ahead of the gateway's clock"),
+        "{}",
+        verdict.message
+    );
     let balance = rig.ledger.balance();
     assert_eq!(
         (balance.absorbed, balance.dropped[Reason::Future as usize]),

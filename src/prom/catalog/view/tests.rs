@@ -14,8 +14,8 @@ use tidegate_engine::{
 };
 
 use super::{Exposes, Notes, SLICE, View, millis};
-use crate::component::Shared;
 use crate::component::testing::context;
+use crate::component::{Evaluate, Shared, unix_now};
 use crate::prom::Style;
 use crate::prom::catalog::testing::point;
 
@@ -446,4 +446,27 @@ fn what_resources_say_is_target_info_and_has_a_past() {
     table.expire(now + 3600 * SECOND);
     record(&view, now + 3600 * SECOND);
     assert_eq!(ask(&view, "target_info", now + 3600 * SECOND), None);
+}
+
+/// The query of a composite is one like others.
+#[test]
+fn the_query_of_a_composite_looks_at_no_more_than_the_memory_limit_allows() {
+    let (view, shared) = view();
+    let table = table(&shared);
+    let now = unix_now();
+    for pod in 0..100 {
+        let of = (
+            Attributes::default(),
+            [("pod", &*pod.to_string())].into_iter().collect(),
+        );
+        let point = point("depth", Data::Gauge, of, (now - 1, now), Value::Int(1));
+        table.observe(&point, now);
+    }
+    let query = Query::parse("sum(depth)").unwrap();
+    let evaluated = view.evaluate(&query, now).unwrap();
+    assert_eq!(evaluated.values.len(), 1);
+    assert_eq!(evaluated.values[0].1, 100.0);
+    shared.memory.add_limit(crate::component::Limit::of(128 * 50));
+    let refused = view.evaluate(&query, now).unwrap_err();
+    assert!(refused.contains("more samples than it may"), "{refused}");
 }

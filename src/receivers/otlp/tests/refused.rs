@@ -402,3 +402,28 @@ async fn a_short_request_in_pieces_is_decoded_where_it_has_room() {
     assert_eq!(refused.status, StatusCode::PAYLOAD_TOO_LARGE);
     assert_eq!(gateway.counts.failed.load(SeqCst), 0);
 }
+
+/// What a retry brings again is lost only once.
+#[tokio::test]
+async fn what_is_cut_out_of_a_request_counts_when_the_rest_is_taken() {
+    let gateway = Gateway::start(&format!("{BOTH}\nmax_elements_per_item: 10")).await;
+    let mut request = metrics(1);
+    let many = (0..20).map(|number| tidegate_requests::attribute(&format!("key{number}"), "value"));
+    let point = NumberDataPoint {
+        time_unix_nano: 1,
+        attributes: many.collect(),
+        ..int(43)
+    };
+    let metric = &mut request.resource_metrics[0].scope_metrics[0].metrics;
+    metric.push(gauge("heavy", [point]));
+    let body = request.encode_to_vec();
+    gateway.sink.refuse(2);
+    for _ in 0..2 {
+        let refused = gateway.post("/v1/metrics", &[PROTOBUF], body.clone()).await;
+        assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(gateway.counts.failed.load(SeqCst), 0);
+    }
+    let taken = gateway.post("/v1/metrics", &[PROTOBUF], body).await;
+    assert_eq!((taken.status, gateway.sink.items()), (StatusCode::OK, 1));
+    assert_eq!(gateway.counts.failed.load(SeqCst), 1);
+}

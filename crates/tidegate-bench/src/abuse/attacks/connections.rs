@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use super::many::seed;
 use crate::Error;
 use crate::abuse::field::{Field, Setup};
 use crate::abuse::h2;
@@ -50,7 +51,7 @@ fn idle(field: &Field, from: impl Fn(usize) -> u8) -> Result<Harm, Error> {
     let ports = field.ports;
     let mut held = Vec::new();
     for (port, count) in [(ports.health, 530), (ports.admin, 530), (ports.page, 70)] {
-        held.extend(opened(port, count, &from, &h2::get()));
+        held.extend(opened(port, count, &from, &h2::first_get()));
     }
     std::thread::sleep(field.time());
     Ok(Harm::default())
@@ -147,6 +148,20 @@ pub(super) fn zero_window(field: &Field) -> Result<Harm, Error> {
         )],
         ..Harm::default()
     })
+}
+
+/// Scrapes of which no byte is taken, many on each of many connections.
+pub(super) fn unread_pages(field: &Field) -> Result<Harm, Error> {
+    const STREAMS: u32 = 50;
+    let harm = seed(field, "abuse", field.pick(100_000, 1_000))?;
+    let mut scrapes = h2::without_window();
+    for number in 0..STREAMS {
+        scrapes.extend(h2::get(2 * number + 1, "/metrics"));
+    }
+    let held = opened(field.ports.page, field.pick(60, 5), |_| ATTACKER, &scrapes);
+    std::thread::sleep(field.time());
+    drop(held);
+    Ok(harm)
 }
 
 const SHORT_STALL_TIME: Duration = Duration::from_secs(2);

@@ -8,7 +8,7 @@ use super::many::seed;
 use crate::Error;
 use crate::abuse::field::{Field, Setup};
 use crate::abuse::judge::Line;
-use crate::abuse::wire::{ATTACKER, Harm, connected, get, receive};
+use crate::abuse::wire::{ATTACKER, Harm, connected, get, head, once, receive};
 
 /// With a composite of the honest sender.
 pub(super) const COMPOSITE: Setup = Setup {
@@ -94,6 +94,19 @@ pub(super) fn watchers(field: &Field) -> Result<Harm, Error> {
         )],
         ..Harm::default()
     })
+}
+
+/// Forms of a hundred thousand parameters without a value.
+pub(super) fn parameters(field: &Field) -> Result<Harm, Error> {
+    const FORM: usize = 255 << 10;
+    let body = "a&".repeat(FORM / 2);
+    let headers = "content-type: application/x-www-form-urlencoded\r\n";
+    let mut form = head("/api/v1/query", headers, body.len());
+    form.extend(body.as_bytes());
+    field.crowd(field.pick(40, 6), |_, _| {
+        let _ = once(ATTACKER, field.ports.admin, field.patience(), &form);
+    });
+    Ok(Harm::default())
 }
 
 /// Requests of 200 selectors, each of which accepts every series.

@@ -76,6 +76,24 @@ pub(super) fn events(field: &Field) -> Result<Harm, Error> {
     Ok(Harm::default())
 }
 
+/// Streams that stop within a message of megabytes, and stay.
+pub(super) fn halves(field: &Field) -> Result<Harm, Error> {
+    const PROMISED: usize = 4 << 20;
+    let path = field.directory.join("events.sock");
+    at_last(|| UnixStream::connect(&path))?;
+    let half = [varint(PROMISED as u64), vec![0; PROMISED - 1]].concat();
+    let mut held = Vec::new();
+    for _ in 0..field.pick(200, 20) {
+        let mut stream = UnixStream::connect(&path)?;
+        stream.set_write_timeout(Some(Duration::from_millis(50)))?;
+        // Where there is no room for it, the rest is not read.
+        let _ = stream.write_all(&half);
+        held.push(stream);
+    }
+    std::thread::sleep(field.time());
+    Ok(Harm::default())
+}
+
 fn flood(path: &Path, first: &[u8]) -> std::io::Result<()> {
     let mut stream = UnixStream::connect(path)?;
     stream.set_write_timeout(Some(Duration::from_secs(1)))?;
