@@ -19,6 +19,8 @@ pub struct Args {
     place: Place,
 }
 
+const MIB: f64 = 1_048_576.0;
+
 /// What a list counts, and where it stands in the answer.
 const LISTS: [(&str, &str, &str); 4] = [
     ("METRIC", "SERIES", "seriesCountByMetricName"),
@@ -46,11 +48,18 @@ async fn ask(args: &Args, client: Client) -> Result<(), Failure> {
         &all["headStats"]["numSeries"],
         all["bytes"].as_f64().unwrap_or(0.0),
     );
-    say!("{series} series, about {:.1} MiB", bytes / f64::from(1 << 20));
+    let size = match bytes >= MIB {
+        true => format!("{:.1} MiB", bytes / MIB),
+        false => format!("{:.0} KiB", bytes / 1024.0),
+    };
+    say!("{series} series, about {size}");
     for (what, count, key) in LISTS {
         let entries = all[key].as_array().map_or(&[][..], Vec::as_slice);
         let row = |entry: &Value| {
-            let name = entry["name"].as_str().unwrap_or_default();
+            let name = match entry["name"].as_str().unwrap_or_default() {
+                "" => "(no attributes)",
+                name => name,
+            };
             vec![name.to_owned(), entry["value"].to_string()]
         };
         let rows: Vec<Vec<String>> = entries.iter().map(row).collect();

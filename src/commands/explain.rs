@@ -87,8 +87,12 @@ fn print_notices(all: &Value) -> usize {
 
 fn composite(set: &Value) {
     let text = |key: &str| set[key].as_str().unwrap_or_default().to_owned();
+    let across = match set["across"].as_str() {
+        Some(across) => format!(", {across} across the sources"),
+        None => String::new(),
+    };
     say!(
-        "  value     {} ({} over {})",
+        "  value     {} ({} over {}{across})",
         number(&set["value"]),
         text("function"),
         text("window")
@@ -102,11 +106,15 @@ fn composite(set: &Value) {
     say!("  made by   composite `{}`", text("name"));
 }
 
-fn reporting(sources: &Value) -> String {
-    format!(
-        "{} of {} sources reporting",
-        sources["reporting"], sources["expected"]
-    )
+fn reporting(all: &Value) -> String {
+    format!("{} of {} reporting", all["reporting"], sources(&all["expected"]))
+}
+
+fn sources(count: &Value) -> String {
+    match count.as_u64() {
+        Some(1) => "1 source".to_owned(),
+        _ => format!("{count} sources"),
+    }
 }
 
 fn age(value: &Value) -> String {
@@ -135,8 +143,10 @@ fn series(one: &Value) {
     };
     say!("  value     {}", value.trim_end());
     say!("  state     {}, {}", text("state"), reporting(&one["sources"]));
-    say!("  changed   {}", age(&one["age_ms"]));
-    say!("  counts    since {}", time(&one["counts_since"]));
+    say!("  heard     {}", age(&one["age_ms"]));
+    if one["counts_since"].is_number() {
+        say!("  counts    since {}", time(&one["counts_since"]));
+    }
     let rule = match one["rule"].as_u64() {
         Some(rule) => format!(", rule {}", rule + 1),
         None => String::new(),
@@ -158,8 +168,8 @@ fn series(one: &Value) {
         ]
     });
     let rows: Vec<Vec<String>> = rows.collect();
-    say!("  fed by    {} sources", one["fed_by_total"]);
-    for line in table(&["SOURCE", "STATE", "HEARD", "BEGAN", "SAID"], &rows).lines() {
+    say!("  fed by    {}", sources(&one["fed_by_total"]));
+    for line in table(&["SOURCE", "STATE", "HEARD", "BEGAN", "LAST VALUE"], &rows).lines() {
         say!("    {line}");
     }
 }

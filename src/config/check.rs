@@ -34,6 +34,7 @@ pub(super) fn check(document: &Document, registry: &dyn Registry, cx: &mut Probl
     }
     for component in document.components() {
         checker.check_storage(component, cx);
+        checker.check_expressions(component, cx);
     }
     checker.check_repeated_pipelines(cx);
     checker.check_ambiguous(cx);
@@ -196,6 +197,27 @@ impl<'a> Checker<'a> {
             };
             let message = format!("{} is no extension that starts", node.shown());
             cx.at(node).help(help).error(message);
+        }
+    }
+
+    /// An extension computes the expressions of composites.
+    fn check_expressions(&self, component: &Component, cx: &mut Problems) {
+        const COMPUTES: &str = "admin";
+        let mut extensions = self.document.service.extensions.iter();
+        if component.class != Class::Processor
+            || component.id.kind != "composite"
+            || extensions.any(|extension| extension.id.kind == COMPUTES)
+        {
+            return;
+        }
+        let composites = component.options.get("composites").and_then(Node::as_list);
+        let composites = composites.unwrap_or_default().iter();
+        let expression = |composite: &Node| composite.get("expr").filter(|node| !node.is_null()).cloned();
+        if let Some(node) = composites.filter_map(|composite| expression(composite)).next() {
+            let help = "add `admin: {}` to `extensions`, and `admin` to `service::extensions`";
+            cx.at(&node)
+                .help(help)
+                .error("`expr` needs the `admin` extension, which computes it");
         }
     }
 

@@ -39,6 +39,9 @@ pub enum EndpointError {
     /// Nothing but a host.
     #[error("missing port: write host:port, for example localhost:4317")]
     NoPort,
+    /// Nothing but a number.
+    #[error("missing host: write host:port, for example localhost:{0}")]
+    NoHost(u16),
     /// What stands after the last colon is no port.
     #[error("{0:?} is no port: a port is a number from 0 to 65535")]
     BadPort(String),
@@ -130,7 +133,8 @@ fn parse_tcp(text: &str) -> Result<Endpoint, EndpointError> {
     if let Some((scheme, _)) = text.split_once("://") {
         return Err(EndpointError::Scheme(scheme.to_owned()));
     }
-    let (host, port) = text.rsplit_once(':').ok_or(EndpointError::NoPort)?;
+    let lone = || text.parse().map_or(EndpointError::NoPort, EndpointError::NoHost);
+    let (host, port) = text.rsplit_once(':').ok_or_else(lone)?;
     let host = match host.strip_prefix('[') {
         Some(inner) => inner.strip_suffix(']').ok_or(EndpointError::Brackets)?,
         None if host.contains([':', ']']) => return Err(EndpointError::Brackets),
@@ -220,6 +224,7 @@ mod tests {
     fn every_mistake_has_its_own_message() {
         let table = [
             ("localhost", EndpointError::NoPort),
+            ("9464", EndpointError::NoHost(9464)),
             ("localhost:", EndpointError::BadPort(String::new())),
             ("localhost:http", EndpointError::BadPort("http".to_owned())),
             ("localhost:+1", EndpointError::BadPort("+1".to_owned())),

@@ -149,6 +149,10 @@ impl Faces {
             assert_eq!(self.keda.is_active(trigger), Ok(depth > 0.0), "{trigger:?}");
         }
         assert_eq!(self.numbers("queue_depth"), [depth]);
+        let (_, answer) = self.query("queue_depth");
+        let partial = "the composite `queue_depth` is partial: 1 of 2 sources report";
+        let warns = answer["warnings"].to_string().contains(partial);
+        assert_eq!(warns, state == State::Partial, "{answer}");
         assert_eq!(
             self.numbers("queue_depth{job=\"vllm\",model_name=\"llama\"}"),
             [depth]

@@ -129,13 +129,34 @@ impl Histogram {
         })
     }
 
-    /// Smallest and largest value as far as the buckets tell: the outer bounds of the filled ones, where finite.
+    /// Smallest and largest value, as the histogram says, or as far as its buckets tell: the outer bounds of the filled
+    /// ones. The lowest bucket begins at 0 where its bound is positive. Of what lies below a negative bound, or above the
+    /// highest, no more than the bound is known, and that the mean lies between the two.
     pub fn range(&self) -> (Option<f64>, Option<f64>) {
         let first = self.counts.iter().position(|count| *count > 0);
         let last = self.counts.iter().rposition(|count| *count > 0);
-        let lower = first.and_then(|bucket| self.bounds.get(bucket.checked_sub(1)?));
-        let upper = last.and_then(|bucket| self.bounds.get(bucket));
-        (self.min.or(lower.copied()), self.max.or(upper.copied()))
+        let mean = self
+            .sum
+            .map(|sum| sum / self.count as f64)
+            .filter(|mean| !mean.is_nan());
+        let bound = |at: usize| self.bounds.get(at).copied();
+        let lower = first.and_then(|bucket| match bucket.checked_sub(1) {
+            Some(before) => bound(before),
+            None => bound(bucket).map(|upper| {
+                if upper > 0.0 {
+                    0.0
+                } else {
+                    mean.unwrap_or(upper).min(upper)
+                }
+            }),
+        });
+        let upper = last.and_then(
+            |bucket| match (bound(bucket), bucket.checked_sub(1).and_then(bound)) {
+                (None, Some(highest)) => Some(mean.unwrap_or(highest).max(highest)),
+                (upper, _) => upper,
+            },
+        );
+        (self.min.or(lower), self.max.or(upper))
     }
 }
 

@@ -295,18 +295,6 @@ impl Api {
         named.map(|(composite, _)| composite).collect()
     }
 
-    /// What the readers of an answer must know of the composites that it names.
-    fn collisions(&self, query: &Query, now: UnixNanos) -> Vec<String> {
-        let composites = self.composites_of(query);
-        let collisions = composites.iter().filter_map(|composite| {
-            let name = &composite.declaration().name;
-            let answers = composite.composite().answers(now).into_iter();
-            let collision = answers.filter_map(|answer| answer.collision).next()?;
-            Some(format!("composite \"{name}\": {collision}"))
-        });
-        collisions.collect()
-    }
-
     /// The page that a request asks for.
     pub(super) async fn answer(self: Arc<Self>, request: Request) -> Answer {
         match &*request.path {

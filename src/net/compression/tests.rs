@@ -229,6 +229,31 @@ fn coders_that_were_used_before_make_the_same() {
     }
 }
 
+/// RFC 8878, 3.1: frames follow each other, and decoders skip some.
+#[test]
+fn empty_and_skippable_zstd_frames_may_stand_anywhere() {
+    let data = b"what is in it".repeat(10);
+    let frame = ::zstd::stream::encode_all(&*data, 1).unwrap();
+    let empty = ::zstd::stream::encode_all(&b""[..], 1).unwrap();
+    let skipped = [
+        &0x184d_2a50_u32.to_le_bytes()[..],
+        &7_u32.to_le_bytes(),
+        b"skip me",
+    ]
+    .concat();
+    for body in [
+        [&skipped[..], &frame].concat(),
+        [&empty[..], &frame].concat(),
+        [&frame[..], &skipped, &empty].concat(),
+        [&skipped[..], &skipped, &empty, &empty, &frame, &skipped].concat(),
+    ] {
+        assert_eq!(
+            *decompress_now(Coding::Zstd, body.into(), 1 << 20).unwrap(),
+            *data
+        );
+    }
+}
+
 #[test]
 fn a_zstd_frame_that_asks_for_a_huge_window_is_refused() {
     // RFC 8878, 3.1.1: magic, no content size, window descriptor for 2^27 bytes.

@@ -50,12 +50,15 @@ fn at_once(body: &[u8], bytes: usize) -> io::Result<Vec<u8>> {
     Ok(unpacked)
 }
 
-/// What the largest window of a body's frames takes (RFC 8878, 3.1.1.1.2), as far as one may be.
+/// What the largest window of a body's frames takes (RFC 8878, 3.1.1.1.2), as far as one may be. Frames that decoders skip
+/// have none.
 fn window_bytes(mut body: &[u8]) -> usize {
     let mut most = 0;
-    while let Some([_, _, _, _, _, window, ..]) = body.first_chunk::<6>() {
-        let base = 1_usize << (10 + u32::from(window >> 3)).min(WINDOW_LOG_MAX);
-        most = most.max(base + base / 8 * usize::from(window & 7));
+    while let Some([magic @ .., _, window]) = body.first_chunk::<6>() {
+        if u32::from_le_bytes(*magic) == zstd_safe::MAGICNUMBER {
+            let base = 1_usize << (10 + u32::from(window >> 3)).min(WINDOW_LOG_MAX);
+            most = most.max(base + base / 8 * usize::from(window & 7));
+        }
         let length = zstd_safe::find_frame_compressed_size(body)
             .unwrap_or(body.len())
             .max(1);
@@ -81,8 +84,17 @@ fn frame_by_frame(body: &[u8], limit_bytes: usize, held: &mut Held) -> Result<By
     unpacked.fill(|into| {
         let written = into.len();
         let mut output = OutBuffer::around_pos(into, written);
-        let wanted = decoder.run(&mut input, &mut output)?;
-        Ok(wanted == 0 && input.pos() == body.len())
+        loop {
+            let (read, written) = (input.pos(), output.pos());
+            let wanted = decoder.run(&mut input, &mut output)?;
+            if wanted == 0 && input.pos() == body.len() {
+                return Ok(true);
+            }
+            // A frame that is empty, or that decoders skip, writes nothing: others follow.
+            if output.pos() > written || input.pos() == read {
+                return Ok(false);
+            }
+        }
     })?;
     Ok(unpacked.into())
 }

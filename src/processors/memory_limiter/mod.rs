@@ -8,7 +8,7 @@
 
 mod config;
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ pub static FACTORY: ProcessorFactory = Factory {
             limit: config.limits(total),
             context: cx.base,
             runs: AtomicBool::new(false),
-            over: AtomicBool::new(false),
+            over: AtomicU8::new(0),
         };
         // Components that start before this one derive limits of their own from it.
         gauge.begin();
@@ -144,7 +144,8 @@ struct Gauge {
     limit: Limit,
     /// Whether the account has the limit.
     runs: AtomicBool,
-    over: AtomicBool,
+    /// How many of the two limits it is over.
+    over: AtomicU8,
 }
 
 impl Gauge {
@@ -175,23 +176,42 @@ impl Gauge {
 
     /// Says so where it is too much, and where it no longer is.
     fn tell(&self, used: usize) {
-        let over = used > self.limit.soft;
-        if self.over.swap(over, Relaxed) == over {
+        let Limit { soft, hard } = self.limit;
+        let over = u8::from(used > soft) + u8::from(used > hard);
+        let before = self.over.swap(over, Relaxed);
+        if before == over {
             return;
         }
-        let (component, limit_mib, used_mib) = (&*self.context.path, self.limit.soft >> 20, used >> 20);
+        let (component, used_mib) = (&*self.context.path, used >> 20);
+        let (soft_limit_mib, limit_mib) = (soft >> 20, hard >> 20);
         let live_mib = measure::live_bytes().map(|bytes| bytes >> 20);
-        match over {
-            true => warn!(
+        match (before, over) {
+            (_, 0) => info!(
+                component,
+                used_mib, soft_limit_mib, limit_mib, "memory usage is back within the limits"
+            ),
+            (0, 1) => warn!(
                 component,
                 used_mib,
                 live_mib,
+                soft_limit_mib,
                 limit_mib,
                 "memory usage is above the soft limit: new series, and data that stays in queues, are refused"
             ),
-            false => info!(
+            (_, 1) => info!(
                 component,
-                used_mib, limit_mib, "memory usage is back within the limits"
+                used_mib,
+                soft_limit_mib,
+                limit_mib,
+                "memory usage is below the limit again, and above the soft limit"
+            ),
+            _ => warn!(
+                component,
+                used_mib,
+                live_mib,
+                soft_limit_mib,
+                limit_mib,
+                "memory usage is above the limit: all data is refused until it falls"
             ),
         }
     }
@@ -233,7 +253,7 @@ mod tests {
                 hard: soft_limit_bytes + 200,
             },
             runs: AtomicBool::new(false),
-            over: AtomicBool::new(false),
+            over: AtomicU8::new(0),
         };
         gauge.begin();
         MemoryLimiter {

@@ -134,6 +134,8 @@ struct Last {
     result: Result<Evaluated, Arc<str>>,
     /// The series that the values are shown as, with the last value of each.
     shown: HashMap<Attributes, (Arc<Series>, f64)>,
+    /// The groups that there were when it gave some: of sources that are not alive there are none.
+    groups: Vec<Attributes>,
 }
 
 impl Default for Last {
@@ -143,6 +145,7 @@ impl Default for Last {
             is_quick: false,
             result: Ok(Evaluated::default()),
             shown: HashMap::new(),
+            groups: Vec::new(),
         }
     }
 }
@@ -213,6 +216,9 @@ impl Composite {
             let known = last.shown.get(attributes).map(|(series, _)| series.clone());
             let series = known.unwrap_or_else(|| self.series(attributes.clone()));
             shown.insert(attributes.clone(), (series, *value));
+        }
+        if !values.is_empty() {
+            last.groups = values.iter().map(|(attributes, _)| attributes.clone()).collect();
         }
         if !shown.is_empty() || self.declaration.on_stale != super::OnStale::Last {
             last.shown = shown;
@@ -318,6 +324,11 @@ impl Composite {
                 state: State::Absent,
                 ..one(&Attributes::default(), None)
             }],
+            (false, true) if trust.state == State::Stale && !last.groups.is_empty() => last
+                .groups
+                .iter()
+                .map(|attributes| one(attributes, None))
+                .collect(),
             (false, true) => vec![one(&Attributes::default(), None)],
             (false, false) => values
                 .iter()

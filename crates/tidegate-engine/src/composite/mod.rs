@@ -210,9 +210,9 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// A statistic, where the group says anything: a stale or absent one has none.
+    /// A statistic, where the group says anything: one that is stale, absent or in error has none.
     pub fn known(&self, statistic: f64) -> Option<f64> {
-        (!self.state.says_nothing()).then_some(statistic)
+        (!self.state.says_nothing() && self.error.is_none()).then_some(statistic)
     }
 }
 

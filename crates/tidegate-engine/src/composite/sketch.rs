@@ -1,8 +1,11 @@
-//! A sketch of a distribution: counts by powers of a base, from which any quantile can be told within a known error.
+//! A sketch of a distribution, from which any quantile can be computed within a known error.
 //!
-//! It is an exponential histogram without room for what is not there: base 2^(1/32), so that a quantile is at most
-//! 1.1 % off the value that has this rank; of values spread so widely that more than [`MAX_ENTRIES`] buckets are
-//! filled, twice that for each time that the base is squared.
+//! Single values are counted by powers of a base: an exponential histogram without room for empty buckets. Its base is
+//! 2^(1/32), so that a quantile is at most 1.1 % off the value that has this rank. Where values fill more than
+//! [`MAX_ENTRIES`] buckets, the base is squared, which doubles the error.
+//!
+//! Buckets of histograms are kept as they are. Their observations count as spread evenly over the bucket, as PromQL's
+//! `histogram_quantile` has it.
 
 use crate::{ExponentialHistogram, Histogram};
 
@@ -11,8 +14,34 @@ const SCALE: i32 = 5;
 /// Filled buckets of one sign.
 const MAX_ENTRIES: usize = 1024;
 
+/// Buckets of histograms that are kept; values of further ones count at the middle of theirs.
+const MAX_SPANS: usize = 1024;
+
 /// Counts of positive or negative values: bucket and count, by bucket.
 type Entries = Vec<(i32, f64)>;
+
+/// Observations that lie somewhere between two values, or at one where both are the same.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Span {
+    lower: f64,
+    upper: f64,
+    count: f64,
+}
+
+impl Span {
+    fn at(value: f64, count: f64) -> Self {
+        Self {
+            lower: value,
+            upper: value,
+            count,
+        }
+    }
+
+    fn order(&self, other: &Self) -> std::cmp::Ordering {
+        let lower = self.lower.total_cmp(&other.lower);
+        lower.then(self.upper.total_cmp(&other.upper))
+    }
+}
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +50,8 @@ pub(super) struct Sketch {
     zero: f64,
     positive: Entries,
     negative: Entries,
+    /// Buckets of histograms, in order.
+    spans: Vec<Span>,
 }
 
 impl Default for Sketch {
@@ -30,6 +61,7 @@ impl Default for Sketch {
             zero: 0.0,
             positive: Entries::new(),
             negative: Entries::new(),
+            spans: Vec::new(),
         }
     }
 }
@@ -50,10 +82,11 @@ impl Sketch {
         self.zero = 0.0;
         self.positive.clear();
         self.negative.clear();
+        self.spans.clear();
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.zero == 0.0 && self.positive.is_empty() && self.negative.is_empty()
+        self.zero == 0.0 && self.positive.is_empty() && self.negative.is_empty() && self.spans.is_empty()
     }
 
     /// Adds a value that counts `weight` times. What is no number is left out.
@@ -76,7 +109,9 @@ impl Sketch {
         self.shrink();
     }
 
-    /// Adds what a histogram has counted: each bucket at its middle.
+    /// Adds what a histogram has counted, bucket by bucket. The outermost buckets end where the histogram says that its
+    /// smallest and largest observations are. Otherwise the lowest begins at 0 where its bound is positive, and the highest
+    /// counts at its bound.
     pub(super) fn add_explicit(&mut self, increase: &Histogram) {
         for (at, count) in increase
             .counts
@@ -85,14 +120,32 @@ impl Sketch {
             .filter(|(_, count)| **count > 0)
         {
             let bound = |at: Option<usize>| at.and_then(|at| increase.bounds.get(at)).copied();
-            let (lower, upper) = (bound(at.checked_sub(1)), bound(Some(at)));
-            let value = match (lower, upper) {
-                (Some(lower), Some(upper)) => (lower + upper) / 2.0,
-                (None, Some(upper)) if upper > 0.0 => upper / 2.0,
-                (Some(bound), None) | (None, Some(bound)) => bound,
-                (None, None) => increase.sum.unwrap_or(f64::NAN) / increase.count as f64,
+            let count = *count as f64;
+            let span = match (bound(at.checked_sub(1)), bound(Some(at))) {
+                (Some(lower), Some(upper)) => Span { lower, upper, count },
+                (None, Some(upper)) => {
+                    let floor = increase.min.or((upper > 0.0).then_some(0.0));
+                    let lower = floor.filter(|floor| *floor < upper).unwrap_or(upper);
+                    Span { lower, upper, count }
+                }
+                (Some(lower), None) => {
+                    let upper = increase.max.filter(|max| *max > lower).unwrap_or(lower);
+                    Span { lower, upper, count }
+                }
+                (None, None) => Span::at(increase.sum.unwrap_or(f64::NAN) / increase.count as f64, count),
             };
-            self.add(value, *count as f64);
+            self.add_span(span);
+        }
+    }
+
+    fn add_span(&mut self, span: Span) {
+        if !(span.lower.is_finite() && span.upper.is_finite()) {
+            return self.add(span.lower, span.count);
+        }
+        match self.spans.binary_search_by(|known| known.order(&span)) {
+            Ok(found) => self.spans[found].count += span.count,
+            Err(place) if self.spans.len() < MAX_SPANS => self.spans.insert(place, span),
+            Err(_) => self.add(f64::midpoint(span.lower, span.upper), span.count),
         }
     }
 
@@ -124,6 +177,7 @@ impl Sketch {
                 .for_each(|(at, count)| put(mine, at >> shift, *count));
         }
         self.shrink();
+        other.spans.iter().for_each(|span| self.add_span(*span));
     }
 
     fn shrink(&mut self) {
@@ -136,29 +190,74 @@ impl Sketch {
 
     /// The value of rank `quantile` (0 to 1); `None`: there are no values.
     pub(super) fn quantile(&self, quantile: f64) -> Option<f64> {
-        let sum = |entries: &Entries| entries.iter().map(|(_, count)| count).sum::<f64>();
-        let total = self.zero + sum(&self.positive) + sum(&self.negative);
-        if total <= 0.0 {
-            return None;
-        }
         let below = self
             .negative
             .iter()
             .rev()
-            .map(|(at, n)| (-middle(self.scale, *at), *n));
-        let zero = (self.zero > 0.0).then_some((0.0, self.zero));
-        let above = self.positive.iter().map(|(at, n)| (middle(self.scale, *at), *n));
-        let mut left = quantile.clamp(0.0, 1.0) * total;
-        let mut last = None;
-        for (value, count) in below.chain(zero).chain(above) {
-            last = Some(value);
-            left -= count;
-            if left <= 0.0 {
-                break;
-            }
-        }
-        last
+            .map(|(at, n)| Span::at(-middle(self.scale, *at), *n));
+        let zero = (self.zero > 0.0).then(|| Span::at(0.0, self.zero));
+        let above = self
+            .positive
+            .iter()
+            .map(|(at, n)| Span::at(middle(self.scale, *at), *n));
+        let spans = || {
+            below
+                .clone()
+                .chain(zero)
+                .chain(above.clone())
+                .chain(self.spans.iter().copied())
+        };
+        let total: f64 = spans().map(|span| span.count).sum();
+        (total > 0.0).then(|| of_rank(spans(), quantile.clamp(0.0, 1.0) * total))
     }
+}
+
+/// The smallest value up to which so many observations lie, of spans that have some.
+fn of_rank(spans: impl Iterator<Item = Span>, rank: f64) -> f64 {
+    /// At a value, observations are added at once, and spread over what follows from here on.
+    struct Edge {
+        value: f64,
+        at_once: f64,
+        spread: f64,
+        opens: i32,
+    }
+    let mut edges = Vec::new();
+    for Span { lower, upper, count } in spans {
+        let edge = |value, at_once, spread, opens| Edge {
+            value,
+            at_once,
+            spread,
+            opens,
+        };
+        match upper > lower {
+            true => {
+                let spread = count / (upper - lower);
+                edges.extend([edge(lower, 0.0, spread, 1), edge(upper, 0.0, -spread, -1)]);
+            }
+            false => edges.push(edge(lower, count, 0.0, 0)),
+        }
+    }
+    edges.sort_by(|a, b| a.value.total_cmp(&b.value));
+    let (mut at, mut below, mut spread, mut open) = (f64::NEG_INFINITY, 0.0, 0.0, 0);
+    for edge in edges {
+        if open > 0 && edge.value > at {
+            let gained = spread * (edge.value - at);
+            if below + gained >= rank && gained > 0.0 {
+                let part = ((rank - below) / gained).clamp(0.0, 1.0);
+                return at + part * (edge.value - at);
+            }
+            below += gained;
+        }
+        at = edge.value;
+        below += edge.at_once;
+        if edge.at_once > 0.0 && below >= rank {
+            return at;
+        }
+        open += edge.opens;
+        // What rounding leaves of a sum and its parts is nothing.
+        spread = if open > 0 { spread + edge.spread } else { 0.0 };
+    }
+    at
 }
 
 fn put(entries: &mut Entries, at: i32, count: f64) {
@@ -235,10 +334,61 @@ mod tests {
         [0.5, 1.5, 3.0, 3.0, 9.0]
             .iter()
             .for_each(|value| explicit.observe(*value, 1));
+        (explicit.min, explicit.max) = (None, None);
         let mut sketch = Sketch::default();
         sketch.add_explicit(&explicit);
         let near =
             |quantile: f64, value: f64| (sketch.quantile(quantile).unwrap() / value - 1.0).abs() < 0.012;
-        assert!(near(0.1, 0.5) && near(0.4, 1.5) && near(0.7, 3.0) && near(1.0, 4.0));
+        // Half of the first fifth; between 1 and 2; half of what is between 2 and 4; at the bound above which there are more.
+        assert!(near(0.1, 0.5) && near(0.3, 1.5) && near(0.6, 3.0) && near(0.9, 4.0) && near(1.0, 4.0));
+        explicit.max = Some(9.0);
+        let mut sketch = Sketch::default();
+        sketch.add_explicit(&explicit);
+        assert!((sketch.quantile(0.9).unwrap() - 6.5).abs() < 1e-9);
+    }
+
+    proptest! {
+        /// As PromQL's `histogram_quantile` has it, whatever else is merged: half of the weight of two equal histograms.
+        #[test]
+        fn buckets_are_spread_evenly(
+            counts in prop::collection::vec(0..100u64, 5),
+            quantile in 0.0..=1.0f64,
+        ) {
+            let bounds = [0.1, 0.5, 1.0, 10.0];
+            let mut histogram = Histogram::empty(bounds.into());
+            histogram.count = counts.iter().sum();
+            histogram.counts.clone_from(&counts);
+            let mut sketch = Sketch::default();
+            sketch.add_explicit(&histogram);
+            let mut twice = sketch.clone();
+            twice.merge(&sketch);
+            prop_assert_eq!(sketch.quantile(quantile).is_none(), histogram.count == 0);
+            prop_assume!(histogram.count > 0);
+            let (mut left, mut truth) = (quantile * histogram.count as f64, 10.0);
+            for (bound, count) in bounds.iter().zip(&counts).filter(|(_, count)| **count > 0) {
+                if left <= *count as f64 {
+                    let before = bounds.iter().rev().find(|other| *other < bound);
+                    let lower = before.copied().unwrap_or(0.0);
+                    truth = lower + (bound - lower) * (left / *count as f64);
+                    break;
+                }
+                left -= *count as f64;
+            }
+            for told in [sketch.quantile(quantile).unwrap(), twice.quantile(quantile).unwrap()] {
+                prop_assert!((told - truth).abs() < 1e-6, "{told} for {truth}");
+            }
+        }
+    }
+
+    #[test]
+    fn buckets_without_end_take_no_more_room() {
+        let mut sketch = Sketch::default();
+        for bound in 0..3000 {
+            let mut histogram = Histogram::empty([1.0, 2.0 + f64::from(bound)].into());
+            histogram.observe(1.5, 1);
+            sketch.add_explicit(&histogram);
+        }
+        assert_eq!(sketch.spans.len(), MAX_SPANS);
+        assert!(sketch.quantile(1.0).unwrap() > 1000.0);
     }
 }

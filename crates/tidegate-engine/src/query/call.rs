@@ -57,11 +57,11 @@ impl Eval {
             }
             "label_replace" => {
                 let texts = self.texts(&arguments[1..], steps)?;
-                functions::label_replace(self.vector(argument(0)?, steps)?, &texts)?
+                functions::label_replace(self.vector(argument(0)?, steps)?, &texts, self)?
             }
             "label_join" => {
                 let texts = self.texts(&arguments[1..], steps)?;
-                functions::label_join(self.vector(argument(0)?, steps)?, &texts)?
+                functions::label_join(self.vector(argument(0)?, steps)?, &texts, self)?
             }
             _ => self.of_cells(node, steps)?,
         }))

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant as Clock};
 
+use super::labels::Patterns;
 use super::need::Steps;
 use super::notes::Notebook;
 use super::rows::{Cell, Rows, is_absent};
@@ -161,6 +162,8 @@ pub(super) struct Eval {
     patience: Patience,
     /// Work since the last look at the patience.
     unlooked: Counter<usize>,
+    /// Of its functions.
+    pub(super) patterns: Patterns,
     pub(super) notes: Notebook,
 }
 
@@ -181,6 +184,7 @@ impl Eval {
             seen: Counter::new(0),
             patience: options.patience.clone(),
             unlooked: Counter::new(0),
+            patterns: Patterns::default(),
             notes: Notebook::default(),
         };
         eval.fetch(expr, samples, (steps, bounds.0 != bounds.1))?;

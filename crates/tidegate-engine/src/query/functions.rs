@@ -2,8 +2,7 @@
 //! them.
 
 use super::binary::named;
-use super::eval::execution;
-use super::labels::anchored;
+use super::eval::{Eval, execution};
 use super::rows::{Rows, is_absent};
 use super::{Labels, QueryError};
 
@@ -179,28 +178,69 @@ fn run(text: &str) -> (&str, &str) {
     text.split_at(end.unwrap_or(text.len()))
 }
 
-pub(super) fn label_replace(rows: Rows, texts: &[String]) -> Result<Rows, QueryError> {
+/// What a sample takes, and what other work counts by.
+const SAMPLE_BYTES: usize = 16;
+
+/// A value that a function gives a label has at most so many bytes, as those of samples that come in.
+const MAX_VALUE_BYTES: usize = 64 << 10;
+
+/// A label's new value, unless it is too long. It counts as the samples that take as much memory.
+fn new_value(value: String, function: &str, eval: &Eval) -> Result<String, QueryError> {
+    eval.spend(value.len() / SAMPLE_BYTES)?;
+    match value.len() <= MAX_VALUE_BYTES {
+        true => Ok(value),
+        false => too_long(function),
+    }
+}
+
+fn too_long<T>(function: &str) -> Result<T, QueryError> {
+    execution(format!(
+        "{function}() makes a label value of more than {MAX_VALUE_BYTES} bytes"
+    ))
+}
+
+/// What the captures make of a replacement, as far as it is not too long.
+fn expanded(captures: &regex::Captures<'_>, replacement: &str) -> Option<String> {
+    let (mut rest, mut text) = (replacement, String::new());
+    while !rest.is_empty() {
+        // One reference, or two dollars that mean one, and what follows until the next.
+        let begin = if rest.starts_with("$$") { 2 } else { 1 };
+        let next = rest.get(begin..).and_then(|behind| behind.find('$'));
+        let (part, behind) = rest.split_at(next.map_or(rest.len(), |next| begin + next));
+        captures.expand(part, &mut text);
+        if text.len() > MAX_VALUE_BYTES {
+            return None;
+        }
+        rest = behind;
+    }
+    Some(text)
+}
+
+pub(super) fn label_replace(rows: Rows, texts: &[String], eval: &Eval) -> Result<Rows, QueryError> {
     let [to, replacement, from, pattern] = texts else {
         return execution("label_replace takes four strings");
     };
-    let Ok(compiled) = anchored(pattern) else {
+    let Ok((compiled, size)) = eval.patterns.compile(pattern) else {
         return execution(format!(
             "invalid regular expression in label_replace(): {pattern}"
         ));
     };
+    // Compiled within the time that it takes to look at as many samples.
+    eval.spend(size / SAMPLE_BYTES)?;
     check_name(to, "label_replace")?;
     let mut rows = named(rows);
     for labels in &mut rows.labels {
         if let Some(captures) = compiled.captures(labels.get(from)) {
-            let mut text = String::new();
-            captures.expand(replacement, &mut text);
-            *labels = labels.with(to, &text);
+            let Some(text) = expanded(&captures, replacement) else {
+                return too_long("label_replace");
+            };
+            *labels = labels.with(to, &new_value(text, "label_replace", eval)?);
         }
     }
     rows.joined()
 }
 
-pub(super) fn label_join(rows: Rows, texts: &[String]) -> Result<Rows, QueryError> {
+pub(super) fn label_join(rows: Rows, texts: &[String], eval: &Eval) -> Result<Rows, QueryError> {
     let [to, separator, from @ ..] = texts else {
         return execution("label_join takes at least two strings");
     };
@@ -208,7 +248,15 @@ pub(super) fn label_join(rows: Rows, texts: &[String]) -> Result<Rows, QueryErro
     let mut rows = named(rows);
     for labels in &mut rows.labels {
         let values: Vec<&str> = from.iter().map(|name| labels.get(name)).collect();
-        let value = values.join(separator);
+        let separators = separator.len().saturating_mul(values.len().saturating_sub(1));
+        let bytes = values
+            .iter()
+            .map(|value| value.len())
+            .fold(separators, usize::saturating_add);
+        if bytes > MAX_VALUE_BYTES {
+            return too_long("label_join");
+        }
+        let value = new_value(values.join(separator), "label_join", eval)?;
         *labels = labels.with(to, &value);
     }
     rows.joined()

@@ -1,8 +1,9 @@
 //! Label sets as the query language knows them, and matchers over them.
 
+use std::cell::Cell;
 use std::sync::{Arc, LazyLock};
 
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 
 use super::syntax::quoted;
 
@@ -136,13 +137,14 @@ pub struct Matcher {
 
 impl Matcher {
     /// The error is the pattern's.
-    pub(super) fn new(kind: MatchKind, name: &str, value: &str) -> Result<Self, String> {
+    pub(super) fn new(kind: MatchKind, name: &str, value: &str, patterns: &Patterns) -> Result<Self, String> {
         let is_pattern = matches!(kind, MatchKind::Matches | MatchKind::MatchesNot);
+        let compile = || patterns.compile(value).map(|(compiled, _)| compiled);
         Ok(Self {
             kind,
             name: name.into(),
             value: value.into(),
-            pattern: is_pattern.then(|| anchored(value)).transpose()?,
+            pattern: is_pattern.then(compile).transpose()?,
         })
     }
 
@@ -217,17 +219,59 @@ impl std::fmt::Display for Matcher {
     }
 }
 
-/// A pattern that must match from end to end. Go takes a brace that begins no repetition for itself.
-pub(super) fn anchored(pattern: &str) -> Result<Regex, String> {
-    let compile = |pattern: &str| Regex::new(&format!("^(?s:{pattern})$"));
+/// The patterns of a query. To compile one takes time and memory by its size, so that all of them have a bound together.
+#[derive(Debug)]
+pub(super) struct Patterns {
+    /// Bytes that further ones may take, compiled.
+    left: Cell<usize>,
+}
+
+impl Default for Patterns {
+    fn default() -> Self {
+        /// To compile so many bytes takes some 80 ms.
+        const ALL_BYTES: usize = 8 << 20;
+        Self {
+            left: Cell::new(ALL_BYTES),
+        }
+    }
+}
+
+impl Patterns {
+    /// Sizes of patterns. How large one is shows only when it does not fit.
+    const SIZES: [usize; 3] = [16 << 10, 128 << 10, 1 << 20];
+
+    /// A pattern that must match from end to end, and how many bytes it takes at most, compiled.
+    pub(super) fn compile(&self, pattern: &str) -> Result<(Regex, usize), String> {
+        for size in Self::SIZES {
+            let left = self.left.get().checked_sub(size);
+            self.left.set(left.ok_or(
+                "error parsing regexp: the patterns of the query are too large together: use fewer, or simpler ones",
+            )?);
+            if let Some(compiled) = anchored(pattern, size)? {
+                return Ok((compiled, size));
+            }
+        }
+        Err("error parsing regexp: expression too large".to_owned())
+    }
+}
+
+/// A pattern that must match from end to end; `None`: it takes more than so many bytes, compiled. Go takes a brace that
+/// begins no repetition for itself.
+fn anchored(pattern: &str, size: usize) -> Result<Option<Regex>, String> {
+    let compile = |pattern: &str| {
+        RegexBuilder::new(&format!("^(?s:{pattern})$"))
+            .size_limit(size)
+            .build()
+    };
     let compiled = compile(pattern).or_else(|error| match pattern.contains('{') {
         true => compile(&without_lone_braces(pattern)).map_err(|_| error),
         false => Err(error),
     });
-    compiled.map_err(|error| match error {
-        regex::Error::CompiledTooBig(_) => "error parsing regexp: expression too large".to_owned(),
-        _ => format!("error parsing regexp: `{pattern}`"),
-    })
+    match compiled {
+        Ok(compiled) => Ok(Some(compiled)),
+        Err(regex::Error::CompiledTooBig(_)) => Ok(None),
+        Err(_) => Err(format!("error parsing regexp: `{pattern}`")),
+    }
 }
 
 /// The texts that a pattern matches which has no other operator than `|`.

@@ -401,6 +401,77 @@ fn a_range_is_a_value_a_step_and_bounded() {
     ));
 }
 
+/// Each level makes the label ten times as long, from ten bytes.
+#[test]
+fn labels_that_functions_make_are_bounded_and_count() {
+    let store = web();
+    let grown = |levels: usize, wrap: &dyn Fn(String) -> String| {
+        let first = "label_replace(vector(1), \"a\", \"xxxxxxxxxx\", \"\", \"\")".to_owned();
+        let query = (0..levels).fold(first, |inner, _| wrap(inner));
+        let options = Options {
+            max_samples: 10_000,
+            ..Options::default()
+        };
+        let asked = Query::parse(&format!("count({query})")).unwrap();
+        asked.instant_with(&store, 0, &options).map(drop)
+    };
+    let ten = |text: &str| vec![text; 10].join("");
+    let join = |inner: String| format!("label_join({inner}, \"a\", \"\"{})", ten(", \"a\""));
+    let replace = |inner: String| {
+        format!(
+            "label_replace({inner}, \"a\", \"{}\", \"a\", \"(.*)\")",
+            ten("${1}")
+        )
+    };
+    for (function, wrap) in [
+        ("label_join", &join as &dyn Fn(String) -> String),
+        ("label_replace", &replace),
+    ] {
+        assert_eq!(grown(3, wrap), Ok(()));
+        for levels in [4, 40] {
+            let refused = grown(levels, wrap).unwrap_err().to_string();
+            let expected = format!("{function}() makes a label value of more than 65536 bytes");
+            assert!(refused.contains(&expected), "{refused}");
+        }
+    }
+    let many = "label_replace(vector(1), \"a\", \"$$1 $ $1 ${1}\", \"\", \"(.*)\")";
+    let Ok(Instant::Vector(vector)) = Query::parse(many).unwrap().instant(&store, 0) else {
+        panic!("it is a vector");
+    };
+    assert_eq!(vector.iter().next().unwrap().0.get("a"), "$1 $  ");
+}
+
+#[test]
+fn patterns_of_a_query_are_bounded_together() {
+    let store = web();
+    let costly = |number: usize| format!("\\\\pL{}{number}|i", "\\\\pL".repeat(20));
+    let options = Options {
+        max_samples: 100_000,
+        ..Options::default()
+    };
+    let replace = |number: usize| {
+        format!(
+            "label_replace(vector(1), \"a\", \"\", \"\", \"{}\")",
+            costly(number)
+        )
+    };
+    let sum = |count: usize, one: &dyn Fn(usize) -> String| {
+        let terms: Vec<_> = (0..count).map(one).collect();
+        terms.join(" + ")
+    };
+    let one = Query::parse(&sum(1, &replace)).unwrap();
+    one.instant_with(&store, 0, &options).unwrap();
+    let many = Query::parse(&sum(50, &replace)).unwrap();
+    let refused = many.instant_with(&store, 0, &options).unwrap_err();
+    assert!(matches!(refused, QueryError::TooMuch(_)), "{refused}");
+    let matcher = |number: usize| format!("hits{{zone=~\"{}\"}}", costly(number));
+    Query::parse(&sum(1, &matcher)).unwrap();
+    let refused = Query::parse(&sum(300, &matcher)).unwrap_err().to_string();
+    assert!(refused.contains("too large together"), "{refused}");
+    let endless = Query::parse("hits{zone=~\"(\\\\pL{200}){40}\"}").unwrap_err();
+    assert!(endless.to_string().contains("expression too large"), "{endless}");
+}
+
 /// Texts out of the words of the language.
 fn text() -> impl Strategy<Value = String> {
     let words = [

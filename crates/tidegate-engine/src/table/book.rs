@@ -104,10 +104,4 @@ impl Book {
         let entry = self.list.get(number as usize)?.as_ref()?;
         Some((entry.resource.clone(), entry.cadence))
     }
-
-    /// Every source with its streams.
-    pub(super) fn each(&self) -> impl Iterator<Item = (&Arc<Resource>, usize)> {
-        let entries = self.list.iter().flatten();
-        entries.map(|entry| (&entry.resource, entry.streams))
-    }
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Table;
+use super::book::SourceNumber;
 use crate::streams::lock;
 use crate::{Attributes, Resource};
 
@@ -49,8 +50,18 @@ fn name_of_source(resource: &Resource, attributes: &Attributes) -> String {
 
 impl Table {
     fn each_source(&self, mut each: impl FnMut(String, usize)) {
-        for (resource, streams) in lock(&self.book).each() {
-            each(name_of_source(resource, &Attributes::default()), streams);
+        // Those that no rule takes are remembered too: they feed the table behind this one.
+        let mut feeding: HashMap<SourceNumber, usize> = HashMap::new();
+        self.streams.each(|stream, _| {
+            if !stream.targets.is_empty() {
+                *feeding.entry(stream.source).or_default() += 1;
+            }
+        });
+        for (number, streams) in feeding {
+            // It may have left meanwhile.
+            if let Some((resource, _)) = lock(&self.book).source(number) {
+                each(name_of_source(&resource, &Attributes::default()), streams);
+            }
         }
         let sources: Vec<_> = self.sources().values().cloned().collect();
         for source in sources {

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant as Clock};
 
-use tidegate_engine::query::{Instant, Options, Patience, Query, Selection};
+use tidegate_engine::query::{Instant, Options, Patience, Query, QueryError, Selection};
 use tidegate_engine::{Answer as Composed, Attributes, State, UnixNanos, clock};
 
-use super::Api;
+use super::{Api, MAX_LIGHT};
 use crate::component::unix_now;
 use crate::extensions::admin::lanes::Kind;
 use crate::prom::catalog::{Level, millis};
@@ -34,6 +34,9 @@ pub(in crate::extensions::admin) enum NoNumbers {
     /// A composite that the query names has a group without a value, or no source of a gauge is alive.
     #[error("{0}")]
     Missing(String),
+    /// The query looks at more than it may.
+    #[error("{0}")]
+    TooMuch(String),
     /// Anything else.
     #[error("{0}")]
     Failed(String),
@@ -62,10 +65,21 @@ impl Api {
     ) -> Result<Numbers, NoNumbers> {
         let time = PATIENCE.min(self.limits.timeout);
         let deadline = Clock::now() + time;
-        let patience = Patience::until(deadline);
-        let (api, waits) = (self.clone(), patience.clone());
-        let work = move || api.compute(&query, patience);
-        let computed = self.lanes.compute(Kind::Scaler, waits, work);
+        // What one autoscaler asks for keeps no other one waiting: a query of much goes where heavy ones are.
+        let attempt = async |kind, most| {
+            let patience = Patience::until(deadline);
+            let (api, query, waits) = (self.clone(), query.clone(), patience.clone());
+            let work = move || api.compute(&query, patience, most);
+            self.lanes.compute(kind, waits, work).await
+        };
+        let computed = async {
+            match attempt(Kind::Scaler, MAX_LIGHT).await {
+                Ok(Err(NoNumbers::TooMuch(_))) if MAX_LIGHT < self.max_samples() => {
+                    attempt(Kind::Heavy, self.max_samples()).await
+                }
+                computed => computed,
+            }
+        };
         match tokio::time::timeout_at(deadline.into(), computed).await {
             Ok(Ok(computed)) => computed,
             Ok(Err(why)) => Err(NoNumbers::failed(why)),
@@ -73,17 +87,20 @@ impl Api {
         }
     }
 
-    fn compute(&self, query: &str, patience: Patience) -> Result<Numbers, NoNumbers> {
+    fn compute(&self, query: &str, patience: Patience, most: usize) -> Result<Numbers, NoNumbers> {
         let query = Query::parse(query).map_err(NoNumbers::failed)?;
         let options = Options {
             patience,
-            max_samples: self.max_samples(),
+            max_samples: most.min(self.max_samples()),
             ..Options::default()
         };
         let now = unix_now();
         let asked = self.view.ask(now, &query.selections());
         let value = query.instant_with(&asked, millis(clock::wall(now)), &options);
-        let (value, _) = value.map_err(NoNumbers::failed)?;
+        let (value, _) = value.map_err(|error| match error {
+            QueryError::TooMuch(why) => NoNumbers::TooMuch(why),
+            error => NoNumbers::failed(error),
+        })?;
         let groups = self.groups_of(&query, now);
         if !query.handles_absence() {
             check_groups(&groups)?;
@@ -109,6 +126,23 @@ impl Api {
                 None => partial(&groups).or_else(|| levels.iter().find_map(Partial::of_level)),
             },
         })
+    }
+
+    /// What the readers of an answer must know of the composites that the query names: which are partial, and why.
+    pub(super) fn partial_composites(&self, query: &Query, now: UnixNanos) -> Vec<String> {
+        let all = self.groups_of(query, now);
+        let partial = all.iter().filter_map(|Groups { watched, answers }| {
+            let name = &watched.declaration().name;
+            let collision = answers.iter().find_map(|answer| answer.collision.as_ref());
+            match collision {
+                Some(collision) => Some(format!("composite \"{name}\": {collision}")),
+                None => answers
+                    .iter()
+                    .find_map(|answer| Partial::of(name, answer))
+                    .map(|partial| partial.why().to_owned()),
+            }
+        });
+        partial.collect()
     }
 
     /// The composites that a query names, each with the groups that its selectors accept.

@@ -57,8 +57,8 @@ impl Api {
         let mut data = self.text(request);
         data.instant(&value, at)?;
         let data = data.end(stats(request, began, &notes.work));
-        let collisions = self.collisions(&query, now);
-        Ok(Some(said(data, notes, &asked, collisions, is_cut)))
+        let partial = self.partial_composites(&query, now);
+        Ok(Some(said(data, notes, &asked, partial, is_cut)))
     }
 
     pub(super) fn range(&self, request: &Request) -> Result<Page, Failure> {
@@ -86,8 +86,8 @@ impl Api {
         let mut data = self.text(request);
         data.matrix(&series)?;
         let data = data.end(stats(request, began, &notes.work));
-        let collisions = self.collisions(&query, now);
-        Ok(said(data, notes, &asked, collisions, is_cut))
+        let partial = self.partial_composites(&query, now);
+        Ok(said(data, notes, &asked, partial, is_cut))
     }
 
     /// `format_query`: the query as the language writes it, on one line.
@@ -169,14 +169,14 @@ pub(super) fn cut<T>(list: &mut Vec<T>, limit: usize) -> bool {
     is_longer
 }
 
-fn said(data: Vec<u8>, notes: Notes, asked: &Asked<'_>, collisions: Vec<String>, is_cut: bool) -> Page {
+fn said(data: Vec<u8>, notes: Notes, asked: &Asked<'_>, partial: Vec<String>, is_cut: bool) -> Page {
     let mut said = Said {
         data,
         warnings: notes.warnings,
         infos: notes.infos,
     };
     said.warnings.extend(asked.notes().warnings());
-    said.warnings.extend(collisions);
+    said.warnings.extend(partial);
     if is_cut {
         said.truncated();
     }

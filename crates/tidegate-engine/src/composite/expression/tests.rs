@@ -124,3 +124,45 @@ fn groups_without_a_place_make_the_others_partial() {
     assert_eq!(whole.shortfalls(), Vec::<String>::new());
     assert_eq!(composite.shortfalls().len(), 1);
 }
+
+/// Those who ask by label find the group also when nobody feeds it.
+#[test]
+fn groups_of_sources_that_are_gone_keep_their_labels() {
+    use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
+    let composite = declared();
+    let phase = Arc::new(AtomicU8::new(0));
+    let now = phase.clone();
+    composite.computed_by(move |_| {
+        let (values, state) = match now.load(SeqCst) {
+            0 => (vec![([("pod", "a")].into_iter().collect(), 1.0)], State::Fresh),
+            1 => (Vec::new(), State::Stale),
+            _ => (Vec::new(), State::Absent),
+        };
+        Ok(Evaluated {
+            values,
+            trust: Some(Trust {
+                state,
+                expected: 1,
+                reporting: usize::from(state == State::Fresh),
+            }),
+            ..Evaluated::default()
+        })
+    });
+    let told = |at: u8| {
+        phase.store(at, SeqCst);
+        composite.compute(NOW + u64::from(at));
+        let answers = composite.answers(NOW + u64::from(at));
+        let told: Vec<_> = answers
+            .iter()
+            .map(|answer| {
+                assert_eq!(answer.known(answer.sum), answer.value);
+                (answer.attributes.to_string(), answer.value, answer.state)
+            })
+            .collect();
+        told
+    };
+    let pod = "pod=a".to_owned();
+    assert_eq!(told(0), [(pod.clone(), Some(1.0), State::Fresh)]);
+    assert_eq!(told(1), [(pod, None, State::Stale)]);
+    assert_eq!(told(2), [(String::new(), None, State::Absent)]);
+}

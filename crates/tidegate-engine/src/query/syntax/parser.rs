@@ -1,6 +1,6 @@
 //! Tokens to expressions, by precedence climbing. The first error ends it.
 
-use super::super::labels::{MatchKind, Matcher};
+use super::super::labels::{MatchKind, Matcher, Patterns};
 use super::super::{Millis, NAME};
 use super::ast::{
     Aggregate, Aggregation, At, Call, Chain, Expr, Group, Grouping, Link, Matching, Operator, Range,
@@ -21,6 +21,7 @@ pub(super) fn parse(text: &str) -> Result<Expr, Wrong> {
         before: 0,
         aggregations: 0,
         depth: 0,
+        patterns: Patterns::default(),
     };
     if parser.token.kind == Kind::End {
         return Err(Wrong::at(Span::default(), "no expression found in input"));
@@ -42,6 +43,8 @@ struct Parser<'a> {
     /// Aggregations that are not complete: errors within them say so.
     aggregations: usize,
     depth: usize,
+    /// Of its selectors.
+    patterns: Patterns,
 }
 
 type Parsed<T> = Result<T, Wrong>;
@@ -410,7 +413,8 @@ impl<'a> Parser<'a> {
             return self.unexpected_in(CONTEXT, "string");
         }
         let value = self.take()?;
-        Matcher::new(kind, &name, &text_of(value)?).map_err(|why| Wrong::at(token.span(), why))
+        Matcher::new(kind, &name, &text_of(value)?, &self.patterns)
+            .map_err(|why| Wrong::at(token.span(), why))
     }
 
     /// A number of seconds or a duration, in milliseconds; `None`: something else comes.

@@ -1043,5 +1043,18 @@ fn holdings_name_the_largest_sources() {
     let named = all.sources.iter().map(|count| (&*count.name, count.count));
     assert_eq!(named.collect::<Vec<_>>(), [("job=api", 39), ("job=b", 1)]);
     assert_eq!(all.bytes, table.bytes());
-    assert_eq!(holdings(&[table], 1).sources.len(), 1);
+    assert_eq!(holdings(std::slice::from_ref(&table), 1).sources.len(), 1);
+    // A table in front of it that takes nothing of this feeds nothing.
+    let before = Arc::new(self::table(vec![by("other", &["pod"])]));
+    let passed = series(
+        "requests",
+        COUNTER,
+        &[("job", "api")],
+        &[("pod", "0"), ("code", "0")],
+    );
+    assert_eq!(
+        before.observe(&point(&passed, NOW, NOW + 1, 1), NOW),
+        Outcome::Unmatched
+    );
+    assert_eq!(holdings(&[before, table], 2).sources, all.sources);
 }
