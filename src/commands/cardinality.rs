@@ -53,6 +53,9 @@ async fn ask(args: &Args, client: Client) -> Result<(), Failure> {
         false => format!("{:.0} KiB", bytes / 1024.0),
     };
     say!("{series} series, about {size}");
+    if all["labelsCounted"] == false {
+        say!("the gateway is short of memory: labels are not counted");
+    }
     for (what, count, key) in LISTS {
         let entries = all[key].as_array().map_or(&[][..], Vec::as_slice);
         let row = |entry: &Value| {

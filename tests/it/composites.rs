@@ -111,7 +111,7 @@ fn commands_ask_what_a_gateway_holds() {
     for part in [
         "value     7",
         "made by   processors::aggregate@metrics, rule 1",
-        "1 of 1 sources reporting",
+        "1 of 1 source reporting",
     ] {
         assert!(explained.contains(part), "{part} not in {explained}");
     }

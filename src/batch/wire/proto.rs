@@ -131,12 +131,16 @@ pub(crate) fn delimited(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
         [low @ 0x80..=0xff, high @ 0..0x80, ref behind @ ..] => {
             (usize::from(low & 0x7f) | usize::from(high) << 7, behind)
         }
-        _ => {
-            let (length, used) = varint(bytes)?;
-            (usize::try_from(length).ok()?, bytes.get(used..)?)
-        }
+        _ => return long_delimited(bytes),
     };
     behind.split_at_checked(length)
+}
+
+/// The same, of a length of three bytes or more.
+#[cold]
+fn long_delimited(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, used) = varint(bytes)?;
+    bytes.get(used..)?.split_at_checked(usize::try_from(length).ok()?)
 }
 
 /// A varint and how many bytes it took; `None` where there is none (cut off, or beyond 64 bits).

@@ -153,12 +153,14 @@ struct Route {
 }
 
 /// What a page costs.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Cost {
     /// As its query.
     Query,
     /// It looks at a range or at every series.
     Much,
+    /// The same, in little memory: it is there also when memory is short, to see why.
+    Diagnosis,
     Little,
 }
 
@@ -192,7 +194,7 @@ const ROUTES: &[Route] = &[
     form("labels", Cost::Much, Api::names),
     get("label/*/values", Cost::Much, Api::values),
     get("metadata", Cost::Much, Api::metadata),
-    form("explain", Cost::Much, Api::explain),
+    form("explain", Cost::Diagnosis, Api::explain),
     get("rules", Cost::Little, Api::rules),
     get("alerts", Cost::Little, |_, _| Ok(json!({"alerts": []}).into())),
     get("targets", Cost::Little, Api::targets),
@@ -202,7 +204,7 @@ const ROUTES: &[Route] = &[
         Ok(json!({"activeAlertmanagers": [], "droppedAlertmanagers": []}).into())
     }),
     get("notifications", Cost::Little, |_, _| Ok(json!([]).into())),
-    get("status/tsdb", Cost::Much, Api::cardinality),
+    get("status/tsdb", Cost::Diagnosis, Api::cardinality),
     get("status/buildinfo", Cost::Little, Api::build),
     get("status/config", Cost::Little, Api::config),
     get("status/notices", Cost::Little, |api, _| {
@@ -222,7 +224,7 @@ impl Route {
     /// The kind of query that a request for it is.
     fn kind(&self, request: &Request) -> Kind {
         match self.cost {
-            Cost::Much => Kind::Heavy,
+            Cost::Much | Cost::Diagnosis => Kind::Heavy,
             Cost::Query if looks_heavy(request.get("query").unwrap_or_default()) => Kind::Heavy,
             Cost::Query | Cost::Little => Kind::Light,
         }
@@ -322,7 +324,8 @@ impl Api {
         let deadline = request.came + self.time_for(&request);
         request.patience = Patience::until(deadline);
         let kind = route.kind(&request);
-        if kind == Kind::Heavy && self.shared.memory.is_over(Ceiling::Soft) {
+        let is_refusable = kind == Kind::Heavy && route.cost != Cost::Diagnosis;
+        if is_refusable && self.shared.memory.is_over(Ceiling::Soft) {
             return pages::busy(SHORT);
         }
         let (api, patience) = (self.clone(), request.patience.clone());
@@ -381,7 +384,7 @@ impl Api {
         let page = match (request.patience.check(), route.cost) {
             (Err(why), _) => Err(why.into()),
             (Ok(()), Cost::Query) => self.instant(request, most).transpose()?,
-            (Ok(()), Cost::Much | Cost::Little) => (route.page)(self, request),
+            (Ok(()), Cost::Much | Cost::Diagnosis | Cost::Little) => (route.page)(self, request),
         };
         Some(match page {
             Ok(Page::Data(said)) => pages::bytes("application/json", said.page().into()),

@@ -178,9 +178,10 @@ pub(super) fn cardinality_page(
     view: &View,
     now: UnixNanos,
     limit: usize,
+    counts_labels: bool,
     patience: &Patience,
 ) -> Result<Value, QueryError> {
-    let all = view.census(now, limit, patience)?;
+    let all = view.census(now, limit, counts_labels, patience)?;
     let held = holdings(&view.tables(), limit);
     Ok(json!({
         "headStats": {"numSeries": all.series, "numLabelPairs": all.pairs, "chunkCount": 0, "minTime": 0, "maxTime": 0},
@@ -190,5 +191,6 @@ pub(super) fn cardinality_page(
         "seriesCountByLabelValuePair": counts(&all.values),
         "streamCountBySource": counts(&held.sources),
         "bytes": held.bytes,
+        "labelsCounted": counts_labels,
     }))
 }

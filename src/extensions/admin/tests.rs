@@ -586,6 +586,26 @@ async fn a_series_is_explained_and_counted() {
     );
     assert_eq!(counts["headStats"]["numLabelPairs"], json!(4));
     assert_eq!(counts["streamCountBySource"].as_array().unwrap().len(), 1);
+    assert_eq!(counts["labelsCounted"], json!(true));
+    // What one looks at when memory is short is there then.
+    let memory = &admin.base.shared.memory;
+    memory.add_limit(crate::component::Limit::of(1 << 20));
+    memory.hold(2 << 20);
+    let (status, counts) = get(&admin, "/api/v1/status/tsdb").await;
+    assert_eq!((status, &counts["data"]["labelsCounted"]), (200, &json!(false)));
+    assert_eq!(
+        counts["data"]["seriesCountByMetricName"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+    assert_eq!(counts["data"]["labelValueCountByLabelName"], json!([]));
+    let (status, _) = get(&admin, "/api/v1/explain?match[]=requests_total").await;
+    assert_eq!(status, 200);
+    let (status, _) = get(&admin, "/api/v1/labels").await;
+    assert_eq!(status, 503);
+    memory.release(2 << 20);
 }
 
 #[test]

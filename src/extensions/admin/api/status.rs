@@ -8,7 +8,7 @@ use tidegate_engine::query::{LOOK_BACK_MS, NAME};
 
 use super::{Api, Failure, Page, Said, explain, params};
 use crate::built::{COMMIT, DATE, VERSION};
-use crate::component::unix_now;
+use crate::component::{Ceiling, unix_now};
 use crate::extensions::admin::lanes::HEAVY;
 use crate::net::pages::Request;
 use crate::receivers::prometheus::config::units::PromDuration;
@@ -41,7 +41,10 @@ impl Api {
     /// What makes the series.
     pub(super) fn cardinality(&self, request: &Request) -> Result<Page, Failure> {
         let most = entries(request)?;
-        Ok(explain::cardinality_page(&self.view, unix_now(), most, &request.patience)?.into())
+        // To count them takes as much memory as they do.
+        let counts_labels = !self.shared.memory.is_over(Ceiling::Soft);
+        let page = explain::cardinality_page(&self.view, unix_now(), most, counts_labels, &request.patience)?;
+        Ok(page.into())
     }
 
     /// No rules are evaluated here: the list is empty, whatever is asked of it.

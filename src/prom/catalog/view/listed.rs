@@ -108,12 +108,18 @@ impl View {
         Ok((all, places))
     }
 
-    /// What the series are made of, with the `top` largest of everything. Reads and counts all series, some at a time:
-    /// queries go on meanwhile.
+    /// What the series are made of, with the `top` largest of everything; of labels, if `counts_labels`. Reads and counts all
+    /// series, some at a time: queries go on meanwhile.
     ///
     /// # Errors
     /// Nobody waits any more.
-    pub fn census(&self, now: UnixNanos, top: usize, patience: &Patience) -> Result<Census, QueryError> {
+    pub fn census(
+        &self,
+        now: UnixNanos,
+        top: usize,
+        counts_labels: bool,
+        patience: &Patience,
+    ) -> Result<Census, QueryError> {
         self.meet(now);
         // The first pass settles which of two equal series is seen.
         self.in_slices(now, &mut |_, _, _| patience.check().is_ok());
@@ -126,6 +132,9 @@ impl View {
                 for (label, value) in number.labels.iter() {
                     if **label == *NAME {
                         add(&mut metrics, value);
+                    }
+                    if !counts_labels {
+                        continue;
                     }
                     match labels.get_mut(label) {
                         Some(values) => add(values, value),

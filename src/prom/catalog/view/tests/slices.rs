@@ -19,7 +19,7 @@ fn a_census_counts_all_series_once_and_a_query_need_not_wait_for_its_end() {
     // The second of the same name is not seen.
     gauge(&two, "level_0", 2, START);
     gauge(&two, "other", 2, START);
-    let census = view.census(START, 3, &Patience::default()).unwrap();
+    let census = view.census(START, 3, true, &Patience::default()).unwrap();
     assert_eq!(census.series, 3 * SLICE + 1);
     assert_eq!(census.metrics.len(), 3);
     assert_eq!(
@@ -115,5 +115,8 @@ fn nobody_looks_at_series_for_those_who_have_gone() {
         view.accepted(START, &all, &patience).err(),
         Some(canceled.clone())
     );
-    assert_eq!(view.census(START, 9, &patience).err(), Some(canceled.clone()));
+    assert_eq!(
+        view.census(START, 9, true, &patience).err(),
+        Some(canceled.clone())
+    );
 }
