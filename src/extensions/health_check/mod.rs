@@ -21,7 +21,7 @@ use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
 /// Options of the Collector's extension that can mean nothing here.
 const OF_THE_COLLECTOR: &WithoutEffect = &[(
     "check_collector_pipeline",
-    "the probe says whether the gateway takes data, and its answer names exporters in trouble",
+    "the probe says whether the gateway runs, and its answer names exporters in trouble",
 )];
 
 /// The port of the Collector's extension.
