@@ -257,9 +257,9 @@ fn a_value_that_lacks_a_living_series_is_partial_and_scales_only_where_the_trigg
         let (value, warnings) = scene.ask("requests");
         assert_eq!(value, Some(5.0));
         assert!(
-            warnings
-                .iter()
-                .any(|text| text.contains("composite \"requests\"") && text.contains("host.name")),
+            warnings.iter().any(
+                |text| text.contains("the composite `requests` is partial") && text.contains("host.name")
+            ),
             "{warnings:?}"
         );
         wait_until(SOON, "the exporter shows it", || {

@@ -129,33 +129,24 @@ impl Histogram {
         })
     }
 
-    /// Smallest and largest value, as the histogram says, or as far as its buckets tell: the outer bounds of the filled
-    /// ones. The lowest bucket begins at 0 where its bound is positive. Of what lies below a negative bound, or above the
-    /// highest, no more than the bound is known, and that the mean lies between the two.
+    /// Smallest and largest value, as the histogram says. Otherwise the outer bounds of its filled buckets, widened to hold
+    /// the mean: the lowest bucket begins at 0 if its bound is positive, and no more than its bound is known of a bucket
+    /// without an end.
     pub fn range(&self) -> (Option<f64>, Option<f64>) {
         let first = self.counts.iter().position(|count| *count > 0);
         let last = self.counts.iter().rposition(|count| *count > 0);
+        let bound = |at: usize| self.bounds.get(at).copied().filter(|bound| bound.is_finite());
+        let lower = first.and_then(|bucket| match bucket.checked_sub(1) {
+            Some(before) => bound(before),
+            None => bound(bucket).map(|upper| upper.min(0.0)),
+        });
+        let upper = last.and_then(|bucket| bound(bucket).or_else(|| bound(bucket.checked_sub(1)?)));
         let mean = self
             .sum
             .map(|sum| sum / self.count as f64)
             .filter(|mean| !mean.is_nan());
-        let bound = |at: usize| self.bounds.get(at).copied();
-        let lower = first.and_then(|bucket| match bucket.checked_sub(1) {
-            Some(before) => bound(before),
-            None => bound(bucket).map(|upper| {
-                if upper > 0.0 {
-                    0.0
-                } else {
-                    mean.unwrap_or(upper).min(upper)
-                }
-            }),
-        });
-        let upper = last.and_then(
-            |bucket| match (bound(bucket), bucket.checked_sub(1).and_then(bound)) {
-                (None, Some(highest)) => Some(mean.unwrap_or(highest).max(highest)),
-                (upper, _) => upper,
-            },
-        );
+        let lower = lower.map(|lower| mean.map_or(lower, |mean| mean.min(lower)));
+        let upper = upper.map(|upper| mean.map_or(upper, |mean| mean.max(upper)));
         (self.min.or(lower), self.max.or(upper))
     }
 }

@@ -184,7 +184,7 @@ pub(super) fn cardinality_page(
     let all = view.census(now, limit, counts_labels, patience)?;
     let held = holdings(&view.tables(), limit);
     Ok(json!({
-        "headStats": {"numSeries": all.series, "numLabelPairs": all.pairs, "chunkCount": 0, "minTime": 0, "maxTime": 0},
+        "headStats": {"numSeries": all.series, "numLabelPairs": counts_labels.then_some(all.pairs), "chunkCount": 0, "minTime": 0, "maxTime": 0},
         "seriesCountByMetricName": counts(&all.metrics),
         "labelValueCountByLabelName": counts(&all.labels),
         "memoryInBytesByLabelName": [],

@@ -9,7 +9,7 @@ use prost::Message;
 use prost::encoding::decode_varint;
 use rustix::net::Shutdown;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::config::StreamConfig;
@@ -17,6 +17,7 @@ use super::outlet::{MEMORY_POLL, Outlet};
 use super::proto::{EventAck, EventBatch};
 use super::session::{Session, SessionError, weight};
 use super::weigh::{Weighed, weigh};
+use crate::component::account::Arriving;
 use crate::component::unix_now;
 use crate::component::worker::Slot;
 use crate::component::{Held, Refused, Verdict};
@@ -35,11 +36,14 @@ const INLINE_MAX_DECLARED: usize = 16 << 10;
 /// A wait for so many bytes in all has an end; for less, the sender keeps its events until there is room.
 const LARGE: usize = 1 << 20;
 
-/// How long they are waited for.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// How long they are waited for. Meanwhile the connection keeps what it has of the message.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// A message that has begun may stop coming for so long.
+/// A message that has begun may stop coming for so long...
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// ...and for so long while memory is short.
+const SHORT_PAUSE: Duration = Duration::from_secs(1);
 
 /// A varint has at most ten bytes.
 const MAX_VARINT_BYTES: usize = 10;
@@ -61,6 +65,8 @@ enum StreamError {
     NoRoom(usize),
     #[error("a message stopped coming half-way for {LONGEST_PAUSE:?}")]
     Paused,
+    #[error("memory is short, and a message stopped coming half-way for {SHORT_PAUSE:?}")]
+    TooSlow,
     #[error("the receiver stops")]
     Stopping,
     #[error("the connection broke: {0}")]
@@ -81,6 +87,7 @@ pub(super) async fn serve(connection: Connection, outlet: Arc<Outlet>, config: A
             closed: false,
             held: outlet.hold(),
             went_on: Instant::now(),
+            arriving: None,
             stopping: connection.stopping.clone(),
         },
         session: Session::new(peer, config.max_kinds.get(), outlet.source_timeout),
@@ -93,7 +100,7 @@ pub(super) async fn serve(connection: Connection, outlet: Arc<Outlet>, config: A
         Ok(()) => {}
         Err(StreamError::Io(error)) => tracing::debug!(?peer, %error, "event connection broke"),
         Err(error @ StreamError::Stopping) => tracing::debug!(?peer, %error, "event connection ends"),
-        Err(error @ StreamError::NoRoom(_)) => outlet.lose(1, "memory", &error),
+        Err(error @ (StreamError::NoRoom(_) | StreamError::TooSlow)) => outlet.lose(1, "memory", &error),
         Err(error) => outlet.lose(1, "malformed", &error),
     }
 }
@@ -291,6 +298,8 @@ struct Frames {
     held: Held,
     /// When a message began or more of it came.
     went_on: Instant,
+    /// While part of a message is there: its room goes to others if it does not go on.
+    arriving: Option<Arriving>,
     stopping: CancellationToken,
 }
 
@@ -303,29 +312,66 @@ impl Frames {
                 return Ok(Some(frame));
             }
             let has_begun = !self.buffer.is_empty();
+            let (account, ceiling) = (self.held.account(), self.held.ceiling());
+            match has_begun {
+                true => {
+                    _ = self
+                        .arriving
+                        .get_or_insert_with(|| Arriving::on(account.clone(), ceiling))
+                }
+                false => self.arriving = None,
+            }
             if !has_begun && self.held.bytes() > 2 * READ_BYTES {
                 // Room for a large message is given back between messages.
                 self.buffer = BytesMut::new();
                 self.held.settle(0);
             }
-            let room = self.buffer.len() + READ_BYTES;
-            // Unread, it stays with the sender.
-            make_room(&mut self.held, room, self.went_on, &self.stopping).await?;
-            self.buffer.reserve(READ_BYTES);
-            self.held.fill_to(room);
-            let reading = self.stream.read_buf(&mut self.buffer);
-            let read = match has_begun {
-                true => timeout_at(self.went_on + LONGEST_PAUSE, reading)
-                    .await
-                    .map_err(|_| StreamError::Paused)?,
-                false => reading.await,
-            };
+            self.make_room().await?;
+            let read = self.read().await?;
             self.went_on = Instant::now();
-            if read? == 0 {
+            if read == 0 {
                 return match self.buffer.is_empty() {
                     true => Ok(None),
                     false => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
                 };
+            }
+        }
+    }
+
+    /// Room for what comes next: twice as much as is there, as far as the message goes.
+    async fn make_room(&mut self) -> Result<(), StreamError> {
+        let len = self.buffer.len();
+        if self.buffer.capacity() - len >= READ_BYTES / 2 && self.held.bytes() >= len {
+            return Ok(());
+        }
+        let rest = wanted(&self.buffer).unwrap_or(self.limit).saturating_sub(len);
+        let more = rest.min(len).max(READ_BYTES);
+        // Unread, it stays with the sender. While one is copied into the other both are there.
+        make_room(&mut self.held, 2 * len + more, self.went_on, &self.stopping).await?;
+        let mut larger = BytesMut::with_capacity(len + more);
+        larger.extend_from_slice(&self.buffer);
+        self.buffer = larger;
+        self.held.settle(len + more);
+        Ok(())
+    }
+
+    /// Reads what there is. A message that has begun has to go on.
+    async fn read(&mut self) -> Result<usize, StreamError> {
+        let Some(arriving) = &self.arriving else {
+            return Ok(self.stream.read_buf(&mut self.buffer).await?);
+        };
+        loop {
+            let is_short = arriving.is_short();
+            let patience = if is_short { SHORT_PAUSE } else { LONGEST_PAUSE };
+            tokio::select! {
+                biased;
+                read = self.stream.read_buf(&mut self.buffer) => return Ok(read?),
+                () = arriving.shortage(), if !is_short => {}
+                () = sleep_until(self.went_on + patience) => match self.went_on.elapsed() {
+                    paused if paused >= LONGEST_PAUSE => return Err(StreamError::Paused),
+                    _ if arriving.is_short() => return Err(StreamError::TooSlow),
+                    _ => {}
+                },
             }
         }
     }
@@ -338,6 +384,13 @@ impl Frames {
         }
         Ok(())
     }
+}
+
+/// How many bytes the message has, with its length, that the buffer begins with; `None`: that has not come.
+fn wanted(mut buffer: &[u8]) -> Option<usize> {
+    let all = buffer.len();
+    let length = decode_varint(&mut buffer).ok()?;
+    usize::try_from(length).ok()?.checked_add(all - buffer.len())
 }
 
 /// Takes a whole message off the front of the buffer, if there is one.
@@ -391,6 +444,7 @@ mod tests {
             closed: false,
             held: Held::under(Ceiling::Soft, account.clone()),
             went_on: Instant::now(),
+            arriving: None,
             stopping: CancellationToken::new(),
         };
         (frames, peer, account)
@@ -410,6 +464,24 @@ mod tests {
         };
         assert!(matches!(refused, StreamError::Paused), "{refused}");
         assert!(began.elapsed() >= LONGEST_PAUSE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn half_a_message_loses_its_room_where_memory_is_short() {
+        let (mut frames, mut peer, account) = frames();
+        peer.write_all(&[100, 1, 2, 3]).await.unwrap();
+        let waiting = timeout(2 * SHORT_PAUSE, frames.next()).await;
+        assert!(waiting.is_err(), "{waiting:?}");
+        account.add_limit(crate::component::Limit::of(1 << 20));
+        assert!(
+            Held::under(Ceiling::Soft, account.clone())
+                .try_grow(2 << 20)
+                .is_err()
+        );
+        let refused = timeout(SHORT_PAUSE, frames.next()).await.unwrap().unwrap_err();
+        assert!(matches!(refused, StreamError::TooSlow), "{refused}");
+        drop(frames);
+        assert_eq!(account.reserved_bytes(), 0);
     }
 
     #[tokio::test(start_paused = true)]

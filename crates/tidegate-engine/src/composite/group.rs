@@ -461,8 +461,9 @@ fn told(
     cut: Cut,
     now: UnixNanos,
 ) -> Told {
+    let spread = distribution.as_ref().map(Sketch::spread);
     let quantile = |rank: f64| {
-        let told = distribution.as_ref()?.quantile(rank)?;
+        let told = spread.as_ref()?.quantile(rank)?;
         Some(moments.bound(told))
     };
     let ranks = declaration.quantiles.iter();

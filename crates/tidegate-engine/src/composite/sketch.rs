@@ -15,7 +15,7 @@ const SCALE: i32 = 5;
 const MAX_ENTRIES: usize = 1024;
 
 /// Buckets of histograms that are kept; values of further ones count at the middle of theirs.
-const MAX_SPANS: usize = 1024;
+const MAX_SPANS: usize = 128;
 
 /// Counts of positive or negative values: bucket and count, by bucket.
 type Entries = Vec<(i32, f64)>;
@@ -124,7 +124,8 @@ impl Sketch {
             let span = match (bound(at.checked_sub(1)), bound(Some(at))) {
                 (Some(lower), Some(upper)) => Span { lower, upper, count },
                 (None, Some(upper)) => {
-                    let floor = increase.min.or((upper > 0.0).then_some(0.0));
+                    let said = increase.min.filter(|min| min.is_finite());
+                    let floor = said.or((upper > 0.0).then_some(0.0));
                     let lower = floor.filter(|floor| *floor < upper).unwrap_or(upper);
                     Span { lower, upper, count }
                 }
@@ -140,7 +141,9 @@ impl Sketch {
 
     fn add_span(&mut self, span: Span) {
         if !(span.lower.is_finite() && span.upper.is_finite()) {
-            return self.add(span.lower, span.count);
+            let ends = [span.lower, span.upper];
+            let known = ends.iter().find(|end| end.is_finite()).unwrap_or(&span.lower);
+            return self.add(*known, span.count);
         }
         match self.spans.binary_search_by(|known| known.order(&span)) {
             Ok(found) => self.spans[found].count += span.count,
@@ -190,74 +193,76 @@ impl Sketch {
 
     /// The value of rank `quantile` (0 to 1); `None`: there are no values.
     pub(super) fn quantile(&self, quantile: f64) -> Option<f64> {
+        self.spread().quantile(quantile)
+    }
+
+    /// What is sketched, to ask for several ranks.
+    pub(super) fn spread(&self) -> Spread {
         let below = self
             .negative
             .iter()
-            .rev()
             .map(|(at, n)| Span::at(-middle(self.scale, *at), *n));
         let zero = (self.zero > 0.0).then(|| Span::at(0.0, self.zero));
         let above = self
             .positive
             .iter()
             .map(|(at, n)| Span::at(middle(self.scale, *at), *n));
-        let spans = || {
-            below
-                .clone()
-                .chain(zero)
-                .chain(above.clone())
-                .chain(self.spans.iter().copied())
-        };
-        let total: f64 = spans().map(|span| span.count).sum();
-        (total > 0.0).then(|| of_rank(spans(), quantile.clamp(0.0, 1.0) * total))
+        let spans: Vec<Span> = below
+            .chain(zero)
+            .chain(above)
+            .chain(self.spans.iter().copied())
+            .collect();
+        let mut edges: Vec<f64> = spans.iter().flat_map(|span| [span.lower, span.upper]).collect();
+        edges.sort_unstable_by(f64::total_cmp);
+        edges.dedup();
+        Spread { spans, edges }
     }
 }
 
-/// The smallest value up to which so many observations lie, of spans that have some.
-fn of_rank(spans: impl Iterator<Item = Span>, rank: f64) -> f64 {
-    /// At a value, observations are added at once, and spread over what follows from here on.
-    struct Edge {
-        value: f64,
-        at_once: f64,
-        spread: f64,
-        opens: i32,
-    }
-    let mut edges = Vec::new();
-    for Span { lower, upper, count } in spans {
-        let edge = |value, at_once, spread, opens| Edge {
-            value,
-            at_once,
-            spread,
-            opens,
+/// Observations over the values that they may have.
+pub(super) struct Spread {
+    spans: Vec<Span>,
+    /// Where spans begin and end, ascending. Between two of them observations are spread evenly.
+    edges: Vec<f64>,
+}
+
+impl Spread {
+    /// Observations up to `value`; those that lie just there count if `with_value`. A span that is passed counts whole, so
+    /// that no sum of parts decides where a bucket ends.
+    fn up_to(&self, value: f64, with_value: bool) -> f64 {
+        let part = |span: &Span| match span {
+            Span { lower, upper, .. } if lower == upper && value == *upper => f64::from(u8::from(with_value)),
+            Span { upper, .. } if value >= *upper => 1.0,
+            Span { lower, .. } if value <= *lower => 0.0,
+            Span { lower, upper, .. } => (value - lower) / (upper - lower),
         };
-        match upper > lower {
-            true => {
-                let spread = count / (upper - lower);
-                edges.extend([edge(lower, 0.0, spread, 1), edge(upper, 0.0, -spread, -1)]);
-            }
-            false => edges.push(edge(lower, count, 0.0, 0)),
-        }
+        self.spans.iter().map(|span| span.count * part(span)).sum()
     }
-    edges.sort_by(|a, b| a.value.total_cmp(&b.value));
-    let (mut at, mut below, mut spread, mut open) = (f64::NEG_INFINITY, 0.0, 0.0, 0);
-    for edge in edges {
-        if open > 0 && edge.value > at {
-            let gained = spread * (edge.value - at);
-            if below + gained >= rank && gained > 0.0 {
-                let part = ((rank - below) / gained).clamp(0.0, 1.0);
-                return at + part * (edge.value - at);
-            }
-            below += gained;
-        }
-        at = edge.value;
-        below += edge.at_once;
-        if edge.at_once > 0.0 && below >= rank {
-            return at;
-        }
-        open += edge.opens;
-        // What rounding leaves of a sum and its parts is nothing.
-        spread = if open > 0 { spread + edge.spread } else { 0.0 };
+
+    /// See [`Sketch::quantile`].
+    pub(super) fn quantile(&self, quantile: f64) -> Option<f64> {
+        let last = *self.edges.last()?;
+        let total = self.up_to(last, true);
+        let rank = quantile.clamp(0.0, 1.0) * total;
+        let reached = self.edges.partition_point(|edge| self.up_to(*edge, true) < rank);
+        let Some(upper) = self.edges.get(reached).copied() else {
+            return Some(last);
+        };
+        let Some(lower) = reached
+            .checked_sub(1)
+            .and_then(|before| self.edges.get(before))
+            .copied()
+        else {
+            return Some(upper);
+        };
+        let (before, until) = (self.up_to(lower, true), self.up_to(upper, false));
+        // At a single value, ranks are reached at once.
+        let value = match until > before && rank <= until {
+            true => lower + (rank - before) / (until - before) * (upper - lower),
+            false => upper,
+        };
+        Some(value.clamp(lower, upper))
     }
-    at
 }
 
 fn put(entries: &mut Entries, at: i32, count: f64) {
@@ -380,6 +385,51 @@ mod tests {
         }
     }
 
+    /// Whatever else is merged, exact ranks end at the end of their bucket, and nothing is lost.
+    #[test]
+    fn a_quantile_at_the_end_of_a_bucket_is_its_bound() {
+        for count in 1..200_u64 {
+            for (bounds, shares) in [
+                ([0.075, 0.1, 7.5, 10.0], [9, 1]),
+                ([0.075, 0.1, 5.0, 7.5], [7, 7]),
+            ] {
+                let mut histogram = Histogram::empty(bounds.into());
+                histogram.counts[1] = shares[0] * count;
+                histogram.counts[3] = shares[1] * count;
+                histogram.count = histogram.counts.iter().sum();
+                let mut sketch = Sketch::default();
+                sketch.add_explicit(&histogram);
+                let rank = (shares[0] * count) as f64 / histogram.count as f64;
+                let exact = rank * histogram.count as f64 == (shares[0] * count) as f64;
+                let told = sketch.quantile(rank).unwrap();
+                assert!(!exact || told == 0.1, "{count}: {told}");
+                assert!(sketch.quantile(rank * 0.999).unwrap() <= 0.1);
+            }
+        }
+    }
+
+    #[test]
+    fn narrow_buckets_do_not_outweigh_others() {
+        let mut sketch = Sketch::default();
+        let mut honest = Histogram::empty([0.1, 0.5, 1.0].into());
+        (honest.counts, honest.count) = (vec![90, 9, 1, 0], 100);
+        sketch.add_explicit(&honest);
+        for bound in [1e-300, f64::MIN_POSITIVE, 1e-12] {
+            let mut narrow = Histogram::empty([bound].into());
+            (narrow.counts, narrow.count) = (vec![1, 0], 1);
+            sketch.add_explicit(&narrow);
+        }
+        let median = sketch.quantile(0.5).unwrap();
+        assert!((median - 0.1 * 48.5 / 90.0).abs() < 1e-6, "{median}");
+        let ranks = (0..=100).map(|rank| sketch.quantile(f64::from(rank) / 100.0).unwrap());
+        assert!(ranks.collect::<Vec<_>>().is_sorted());
+        let mut below = Histogram::empty([0.1].into());
+        (below.counts, below.count, below.min) = (vec![90, 0], 90, Some(f64::NEG_INFINITY));
+        let mut sketch = Sketch::default();
+        sketch.add_explicit(&below);
+        assert!((sketch.quantile(0.5).unwrap() - 0.05).abs() < 1e-9);
+    }
+
     #[test]
     fn buckets_without_end_take_no_more_room() {
         let mut sketch = Sketch::default();
@@ -389,6 +439,6 @@ mod tests {
             sketch.add_explicit(&histogram);
         }
         assert_eq!(sketch.spans.len(), MAX_SPANS);
-        assert!(sketch.quantile(1.0).unwrap() > 1000.0);
+        assert!(sketch.quantile(1.0).unwrap() > 100.0);
     }
 }

@@ -162,7 +162,7 @@ pub(super) struct Eval {
     patience: Patience,
     /// Work since the last look at the patience.
     unlooked: Counter<usize>,
-    /// Of its functions.
+    /// The patterns of its functions.
     pub(super) patterns: Patterns,
     pub(super) notes: Notebook,
 }

@@ -3,6 +3,7 @@
 
 use super::binary::named;
 use super::eval::{Eval, execution};
+use super::labels::Compiled;
 use super::rows::{Rows, is_absent};
 use super::{Labels, QueryError};
 
@@ -181,6 +182,12 @@ fn run(text: &str) -> (&str, &str) {
 /// What a sample takes, and what other work counts by.
 const SAMPLE_BYTES: usize = 16;
 
+/// Bytes of a pattern times bytes of a value: some milliseconds of matching at worst.
+const MAX_MATCHING: usize = 256 << 20;
+
+/// The same that takes about as long as looking at a sample.
+const MATCHING_OF_A_SAMPLE: usize = 64 << 10;
+
 /// A value that a function gives a label has at most so many bytes, as those of samples that come in.
 const MAX_VALUE_BYTES: usize = 64 << 10;
 
@@ -205,7 +212,8 @@ fn expanded(captures: &regex::Captures<'_>, replacement: &str) -> Option<String>
     while !rest.is_empty() {
         // One reference, or two dollars that mean one, and what follows until the next.
         let begin = if rest.starts_with("$$") { 2 } else { 1 };
-        let next = rest.get(begin..).and_then(|behind| behind.find('$'));
+        let behind = rest.as_bytes().get(begin..).unwrap_or_default();
+        let next = behind.iter().position(|byte| *byte == b'$');
         let (part, behind) = rest.split_at(next.map_or(rest.len(), |next| begin + next));
         captures.expand(part, &mut text);
         if text.len() > MAX_VALUE_BYTES {
@@ -220,17 +228,27 @@ pub(super) fn label_replace(rows: Rows, texts: &[String], eval: &Eval) -> Result
     let [to, replacement, from, pattern] = texts else {
         return execution("label_replace takes four strings");
     };
-    let Ok((compiled, size)) = eval.patterns.compile(pattern) else {
+    let Ok(Compiled { regex, bytes }) = eval.patterns.compile(pattern) else {
         return execution(format!(
             "invalid regular expression in label_replace(): {pattern}"
         ));
     };
     // Compiled within the time that it takes to look at as many samples.
-    eval.spend(size / SAMPLE_BYTES)?;
+    eval.spend(bytes / SAMPLE_BYTES)?;
     check_name(to, "label_replace")?;
     let mut rows = named(rows);
     for labels in &mut rows.labels {
-        if let Some(captures) = compiled.captures(labels.get(from)) {
+        let value = labels.get(from);
+        // What matching may take, at worst: some nanoseconds for each byte of the one and each state of the other.
+        let work = value.len().saturating_mul(bytes);
+        if work > MAX_MATCHING {
+            return execution(format!(
+                "label_replace() matches a pattern of this size only with shorter values than {} bytes",
+                value.len()
+            ));
+        }
+        eval.go_on(1 + work / MATCHING_OF_A_SAMPLE)?;
+        if let Some(captures) = regex.captures(value) {
             let Some(text) = expanded(&captures, replacement) else {
                 return too_long("label_replace");
             };

@@ -1,6 +1,7 @@
 //! Label sets as the query language knows them, and matchers over them.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use regex::{Regex, RegexBuilder};
@@ -132,19 +133,45 @@ pub struct Matcher {
     name: Arc<str>,
     value: Arc<str>,
     /// Of the two kinds that match by pattern.
-    pattern: Option<Regex>,
+    pattern: Option<Pattern>,
+}
+
+/// What a pattern accepts.
+#[derive(Clone, Debug)]
+enum Pattern {
+    /// These texts, in order.
+    Listed(Arc<[String]>),
+    Compiled(Regex),
+}
+
+impl Pattern {
+    fn of(pattern: &str, patterns: &Patterns) -> Result<Self, String> {
+        if let Some(mut texts) = alternatives(pattern) {
+            texts.sort_unstable();
+            texts.dedup();
+            return Ok(Self::Listed(texts.into()));
+        }
+        let compiled = patterns.compile(pattern)?;
+        Ok(Self::Compiled(compiled.regex))
+    }
+
+    fn accepts(&self, value: &str) -> bool {
+        match self {
+            Self::Listed(texts) => texts.binary_search_by(|text| text.as_str().cmp(value)).is_ok(),
+            Self::Compiled(regex) => regex.is_match(value),
+        }
+    }
 }
 
 impl Matcher {
     /// The error is the pattern's.
     pub(super) fn new(kind: MatchKind, name: &str, value: &str, patterns: &Patterns) -> Result<Self, String> {
         let is_pattern = matches!(kind, MatchKind::Matches | MatchKind::MatchesNot);
-        let compile = || patterns.compile(value).map(|(compiled, _)| compiled);
         Ok(Self {
             kind,
             name: name.into(),
             value: value.into(),
-            pattern: is_pattern.then(compile).transpose()?,
+            pattern: is_pattern.then(|| Pattern::of(value, patterns)).transpose()?,
         })
     }
 
@@ -185,10 +212,10 @@ impl Matcher {
 
     /// All values that it accepts, where they can be listed: one, or those of a pattern of plain texts (`a|b`).
     pub fn values(&self) -> Option<Vec<String>> {
-        match self.kind {
-            MatchKind::Equal => Some(vec![self.value.to_string()]),
-            MatchKind::Matches => alternatives(&self.value),
-            MatchKind::NotEqual | MatchKind::MatchesNot => None,
+        match (self.kind, &self.pattern) {
+            (MatchKind::Equal, _) => Some(vec![self.value.to_string()]),
+            (MatchKind::Matches, Some(Pattern::Listed(texts))) => Some(texts.to_vec()),
+            _ => None,
         }
     }
 
@@ -197,7 +224,7 @@ impl Matcher {
         let matches = || {
             self.pattern
                 .as_ref()
-                .is_some_and(|pattern| pattern.is_match(value))
+                .is_some_and(|pattern| pattern.accepts(value))
         };
         match self.kind {
             MatchKind::Equal => value == &*self.value,
@@ -224,6 +251,16 @@ impl std::fmt::Display for Matcher {
 pub(super) struct Patterns {
     /// Bytes that further ones may take, compiled.
     left: Cell<usize>,
+    /// A pattern that comes again is compiled once.
+    known: RefCell<HashMap<String, Compiled>>,
+}
+
+/// A pattern that must match from end to end.
+#[derive(Clone, Debug)]
+pub(super) struct Compiled {
+    pub(super) regex: Regex,
+    /// What it takes at most.
+    pub(super) bytes: usize,
 }
 
 impl Default for Patterns {
@@ -232,6 +269,7 @@ impl Default for Patterns {
         const ALL_BYTES: usize = 8 << 20;
         Self {
             left: Cell::new(ALL_BYTES),
+            known: RefCell::default(),
         }
     }
 }
@@ -240,18 +278,31 @@ impl Patterns {
     /// Sizes of patterns. How large one is shows only when it does not fit.
     const SIZES: [usize; 3] = [16 << 10, 128 << 10, 1 << 20];
 
-    /// A pattern that must match from end to end, and how many bytes it takes at most, compiled.
-    pub(super) fn compile(&self, pattern: &str) -> Result<(Regex, usize), String> {
-        for size in Self::SIZES {
-            let left = self.left.get().checked_sub(size);
+    /// A class of two letters becomes thousands of bytes before its size is known.
+    const MAX_TEXT: usize = 4 << 10;
+
+    pub(super) fn compile(&self, pattern: &str) -> Result<Compiled, String> {
+        const TOO_LARGE: &str = "error parsing regexp: expression too large";
+        if let Some(known) = self.known.borrow().get(pattern) {
+            return Ok(known.clone());
+        }
+        if pattern.len() > Self::MAX_TEXT {
+            return Err(TOO_LARGE.to_owned());
+        }
+        for bytes in Self::SIZES {
+            let left = self.left.get().checked_sub(bytes);
             self.left.set(left.ok_or(
                 "error parsing regexp: the patterns of the query are too large together: use fewer, or simpler ones",
             )?);
-            if let Some(compiled) = anchored(pattern, size)? {
-                return Ok((compiled, size));
+            if let Some(regex) = anchored(pattern, bytes)? {
+                let compiled = Compiled { regex, bytes };
+                self.known
+                    .borrow_mut()
+                    .insert(pattern.to_owned(), compiled.clone());
+                return Ok(compiled);
             }
         }
-        Err("error parsing regexp: expression too large".to_owned())
+        Err(TOO_LARGE.to_owned())
     }
 }
 

@@ -439,6 +439,21 @@ fn labels_that_functions_make_are_bounded_and_count() {
         panic!("it is a vector");
     };
     assert_eq!(vector.iter().next().unwrap().0.get("a"), "$1 $  ");
+    // Where letters have more bytes than one.
+    let long = (0..4).fold(
+        "label_replace(vector(1), \"a\", \"xxxxxxxxxx\", \"\", \"\")".to_owned(),
+        |inner, at| if at < 3 { join(inner) } else { inner },
+    );
+    let many = format!(
+        "label_replace({long}, \"a\", \"\u{e9}{}\", \"a\", \"(.*)\")",
+        "$1\u{e9}".repeat(9_000)
+    );
+    let refused = Query::parse(&many)
+        .unwrap()
+        .instant(&store, 0)
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("more than 65536 bytes"), "{refused}");
 }
 
 #[test]
@@ -468,6 +483,13 @@ fn patterns_of_a_query_are_bounded_together() {
     Query::parse(&sum(1, &matcher)).unwrap();
     let refused = Query::parse(&sum(300, &matcher)).unwrap_err().to_string();
     assert!(refused.contains("too large together"), "{refused}");
+    // Texts alone are no patterns, and one that comes again is compiled once.
+    let listed: Vec<_> = (0..2_000).map(|number| format!("{number:08}-pod")).collect();
+    Query::parse(&format!("hits{{pod=~\"{}\"}}", listed.join("|"))).unwrap();
+    Query::parse(&sum(300, &|_| matcher(1))).unwrap();
+    let long = format!("hits{{zone=~\"{}\"}}", "\\\\w".repeat(10_000));
+    let refused = Query::parse(&long).unwrap_err().to_string();
+    assert!(refused.contains("expression too large"), "{refused}");
     let endless = Query::parse("hits{zone=~\"(\\\\pL{200}){40}\"}").unwrap_err();
     assert!(endless.to_string().contains("expression too large"), "{endless}");
 }
@@ -577,7 +599,7 @@ fn a_matcher_lists_the_values_that_it_accepts() {
     };
     let listed = |values: &[&str]| Some(values.iter().map(|value| (*value).to_owned()).collect());
     assert_eq!(of("=\"a|b\""), listed(&["a|b"]));
-    assert_eq!(of("=~\"a|b-1|\""), listed(&["a", "b-1", ""]));
+    assert_eq!(of("=~\"a|b-1|\""), listed(&["", "a", "b-1"]));
     assert_eq!(of("=~`10\\.0\\.0\\.1:80|a b`"), listed(&["10.0.0.1:80", "a b"]));
     for pattern in [
         "a.b", "(a|b)", "a?", "[ab]", "a{2}", "\\\\d", "^a", "a+", "a*", "a$",

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant as Clock};
 use tidegate_engine::query::{Instant, Options, Patience, Query, QueryError, Selection};
 use tidegate_engine::{Answer as Composed, Attributes, State, UnixNanos, clock};
 
-use super::{Api, MAX_LIGHT};
-use crate::component::unix_now;
+use super::{Api, MAX_LIGHT, SHORT};
+use crate::component::{Ceiling, unix_now};
 use crate::extensions::admin::lanes::Kind;
 use crate::prom::catalog::{Level, millis};
 use crate::watch::Watched;
@@ -74,6 +74,9 @@ impl Api {
         };
         let computed = async {
             match attempt(Kind::Scaler, MAX_LIGHT).await {
+                Ok(Err(NoNumbers::TooMuch(_))) if self.shared.memory.is_over(Ceiling::Soft) => {
+                    Ok(Err(NoNumbers::failed(SHORT)))
+                }
                 Ok(Err(NoNumbers::TooMuch(_))) if MAX_LIGHT < self.max_samples() => {
                     attempt(Kind::Heavy, self.max_samples()).await
                 }
@@ -129,18 +132,23 @@ impl Api {
     }
 
     /// What the readers of an answer must know of the composites that the query names: which are partial, and why.
-    pub(super) fn partial_composites(&self, query: &Query, now: UnixNanos) -> Vec<String> {
-        let all = self.groups_of(query, now);
-        let partial = all.iter().filter_map(|Groups { watched, answers }| {
-            let name = &watched.declaration().name;
-            let collision = answers.iter().find_map(|answer| answer.collision.as_ref());
-            match collision {
-                Some(collision) => Some(format!("composite \"{name}\": {collision}")),
-                None => answers
-                    .iter()
-                    .find_map(|answer| Partial::of(name, answer))
-                    .map(|partial| partial.why().to_owned()),
-            }
+    pub(super) fn partial_composites(
+        &self,
+        query: &Query,
+        now: UnixNanos,
+        patience: &Patience,
+    ) -> Vec<String> {
+        let selections = query.selections();
+        let partial = self.composites_of(query).into_iter().filter_map(|watched| {
+            let mut answers = watched.composite().answers(now);
+            answers.retain(|answer| answer.state == State::Partial);
+            let mut asked = answers.iter().filter(|answer| {
+                let labels = self.view.labels_of_group(watched.composite(), &answer.attributes);
+                let accepts = |selection: &Selection| labels.iter().any(|labels| selection.accepts(labels));
+                // Where nobody waits any more, nobody reads it.
+                patience.check().is_err() || selections.iter().any(accepts)
+            });
+            Partial::of(&watched.declaration().name, asked.next()?).map(|partial| partial.why().to_owned())
         });
         partial.collect()
     }
@@ -357,8 +365,21 @@ mod tests {
         assert_eq!(late, http::StatusCode::SERVICE_UNAVAILABLE);
         let light = status(&api, &[("query", "count(level)")]).await;
         assert_eq!(light, http::StatusCode::OK);
+        // So does that of an autoscaler, which keeps no other one waiting.
+        let asking = tokio::spawn(api.clone().numbers(many.clone()));
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert!(!asking.is_finished());
+        let two = api.clone().numbers("1 + 1".to_owned()).await.unwrap();
+        assert_eq!(two.values, [2.0]);
         drop(heavy);
+        assert_eq!(asking.await.unwrap().unwrap().values, [120_000.0]);
         assert_eq!(status(&api, &[("query", &many)]).await, http::StatusCode::OK);
+        let memory = &api.shared().memory;
+        memory.add_limit(crate::component::Limit::of(64 << 20));
+        memory.hold(128 << 20);
+        let refused = api.clone().numbers(many).await.err().map(|why| why.to_string());
+        assert_eq!(refused.as_deref(), Some(SHORT));
+        memory.release(128 << 20);
     }
 
     #[tokio::test]

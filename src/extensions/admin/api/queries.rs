@@ -57,7 +57,7 @@ impl Api {
         let mut data = self.text(request);
         data.instant(&value, at)?;
         let data = data.end(stats(request, began, &notes.work));
-        let partial = self.partial_composites(&query, now);
+        let partial = self.partial_composites(&query, now, &request.patience);
         Ok(Some(said(data, notes, &asked, partial, is_cut)))
     }
 
@@ -86,7 +86,7 @@ impl Api {
         let mut data = self.text(request);
         data.matrix(&series)?;
         let data = data.end(stats(request, began, &notes.work));
-        let partial = self.partial_composites(&query, now);
+        let partial = self.partial_composites(&query, now, &request.patience);
         Ok(said(data, notes, &asked, partial, is_cut))
     }
 

@@ -43,7 +43,7 @@ struct Parser<'a> {
     /// Aggregations that are not complete: errors within them say so.
     aggregations: usize,
     depth: usize,
-    /// Of its selectors.
+    /// The patterns of its selectors.
     patterns: Patterns,
 }
 
