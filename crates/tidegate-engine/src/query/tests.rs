@@ -415,7 +415,7 @@ fn labels_that_functions_make_are_bounded_and_count() {
         let asked = Query::parse(&format!("count({query})")).unwrap();
         asked.instant_with(&store, 0, &options).map(drop)
     };
-    let ten = |text: &str| vec![text; 10].join("");
+    let ten = |text: &str| text.repeat(10);
     let join = |inner: String| format!("label_join({inner}, \"a\", \"\"{})", ten(", \"a\""));
     let replace = |inner: String| {
         format!(
@@ -438,7 +438,7 @@ fn labels_that_functions_make_are_bounded_and_count() {
     let Ok(Instant::Vector(vector)) = Query::parse(many).unwrap().instant(&store, 0) else {
         panic!("it is a vector");
     };
-    assert_eq!(vector.iter().next().unwrap().0.get("a"), "$1 $  ");
+    assert_eq!(vector[0].0.get("a"), "$1 $  ");
     // Where letters have more bytes than one.
     let long = (0..4).fold(
         "label_replace(vector(1), \"a\", \"xxxxxxxxxx\", \"\", \"\")".to_owned(),
