@@ -175,12 +175,9 @@ impl Run {
         held: &mut Held,
     ) -> Result<(), NoRoom> {
         let arrived = self.len() + piece.len();
-        // What is there and what it is copied into stand side by side.
-        let copied = if arrived > self.all.capacity() { self.len() } else { 0 };
-        held.grow_in_time(claim(promised, arrived) + copied).await?;
+        held.grow_in_time(claim(promised, arrived)).await?;
         held.fill_to(arrived);
         self.push(piece, promised.unwrap_or_default());
-        held.shrink(copied);
         Ok(())
     }
 
