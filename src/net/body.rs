@@ -175,9 +175,23 @@ impl Run {
         held: &mut Held,
     ) -> Result<(), NoRoom> {
         let arrived = self.len() + piece.len();
-        held.grow_in_time(claim(promised, arrived)).await?;
+        let claim = claim(promised, arrived);
+        // What is there and what it is copied into stand side by side, and the allocator keeps the former for a while. A body
+        // that fits only without it is taken all the same.
+        let copied = if arrived > self.all.capacity() {
+            self.len()
+        } else {
+            0
+        };
+        let both = claim.saturating_add(copied);
+        let copied = match held.could_ever_grow(both.saturating_sub(held.bytes())) {
+            true => copied,
+            false => 0,
+        };
+        held.grow_in_time(claim + copied).await?;
         held.fill_to(arrived);
         self.push(piece, promised.unwrap_or_default());
+        held.shrink(copied);
         Ok(())
     }
 
