@@ -176,8 +176,8 @@ impl Run {
     ) -> Result<(), NoRoom> {
         let arrived = self.len() + piece.len();
         let claim = claim(promised, arrived);
-        // What is there and what it is copied into stand side by side, and the allocator keeps the former for a while. A body
-        // that fits only without it is taken all the same.
+        // The old buffer stays resident for a while beside the larger one. A body that fits only without the old one is taken
+        // all the same.
         let copied = if arrived > self.all.capacity() {
             self.len()
         } else {

@@ -484,7 +484,7 @@ service:
             ("content-type", "application/x-protobuf"),
             ("content-encoding", "snappy"),
         ];
-        // It is no snappy, which is found out where it is not too large.
+        // The body is not valid snappy. The gateway notices that only if the body is not too large.
         let body = vec![0xff; 24 * MIB];
         let answer = http::request("POST", port, "/api/v1/write", &headers, &body).expect("an answer");
         assert_eq!(answer.status, status, "{limit_mib} MiB: {}", answer.text());

@@ -105,7 +105,7 @@ fn a_shortage_below_the_soft_limit_is_none_below_the_hard_one() {
     assert_eq!(is_short(), [true, true]);
 }
 
-/// What waits has to be bounded: a body of unknown length is no small thing.
+/// The account bounds what waits. A body of unknown length counts as one full window.
 #[tokio::test(start_paused = true)]
 async fn a_body_of_unknown_length_waits_for_as_much_as_a_window_holds() {
     let account = account(1000);

@@ -338,7 +338,7 @@ impl Frames {
         }
     }
 
-    /// Room for what comes next: twice as much as is there, as far as the message goes.
+    /// Makes room for the next read: as many bytes as are there, but not beyond the end of the message.
     async fn make_room(&mut self) -> Result<(), StreamError> {
         let len = self.buffer.len();
         if self.buffer.capacity() - len >= READ_BYTES / 2 && self.held.bytes() >= len {

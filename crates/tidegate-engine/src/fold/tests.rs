@@ -165,7 +165,7 @@ fn fractions_of_weighted_observations_are_kept_for_the_next_drain() {
 #[test]
 fn events_without_times_have_the_wall_clocks_time_of_their_arrival() {
     const HOUR: u64 = 3_600_000_000_000;
-    // Whoever asks for the time afterwards sets it right again.
+    // The next call of `now` sets the offset right again.
     let now = crate::clock::now();
     crate::clock::set_ahead(HOUR.cast_signed());
     let wall = now + HOUR;
