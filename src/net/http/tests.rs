@@ -286,39 +286,3 @@ async fn requests_know_the_address_of_their_sender_where_it_counts() {
     assert_eq!(sender, Some("192.0.2.7".parse().unwrap()));
     assert_eq!(sender_of_a_request_from("127.0.0.1:5").await, None);
 }
-
-/// Asks over HTTP/2 in the moment in which the connection is asked to make room.
-#[tokio::test(start_paused = true)]
-async fn a_request_that_crosses_the_farewell_of_a_crowded_listener_is_answered() {
-    let (ours, theirs) = tokio::net::UnixStream::pair().unwrap();
-    let crowd = Arc::<Notify>::default();
-    let connection = Connection {
-        stream: Stream::Unix(ours),
-        peer: Peer::Unix(None),
-        stopping: Default::default(),
-        crowd: crowd.clone(),
-        is_proxied: false,
-    };
-    let config = HttpConfig::default();
-    let serving = serve(connection, &config, |_| async {
-        sleep(1000 * CROWDED_GRACE).await;
-        Response::new(String::new())
-    });
-    let asking = async {
-        let (mut client, connection) = h2::client::handshake(theirs).await.unwrap();
-        let connection = tokio::spawn(connection);
-        let request = || Request::get("http://localhost/").body(()).unwrap();
-        let (first, _) = client.send_request(request(), true).unwrap();
-        assert_eq!(first.await.unwrap().status(), 200);
-        sleep(2 * EXPENDABLE_AFTER).await;
-        client = client.ready().await.unwrap();
-        let (crossing, _) = client.send_request(request(), true).unwrap();
-        crowd.notify_one();
-        assert_eq!(crossing.await.unwrap().status(), 200);
-        drop(client);
-        let _ = connection.await;
-    };
-    timeout(SOON, async { tokio::join!(serving, asking) })
-        .await
-        .expect("the connection ends");
-}

@@ -367,7 +367,8 @@ mod tests {
         assert_eq!(light, http::StatusCode::OK);
         // So does that of an autoscaler, which keeps no other one waiting.
         let asking = tokio::spawn(api.clone().numbers(many.clone()));
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        // Longer than it takes to compute.
+        tokio::time::sleep(Duration::from_secs(3)).await;
         assert!(!asking.is_finished());
         let two = api.clone().numbers("1 + 1".to_owned()).await.unwrap();
         assert_eq!(two.values, [2.0]);
