@@ -3,6 +3,7 @@
 //! A reservation ([`Held`]) says how many bytes somebody may allocate, and how many of them are there. A measurement
 //! has seen what was there; what is promised and has not arrived counts on top of it, however often it is measured.
 
+mod arriving;
 mod held;
 pub(crate) mod measure;
 mod senders;
@@ -22,6 +23,7 @@ use tidegate_engine::Bounds;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
+pub(crate) use arriving::{Arriving, Late, Pauses};
 pub use held::Held;
 pub use senders::SenderKey;
 use senders::Senders;
@@ -479,35 +481,6 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.account.counters.go_on();
         self.account.wanted.fetch_sub(self.bytes, Relaxed);
-    }
-}
-
-/// A body that is on its way, until this is dropped.
-pub(crate) struct Arriving {
-    account: Arc<Account>,
-    ceiling: Ceiling,
-}
-
-impl Arriving {
-    pub(crate) fn on(account: Arc<Account>, ceiling: Ceiling) -> Self {
-        account.arriving.fetch_add(1, Relaxed);
-        Self { account, ceiling }
-    }
-
-    /// Whether bodies that lag behind lose their room now.
-    pub(crate) fn is_short(&self) -> bool {
-        self.account.is_short(self.ceiling)
-    }
-
-    /// Returns when they begin to lose it.
-    pub(crate) fn shortage(&self) -> impl Future<Output = ()> {
-        self.account.shortage(self.ceiling)
-    }
-}
-
-impl Drop for Arriving {
-    fn drop(&mut self) {
-        self.account.arriving.fetch_sub(1, Relaxed);
     }
 }
 

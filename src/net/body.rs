@@ -12,7 +12,7 @@ use http_body_util::BodyExt;
 
 use tokio::time::Instant;
 
-use crate::component::account::{Account, Arriving, Ceiling, Held, NoRoom};
+use crate::component::account::{Account, Arriving, Ceiling, Held, Late, NoRoom, Pauses};
 
 /// What a request body may cost.
 #[derive(Clone, Copy, Debug)]
@@ -257,38 +257,32 @@ where
     /// The next one; `None` at the end.
     pub async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
         let since = Instant::now();
-        loop {
-            let is_short = self.arriving.is_short();
-            let mut left = self.patience(self.idle_timeout, SLOWEST);
-            if is_short {
-                left = left.min(self.patience(GRACE, PACE));
-            }
-            let frame = tokio::select! {
-                biased;
-                frame = self.body.frame() => frame,
-                () = self.arriving.shortage(), if !is_short => continue,
-                () = tokio::time::sleep_until(since + left) => {
-                    if since.elapsed() >= self.patience(self.idle_timeout, SLOWEST) {
-                        return Err(BodyError::TimedOut);
+        let pauses = Pauses {
+            usual: self.patience(self.idle_timeout, SLOWEST),
+            while_short: self.patience(GRACE, PACE),
+        };
+        let body = &mut self.body;
+        let data = async {
+            loop {
+                match body.frame().await? {
+                    Ok(frame) => {
+                        if let Ok(data) = frame.into_data() {
+                            return Some(Ok(data));
+                        }
                     }
-                    match self.arriving.is_short() {
-                        true => return Err(BodyError::TooSlow),
-                        false => continue,
-                    }
-                }
-            };
-            match frame {
-                None => return Ok(None),
-                Some(Err(error)) => return Err(BodyError::Broken(error.to_string())),
-                Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data() {
-                        self.received = self.received.saturating_add(data.len());
-                        self.waited += since.elapsed();
-                        return Ok(Some(data));
-                    }
+                    Err(error) => return Some(Err(BodyError::Broken(error.to_string()))),
                 }
             }
-        }
+        };
+        let data = match self.arriving.wait_for(data, since, pauses).await {
+            Ok(None) => return Ok(None),
+            Ok(Some(data)) => data?,
+            Err(Late::TimedOut) => return Err(BodyError::TimedOut),
+            Err(Late::WhileShort) => return Err(BodyError::TooSlow),
+        };
+        self.received = self.received.saturating_add(data.len());
+        self.waited += since.elapsed();
+        Ok(Some(data))
     }
 
     /// How long the next piece may take where `idle` without any is too long, and so is what falls behind a pace on the

@@ -3,6 +3,7 @@
 
 mod answers;
 mod room;
+mod shares;
 
 use std::convert::Infallible;
 use std::num::NonZeroUsize;
@@ -29,6 +30,8 @@ pub(crate) use self::answers::{
 use self::answers::{broken_off, compressed, only, whole, without_body};
 use self::room::Room;
 pub(crate) use self::room::count_refusal;
+pub(crate) use self::shares::{NoShare, Share, Shares};
+use crate::component::account::SenderKey;
 use crate::component::{Account, ComponentError, Context, Held};
 use crate::net::accept::{coding, joined};
 use crate::net::auth::{AuthConfig, Door, NotAdmitted};
@@ -255,24 +258,29 @@ impl Handler {
         Ok(start(listener, limits, serving, answer))
     }
 
-    async fn admit(&self, request: http::Request<Incoming>) -> Answer {
+    async fn admit(&self, mut request: http::Request<Incoming>) -> Answer {
         let pages = &*self.pages;
+        let client = match self.door.admit(&request).await {
+            Ok(client) => client,
+            Err(refused) => return refusal(refused, is_call(&request)),
+        };
         // What the body takes, until there is an answer.
         let mut body = Held::new(self.memory.clone());
-        match refusal(&self.door, &request).await {
-            Some(refusal) => refusal,
-            None if is_call(&request) => match called(request, &mut body).await {
+        if is_call(&request) {
+            if let Some(client) = client {
+                request.extensions_mut().insert(client);
+            }
+            return match called(request, &mut body).await {
                 Ok(request) => pages.grpc(request).await,
                 Err(status) => grpc_error(status),
-            },
-            None => {
-                let headers = request.headers();
-                let coding = coding(&joined(headers, ACCEPT_ENCODING), &[Coding::Gzip]);
-                let answer = held(answer(request, pages, &mut body).await, &self.room).await;
-                drop(body);
-                compressed(answer, coding, &self.room).await
-            }
+            };
         }
+        let headers = request.headers();
+        let coding = coding(&joined(headers, ACCEPT_ENCODING), &[Coding::Gzip]);
+        let answer = answer(request, client, pages, &mut body).await;
+        drop(body);
+        let answer = held(answer, &self.room, client).await;
+        compressed(answer, coding, &self.room, client).await
     }
 }
 
@@ -321,7 +329,7 @@ async fn called(
 }
 
 /// The answer, its bytes on the books until they are sent; a refusal where there is no room. Streams have none.
-async fn held(answer: Answer, room: &Arc<Room>) -> Answer {
+async fn held(answer: Answer, room: &Arc<Room>, client: Option<SenderKey>) -> Answer {
     if http_body::Body::size_hint(answer.body()).exact().is_none() {
         return answer;
     }
@@ -329,29 +337,31 @@ async fn held(answer: Answer, room: &Arc<Room>) -> Answer {
     let Ok(body) = body.collect().await else {
         return broken_off();
     };
-    match room.hold(body.to_bytes()) {
-        Some(bytes) => Response::from_parts(head, whole(bytes)),
-        None => {
-            room.count_refusal();
-            busy("the answers that clients have not read take too much memory: try again later")
+    let why = match room.hold(body.to_bytes(), client) {
+        Ok(bytes) => return Response::from_parts(head, whole(bytes)),
+        Err(NoShare::Full) => "the answers that clients have not read take too much memory: try again later",
+        Err(NoShare::OfSender) => {
+            "the answers that this client has not read take too much memory: read them, then try again"
         }
-    }
+    };
+    room.count_refusal();
+    busy(why)
 }
 
-/// The answer to who may not ask.
-async fn refusal(door: &Door, request: &http::Request<Incoming>) -> Option<Answer> {
-    let refused = door.admit(request).await.err()?;
+/// The answer to a client that may not ask.
+fn refusal(refused: NotAdmitted, is_call: bool) -> Answer {
     let is_for_now = refused.retry_after().is_some();
     let NotAdmitted { why, challenge } = refused;
-    match (is_call(request), is_for_now) {
-        (true, true) => return Some(grpc_error(tonic::Status::unavailable(why.to_string()))),
-        (true, false) => return Some(grpc_error(tonic::Status::unauthenticated(why.to_string()))),
-        (false, true) => return Some(busy(&why.to_string())),
-        (false, false) => {}
+    match (is_call, is_for_now) {
+        (true, true) => grpc_error(tonic::Status::unavailable(why.to_string())),
+        (true, false) => grpc_error(tonic::Status::unauthenticated(why.to_string())),
+        (false, true) => busy(&why.to_string()),
+        (false, false) => {
+            let mut answer = error(StatusCode::UNAUTHORIZED, "unauthenticated", &why.to_string());
+            answer.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+            answer
+        }
     }
-    let mut answer = error(StatusCode::UNAUTHORIZED, "unauthenticated", &why.to_string());
-    answer.headers_mut().insert(WWW_AUTHENTICATE, challenge);
-    Some(answer)
 }
 
 /// How a client may ask.
@@ -396,6 +406,8 @@ pub(crate) struct Request {
     pub(crate) form: Vec<(String, String)>,
     /// Its headers.
     pub(crate) headers: HeaderMap,
+    /// Which client asks, where it is told from others: by its identity, or by an address that nobody else has.
+    pub(crate) client: Option<SenderKey>,
     /// When it came.
     pub(crate) came: Instant,
     /// How long its answer is waited for.
@@ -409,6 +421,7 @@ impl Request {
             path: path.to_owned(),
             form,
             headers: HeaderMap::new(),
+            client: None,
             came: Instant::now(),
             patience: Patience::default(),
         }
@@ -427,7 +440,12 @@ impl Request {
     }
 }
 
-async fn answer(request: http::Request<Incoming>, pages: &dyn Pages, held: &mut Held) -> Answer {
+async fn answer(
+    request: http::Request<Incoming>,
+    client: Option<SenderKey>,
+    pages: &dyn Pages,
+    held: &mut Held,
+) -> Answer {
     let (head, body) = request.into_parts();
     let takes = pages.takes_at(head.uri.path());
     if head.method == Method::OPTIONS {
@@ -464,6 +482,7 @@ async fn answer(request: http::Request<Incoming>, pages: &dyn Pages, held: &mut 
     }
     let request = Request {
         headers: head.headers,
+        client,
         ..Request::of(head.uri.path(), form)
     };
     let answer = pages.page(request).await;

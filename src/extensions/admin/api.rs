@@ -328,7 +328,7 @@ impl Api {
         if is_refusable && self.shared.memory.is_over(Ceiling::Soft) {
             return pages::busy(SHORT);
         }
-        let (api, patience) = (self.clone(), request.patience.clone());
+        let (api, client, patience) = (self.clone(), request.client, request.patience.clone());
         let computed = async move {
             let most = match kind {
                 Kind::Heavy => usize::MAX,
@@ -338,7 +338,7 @@ impl Api {
             let request = Arc::new(request);
             let asked = request.clone();
             let work = move || light.page(route, &asked, most);
-            match lanes.compute(kind, patience, work).await? {
+            match lanes.compute(kind, client, patience, work).await? {
                 Some(answer) => Ok(answer),
                 None if api.shared.memory.is_over(Ceiling::Soft) => Ok(pages::busy(SHORT)),
                 None => {
@@ -350,18 +350,18 @@ impl Api {
                         ..(*request).clone()
                     };
                     let work = move || heavy.page(route, &again, usize::MAX);
-                    let answer = lanes.compute(Kind::Heavy, patience, work).await?;
+                    let answer = lanes.compute(Kind::Heavy, client, patience, work).await?;
                     answer.ok_or(NotComputed::Bug)
                 }
             }
         };
         match tokio::time::timeout_at(deadline.into(), computed).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(why @ (NotComputed::Crowded | NotComputed::Watched))) => pages::busy(&why.to_string()),
             Ok(Err(why @ NotComputed::Bug)) => {
                 tracing::error!("a query panicked (a bug)");
                 pages::error(StatusCode::INTERNAL_SERVER_ERROR, "internal", &why.to_string())
             }
+            Ok(Err(why)) => pages::busy(&why.to_string()),
             Err(_) => Self::refusal(&QueryError::Timeout.into()),
         }
     }

@@ -94,7 +94,8 @@ async fn label_sets(composites: &[Arc<Watched>], wants: Filter, request: &Reques
         body.push(b']');
         pages::bytes("application/json", body.into())
     };
-    match lanes.compute(Kind::Light, request.patience.clone(), write).await {
+    let written = lanes.compute(Kind::Light, request.client, request.patience.clone(), write);
+    match written.await {
         Ok(answer) => answer,
         Err(why) => pages::busy(&why.to_string()),
     }
@@ -122,7 +123,7 @@ async fn one(
     if let Some(wait) = duration(request, "wait")? {
         let seq = request.get("seq").unwrap_or("0");
         let seq = seq.parse().map_err(|_| format!("seq: `{seq}` is no number"))?;
-        let _place = match lanes.watch() {
+        let _place = match lanes.watch(request.client) {
             Ok(place) => place,
             Err(why) => return Ok(pages::busy(&why.to_string())),
         };
@@ -169,7 +170,7 @@ fn watch(
     let wants = Filter::parse(request.all("label"))?;
     let min_interval = duration(request, "min_interval")?;
     let threshold = threshold(request, min_interval)?;
-    let place = match lanes.watch() {
+    let place = match lanes.watch(request.client) {
         Ok(place) => place,
         Err(why) => return Ok(pages::busy(&why.to_string())),
     };

@@ -1,14 +1,18 @@
-//! Lanes of queries: each kind of query has places of its own, so that heavy ones never hold up the others.
+//! Lanes of queries: each kind of query has places of its own, so that heavy ones never hold up the others. Within a lane
+//! clients take turns: one that asks much waits behind itself.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tidegate_engine::query::Patience;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::component::account::SenderKey;
 use crate::component::worker::in_background;
-use crate::net::pages::MAX_CONNECTIONS;
+use crate::net::pages::{MAX_CONNECTIONS, NoShare, Share, Shares};
 
 /// Queries that look at a range, a subquery or every series, at a time.
 pub(super) const HEAVY: usize = 2;
@@ -19,11 +23,17 @@ const LIGHT: usize = 2;
 /// Queries of autoscalers, at a time.
 const SCALERS: usize = 2;
 
-/// Requests that may wait for a place of a lane. A dashboard asks some 30 queries at once.
-const MAX_WAITING: usize = 128;
+/// Requests that may wait for a place of a lane.
+const MAX_WAITING: usize = 256;
+
+/// The same of one client. A dashboard asks some 30 queries at once.
+const MAX_WAITING_OF_CLIENT: usize = 128;
 
 /// Readers that keep a connection and wait for composites to change: half of the connections that the server has.
 const MAX_WATCHING: usize = MAX_CONNECTIONS / 2;
+
+/// The same of one client.
+const MAX_WATCHING_OF_CLIENT: usize = MAX_WATCHING / 2;
 
 /// A kind of query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +53,7 @@ pub(super) struct Lanes {
     scalers: Lane,
     /// Queries that are not heavy and have no answer yet.
     urgent: Arc<AtomicUsize>,
-    watching: Arc<Semaphore>,
+    watching: Arc<Shares>,
 }
 
 /// A query that heavy ones let pass.
@@ -57,7 +67,8 @@ impl Drop for Urgent {
 
 struct Lane {
     places: Arc<Semaphore>,
-    waiting: AtomicUsize,
+    waiting: Arc<Shares>,
+    turns: Mutex<HashMap<SenderKey, Arc<Semaphore>>>,
 }
 
 /// Why a query is not computed.
@@ -66,9 +77,15 @@ pub(super) enum NotComputed {
     /// Too many queries wait.
     #[error("{MAX_WAITING} queries wait already: try again later")]
     Crowded,
+    /// Too many queries of the same client wait.
+    #[error("{MAX_WAITING_OF_CLIENT} queries of this client wait already: try again later")]
+    CrowdedByClient,
     /// Too many readers wait for changes.
     #[error("{MAX_WATCHING} readers wait for changes already: try again later")]
     Watched,
+    /// Too many readers of the same client wait for changes.
+    #[error("{MAX_WATCHING_OF_CLIENT} readers of this client wait for changes already: try again later")]
+    WatchedByClient,
     /// It panicked.
     #[error("a bug: see the log")]
     Bug,
@@ -81,7 +98,7 @@ impl Default for Lanes {
             light: Lane::new(LIGHT),
             scalers: Lane::new(SCALERS),
             urgent: Arc::default(),
-            watching: Arc::new(Semaphore::new(MAX_WATCHING)),
+            watching: Shares::new(MAX_WATCHING, MAX_WATCHING_OF_CLIENT),
         }
     }
 }
@@ -92,6 +109,7 @@ impl Lanes {
     pub(super) async fn compute<T: Send + 'static>(
         &self,
         kind: Kind,
+        client: Option<SenderKey>,
         patience: Patience,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, NotComputed> {
@@ -105,7 +123,7 @@ impl Lanes {
             self.urgent.fetch_add(1, Relaxed);
             Urgent(self.urgent.clone())
         });
-        let place = lane.enter().await?;
+        let place = lane.enter(client).await?;
         if kind == Kind::Heavy {
             self.let_pass().await;
         }
@@ -117,9 +135,12 @@ impl Lanes {
     }
 
     /// The place of a reader that waits for changes on a connection of its own, until it is dropped.
-    pub(super) fn watch(&self) -> Result<Arc<OwnedSemaphorePermit>, NotComputed> {
-        let place = self.watching.clone().try_acquire_owned();
-        place.map(Arc::new).map_err(|_| NotComputed::Watched)
+    pub(super) fn watch(&self, client: Option<SenderKey>) -> Result<Arc<Share>, NotComputed> {
+        let place = self.watching.take(1, client).map_err(|why| match why {
+            NoShare::Full => NotComputed::Watched,
+            NoShare::OfSender => NotComputed::WatchedByClient,
+        })?;
+        Ok(Arc::new(place))
     }
 
     /// Waits a little for those that are not heavy: all queries need the same lock, and a heavy one holds it for long.
@@ -155,29 +176,56 @@ impl Drop for WhoWaits {
     }
 }
 
+/// The turn of a client among all that wait, until this is dropped.
+struct Turn<'a> {
+    lane: &'a Lane,
+    client: SenderKey,
+    of_client: Arc<Semaphore>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut turns = self.lane.turns.lock();
+        // This one and the map have it: nobody else of the client waits.
+        if Arc::strong_count(&self.of_client) == 2 {
+            turns.remove(&self.client);
+        }
+    }
+}
+
 impl Lane {
     fn new(places: usize) -> Self {
         Self {
             places: Arc::new(Semaphore::new(places)),
-            waiting: AtomicUsize::new(0),
+            waiting: Shares::new(MAX_WAITING, MAX_WAITING_OF_CLIENT),
+            turns: Mutex::default(),
         }
     }
 
-    async fn enter(&self) -> Result<OwnedSemaphorePermit, NotComputed> {
-        struct Waits<'a>(&'a AtomicUsize);
-        impl Drop for Waits<'_> {
-            fn drop(&mut self) {
-                self.0.fetch_sub(1, Relaxed);
-            }
-        }
-        let before = self.waiting.fetch_add(1, Relaxed);
-        let _waits = Waits(&self.waiting);
-        if before >= MAX_WAITING {
-            return Err(NotComputed::Crowded);
-        }
+    /// One query of each client waits for a place, the others of the client for that one.
+    async fn enter(&self, client: Option<SenderKey>) -> Result<OwnedSemaphorePermit, NotComputed> {
+        let _waits = self.waiting.take(1, client).map_err(|why| match why {
+            NoShare::Full => NotComputed::Crowded,
+            NoShare::OfSender => NotComputed::CrowdedByClient,
+        })?;
+        let turn = client.map(|client| self.turn(client));
+        let _is_next = match &turn {
+            Some(turn) => turn.of_client.acquire().await.ok(),
+            None => None,
+        };
         // Nobody closes it.
         let place = self.places.clone().acquire_owned().await;
         place.map_err(|_| NotComputed::Crowded)
+    }
+
+    fn turn(&self, client: SenderKey) -> Turn<'_> {
+        let mut turns = self.turns.lock();
+        let of_client = turns.entry(client).or_insert_with(|| Arc::new(Semaphore::new(1)));
+        Turn {
+            lane: self,
+            client,
+            of_client: of_client.clone(),
+        }
     }
 }
 
@@ -208,35 +256,102 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(50));
                 ended.send(watched.check().unwrap_err()).unwrap();
             };
-            let computed = lanes.compute(Kind::Heavy, patience, work);
+            let computed = lanes.compute(Kind::Heavy, None, patience, work);
             assert!(timeout(Duration::from_millis(20), computed).await.is_err());
         }
         assert!(ends.try_recv().is_err(), "it still works");
-        let next = lanes.compute(Kind::Heavy, Patience::default(), || ());
+        let next = lanes.compute(Kind::Heavy, None, Patience::default(), || ());
         timeout(SOON, next).await.expect("a place").unwrap();
         assert_eq!(ends.recv().await, Some(QueryError::Canceled));
+    }
+
+    /// Asks for 7 in a lane.
+    fn ask(
+        lanes: &Arc<Lanes>,
+        kind: Kind,
+        client: Option<SenderKey>,
+    ) -> tokio::task::JoinHandle<Result<i32, NotComputed>> {
+        let lanes = lanes.clone();
+        tokio::spawn(async move { lanes.compute(kind, client, Patience::default(), || 7).await })
+    }
+
+    async fn until_there_wait(lanes: &Lanes, waiting: usize) {
+        while lanes.heavy.waiting.taken() < waiting {
+            tokio::task::yield_now().await;
+        }
     }
 
     #[tokio::test]
     async fn so_many_wait_and_no_more() {
         let lanes = Arc::new(Lanes::default());
         let heavy = lanes.occupy(Kind::Heavy).await;
-        let ask = |kind: Kind| {
-            let lanes = lanes.clone();
-            tokio::spawn(async move { lanes.compute(kind, Patience::default(), || 7).await })
-        };
-        let waiting: Vec<_> = (0..MAX_WAITING).map(|_| ask(Kind::Heavy)).collect();
-        while lanes.heavy.waiting.load(Relaxed) < MAX_WAITING {
-            tokio::task::yield_now().await;
-        }
-        assert_eq!(ask(Kind::Heavy).await.unwrap(), Err(NotComputed::Crowded));
+        let waiting: Vec<_> = (0..MAX_WAITING).map(|_| ask(&lanes, Kind::Heavy, None)).collect();
+        until_there_wait(&lanes, MAX_WAITING).await;
+        let refused = ask(&lanes, Kind::Heavy, None).await.unwrap();
+        assert_eq!(refused, Err(NotComputed::Crowded));
         for kind in [Kind::Light, Kind::Scaler] {
-            assert_eq!(ask(kind).await.unwrap(), Ok(7), "{kind:?}");
+            assert_eq!(ask(&lanes, kind, None).await.unwrap(), Ok(7), "{kind:?}");
         }
         drop(heavy);
         for waiting in waiting {
             assert_eq!(waiting.await.unwrap(), Ok(7));
         }
-        assert_eq!(lanes.heavy.waiting.load(Relaxed), 0);
+        assert_eq!(lanes.heavy.waiting.taken(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_asks_much_waits_behind_itself() {
+        let lanes = Arc::new(Lanes::default());
+        let [greedy, other] = ["greedy", "other"].map(|name| Some(SenderKey::of(name)));
+        let heavy = lanes.occupy(Kind::Heavy).await;
+        let crowd: Vec<_> = (0..MAX_WAITING_OF_CLIENT)
+            .map(|_| ask(&lanes, Kind::Heavy, greedy))
+            .collect();
+        until_there_wait(&lanes, MAX_WAITING_OF_CLIENT).await;
+        let refused = ask(&lanes, Kind::Heavy, greedy).await.unwrap();
+        assert_eq!(refused, Err(NotComputed::CrowdedByClient));
+        let next = ask(&lanes, Kind::Heavy, other);
+        until_there_wait(&lanes, MAX_WAITING_OF_CLIENT + 1).await;
+        drop(heavy);
+        assert_eq!(timeout(SOON, next).await.expect("a turn").unwrap(), Ok(7));
+        // The runtime has one thread: this is looked at before the crowd goes on.
+        let left = crowd.iter().filter(|one| !one.is_finished()).count();
+        assert!(
+            left > MAX_WAITING_OF_CLIENT / 2,
+            "only {left} of the crowd still wait"
+        );
+        for one in crowd {
+            assert_eq!(one.await.unwrap(), Ok(7));
+        }
+        assert_eq!(lanes.heavy.waiting.taken(), 0);
+        assert!(lanes.heavy.turns.lock().is_empty(), "clients are forgotten");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_stops_waiting_is_forgotten() {
+        let lanes = Arc::new(Lanes::default());
+        let _heavy = lanes.occupy(Kind::Heavy).await;
+        let client = Some(SenderKey::of("client"));
+        let waiting = [(); 3].map(|()| ask(&lanes, Kind::Heavy, client));
+        until_there_wait(&lanes, 3).await;
+        for waiting in waiting {
+            waiting.abort();
+            assert!(waiting.await.is_err());
+        }
+        assert_eq!(lanes.heavy.waiting.taken(), 0);
+        assert!(lanes.heavy.turns.lock().is_empty());
+    }
+
+    #[test]
+    fn half_of_the_connections_are_for_readers_that_wait_for_changes() {
+        let lanes = Lanes::default();
+        let watch_all = |client| -> Vec<_> { std::iter::from_fn(|| lanes.watch(client).ok()).collect() };
+        let of_one = watch_all(Some(SenderKey::of("client")));
+        assert_eq!(of_one.len(), MAX_WATCHING_OF_CLIENT);
+        let others = watch_all(None);
+        assert_eq!(of_one.len() + others.len(), MAX_CONNECTIONS / 2);
+        assert_eq!(lanes.watch(None).unwrap_err(), NotComputed::Watched);
+        drop(others);
+        assert!(lanes.watch(None).is_ok());
     }
 }

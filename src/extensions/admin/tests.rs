@@ -798,12 +798,3 @@ async fn a_request_has_a_thousand_parameters_and_no_more() {
         413
     );
 }
-
-#[tokio::test]
-async fn half_of_the_connections_are_for_those_who_wait_for_changes() {
-    let lanes = super::lanes::Lanes::default();
-    let watching: Vec<_> = std::iter::from_fn(|| lanes.watch().ok()).collect();
-    assert_eq!(watching.len(), 256);
-    drop(watching);
-    assert!(lanes.watch().is_ok());
-}

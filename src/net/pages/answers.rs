@@ -15,6 +15,7 @@ use tokio_stream::{Stream, StreamExt};
 
 use super::Takes;
 use super::room::Room;
+use crate::component::account::SenderKey;
 use crate::component::worker::in_background;
 use crate::net::{Coding, compress};
 
@@ -29,7 +30,12 @@ pub(crate) type Answer = Response<Body>;
 const MIN_COMPRESSED: u64 = 1400;
 
 /// Compresses a whole body that is worth it, off the threads that move data.
-pub(crate) async fn compressed(answer: Answer, coding: Coding, room: &Arc<Room>) -> Answer {
+pub(crate) async fn compressed(
+    answer: Answer,
+    coding: Coding,
+    room: &Arc<Room>,
+    client: Option<SenderKey>,
+) -> Answer {
     let Some(name) = coding.header() else {
         return answer;
     };
@@ -46,7 +52,7 @@ pub(crate) async fn compressed(answer: Answer, coding: Coding, room: &Arc<Room>)
     let kept = plain.clone();
     let coded = in_background(move || compress(coding, &plain)).await;
     let coded = coded.ok().and_then(Result::ok);
-    let Some(coded) = coded.and_then(|coded| room.hold(coded.into())) else {
+    let Some(coded) = coded.and_then(|coded| room.hold(coded.into(), client).ok()) else {
         return Response::from_parts(head, whole(kept));
     };
     head.headers.remove(CONTENT_LENGTH);

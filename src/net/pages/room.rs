@@ -1,9 +1,12 @@
-//! Room for answers that are on their way: who reads none of his takes it from other readers, not from those who send.
+//! Room for answers that are on their way: a client that reads none of its answers takes room from other readers, not from
+//! those who send, and never all of it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
+
+use super::shares::{NoShare, Share, Shares};
+use crate::component::account::SenderKey;
 
 /// Short answers have a part of the room that others never take: probes and autoscalers get theirs.
 const SHORT: usize = 64 << 10;
@@ -12,14 +15,15 @@ const SHORT: usize = 64 << 10;
 pub(crate) struct Room {
     /// Whose answers they are.
     component: Arc<str>,
-    most: usize,
-    held: AtomicUsize,
+    /// What only short answers take.
+    for_short: usize,
+    shares: Arc<Shares>,
 }
 
 /// Bytes that take room until nobody has them any more.
 struct Held {
     bytes: Bytes,
-    room: Arc<Room>,
+    _share: Share,
 }
 
 /// Counts an answer of a component that is refused because those that clients have not read take too much memory.
@@ -28,11 +32,13 @@ pub(crate) fn count_refusal(component: &Arc<str>) {
 }
 
 impl Room {
+    /// Three quarters of the room are for one client at most; the rest is for others.
     pub(crate) fn of(component: &Arc<str>, bytes: usize) -> Arc<Self> {
+        let for_short = bytes / 4;
         Arc::new(Self {
             component: component.clone(),
-            most: bytes,
-            held: AtomicUsize::new(0),
+            for_short,
+            shares: Shares::new(bytes, bytes - for_short),
         })
     }
 
@@ -41,17 +47,17 @@ impl Room {
         count_refusal(&self.component);
     }
 
-    /// The same bytes, which take room while they are there; `None`: there is no room.
-    pub(crate) fn hold(self: &Arc<Self>, bytes: Bytes) -> Option<Bytes> {
-        let length = bytes.len();
-        let most = match length <= SHORT {
-            true => self.most.saturating_add(self.most / 4),
-            false => self.most,
+    /// The same bytes, which take room while they are there.
+    ///
+    /// # Errors
+    /// There is no room, or the client has not read what it was sent before.
+    pub(crate) fn hold(self: &Arc<Self>, bytes: Bytes, client: Option<SenderKey>) -> Result<Bytes, NoShare> {
+        let extra = match bytes.len() <= SHORT {
+            true => self.for_short,
+            false => 0,
         };
-        let added = |held: usize| held.checked_add(length).filter(|held| *held <= most);
-        self.held.fetch_update(Relaxed, Relaxed, added).ok()?;
-        let room = self.clone();
-        Some(Bytes::from_owner(Held { bytes, room }))
+        let share = self.shares.take_with(extra, bytes.len(), client)?;
+        Ok(Bytes::from_owner(Held { bytes, _share: share }))
     }
 }
 
@@ -61,39 +67,50 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.room.held.fetch_sub(self.bytes.len(), Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn answer(bytes: usize) -> Bytes {
+        Bytes::from(vec![b'x'; bytes])
+    }
+
     #[test]
     fn answers_take_room_until_the_last_piece_of_them_is_gone() {
         let room = Room::of(&"admin".into(), 1 << 20);
-        let answer = |bytes: usize| Bytes::from(vec![b'x'; bytes]);
-        let mut first = room.hold(answer(900 << 10)).unwrap();
-        assert!(room.hold(answer(200 << 10)).is_none());
+        let mut first = room.hold(answer(900 << 10), None).unwrap();
+        assert!(room.hold(answer(200 << 10), None).is_err());
         let piece = first.split_to(10);
         drop(first);
-        assert!(room.hold(answer(200 << 10)).is_none(), "a piece keeps it all");
+        assert!(
+            room.hold(answer(200 << 10), None).is_err(),
+            "a piece keeps it all"
+        );
         drop(piece);
-        assert!(room.hold(answer(200 << 10)).is_some());
-        assert_eq!(room.held.load(Relaxed), 0);
+        assert!(room.hold(answer(200 << 10), None).is_ok());
+        assert_eq!(room.shares.taken(), 0);
     }
 
     #[test]
     fn short_answers_have_room_of_their_own() {
         let room = Room::of(&"admin".into(), 1 << 20);
-        let _large = room.hold(Bytes::from(vec![b'x'; 1 << 20])).unwrap();
-        let short = || room.hold(Bytes::from_static(b"{}"));
-        assert!(short().is_some());
-        let most = || room.hold(Bytes::from(vec![b'x'; SHORT]));
+        let _large = room.hold(answer(1 << 20), None).unwrap();
+        let short = || room.hold(Bytes::from_static(b"{}"), None);
+        assert!(short().is_ok());
+        let most = || room.hold(answer(SHORT), None).ok();
         let held: Vec<_> = std::iter::from_fn(most).collect();
         assert_eq!(held.len(), 4, "a quarter");
-        assert!(short().is_none());
+        assert!(short().is_err());
+    }
+
+    #[test]
+    fn a_client_that_reads_nothing_leaves_room_to_others() {
+        let room = Room::of(&"admin".into(), 1 << 20);
+        let [lazy, reader] = ["lazy", "reader"].map(|name| Some(SenderKey::of(name)));
+        let unread = || room.hold(answer(100 << 10), lazy).ok();
+        let unread: Vec<_> = std::iter::from_fn(unread).collect();
+        assert_eq!(unread.len(), 7, "three quarters of 1 MiB");
+        assert_eq!(room.hold(answer(100 << 10), lazy).unwrap_err(), NoShare::OfSender);
+        assert!(room.hold(answer(200 << 10), reader).is_ok());
     }
 }

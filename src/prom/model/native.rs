@@ -18,6 +18,11 @@ fn max_span(filled: i64) -> i64 {
 /// Schemas of exponential buckets, the widest first.
 const SCHEMAS: std::ops::RangeInclusive<i32> = -4..=8;
 
+/// Whether native histograms may have a schema: one of exponential buckets, or that of custom buckets.
+pub fn knows_schema(schema: i32) -> bool {
+    schema == NativeHistogram::CUSTOM || SCHEMAS.contains(&schema)
+}
+
 /// How fine a native histogram may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resolution {
@@ -71,8 +76,7 @@ pub fn native_within(
 ) -> Result<Option<(Value, Data)>, BucketLimit> {
     let temporality = Temporality::Cumulative;
     let is_custom = histogram.schema == NativeHistogram::CUSTOM;
-    let is_known = is_custom || SCHEMAS.contains(&histogram.schema);
-    if histogram.is_gauge || histogram.counts == Counts::Float || !is_known {
+    if histogram.is_gauge || histogram.counts == Counts::Float || !knows_schema(histogram.schema) {
         return Ok(None);
     }
     let data = match is_custom {

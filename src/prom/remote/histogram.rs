@@ -87,6 +87,9 @@ pub(crate) enum Unfit {
     /// The same, of one that was read.
     #[error("a native histogram: {0}")]
     Bad(#[from] BadHistogram),
+    /// Buckets of a schema that nobody knows.
+    #[error("a native histogram of schema {0}: send schema -4 to 8, or -53 for custom buckets")]
+    Schema(i32),
     /// No schema is coarse enough.
     #[error("a histogram of too many buckets")]
     TooMany,
@@ -163,6 +166,9 @@ impl Native {
         }
         if self.reset_hint == HINT_GAUGE {
             return Err(Unfit::Gauge);
+        }
+        if !model::knows_schema(self.schema) {
+            return Err(Unfit::Schema(self.schema));
         }
         let side = |spans: &[Span], deltas: &mut Vec<i64>| Side {
             spans: spans

@@ -9,7 +9,7 @@ use prost::Message;
 use prost::encoding::decode_varint;
 use rustix::net::Shutdown;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::config::StreamConfig;
@@ -17,7 +17,7 @@ use super::outlet::{MEMORY_POLL, Outlet};
 use super::proto::{EventAck, EventBatch};
 use super::session::{Session, SessionError, weight};
 use super::weigh::{Weighed, weigh};
-use crate::component::account::Arriving;
+use crate::component::account::{Arriving, Late, Pauses};
 use crate::component::unix_now;
 use crate::component::worker::Slot;
 use crate::component::{Held, Refused, Verdict};
@@ -39,11 +39,11 @@ const LARGE: usize = 1 << 20;
 /// How long they are waited for. Meanwhile the connection keeps what it has of the message.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// A message that has begun may stop coming for so long...
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-
-/// ...and for so long while memory is short.
-const SHORT_PAUSE: Duration = Duration::from_secs(1);
+/// How long a message that has begun may stop coming.
+const PAUSES: Pauses = Pauses {
+    usual: Duration::from_secs(30),
+    while_short: Duration::from_secs(1),
+};
 
 /// A varint has at most ten bytes.
 const MAX_VARINT_BYTES: usize = 10;
@@ -63,9 +63,9 @@ enum StreamError {
     Session(#[from] SessionError),
     #[error("no room for a message of so many bytes: {0}")]
     NoRoom(usize),
-    #[error("a message stopped coming half-way for {LONGEST_PAUSE:?}")]
+    #[error("a message stopped coming half-way for {:?}", PAUSES.usual)]
     Paused,
-    #[error("memory is short, and a message stopped coming half-way for {SHORT_PAUSE:?}")]
+    #[error("memory is short, and a message stopped coming half-way for {:?}", PAUSES.while_short)]
     TooSlow,
     #[error("the receiver stops")]
     Stopping,
@@ -357,22 +357,14 @@ impl Frames {
 
     /// Reads what there is. A message that has begun has to go on.
     async fn read(&mut self) -> Result<usize, StreamError> {
+        let read = self.stream.read_buf(&mut self.buffer);
         let Some(arriving) = &self.arriving else {
-            return Ok(self.stream.read_buf(&mut self.buffer).await?);
+            return Ok(read.await?);
         };
-        loop {
-            let is_short = arriving.is_short();
-            let patience = if is_short { SHORT_PAUSE } else { LONGEST_PAUSE };
-            tokio::select! {
-                biased;
-                read = self.stream.read_buf(&mut self.buffer) => return Ok(read?),
-                () = arriving.shortage(), if !is_short => {}
-                () = sleep_until(self.went_on + patience) => match self.went_on.elapsed() {
-                    paused if paused >= LONGEST_PAUSE => return Err(StreamError::Paused),
-                    _ if arriving.is_short() => return Err(StreamError::TooSlow),
-                    _ => {}
-                },
-            }
+        match arriving.wait_for(read, self.went_on, PAUSES).await {
+            Ok(read) => Ok(read?),
+            Err(Late::TimedOut) => Err(StreamError::Paused),
+            Err(Late::WhileShort) => Err(StreamError::TooSlow),
         }
     }
 
@@ -463,14 +455,14 @@ mod tests {
             }
         };
         assert!(matches!(refused, StreamError::Paused), "{refused}");
-        assert!(began.elapsed() >= LONGEST_PAUSE);
+        assert!(began.elapsed() >= PAUSES.usual);
     }
 
     #[tokio::test(start_paused = true)]
     async fn half_a_message_loses_its_room_where_memory_is_short() {
         let (mut frames, mut peer, account) = frames();
         peer.write_all(&[100, 1, 2, 3]).await.unwrap();
-        let waiting = timeout(2 * SHORT_PAUSE, frames.next()).await;
+        let waiting = timeout(2 * PAUSES.while_short, frames.next()).await;
         assert!(waiting.is_err(), "{waiting:?}");
         account.add_limit(crate::component::Limit::of(1 << 20));
         assert!(
@@ -478,7 +470,10 @@ mod tests {
                 .try_grow(2 << 20)
                 .is_err()
         );
-        let refused = timeout(SHORT_PAUSE, frames.next()).await.unwrap().unwrap_err();
+        let refused = timeout(PAUSES.while_short, frames.next())
+            .await
+            .unwrap()
+            .unwrap_err();
         assert!(matches!(refused, StreamError::TooSlow), "{refused}");
         drop(frames);
         assert_eq!(account.reserved_bytes(), 0);
@@ -500,7 +495,7 @@ mod tests {
         assert!(account.reserved_bytes() >= LARGE_MESSAGE);
         drop(frame);
         let _peer = sending.await.unwrap();
-        let waiting = timeout(10 * LONGEST_PAUSE, frames.next()).await;
+        let waiting = timeout(10 * PAUSES.usual, frames.next()).await;
         assert!(waiting.is_err(), "{waiting:?}");
         assert!(account.reserved_bytes() <= 2 * READ_BYTES && frames.buffer.capacity() <= 2 * READ_BYTES);
     }

@@ -232,7 +232,7 @@ fn gap(pushes: &[Try], begun: Instant, until: Instant) -> f64 {
 }
 
 /// Lines that hold once the last requests are in the books.
-fn settled(look: impl Fn() -> Result<Vec<Line>, Error>) -> Vec<Line> {
+pub(super) fn settled(look: impl Fn() -> Result<Vec<Line>, Error>) -> Vec<Line> {
     let asked = Instant::now();
     loop {
         let lines = match look() {
@@ -287,6 +287,12 @@ fn books(field: &Field, harm: &Harm, seen: &Seen) -> Result<Vec<Line>, Error> {
             refusals >= refused,
         ),
     ])
+}
+
+/// The same of the gateway's own metrics.
+pub(super) fn counted_by(field: &Field, is_meant: impl Fn(&str, &str) -> bool) -> Result<f64, Error> {
+    let mut own = Scraper::connect(field.ports.own, "/metrics")?;
+    Ok(counted(own.get()?, is_meant))
 }
 
 /// The sum of samples that are chosen by name and labels.

@@ -7,6 +7,7 @@ use tidegate_engine::query::{Instant, Options, Patience, Query, QueryError, Sele
 use tidegate_engine::{Answer as Composed, Attributes, State, UnixNanos, clock};
 
 use super::{Api, MAX_LIGHT, SHORT};
+use crate::component::account::SenderKey;
 use crate::component::{Ceiling, unix_now};
 use crate::extensions::admin::lanes::Kind;
 use crate::prom::catalog::{Level, millis};
@@ -62,6 +63,7 @@ impl Api {
     pub(in crate::extensions::admin) async fn numbers(
         self: Arc<Self>,
         query: String,
+        client: Option<SenderKey>,
     ) -> Result<Numbers, NoNumbers> {
         let time = PATIENCE.min(self.limits.timeout);
         let deadline = Clock::now() + time;
@@ -70,7 +72,7 @@ impl Api {
             let patience = Patience::until(deadline);
             let (api, query, waits) = (self.clone(), query.clone(), patience.clone());
             let work = move || api.compute(&query, patience, most);
-            self.lanes.compute(kind, waits, work).await
+            self.lanes.compute(kind, client, waits, work).await
         };
         let computed = async {
             match attempt(Kind::Scaler, MAX_LIGHT).await {
@@ -341,11 +343,11 @@ mod tests {
     async fn heavy_queries_hold_up_neither_autoscalers_nor_queries_of_the_present() {
         let api = api();
         let _heavy = api.lanes.occupy(Kind::Heavy).await;
-        let two = api.clone().numbers("1 + 1".to_owned()).await.unwrap();
+        let two = api.clone().numbers("1 + 1".to_owned(), None).await.unwrap();
         assert_eq!(two.values, [2.0]);
         assert_eq!(status(&api, &[("query", "1")]).await, http::StatusCode::OK);
         let _light = api.lanes.occupy(Kind::Light).await;
-        let two = api.clone().numbers("1 + 1".to_owned()).await.unwrap();
+        let two = api.clone().numbers("1 + 1".to_owned(), None).await.unwrap();
         assert_eq!(two.values, [2.0]);
     }
 
@@ -366,11 +368,11 @@ mod tests {
         let light = status(&api, &[("query", "count(level)")]).await;
         assert_eq!(light, http::StatusCode::OK);
         // So does that of an autoscaler, which keeps no other one waiting.
-        let asking = tokio::spawn(api.clone().numbers(many.clone()));
+        let asking = tokio::spawn(api.clone().numbers(many.clone(), None));
         // Longer than it takes to compute.
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert!(!asking.is_finished());
-        let two = api.clone().numbers("1 + 1".to_owned()).await.unwrap();
+        let two = api.clone().numbers("1 + 1".to_owned(), None).await.unwrap();
         assert_eq!(two.values, [2.0]);
         drop(heavy);
         assert_eq!(asking.await.unwrap().unwrap().values, [120_000.0]);
@@ -378,7 +380,12 @@ mod tests {
         let memory = &api.shared().memory;
         memory.add_limit(crate::component::Limit::of(64 << 20));
         memory.hold(128 << 20);
-        let refused = api.clone().numbers(many).await.err().map(|why| why.to_string());
+        let refused = api
+            .clone()
+            .numbers(many, None)
+            .await
+            .err()
+            .map(|why| why.to_string());
         assert_eq!(refused.as_deref(), Some(SHORT));
         memory.release(128 << 20);
     }
@@ -411,7 +418,7 @@ mod tests {
         let api = api();
         let bench = Bench::new("queue_depth", Vec::new());
         api.shared().composites.add(bench.watched.clone());
-        let ask = |query: &str| api.clone().numbers(query.to_owned());
+        let ask = |query: &str| api.clone().numbers(query.to_owned(), None);
         let missing = ask("queue_depth").await.err();
         assert!(matches!(missing, Some(NoNumbers::Missing(_))), "{missing:?}");
         assert_eq!(
@@ -473,7 +480,7 @@ mod tests {
             say(&table, "b", 7, at);
             api.view.attend(at);
         }
-        let ask = |query: &str| api.clone().numbers(query.to_owned());
+        let ask = |query: &str| api.clone().numbers(query.to_owned(), None);
         let stale = |name: &str, sources: usize| {
             format!(
                 "the gauge `{name}` is stale and has no value: 0 of {sources} sources report; check that they run and \

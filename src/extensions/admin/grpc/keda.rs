@@ -3,7 +3,6 @@
 
 mod trigger;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_engine::{Answer, State};
@@ -13,7 +12,7 @@ use tonic::Status;
 use self::trigger::{Signal, Trigger, Value};
 use super::messages as say;
 use super::query::named;
-use super::{Replies, replies};
+use super::{Caller, Replies, replies};
 use crate::component::unix_now;
 use crate::extensions::admin::api::{Api, NoNumbers, Partial};
 use crate::watch::{Filter, refresh};
@@ -25,23 +24,23 @@ const QUERY_INTERVAL: Duration = Duration::from_secs(1);
 const COMPOSITE_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(super) async fn is_active(
-    api: Arc<Api>,
+    caller: Caller,
     request: say::ScaledObjectRef,
 ) -> Result<say::IsActiveResponse, Status> {
     let trigger = Trigger::parse(&request.scaler_metadata)?;
-    let value = value(&api, &trigger).await?;
+    let value = value(&caller, &trigger).await?;
     Ok(say::IsActiveResponse {
         result: trigger.is_active(value),
     })
 }
 
 pub(super) async fn stream_is_active(
-    api: Arc<Api>,
+    caller: Caller,
     request: say::ScaledObjectRef,
 ) -> Result<Replies<say::IsActiveResponse>, Status> {
-    let trigger = checked(&api, &request)?;
+    let trigger = checked(&caller.api, &request)?;
     let (to, from) = replies();
-    tokio::spawn(tell(api, trigger, to));
+    tokio::spawn(tell(caller, trigger, to));
     Ok(from)
 }
 
@@ -55,14 +54,14 @@ fn checked(api: &Api, request: &say::ScaledObjectRef) -> Result<Trigger, Status>
 }
 
 /// Tells at once, and whenever it changes. While the value is not known, what was told last stays.
-async fn tell(api: Arc<Api>, trigger: Trigger, to: mpsc::Sender<Result<say::IsActiveResponse, Status>>) {
+async fn tell(caller: Caller, trigger: Trigger, to: mpsc::Sender<Result<say::IsActiveResponse, Status>>) {
     let mut told = None;
     let interval = match trigger.has_query() {
         true => QUERY_INTERVAL,
         false => COMPOSITE_INTERVAL,
     };
     loop {
-        if let Ok(value) = value(&api, &trigger).await {
+        if let Ok(value) = value(&caller, &trigger).await {
             let result = trigger.is_active(value);
             if told != Some(result) {
                 told = Some(result);
@@ -74,7 +73,7 @@ async fn tell(api: Arc<Api>, trigger: Trigger, to: mpsc::Sender<Result<say::IsAc
         tokio::select! {
             () = tokio::time::sleep(interval) => {}
             () = to.closed() => return,
-            () = api.stopping().cancelled() => return,
+            () = caller.api.stopping().cancelled() => return,
         }
     }
 }
@@ -90,24 +89,24 @@ fn spec(trigger: &Trigger) -> say::GetMetricSpecResponse {
 }
 
 pub(super) async fn metric_spec(
-    api: Arc<Api>,
+    caller: Caller,
     request: say::ScaledObjectRef,
 ) -> Result<say::GetMetricSpecResponse, Status> {
-    Ok(spec(&checked(&api, &request)?))
+    Ok(spec(&checked(&caller.api, &request)?))
 }
 
 /// The targets stand in the trigger: they are told once, and the stream stays open.
 pub(super) async fn stream_metric_spec(
-    api: Arc<Api>,
+    caller: Caller,
     request: say::ScaledObjectRef,
 ) -> Result<Replies<say::GetMetricSpecResponse>, Status> {
-    let spec = spec(&checked(&api, &request)?);
+    let spec = spec(&checked(&caller.api, &request)?);
     let (to, from) = replies();
     tokio::spawn(async move {
         if to.send(Ok(spec)).await.is_ok() {
             tokio::select! {
                 () = to.closed() => {}
-                () = api.stopping().cancelled() => {}
+                () = caller.api.stopping().cancelled() => {}
             }
         }
     });
@@ -115,14 +114,14 @@ pub(super) async fn stream_metric_spec(
 }
 
 pub(super) async fn metrics(
-    api: Arc<Api>,
+    caller: Caller,
     request: say::GetMetricsRequest,
 ) -> Result<say::GetMetricsResponse, Status> {
     let object = request
         .scaled_object_ref
         .ok_or_else(|| Status::invalid_argument("scaledObjectRef is missing"))?;
     let trigger = Trigger::parse(&object.scaler_metadata)?;
-    let value = value(&api, &trigger).await?;
+    let value = value(&caller, &trigger).await?;
     Ok(say::GetMetricsResponse {
         metric_values: vec![say::MetricValue {
             metric_name: match request.metric_name.is_empty() {
@@ -148,12 +147,12 @@ enum Told {
 }
 
 /// The trigger's value now: the largest of its signals, each in proportion to its target. 0 when all of them are gone.
-async fn value(api: &Arc<Api>, trigger: &Trigger) -> Result<f64, Status> {
+async fn value(caller: &Caller, trigger: &Trigger) -> Result<f64, Status> {
     let mut largest: Option<f64> = None;
     for signal in &trigger.signals {
         let told = match &signal.value {
-            Value::Query(query) => of_query(api, trigger, signal, query).await?,
-            Value::Composite(name, wants) => of_composite(api, trigger, signal, name, wants).await?,
+            Value::Query(query) => of_query(caller, trigger, signal, query).await?,
+            Value::Composite(name, wants) => of_composite(&caller.api, trigger, signal, name, wants).await?,
         };
         let value = match told {
             // Not below any value: what there is decides.
@@ -169,8 +168,9 @@ async fn value(api: &Arc<Api>, trigger: &Trigger) -> Result<f64, Status> {
     }
 }
 
-async fn of_query(api: &Arc<Api>, trigger: &Trigger, signal: &Signal, query: &str) -> Result<Told, Status> {
-    let numbers = api.clone().numbers(query.to_owned()).await;
+async fn of_query(caller: &Caller, trigger: &Trigger, signal: &Signal, query: &str) -> Result<Told, Status> {
+    let Caller { api, client } = caller;
+    let numbers = api.clone().numbers(query.to_owned(), *client).await;
     let numbers = match numbers {
         Err(NoNumbers::Missing(_)) if trigger.ends_when_gone && api.has_left(query) => return Ok(Told::Gone),
         Ok(numbers) if numbers.values.is_empty() && trigger.ends_when_gone && api.has_left(query) => {

@@ -21,34 +21,47 @@ use tonic_prost::ProstCodec;
 use tower::service_fn;
 
 use super::api::Api;
+use crate::component::account::SenderKey;
 use crate::net::pages::{Answer, BodyError, grpc_error};
 
 /// Messages of a few bytes that a slow reader may be behind by.
 const BACKLOG: usize = 16;
 
+/// What a call needs.
+#[derive(Clone)]
+struct Caller {
+    api: Arc<Api>,
+    /// Which client calls, where it is told from others.
+    client: Option<SenderKey>,
+}
+
 type Replies<M> = ReceiverStream<Result<M, Status>>;
 
 /// Answers one call.
 pub(super) async fn answer(api: Arc<Api>, request: Request<Full<Bytes>>) -> Answer {
+    let client = request.extensions().get().copied();
+    let caller = Caller { api, client };
     match request.uri().path() {
-        "/tidegate.v1.Query/Get" => unary(api, request, query::get).await,
-        "/tidegate.v1.Query/List" => unary(api, request, query::list).await,
-        "/tidegate.v1.Query/Watch" => stream(api, request, query::watch).await,
-        "/externalscaler.ExternalScaler/IsActive" => unary(api, request, keda::is_active).await,
-        "/externalscaler.ExternalScaler/StreamIsActive" => stream(api, request, keda::stream_is_active).await,
-        "/externalscaler.ExternalScaler/GetMetricSpec" => unary(api, request, keda::metric_spec).await,
-        "/externalscaler.ExternalScaler/StreamMetricSpec" => {
-            stream(api, request, keda::stream_metric_spec).await
+        "/tidegate.v1.Query/Get" => unary(caller, request, query::get).await,
+        "/tidegate.v1.Query/List" => unary(caller, request, query::list).await,
+        "/tidegate.v1.Query/Watch" => stream(caller, request, query::watch).await,
+        "/externalscaler.ExternalScaler/IsActive" => unary(caller, request, keda::is_active).await,
+        "/externalscaler.ExternalScaler/StreamIsActive" => {
+            stream(caller, request, keda::stream_is_active).await
         }
-        "/externalscaler.ExternalScaler/GetMetrics" => unary(api, request, keda::metrics).await,
+        "/externalscaler.ExternalScaler/GetMetricSpec" => unary(caller, request, keda::metric_spec).await,
+        "/externalscaler.ExternalScaler/StreamMetricSpec" => {
+            stream(caller, request, keda::stream_metric_spec).await
+        }
+        "/externalscaler.ExternalScaler/GetMetrics" => unary(caller, request, keda::metrics).await,
         path => grpc_error(Status::unimplemented(format!("there is no {path}"))),
     }
 }
 
 async fn unary<I, O, F>(
-    api: Arc<Api>,
+    caller: Caller,
     request: Request<Full<Bytes>>,
-    call: impl Fn(Arc<Api>, I) -> F + Clone,
+    call: impl Fn(Caller, I) -> F + Clone,
 ) -> Answer
 where
     I: Message + Default + 'static,
@@ -56,7 +69,7 @@ where
     F: Future<Output = Result<O, Status>> + Send,
 {
     let service = service_fn(|request: tonic::Request<I>| {
-        let called = call(api.clone(), request.into_inner());
+        let called = call(caller.clone(), request.into_inner());
         async move { called.await.map(tonic::Response::new) }
     });
     let response = Grpc::new(ProstCodec::<O, I>::default())
@@ -66,9 +79,9 @@ where
 }
 
 async fn stream<I, O, S, F>(
-    api: Arc<Api>,
+    caller: Caller,
     request: Request<Full<Bytes>>,
-    call: impl Fn(Arc<Api>, I) -> F + Clone,
+    call: impl Fn(Caller, I) -> F + Clone,
 ) -> Answer
 where
     I: Message + Default + 'static,
@@ -77,7 +90,7 @@ where
     F: Future<Output = Result<S, Status>> + Send,
 {
     let service = service_fn(|request: tonic::Request<I>| {
-        let called = call(api.clone(), request.into_inner());
+        let called = call(caller.clone(), request.into_inner());
         async move { called.await.map(tonic::Response::new) }
     });
     let mut grpc = Grpc::new(ProstCodec::<O, I>::default());

@@ -7,7 +7,7 @@ use prost::Message;
 use tidegate_engine::{Side, State, Threshold};
 use tonic::Status;
 
-use super::messages as say;
+use super::{Caller, messages as say};
 use crate::component::unix_now;
 use crate::config::nearest;
 use crate::extensions::admin::api::Api;
@@ -21,19 +21,28 @@ const MIN_INTERVAL: Duration = Duration::from_millis(100);
 /// What a watcher is told.
 type Told = Result<say::WatchResponse, Status>;
 
-pub(super) async fn get(api: Arc<Api>, request: say::GetRequest) -> Result<say::GetResponse, Status> {
+pub(super) async fn get(
+    Caller { api, .. }: Caller,
+    request: say::GetRequest,
+) -> Result<say::GetResponse, Status> {
     let wants: Filter = request.labels.into_iter().collect();
     let values = values_of(&named(&api, &request.name)?, &wants).await;
     Ok(say::GetResponse { values })
 }
 
-pub(super) async fn list(api: Arc<Api>, _request: say::ListRequest) -> Result<say::ListResponse, Status> {
+pub(super) async fn list(
+    Caller { api, .. }: Caller,
+    _request: say::ListRequest,
+) -> Result<say::ListResponse, Status> {
     let all = api.shared().composites.list();
     let values = values_of(&all, &Filter::default()).await;
     Ok(say::ListResponse { values })
 }
 
-pub(super) async fn watch(api: Arc<Api>, request: say::WatchRequest) -> Result<Unread<Told>, Status> {
+pub(super) async fn watch(
+    Caller { api, .. }: Caller,
+    request: say::WatchRequest,
+) -> Result<Unread<Told>, Status> {
     let (to, from) = backlog(api.shared(), |why| {
         Some(Err(Status::unavailable(why.to_string())))
     });

@@ -144,6 +144,13 @@ fn what_native_histograms_cannot_say_is_refused_by_reason() {
         ..Native::default()
     };
     assert_eq!(floats.read(), Err(Unfit::Float));
+    for schema in [i32::MIN, -128, -54, -52, -5, 9, 127, i32::MAX] {
+        let mut unknown = Native {
+            schema,
+            ..Native::default()
+        };
+        assert_eq!(unknown.read(), Err(Unfit::Schema(schema)));
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Floods of local processes.
 
-use std::io::Write;
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use rand::{Rng, SeedableRng};
 
 use crate::Error;
 use crate::abuse::field::{Field, Setup};
+use crate::abuse::judge::{Line, counted_by, settled};
 use crate::abuse::proto::{field as part, number, varint};
 use crate::abuse::wire::Harm;
 
@@ -91,7 +92,32 @@ pub(super) fn halves(field: &Field) -> Result<Harm, Error> {
         held.push(stream);
     }
     std::thread::sleep(field.time());
-    Ok(Harm::default())
+    let lines = settled(|| {
+        let cut = held.iter().filter(|stream| is_cut(stream)).count();
+        let counted = counted_by(field, |name, labels| {
+            name == "tidegate_uds_rejected_events_total" && labels.contains("reason=\"memory\"")
+        })?;
+        Ok(vec![Line::new(
+            "messages that lose their room are counted",
+            format!("{counted} counted, {cut} cut"),
+            counted == cut as f64,
+        )])
+    });
+    Ok(Harm {
+        lines,
+        ..Harm::default()
+    })
+}
+
+/// Whether the other side has closed the connection.
+fn is_cut(mut stream: &UnixStream) -> bool {
+    let read = stream
+        .set_nonblocking(true)
+        .and_then(|()| stream.read(&mut [0; 64]));
+    match read {
+        Ok(bytes) => bytes == 0,
+        Err(error) => error.kind() != ErrorKind::WouldBlock,
+    }
 }
 
 fn flood(path: &Path, first: &[u8]) -> std::io::Result<()> {

@@ -1,0 +1,79 @@
+//! What is on its way from a peer: it loses its room to others where memory is short and the peer is slow.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::{Account, Ceiling};
+
+/// A body or message that is on its way, until this is dropped.
+pub(crate) struct Arriving {
+    account: Arc<Account>,
+    ceiling: Ceiling,
+}
+
+/// Why a peer is not waited for any longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Late {
+    /// It paused for too long.
+    TimedOut,
+    /// It paused for too long for times when memory is short.
+    WhileShort,
+}
+
+/// How long a peer may pause.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pauses {
+    pub(crate) usual: Duration,
+    /// While memory is short; it counts only where it is less.
+    pub(crate) while_short: Duration,
+}
+
+impl Arriving {
+    pub(crate) fn on(account: Arc<Account>, ceiling: Ceiling) -> Self {
+        account.arriving.fetch_add(1, Relaxed);
+        Self { account, ceiling }
+    }
+
+    /// Waits for the next piece. The pause counts from `since`; memory may become short meanwhile, and there may be enough
+    /// of it again. A piece that has come already is taken however late it is.
+    ///
+    /// # Errors
+    /// It does not come in time.
+    pub(crate) async fn wait_for<T>(
+        &self,
+        next: impl Future<Output = T>,
+        since: Instant,
+        pauses: Pauses,
+    ) -> Result<T, Late> {
+        tokio::pin!(next);
+        loop {
+            let is_short = self.account.is_short(self.ceiling);
+            let left = match is_short {
+                true => pauses.usual.min(pauses.while_short),
+                false => pauses.usual,
+            };
+            tokio::select! {
+                biased;
+                piece = &mut next => return Ok(piece),
+                () = self.account.shortage(self.ceiling), if !is_short => {}
+                () = sleep_until(since + left) => {
+                    if since.elapsed() >= pauses.usual {
+                        return Err(Late::TimedOut);
+                    }
+                    if self.account.is_short(self.ceiling) {
+                        return Err(Late::WhileShort);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        self.account.arriving.fetch_sub(1, Relaxed);
+    }
+}
