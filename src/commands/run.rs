@@ -14,6 +14,9 @@ use crate::service::{Graph, Running};
 use crate::telemetry::Telemetry;
 use crate::telemetry::config::Detail;
 
+/// After the gateway has stopped, calls that wait for a file have so long to end.
+const LAST_CALLS: Duration = Duration::from_secs(2);
+
 /// Arguments of `run`.
 #[derive(Debug, Default, clap::Args)]
 #[command(
@@ -28,7 +31,11 @@ pub struct Args {
 /// Runs until SIGTERM or SIGINT.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let loaded = load::load(&args.config)?;
-    runtime()?.block_on(serve(loaded, Arc::new(Shared::default()), Signals::stop))
+    let runtime = runtime()?;
+    let served = runtime.block_on(serve(loaded, Arc::new(Shared::default()), Signals::stop));
+    // Everything has stopped. A call that still hangs, of a file on a dead mount say, does not keep the process alive.
+    runtime.shutdown_timeout(LAST_CALLS);
+    served
 }
 
 /// The runtime of a gateway.

@@ -127,8 +127,12 @@ fn denied(after: Option<Duration>, why: String) -> Outcome {
 /// What a peer said, for people: without what we sent of secrets, on one line, and not longer than a status and the
 /// first 500 bytes of an answer.
 pub(crate) fn quote(said: &str, headers: &http::HeaderMap) -> String {
+    shorten(&redact(said, headers))
+}
+
+/// The beginning of what a peer said, on one line: 540 bytes of it.
+pub(crate) fn shorten(said: &str) -> String {
     const MAX_BYTES: usize = 540;
-    let said = redact(said, headers);
     let mut quoted = String::new();
     for character in said.chars() {
         match character.is_control() {

@@ -23,7 +23,7 @@ use crate::component::auth::Credentials;
 use crate::component::{ComponentError, Context};
 use crate::net::TlsClientConfig;
 use crate::net::auth::AuthConfig;
-use crate::net::client::{Connector, UseTls};
+use crate::net::client::{Connector, MAX_HEAD_BYTES, UseTls};
 use crate::net::measured::Measured;
 use crate::net::retry_after;
 use crate::net::tls::{ALPN_HTTP, ALPN_HTTP1};
@@ -193,6 +193,8 @@ impl HttpClient {
                 .pool_timer(TokioTimer::new())
                 .http2_keep_alive_interval(ping_interval)
                 .http2_keep_alive_timeout(connections.ping_timeout)
+                .http1_max_buf_size(MAX_HEAD_BYTES as usize)
+                .http2_max_header_list_size(MAX_HEAD_BYTES)
                 .build(connector),
             credentials: options.auth.map(|auth| auth.credentials(cx)).transpose()?,
             is_measured: cx.shared.wants_details(),

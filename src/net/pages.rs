@@ -30,7 +30,7 @@ pub(crate) use self::answers::{
 use self::answers::{broken_off, compressed, only, whole, without_body};
 use self::room::Room;
 pub(crate) use self::room::count_refusal;
-pub(crate) use self::shares::{NoShare, Share, Shares};
+pub(crate) use self::shares::{Most, NoShare, Share, Shares};
 use crate::component::account::SenderKey;
 use crate::component::{Account, ComponentError, Context, Held};
 use crate::net::accept::{coding, joined};

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use super::files;
+
 /// A value made of files; made again when one of them has changed.
 pub struct Reloading<T, E> {
     files: Vec<PathBuf>,
@@ -84,7 +86,7 @@ impl Reloading<Arc<str>, String> {
     pub fn text(path: &Path, interval: Duration) -> Self {
         let file = path.to_owned();
         Self::new([path.to_owned()], Some(interval), move || {
-            let text = std::fs::read_to_string(&file);
+            let text = files::read_text(&file);
             text.map(Arc::from)
                 .map_err(|error| format!("{}: {error}", file.display()))
         })

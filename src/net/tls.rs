@@ -1,16 +1,18 @@
 //! TLS by rustls with the Collector's option names, for servers and clients.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
 
+use super::files;
 use super::reload::Reloading;
 use crate::config::{Node, Problems, Secret};
 
@@ -20,6 +22,9 @@ pub const ALPN_HTTP: &[&[u8]] = &[b"h2", b"http/1.1"];
 pub const ALPN_HTTP1: &[&[u8]] = &[b"http/1.1"];
 /// ALPN of gRPC.
 pub const ALPN_GRPC: &[&[u8]] = &[b"h2"];
+
+/// Large bundles of authorities have some hundreds of KiB.
+const MAX_PEM_BYTES: usize = 8 << 20;
 
 /// Certificates are renewed days before they end.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(60);
@@ -101,7 +106,7 @@ pub enum TlsError {
         /// The file, or the option that holds the text.
         place: String,
         /// Why.
-        source: rustls::pki_types::pem::Error,
+        source: pem::Error,
     },
     /// A PEM file without a certificate.
     #[error("no certificate in {0}")]
@@ -346,10 +351,9 @@ impl<'a> KeyPair<'a> {
             return Ok(None);
         };
         let chain = certificates(certificate)?;
-        let private = match key {
-            Pem::File(file) => PrivateKeyDer::from_pem_file(file),
-            Pem::Text(_, text) => PrivateKeyDer::from_pem_slice(text.expose().as_bytes()),
-        };
+        let private = key
+            .bytes()
+            .and_then(|bytes| PrivateKeyDer::from_pem_slice(&bytes));
         let private = private.map_err(|source| key.error("a private key", source))?;
         Ok(Some((chain, private)))
     }
@@ -368,7 +372,16 @@ impl<'a> Pem<'a> {
             .or_else(|| text.map(|text| Self::Text(option, text)))
     }
 
-    fn error(self, what: &'static str, source: rustls::pki_types::pem::Error) -> TlsError {
+    fn bytes(self) -> Result<Cow<'a, [u8]>, pem::Error> {
+        match self {
+            Self::File(file) => files::read(file, MAX_PEM_BYTES)
+                .map(Cow::Owned)
+                .map_err(pem::Error::Io),
+            Self::Text(_, text) => Ok(Cow::Borrowed(text.expose().as_bytes())),
+        }
+    }
+
+    fn error(self, what: &'static str, source: pem::Error) -> TlsError {
         TlsError::Pem {
             what,
             place: self.to_string(),
@@ -387,10 +400,8 @@ impl fmt::Display for Pem<'_> {
 }
 
 fn certificates(pem: Pem<'_>) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let read: Result<Vec<_>, _> = match pem {
-        Pem::File(file) => CertificateDer::pem_file_iter(file).and_then(Iterator::collect),
-        Pem::Text(_, text) => CertificateDer::pem_slice_iter(text.expose().as_bytes()).collect(),
-    };
+    let of = |bytes: Cow<'_, [u8]>| CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
+    let read = pem.bytes().and_then(of);
     let read = read.map_err(|source| pem.error("a certificate", source))?;
     match read.is_empty() {
         true => Err(TlsError::NoCertificate(pem.to_string())),

@@ -3,20 +3,25 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, VARY};
 use http::{HeaderMap, StatusCode};
 
 use super::config::{Config, DEBUG_PATH};
 use super::negotiate::Agreed;
 use super::page::{CODINGS, Pages};
+use crate::component::account::SenderKey;
 use crate::component::worker::in_background;
 use crate::net::accept::{self, joined};
 use crate::net::headers;
-use crate::net::pages::{self, Answer, Request, ServerConfig, Takes};
+use crate::net::pages::{self, Answer, Most, NoShare, Request, ServerConfig, Share, Shares, Takes};
 
 /// The exporter holds at most this many bytes of different unread pages, or this many times the newest page, whichever is more.
 const MAX_UNREAD_BYTES: usize = 64 << 20;
 const MAX_UNREAD_PAGES: usize = 8;
+
+/// One scraper leaves the others so large a part of it.
+const LEFT_TO_OTHERS: usize = 4;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
@@ -26,6 +31,20 @@ pub(super) struct Scrapes {
     path: String,
     with_openmetrics: bool,
     pages: Arc<Pages>,
+    /// What each scraper has not read, by the bytes of pages as they are before compression.
+    unread: Arc<Shares>,
+}
+
+/// An answer that counts among what its scraper has not read.
+struct Unread {
+    bytes: Bytes,
+    _share: Share,
+}
+
+impl AsRef<[u8]> for Unread {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 impl Scrapes {
@@ -35,6 +54,7 @@ impl Scrapes {
             path: config.path.clone(),
             with_openmetrics: config.enable_open_metrics,
             pages,
+            unread: Arc::default(),
         }
     }
 
@@ -46,22 +66,38 @@ impl Scrapes {
         }
     }
 
-    async fn scrape(&self, headers: &HeaderMap) -> Answer {
+    async fn scrape(&self, headers: &HeaderMap, client: Option<SenderKey>) -> Answer {
         let agreed = Agreed::on(&joined(headers, ACCEPT), self.with_openmetrics);
         let coding = accept::coding(&joined(headers, ACCEPT_ENCODING), &CODINGS);
         let unrendered = || failed("the scrape could not be rendered\n");
         let Some(page) = self.pages.page(agreed.format, agreed.escaping()).await else {
             return unrendered();
         };
-        if self.pages.unread_bytes() > MAX_UNREAD_BYTES.max(page.bytes().saturating_mul(MAX_UNREAD_PAGES)) {
-            pages::count_refusal(&self.exporter);
-            return pages::busy(
+        let most = MAX_UNREAD_BYTES.max(page.bytes().saturating_mul(MAX_UNREAD_PAGES));
+        // Scrapers share pages: together they are counted by what is there, in `unread_bytes`.
+        let of_client = Most {
+            of_all: usize::MAX,
+            of_one: most - most / LEFT_TO_OTHERS,
+        };
+        let (share, why) = match self.unread.take(page.bytes(), client, of_client) {
+            Ok(share) if self.pages.unread_bytes() <= most => (Some(share), ""),
+            Ok(_) | Err(NoShare::Full) => (
+                None,
                 "the pages that scrapers have not read take too much memory: try again later",
-            );
-        }
-        let Some(body) = page.coded(coding).await else {
+            ),
+            Err(NoShare::OfSender) => (
+                None,
+                "the pages that this scraper has not read take too much memory: read them, then try again",
+            ),
+        };
+        let Some(share) = share else {
+            pages::count_refusal(&self.exporter);
+            return pages::busy(why);
+        };
+        let Some(bytes) = page.coded(coding).await else {
             return unrendered();
         };
+        let body = Bytes::from_owner(Unread { bytes, _share: share });
         let mut answer = pages::bytes(TEXT, body);
         let headers = answer.headers_mut();
         if let Ok(content_type) = HeaderValue::try_from(agreed.content_type()) {
@@ -83,7 +119,7 @@ impl pages::Pages for Scrapes {
 
     async fn page(&self, request: Request) -> Answer {
         match &*request.path {
-            path if path == self.path => self.scrape(&request.headers).await,
+            path if path == self.path => self.scrape(&request.headers, request.client).await,
             DEBUG_PATH => self.debug().await,
             _ => pages::text(
                 StatusCode::NOT_FOUND,
@@ -112,4 +148,65 @@ pub(super) fn config(config: &Config) -> ServerConfig<'_> {
 
 fn failed(why: &str) -> Answer {
     pages::text(StatusCode::INTERNAL_SERVER_ERROR, TEXT, why.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use tidegate_engine::{Attributes, Data, Limits, Rule, Table, Value};
+
+    use super::super::Views;
+    use super::*;
+    use crate::component::testing::settings;
+    use crate::component::unix_now;
+    use crate::net::pages::Pages as _;
+    use crate::prom::catalog::testing::point;
+
+    #[tokio::test]
+    async fn a_scraper_that_reads_nothing_is_refused_and_others_are_served() {
+        let table = Table::new("test", vec![Rule::newest()], Limits::default());
+        let text = "x".repeat(1 << 10);
+        for number in 0..2_000 {
+            let now = unix_now();
+            let label = [("text", format!("{text}{number}"))].into_iter().collect();
+            let of = (Attributes::default(), label);
+            let point = point("level", Data::Gauge, of, (now, now), Value::Int(1));
+            table.observe(&point, now);
+        }
+        let views = Views {
+            own: Arc::new(table),
+            live: Mutex::default(),
+        };
+        let config = settings::<Config>("{endpoint: '127.0.0.1:0'}").get::<Config>();
+        let pages = Pages::new(
+            config.clone(),
+            Arc::new(views),
+            "prometheus".into(),
+            Arc::default(),
+        );
+        let scrapes = Scrapes::of(&config, "prometheus".into(), Arc::new(pages));
+        let ask = async |client: &str| {
+            let request = Request {
+                client: Some(SenderKey::of(client)),
+                ..Request::of("/metrics", Vec::new())
+            };
+            scrapes.page(request).await
+        };
+        let mut unread = Vec::new();
+        let refused = loop {
+            let answer = ask("lazy").await;
+            if answer.status() != StatusCode::OK {
+                break answer;
+            }
+            unread.push(answer);
+            assert!(unread.len() < 100, "nothing is refused");
+        };
+        assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+        // The page has some 2 MiB.
+        assert!((16..=24).contains(&unread.len()), "{}", unread.len());
+        assert_eq!(ask("reader").await.status(), StatusCode::OK);
+        drop(unread);
+        assert_eq!(ask("lazy").await.status(), StatusCode::OK);
+    }
 }

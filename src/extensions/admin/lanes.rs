@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::component::account::SenderKey;
 use crate::component::worker::in_background;
-use crate::net::pages::{MAX_CONNECTIONS, NoShare, Share, Shares};
+use crate::net::pages::{MAX_CONNECTIONS, Most, NoShare, Share, Shares};
 
 /// Queries that look at a range, a subquery or every series, at a time.
 pub(super) const HEAVY: usize = 2;
@@ -23,17 +23,17 @@ const LIGHT: usize = 2;
 /// Queries of autoscalers, at a time.
 const SCALERS: usize = 2;
 
-/// Requests that may wait for a place of a lane.
-const MAX_WAITING: usize = 256;
-
-/// The same of one client. A dashboard asks some 30 queries at once.
-const MAX_WAITING_OF_CLIENT: usize = 128;
+/// Requests that may wait for a place of a lane. A dashboard asks some 30 queries at once.
+const WAITING: Most = Most {
+    of_all: 256,
+    of_one: 128,
+};
 
 /// Readers that keep a connection and wait for composites to change: half of the connections that the server has.
-const MAX_WATCHING: usize = MAX_CONNECTIONS / 2;
-
-/// The same of one client.
-const MAX_WATCHING_OF_CLIENT: usize = MAX_WATCHING / 2;
+const WATCHING: Most = Most {
+    of_all: MAX_CONNECTIONS / 2,
+    of_one: MAX_CONNECTIONS / 4,
+};
 
 /// A kind of query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,16 +75,16 @@ struct Lane {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NotComputed {
     /// Too many queries wait.
-    #[error("{MAX_WAITING} queries wait already: try again later")]
+    #[error("{} queries wait already: try again later", WAITING.of_all)]
     Crowded,
     /// Too many queries of the same client wait.
-    #[error("{MAX_WAITING_OF_CLIENT} queries of this client wait already: try again later")]
+    #[error("{} queries of this client wait already: try again later", WAITING.of_one)]
     CrowdedByClient,
     /// Too many readers wait for changes.
-    #[error("{MAX_WATCHING} readers wait for changes already: try again later")]
+    #[error("{} readers wait for changes already: try again later", WATCHING.of_all)]
     Watched,
     /// Too many readers of the same client wait for changes.
-    #[error("{MAX_WATCHING_OF_CLIENT} readers of this client wait for changes already: try again later")]
+    #[error("{} readers of this client wait for changes already: try again later", WATCHING.of_one)]
     WatchedByClient,
     /// It panicked.
     #[error("a bug: see the log")]
@@ -98,7 +98,7 @@ impl Default for Lanes {
             light: Lane::new(LIGHT),
             scalers: Lane::new(SCALERS),
             urgent: Arc::default(),
-            watching: Shares::new(MAX_WATCHING, MAX_WATCHING_OF_CLIENT),
+            watching: Arc::default(),
         }
     }
 }
@@ -136,7 +136,7 @@ impl Lanes {
 
     /// The place of a reader that waits for changes on a connection of its own, until it is dropped.
     pub(super) fn watch(&self, client: Option<SenderKey>) -> Result<Arc<Share>, NotComputed> {
-        let place = self.watching.take(1, client).map_err(|why| match why {
+        let place = self.watching.take(1, client, WATCHING).map_err(|why| match why {
             NoShare::Full => NotComputed::Watched,
             NoShare::OfSender => NotComputed::WatchedByClient,
         })?;
@@ -197,14 +197,14 @@ impl Lane {
     fn new(places: usize) -> Self {
         Self {
             places: Arc::new(Semaphore::new(places)),
-            waiting: Shares::new(MAX_WAITING, MAX_WAITING_OF_CLIENT),
+            waiting: Arc::default(),
             turns: Mutex::default(),
         }
     }
 
     /// One query of each client waits for a place, the others of the client for that one.
     async fn enter(&self, client: Option<SenderKey>) -> Result<OwnedSemaphorePermit, NotComputed> {
-        let _waits = self.waiting.take(1, client).map_err(|why| match why {
+        let _waits = self.waiting.take(1, client, WAITING).map_err(|why| match why {
             NoShare::Full => NotComputed::Crowded,
             NoShare::OfSender => NotComputed::CrowdedByClient,
         })?;
@@ -285,8 +285,10 @@ mod tests {
     async fn so_many_wait_and_no_more() {
         let lanes = Arc::new(Lanes::default());
         let heavy = lanes.occupy(Kind::Heavy).await;
-        let waiting: Vec<_> = (0..MAX_WAITING).map(|_| ask(&lanes, Kind::Heavy, None)).collect();
-        until_there_wait(&lanes, MAX_WAITING).await;
+        let waiting: Vec<_> = (0..WAITING.of_all)
+            .map(|_| ask(&lanes, Kind::Heavy, None))
+            .collect();
+        until_there_wait(&lanes, WAITING.of_all).await;
         let refused = ask(&lanes, Kind::Heavy, None).await.unwrap();
         assert_eq!(refused, Err(NotComputed::Crowded));
         for kind in [Kind::Light, Kind::Scaler] {
@@ -304,22 +306,19 @@ mod tests {
         let lanes = Arc::new(Lanes::default());
         let [greedy, other] = ["greedy", "other"].map(|name| Some(SenderKey::of(name)));
         let heavy = lanes.occupy(Kind::Heavy).await;
-        let crowd: Vec<_> = (0..MAX_WAITING_OF_CLIENT)
+        let crowd: Vec<_> = (0..WAITING.of_one)
             .map(|_| ask(&lanes, Kind::Heavy, greedy))
             .collect();
-        until_there_wait(&lanes, MAX_WAITING_OF_CLIENT).await;
+        until_there_wait(&lanes, WAITING.of_one).await;
         let refused = ask(&lanes, Kind::Heavy, greedy).await.unwrap();
         assert_eq!(refused, Err(NotComputed::CrowdedByClient));
         let next = ask(&lanes, Kind::Heavy, other);
-        until_there_wait(&lanes, MAX_WAITING_OF_CLIENT + 1).await;
+        until_there_wait(&lanes, WAITING.of_one + 1).await;
         drop(heavy);
         assert_eq!(timeout(SOON, next).await.expect("a turn").unwrap(), Ok(7));
         // The runtime has one thread: this is looked at before the crowd goes on.
         let left = crowd.iter().filter(|one| !one.is_finished()).count();
-        assert!(
-            left > MAX_WAITING_OF_CLIENT / 2,
-            "only {left} of the crowd still wait"
-        );
+        assert!(left > WAITING.of_one / 2, "only {left} of the crowd still wait");
         for one in crowd {
             assert_eq!(one.await.unwrap(), Ok(7));
         }
@@ -347,9 +346,9 @@ mod tests {
         let lanes = Lanes::default();
         let watch_all = |client| -> Vec<_> { std::iter::from_fn(|| lanes.watch(client).ok()).collect() };
         let of_one = watch_all(Some(SenderKey::of("client")));
-        assert_eq!(of_one.len(), MAX_WATCHING_OF_CLIENT);
+        assert_eq!(of_one.len(), WATCHING.of_one);
         let others = watch_all(None);
-        assert_eq!(of_one.len() + others.len(), MAX_CONNECTIONS / 2);
+        assert_eq!(of_one.len() + others.len(), WATCHING.of_all);
         assert_eq!(lanes.watch(None).unwrap_err(), NotComputed::Watched);
         drop(others);
         assert!(lanes.watch(None).is_ok());

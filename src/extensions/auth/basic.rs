@@ -23,6 +23,7 @@ use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
 };
 use crate::config::{Node, Problems, Secret};
+use crate::net::files;
 use crate::net::reload::Reloading;
 
 crate::options! {
@@ -244,7 +245,7 @@ impl Server {
         let load = move || {
             let mut lines = String::new();
             if let Some(file) = &config.file {
-                let text = std::fs::read_to_string(file);
+                let text = files::read_text(file);
                 lines = text.map_err(|error| format!("{}: {error}", file.display()))?;
                 lines.push('\n');
             }

@@ -16,6 +16,7 @@ use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
 };
 use crate::config::{Node, Problems, Secret};
+use crate::net::files;
 use crate::net::reload::Reloading;
 
 crate::options! {
@@ -117,7 +118,7 @@ impl Tokens {
         Reloading::new(file.clone(), Some(LOOK), move || match &file {
             None => Self::new(&prefix, fixed.iter().map(Secret::expose)),
             Some(file) => {
-                let text = std::fs::read_to_string(file);
+                let text = files::read_text(file);
                 let text = text.map_err(|error| format!("{}: {error}", file.display()))?;
                 Self::new(&prefix, text.lines().map(str::trim))
             }

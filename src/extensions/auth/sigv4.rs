@@ -20,6 +20,7 @@ use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
 };
 use crate::config::{Node, Problems};
+use crate::net::files;
 use crate::net::reload::Reloading;
 
 crate::options! {
@@ -111,7 +112,7 @@ impl Keys {
             }
             let path = file.as_ref().or(of_user.as_ref());
             let path = path.ok_or("there are no keys: set `credentials_file` or AWS_ACCESS_KEY_ID")?;
-            let text = std::fs::read_to_string(path);
+            let text = files::read_text(path);
             let text = text.map_err(|error| format!("{}: {error}", path.display()))?;
             let keys = Self::from_profiles(&text, &profile);
             let keys = keys.ok_or_else(|| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::shares::{NoShare, Share, Shares};
+use super::shares::{Most, NoShare, Share, Shares};
 use crate::component::account::SenderKey;
 
 /// Short answers have a part of the room that others never take: probes and autoscalers get theirs.
@@ -15,8 +15,7 @@ const SHORT: usize = 64 << 10;
 pub(crate) struct Room {
     /// Whose answers they are.
     component: Arc<str>,
-    /// What only short answers take.
-    for_short: usize,
+    bytes: usize,
     shares: Arc<Shares>,
 }
 
@@ -32,13 +31,11 @@ pub(crate) fn count_refusal(component: &Arc<str>) {
 }
 
 impl Room {
-    /// Three quarters of the room are for one client at most; the rest is for others.
     pub(crate) fn of(component: &Arc<str>, bytes: usize) -> Arc<Self> {
-        let for_short = bytes / 4;
         Arc::new(Self {
             component: component.clone(),
-            for_short,
-            shares: Shares::new(bytes, bytes - for_short),
+            bytes,
+            shares: Arc::default(),
         })
     }
 
@@ -47,16 +44,20 @@ impl Room {
         count_refusal(&self.component);
     }
 
-    /// The same bytes, which take room while they are there.
+    /// The same bytes, which take room while they are there. One client has three quarters of the room at most.
     ///
     /// # Errors
     /// There is no room, or the client has not read what it was sent before.
     pub(crate) fn hold(self: &Arc<Self>, bytes: Bytes, client: Option<SenderKey>) -> Result<Bytes, NoShare> {
-        let extra = match bytes.len() <= SHORT {
-            true => self.for_short,
-            false => 0,
+        let quarter = self.bytes / 4;
+        let most = Most {
+            of_all: match bytes.len() <= SHORT {
+                true => self.bytes.saturating_add(quarter),
+                false => self.bytes,
+            },
+            of_one: self.bytes - quarter,
         };
-        let share = self.shares.take_with(extra, bytes.len(), client)?;
+        let share = self.shares.take(bytes.len(), client, most)?;
         Ok(Bytes::from_owner(Held { bytes, _share: share }))
     }
 }

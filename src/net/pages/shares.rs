@@ -7,12 +7,17 @@ use parking_lot::Mutex;
 
 use crate::component::account::SenderKey;
 
-/// An amount that is shared.
-#[derive(Debug)]
-pub(crate) struct Shares {
-    most: usize,
-    most_of_one: usize,
-    taken: Mutex<Taken>,
+/// How much is taken.
+#[derive(Debug, Default)]
+pub(crate) struct Shares(Mutex<Taken>);
+
+/// How much may be taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Most {
+    /// By all senders together.
+    pub(crate) of_all: usize,
+    /// By each sender that is told from others.
+    pub(crate) of_one: usize,
 }
 
 /// What is taken now. Senders who have nothing are not in the map.
@@ -40,39 +45,25 @@ pub(crate) enum NoShare {
 }
 
 impl Shares {
-    /// `most` for all senders together, `most_of_one` for each sender that is known.
-    pub(crate) fn new(most: usize, most_of_one: usize) -> Arc<Self> {
-        Arc::new(Self {
-            most,
-            most_of_one,
-            taken: Mutex::default(),
-        })
-    }
-
     /// Takes an amount. A sender that has nothing yet may take more than the share of one sender, so that a large request
     /// is not refused for ever.
     ///
     /// # Errors
     /// There is not enough for all, or the sender has its share already.
-    pub(crate) fn take(self: &Arc<Self>, amount: usize, sender: Option<SenderKey>) -> Result<Share, NoShare> {
-        self.take_with(0, amount, sender)
-    }
-
-    /// As [`Self::take`]; `extra` is added to what all senders together may have.
-    pub(crate) fn take_with(
+    pub(crate) fn take(
         self: &Arc<Self>,
-        extra: usize,
         amount: usize,
         sender: Option<SenderKey>,
+        most: Most,
     ) -> Result<Share, NoShare> {
-        let mut taken = self.taken.lock();
+        let mut taken = self.0.lock();
         let all = taken.all.checked_add(amount).ok_or(NoShare::Full)?;
-        if all > self.most.saturating_add(extra) {
+        if all > most.of_all {
             return Err(NoShare::Full);
         }
         if let Some(sender) = sender {
             let has = taken.of.get(&sender).copied().unwrap_or(0);
-            if has > 0 && has.saturating_add(amount) > self.most_of_one {
+            if has > 0 && has.saturating_add(amount) > most.of_one {
                 return Err(NoShare::OfSender);
             }
             taken.of.insert(sender, has + amount);
@@ -87,7 +78,7 @@ impl Shares {
 
     #[cfg(test)]
     pub(crate) fn taken(&self) -> usize {
-        let taken = self.taken.lock();
+        let taken = self.0.lock();
         assert!(taken.all > 0 || taken.of.is_empty(), "a sender is not forgotten");
         taken.all
     }
@@ -95,7 +86,7 @@ impl Shares {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let mut taken = self.shares.taken.lock();
+        let mut taken = self.shares.0.lock();
         taken.all -= self.amount;
         if let Some(sender) = self.sender
             && let Some(has) = taken.of.get_mut(&sender)
@@ -112,36 +103,40 @@ impl Drop for Share {
 mod tests {
     use super::*;
 
+    const MOST: Most = Most {
+        of_all: 10,
+        of_one: 6,
+    };
+
     #[test]
     fn a_sender_with_its_share_leaves_the_rest_to_others() {
-        let shares = Shares::new(10, 6);
+        let shares = Arc::<Shares>::default();
+        let take = |amount: usize, sender| shares.take(amount, sender, MOST);
         let [greedy, other] = ["greedy", "other"].map(|name| Some(SenderKey::of(name)));
-        let first = shares.take(4, greedy).unwrap();
-        let _second = shares.take(2, greedy).unwrap();
-        assert_eq!(shares.take(1, greedy).unwrap_err(), NoShare::OfSender);
-        let rest = shares.take(4, other).unwrap();
-        assert_eq!(shares.take(1, None).unwrap_err(), NoShare::Full);
-        assert!(shares.take_with(1, 1, None).is_ok());
+        let first = take(4, greedy).unwrap();
+        let _second = take(2, greedy).unwrap();
+        assert_eq!(take(1, greedy).unwrap_err(), NoShare::OfSender);
+        let rest = take(4, other).unwrap();
+        assert_eq!(take(1, None).unwrap_err(), NoShare::Full);
         drop((first, rest));
-        assert!(shares.take(4, greedy).is_ok());
+        assert!(take(4, greedy).is_ok());
         assert_eq!(shares.taken(), 2);
     }
 
     #[test]
     fn a_sender_that_has_nothing_may_take_more_than_a_share() {
-        let shares = Shares::new(10, 6);
+        let shares = Arc::<Shares>::default();
         let sender = Some(SenderKey::of("sender"));
-        let large = shares.take(10, sender).unwrap();
-        drop(large);
+        drop(shares.take(10, sender, MOST).unwrap());
         assert_eq!(shares.taken(), 0);
-        let _small = shares.take(1, sender).unwrap();
-        assert_eq!(shares.take(9, sender).unwrap_err(), NoShare::OfSender);
+        let _small = shares.take(1, sender, MOST).unwrap();
+        assert_eq!(shares.take(9, sender, MOST).unwrap_err(), NoShare::OfSender);
     }
 
     #[test]
     fn senders_without_a_key_share_everything() {
-        let shares = Shares::new(10, 6);
-        let _all: Vec<_> = (0..10).map(|_| shares.take(1, None).unwrap()).collect();
-        assert_eq!(shares.take(1, None).unwrap_err(), NoShare::Full);
+        let shares = Arc::<Shares>::default();
+        let _all: Vec<_> = (0..10).map(|_| shares.take(1, None, MOST).unwrap()).collect();
+        assert_eq!(shares.take(1, None, MOST).unwrap_err(), NoShare::Full);
     }
 }

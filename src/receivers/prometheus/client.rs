@@ -13,8 +13,9 @@ use super::config::http::HttpOptions;
 use super::credentials::{Credentials, Value, header_value};
 use crate::component::{Account, Ceiling, Held, NoRoom};
 use crate::config::Secret;
+use crate::delivery::answer::shorten;
 use crate::net::body::Chunks;
-use crate::net::client::UseTls;
+use crate::net::client::{MAX_HEAD_BYTES, UseTls};
 use crate::net::compression::unpack_now;
 use crate::net::compression::{Coding, DecompressError};
 use crate::net::tls::ALPN_HTTP;
@@ -102,6 +103,8 @@ impl Client {
             .pool_max_idle_per_host(MAX_IDLE_PER_HOST)
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
+            .http1_max_buf_size(MAX_HEAD_BYTES as usize)
+            .http2_max_header_list_size(MAX_HEAD_BYTES)
             .build(connector);
         let mut headers = Vec::new();
         for (name, values) in options.http_headers.iter() {
@@ -132,15 +135,18 @@ impl Client {
     /// The answer to a GET, whatever its status, after redirects.
     pub(super) async fn get(&self, url: &Uri, headers: &HeaderMap) -> Result<Response<Incoming>, FetchError> {
         let mut at = url.clone();
+        // A host on the way chooses what the next one is asked for: it must not do so with our credentials.
+        let mut is_ours = true;
         for _ in 0..=MAX_REDIRECTS {
             let mut request = Request::new(Empty::new());
             *request.uri_mut() = at.clone();
             *request.headers_mut() = headers.clone();
-            if same_origin(&at, url) {
+            is_ours &= same_origin(&at, url);
+            if is_ours {
                 self.introduce(request.headers_mut())?;
             }
             let response = self.http.request(request).await;
-            let response = response.map_err(|error| FetchError::Connection(chain(&error)))?;
+            let response = response.map_err(|error| FetchError::Connection(shorten(&chain(&error))))?;
             let Some(next) = self.redirect(&at, &response)? else {
                 return Ok(response);
             };
@@ -171,7 +177,7 @@ impl Client {
             .unwrap_or_default();
         let next = resolve(at, location);
         next.map(Some)
-            .ok_or_else(|| FetchError::Redirect(format!("to {location:?}, which is no URL")))
+            .ok_or_else(|| FetchError::Redirect(format!("to `{}`, which is no URL", shorten(location))))
     }
 }
 
@@ -288,7 +294,7 @@ pub(super) async fn read(
     let coding = head.headers.get(CONTENT_ENCODING);
     let coding = coding.map_or(Ok(""), HeaderValue::to_str).unwrap_or("?");
     let coding = Coding::named(coding)
-        .ok_or_else(|| FetchError::Body(format!("unknown content coding {coding:?}")))?;
+        .ok_or_else(|| FetchError::Body(format!("unknown content coding `{}`", shorten(coding))))?;
     let mut whole = BytesMut::new();
     let mut chunks = Chunks::new(body, idle_timeout, account, ceiling);
     while let Some(chunk) = chunks.next().await.map_err(broken)? {
@@ -358,6 +364,84 @@ mod tests {
         let first = "https://a:1/x".parse().unwrap();
         for (url, expected) in table {
             assert_eq!(same_origin(&url.parse().unwrap(), &first), expected, "{url}");
+        }
+    }
+
+    /// Answers each request to a server by its path, and tells what it was asked and whether with credentials.
+    async fn server(
+        answers: impl Fn(&str) -> String + Send + 'static,
+    ) -> (u16, tokio::sync::mpsc::UnboundedReceiver<(String, bool)>) {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (asked, requests) = tokio::sync::mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut request = BytesMut::new();
+                while !request.ends_with(b"\r\n\r\n") {
+                    stream.read_buf(&mut request).await.unwrap();
+                }
+                let request = String::from_utf8_lossy(&request).to_ascii_lowercase();
+                let path = request.split(' ').nth(1).unwrap().to_owned();
+                let answer = answers(&path);
+                let _ = asked.send((path, request.contains("authorization:")));
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        (port, requests)
+    }
+
+    /// As a job with these options has it.
+    fn client(yaml: &str) -> Client {
+        use crate::receivers::prometheus::config::Config;
+        let yaml = format!("config: {{scrape_configs: [{{job_name: j, {yaml}}}]}}");
+        let config = crate::component::testing::settings::<Config>(&yaml).get::<Config>();
+        Client::new(&config.config.scrape_configs[0].http()).unwrap()
+    }
+
+    fn redirect_to(location: &str) -> String {
+        format!(
+            "HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+        )
+    }
+
+    #[tokio::test]
+    async fn credentials_do_not_come_back_after_a_redirect_through_another_host() {
+        let ours = Arc::new(std::sync::OnceLock::<u16>::new());
+        let back = ours.clone();
+        let (other, mut of_other) =
+            server(move |_| redirect_to(&format!("http://127.0.0.1:{}/admin", back.get().unwrap()))).await;
+        let (port, mut of_ours) = server(move |path| match path {
+            "/metrics" => redirect_to("/here"),
+            "/here" => redirect_to(&format!("http://127.0.0.1:{other}/")),
+            _ => "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_owned(),
+        })
+        .await;
+        ours.set(port).unwrap();
+        let url = format!("http://127.0.0.1:{port}/metrics").parse().unwrap();
+        let client = client("basic_auth: {username: u, password: p}");
+        let answer = client.get(&url, &HeaderMap::new()).await.unwrap();
+        assert_eq!(answer.status(), 200);
+        let told = |path: &str, with_credentials| (path.to_owned(), with_credentials);
+        assert_eq!(of_ours.recv().await.unwrap(), told("/metrics", true));
+        assert_eq!(of_ours.recv().await.unwrap(), told("/here", true));
+        assert_eq!(of_other.recv().await.unwrap(), told("/", false));
+        assert_eq!(of_ours.recv().await.unwrap(), told("/admin", false));
+    }
+
+    #[tokio::test]
+    async fn what_a_target_says_is_short_in_errors() {
+        let long = |bytes: usize| "\"".repeat(bytes);
+        for (bytes, expected) in [(60_000, "redirected to"), (300_000, "head is too large")] {
+            let (port, _asked) = server(move |_| redirect_to(&format!("http://{}", long(bytes)))).await;
+            let url = format!("http://127.0.0.1:{port}/").parse().unwrap();
+            let refused = client("honor_labels: false")
+                .get(&url, &HeaderMap::new())
+                .await
+                .unwrap_err()
+                .to_string();
+            assert!(refused.len() < 700, "{} bytes", refused.len());
+            assert!(refused.contains(expected), "{refused}");
         }
     }
 }

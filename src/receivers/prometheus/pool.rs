@@ -190,7 +190,7 @@ impl Targets {
             dropped: Vec::new(),
             invalid: 0,
         };
-        for labels in found.iter().flat_map(|found| found.iter()) {
+        for labels in found.iter().flat_map(|found| found.labels.iter()) {
             all.add(labels, workshop, &workshop.books);
         }
         all

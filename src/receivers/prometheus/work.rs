@@ -16,6 +16,7 @@ use super::scrape::{Page, Workshop};
 use super::target::Target;
 use crate::batch::{Batch, Points};
 use crate::component::{Held, Refused};
+use crate::delivery::answer::shorten;
 use crate::prom::intake::{self, Counts, Failed, Intake, Settings};
 
 /// The scope of series that don't name theirs.
@@ -31,7 +32,7 @@ pub(super) enum Failure {
     #[error(transparent)]
     Fetch(#[from] FetchError),
     /// Nobody says what the page is.
-    #[error("the answer's content type {0:?} says no format")]
+    #[error("the answer's content type `{text}` says no format", text = shorten(.0))]
     ContentType(String),
     /// The page can't be taken.
     #[error(transparent)]

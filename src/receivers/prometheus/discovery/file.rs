@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fs::Metadata;
-use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Group, META_FILE, Reporter, group};
+use super::group::{self, Targets};
+use super::{META_FILE, Reporter};
+use crate::component::{Account, Held};
+use crate::net::files;
 use crate::receivers::prometheus::config::discovery::FileSdConfig;
 use crate::receivers::prometheus::labels::Labels;
 
@@ -25,7 +28,14 @@ pub(super) struct FileDiscovery {
 struct File {
     /// `None`: it could not be looked at.
     version: Option<Version>,
-    targets: Vec<Labels>,
+    /// `None`: it was never read.
+    targets: Option<Targets>,
+}
+
+impl File {
+    fn labels(&self) -> &[Labels] {
+        self.targets.as_ref().map_or(&[], |targets| &targets.labels)
+    }
 }
 
 /// What differs when a file has been written or replaced.
@@ -60,14 +70,15 @@ impl FileDiscovery {
     pub(super) async fn run(mut self, to: Reporter) {
         let mut is_first = true;
         loop {
-            let Ok(look) = tokio::task::spawn_blocking(move || self.look()).await else {
+            let memory = to.memory.clone();
+            let Ok(look) = tokio::task::spawn_blocking(move || self.look(&memory)).await else {
                 return; // The gateway stops.
             };
             for error in &look.errors {
                 to.failed("file", error);
             }
             self = look.discovery;
-            let targets = || self.files.values().flat_map(|file| file.targets.iter().cloned());
+            let targets = || self.files.values().flat_map(|file| file.labels().iter().cloned());
             if (look.changed || is_first) && !to.report(targets()).await {
                 return;
             }
@@ -77,7 +88,7 @@ impl FileDiscovery {
     }
 
     /// Lists the files and reads those that have changed; all of them when it is time.
-    fn look(mut self) -> Look {
+    fn look(mut self, memory: &Arc<Account>) -> Look {
         let now = Instant::now();
         let all = self.read.is_none_or(|read| now >= read + self.refresh_interval);
         if all {
@@ -91,16 +102,26 @@ impl FileDiscovery {
             let file = match known {
                 Some(file) if !all && file.version == now => file,
                 known => {
-                    let known = known.map(|file| file.targets);
-                    let targets = read(&path).unwrap_or_else(|error| {
-                        errors.push(format!("{}: {error}", path.display()));
-                        known.clone().unwrap_or_default()
-                    });
-                    changed |= known.as_ref() != Some(&targets);
-                    File {
-                        version: now,
-                        targets,
-                    }
+                    let file = match read(&path, memory) {
+                        Ok(targets) => File {
+                            version: now,
+                            targets: Some(targets),
+                        },
+                        Err(error) => {
+                            errors.push(format!("{}: {error}", path.display()));
+                            let targets = known.and_then(|file| file.targets);
+                            self.files.insert(
+                                path,
+                                File {
+                                    version: now,
+                                    targets,
+                                },
+                            );
+                            continue;
+                        }
+                    };
+                    changed |= known.is_none_or(|known| known.labels() != file.labels());
+                    file
                 }
             };
             self.files.insert(path, file);
@@ -125,22 +146,17 @@ impl FileDiscovery {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<Labels>, String> {
-    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
-    let mut text = Vec::new();
-    let most = group::MAX_LIST_BYTES as u64;
-    let read = file.take(most + 1).read_to_end(&mut text);
-    read.map_err(|error| error.to_string())?;
-    if text.len() as u64 > most {
-        return Err(format!("larger than {most} bytes"));
-    }
+pub(super) fn read(path: &Path, memory: &Arc<Account>) -> Result<Targets, String> {
+    let text = files::read(path, group::MAX_LIST_BYTES).map_err(|error| error.to_string())?;
     let name = path.to_string_lossy();
-    let groups = if name.to_ascii_lowercase().ends_with(".json") {
-        group::from_json(&text)?
-    } else {
-        let text = String::from_utf8(text).map_err(|_| "not UTF-8".to_owned())?;
-        group::from_yaml(&name, &text)?
+    let meta = [(META_FILE, &*name)];
+    let held = Held::new(memory.clone());
+    if name.to_ascii_lowercase().ends_with(".json") {
+        return Targets::read(text, (group::from_json, group::JSON_BYTES), &meta, held);
+    }
+    let parse = |text: &[u8]| {
+        let text = std::str::from_utf8(text).map_err(|_| "not UTF-8".to_owned())?;
+        group::from_yaml(&name, text)
     };
-    let labelled = |group: Group| group.into_labels(&[(META_FILE, &name)]);
-    Ok(groups.into_iter().flat_map(labelled).collect())
+    Targets::read(text, (parse, group::YAML_BYTES), &meta, held)
 }

@@ -6,19 +6,16 @@ use std::time::Duration;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 
-use super::{Group, META_URL, Reporter, group};
+use super::group::{self, Targets};
+use super::{META_URL, Reporter};
 use crate::component::{Account, Ceiling, Held};
-use crate::delivery::answer::USER_AGENT as OUR_NAME;
+use crate::delivery::answer::{USER_AGENT as OUR_NAME, shorten};
 use crate::net::TlsError;
 use crate::receivers::prometheus::client::{self, Client, FetchError};
 use crate::receivers::prometheus::config::discovery::HttpSdConfig;
-use crate::receivers::prometheus::labels::Labels;
 
 /// An answer may take this long; Prometheus waits for the refresh interval.
 const MAX_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// What a byte of an answer becomes: a label of two bytes is two texts.
-const READ_BYTES: usize = 8;
 
 pub(super) struct HttpDiscovery {
     client: Client,
@@ -59,7 +56,7 @@ impl HttpDiscovery {
             let answer = asked.unwrap_or_else(|_| Err(FetchError::TimedOut(timeout).to_string()));
             match answer {
                 Ok(targets) => {
-                    if !to.report(targets).await {
+                    if !to.report_with(targets.labels, Some(targets.held)).await {
                         return;
                     }
                 }
@@ -68,7 +65,7 @@ impl HttpDiscovery {
         }
     }
 
-    pub(super) async fn ask(&self, timeout: Duration, memory: &Arc<Account>) -> Result<Vec<Labels>, String> {
+    pub(super) async fn ask(&self, timeout: Duration, memory: &Arc<Account>) -> Result<Targets, String> {
         let said = |error: FetchError| error.to_string();
         let response = self.client.get(&self.url, &self.headers).await.map_err(said)?;
         if response.status() != StatusCode::OK {
@@ -81,7 +78,8 @@ impl HttpDiscovery {
         let essence = content_type.split(';').next().unwrap_or_default().trim();
         if !essence.eq_ignore_ascii_case("application/json") {
             return Err(format!(
-                "unsupported content type {content_type:?}, expected application/json"
+                "unsupported content type `{}`, expected application/json",
+                shorten(content_type)
             ));
         }
         let mut held = Held::new(memory.clone());
@@ -103,12 +101,12 @@ impl HttpDiscovery {
         let url = self.shown_url.clone();
         let read = tokio::task::spawn_blocking(move || {
             let text = packed.unpack(group::MAX_LIST_BYTES, &mut held).map_err(said)?;
-            // What is read of it: texts of their own, in lists.
-            held.try_grow(text.len().saturating_mul(READ_BYTES))
-                .map_err(|no_room| said(no_room.into()))?;
-            let groups = group::from_json(&text)?;
-            let labelled = |group: Group| group.into_labels(&[(META_URL, &url)]);
-            Ok(groups.into_iter().flat_map(labelled).collect())
+            Targets::read(
+                text,
+                (group::from_json, group::JSON_BYTES),
+                &[(META_URL, &url)],
+                held,
+            )
         });
         read.await.unwrap_or_else(|error| Err(error.to_string()))
     }

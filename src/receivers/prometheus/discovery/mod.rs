@@ -15,12 +15,18 @@ use tokio_util::task::TaskTracker;
 use super::books::Books;
 use super::config::scrape::ScrapeConfig;
 use super::labels::Labels;
-use crate::component::Account;
+use crate::component::{Account, Held};
 use crate::net::TlsError;
 use group::{Group, META_FILE, META_URL};
 
-/// The labels of everything that one discovery has found.
-pub(super) type Found = Arc<[Labels]>;
+/// What one discovery has found.
+#[derive(Clone, Default)]
+pub(super) struct Found {
+    /// The labels of each target.
+    pub(super) labels: Arc<[Labels]>,
+    /// The room of targets that others list, while they are in force.
+    _held: Option<Arc<Held>>,
+}
 
 /// The label that holds an address before relabelling.
 const ADDRESS: &str = "__address__";
@@ -40,7 +46,15 @@ struct Reporter {
 impl Reporter {
     /// False when nobody wants to know any more.
     async fn report(&self, labels: impl IntoIterator<Item = Labels>) -> bool {
-        let found = labels.into_iter().collect();
+        self.report_with(labels, None).await
+    }
+
+    /// The same, of targets that take room while they are in force.
+    async fn report_with(&self, labels: impl IntoIterator<Item = Labels>, held: Option<Held>) -> bool {
+        let found = Found {
+            labels: labels.into_iter().collect(),
+            _held: held.map(Arc::new),
+        };
         self.found.send((self.source, found)).await.is_ok()
     }
 
@@ -51,7 +65,7 @@ impl Reporter {
 
 /// The discoveries of a job.
 pub(super) struct Discoveries {
-    fixed: Found,
+    fixed: Arc<[Labels]>,
     files: Vec<file::FileDiscovery>,
     services: Vec<http::HttpDiscovery>,
     names: Vec<dns::DnsDiscovery>,

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::group::{from_json, from_yaml};
+use super::group::{Targets, from_json, from_yaml};
 use super::*;
 use crate::batch::Signal;
 use crate::component::testing::{Sink, settings};
@@ -34,7 +34,7 @@ impl Running {
             let next = tokio::time::timeout(Duration::from_secs(20), self.findings.recv());
             let (from, found) = next.await.expect("a finding in time").expect("it runs");
             if from == source {
-                return found.iter().map(shown).collect();
+                return found.labels.iter().map(shown).collect();
             }
         }
     }
@@ -157,7 +157,14 @@ async fn an_answer_of_a_service_is_on_the_account_of_the_gateway() {
     let service = http::HttpDiscovery::new(&config.config.scrape_configs[0].http_sd_configs[0]).unwrap();
     let memory = Arc::<Account>::default();
     let timeout = Duration::from_secs(20);
-    assert_eq!(service.ask(timeout, &memory).await.unwrap().len(), 100_000);
+    let found = service.ask(timeout, &memory).await.unwrap();
+    assert_eq!(found.labels.len(), 100_000);
+    assert!(
+        memory.reserved_bytes() > 20 << 20,
+        "they take room while they are in force"
+    );
+    assert_eq!(memory.filled_bytes(), memory.reserved_bytes());
+    drop(found);
     assert_eq!(memory.reserved_bytes(), 0);
     for limit in [500_000, 2_000_000] {
         memory.add_limit(crate::component::Limit::of(limit));
@@ -166,4 +173,41 @@ async fn an_answer_of_a_service_is_on_the_account_of_the_gateway() {
         assert_eq!(memory.reserved_bytes(), 0);
         memory.remove_limit(crate::component::Limit::of(limit));
     }
+}
+
+#[tokio::test]
+async fn a_short_list_that_becomes_large_is_refused_before_it_does() {
+    let numbers = || (0..2_000).map(|number| format!("\"n{number}\""));
+    let targets = numbers().collect::<Vec<_>>().join(",");
+    let labels = numbers().map(|name| format!("{name}: \"x\""));
+    let labels = labels.collect::<Vec<_>>().join(",");
+    let list = format!("[{{\"targets\": [{targets}], \"labels\": {{{labels}}}}}]");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("list.json");
+    std::fs::write(&path, &list).unwrap();
+    let memory = Arc::<Account>::default();
+    memory.add_limit(crate::component::Limit::of(100 << 20));
+    let refused = file::read(&path, &memory).unwrap_err();
+    assert!(refused.contains("takes too much memory"), "{refused}");
+    let held = Held::new(memory.clone());
+    let refused = Targets::read(list, (from_json, 8), &[], held).unwrap_err();
+    assert!(refused.contains("takes too much memory"), "{refused}");
+    assert_eq!(memory.reserved_bytes(), 0);
+}
+
+#[tokio::test]
+async fn a_pipe_among_the_files_is_an_error_and_the_others_are_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let [list, pipe] = ["a.json", "b.json"].map(|name| directory.path().join(name));
+    std::fs::write(&list, r#"[{"targets": ["a:1"]}]"#).unwrap();
+    let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
+    let pattern = directory.path().join("*.json").display().to_string();
+    let mut running = Running::start(&format!("file_sd_configs: [{{files: ['{pattern}']}}]"));
+    let found = running.next(1).await;
+    assert_eq!(
+        found,
+        [format!("__address__=a:1,__meta_filepath={}", list.display())]
+    );
+    running.stop().await;
 }

@@ -31,6 +31,19 @@ pub(super) const SETUP: Setup = Setup {
     ..Setup::PLAIN
 };
 
+/// A service lists the evil targets.
+pub(super) const LISTED: Setup = Setup {
+    receivers: (
+        "  prometheus:
+    config:
+      scrape_configs:
+        - {job_name: good, scrape_interval: 250ms, scrape_timeout: 250ms, static_configs: [{targets: ['127.0.0.1:GOOD']}]}
+        - {job_name: evil, scrape_interval: 1s, scrape_timeout: 1s, http_sd_configs: [{url: 'http://127.0.0.1:EVIL/', refresh_interval: 1s}]}",
+        ", prometheus",
+    ),
+    ..Setup::PLAIN
+};
+
 /// Answers a request with a page of its own making. An error is the gateway's way to say that it has had enough.
 type Page<'a> = &'a (dyn Fn(&mut TcpStream) -> std::io::Result<()> + Sync);
 
@@ -201,6 +214,26 @@ pub(super) fn proto(field: &Field) -> Result<Harm, Error> {
             format!("HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\ncontent-length: {length}\r\n\r\n");
         stream.write_all(head.as_bytes())?;
         stream.write_all(page)
+    })
+}
+
+/// Each target of a list has all labels of its group: a short list becomes large.
+pub(super) fn listed(field: &Field) -> Result<Harm, Error> {
+    let most = field.pick(6_000, 2_000);
+    let targets: Vec<_> = (0..most)
+        .map(|number| format!("\"127.0.0.1:1/{number}\""))
+        .collect();
+    let labels: Vec<_> = (0..most)
+        .map(|number| format!("\"evil{number}\":\"x\""))
+        .collect();
+    let (targets, labels) = (targets.join(","), labels.join(","));
+    let list = format!("[{{\"targets\":[{targets}],\"labels\":{{{labels}}}}}]");
+    beside_a_good_one(field, |stream, _| {
+        let length = list.len();
+        write!(
+            stream,
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{list}"
+        )
     })
 }
 

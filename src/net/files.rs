@@ -1,0 +1,76 @@
+//! Reading small files that others write and replace while the gateway runs: passwords, tokens, keys, certificates, targets.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// A file of secrets is no larger.
+pub(crate) const MAX_SECRET_BYTES: usize = 1 << 20;
+
+/// The text of a file of secrets.
+///
+/// # Errors
+/// See [`read`]; or it is no UTF-8.
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
+    let text = String::from_utf8(read(path, MAX_SECRET_BYTES)?);
+    text.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))
+}
+
+/// The bytes of a file, `most` of them.
+///
+/// # Errors
+/// It can't be read, has more bytes, or is no regular file. Opening a named pipe would wait for a writer for ever.
+pub(crate) fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.take(most as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > most {
+        let why = format!("larger than {most} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
+    Ok(bytes)
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+
+    #[test]
+    fn a_pipe_a_folder_and_a_device_are_refused_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        for path in [&*pipe, directory.path(), Path::new("/dev/zero")] {
+            let refused = read(path, 100).unwrap_err();
+            assert_eq!(refused.to_string(), "not a regular file", "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_up_to_its_bound_also_behind_a_link() {
+        let directory = tempfile::tempdir().unwrap();
+        let [file, link] = ["file", "link"].map(|name| directory.path().join(name));
+        std::fs::write(&file, "12345").unwrap();
+        // Kubernetes mounts secrets as links.
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert_eq!(read(&link, 5).unwrap(), b"12345");
+        assert_eq!(read_text(&link).unwrap(), "12345");
+        let refused = read(&file, 4).unwrap_err();
+        assert_eq!(refused.to_string(), "larger than 4 bytes");
+        std::fs::write(&file, [0xff]).unwrap();
+        assert_eq!(read_text(&file).unwrap_err().to_string(), "not UTF-8");
+    }
+}
