@@ -4,9 +4,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue, Uri};
 
+use super::account::SenderKey;
 use crate::batch::ClientMetadata;
 
 /// Decides by a request's headers, before its body is read.
@@ -15,10 +15,8 @@ pub trait Authenticator: Send + Sync {
     /// Whether the sender is who may send. `from` is its address; none for those of this machine.
     async fn check(&self, headers: &HeaderMap, from: Option<IpAddr>) -> Result<(), Unauthenticated>;
 
-    /// What of the headers says who the sender is, once it is let in.
-    fn identity<'a>(&self, headers: &'a HeaderMap) -> Option<&'a HeaderValue> {
-        headers.get(AUTHORIZATION)
-    }
+    /// Who a sender is that was let in. Headers that spell the same user or token in other ways have the same key.
+    fn identity(&self, headers: &HeaderMap) -> Option<SenderKey>;
 
     /// The `WWW-Authenticate` of a refusal (RFC 9110, 11.6.1).
     fn challenge(&self) -> HeaderValue;

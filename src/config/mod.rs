@@ -40,6 +40,7 @@ pub use secret::Secret;
 pub use source::{FileId, REDACTED, Sources, Span};
 pub use suggest::nearest;
 pub use units::{ByteSize, NotASize, Ordered};
+pub(crate) use yaml::MAX_NODES;
 pub use yaml::parse_text;
 
 #[cfg(test)]

@@ -80,7 +80,7 @@ impl Door {
             .check(headers, sender.map(|sender| sender.address))
             .await;
         match checked {
-            Ok(()) => Ok(authenticator.identity(headers).map(SenderKey::of)),
+            Ok(()) => Ok(authenticator.identity(headers)),
             Err(why) => {
                 let labels = [
                     ("component", keeper.component.to_string()),

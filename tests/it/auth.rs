@@ -1,5 +1,8 @@
 //! A gateway that sends to another which lets in only whom it knows.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+
 use super::kit::{Gateway, OtlpSink, SOON, free_port, http, wait_until};
 
 /// Takes OTLP with these authenticators and hands it to a sink.
@@ -133,4 +136,60 @@ service:
         expected.map(|(tenant, records)| (tenant.to_owned(), records))
     );
     gateway.stop();
+}
+
+/// The first line of the answer to a reader that keeps its connection, and the connection.
+fn watch(port: u16, credentials: &str) -> (String, BufReader<TcpStream>) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+    stream.set_read_timeout(Some(SOON)).expect("a time limit");
+    write!(
+        stream,
+        "GET /api/v1/composites/depth/watch HTTP/1.1\r\nhost: localhost\r\nauthorization: {credentials}\r\n\r\n"
+    )
+    .expect("a request");
+    let mut answer = BufReader::new(stream);
+    let mut status = String::new();
+    answer.read_line(&mut status).expect("an answer");
+    (status, answer)
+}
+
+#[test]
+fn a_user_that_watches_much_leaves_places_to_others_however_it_spells_its_name() {
+    const OF_ONE: usize = 128;
+    let admin = free_port();
+    let gateway = Gateway::start(&format!(
+        "extensions:
+  admin: {{endpoint: \"127.0.0.1:{admin}\", auth: {{authenticator: basicauth}}}}
+  basicauth: {{htpasswd: {{inline: \"greedy:one\\nmodest:two\"}}}}
+receivers:
+  otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{}\"}}}}}}
+processors:
+  composite: {{composites: [{{name: depth, metric: queue, function: last, across: sum}}]}}
+exporters:
+  prometheus: {{endpoint: \"127.0.0.1:{}\"}}
+service:
+  extensions: [health_check, basicauth, admin]
+  pipelines: {{metrics: {{receivers: [otlp], processors: [composite], exporters: [prometheus]}}}}
+",
+        free_port(),
+        free_port()
+    ));
+    let greedy = ["Basic Z3JlZWR5Om9uZQ==", "bASIC  Z3JlZWR5Om9uZQ=="];
+    let mut watching = Vec::new();
+    for number in 0..OF_ONE {
+        let (status, kept) = watch(admin, greedy[number % greedy.len()]);
+        assert!(status.starts_with("HTTP/1.1 200"), "{number}: {status}");
+        watching.push(kept);
+    }
+    for credentials in greedy {
+        let (status, _) = watch(admin, credentials);
+        assert!(status.starts_with("HTTP/1.1 503"), "{status}");
+    }
+    let modest = watch(admin, "Basic bW9kZXN0OnR3bw==");
+    assert!(modest.0.starts_with("HTTP/1.1 200"), "{}", modest.0);
+    drop(watching);
+    wait_until("places are free again", || {
+        watch(admin, greedy[0]).0.starts_with("HTTP/1.1 200")
+    });
+    gateway.kill();
 }

@@ -324,6 +324,11 @@ impl Authenticator for Doorman {
         shown.then_some(()).ok_or(Unauthenticated::Wrong("no pass"))
     }
 
+    fn identity(&self, headers: &http::HeaderMap) -> Option<crate::component::account::SenderKey> {
+        let header = headers.get(http::header::AUTHORIZATION);
+        header.map(crate::component::account::SenderKey::of)
+    }
+
     fn challenge(&self) -> http::HeaderValue {
         http::HeaderValue::from_static("Pass")
     }

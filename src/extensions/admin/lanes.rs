@@ -68,7 +68,17 @@ impl Drop for Urgent {
 struct Lane {
     places: Arc<Semaphore>,
     waiting: Arc<Shares>,
-    turns: Mutex<HashMap<SenderKey, Arc<Semaphore>>>,
+    turns: Mutex<HashMap<Client, InTurn>>,
+}
+
+/// A client; all those that are not told apart are one.
+type Client = Option<SenderKey>;
+
+/// The queries of a client that wait.
+struct InTurn {
+    waiting: usize,
+    /// The first of them has it while it waits for a place.
+    turn: Arc<Semaphore>,
 }
 
 /// Why a query is not computed.
@@ -109,7 +119,7 @@ impl Lanes {
     pub(super) async fn compute<T: Send + 'static>(
         &self,
         kind: Kind,
-        client: Option<SenderKey>,
+        client: Client,
         patience: Patience,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, NotComputed> {
@@ -135,7 +145,7 @@ impl Lanes {
     }
 
     /// The place of a reader that waits for changes on a connection of its own, until it is dropped.
-    pub(super) fn watch(&self, client: Option<SenderKey>) -> Result<Arc<Share>, NotComputed> {
+    pub(super) fn watch(&self, client: Client) -> Result<Arc<Share>, NotComputed> {
         let place = self.watching.take(1, client, WATCHING).map_err(|why| match why {
             NoShare::Full => NotComputed::Watched,
             NoShare::OfSender => NotComputed::WatchedByClient,
@@ -176,19 +186,21 @@ impl Drop for WhoWaits {
     }
 }
 
-/// The turn of a client among all that wait, until this is dropped.
-struct Turn<'a> {
+/// A query that waits for the turn of its client, or has it.
+struct InLine<'a> {
     lane: &'a Lane,
-    client: SenderKey,
-    of_client: Arc<Semaphore>,
+    client: Client,
+    turn: Arc<Semaphore>,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for InLine<'_> {
     fn drop(&mut self) {
         let mut turns = self.lane.turns.lock();
-        // This one and the map have it: nobody else of the client waits.
-        if Arc::strong_count(&self.of_client) == 2 {
-            turns.remove(&self.client);
+        if let Some(in_turn) = turns.get_mut(&self.client) {
+            in_turn.waiting -= 1;
+            if in_turn.waiting == 0 {
+                turns.remove(&self.client);
+            }
         }
     }
 }
@@ -203,28 +215,29 @@ impl Lane {
     }
 
     /// One query of each client waits for a place, the others of the client for that one.
-    async fn enter(&self, client: Option<SenderKey>) -> Result<OwnedSemaphorePermit, NotComputed> {
+    async fn enter(&self, client: Client) -> Result<OwnedSemaphorePermit, NotComputed> {
         let _waits = self.waiting.take(1, client, WAITING).map_err(|why| match why {
             NoShare::Full => NotComputed::Crowded,
             NoShare::OfSender => NotComputed::CrowdedByClient,
         })?;
-        let turn = client.map(|client| self.turn(client));
-        let _is_next = match &turn {
-            Some(turn) => turn.of_client.acquire().await.ok(),
-            None => None,
-        };
-        // Nobody closes it.
+        let waiting = self.wait_for_turn(client);
+        // Nobody closes either.
+        let _is_next = waiting.turn.acquire().await;
         let place = self.places.clone().acquire_owned().await;
         place.map_err(|_| NotComputed::Crowded)
     }
 
-    fn turn(&self, client: SenderKey) -> Turn<'_> {
+    fn wait_for_turn(&self, client: Client) -> InLine<'_> {
         let mut turns = self.turns.lock();
-        let of_client = turns.entry(client).or_insert_with(|| Arc::new(Semaphore::new(1)));
-        Turn {
+        let in_turn = turns.entry(client).or_insert_with(|| InTurn {
+            waiting: 0,
+            turn: Arc::new(Semaphore::new(1)),
+        });
+        in_turn.waiting += 1;
+        InLine {
             lane: self,
             client,
-            of_client: of_client.clone(),
+            turn: in_turn.turn.clone(),
         }
     }
 }
@@ -269,7 +282,7 @@ mod tests {
     fn ask(
         lanes: &Arc<Lanes>,
         kind: Kind,
-        client: Option<SenderKey>,
+        client: Client,
     ) -> tokio::task::JoinHandle<Result<i32, NotComputed>> {
         let lanes = lanes.clone();
         tokio::spawn(async move { lanes.compute(kind, client, Patience::default(), || 7).await })
@@ -312,8 +325,12 @@ mod tests {
         until_there_wait(&lanes, WAITING.of_one).await;
         let refused = ask(&lanes, Kind::Heavy, greedy).await.unwrap();
         assert_eq!(refused, Err(NotComputed::CrowdedByClient));
+        // Those that are not told apart are one client more.
+        let unknown = WAITING.of_all - WAITING.of_one - 1;
+        let unknown: Vec<_> = (0..unknown).map(|_| ask(&lanes, Kind::Heavy, None)).collect();
+        until_there_wait(&lanes, WAITING.of_all - 1).await;
         let next = ask(&lanes, Kind::Heavy, other);
-        until_there_wait(&lanes, WAITING.of_one + 1).await;
+        until_there_wait(&lanes, WAITING.of_all).await;
         drop(heavy);
         assert_eq!(timeout(SOON, next).await.expect("a turn").unwrap(), Ok(7));
         // The runtime has one thread: this is looked at before the crowd goes on.

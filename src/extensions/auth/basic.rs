@@ -16,6 +16,7 @@ use super::attempts::Attempts;
 use super::htpasswd::{Stored, Users, sha1};
 use super::{LOOK, SecretFile, digest, secret_file};
 use crate::batch::ClientMetadata;
+use crate::component::account::SenderKey;
 use crate::component::auth::{Authenticator, Credentials, Unauthenticated};
 use crate::component::services::Services;
 use crate::component::worker::in_background;
@@ -346,6 +347,11 @@ impl Authenticator for Server {
         }
         known.right().add(mark);
         Ok(())
+    }
+
+    fn identity(&self, headers: &HeaderMap) -> Option<SenderKey> {
+        let (name, _) = decode(headers.get(AUTHORIZATION)?)?;
+        Some(SenderKey::of(name))
     }
 
     fn challenge(&self) -> HeaderValue {

@@ -10,6 +10,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{LOOK, digest};
 use crate::batch::ClientMetadata;
+use crate::component::account::SenderKey;
 use crate::component::auth::{Authenticator, Credentials, Unauthenticated};
 use crate::component::services::Services;
 use crate::component::{
@@ -180,6 +181,11 @@ impl Authenticator for Bearer {
             true => Ok(()),
             false => Err(Unauthenticated::Wrong("unknown token")),
         }
+    }
+
+    fn identity(&self, headers: &HeaderMap) -> Option<SenderKey> {
+        let token = self.token(headers.get(&self.header)?)?;
+        Some(SenderKey::of(token))
     }
 
     fn challenge(&self) -> HeaderValue {

@@ -1,5 +1,5 @@
-//! Room for answers that are on their way: a client that reads none of its answers takes room from other readers, not from
-//! those who send, and never all of it.
+//! Room for answers that are on their way. A client that reads none of its answers takes room from other readers, not from
+//! those who send; it takes all of it only by a single answer that is so large.
 
 use std::sync::Arc;
 
@@ -44,18 +44,23 @@ impl Room {
         count_refusal(&self.component);
     }
 
-    /// The same bytes, which take room while they are there. One client has three quarters of the room at most.
+    /// The same bytes, which take room while they are there. A client with several has three quarters at most,
+    /// and the rest for short ones.
     ///
     /// # Errors
     /// There is no room, or the client has not read what it was sent before.
     pub(crate) fn hold(self: &Arc<Self>, bytes: Bytes, client: Option<SenderKey>) -> Result<Bytes, NoShare> {
         let quarter = self.bytes / 4;
-        let most = Most {
-            of_all: match bytes.len() <= SHORT {
-                true => self.bytes.saturating_add(quarter),
-                false => self.bytes,
-            },
-            of_one: self.bytes - quarter,
+        let most = if bytes.len() <= SHORT {
+            Most {
+                of_all: self.bytes.saturating_add(quarter),
+                of_one: self.bytes,
+            }
+        } else {
+            Most {
+                of_all: self.bytes,
+                of_one: self.bytes - quarter,
+            }
         };
         let share = self.shares.take(bytes.len(), client, most)?;
         Ok(Bytes::from_owner(Held { bytes, _share: share }))
@@ -112,6 +117,7 @@ mod tests {
         let unread: Vec<_> = std::iter::from_fn(unread).collect();
         assert_eq!(unread.len(), 7, "three quarters of 1 MiB");
         assert_eq!(room.hold(answer(100 << 10), lazy).unwrap_err(), NoShare::OfSender);
+        assert!(room.hold(Bytes::from_static(b"{}"), lazy).is_ok(), "a short one");
         assert!(room.hold(answer(200 << 10), reader).is_ok());
     }
 }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::books::Books;
-use super::discovery::{Discoveries, Found};
+use super::discovery::{Discoveries, Found, Room};
 use super::labels::Labels;
 use super::scrape::{Order, Scraper, Workshop};
 use super::target::{Target, pairs};
@@ -95,7 +95,12 @@ impl Running {
     /// Starts loops for new targets, tells those of vanished ones to end.
     async fn sync(&mut self) {
         let (found, workshop) = (self.found.clone(), self.workshop.clone());
-        let made = tokio::task::spawn_blocking(move || Targets::of(&found, &workshop)).await;
+        let made = tokio::task::spawn_blocking(move || {
+            let targets = Targets::of(&found, &workshop);
+            found.iter().flat_map(|found| &found.rooms).for_each(Room::fill);
+            targets
+        })
+        .await;
         let Ok(Targets {
             targets,
             dropped,

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use super::*;
+use crate::component::account::SenderKey;
 use crate::component::auth::{Authenticator, Unauthenticated};
 use crate::component::services::Services;
 
@@ -14,6 +15,10 @@ impl Authenticator for Doorman {
     async fn check(&self, headers: &HeaderMap, _: Option<IpAddr>) -> Result<(), Unauthenticated> {
         let shown = headers.contains_key("pass");
         shown.then_some(()).ok_or(Unauthenticated::Wrong("no pass"))
+    }
+
+    fn identity(&self, headers: &HeaderMap) -> Option<SenderKey> {
+        headers.get(http::header::AUTHORIZATION).map(SenderKey::of)
     }
 
     fn challenge(&self) -> http::HeaderValue {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::group::{self, Targets};
+use super::group::{self, Language, ListError, Listed, Room};
 use super::{META_FILE, Reporter};
 use crate::component::{Account, Held};
 use crate::net::files;
@@ -29,12 +29,12 @@ struct File {
     /// `None`: it could not be looked at.
     version: Option<Version>,
     /// `None`: it was never read.
-    targets: Option<Targets>,
+    listed: Option<Listed>,
 }
 
 impl File {
     fn labels(&self) -> &[Labels] {
-        self.targets.as_ref().map_or(&[], |targets| &targets.labels)
+        self.listed.as_ref().map_or(&[], |listed| &listed.labels)
     }
 }
 
@@ -78,9 +78,13 @@ impl FileDiscovery {
                 to.failed("file", error);
             }
             self = look.discovery;
-            let targets = || self.files.values().flat_map(|file| file.labels().iter().cloned());
-            if (look.changed || is_first) && !to.report(targets()).await {
-                return;
+            if look.changed || is_first {
+                let targets = self.files.values().flat_map(|file| file.labels().iter().cloned());
+                let listed = self.files.values().filter_map(|file| file.listed.as_ref());
+                let rooms: Vec<Room> = listed.map(|listed| listed.room.clone()).collect();
+                if !to.report_with(targets, rooms).await {
+                    return;
+                }
             }
             is_first = false;
             tokio::time::sleep(LOOK_INTERVAL.min(self.refresh_interval)).await;
@@ -103,20 +107,18 @@ impl FileDiscovery {
                 Some(file) if !all && file.version == now => file,
                 known => {
                     let file = match read(&path, memory) {
-                        Ok(targets) => File {
+                        Ok(listed) => File {
                             version: now,
-                            targets: Some(targets),
+                            listed: Some(listed),
                         },
                         Err(error) => {
                             errors.push(format!("{}: {error}", path.display()));
-                            let targets = known.and_then(|file| file.targets);
-                            self.files.insert(
-                                path,
-                                File {
-                                    version: now,
-                                    targets,
-                                },
-                            );
+                            let file = File {
+                                // A lack of room passes without a change of the file.
+                                version: now.filter(|_| !matches!(error, ListError::NoRoom(_))),
+                                listed: known.and_then(|file| file.listed),
+                            };
+                            self.files.insert(path, file);
                             continue;
                         }
                     };
@@ -146,17 +148,14 @@ impl FileDiscovery {
     }
 }
 
-pub(super) fn read(path: &Path, memory: &Arc<Account>) -> Result<Targets, String> {
-    let text = files::read(path, group::MAX_LIST_BYTES).map_err(|error| error.to_string())?;
+pub(super) fn read(path: &Path, memory: &Arc<Account>) -> Result<Listed, ListError> {
+    let text = files::read(path, group::MAX_LIST_BYTES);
+    let text = text.map_err(|error| ListError::Wrong(error.to_string()))?;
     let name = path.to_string_lossy();
-    let meta = [(META_FILE, &*name)];
-    let held = Held::new(memory.clone());
-    if name.to_ascii_lowercase().ends_with(".json") {
-        return Targets::read(text, (group::from_json, group::JSON_BYTES), &meta, held);
-    }
-    let parse = |text: &[u8]| {
-        let text = std::str::from_utf8(text).map_err(|_| "not UTF-8".to_owned())?;
-        group::from_yaml(&name, text)
+    let language = match name.to_ascii_lowercase().ends_with(".json") {
+        true => Language::Json,
+        false => Language::Yaml,
     };
-    Targets::read(text, (parse, group::YAML_BYTES), &meta, held)
+    let held = Held::new(memory.clone());
+    Listed::read((&name, &text), language, &[(META_FILE, &*name)], held)
 }

@@ -1,12 +1,14 @@
 //! Groups of targets as files and services list them, in JSON or YAML.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde::Deserialize;
 
 use super::ADDRESS;
 use crate::component::{Held, NoRoom};
-use crate::config::{Decode, Ordered, Problems, parse_text};
+use crate::config::{Decode, MAX_NODES, Ordered, Problems, parse_text};
 use crate::receivers::prometheus::config::discovery::StaticConfig;
 use crate::receivers::prometheus::labels::Labels;
 
@@ -18,51 +20,111 @@ pub(super) const META_URL: &str = "__meta_url";
 /// Largest list of targets: a hundred thousand of them.
 pub(super) const MAX_LIST_BYTES: usize = 32 << 20;
 
-/// What a byte of JSON becomes: a label of two bytes is two texts.
-pub(super) const JSON_BYTES: usize = 8;
+/// A language of lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Language {
+    Json,
+    Yaml,
+}
 
-/// What a byte of YAML becomes: each value has its place in the text beside it.
-pub(super) const YAML_BYTES: usize = 32;
+impl Language {
+    /// Bytes that are allocated to read a list of so many bytes.
+    fn cost(self, bytes: usize) -> usize {
+        match self {
+            // `{},` is a group of 48 bytes, in a list that grows by doubling.
+            Self::Json => bytes.saturating_mul(32),
+            // The text is copied, and there are no more than so many values, each with its place in the text.
+            Self::Yaml => {
+                let values = bytes.saturating_mul(32).min(MAX_NODES * 512);
+                bytes.saturating_mul(4).saturating_add(values)
+            }
+        }
+    }
+
+    fn read(self, name: &str, text: &[u8]) -> Result<Vec<Group>, String> {
+        match self {
+            Self::Json => from_json(text),
+            Self::Yaml => from_yaml(name, std::str::from_utf8(text).map_err(|_| "not UTF-8")?),
+        }
+    }
+}
 
 /// What a label takes beside its bytes: two texts with their allocations.
 const LABEL_BYTES: usize = 80;
 
-/// The labels of a target are kept as they are found, as they are before relabelling, and as the target has them; they are
-/// copied once more while targets are compared.
-const COPIES: usize = 4;
+/// The labels of a target are kept as they are found, by its file and for its job, as they are before relabelling, and as the
+/// target has them; they are copied once more while targets are compared.
+const COPIES: usize = 5;
 
 /// The targets of a list, and their room.
 #[derive(Debug)]
-pub(super) struct Targets {
+pub(super) struct Listed {
     pub(super) labels: Vec<Labels>,
-    pub(super) held: Held,
+    pub(super) room: Room,
 }
 
-impl Targets {
-    /// Reads a list whose text `held` holds; each of its bytes becomes `each_byte`. Takes its time: not for a runtime
-    /// thread. Each target repeats the labels of its group, so that a short list may become large: there must be room for it
-    /// first.
+/// The room of targets that others list, while they are in force.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Room(Arc<Mutex<Held>>);
+
+impl Room {
+    /// Notes that all copies of the labels are there.
+    pub(in super::super) fn fill(&self) {
+        let mut held = self.0.lock();
+        let reserved = held.bytes();
+        held.settle(reserved);
+    }
+}
+
+/// Why a list is not in force.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ListError {
+    /// The memory limit is too low for it.
+    #[error(
+        "the list of targets never fits into the memory limit: raise it, or list fewer targets and labels"
+    )]
+    NeverFits,
+    /// There is no room for it now.
+    #[error("the list of targets has no room now: {0}")]
+    NoRoom(#[from] NoRoom),
+    /// It can't be read.
+    #[error("{0}")]
+    Wrong(String),
+}
+
+impl Listed {
+    /// Reads a list; `held` is its text's, if that is on the account. Takes its time: not for a runtime thread. Each target
+    /// repeats the labels of its group, so that a short list may become large: there must be room for it first.
     ///
     /// # Errors
     /// The list is wrong, or there is no room.
-    pub(super) fn read<T: AsRef<[u8]>>(
-        text: T,
-        (parse, each_byte): (impl FnOnce(&[u8]) -> Result<Vec<Group>, String>, usize),
+    pub(super) fn read(
+        (name, text): (&str, &[u8]),
+        language: Language,
         meta: &[(&str, &str)],
         mut held: Held,
-    ) -> Result<Self, String> {
-        let no_room = |no_room: NoRoom| format!("the list of targets takes too much memory: {no_room}");
-        let bytes = text.as_ref().len();
-        held.try_grow(bytes.saturating_mul(each_byte)).map_err(no_room)?;
-        let groups = parse(text.as_ref())?;
+    ) -> Result<Self, ListError> {
+        grow(&mut held, language.cost(text.len()))?;
+        let groups = language.read(name, text).map_err(ListError::Wrong)?;
         let weight = groups.iter().map(|group| group.weight(meta));
         let weight = weight.fold(0, usize::saturating_add);
-        held.try_grow(weight).map_err(no_room)?;
+        let all = weight.saturating_mul(COPIES);
+        grow(&mut held, all)?;
         let labelled = |group: Group| group.into_labels(meta);
         let labels = groups.into_iter().flat_map(labelled).collect();
         held.settle(weight);
-        Ok(Self { labels, held })
+        grow(&mut held, all - weight)?;
+        let room = Room(Arc::new(Mutex::new(held)));
+        Ok(Self { labels, room })
     }
+}
+
+/// Reserves so many bytes more. What never fits makes memory short for nobody.
+fn grow(held: &mut Held, bytes: usize) -> Result<(), ListError> {
+    if !held.could_ever_grow(bytes) {
+        return Err(ListError::NeverFits);
+    }
+    Ok(held.try_grow(bytes)?)
 }
 
 /// Targets with labels in common.
@@ -76,7 +138,7 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Bytes that its targets take with their labels.
+    /// Bytes that its targets take with their labels, once.
     fn weight(&self, meta: &[(&str, &str)]) -> usize {
         let of_label = |name: &str, value: &str| LABEL_BYTES + name.len() + value.len();
         let common = self.labels.iter().map(|(name, value)| of_label(name, value));
@@ -84,22 +146,20 @@ impl Group {
         let common = common.chain(meta).fold(0, usize::saturating_add);
         let addresses = self.targets.iter().map(|address| of_label(ADDRESS, address));
         let all = addresses.fold(0, usize::saturating_add);
-        let all = all.saturating_add(common.saturating_mul(self.targets.len()));
-        all.saturating_mul(COPIES)
+        all.saturating_add(common.saturating_mul(self.targets.len()))
     }
 
     /// The labels of each target; `meta` says where they come from.
     pub(super) fn into_labels(self, meta: &[(&str, &str)]) -> Vec<Labels> {
-        let common: Labels = self
+        let common = self
             .labels
             .iter()
-            .map(|(name, value)| (name, value.as_str()))
-            .collect();
+            .map(|(name, value)| (name.as_str(), value.as_str()));
+        // An address that is replaced needs no larger list of labels.
+        let common = common.chain(meta.iter().copied()).chain([(ADDRESS, "-")]);
+        let common: Labels = common.collect();
         let of = |address: String| {
             let mut labels = common.clone();
-            for (name, value) in meta {
-                labels.set(name, *value);
-            }
             labels.set(ADDRESS, address);
             labels
         };

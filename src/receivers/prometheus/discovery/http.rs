@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 
-use super::group::{self, Targets};
+use super::group::{self, Language, Listed};
 use super::{META_URL, Reporter};
 use crate::component::{Account, Ceiling, Held};
 use crate::delivery::answer::{USER_AGENT as OUR_NAME, shorten};
@@ -56,7 +56,7 @@ impl HttpDiscovery {
             let answer = asked.unwrap_or_else(|_| Err(FetchError::TimedOut(timeout).to_string()));
             match answer {
                 Ok(targets) => {
-                    if !to.report_with(targets.labels, Some(targets.held)).await {
+                    if !to.report_with(targets.labels, vec![targets.room]).await {
                         return;
                     }
                 }
@@ -65,7 +65,7 @@ impl HttpDiscovery {
         }
     }
 
-    pub(super) async fn ask(&self, timeout: Duration, memory: &Arc<Account>) -> Result<Targets, String> {
+    pub(super) async fn ask(&self, timeout: Duration, memory: &Arc<Account>) -> Result<Listed, String> {
         let said = |error: FetchError| error.to_string();
         let response = self.client.get(&self.url, &self.headers).await.map_err(said)?;
         if response.status() != StatusCode::OK {
@@ -101,12 +101,8 @@ impl HttpDiscovery {
         let url = self.shown_url.clone();
         let read = tokio::task::spawn_blocking(move || {
             let text = packed.unpack(group::MAX_LIST_BYTES, &mut held).map_err(said)?;
-            Targets::read(
-                text,
-                (group::from_json, group::JSON_BYTES),
-                &[(META_URL, &url)],
-                held,
-            )
+            let listed = Listed::read((&url, &text), Language::Json, &[(META_URL, &url)], held);
+            listed.map_err(|error| error.to_string())
         });
         read.await.unwrap_or_else(|error| Err(error.to_string()))
     }

@@ -15,8 +15,9 @@ use tokio_util::task::TaskTracker;
 use super::books::Books;
 use super::config::scrape::ScrapeConfig;
 use super::labels::Labels;
-use crate::component::{Account, Held};
+use crate::component::Account;
 use crate::net::TlsError;
+pub(super) use group::Room;
 use group::{Group, META_FILE, META_URL};
 
 /// What one discovery has found.
@@ -24,8 +25,8 @@ use group::{Group, META_FILE, META_URL};
 pub(super) struct Found {
     /// The labels of each target.
     pub(super) labels: Arc<[Labels]>,
-    /// The room of targets that others list, while they are in force.
-    _held: Option<Arc<Held>>,
+    /// The room of those that others list.
+    pub(super) rooms: Vec<Room>,
 }
 
 /// The label that holds an address before relabelling.
@@ -46,14 +47,14 @@ struct Reporter {
 impl Reporter {
     /// False when nobody wants to know any more.
     async fn report(&self, labels: impl IntoIterator<Item = Labels>) -> bool {
-        self.report_with(labels, None).await
+        self.report_with(labels, Vec::new()).await
     }
 
     /// The same, of targets that take room while they are in force.
-    async fn report_with(&self, labels: impl IntoIterator<Item = Labels>, held: Option<Held>) -> bool {
+    async fn report_with(&self, labels: impl IntoIterator<Item = Labels>, rooms: Vec<Room>) -> bool {
         let found = Found {
             labels: labels.into_iter().collect(),
-            _held: held.map(Arc::new),
+            rooms,
         };
         self.found.send((self.source, found)).await.is_ok()
     }

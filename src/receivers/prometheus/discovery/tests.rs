@@ -1,9 +1,10 @@
 use std::time::Duration;
 
-use super::group::{Targets, from_json, from_yaml};
+use super::group::{Language, ListError, Listed, from_json, from_yaml};
 use super::*;
 use crate::batch::Signal;
 use crate::component::testing::{Sink, settings};
+use crate::component::{Ceiling, Held};
 use crate::receivers::prometheus::config::Config;
 
 /// The discoveries of a job, running.
@@ -163,6 +164,11 @@ async fn an_answer_of_a_service_is_on_the_account_of_the_gateway() {
         memory.reserved_bytes() > 20 << 20,
         "they take room while they are in force"
     );
+    assert!(
+        memory.filled_bytes() < memory.reserved_bytes(),
+        "no target is made of them yet"
+    );
+    found.room.fill();
     assert_eq!(memory.filled_bytes(), memory.reserved_bytes());
     drop(found);
     assert_eq!(memory.reserved_bytes(), 0);
@@ -187,11 +193,20 @@ async fn a_short_list_that_becomes_large_is_refused_before_it_does() {
     std::fs::write(&path, &list).unwrap();
     let memory = Arc::<Account>::default();
     memory.add_limit(crate::component::Limit::of(100 << 20));
-    let refused = file::read(&path, &memory).unwrap_err();
-    assert!(refused.contains("takes too much memory"), "{refused}");
-    let held = Held::new(memory.clone());
-    let refused = Targets::read(list, (from_json, 8), &[], held).unwrap_err();
-    assert!(refused.contains("takes too much memory"), "{refused}");
+    let read = |list: &[u8]| Listed::read(("list", list), Language::Json, &[], Held::new(memory.clone()));
+    for refused in [file::read(&path, &memory), read(list.as_bytes())] {
+        assert!(matches!(refused.unwrap_err(), ListError::NeverFits));
+    }
+    assert!(
+        !memory.is_short(Ceiling::Soft),
+        "what never fits makes memory short for nobody"
+    );
+    // Spaces cost as much as groups before they are read.
+    let wide = [&br#"[{"targets": ["a:1"]}]"#[..], &vec![b' '; 400_000]].concat();
+    memory.hold(90 << 20);
+    assert!(matches!(read(&wide).unwrap_err(), ListError::NoRoom(_)));
+    memory.release(90 << 20);
+    assert_eq!(read(&wide).unwrap().labels.len(), 1);
     assert_eq!(memory.reserved_bytes(), 0);
 }
 

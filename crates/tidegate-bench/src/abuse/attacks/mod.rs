@@ -96,7 +96,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     other("scrape-line", "a target with a line that does not end beside a good one", scrapes::SETUP, scrapes::line),
     other("scrape-proto", "a target with a million tiny series of protobuf, and a line of millions of labels", scrapes::SETUP, scrapes::proto),
     other("scrape-churn", "a target whose series are all new at every scrape", scrapes::SETUP, scrapes::churn),
-    other("scrape-list", "a service that lists 6,000 targets of 6,000 labels in 170 KB", scrapes::LISTED, scrapes::listed),
+    other("scrape-list", "a service that lists 6,000 targets of 6,000 labels in 200 KB", scrapes::LISTED, scrapes::listed),
     other("events", "a flood of event streams: new kinds, halves, rubbish", sockets::SETUP, sockets::events),
     other("half-events", "event streams that stop within messages of 4 MiB", sockets::SETUP, sockets::halves),
     other("statsd", "a flood of StatsD lines with new names", sockets::SETUP, sockets::statsd),
