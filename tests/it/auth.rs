@@ -188,7 +188,7 @@ service:
     let modest = watch(admin, "Basic bW9kZXN0OnR3bw==");
     assert!(modest.0.starts_with("HTTP/1.1 200"), "{}", modest.0);
     drop(watching);
-    wait_until("places are free again", || {
+    wait_until(SOON, "places are free again", || {
         watch(admin, greedy[0]).0.starts_with("HTTP/1.1 200")
     });
     gateway.kill();

@@ -506,6 +506,10 @@ async fn who_may_not_ask_is_told_so_in_his_own_protocol() {
             }
         }
 
+        fn identity(&self, _: &http::HeaderMap) -> Option<crate::component::account::SenderKey> {
+            None
+        }
+
         fn challenge(&self) -> http::HeaderValue {
             http::HeaderValue::from_static("Key")
         }
