@@ -9,7 +9,8 @@ fn main() {
     println!("cargo::rerun-if-env-changed=TIDEGATE_COMMIT");
     println!("cargo::rerun-if-env-changed=SOURCE_DATE_EPOCH");
     // A build for development says the commit of its first run: it is not built again for every commit.
-    if env::var("PROFILE").is_ok_and(|profile| profile == "release") {
+    let is_told = set("TIDEGATE_COMMIT").is_some();
+    if !is_told && env::var("PROFILE").is_ok_and(|profile| profile == "release") {
         for name in ["HEAD", "logs/HEAD"] {
             if let Some(path) = git(&["rev-parse", "--git-path", name]) {
                 println!("cargo::rerun-if-changed={path}");

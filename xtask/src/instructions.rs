@@ -56,7 +56,10 @@ fn build() -> Result<PathBuf, String> {
         "--bin",
         PROGRAM,
     ];
-    process::stream(process::cargo().args(build).current_dir(workspace()))?;
+    let mut cargo = process::cargo();
+    // It is not built again for every commit.
+    cargo.env("TIDEGATE_COMMIT", "instructions");
+    process::stream(cargo.args(build).current_dir(workspace()))?;
     Ok(process::target().join(PROFILE).join(PROGRAM))
 }
 
