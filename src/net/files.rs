@@ -7,13 +7,13 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// A file of secrets is no larger.
+/// The largest file of secrets, in bytes.
 pub(crate) const MAX_SECRET_BYTES: usize = 1 << 20;
 
 /// The text of a file of secrets.
 ///
 /// # Errors
-/// See [`read`]; or it is no UTF-8.
+/// See [`read`]; or the text is not UTF-8.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     let text = String::from_utf8(read(path, MAX_SECRET_BYTES)?);
     text.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))
@@ -22,7 +22,7 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
 /// The bytes of a file, `most` of them.
 ///
 /// # Errors
-/// It can't be read, has more bytes, or is no regular file. Opening a named pipe would wait for a writer for ever.
+/// The file can't be read, has more bytes, or is not a regular file: opening a named pipe would block until a writer comes.
 pub(crate) fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(most as u64 + 1).read_to_end(&mut bytes)?;

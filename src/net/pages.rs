@@ -406,7 +406,7 @@ pub(crate) struct Request {
     pub(crate) form: Vec<(String, String)>,
     /// Its headers.
     pub(crate) headers: HeaderMap,
-    /// Which client asks, where it is told from others: by its identity, or by an address that nobody else has.
+    /// The client that asks, if the gateway can identify it: by its user or token, else by an address that it does not share.
     pub(crate) client: Option<SenderKey>,
     /// When it came.
     pub(crate) came: Instant,

@@ -38,7 +38,7 @@ impl Arriving {
     }
 
     /// Waits for the next piece. The pause counts from `since`; memory may become short meanwhile, and there may be enough
-    /// of it again. A piece that has come already is taken however late it is.
+    /// of it again. A piece that has arrived is taken, however late.
     ///
     /// # Errors
     /// It does not come in time.

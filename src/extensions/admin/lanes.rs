@@ -71,7 +71,7 @@ struct Lane {
     turns: Mutex<HashMap<Client, InTurn>>,
 }
 
-/// A client; all those that are not told apart are one.
+/// A client. All clients that the gateway can't identify count as one.
 type Client = Option<SenderKey>;
 
 /// The queries of a client that wait.
@@ -221,7 +221,7 @@ impl Lane {
             NoShare::OfSender => NotComputed::CrowdedByClient,
         })?;
         let waiting = self.wait_for_turn(client);
-        // Nobody closes either.
+        // Neither semaphore is ever closed.
         let _is_next = waiting.turn.acquire().await;
         let place = self.places.clone().acquire_owned().await;
         place.map_err(|_| NotComputed::Crowded)
@@ -325,7 +325,7 @@ mod tests {
         until_there_wait(&lanes, WAITING.of_one).await;
         let refused = ask(&lanes, Kind::Heavy, greedy).await.unwrap();
         assert_eq!(refused, Err(NotComputed::CrowdedByClient));
-        // Those that are not told apart are one client more.
+        // Clients without a key count as one more client.
         let unknown = WAITING.of_all - WAITING.of_one - 1;
         let unknown: Vec<_> = (0..unknown).map(|_| ask(&lanes, Kind::Heavy, None)).collect();
         until_there_wait(&lanes, WAITING.of_all - 1).await;

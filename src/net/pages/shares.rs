@@ -16,7 +16,7 @@ pub(crate) struct Shares(Mutex<Taken>);
 pub(crate) struct Most {
     /// By all senders together.
     pub(crate) of_all: usize,
-    /// By each sender that is told from others.
+    /// By each sender that has a key.
     pub(crate) of_one: usize,
 }
 

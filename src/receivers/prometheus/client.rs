@@ -176,8 +176,9 @@ impl Client {
             .and_then(|location| location.to_str().ok())
             .unwrap_or_default();
         let next = resolve(at, location);
-        next.map(Some)
-            .ok_or_else(|| FetchError::Redirect(format!("to `{}`, which is no URL", shorten(location))))
+        next.map(Some).ok_or_else(|| {
+            FetchError::Redirect(format!("to `{}`, which is not a valid URL", shorten(location)))
+        })
     }
 }
 

@@ -31,7 +31,7 @@ const BACKLOG: usize = 16;
 #[derive(Clone)]
 struct Caller {
     api: Arc<Api>,
-    /// Which client calls, where it is told from others.
+    /// The client that calls, if the gateway can identify it.
     client: Option<SenderKey>,
 }
 

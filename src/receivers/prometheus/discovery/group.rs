@@ -84,7 +84,7 @@ pub(super) enum ListError {
         "the list of targets never fits into the memory limit: raise it, or list fewer targets and labels"
     )]
     NeverFits,
-    /// There is no room for it now.
+    /// The memory for it is not free now.
     #[error("the list of targets has no room now: {0}")]
     NoRoom(#[from] NoRoom),
     /// It can't be read.

@@ -19,30 +19,32 @@ const INTERVAL: Duration = Duration::from_millis(250);
 const SCRAPED: f64 = 0.8;
 const LOOK: Duration = Duration::from_millis(2);
 
-pub(super) const SETUP: Setup = Setup {
-    receivers: (
-        "  prometheus:
+/// A good target beside evil ones, which are found in this way.
+macro_rules! beside_a_good_target {
+    ($evil:literal) => {
+        Setup {
+            receivers: (
+                concat!(
+                    "  prometheus:
     config:
       scrape_configs:
         - {job_name: good, scrape_interval: 250ms, scrape_timeout: 250ms, static_configs: [{targets: ['127.0.0.1:GOOD']}]}
-        - {job_name: evil, scrape_interval: 1s, scrape_timeout: 1s, static_configs: [{targets: ['127.0.0.1:EVIL']}]}",
-        ", prometheus",
-    ),
-    ..Setup::PLAIN
-};
+        - {job_name: evil, scrape_interval: 1s, scrape_timeout: 1s, ",
+                    $evil,
+                    "}"
+                ),
+                ", prometheus",
+            ),
+            ..Setup::PLAIN
+        }
+    };
+}
+
+pub(super) const SETUP: Setup = beside_a_good_target!("static_configs: [{targets: ['127.0.0.1:EVIL']}]");
 
 /// A service lists the evil targets.
-pub(super) const LISTED: Setup = Setup {
-    receivers: (
-        "  prometheus:
-    config:
-      scrape_configs:
-        - {job_name: good, scrape_interval: 250ms, scrape_timeout: 250ms, static_configs: [{targets: ['127.0.0.1:GOOD']}]}
-        - {job_name: evil, scrape_interval: 1s, scrape_timeout: 1s, http_sd_configs: [{url: 'http://127.0.0.1:EVIL/', refresh_interval: 1s}]}",
-        ", prometheus",
-    ),
-    ..Setup::PLAIN
-};
+pub(super) const LISTED: Setup =
+    beside_a_good_target!("http_sd_configs: [{url: 'http://127.0.0.1:EVIL/', refresh_interval: 1s}]");
 
 /// Answers a request with a page of its own making. An error is the gateway's way to say that it has had enough.
 type Page<'a> = &'a (dyn Fn(&mut TcpStream) -> std::io::Result<()> + Sync);
