@@ -2,82 +2,199 @@
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
+
+use parking_lot::{Condvar, Mutex};
 
 use super::files;
 
-/// A value made of files; made again when one of them has changed.
-pub struct Reloading<T, E> {
+/// Files are looked at no more often than this.
+const MIN_INTERVAL: Duration = Duration::from_millis(10);
+
+/// A value made of files; made again when one of them has changed. Threads of their own look at the files: a file system
+/// that hangs holds up no request and no other file.
+pub struct Reloading<T, E>(Arc<Files<T, E>>);
+
+struct Files<T, E> {
     files: Vec<PathBuf>,
-    /// How long a look at the files is good for; `None`: for ever.
-    interval: Option<Duration>,
     load: Box<dyn Fn() -> Result<T, E> + Send + Sync>,
     known: Mutex<Option<Known<T>>>,
+    /// A thread looks at the files now.
+    is_looking: AtomicBool,
 }
 
 struct Known<T> {
     value: T,
     modified: Vec<Option<SystemTime>>,
-    looked: Instant,
 }
 
-impl<T: Clone, E: Display> Reloading<T, E> {
-    /// Nothing is read yet.
+impl<T, E> Reloading<T, E>
+where
+    T: Clone + Send + 'static,
+    E: Display + 'static,
+{
+    /// Nothing is read yet. The files are looked at after each interval; `None`: never again.
     pub fn new(
         files: impl IntoIterator<Item = PathBuf>,
         interval: Option<Duration>,
         load: impl Fn() -> Result<T, E> + Send + Sync + 'static,
     ) -> Self {
-        Self {
+        let files = Arc::new(Files {
             files: files.into_iter().collect(),
-            interval,
             load: Box::new(load),
             known: Mutex::default(),
+            is_looking: AtomicBool::new(false),
+        });
+        if let Some(interval) = interval.filter(|_| !files.files.is_empty()) {
+            let weak: Weak<Files<T, E>> = Arc::downgrade(&files);
+            Watcher::get().add(weak, interval.max(MIN_INTERVAL));
         }
+        Self(files)
     }
 
-    /// The value of the files as they are; where they can't be used any more, the last one of those that could.
+    /// The value of the files at the last look; where they could not be used, the last one of those that could.
     ///
     /// # Errors
-    /// The first value can't be made.
+    /// There is no value yet, and the first one can't be made.
     pub fn current(&self) -> Result<T, E> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        let is_fresh = |known: &&mut Known<T>| {
-            let interval = self.interval.filter(|_| !self.files.is_empty());
-            interval.is_none_or(|interval| now < known.looked + interval)
-        };
-        if let Some(fresh) = known.as_mut().filter(is_fresh) {
-            return Ok(fresh.value.clone());
+        if let Some(known) = &*self.0.known.lock() {
+            return Ok(known.value.clone());
         }
-        let modified = self.modified();
-        if let Some(same) = known.as_mut().filter(|known| known.modified == modified) {
-            same.looked = now;
-            return Ok(same.value.clone());
-        }
-        match ((self.load)(), known.as_mut()) {
-            (Ok(value), _) => {
-                *known = Some(Known {
-                    value: value.clone(),
-                    modified,
-                    looked: now,
-                });
-                Ok(value)
-            }
-            (Err(error), Some(last)) => {
-                tracing::warn!(%error, "changed files can't be used; what was read before stays in force");
-                // Said once for each change.
-                (last.looked, last.modified) = (now, modified);
-                Ok(last.value.clone())
-            }
-            (Err(error), None) => Err(error),
-        }
+        let modified = self.0.modified();
+        let value = (self.0.load)()?;
+        *self.0.known.lock() = Some(Known {
+            value: value.clone(),
+            modified,
+        });
+        Ok(value)
     }
+}
 
+impl<T, E> Files<T, E> {
     fn modified(&self) -> Vec<Option<SystemTime>> {
         let of = |file: &PathBuf| std::fs::metadata(file).and_then(|of| of.modified()).ok();
         self.files.iter().map(of).collect()
+    }
+}
+
+/// Files to look at, whatever is made of them.
+trait Look: Send + Sync {
+    /// Makes the value again if the files have changed since.
+    fn look(&self);
+
+    /// Whether a look has begun and has not ended.
+    fn is_looking(&self) -> &AtomicBool;
+}
+
+impl<T: Send, E: Display> Look for Files<T, E> {
+    fn look(&self) {
+        // The lock is never held while a file is read. What is not used yet is read by its first user.
+        let Some(before) = self.known.lock().as_ref().map(|known| known.modified.clone()) else {
+            return;
+        };
+        let modified = self.modified();
+        if modified == before {
+            return;
+        }
+        let made = (self.load)();
+        if let Err(error) = &made {
+            // Said once for each change.
+            tracing::warn!(%error, "changed files can't be used; what was read before stays in force");
+        }
+        if let Some(known) = &mut *self.known.lock() {
+            known.modified = modified;
+            if let Ok(value) = made {
+                known.value = value;
+            }
+        }
+    }
+
+    fn is_looking(&self) -> &AtomicBool {
+        &self.is_looking
+    }
+}
+
+/// The thread that says when files are looked at. It touches no file itself.
+#[derive(Default)]
+struct Watcher {
+    all: Mutex<Vec<Watched>>,
+    added: Condvar,
+}
+
+/// Files that are looked at while somebody uses them.
+struct Watched {
+    files: Weak<dyn Look>,
+    interval: Duration,
+    due: Instant,
+}
+
+impl Watcher {
+    /// The one of this process.
+    fn get() -> &'static Self {
+        static WATCHER: OnceLock<Watcher> = OnceLock::new();
+        static STARTED: OnceLock<()> = OnceLock::new();
+        let watcher = WATCHER.get_or_init(Self::default);
+        STARTED.get_or_init(|| start("file watcher", move || watcher.run()));
+        watcher
+    }
+
+    fn add(&self, files: Weak<dyn Look>, interval: Duration) {
+        self.all.lock().push(Watched {
+            files,
+            interval,
+            due: Instant::now() + interval,
+        });
+        self.added.notify_one();
+    }
+
+    fn run(&self) {
+        let mut all = self.all.lock();
+        loop {
+            let now = Instant::now();
+            all.retain_mut(|watched| watched.look_if_due(now));
+            match all.iter().map(|watched| watched.due).min() {
+                Some(next) => drop(self.added.wait_until(&mut all, next)),
+                None => self.added.wait(&mut all),
+            }
+        }
+    }
+}
+
+/// A look that has begun. It ends with this, even where no thread was to be had for it.
+struct Looking(Arc<dyn Look>);
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        self.0.is_looking().store(false, Ordering::Release);
+    }
+}
+
+impl Watched {
+    /// Begins a look when it is time, unless the last one still goes on. Gives whether somebody uses the files.
+    fn look_if_due(&mut self, now: Instant) -> bool {
+        let Some(files) = self.files.upgrade() else {
+            return false;
+        };
+        if now < self.due {
+            return true;
+        }
+        self.due = now + self.interval;
+        if !files.is_looking().swap(true, Ordering::AcqRel) {
+            let looking = Looking(files);
+            start("file look", move || looking.0.look());
+        }
+        true
+    }
+}
+
+/// Starts a thread. Where the system gives none, the files are as they were.
+fn start(name: &str, work: impl FnOnce() + Send + 'static) {
+    let started = thread::Builder::new().name(name.to_owned()).spawn(work);
+    if let Err(error) = started {
+        tracing::warn!(%error, "no thread looks at changed files");
     }
 }
 
@@ -96,45 +213,97 @@ impl Reloading<Arc<str>, String> {
 impl<T, E> std::fmt::Debug for Reloading<T, E> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Reloading")
-            .field("files", &self.files)
+            .field("files", &self.0.files)
             .finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use super::*;
 
-    const LONG: Duration = Duration::from_secs(3600);
+    const SHORT: Duration = Duration::from_millis(10);
 
-    /// Makes the next `current` look at the files.
-    fn look_again(watched: &Reloading<Arc<str>, String>) {
-        let mut known = watched.known.lock().unwrap();
-        let known = known.as_mut().unwrap();
-        known.looked = known.looked.checked_sub(LONG).unwrap();
+    /// Writes a file with a time of its own: clocks of file systems are coarse.
+    fn write(path: &Path, text: &str, at: u64) {
+        std::fs::write(path, text).unwrap();
+        let file = std::fs::File::options().append(true).open(path).unwrap();
+        let later = SystemTime::now() + Duration::from_secs(at);
+        file.set_modified(later).unwrap();
+    }
+
+    fn wait_until(what: &str, holds: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !holds() {
+            assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
+            thread::sleep(SHORT);
+        }
     }
 
     #[test]
     fn a_replaced_file_is_read_again_and_a_missing_one_is_remembered() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("token");
-        let watched = Reloading::text(&path, LONG);
+        let watched = Reloading::text(&path, SHORT);
         assert!(watched.current().unwrap_err().contains("token"));
-        std::fs::write(&path, "one").unwrap();
+        write(&path, "one", 1);
         assert_eq!(&*watched.current().unwrap(), "one");
-        std::fs::write(&path, "two").unwrap();
-        let later = SystemTime::now() + Duration::from_secs(9);
-        let file = std::fs::File::options().append(true).open(&path).unwrap();
-        file.set_modified(later).unwrap();
-        assert_eq!(
-            &*watched.current().unwrap(),
-            "one",
-            "not looked at at every request"
-        );
-        look_again(&watched);
-        assert_eq!(&*watched.current().unwrap(), "two");
+        write(&path, "two", 9);
+        wait_until("it is read again", || &*watched.current().unwrap() == "two");
         std::fs::remove_file(&path).unwrap();
-        look_again(&watched);
+        wait_until("it is seen to be missing", || {
+            watched.0.known.lock().as_ref().unwrap().modified == [None]
+        });
         assert_eq!(&*watched.current().unwrap(), "two");
+        write(&path, "three", 18);
+        wait_until("it is there again", || &*watched.current().unwrap() == "three");
+    }
+
+    #[test]
+    fn files_without_an_interval_are_read_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        write(&path, "one", 1);
+        let file = path.clone();
+        let once = Reloading::new([path.clone()], None, move || std::fs::read_to_string(&file));
+        let often = Reloading::text(&path, SHORT);
+        assert_eq!(
+            (&*once.current().unwrap(), &*often.current().unwrap()),
+            ("one", "one")
+        );
+        write(&path, "two", 9);
+        wait_until("the other reads it again", || &*often.current().unwrap() == "two");
+        assert_eq!(once.current().unwrap(), "one");
+    }
+
+    #[test]
+    fn a_file_that_hangs_holds_up_neither_its_users_nor_other_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let [hung, sound] = ["hung", "sound"].map(|name| directory.path().join(name));
+        let (go_on, hangs) = mpsc::channel();
+        let (begun, begins) = mpsc::channel();
+        let hangs = Mutex::new(hangs);
+        write(&hung, "", 1);
+        let hanging = Reloading::new([hung.clone()], Some(SHORT), move || {
+            begun.send(()).unwrap();
+            hangs.lock().recv().map_err(|error| error.to_string())
+        });
+        go_on.send(1).unwrap();
+        assert_eq!(hanging.current(), Ok(1));
+        begins.recv().unwrap();
+        write(&hung, "", 9);
+        begins.recv().unwrap();
+
+        write(&sound, "one", 1);
+        let other = Reloading::text(&sound, SHORT);
+        assert_eq!(&*other.current().unwrap(), "one");
+        write(&sound, "two", 9);
+        wait_until("the other is read", || &*other.current().unwrap() == "two");
+        assert_eq!(hanging.current(), Ok(1), "it hangs and has its value");
+        assert!(begins.try_recv().is_err(), "one look at a time");
+        go_on.send(2).unwrap();
+        wait_until("it goes on", || hanging.current() == Ok(2));
     }
 }

@@ -128,7 +128,7 @@ pub type TlsServer = Reloading<Arc<ServerConfig>, TlsError>;
 pub type TlsClient = Reloading<Arc<ClientConfig>, TlsError>;
 
 /// What is made of these files, again whenever they change; looked at this often, 0 is never.
-fn reloading<T: Clone>(
+fn reloading<T: Clone + Send + 'static>(
     files: [&Option<PathBuf>; 3],
     interval: Duration,
     load: impl Fn() -> Result<T, TlsError> + Send + Sync + 'static,
