@@ -32,35 +32,44 @@ impl Disk for File {
 
 /// How the file is opened: it may hold logs and traces, and its folder may belong to others.
 #[derive(Clone, Copy)]
-struct Opening {
+pub(super) struct Opening {
     mode: u32,
     follow_links: bool,
 }
 
 impl Opening {
-    fn of(config: &Config) -> Self {
+    pub(super) fn of(config: &Config) -> Self {
         Self {
             mode: config.mode.0,
             follow_links: config.follow_links,
         }
     }
 
-    fn open(self, path: &Path) -> io::Result<File> {
-        let mut options = OpenOptions::new();
-        options.create(true).append(true).mode(self.mode);
-        if self.follow_links || is_ours(path)? {
-            return options.open(path);
+    pub(super) fn open(self, path: &Path) -> io::Result<File> {
+        // Without `NONBLOCK`, opening a named pipe blocks until a reader comes.
+        let mut flags = OFlags::NONBLOCK;
+        if !self.follow_links && !is_ours(path)? {
+            flags |= OFlags::NOFOLLOW;
         }
-        let file = options
-            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(self.mode)
+            .custom_flags(flags.bits().cast_signed())
             .open(path);
-        file.map_err(|error| match Errno::from_io_error(&error) {
+        let file = file.map_err(|error| match Errno::from_io_error(&error) {
             Some(Errno::LOOP) => {
                 let why = "a symbolic link of another user; set `follow_links: true` to write through it";
                 io::Error::other(why)
             }
+            Some(Errno::NXIO) => {
+                io::Error::other("a named pipe that no process reads; start its reader first")
+            }
             _ => error,
-        })
+        })?;
+        // Writes wait for a slow reader, on the thread of this exporter alone.
+        rustix::io::ioctl_fionbio(&file, false)?;
+        Ok(file)
     }
 }
 
@@ -93,7 +102,7 @@ impl Log {
     pub(super) fn open(config: &Config, header: &'static str) -> io::Result<Self> {
         let opening = Opening::of(config);
         let file = opening.open(&config.path)?;
-        if !config.append {
+        if !config.append && file.metadata()?.is_file() {
             file.set_len(0)?;
         }
         let length = file.metadata()?.len();

@@ -206,6 +206,30 @@ fn files_are_for_their_owner_and_no_link_of_another_user_is_followed() {
 }
 
 #[test]
+fn opening_a_named_pipe_without_a_reader_fails_at_once() {
+    use rustix::fs::{CWD, FileType, Mode, OFlags, fcntl_getfl, mknodat};
+
+    let directory = tempfile::tempdir().unwrap();
+    let config = config(directory.path(), "");
+    let mode = Mode::RUSR | Mode::WUSR;
+    mknodat(CWD, &config.path, FileType::Fifo, mode, 0).unwrap();
+    let refused = Log::open(&config, "").err().unwrap().to_string();
+    assert!(refused.contains("no process reads"), "{refused}");
+
+    let reading = rustix::fs::open(&config.path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty());
+    let mut reader = std::fs::File::from(reading.unwrap());
+    Log::open(&config, "").unwrap().write(b"line\n").unwrap();
+    let mut text = [0; 5];
+    std::io::Read::read_exact(&mut reader, &mut text).unwrap();
+    assert_eq!(&text, b"line\n");
+    let file = super::log::Opening::of(&config).open(&config.path).unwrap();
+    assert!(
+        !fcntl_getfl(file).unwrap().contains(OFlags::NONBLOCK),
+        "writes wait"
+    );
+}
+
+#[test]
 fn room_for_what_is_written_is_enough_for_the_worst_text() {
     use prost::Message;
     use tidegate_requests::{attribute, gauge, int, request};
