@@ -26,6 +26,7 @@ mod peers;
 pub mod reload;
 pub mod retry_after;
 pub mod server;
+pub(crate) mod shares;
 pub mod stream;
 pub mod tls;
 pub mod unix;

@@ -1,56 +1,23 @@
 //! How many connections each address has, so that none takes all of a listener.
 
-use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use super::shares::{Most, Share, Shares};
 use super::stream::Peer;
 
 /// The connections of each address.
-#[derive(Debug, Default)]
-pub(super) struct Peers(Mutex<HashMap<IpAddr, usize>>);
+pub(super) type Peers = Shares<IpAddr>;
 
-/// A connection that counts.
-#[derive(Debug)]
-pub(super) struct Counted {
-    peers: Arc<Peers>,
-    of: Option<IpAddr>,
-}
-
-impl Peers {
-    /// Counts a connection; `None`: its address has as many as it may. Addresses of this machine count where `most` is
-    /// configured.
-    pub(super) fn enter(self: &Arc<Self>, peer: Peer, most: PerPeer) -> Option<Counted> {
-        let of = counted(peer).or_else(|| local(peer).filter(|_| most.is_configured));
-        let most = most.connections;
-        if let Some(of) = of {
-            let mut all = self.lock();
-            let count = all.entry(of).or_default();
-            if *count >= most {
-                return None;
-            }
-            *count += 1;
-        }
-        let peers = self.clone();
-        Some(Counted { peers, of })
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        let Some(of) = self.of else { return };
-        let mut all = self.peers.lock();
-        if let Some(count) = all.get_mut(&of) {
-            *count -= 1;
-            if *count == 0 {
-                all.remove(&of);
-            }
-        }
-    }
+/// Counts a connection until the share is dropped; `None`: its address has as many as it may. Addresses of this machine
+/// count where `most` is configured.
+pub(super) fn enter(peers: &Arc<Peers>, peer: Peer, most: PerPeer) -> Option<Share<IpAddr>> {
+    let of = counted(peer).or_else(|| local(peer).filter(|_| most.is_configured));
+    let most = Most {
+        of_all: usize::MAX,
+        of_one: most.connections,
+    };
+    peers.take(1, of, most).ok()
 }
 
 /// How many connections one address may have.
@@ -102,7 +69,7 @@ mod tests {
     #[test]
     fn an_address_has_so_many_connections_and_others_have_theirs() {
         let peers = Arc::new(Peers::default());
-        let enter = |ip: &str| peers.enter(peer(ip), share(2));
+        let enter = |ip: &str| enter(&peers, peer(ip), share(2));
         let first = enter("10.0.0.1").unwrap();
         let _second = enter("::ffff:10.0.0.1").unwrap();
         assert!(enter("10.0.0.1").is_none());
@@ -112,7 +79,7 @@ mod tests {
         let _network = [enter("2001:db8::1").unwrap(), enter("2001:db8::2").unwrap()];
         assert!(enter("2001:db8::3").is_none());
         assert!(enter("2001:db8:0:1::1").is_some());
-        assert_eq!(peers.lock().len(), 2, "who is gone is forgotten");
+        assert_eq!(peers.taken(), 4);
     }
 
     #[test]
@@ -124,17 +91,17 @@ mod tests {
             peer("::ffff:127.0.0.1"),
             Peer::Unix(None),
         ] {
-            assert!(peers.enter(peer, share(0)).is_some(), "{peer:?}");
+            assert!(enter(&peers, peer, share(0)).is_some(), "{peer:?}");
         }
         let configured = PerPeer {
             is_configured: true,
             ..share(1)
         };
-        let first = peers.enter(peer("127.0.0.1"), configured).unwrap();
-        assert!(peers.enter(peer("::ffff:127.0.0.1"), configured).is_none());
-        let _others = ["127.0.0.2", "::1"].map(|ip| peers.enter(peer(ip), configured).unwrap());
-        assert!(peers.enter(Peer::Unix(None), configured).is_some());
+        let first = enter(&peers, peer("127.0.0.1"), configured).unwrap();
+        assert!(enter(&peers, peer("::ffff:127.0.0.1"), configured).is_none());
+        let _others = ["127.0.0.2", "::1"].map(|ip| enter(&peers, peer(ip), configured).unwrap());
+        assert!(enter(&peers, Peer::Unix(None), configured).is_some());
         drop(first);
-        assert!(peers.enter(peer("127.0.0.1"), configured).is_some());
+        assert!(enter(&peers, peer("127.0.0.1"), configured).is_some());
     }
 }

@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use super::descriptors;
 use super::endpoint::Endpoint;
 use super::listener::Listener;
-use super::peers::{Peers, PerPeer};
+use super::peers::{self, Peers, PerPeer};
 use super::stream::{Peer, Stream};
 use super::tls::TlsServer;
 use crate::telemetry::Every;
@@ -274,7 +274,7 @@ impl AcceptLoop {
     {
         // A peer that is gone already is nobody to serve.
         let Ok(peer) = stream.peer() else { return };
-        let Some(counted) = self.peers.enter(peer, self.max_per_peer) else {
+        let Some(counted) = peers::enter(&self.peers, peer, self.max_per_peer) else {
             return self.turn_away(peer);
         };
         let (tls, stopping, abandon) = (self.tls.clone(), self.stopping.clone(), self.abandon.clone());

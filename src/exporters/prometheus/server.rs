@@ -14,7 +14,8 @@ use crate::component::account::SenderKey;
 use crate::component::worker::in_background;
 use crate::net::accept::{self, joined};
 use crate::net::headers;
-use crate::net::pages::{self, Answer, Most, NoShare, Request, ServerConfig, Share, Shares, Takes};
+use crate::net::pages::{self, Answer, Request, ServerConfig, Takes};
+use crate::net::shares::{Most, NoShare, Share, Shares};
 
 /// The exporter holds at most this many bytes of different unread pages, or this many times the newest page, whichever is more.
 const MAX_UNREAD_BYTES: usize = 64 << 20;

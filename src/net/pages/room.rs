@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::shares::{Most, NoShare, Share, Shares};
 use crate::component::account::SenderKey;
+use crate::net::shares::{Most, NoShare, Share, Shares};
 
 /// Short answers have a part of the room that others never take: probes and autoscalers get theirs.
 const SHORT: usize = 64 << 10;

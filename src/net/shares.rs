@@ -1,15 +1,16 @@
 //! A limited amount of something that senders take for a time; a sender that takes much leaves a part of it to others.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use crate::component::account::SenderKey;
 
-/// How much is taken.
-#[derive(Debug, Default)]
-pub(crate) struct Shares(Mutex<Taken>);
+/// How much is taken, by senders with a key.
+#[derive(Debug)]
+pub(crate) struct Shares<K = SenderKey>(Mutex<Taken<K>>);
 
 /// How much may be taken.
 #[derive(Clone, Copy, Debug)]
@@ -21,18 +22,18 @@ pub(crate) struct Most {
 }
 
 /// What is taken now. Senders who have nothing are not in the map.
-#[derive(Debug, Default)]
-struct Taken {
+#[derive(Debug)]
+struct Taken<K> {
     all: usize,
-    of: HashMap<SenderKey, usize>,
+    of: HashMap<K, usize>,
 }
 
 /// A part of the amount, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Share {
-    shares: Arc<Shares>,
+pub(crate) struct Share<K: Copy + Eq + Hash = SenderKey> {
+    shares: Arc<Shares<K>>,
     amount: usize,
-    sender: Option<SenderKey>,
+    sender: Option<K>,
 }
 
 /// Why nothing is given.
@@ -44,7 +45,16 @@ pub(crate) enum NoShare {
     OfSender,
 }
 
-impl Shares {
+impl<K> Default for Shares<K> {
+    fn default() -> Self {
+        Self(Mutex::new(Taken {
+            all: 0,
+            of: HashMap::new(),
+        }))
+    }
+}
+
+impl<K: Copy + Eq + Hash> Shares<K> {
     /// Takes an amount. A sender that has nothing yet may take more than the share of one sender, so that a large request
     /// is not refused for ever.
     ///
@@ -53,9 +63,9 @@ impl Shares {
     pub(crate) fn take(
         self: &Arc<Self>,
         amount: usize,
-        sender: Option<SenderKey>,
+        sender: Option<K>,
         most: Most,
-    ) -> Result<Share, NoShare> {
+    ) -> Result<Share<K>, NoShare> {
         let mut taken = self.0.lock();
         let all = taken.all.checked_add(amount).ok_or(NoShare::Full)?;
         if all > most.of_all {
@@ -84,7 +94,7 @@ impl Shares {
     }
 }
 
-impl Drop for Share {
+impl<K: Copy + Eq + Hash> Drop for Share<K> {
     fn drop(&mut self) {
         let mut taken = self.shares.0.lock();
         taken.all -= self.amount;
