@@ -24,9 +24,8 @@ pub struct BodyLimits {
     pub idle_timeout: Duration,
 }
 
-/// Below this limit of memory it is short, and large bodies are refused unless configured: data is refused from four fifths
-/// of a GiB on.
-pub const LITTLE_MEMORY_BYTES: usize = (1 << 30) / 5 * 4;
+/// Below this limit of memory it is short, and large bodies are refused unless configured.
+pub const LITTLE_MEMORY_BYTES: usize = 1 << 30;
 
 /// The largest HTTP body then: the Collector's default.
 pub const MAX_BODY_OF_LITTLE_MEMORY: usize = 20 << 20;

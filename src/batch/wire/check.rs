@@ -327,8 +327,11 @@ impl Found {
                     .split_first()
                     .and_then(|(byte, next)| (*byte < 0x80).then_some(next)),
                 Value::Bytes => delimited(behind).map(|(_, next)| next),
-                Value::Fixed64s => delimited(behind)
-                    .and_then(|(values, next)| values.len().is_multiple_of(8).then_some(next)),
+                Value::Fixed64s => delimited(behind).and_then(|(values, next)| {
+                    // Bounds and counts of buckets take as much memory as bytes: they are limited, but weigh nothing more.
+                    self.is_heavy |= values.len() / 8 > self.max_elements;
+                    values.len().is_multiple_of(8).then_some(next)
+                }),
                 Value::Attribute if may_be_plain => after_plain_attributes(tag, rest, &mut self.tally),
                 Value::Attribute => None,
                 Value::Message => match delimited(behind) {
@@ -468,12 +471,12 @@ fn value(kind: Type, repeated: bool, field: &proto::Field<'_>) -> Result<(), &'s
     }
 }
 
-/// What a sound value that is no message counts for: a text among others is one element; eight numbers of one byte each
-/// take as much when they are decoded.
+/// What a sound value that is no message counts for: a text among others is one element, and so is a bound of a bucket
+/// that stands alone; eight numbers of one byte each take as much when they are decoded.
 fn elements(kind: Type, repeated: bool, field: &proto::Field<'_>) -> usize {
     match (kind, field.wire) {
         _ if !repeated => 0,
-        (Type::String, _) => 1,
+        (Type::String, _) | (_, WireType::Fixed64) => 1,
         (_, WireType::Bytes) if kind.wire() == WireType::Varint => field.payload.len() / 8,
         _ => 0,
     }

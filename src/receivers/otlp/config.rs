@@ -292,6 +292,33 @@ mod tests {
     use crate::component::testing::settings;
 
     #[test]
+    fn messages_and_bodies_are_small_where_memory_is_short() {
+        let config = settings::<Config>("protocols: {grpc: {}, http: {}}").get::<Config>();
+        let (grpc, http) = (
+            config.protocols.grpc.clone().unwrap(),
+            config.protocols.http.clone().unwrap(),
+        );
+        let limits = |memory: usize| {
+            (
+                grpc.max_message_bytes(memory) >> 20,
+                http.max_body_bytes(memory) >> 20,
+            )
+        };
+        assert_eq!(limits((1 << 30) - 1), (4, 20));
+        assert_eq!(limits(1 << 30), (64, 64));
+        let set = "protocols: {grpc: {max_recv_msg_size_mib: 7}, http: {max_request_body_size: 9MiB}}";
+        let config = settings::<Config>(set).get::<Config>();
+        let (grpc, http) = (
+            config.protocols.grpc.clone().unwrap(),
+            config.protocols.http.clone().unwrap(),
+        );
+        assert_eq!(
+            (grpc.max_message_bytes(0) >> 20, http.max_body_bytes(0) >> 20),
+            (7, 9)
+        );
+    }
+
+    #[test]
     fn who_takes_nothing_of_an_answer_is_cut_off_by_default() {
         let config = settings::<Config>("protocols: {grpc: {}, http: {}}").get::<Config>();
         let (grpc, http) = (&config.protocols.grpc, &config.protocols.http);

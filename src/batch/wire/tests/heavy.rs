@@ -57,6 +57,37 @@ fn the_number_of_elements_is_whose_receiver_it_is() {
 }
 
 #[test]
+fn a_histogram_with_too_many_buckets_is_cut_out() {
+    const MAX: usize = 1000;
+    const BOUNDS: u32 = 7;
+    let point = |buckets: usize| metrics::HistogramDataPoint {
+        bucket_counts: vec![1; buckets],
+        explicit_bounds: (1..buckets).map(|bound| bound as f64).collect(),
+        ..metrics::HistogramDataPoint::default()
+    };
+    // Each bound under a tag of its own.
+    let bound = [&[(BOUNDS as u8) << 3 | 1][..], &1.0_f64.to_le_bytes()].concat();
+    let checked = |points: &[Vec<u8>]| {
+        let (mut histogram, mut metric, mut scope, mut resource, mut request) =
+            <(Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>)>::default();
+        points
+            .iter()
+            .for_each(|point| push_message(&mut histogram, 1, point));
+        push_message(&mut metric, 9, &histogram);
+        push_message(&mut scope, 2, &metric);
+        push_message(&mut resource, 2, &scope);
+        push_message(&mut request, 1, &resource);
+        let checked = super::super::weigh(Signal::Metrics, request.into(), MAX, |_| true).unwrap();
+        (checked.cut, checked.encoded.items())
+    };
+    let sound = point(MAX).encode_to_vec();
+    assert_eq!(checked(&[sound.clone(), bound.repeat(MAX - 1)]), (None, 2));
+    for absurd in [point(MAX + 1).encode_to_vec(), bound.repeat(MAX + 1)] {
+        assert_eq!(checked(&[sound.clone(), absurd]), (Some(1), 1));
+    }
+}
+
+#[test]
 fn a_message_in_pieces_weighs_what_prost_makes_of_it() {
     const SPANS: usize = 100_000;
     // `resource` twice, and spans without content.
