@@ -1,14 +1,11 @@
 //! How much memory the process uses, and how much there is.
 
 use std::io;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Where the kernel says how much memory a container may use: cgroup version 2, then version 1.
-const CGROUP_LIMITS: [&str; 2] = [
-    "/sys/fs/cgroup/memory.max",
-    "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-];
+/// Where the kernel shows cgroups.
+const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// Resident memory of this process. Takes some microseconds: the kernel writes nothing else of the process here.
 pub(crate) fn resident_bytes() -> io::Result<u64> {
@@ -35,11 +32,41 @@ pub(crate) fn live_bytes() -> Option<usize> {
 
 /// Memory of the machine, or of the container where that is less.
 pub(crate) fn total_bytes() -> io::Result<u64> {
-    let limits = CGROUP_LIMITS
-        .iter()
-        .filter_map(|path| cgroup_limit(Path::new(path)));
     let machine = read_field("/proc/meminfo", "MemTotal:")?;
+    // A kernel without cgroups has no such file.
+    let memberships = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let files = limit_files(Path::new(CGROUPS), &memberships);
+    let limits = files.iter().filter_map(|path| cgroup_limit(path));
     Ok(limits.fold(machine, u64::min))
+}
+
+/// The files with the memory limits of a process's cgroup and of all cgroups above it, of version 2 and version 1. A
+/// container sees its own cgroup as the root; a systemd service is some levels below.
+fn limit_files(root: &Path, memberships: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut add = |root: PathBuf, group: &str, name: &str| {
+        let parts = Path::new(group).components();
+        let mut folder = root;
+        files.push(folder.join(name));
+        for part in parts.filter(|part| matches!(part, Component::Normal(_))) {
+            folder.push(part);
+            files.push(folder.join(name));
+        }
+    };
+    add(root.to_owned(), "", "memory.max");
+    add(root.join("memory"), "", "memory.limit_in_bytes");
+    for line in memberships.lines() {
+        // `0::/a/b` of version 2, `7:memory:/a/b` of version 1.
+        let mut fields = line.splitn(3, ':').skip(1);
+        match (fields.next(), fields.next()) {
+            (Some(""), Some(group)) => add(root.to_owned(), group, "memory.max"),
+            (Some(of), Some(group)) if of.split(',').any(|one| one == "memory") => {
+                add(root.join("memory"), group, "memory.limit_in_bytes");
+            }
+            _ => {}
+        }
+    }
+    files
 }
 
 fn read_field(path: &str, field: &str) -> io::Result<u64> {
@@ -81,6 +108,27 @@ mod tests {
         assert_eq!(parse_field("MemFree: 1 kB\n", "MemTotal:"), None);
         let text = "MemTotal:       2048 kB\nMemFree: 1 kB";
         assert_eq!(parse_field(text, "MemTotal:"), Some(2 << 20));
+    }
+
+    #[test]
+    fn the_limits_of_all_cgroups_above_a_process_count() {
+        let files = |memberships: &str| {
+            let files = limit_files(Path::new("/root"), memberships);
+            let names = files.iter().map(|file| file.display().to_string());
+            names.collect::<std::collections::BTreeSet<_>>()
+        };
+        let roots = ["/root/memory.max", "/root/memory/memory.limit_in_bytes"];
+        let and = |more: &[&str]| roots.iter().chain(more).map(|&path| path.to_owned()).collect();
+        assert_eq!(files(""), and(&[]));
+        assert_eq!(files("0::/"), and(&[]));
+        assert_eq!(files("0::/../../x"), and(&["/root/x/memory.max"]));
+        let service = [
+            "/root/system.slice/memory.max",
+            "/root/system.slice/gate/memory.max",
+        ];
+        assert_eq!(files("0::/system.slice/gate\n"), and(&service));
+        let docker = ["/root/memory/docker/memory.limit_in_bytes"];
+        assert_eq!(files("9:cpu,cpuacct:/a\n7:memory:/docker\nbroken"), and(&docker));
     }
 
     #[test]
