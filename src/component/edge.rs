@@ -305,7 +305,7 @@ impl Entry {
                 Err(Overloaded) => break Err(overloaded()),
             }
             tokio::time::sleep(ASK_AGAIN).await;
-            slot = match is_long.then(Slot::get) {
+            slot = match is_long.then(|| Slot::get(held.as_ref())) {
                 None => None,
                 Some(slot) => match slot.await {
                     Ok(slot) => Some(slot),

@@ -12,6 +12,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task;
 use tokio::time::timeout;
 
+use super::account::Held;
+
 /// How much work in the background gives way: where cores are short it gets a third of what others get.
 const NICE: i32 = 5;
 
@@ -53,6 +55,9 @@ pub(crate) fn in_background<T: Send + 'static>(
 /// So much work on what came in waits for a slot at most...
 const MAX_WAITING: usize = 256;
 
+/// ...so much of one sender...
+const MAX_WAITING_OF_ONE: usize = MAX_WAITING / 2;
+
 /// ...and each for so long: a sender that is refused comes again, one that is kept waiting gives up and comes as well.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
@@ -75,11 +80,11 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Waits for a place. Keep it for all the work on a request: each place is waited for.
+    /// Waits for a place for what `of` has reserved memory for. Keep it for all the work on a request: each place is waited for.
     ///
     /// # Errors
-    /// Too many wait already, or there is none within 2 s.
-    pub(crate) async fn get() -> Result<Self, Overloaded> {
+    /// Too many wait already, in all or of the same sender, or there is none within 2 s.
+    pub(crate) async fn get(of: Option<&Held>) -> Result<Self, Overloaded> {
         static WAITING: AtomicUsize = AtomicUsize::new(0);
         struct Waiting;
         impl Drop for Waiting {
@@ -87,6 +92,8 @@ impl Slot {
                 WAITING.fetch_sub(1, Relaxed);
             }
         }
+        let in_line = of.map(|of| of.wait_in_line(MAX_WAITING_OF_ONE).ok_or(Overloaded));
+        let _of_sender = in_line.transpose()?;
         let before = WAITING.fetch_add(1, Relaxed);
         let _waiting = Waiting;
         match before < MAX_WAITING {
@@ -118,10 +125,10 @@ impl Slot {
     ///
     /// # Errors
     /// Those of [`Slot::get`].
-    pub(crate) async fn get_unless(slot: &mut Option<Self>) -> Result<Self, Overloaded> {
+    pub(crate) async fn get_unless(slot: &mut Option<Self>, of: &Held) -> Result<Self, Overloaded> {
         match slot.take() {
             Some(slot) => Ok(slot),
-            None => Self::get().await,
+            None => Self::get(Some(of)).await,
         }
     }
 
@@ -249,7 +256,8 @@ mod tests {
         let begun = tokio::time::Instant::now();
         assert!(Slot::soon_of(&ONE).await.is_err());
         assert_eq!(begun.elapsed().as_secs(), LONGEST_WAIT.as_secs());
-        let slot = Slot::get_unless(&mut kept).await.unwrap();
+        let of = Held::new(Arc::default());
+        let slot = Slot::get_unless(&mut kept, &of).await.unwrap();
         assert_eq!((one, slot.run(|| 2).await), (1, Ok(2)));
         assert!(kept.is_none() && Slot::soon_of(&ONE).await.is_ok());
     }

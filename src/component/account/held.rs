@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::senders::{SenderKey, Share};
+use super::senders::{InLine, SenderKey, Share};
 use super::{Account, Ceiling, LARGE, NoRoom, resident};
 
 /// A sender has little while it has no more than this part of the limit, or a mebibyte.
@@ -88,6 +88,11 @@ impl Held {
         let limit = self.account.limit_under(self.ceiling);
         resident(bytes) <= self.limit_of_the_large()
             || bytes <= (limit / LITTLE).max(LARGE) && resident(bytes) <= limit
+    }
+
+    /// Counts a request that waits for a slot among those of its sender; `None`: `most` of them wait already.
+    pub(crate) fn wait_in_line(&self, most: usize) -> Option<InLine> {
+        InLine::of(self.share.clone(), most)
     }
 
     /// How much of the memory it may take.

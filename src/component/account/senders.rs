@@ -30,6 +30,8 @@ pub(super) struct Senders {
 pub(super) struct Share {
     /// Reserved for its requests.
     held: AtomicUsize,
+    /// Its requests that wait for a slot.
+    waiting: AtomicUsize,
     recent: Mutex<Recent>,
 }
 
@@ -63,6 +65,7 @@ impl Senders {
         }
         let share = Arc::new(Share {
             held: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
             recent: Mutex::new(Recent {
                 bytes: 0.0,
                 at: Instant::now(),
@@ -70,6 +73,27 @@ impl Senders {
         });
         known.insert(sender, share.clone());
         Some(share)
+    }
+}
+
+/// A request that waits for a slot, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct InLine(Option<Arc<Share>>);
+
+impl InLine {
+    /// One more of a sender, if it is known; `None`: `most` of this sender wait already.
+    pub(super) fn of(sender: Option<Arc<Share>>, most: usize) -> Option<Self> {
+        let before = sender.as_ref().map(|share| share.waiting.fetch_add(1, Relaxed));
+        let line = Self(sender);
+        before.is_none_or(|before| before < most).then_some(line)
+    }
+}
+
+impl Drop for InLine {
+    fn drop(&mut self) {
+        if let Some(share) = &self.0 {
+            share.waiting.fetch_sub(1, Relaxed);
+        }
     }
 }
 

@@ -394,3 +394,19 @@ fn what_tables_take_in_may_reach_the_hard_limit() {
     assert_eq!(absorbed.try_grow(240), Ok(()));
     assert_eq!(absorbed.try_grow(1), Err(NoRoom));
 }
+
+#[test]
+fn one_sender_leaves_places_in_the_line_to_others() {
+    const MOST: usize = 2;
+    let account = Arc::<Account>::default();
+    let wait = |sender: Option<&str>| {
+        let held = Held::new(account.clone()).of(sender.map(SenderKey::of));
+        held.wait_in_line(MOST)
+    };
+    let waiting = [(); MOST].map(|()| wait(Some("greedy")).unwrap());
+    assert!(wait(Some("greedy")).is_none());
+    assert!(wait(Some("modest")).is_some());
+    let unknown = [(); MOST + 1].map(|()| wait(None).unwrap());
+    drop((waiting, unknown));
+    assert!(wait(Some("greedy")).is_some());
+}

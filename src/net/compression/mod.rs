@@ -181,7 +181,7 @@ pub(crate) async fn unpack(
         }
     }
     let mut elsewhere = held.take();
-    let unpacking = Slot::get_unless(slot).await?.run_on(move || {
+    let unpacking = Slot::get_unless(slot, held).await?.run_on(move || {
         let unpacked = unpack_now(coding, body, limit_bytes, &mut elsewhere);
         (unpacked, elsewhere)
     });

@@ -148,7 +148,7 @@ impl Ingest {
             Ok(checked) => checked,
             Err(body) => {
                 let mut elsewhere = held.take();
-                let checking = Slot::get_unless(&mut slot).await?.run_on(move || {
+                let checking = Slot::get_unless(&mut slot, held).await?.run_on(move || {
                     let checked = checker.check(body, &mut elsewhere);
                     (checked, elsewhere)
                 });
@@ -175,7 +175,7 @@ impl Ingest {
         let mut long = None;
         if weight > LIGHT_BYTES && entry.decodes() {
             fits_at_all(held, weight)?;
-            long = Some(Slot::get_unless(&mut slot).await?);
+            long = Some(Slot::get_unless(&mut slot, held).await?);
             held.try_grow(weight)
                 .map_err(|NoRoom| Failure::no_room("decoding", NoRoom.to_string()))?;
         }

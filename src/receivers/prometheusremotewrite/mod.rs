@@ -199,7 +199,7 @@ impl Taker {
                 reading.take()
             }
             _ => {
-                let place = Slot::get_unless(slot).await?;
+                let place = Slot::get_unless(slot, &reading.held).await?;
                 let work = move || {
                     reading.weigh()?;
                     reading.take()
@@ -239,7 +239,7 @@ impl Taker {
                 })
             };
             let long = match batch.items() > LIGHT_POINTS {
-                true => Some(Slot::get_unless(&mut slot).await?),
+                true => Some(Slot::get_unless(&mut slot, &held).await?),
                 false => None,
             };
             drop(slot);
