@@ -3,7 +3,6 @@
 
 mod answers;
 mod room;
-mod shares;
 
 use std::convert::Infallible;
 use std::num::NonZeroUsize;
@@ -27,10 +26,9 @@ use tower::{ServiceBuilder, ServiceExt};
 pub(crate) use self::answers::{
     Answer, BodyError, Event, busy, bytes, empty, error, events, grpc_error, json, text,
 };
-use self::answers::{broken_off, compressed, only, whole, without_body};
+use self::answers::{broken_off, compressed, only, whole, with_trailers, without_body};
 use self::room::Room;
 pub(crate) use self::room::count_refusal;
-pub(crate) use self::shares::{Most, NoShare, Share, Shares};
 use crate::component::account::SenderKey;
 use crate::component::{Account, ComponentError, Context, Held};
 use crate::net::accept::{coding, joined};
@@ -39,6 +37,7 @@ use crate::net::body::{BodyError as Broken, Chunks, Run};
 use crate::net::cors::CorsConfig;
 use crate::net::grpc::is_call;
 use crate::net::http::{HttpConfig, Unfinished, start};
+use crate::net::shares::NoShare;
 use crate::net::{
     Coding, ConnectionLimits, Endpoint, ListenError, Listener, Server, SocketFileConfig, TlsError,
     TlsServerConfig, tls,
@@ -271,7 +270,7 @@ impl Handler {
                 request.extensions_mut().insert(client);
             }
             return match called(request, &mut body).await {
-                Ok(request) => pages.grpc(request).await,
+                Ok(request) => held(pages.grpc(request).await, &self.room, client, true).await,
                 Err(status) => grpc_error(status),
             };
         }
@@ -279,7 +278,7 @@ impl Handler {
         let coding = coding(&joined(headers, ACCEPT_ENCODING), &[Coding::Gzip]);
         let answer = answer(request, client, pages, &mut body).await;
         drop(body);
-        let answer = held(answer, &self.room, client).await;
+        let answer = held(answer, &self.room, client, false).await;
         compressed(answer, coding, &self.room, client).await
     }
 }
@@ -329,7 +328,7 @@ async fn called(
 }
 
 /// The answer, its bytes on the books until they are sent; a refusal where there is no room. Streams have none.
-async fn held(answer: Answer, room: &Arc<Room>, client: Option<SenderKey>) -> Answer {
+async fn held(answer: Answer, room: &Arc<Room>, client: Option<SenderKey>, is_call: bool) -> Answer {
     if http_body::Body::size_hint(answer.body()).exact().is_none() {
         return answer;
     }
@@ -337,15 +336,19 @@ async fn held(answer: Answer, room: &Arc<Room>, client: Option<SenderKey>) -> An
     let Ok(body) = body.collect().await else {
         return broken_off();
     };
+    let trailers = body.trailers().cloned();
     let why = match room.hold(body.to_bytes(), client) {
-        Ok(bytes) => return Response::from_parts(head, whole(bytes)),
+        Ok(bytes) => return Response::from_parts(head, with_trailers(bytes, trailers)),
         Err(NoShare::Full) => "the answers that clients have not read take too much memory: try again later",
         Err(NoShare::OfSender) => {
             "the answers that this client has not read take too much memory: read them, then try again"
         }
     };
     room.count_refusal();
-    busy(why)
+    match is_call {
+        true => grpc_error(tonic::Status::unavailable(why)),
+        false => busy(why),
+    }
 }
 
 /// The answer to a client that may not ask.

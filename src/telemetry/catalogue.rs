@@ -149,6 +149,7 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Counter "tidegate_composite_overflows_total" ["{overflow}"] "What found no place in a composite, by reason: groups, or points of series that it does not follow.";
     Normal Gauge "tidegate_composite_page_refused_entries" ["{entry}"] "Groups that are not in the shared page now, by reason.";
     Normal Counter "tidegate_answers_refused_total" ["{answer}"] "Answers refused because those that clients have not read take too much memory.";
+    Normal Counter "tidegate_queries_refused_total" ["{query}"] "Queries and watches that were not answered, by reason.";
     Normal Gauge "tidegate_history_bytes" ["By"] "Memory of the past that queries can see.";
     Normal Gauge "tidegate_history_series" ["{series}"] "Series with a past that queries can see.";
     Normal Counter "tidegate_history_refused_series_total" ["{series}"] "Series without a past because the history is full.";

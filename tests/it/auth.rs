@@ -1,7 +1,11 @@
 //! A gateway that sends to another which lets in only whom it knows.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+
+use prost::Message;
+use rustix::net::sockopt::set_socket_recv_buffer_size;
+use tidegate_requests::{attribute, gauge, int, request};
 
 use super::kit::{Gateway, OtlpSink, SOON, free_port, http, wait_until};
 
@@ -153,6 +157,10 @@ fn watch(port: u16, credentials: &str) -> (String, BufReader<TcpStream>) {
     (status, answer)
 }
 
+const GREEDY: &str = "Basic Z3JlZWR5Om9uZQ==";
+const MODEST: &str = "Basic bW9kZXN0OnR3bw==";
+const TWO_USERS: &str = "basicauth: {htpasswd: {inline: \"greedy:one\\nmodest:two\"}}";
+
 #[test]
 fn a_user_that_watches_much_leaves_places_to_others_however_it_spells_its_name() {
     const OF_ONE: usize = 128;
@@ -160,7 +168,7 @@ fn a_user_that_watches_much_leaves_places_to_others_however_it_spells_its_name()
     let gateway = Gateway::start(&format!(
         "extensions:
   admin: {{endpoint: \"127.0.0.1:{admin}\", auth: {{authenticator: basicauth}}}}
-  basicauth: {{htpasswd: {{inline: \"greedy:one\\nmodest:two\"}}}}
+  {TWO_USERS}
 receivers:
   otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{}\"}}}}}}
 processors:
@@ -174,22 +182,112 @@ service:
         free_port(),
         free_port()
     ));
-    let greedy = ["Basic Z3JlZWR5Om9uZQ==", "bASIC  Z3JlZWR5Om9uZQ=="];
+    let greedy = [GREEDY, "bASIC  Z3JlZWR5Om9uZQ=="];
     let mut watching = Vec::new();
     for number in 0..OF_ONE {
         let (status, kept) = watch(admin, greedy[number % greedy.len()]);
         assert!(status.starts_with("HTTP/1.1 200"), "{number}: {status}");
         watching.push(kept);
     }
-    for credentials in greedy {
+    let refused = || gateway.own_metric("tidegate_queries_refused_total", &["reason=\"client_watching\""]);
+    for (credentials, counted) in greedy.into_iter().zip([1.0, 2.0]) {
         let (status, _) = watch(admin, credentials);
         assert!(status.starts_with("HTTP/1.1 503"), "{status}");
+        assert_eq!(refused(), counted);
     }
-    let modest = watch(admin, "Basic bW9kZXN0OnR3bw==");
+    let modest = watch(admin, MODEST);
     assert!(modest.0.starts_with("HTTP/1.1 200"), "{}", modest.0);
+    for credentials in [greedy[0], MODEST] {
+        let asked = http::request(
+            "GET",
+            admin,
+            "/api/v1/query?query=1",
+            &[("authorization", credentials)],
+            b"",
+        );
+        assert_eq!(
+            asked.expect("an answer").status,
+            200,
+            "queries have places of their own"
+        );
+    }
+    assert_eq!(gateway.health().expect("an answer").status, 200);
+    assert_eq!(refused(), 2.0);
     drop(watching);
     wait_until(SOON, "places are free again", || {
         watch(admin, greedy[0]).0.starts_with("HTTP/1.1 200")
     });
     gateway.kill();
+}
+
+/// Opens a scrape and reads its status, but not its page.
+fn scrape_unread(port: u16, credentials: &str) -> (String, TcpStream) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+    set_socket_recv_buffer_size(&stream, 4096).expect("a small buffer");
+    stream.set_read_timeout(Some(SOON)).expect("a time limit");
+    write!(
+        stream,
+        "GET /metrics HTTP/1.1\r\nhost: localhost\r\nauthorization: {credentials}\r\n\r\n"
+    )
+    .expect("a request");
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).expect("an answer");
+    (String::from_utf8_lossy(&status).into_owned(), stream)
+}
+
+#[test]
+fn a_scraper_that_reads_nothing_leaves_pages_to_others() {
+    const SERIES: usize = 2_000;
+    let (page, otlp) = (free_port(), free_port());
+    let gateway = Gateway::start(&format!(
+        "extensions:
+  {TWO_USERS}
+receivers:
+  otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{otlp}\"}}}}}}
+exporters:
+  prometheus: {{endpoint: \"127.0.0.1:{page}\", auth: {{authenticator: basicauth}}}}
+service:
+  extensions: [health_check, basicauth]
+  pipelines: {{metrics: {{receivers: [otlp], exporters: [prometheus]}}}}
+"
+    ));
+    let points = (0..SERIES).map(|number| {
+        let mut point = int(1);
+        let text = format!("{number}-{}", "x".repeat(4 << 10));
+        point.attributes = vec![attribute("text", text)];
+        point
+    });
+    let body = request(Vec::new(), "", [gauge("level", points.collect())]).encode_to_vec();
+    let sent = http::post(otlp, "/v1/metrics", "application/x-protobuf", &body);
+    assert_eq!(sent.expect("an answer").status, 200);
+
+    let refusals = || gateway.own_metric("tidegate_answers_refused_total", &["component=\"prometheus\""]);
+    let mut unread = Vec::new();
+    loop {
+        let (status, kept) = scrape_unread(page, GREEDY);
+        if status == "HTTP/1.1 503" {
+            break;
+        }
+        assert_eq!((status.as_str(), refusals()), ("HTTP/1.1 200", 0.0));
+        unread.push(kept);
+        assert!(unread.len() < 200, "nothing is refused");
+    }
+    assert_eq!(refusals(), 1.0);
+    let read = || http::request("GET", page, "/metrics", &[("authorization", MODEST)], b"");
+    let whole = read().expect("an answer");
+    assert_eq!(whole.status, 200);
+    let shown = whole
+        .text()
+        .lines()
+        .filter(|line| line.starts_with("level{"))
+        .count();
+    assert_eq!(shown, SERIES);
+    assert_eq!(gateway.health().expect("an answer").status, 200);
+    assert_eq!(scrape_unread(page, GREEDY).0, "HTTP/1.1 503");
+    assert_eq!(refusals(), 2.0);
+    drop(unread);
+    wait_until(SOON, "a place is free again", || {
+        scrape_unread(page, GREEDY).0 == "HTTP/1.1 200"
+    });
+    gateway.stop();
 }

@@ -33,8 +33,8 @@ use crate::watch::Watched;
 /// Queries of the present that look at so many series or samples go where heavy ones are.
 const MAX_LIGHT: usize = 100_000;
 
-/// What heavy queries are told above the limit of memory.
-const SHORT: &str = "the gateway is short of memory: it computes no heavy queries for now";
+/// The kind of error of a query that took longer than it may.
+const TIMEOUT: &str = "timeout";
 
 /// What stands in front of the paths of the API.
 const API: &str = "/api/v1/";
@@ -64,7 +64,7 @@ impl From<QueryError> for Failure {
             QueryError::Execution(_) | QueryError::Samples(_) | QueryError::TooMuch(_) => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "execution")
             }
-            QueryError::Timeout => (StatusCode::SERVICE_UNAVAILABLE, "timeout"),
+            QueryError::Timeout => (StatusCode::SERVICE_UNAVAILABLE, TIMEOUT),
             QueryError::Canceled => (StatusCode::SERVICE_UNAVAILABLE, "canceled"),
         };
         Self {
@@ -83,6 +83,11 @@ impl Failure {
             kind: "bad_data",
             why: why.into(),
         }
+    }
+
+    /// The query took longer than it may.
+    fn is_timeout(&self) -> bool {
+        self.kind == TIMEOUT
     }
 
     /// The same, said of a parameter.
@@ -261,6 +266,7 @@ impl Api {
     }
 
     pub(super) fn new(
+        component: &Arc<str>,
         shared: Arc<Shared>,
         view: Arc<View>,
         limits: QueryConfig,
@@ -269,8 +275,8 @@ impl Api {
         Self {
             shared,
             view,
+            lanes: Lanes::of(component, limits.timeout),
             limits,
-            lanes: Lanes::default(),
             stopping,
             started: SystemTime::now(),
         }
@@ -279,6 +285,11 @@ impl Api {
     /// What the gateway's components share.
     pub(super) fn shared(&self) -> &Shared {
         &self.shared
+    }
+
+    /// Where queries are computed.
+    pub(super) fn lanes(&self) -> &Lanes {
+        &self.lanes
     }
 
     /// Cancelled when the gateway stops.
@@ -326,21 +337,21 @@ impl Api {
         let kind = route.kind(&request);
         let is_refusable = kind == Kind::Heavy && route.cost != Cost::Diagnosis;
         if is_refusable && self.shared.memory.is_over(Ceiling::Soft) {
-            return pages::busy(SHORT);
+            return pages::busy(&self.lanes.refused(NotComputed::Memory).to_string());
         }
         let (api, client, patience) = (self.clone(), request.client, request.patience.clone());
         let computed = async move {
             let most = match kind {
                 Kind::Heavy => usize::MAX,
-                Kind::Light | Kind::Scaler => MAX_LIGHT,
+                Kind::Light | Kind::Scaler | Kind::Stream => MAX_LIGHT,
             };
             let (light, lanes) = (api.clone(), &api.lanes);
             let request = Arc::new(request);
             let asked = request.clone();
             let work = move || light.page(route, &asked, most);
             match lanes.compute(kind, client, patience, work).await? {
-                Some(answer) => Ok(answer),
-                None if api.shared.memory.is_over(Ceiling::Soft) => Ok(pages::busy(SHORT)),
+                Some(page) => Ok(page),
+                None if api.shared.memory.is_over(Ceiling::Soft) => Err(lanes.refused(NotComputed::Memory)),
                 None => {
                     let heavy = api.clone();
                     // The patience of the first attempt has ended with it.
@@ -350,19 +361,19 @@ impl Api {
                         ..(*request).clone()
                     };
                     let work = move || heavy.page(route, &again, usize::MAX);
-                    let answer = lanes.compute(Kind::Heavy, client, patience, work).await?;
-                    answer.ok_or(NotComputed::Bug)
+                    let page = lanes.compute(Kind::Heavy, client, patience, work).await?;
+                    page.ok_or(NotComputed::Bug)
                 }
             }
         };
         match tokio::time::timeout_at(deadline.into(), computed).await {
-            Ok(Ok(answer)) => answer,
+            Ok(Ok(page)) => page.unwrap_or_else(|failure| self.refusal(&failure)),
             Ok(Err(why @ NotComputed::Bug)) => {
                 tracing::error!("a query panicked (a bug)");
                 pages::error(StatusCode::INTERNAL_SERVER_ERROR, "internal", &why.to_string())
             }
             Ok(Err(why)) => pages::busy(&why.to_string()),
-            Err(_) => Self::refusal(&QueryError::Timeout.into()),
+            Err(_) => self.refusal(&QueryError::Timeout.into()),
         }
     }
 
@@ -374,24 +385,28 @@ impl Api {
         asked.map_or(most, |millis| Duration::from_millis(millis).min(most))
     }
 
-    fn refusal(failure: &Failure) -> Answer {
+    /// The answer that says why there is no page. It counts a query that took too long; it is called once for each
+    /// request, on the side of the client.
+    fn refusal(&self, failure: &Failure) -> Answer {
+        if failure.is_timeout() {
+            self.lanes.refused(NotComputed::Timeout);
+        }
         pages::error(failure.status, failure.kind, &failure.why)
     }
 
     /// The page; `None`: it is a query that looks at `most` series or samples, or more.
-    fn page(&self, route: &Route, request: &Request, most: usize) -> Option<Answer> {
+    fn page(&self, route: &Route, request: &Request, most: usize) -> Option<Result<Answer, Failure>> {
         // While it waited for its place its client may have gone.
         let page = match (request.patience.check(), route.cost) {
             (Err(why), _) => Err(why.into()),
             (Ok(()), Cost::Query) => self.instant(request, most).transpose()?,
             (Ok(()), Cost::Much | Cost::Diagnosis | Cost::Little) => (route.page)(self, request),
         };
-        Some(match page {
-            Ok(Page::Data(said)) => pages::bytes("application/json", said.page().into()),
-            Ok(Page::Text(text)) => pages::bytes("text/plain; version=0.0.4; charset=utf-8", text.into()),
-            Ok(Page::Empty) => pages::empty(),
-            Err(failure) => Self::refusal(&failure),
-        })
+        Some(page.map(|page| match page {
+            Page::Data(said) => pages::bytes("application/json", said.page().into()),
+            Page::Text(text) => pages::bytes("text/plain; version=0.0.4; charset=utf-8", text.into()),
+            Page::Empty => pages::empty(),
+        }))
     }
 
     /// An empty answer at a time near `now` is an error where a composite has nothing to say.

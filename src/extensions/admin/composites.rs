@@ -94,7 +94,7 @@ async fn label_sets(composites: &[Arc<Watched>], wants: Filter, request: &Reques
         body.push(b']');
         pages::bytes("application/json", body.into())
     };
-    let written = lanes.compute(Kind::Light, request.client, request.patience.clone(), write);
+    let written = lanes.compute_in_time(Kind::Light, request.client, write);
     match written.await {
         Ok(answer) => answer,
         Err(why) => pages::busy(&why.to_string()),

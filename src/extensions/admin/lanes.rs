@@ -12,7 +12,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::component::account::SenderKey;
 use crate::component::worker::in_background;
-use crate::net::pages::{MAX_CONNECTIONS, Most, NoShare, Share, Shares};
+use crate::net::pages::MAX_CONNECTIONS;
+use crate::net::shares::{Most, NoShare, Share, Shares};
 
 /// Queries that look at a range, a subquery or every series, at a time.
 pub(super) const HEAVY: usize = 2;
@@ -35,6 +36,18 @@ const WATCHING: Most = Most {
     of_one: MAX_CONNECTIONS / 4,
 };
 
+/// Streams of gRPC: KEDA keeps one open for each object that it scales.
+const FOLLOWING: Most = Most {
+    of_all: 2048,
+    of_one: 1024,
+};
+
+/// Streams of autoscalers that compute their value, at a time.
+const STREAMS: usize = 2;
+
+/// A place of a reader that keeps its connection or stream.
+pub(super) type Place = Share;
+
 /// A kind of query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -44,16 +57,24 @@ pub(super) enum Kind {
     Light,
     /// An autoscaler asks.
     Scaler,
+    /// The stream of an autoscaler asks again and again.
+    Stream,
 }
 
 /// The lanes of all kinds.
 pub(super) struct Lanes {
+    /// The component that counts refused queries.
+    component: Arc<str>,
     heavy: Lane,
     light: Lane,
     scalers: Lane,
+    streams: Lane,
+    /// How long a query may take, its time in the lane included.
+    timeout: Duration,
     /// Queries that are not heavy and have no answer yet.
     urgent: Arc<AtomicUsize>,
     watching: Arc<Shares>,
+    following: Arc<Shares>,
 }
 
 /// A query that heavy ones let pass.
@@ -67,6 +88,8 @@ impl Drop for Urgent {
 
 struct Lane {
     places: Arc<Semaphore>,
+    /// How many may wait.
+    most: Most,
     waiting: Arc<Shares>,
     turns: Mutex<HashMap<Client, InTurn>>,
 }
@@ -81,39 +104,74 @@ struct InTurn {
     turn: Arc<Semaphore>,
 }
 
-/// Why a query is not computed.
+/// Why a query is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NotComputed {
     /// Too many queries wait.
-    #[error("{} queries wait already: try again later", WAITING.of_all)]
-    Crowded,
+    #[error("{0} queries wait already: try again later")]
+    Crowded(usize),
     /// Too many queries of the same client wait.
-    #[error("{} queries of this client wait already: try again later", WAITING.of_one)]
-    CrowdedByClient,
+    #[error("{0} queries of this client wait already: try again later")]
+    CrowdedByClient(usize),
     /// Too many readers wait for changes.
-    #[error("{} readers wait for changes already: try again later", WATCHING.of_all)]
-    Watched,
+    #[error("{0} readers wait for changes already: try again later")]
+    Watched(usize),
     /// Too many readers of the same client wait for changes.
-    #[error("{} readers of this client wait for changes already: try again later", WATCHING.of_one)]
-    WatchedByClient,
+    #[error("{0} readers of this client wait for changes already: try again later")]
+    WatchedByClient(usize),
+    /// It is heavy, and the gateway is short of memory.
+    #[error("the gateway is short of memory: it computes no heavy queries for now")]
+    Memory,
+    /// It took longer than it may.
+    #[error("the query took longer than it may")]
+    Timeout,
     /// It panicked.
     #[error("a bug: see the log")]
     Bug,
 }
 
-impl Default for Lanes {
-    fn default() -> Self {
-        Self {
-            heavy: Lane::new(HEAVY),
-            light: Lane::new(LIGHT),
-            scalers: Lane::new(SCALERS),
-            urgent: Arc::default(),
-            watching: Arc::default(),
+impl NotComputed {
+    /// The reason, as the counter of refused queries names it.
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Crowded(_) => "waiting",
+            Self::CrowdedByClient(_) => "client_waiting",
+            Self::Watched(_) => "watching",
+            Self::WatchedByClient(_) => "client_watching",
+            Self::Memory => "memory",
+            Self::Timeout => "timeout",
+            Self::Bug => "bug",
         }
     }
 }
 
 impl Lanes {
+    pub(super) fn of(component: &Arc<str>, timeout: Duration) -> Self {
+        Self {
+            component: component.clone(),
+            heavy: Lane::new(HEAVY, WAITING),
+            light: Lane::new(LIGHT, WAITING),
+            scalers: Lane::new(SCALERS, WAITING),
+            // Each stream asks one query at a time.
+            streams: Lane::new(STREAMS, FOLLOWING),
+            timeout,
+            urgent: Arc::default(),
+            watching: Arc::default(),
+            following: Arc::default(),
+        }
+    }
+
+    /// Counts a refused query.
+    pub(super) fn refused(&self, why: NotComputed) -> NotComputed {
+        metrics::counter!(
+            "tidegate_queries_refused_total",
+            "component" => self.component.clone(),
+            "reason" => why.name()
+        )
+        .increment(1);
+        why
+    }
+
     /// Does the work in the background when a place of its kind is free. When the caller stops waiting, so does the
     /// patience, by which the work ends soon; its place is free only then.
     pub(super) async fn compute<T: Send + 'static>(
@@ -127,13 +185,14 @@ impl Lanes {
             Kind::Heavy => &self.heavy,
             Kind::Light => &self.light,
             Kind::Scaler => &self.scalers,
+            Kind::Stream => &self.streams,
         };
         let _waits = WhoWaits(patience);
         let urgent = (kind != Kind::Heavy).then(|| {
             self.urgent.fetch_add(1, Relaxed);
             Urgent(self.urgent.clone())
         });
-        let place = lane.enter(client).await?;
+        let place = lane.enter(client).await.map_err(|why| self.refused(why))?;
         if kind == Kind::Heavy {
             self.let_pass().await;
         }
@@ -141,14 +200,37 @@ impl Lanes {
             let _until_done = (place, urgent);
             work()
         });
-        computed.await.map_err(|_| NotComputed::Bug)
+        computed.await.map_err(|_| self.refused(NotComputed::Bug))
+    }
+
+    /// Does work that ends soon in the background, as [`Lanes::compute`] does, within the time of a query.
+    pub(super) async fn compute_in_time<T: Send + 'static>(
+        &self,
+        kind: Kind,
+        client: Client,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, NotComputed> {
+        let computed = self.compute(kind, client, Patience::default(), work);
+        let computed = tokio::time::timeout(self.timeout, computed).await;
+        computed.unwrap_or_else(|_| Err(self.refused(NotComputed::Timeout)))
     }
 
     /// The place of a reader that waits for changes on a connection of its own, until it is dropped.
-    pub(super) fn watch(&self, client: Client) -> Result<Arc<Share>, NotComputed> {
-        let place = self.watching.take(1, client, WATCHING).map_err(|why| match why {
-            NoShare::Full => NotComputed::Watched,
-            NoShare::OfSender => NotComputed::WatchedByClient,
+    pub(super) fn watch(&self, client: Client) -> Result<Arc<Place>, NotComputed> {
+        self.place(&self.watching, client, WATCHING)
+    }
+
+    /// The place of a stream of gRPC, which has its connection together with others, until it is dropped.
+    pub(super) fn follow(&self, client: Client) -> Result<Arc<Place>, NotComputed> {
+        self.place(&self.following, client, FOLLOWING)
+    }
+
+    fn place(&self, of: &Arc<Shares>, client: Client, most: Most) -> Result<Arc<Place>, NotComputed> {
+        let place = of.take(1, client, most).map_err(|why| {
+            self.refused(match why {
+                NoShare::Full => NotComputed::Watched(most.of_all),
+                NoShare::OfSender => NotComputed::WatchedByClient(most.of_one),
+            })
         })?;
         Ok(Arc::new(place))
     }
@@ -171,6 +253,7 @@ impl Lanes {
             Kind::Heavy => (&self.heavy, HEAVY),
             Kind::Light => (&self.light, LIGHT),
             Kind::Scaler => (&self.scalers, SCALERS),
+            Kind::Stream => (&self.streams, STREAMS),
         };
         let places = u32::try_from(places).unwrap();
         lane.places.clone().acquire_many_owned(places).await.unwrap()
@@ -206,9 +289,10 @@ impl Drop for InLine<'_> {
 }
 
 impl Lane {
-    fn new(places: usize) -> Self {
+    fn new(places: usize, most: Most) -> Self {
         Self {
             places: Arc::new(Semaphore::new(places)),
+            most,
             waiting: Arc::default(),
             turns: Mutex::default(),
         }
@@ -216,15 +300,15 @@ impl Lane {
 
     /// One query of each client waits for a place, the others of the client for that one.
     async fn enter(&self, client: Client) -> Result<OwnedSemaphorePermit, NotComputed> {
-        let _waits = self.waiting.take(1, client, WAITING).map_err(|why| match why {
-            NoShare::Full => NotComputed::Crowded,
-            NoShare::OfSender => NotComputed::CrowdedByClient,
+        let _waits = self.waiting.take(1, client, self.most).map_err(|why| match why {
+            NoShare::Full => NotComputed::Crowded(self.most.of_all),
+            NoShare::OfSender => NotComputed::CrowdedByClient(self.most.of_one),
         })?;
         let waiting = self.wait_for_turn(client);
         // Neither semaphore is ever closed.
         let _is_next = waiting.turn.acquire().await;
         let place = self.places.clone().acquire_owned().await;
-        place.map_err(|_| NotComputed::Crowded)
+        place.map_err(|_| NotComputed::Crowded(self.most.of_all))
     }
 
     fn wait_for_turn(&self, client: Client) -> InLine<'_> {
@@ -253,9 +337,13 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(30);
 
+    fn lanes() -> Lanes {
+        Lanes::of(&"admin".into(), SOON)
+    }
+
     #[tokio::test]
     async fn work_that_nobody_waits_for_ends_and_keeps_its_place_until_then() {
-        let lanes = Lanes::default();
+        let lanes = lanes();
         let (ended, mut ends) = tokio::sync::mpsc::unbounded_channel();
         for _ in 0..HEAVY {
             let patience = Patience::default();
@@ -296,14 +384,14 @@ mod tests {
 
     #[tokio::test]
     async fn so_many_wait_and_no_more() {
-        let lanes = Arc::new(Lanes::default());
+        let lanes = Arc::new(lanes());
         let heavy = lanes.occupy(Kind::Heavy).await;
         let waiting: Vec<_> = (0..WAITING.of_all)
             .map(|_| ask(&lanes, Kind::Heavy, None))
             .collect();
         until_there_wait(&lanes, WAITING.of_all).await;
         let refused = ask(&lanes, Kind::Heavy, None).await.unwrap();
-        assert_eq!(refused, Err(NotComputed::Crowded));
+        assert_eq!(refused, Err(NotComputed::Crowded(WAITING.of_all)));
         for kind in [Kind::Light, Kind::Scaler] {
             assert_eq!(ask(&lanes, kind, None).await.unwrap(), Ok(7), "{kind:?}");
         }
@@ -316,7 +404,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_that_asks_much_waits_behind_itself() {
-        let lanes = Arc::new(Lanes::default());
+        let lanes = Arc::new(lanes());
         let [greedy, other] = ["greedy", "other"].map(|name| Some(SenderKey::of(name)));
         let heavy = lanes.occupy(Kind::Heavy).await;
         let crowd: Vec<_> = (0..WAITING.of_one)
@@ -324,7 +412,7 @@ mod tests {
             .collect();
         until_there_wait(&lanes, WAITING.of_one).await;
         let refused = ask(&lanes, Kind::Heavy, greedy).await.unwrap();
-        assert_eq!(refused, Err(NotComputed::CrowdedByClient));
+        assert_eq!(refused, Err(NotComputed::CrowdedByClient(WAITING.of_one)));
         // Clients without a key count as one more client.
         let unknown = WAITING.of_all - WAITING.of_one - 1;
         let unknown: Vec<_> = (0..unknown).map(|_| ask(&lanes, Kind::Heavy, None)).collect();
@@ -347,7 +435,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_that_stops_waiting_is_forgotten() {
-        let lanes = Arc::new(Lanes::default());
+        let lanes = Arc::new(lanes());
         let _heavy = lanes.occupy(Kind::Heavy).await;
         let client = Some(SenderKey::of("client"));
         let waiting = [(); 3].map(|()| ask(&lanes, Kind::Heavy, client));
@@ -361,14 +449,31 @@ mod tests {
     }
 
     #[test]
+    fn streams_have_places_of_their_own() {
+        let lanes = lanes();
+        let _all: Vec<_> = std::iter::from_fn(|| lanes.watch(None).ok()).collect();
+        let client = Some(SenderKey::of("client"));
+        let of_one: Vec<_> = std::iter::from_fn(|| lanes.follow(client).ok()).collect();
+        assert_eq!(of_one.len(), FOLLOWING.of_one);
+        let refused = lanes.follow(client).unwrap_err();
+        assert_eq!(refused, NotComputed::WatchedByClient(FOLLOWING.of_one));
+        assert!(lanes.follow(None).is_ok());
+        drop(of_one);
+        assert!(lanes.follow(client).is_ok());
+    }
+
+    #[test]
     fn half_of_the_connections_are_for_readers_that_wait_for_changes() {
-        let lanes = Lanes::default();
+        let lanes = lanes();
         let watch_all = |client| -> Vec<_> { std::iter::from_fn(|| lanes.watch(client).ok()).collect() };
         let of_one = watch_all(Some(SenderKey::of("client")));
         assert_eq!(of_one.len(), WATCHING.of_one);
         let others = watch_all(None);
         assert_eq!(of_one.len() + others.len(), WATCHING.of_all);
-        assert_eq!(lanes.watch(None).unwrap_err(), NotComputed::Watched);
+        assert_eq!(
+            lanes.watch(None).unwrap_err(),
+            NotComputed::Watched(WATCHING.of_all)
+        );
         drop(others);
         assert!(lanes.watch(None).is_ok());
     }

@@ -247,6 +247,7 @@ impl Lifecycle for Admin {
             self.view.bound_past(self.config.history.max_bytes(memory));
         }
         let api = Api::new(
+            &self.base.id,
             shared,
             self.view.clone(),
             self.config.query.clone(),

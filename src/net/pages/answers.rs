@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::header::{
     ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER, VARY,
 };
-use http::{Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
@@ -107,6 +107,15 @@ pub(crate) fn busy(why: &str) -> Answer {
 /// A body that is there as a whole.
 pub(crate) fn whole(bytes: Bytes) -> Body {
     Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// A body that is there as a whole, and what follows it in gRPC. A call's answer has no length in its head.
+pub(crate) fn with_trailers(bytes: Bytes, trailers: Option<HeaderMap>) -> Body {
+    let Some(trailers) = trailers else {
+        return whole(bytes);
+    };
+    let frames = [Frame::data(bytes), Frame::trailers(trailers)].map(Ok);
+    StreamBody::new(tokio_stream::iter(frames)).boxed_unsync()
 }
 
 pub(crate) fn without_body(answer: Answer) -> Answer {

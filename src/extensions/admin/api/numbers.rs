@@ -6,10 +6,10 @@ use std::time::{Duration, Instant as Clock};
 use tidegate_engine::query::{Instant, Options, Patience, Query, QueryError, Selection};
 use tidegate_engine::{Answer as Composed, Attributes, State, UnixNanos, clock};
 
-use super::{Api, MAX_LIGHT, SHORT};
+use super::{Api, MAX_LIGHT};
 use crate::component::account::SenderKey;
 use crate::component::{Ceiling, unix_now};
-use crate::extensions::admin::lanes::Kind;
+use crate::extensions::admin::lanes::{Kind, NotComputed};
 use crate::prom::catalog::{Level, millis};
 use crate::watch::Watched;
 
@@ -38,6 +38,9 @@ pub(in crate::extensions::admin) enum NoNumbers {
     /// The query looks at more than it may.
     #[error("{0}")]
     TooMuch(String),
+    /// The query took longer than it may.
+    #[error("the query took longer than it may")]
+    Timeout,
     /// Anything else.
     #[error("{0}")]
     Failed(String),
@@ -64,9 +67,9 @@ impl Api {
         self: Arc<Self>,
         query: String,
         client: Option<SenderKey>,
+        kind: Kind,
     ) -> Result<Numbers, NoNumbers> {
-        let time = PATIENCE.min(self.limits.timeout);
-        let deadline = Clock::now() + time;
+        let deadline = Clock::now() + PATIENCE.min(self.limits.timeout);
         // What one autoscaler asks for keeps no other one waiting: a query of much goes where heavy ones are.
         let attempt = async |kind, most| {
             let patience = Patience::until(deadline);
@@ -75,9 +78,9 @@ impl Api {
             self.lanes.compute(kind, client, waits, work).await
         };
         let computed = async {
-            match attempt(Kind::Scaler, MAX_LIGHT).await {
+            match attempt(kind, MAX_LIGHT).await {
                 Ok(Err(NoNumbers::TooMuch(_))) if self.shared.memory.is_over(Ceiling::Soft) => {
-                    Ok(Err(NoNumbers::failed(SHORT)))
+                    Err(self.lanes.refused(NotComputed::Memory))
                 }
                 Ok(Err(NoNumbers::TooMuch(_))) if MAX_LIGHT < self.max_samples() => {
                     attempt(Kind::Heavy, self.max_samples()).await
@@ -85,11 +88,15 @@ impl Api {
                 computed => computed,
             }
         };
-        match tokio::time::timeout_at(deadline.into(), computed).await {
+        let numbers = match tokio::time::timeout_at(deadline.into(), computed).await {
             Ok(Ok(computed)) => computed,
             Ok(Err(why)) => Err(NoNumbers::failed(why)),
-            Err(_) => Err(NoNumbers::failed(format!("no answer within {time:?}"))),
+            Err(_) => Err(NoNumbers::Timeout),
+        };
+        if let Err(NoNumbers::Timeout) = numbers {
+            self.lanes.refused(NotComputed::Timeout);
         }
+        numbers
     }
 
     fn compute(&self, query: &str, patience: Patience, most: usize) -> Result<Numbers, NoNumbers> {
@@ -104,6 +111,7 @@ impl Api {
         let value = query.instant_with(&asked, millis(clock::wall(now)), &options);
         let (value, _) = value.map_err(|error| match error {
             QueryError::TooMuch(why) => NoNumbers::TooMuch(why),
+            QueryError::Timeout => NoNumbers::Timeout,
             error => NoNumbers::failed(error),
         })?;
         let groups = self.groups_of(&query, now);
@@ -325,7 +333,13 @@ mod tests {
         let shared = Arc::new(Shared::default());
         let view = View::of(&shared);
         let limits = QueryConfig::default();
-        Arc::new(Api::new(shared, view, limits, CancellationToken::new()))
+        Arc::new(Api::new(
+            &"admin".into(),
+            shared,
+            view,
+            limits,
+            CancellationToken::new(),
+        ))
     }
 
     fn request(pairs: &[(&str, &str)]) -> Request {
@@ -343,11 +357,19 @@ mod tests {
     async fn heavy_queries_hold_up_neither_autoscalers_nor_queries_of_the_present() {
         let api = api();
         let _heavy = api.lanes.occupy(Kind::Heavy).await;
-        let two = api.clone().numbers("1 + 1".to_owned(), None).await.unwrap();
+        let two = api
+            .clone()
+            .numbers("1 + 1".to_owned(), None, Kind::Scaler)
+            .await
+            .unwrap();
         assert_eq!(two.values, [2.0]);
         assert_eq!(status(&api, &[("query", "1")]).await, http::StatusCode::OK);
         let _light = api.lanes.occupy(Kind::Light).await;
-        let two = api.clone().numbers("1 + 1".to_owned(), None).await.unwrap();
+        let two = api
+            .clone()
+            .numbers("1 + 1".to_owned(), None, Kind::Scaler)
+            .await
+            .unwrap();
         assert_eq!(two.values, [2.0]);
     }
 
@@ -368,11 +390,15 @@ mod tests {
         let light = status(&api, &[("query", "count(level)")]).await;
         assert_eq!(light, http::StatusCode::OK);
         // So does that of an autoscaler, which keeps no other one waiting.
-        let asking = tokio::spawn(api.clone().numbers(many.clone(), None));
+        let asking = tokio::spawn(api.clone().numbers(many.clone(), None, Kind::Scaler));
         // Longer than it takes to compute.
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert!(!asking.is_finished());
-        let two = api.clone().numbers("1 + 1".to_owned(), None).await.unwrap();
+        let two = api
+            .clone()
+            .numbers("1 + 1".to_owned(), None, Kind::Scaler)
+            .await
+            .unwrap();
         assert_eq!(two.values, [2.0]);
         drop(heavy);
         assert_eq!(asking.await.unwrap().unwrap().values, [120_000.0]);
@@ -382,11 +408,11 @@ mod tests {
         memory.hold(128 << 20);
         let refused = api
             .clone()
-            .numbers(many, None)
+            .numbers(many, None, Kind::Scaler)
             .await
             .err()
             .map(|why| why.to_string());
-        assert_eq!(refused.as_deref(), Some(SHORT));
+        assert_eq!(refused, Some(NotComputed::Memory.to_string()));
         memory.release(128 << 20);
     }
 
@@ -418,7 +444,7 @@ mod tests {
         let api = api();
         let bench = Bench::new("queue_depth", Vec::new());
         api.shared().composites.add(bench.watched.clone());
-        let ask = |query: &str| api.clone().numbers(query.to_owned(), None);
+        let ask = |query: &str| api.clone().numbers(query.to_owned(), None, Kind::Scaler);
         let missing = ask("queue_depth").await.err();
         assert!(matches!(missing, Some(NoNumbers::Missing(_))), "{missing:?}");
         assert_eq!(
@@ -480,7 +506,7 @@ mod tests {
             say(&table, "b", 7, at);
             api.view.attend(at);
         }
-        let ask = |query: &str| api.clone().numbers(query.to_owned(), None);
+        let ask = |query: &str| api.clone().numbers(query.to_owned(), None, Kind::Scaler);
         let stale = |name: &str, sources: usize| {
             format!(
                 "the gauge `{name}` is stale and has no value: 0 of {sources} sources report; check that they run and \

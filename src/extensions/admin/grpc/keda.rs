@@ -3,44 +3,47 @@
 
 mod trigger;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_engine::{Answer, State};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinSet;
 use tonic::Status;
 
 use self::trigger::{Signal, Trigger, Value};
 use super::messages as say;
 use super::query::named;
-use super::{Caller, Replies, replies};
+use super::{Caller, Replies, Reply, busy, replies};
 use crate::component::unix_now;
 use crate::extensions::admin::api::{Api, NoNumbers, Partial};
-use crate::watch::{Filter, refresh};
+use crate::extensions::admin::lanes::Kind;
+use crate::watch::{Filter, Follow, Watched, refresh};
 
-/// How often a stream computes a query. Composites report their changes themselves.
-const QUERY_INTERVAL: Duration = Duration::from_secs(1);
+/// How often a stream computes its value. Composites report most of their changes themselves.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// A change of activity is reported at most this much later than a composite says it.
 const COMPOSITE_INTERVAL: Duration = Duration::from_millis(20);
 
-pub(super) async fn is_active(
-    caller: Caller,
-    request: say::ScaledObjectRef,
-) -> Result<say::IsActiveResponse, Status> {
-    let trigger = Trigger::parse(&request.scaler_metadata)?;
-    let value = value(&caller, &trigger).await?;
-    Ok(say::IsActiveResponse {
-        result: trigger.is_active(value),
-    })
+pub(super) async fn is_active(caller: Caller, request: say::ScaledObjectRef) -> Result<Reply, Status> {
+    let trigger = Arc::new(Trigger::parse(&request.scaler_metadata)?);
+    let value = value(&caller, &trigger, Kind::Scaler).await?;
+    let result = trigger.is_active(value);
+    Ok(Reply::of(&say::IsActiveResponse { result }))
 }
 
 pub(super) async fn stream_is_active(
     caller: Caller,
     request: say::ScaledObjectRef,
 ) -> Result<Replies<say::IsActiveResponse>, Status> {
-    let trigger = checked(&caller.api, &request)?;
+    let trigger = Arc::new(checked(&caller.api, &request)?);
+    let place = caller.follow()?;
     let (to, from) = replies();
-    tokio::spawn(tell(caller, trigger, to));
+    tokio::spawn(async move {
+        let _until_it_ends = place;
+        tell(caller, trigger, to).await;
+    });
     Ok(from)
 }
 
@@ -54,14 +57,15 @@ fn checked(api: &Api, request: &say::ScaledObjectRef) -> Result<Trigger, Status>
 }
 
 /// Tells at once, and whenever it changes. While the value is not known, what was told last stays.
-async fn tell(caller: Caller, trigger: Trigger, to: mpsc::Sender<Result<say::IsActiveResponse, Status>>) {
+async fn tell(
+    caller: Caller,
+    trigger: Arc<Trigger>,
+    to: mpsc::Sender<Result<say::IsActiveResponse, Status>>,
+) {
     let mut told = None;
-    let interval = match trigger.has_query() {
-        true => QUERY_INTERVAL,
-        false => COMPOSITE_INTERVAL,
-    };
+    let changes = Changes::of(&caller.api, &trigger);
     loop {
-        if let Ok(value) = value(&caller, &trigger).await {
+        if let Ok(value) = value(&caller, &trigger, Kind::Stream).await {
             let result = trigger.is_active(value);
             if told != Some(result) {
                 told = Some(result);
@@ -71,10 +75,45 @@ async fn tell(caller: Caller, trigger: Trigger, to: mpsc::Sender<Result<say::IsA
             }
         }
         tokio::select! {
-            () = tokio::time::sleep(interval) => {}
+            () = tokio::time::sleep(INTERVAL) => {}
+            () = changes.next() => {}
             () = to.closed() => return,
             () = caller.api.stopping().cancelled() => return,
         }
+    }
+}
+
+/// The changes of the composites of a trigger. A trigger with a query follows none: its queries cost more.
+struct Changes {
+    changed: Arc<Notify>,
+    /// They end with this.
+    _following: JoinSet<()>,
+}
+
+impl Changes {
+    fn of(api: &Api, trigger: &Trigger) -> Self {
+        let (mut following, changed) = (JoinSet::new(), Arc::new(Notify::new()));
+        for watched in trigger
+            .followed()
+            .flat_map(|name| named(api, name).unwrap_or_default())
+        {
+            let (changed, follow) = (changed.clone(), watched.follow());
+            let mut follow: Follow = follow.every(COMPOSITE_INTERVAL);
+            following.spawn(async move {
+                loop {
+                    follow.next().await;
+                    changed.notify_one();
+                }
+            });
+        }
+        Self {
+            changed,
+            _following: following,
+        }
+    }
+
+    async fn next(&self) {
+        self.changed.notified().await;
     }
 }
 
@@ -88,11 +127,8 @@ fn spec(trigger: &Trigger) -> say::GetMetricSpecResponse {
     }
 }
 
-pub(super) async fn metric_spec(
-    caller: Caller,
-    request: say::ScaledObjectRef,
-) -> Result<say::GetMetricSpecResponse, Status> {
-    Ok(spec(&checked(&caller.api, &request)?))
+pub(super) async fn metric_spec(caller: Caller, request: say::ScaledObjectRef) -> Result<Reply, Status> {
+    Ok(Reply::of(&spec(&checked(&caller.api, &request)?)))
 }
 
 /// The targets stand in the trigger: they are told once, and the stream stays open.
@@ -101,8 +137,10 @@ pub(super) async fn stream_metric_spec(
     request: say::ScaledObjectRef,
 ) -> Result<Replies<say::GetMetricSpecResponse>, Status> {
     let spec = spec(&checked(&caller.api, &request)?);
+    let place = caller.follow()?;
     let (to, from) = replies();
     tokio::spawn(async move {
+        let _until_it_ends = place;
         if to.send(Ok(spec)).await.is_ok() {
             tokio::select! {
                 () = to.closed() => {}
@@ -113,16 +151,13 @@ pub(super) async fn stream_metric_spec(
     Ok(from)
 }
 
-pub(super) async fn metrics(
-    caller: Caller,
-    request: say::GetMetricsRequest,
-) -> Result<say::GetMetricsResponse, Status> {
+pub(super) async fn metrics(caller: Caller, request: say::GetMetricsRequest) -> Result<Reply, Status> {
     let object = request
         .scaled_object_ref
         .ok_or_else(|| Status::invalid_argument("scaledObjectRef is missing"))?;
-    let trigger = Trigger::parse(&object.scaler_metadata)?;
-    let value = value(&caller, &trigger).await?;
-    Ok(say::GetMetricsResponse {
+    let trigger = Arc::new(Trigger::parse(&object.scaler_metadata)?);
+    let value = value(&caller, &trigger, Kind::Scaler).await?;
+    Ok(Reply::of(&say::GetMetricsResponse {
         metric_values: vec![say::MetricValue {
             metric_name: match request.metric_name.is_empty() {
                 true => trigger.metric_name.clone(),
@@ -131,7 +166,7 @@ pub(super) async fn metrics(
             metric_value: whole(value),
             metric_value_float: value,
         }],
-    })
+    }))
 }
 
 /// Rounded up: half a request in a queue is one too many for nobody.
@@ -147,12 +182,19 @@ enum Told {
 }
 
 /// The trigger's value now: the largest of its signals, each in proportion to its target. 0 when all of them are gone.
-async fn value(caller: &Caller, trigger: &Trigger) -> Result<f64, Status> {
+async fn value(caller: &Caller, trigger: &Arc<Trigger>, kind: Kind) -> Result<f64, Status> {
     let mut largest: Option<f64> = None;
-    for signal in &trigger.signals {
+    for (at, signal) in trigger.signals.iter().enumerate() {
         let told = match &signal.value {
-            Value::Query(query) => of_query(caller, trigger, signal, query).await?,
-            Value::Composite(name, wants) => of_composite(&caller.api, trigger, signal, name, wants).await?,
+            Value::Query(query) => of_query(caller, trigger, signal, query, kind).await?,
+            Value::Composite(name, wants) => {
+                let all = named(&caller.api, name)?;
+                refresh(&all).await;
+                let (trigger, name, wants) = (trigger.clone(), name.clone(), wants.clone());
+                let work = move || of_composite(&all, &trigger, &trigger.signals[at], &name, &wants);
+                let told = caller.api.lanes().compute_in_time(kind, caller.client, work);
+                told.await.map_err(busy)??
+            }
         };
         let value = match told {
             // Not below any value: what there is decides.
@@ -168,16 +210,29 @@ async fn value(caller: &Caller, trigger: &Trigger) -> Result<f64, Status> {
     }
 }
 
-async fn of_query(caller: &Caller, trigger: &Trigger, signal: &Signal, query: &str) -> Result<Told, Status> {
+async fn of_query(
+    caller: &Caller,
+    trigger: &Trigger,
+    signal: &Signal,
+    query: &str,
+    kind: Kind,
+) -> Result<Told, Status> {
     let Caller { api, client } = caller;
-    let numbers = api.clone().numbers(query.to_owned(), *client).await;
-    let numbers = match numbers {
-        Err(NoNumbers::Missing(_)) if trigger.ends_when_gone && api.has_left(query) => return Ok(Told::Gone),
-        Ok(numbers) if numbers.values.is_empty() && trigger.ends_when_gone && api.has_left(query) => {
+    let numbers = api.clone().numbers(query.to_owned(), *client, kind).await;
+    let says_nothing = match &numbers {
+        Ok(numbers) => numbers.values.is_empty(),
+        Err(why) => matches!(why, NoNumbers::Missing(_)),
+    };
+    if says_nothing && trigger.ends_when_gone {
+        let (of, asked) = (api.clone(), query.to_owned());
+        let has_left = api
+            .lanes()
+            .compute_in_time(kind, *client, move || of.has_left(&asked));
+        if has_left.await.map_err(busy)? {
             return Ok(Told::Gone);
         }
-        numbers => numbers.map_err(|why| Status::failed_precondition(format!("{query}: {why}")))?,
-    };
+    }
+    let numbers = numbers.map_err(|why| Status::failed_precondition(format!("{query}: {why}")))?;
     if let Some(partial) = &numbers.partial {
         let refused = trigger.refusal(partial);
         refused.map_or(Ok(()), |why| {
@@ -187,16 +242,14 @@ async fn of_query(caller: &Caller, trigger: &Trigger, signal: &Signal, query: &s
     signal.combine(&numbers.values).map(Told::Value)
 }
 
-async fn of_composite(
-    api: &Api,
+fn of_composite(
+    all: &[Arc<Watched>],
     trigger: &Trigger,
     signal: &Signal,
     name: &str,
     wants: &Filter,
 ) -> Result<Told, Status> {
     let (mut values, mut has_left) = (Vec::new(), false);
-    let all = named(api, name)?;
-    refresh(&all).await;
     for watched in all {
         let latest = watched.read(unix_now());
         let shown = latest.shown.iter().map(|shown| &shown.answer);

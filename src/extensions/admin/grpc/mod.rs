@@ -6,9 +6,11 @@ mod query;
 #[cfg(test)]
 mod tests;
 
+use std::future::ready;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes};
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use prost::Message;
@@ -16,11 +18,13 @@ use tokio::sync::mpsc;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
+use tonic::codec::{Codec, EncodeBuf, Encoder};
 use tonic::server::Grpc;
 use tonic_prost::ProstCodec;
 use tower::service_fn;
 
 use super::api::Api;
+use super::lanes::{NotComputed, Place};
 use crate::component::account::SenderKey;
 use crate::net::pages::{Answer, BodyError, grpc_error};
 
@@ -35,7 +39,60 @@ struct Caller {
     client: Option<SenderKey>,
 }
 
+impl Caller {
+    /// The place of a stream, until it is dropped.
+    fn follow(&self) -> Result<Arc<Place>, Status> {
+        self.api.lanes().follow(self.client).map_err(busy)
+    }
+}
+
+/// The refusal of a call that may be made again soon.
+#[expect(clippy::needless_pass_by_value, reason = "a function for `map_err`")]
+fn busy(why: NotComputed) -> Status {
+    Status::unavailable(why.to_string())
+}
+
 type Replies<M> = ReceiverStream<Result<M, Status>>;
+
+/// The answer of a call, encoded: a large one is not encoded on the threads that move data.
+struct Reply(Bytes);
+
+impl Reply {
+    fn of(message: &impl Message) -> Self {
+        Self(message.encode_to_vec().into())
+    }
+}
+
+/// Reads messages and writes encoded ones.
+struct Replying<I>(PhantomData<I>);
+
+struct Writer;
+
+impl<I: Message + Default + 'static> Codec for Replying<I> {
+    type Encode = Reply;
+    type Decode = I;
+    type Encoder = Writer;
+    type Decoder = <ProstCodec<(), I> as Codec>::Decoder;
+
+    fn encoder(&mut self) -> Writer {
+        Writer
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        ProstCodec::<(), I>::default().decoder()
+    }
+}
+
+impl Encoder for Writer {
+    type Item = Reply;
+    type Error = Status;
+
+    fn encode(&mut self, reply: Reply, to: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        to.reserve(reply.0.len());
+        to.put(reply.0);
+        Ok(())
+    }
+}
 
 /// Answers one call.
 pub(super) async fn answer(api: Arc<Api>, request: Request<Full<Bytes>>) -> Answer {
@@ -58,24 +115,28 @@ pub(super) async fn answer(api: Arc<Api>, request: Request<Full<Bytes>>) -> Answ
     }
 }
 
-async fn unary<I, O, F>(
+/// The answer has a known size: it takes room until its client has read it.
+async fn unary<I, F>(
     caller: Caller,
     request: Request<Full<Bytes>>,
     call: impl Fn(Caller, I) -> F + Clone,
 ) -> Answer
 where
     I: Message + Default + 'static,
-    O: Message + Default + 'static,
-    F: Future<Output = Result<O, Status>> + Send,
+    F: Future<Output = Result<Reply, Status>> + Send,
 {
     let service = service_fn(|request: tonic::Request<I>| {
         let called = call(caller.clone(), request.into_inner());
         async move { called.await.map(tonic::Response::new) }
     });
-    let response = Grpc::new(ProstCodec::<O, I>::default())
-        .unary(service, request)
-        .await;
-    response.map(|body| body.map_err(BodyError::from).boxed_unsync())
+    let response = Grpc::new(Replying(PhantomData)).unary(service, request).await;
+    let (head, body) = response.into_parts();
+    let Ok(body) = body.collect().await else {
+        return grpc_error(Status::internal("the answer broke off"));
+    };
+    let trailers = body.trailers().cloned();
+    let body = Full::new(body.to_bytes()).with_trailers(ready(trailers.map(Ok)));
+    http::Response::from_parts(head, body.map_err(|never| match never {}).boxed_unsync())
 }
 
 async fn stream<I, O, S, F>(

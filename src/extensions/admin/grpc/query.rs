@@ -7,10 +7,11 @@ use prost::Message;
 use tidegate_engine::{Side, State, Threshold};
 use tonic::Status;
 
-use super::{Caller, messages as say};
+use super::{Caller, Reply, busy, messages as say};
 use crate::component::unix_now;
 use crate::config::nearest;
 use crate::extensions::admin::api::Api;
+use crate::extensions::admin::lanes::Kind;
 use crate::watch::{
     Backlog, Crossing, Ended, Filter, Follow, News, Shown, Unread, Watched, backlog, refresh,
 };
@@ -21,28 +22,42 @@ const MIN_INTERVAL: Duration = Duration::from_millis(100);
 /// What a watcher is told.
 type Told = Result<say::WatchResponse, Status>;
 
-pub(super) async fn get(
-    Caller { api, .. }: Caller,
-    request: say::GetRequest,
-) -> Result<say::GetResponse, Status> {
+pub(super) async fn get(caller: Caller, request: say::GetRequest) -> Result<Reply, Status> {
     let wants: Filter = request.labels.into_iter().collect();
-    let values = values_of(&named(&api, &request.name)?, &wants).await;
-    Ok(say::GetResponse { values })
+    let all = named(&caller.api, &request.name)?;
+    reply(&caller, all, wants, |values| {
+        Reply::of(&say::GetResponse { values })
+    })
+    .await
 }
 
-pub(super) async fn list(
-    Caller { api, .. }: Caller,
-    _request: say::ListRequest,
-) -> Result<say::ListResponse, Status> {
-    let all = api.shared().composites.list();
-    let values = values_of(&all, &Filter::default()).await;
-    Ok(say::ListResponse { values })
+pub(super) async fn list(caller: Caller, _request: say::ListRequest) -> Result<Reply, Status> {
+    let all = caller.api.shared().composites.list().to_vec();
+    let wants = Filter::default();
+    reply(&caller, all, wants, |values| {
+        Reply::of(&say::ListResponse { values })
+    })
+    .await
 }
 
-pub(super) async fn watch(
-    Caller { api, .. }: Caller,
-    request: say::WatchRequest,
-) -> Result<Unread<Told>, Status> {
+/// What composites say now, made where queries of the present are computed: there may be thousands of groups.
+async fn reply(
+    caller: &Caller,
+    all: Vec<Arc<Watched>>,
+    wants: Filter,
+    of: fn(Vec<say::Value>) -> Reply,
+) -> Result<Reply, Status> {
+    refresh(&all).await;
+    let made = caller
+        .api
+        .lanes()
+        .compute_in_time(Kind::Light, caller.client, move || of(values_of(&all, &wants)));
+    made.await.map_err(busy)
+}
+
+pub(super) async fn watch(caller: Caller, request: say::WatchRequest) -> Result<Unread<Told>, Status> {
+    let place = caller.follow()?;
+    let api = caller.api;
     let (to, from) = backlog(api.shared(), |why| {
         Some(Err(Status::unavailable(why.to_string())))
     });
@@ -55,7 +70,11 @@ pub(super) async fn watch(
             Some(threshold) => follow.across(threshold.clone()),
             None => follow.every(min_interval),
         };
-        tokio::spawn(tell(api.clone(), watched, follow, to.clone()));
+        let (api, place, to) = (api.clone(), place.clone(), to.clone());
+        tokio::spawn(async move {
+            let _until_it_ends = place;
+            tell(api, watched, follow, to).await;
+        });
     }
     Ok(from)
 }
@@ -116,8 +135,7 @@ pub(super) fn named(api: &Api, name: &str) -> Result<Vec<Arc<Watched>>, Status> 
     }))
 }
 
-async fn values_of(all: &[Arc<Watched>], wants: &Filter) -> Vec<say::Value> {
-    refresh(all).await;
+fn values_of(all: &[Arc<Watched>], wants: &Filter) -> Vec<say::Value> {
     let mut values = Vec::new();
     for watched in all {
         let latest = watched.read(unix_now());

@@ -32,7 +32,12 @@ struct Gateway {
 
 impl Gateway {
     async fn start() -> Self {
-        let config = settings::<Config>("endpoint: 127.0.0.1:0").get();
+        Self::with("").await
+    }
+
+    /// With more options.
+    async fn with(options: &str) -> Self {
+        let config = settings::<Config>(&format!("{{endpoint: '127.0.0.1:0', {options}}}")).get();
         let admin = Admin::new(config, context("extensions", "admin")).unwrap();
         let depth = Bench::new("queue_depth", vec![threshold(10.0, 8.0)]);
         let usage = Bench::new("kv_usage", Vec::new());
@@ -177,6 +182,25 @@ async fn composites_are_read_by_name_and_all_together() {
         .call("/tidegate.v1.Query/Put", ask("queue_depth", &[]))
         .await;
     assert_eq!(unknown.unwrap_err().code(), Code::Unimplemented);
+}
+
+#[tokio::test]
+async fn an_answer_without_room_is_refused_and_others_are_given() {
+    let mut gateway = Gateway::with("query: {max_answer_bytes: 200}").await;
+    for model in ["m", "n", "o"] {
+        gateway.depth.say(model, 4.0);
+    }
+    let list = "/tidegate.v1.Query/List";
+    let refused: Result<say::ListResponse, _> = gateway.call(list, say::ListRequest {}).await;
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.code(), Code::Unavailable);
+    assert!(refused.message().contains("have not read"), "{refused}");
+    let one = say::GetRequest {
+        name: "queue_depth".to_owned(),
+        labels: pairs(&[("model", "m")]),
+    };
+    let answer: say::GetResponse = gateway.call("/tidegate.v1.Query/Get", one).await.unwrap();
+    assert_eq!(answer.values.len(), 1);
 }
 
 #[tokio::test]

@@ -183,10 +183,11 @@ impl Trigger {
         Some(format!("{}{cure}", partial.why()))
     }
 
-    pub(super) fn has_query(&self) -> bool {
-        self.signals
-            .iter()
-            .any(|signal| matches!(signal.value, Value::Query(_)))
+    /// The composites whose changes are worth a new value; none where a query must be computed for it, too.
+    pub(super) fn followed(&self) -> impl Iterator<Item = &str> {
+        let mut signals = self.signals.iter();
+        let has_query = signals.any(|signal| matches!(signal.value, Value::Query(_)));
+        self.composites().filter(move |_| !has_query)
     }
 
     pub(super) fn composites(&self) -> impl Iterator<Item = &str> {
