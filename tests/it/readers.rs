@@ -265,9 +265,9 @@ fn answers_beyond_their_budget_are_refused_and_counted() {
     let late = || gateway.own_metric("tidegate_queries_refused_total", &["reason=\"timeout\""]);
     let before = late();
     let path = format!("/api/v1/query?timeout=1ms&query={}", percent_encode(all));
-    let answer = http::get(ports.admin, &path).expect("an answer");
+    let refused = http::get(ports.admin, &path).expect("an answer");
     assert_eq!(
-        (answer.status, &answer.json()["errorType"]),
+        (refused.status, &refused.json()["errorType"]),
         (503, &json!("timeout"))
     );
     assert_eq!(late(), before + 1.0, "each is counted once");
