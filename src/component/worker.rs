@@ -64,6 +64,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// As many pieces of work as there are processors at a time: more would only hold memory.
 static SLOTS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(processors()));
 
+/// As many for what goes out: what comes in may take all others, and only what is sent makes room for more of it.
+static OUTGOING: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(processors()));
+
 fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -73,8 +76,8 @@ fn processors() -> usize {
 #[error("the gateway has too much work waiting")]
 pub struct Overloaded;
 
-/// A place for work on what came in that takes longer than about a millisecond: to unpack, check, decode or fold a large
-/// request. The runtime's threads are for those who wait for a short answer, such as a health check.
+/// A place for work that takes longer than about a millisecond: to unpack, check, decode or fold a large request that came
+/// in, or to make one that goes out. The runtime's threads are for those who wait for a short answer, such as a health check.
 pub(crate) struct Slot {
     _permit: SemaphorePermit<'static>,
 }
@@ -108,6 +111,11 @@ impl Slot {
         static NEXT: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(processors()));
         let _turn = NEXT.acquire().await.map_err(|_| Overloaded)?;
         Self::of(&SLOTS).await
+    }
+
+    /// The same for work on what goes out: to write, compress or sign a large request. Those who send wait for each other only.
+    pub(crate) async fn to_send() -> Result<Self, Overloaded> {
+        Self::of(&OUTGOING).await
     }
 
     async fn soon_of(slots: &'static Semaphore) -> Result<Self, Overloaded> {

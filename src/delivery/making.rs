@@ -1,4 +1,5 @@
-//! Room for what an attempt makes of a parcel: its decoded form, its text, its compressed form.
+//! Room for what an attempt makes of a parcel: its decoded form, its text, its compressed form. And the place where it is
+//! made: what is large is made beside the runtime's threads.
 //!
 //! The parcel itself is on the books already and waits in its queue. Where memory is full of what waits, only attempts
 //! can empty it: so one of them goes on at any time, and the others wait for their turn.
@@ -9,10 +10,34 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::parcel::Parcel;
 use crate::batch::{Batch, Encoded, Payload, wire};
+use crate::component::worker::Slot;
 use crate::component::{Account, Held, Shared};
 
 /// Less is not worth looking at: the answer to a request takes as much.
 const SMALL: usize = 16 << 10;
+
+/// What needs no more room is made on the spot: 64 KiB, and what they are compressed to, take less than a millisecond. For
+/// less, the hop to another thread costs more than it spares.
+pub(crate) const INLINE_BYTES: usize = 128 << 10;
+
+/// Does work on what goes out: on the spot, or in a place for such work where it is long. It goes on to its end also when
+/// nobody waits for it any more.
+///
+/// # Errors
+/// It has panicked, or the gateway stops.
+pub(crate) async fn apart<T: Send + 'static>(
+    is_long: bool,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, String> {
+    if !is_long {
+        return Ok(work());
+    }
+    let done = match Slot::to_send().await {
+        Ok(slot) => slot.run(work).await,
+        Err(overloaded) => Err(overloaded),
+    };
+    done.map_err(|_| "making the request was broken off (a bug)".to_owned())
+}
 
 /// Whose turn it is where there is no room. One a gateway.
 struct Turn(Arc<Semaphore>);
@@ -39,6 +64,23 @@ impl Making {
             held.promise(bytes);
         }
         Self { held, _turn: turn }
+    }
+
+    /// Makes what the room is for: beside the runtime's threads where it is large. The room stays until it is made, also when
+    /// nobody waits for it any more, and then with what was made.
+    ///
+    /// # Errors
+    /// The work has panicked, or the gateway stops.
+    pub(crate) async fn make<T: Send + 'static>(
+        self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<(T, Held), String> {
+        let is_long = self.held.bytes() > INLINE_BYTES;
+        let make = move || {
+            let made = work();
+            (made, self.made())
+        };
+        apart(is_long, make).await
     }
 
     /// It is made, and stays for a while: others have their turn.
@@ -84,6 +126,24 @@ impl Parcel {
         2 * (of_wire + self.made_bytes())
     }
 
+    /// What something takes that is to be made of it, by a look at each of its elements. For much that takes long.
+    ///
+    /// # Errors
+    /// The work has panicked, or the gateway stops.
+    pub(crate) async fn weighed(
+        self,
+        weigh: impl FnOnce(&Self) -> usize + Send + 'static,
+    ) -> Result<(Self, usize), String> {
+        /// A walk through so many bytes takes less than a millisecond.
+        const LIGHT_BYTES: usize = 1 << 20;
+        let is_long = self.joined_bytes() > 2 * LIGHT_BYTES;
+        let weigh = move || {
+            let bytes = weigh(&self);
+            (self, bytes)
+        };
+        apart(is_long, weigh).await
+    }
+
     /// What it takes to write it as JSON, at most: names of fields, numbers of 8 bytes as text, escaped characters.
     pub fn json_bytes(&self) -> usize {
         self.joined_bytes() + 2 * self.decoded_bytes()
@@ -108,6 +168,7 @@ fn weight(encoded: &Encoded) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
     use std::time::Duration;
 
     use tokio::time::timeout;
@@ -147,6 +208,44 @@ mod tests {
         for _ in 0..3 {
             assert!(timeout(soon, Making::room(&shared, SMALL)).await.is_ok());
         }
+    }
+
+    #[tokio::test]
+    async fn what_is_large_is_made_on_another_thread_and_keeps_its_room_when_nobody_waits() {
+        const MIB: usize = 1 << 20;
+        let shared = shared(8 * MIB);
+        let make = async |bytes| {
+            let making = Making::room(&shared, bytes).await;
+            let (made_on, _held) = making.make(|| thread::current().id()).await.unwrap();
+            made_on
+        };
+        let here = thread::current().id();
+        assert_eq!(make(INLINE_BYTES).await, here);
+        assert_ne!(make(INLINE_BYTES + 1).await, here);
+        let (began, begins) = tokio::sync::oneshot::channel();
+        let (end, ends) = std::sync::mpsc::channel::<()>();
+        let making = Making::room(&shared, MIB).await.make(move || {
+            began.send(()).unwrap();
+            ends.recv()
+        });
+        tokio::select! {
+            _ = making => panic!("it waits for its end"),
+            begun = begins => begun.unwrap(),
+        }
+        assert_eq!(shared.memory.reserved_bytes(), MIB);
+        end.send(()).unwrap();
+        let given_back = async {
+            while shared.memory.reserved_bytes() > 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(Duration::from_secs(30), given_back).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_panic_while_something_is_made_is_told() {
+        let broken: Result<(), String> = apart(true, || panic!("as a bug would")).await;
+        assert!(broken.unwrap_err().contains("a bug"));
     }
 
     #[test]

@@ -36,6 +36,7 @@ pub use config::{Delivery, OnFull, QueueConfig, RetryConfig, StorageMode};
 pub use destination::{Attempt, Destination};
 pub use machine::Together;
 pub use making::Making;
+pub(crate) use making::{INLINE_BYTES, apart};
 pub use outcome::{Left, Loss, Outcome, Parts};
 pub use parcel::{Lane, Memo, Parcel};
 pub use retry_on::{RetryStatus, Speaks};

@@ -26,7 +26,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// would swallow attempts for a quarter of an hour.
 const UNACKNOWLEDGED_TIMEOUT_MS: u32 = 20_000;
 
-/// The longest head of an answer over HTTP, in bytes.
+/// The longest head of an answer over HTTP or gRPC, in bytes.
 pub const MAX_HEAD_BYTES: u32 = 64 << 10;
 
 /// Which URLs get TLS.

@@ -10,10 +10,11 @@ use smallvec::SmallVec;
 use tonic::{Code, Status};
 
 use super::line::Sender;
+use crate::component::{Held, Shared};
 use crate::delivery::answer::{ExportResponse, MAX_ANSWER_BYTES, of_status};
-use crate::delivery::{Outcome, RetryConfig};
+use crate::delivery::{Making, Outcome, RetryConfig};
 use crate::net::grpc::{GRPC_ENCODING, Prefix};
-use crate::net::{Coding, decompress};
+use crate::net::{Coding, DecompressError, decompress};
 
 /// A message with its prefix, as the runs of bytes that it came in: nothing is copied to make it.
 #[derive(Debug)]
@@ -81,12 +82,13 @@ pub(super) struct Called {
     pub(super) outcome: Outcome,
 }
 
-/// Sends a request and reads what it is answered. An error: there was no whole answer, and why.
+/// Sends a request and reads what it is answered, on the account. An error: there was no whole answer, and why.
 pub(super) async fn unary(
     sender: &mut Sender,
     request: Request<()>,
     message: Message,
     retry: &RetryConfig,
+    shared: &Shared,
 ) -> Result<Called, h2::Error> {
     let failed = |status: &Status| Called {
         code: status.code(),
@@ -100,14 +102,15 @@ pub(super) async fn unary(
     if let Some(status) = Status::from_header_map(head.headers()).filter(|status| status.code() != Code::Ok) {
         return Ok(failed(&status));
     }
-    let answer = read(&mut body).await?;
+    let mut held = Held::ours(shared.memory.clone());
+    let answer = read(&mut body, &mut held).await?;
     let trailers = body.trailers().await?;
     let status = status(&head, trailers.as_ref());
     if let Some(status) = status.as_ref().filter(|status| status.code() != Code::Ok) {
         return Ok(failed(status));
     }
     let code = status.as_ref().map_or(Code::Unknown, Status::code);
-    let outcome = match (decode(head.headers(), answer).await, status) {
+    let outcome = match (decode(head.headers(), answer, shared).await, status) {
         (Ok(None), None) => Outcome::retry("the answer broke off"),
         (Ok(answer), _) => answer.map_or(Outcome::Done, ExportResponse::outcome),
         (Err(why), None) => Outcome::retry(format!("no gRPC status, and an unreadable answer: {why}")),
@@ -119,8 +122,9 @@ pub(super) async fn unary(
     Ok(Called { code, outcome })
 }
 
-/// The bytes of an answer; of one that is too large, only that it is. It is read to its end for the status there.
-async fn read(body: &mut RecvStream) -> Result<Result<Bytes, String>, h2::Error> {
+/// The bytes of an answer, which `held` has on the account; of one that is too large, only that it is. It is read to its end
+/// for the status there.
+async fn read(body: &mut RecvStream, held: &mut Held) -> Result<Result<Bytes, String>, h2::Error> {
     const MAX_BYTES: usize = Prefix::BYTES + MAX_ANSWER_BYTES;
     let (mut answer, mut length) = (BytesMut::new(), 0_usize);
     while let Some(chunk) = body.data().await.transpose()? {
@@ -128,8 +132,9 @@ async fn read(body: &mut RecvStream) -> Result<Result<Bytes, String>, h2::Error>
         length = length.saturating_add(chunk.len());
         match length <= MAX_BYTES {
             true => answer.extend_from_slice(&chunk),
-            false => answer.clear(),
+            false => answer = BytesMut::new(),
         }
+        held.settle(answer.len());
     }
     Ok(match length <= MAX_BYTES {
         true => Ok(answer.freeze()),
@@ -164,6 +169,7 @@ fn status_of_http(http: StatusCode) -> Option<Status> {
 async fn decode(
     headers: &HeaderMap,
     answer: Result<Bytes, String>,
+    shared: &Shared,
 ) -> Result<Option<ExportResponse>, String> {
     let mut message = answer?;
     if message.is_empty() {
@@ -180,10 +186,29 @@ async fn decode(
         0 => Coding::Identity,
         _ => coding(headers)?,
     };
-    let plain = decompress(coding, message, MAX_ANSWER_BYTES).await;
-    let plain = plain.map_err(|error| error.to_string())?;
+    let (plain, _room) = unpack(coding, message, shared).await?;
     let decoded = ExportResponse::decode(plain);
     decoded.map(Some).map_err(|error| error.to_string())
+}
+
+/// A message as it was before it was compressed, and the room that it takes. Most are a few bytes, which need none.
+async fn unpack(coding: Coding, message: Bytes, shared: &Shared) -> Result<(Bytes, Option<Making>), String> {
+    /// Less is not worth looking at.
+    const SMALL: usize = 16 << 10;
+    if coding == Coding::Identity {
+        return Ok((message, None));
+    }
+    match decompress(coding, message.clone(), SMALL).await {
+        Ok(plain) => return Ok((plain, None)),
+        Err(DecompressError::TooLarge { .. }) => {}
+        Err(error) => return Err(error.to_string()),
+    }
+    // While it grows, what is there and what it becomes stand side by side.
+    let room = Making::room(shared, 2 * MAX_ANSWER_BYTES).await;
+    let plain = decompress(coding, message, MAX_ANSWER_BYTES).await;
+    plain
+        .map(|plain| (plain, Some(room)))
+        .map_err(|error| error.to_string())
 }
 
 /// How an answer that says that it is compressed is compressed.
@@ -228,6 +253,22 @@ mod tests {
             }
             prop_assert_eq!(read, expected);
         }
+    }
+
+    #[tokio::test]
+    async fn a_message_is_unpacked_to_a_mebibyte_at_most_and_holds_room_while_it_is_large() {
+        let shared = Shared::default();
+        let packed = |bytes: usize| Bytes::from(crate::net::compress(Coding::Gzip, &vec![0; bytes]).unwrap());
+        let (small, room) = unpack(Coding::Gzip, packed(9), &shared).await.unwrap();
+        assert_eq!((small.len(), room.is_some()), (9, false));
+        let (large, room) = unpack(Coding::Gzip, packed(100_000), &shared).await.unwrap();
+        assert_eq!((large.len(), room.is_some()), (100_000, true));
+        assert!(shared.memory.reserved_bytes() >= large.len());
+        drop(room);
+        let bomb = packed(4 << 20);
+        let error = unpack(Coding::Gzip, bomb, &shared).await.unwrap_err();
+        assert_eq!(error, "the decompressed body is larger than 1048577 bytes");
+        assert_eq!(shared.memory.reserved_bytes(), 0);
     }
 
     #[test]

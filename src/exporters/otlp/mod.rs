@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use h2::Reason;
 use http::header::{CONTENT_TYPE, HeaderValue, TE, USER_AGENT as USER_AGENT_HEADER};
 use http::{HeaderMap, Method, Request, Uri};
 use tonic::Code;
@@ -18,12 +19,12 @@ use tonic::Code;
 use crate::batch::{Encoded, Signal};
 use crate::component::auth::Credentials;
 use crate::component::{
-    ComponentError, ConfigType, Context, ExporterContext, ExporterFactory, Factory, PeerLabels, Shared,
+    ComponentError, ConfigType, Context, ExporterContext, ExporterFactory, Factory, Held, PeerLabels, Shared,
     Stability,
 };
 use crate::delivery::answer::{USER_AGENT, quote};
 use crate::delivery::{Attempt, Destination, Making, Outcome, Parcel, RetryConfig};
-use crate::net::client::{Connector, UseTls};
+use crate::net::client::{Connector, MAX_HEAD_BYTES, UseTls};
 use crate::net::grpc::{APPLICATION_GRPC, EXPORT_METHODS, GRPC_ACCEPT_ENCODING, GRPC_ENCODING, GRPC_TIMEOUT};
 use crate::net::measured::Measured;
 use crate::net::tls::ALPN_GRPC;
@@ -139,14 +140,27 @@ impl Client {
         })
     }
 
-    /// An error says why it is not sent: it can't be, or we can't prove now who we are.
-    fn request(&self, parcel: &Parcel) -> Result<(Request<()>, Message), Outcome> {
-        let message = self.message(parcel.encoded())?;
+    /// A parcel that is ready to be sent. An error says why it is not sent: it can't be, or we can't prove now who we are.
+    async fn ready(&self, parcel: Parcel) -> Result<Ready, Outcome> {
+        let bytes = match self.compression {
+            None => parcel.made_bytes(),
+            Some(_) => parcel.joined_bytes(),
+        };
+        let making = Making::room(&self.shared, bytes).await;
+        let compression = self.compression;
+        let make = move || (message(compression, parcel.encoded()), parcel);
+        let ((message, parcel), held) = making.make(make).await.map_err(Outcome::permanent)?;
+        let message = message?;
         let mut request = Request::new(());
         *request.method_mut() = Method::POST;
         *request.uri_mut() = self.uris[parcel.signal() as usize].clone();
-        *request.headers_mut() = self.headers(parcel).map_err(Outcome::retry)?;
-        Ok((request, message))
+        *request.headers_mut() = self.headers(&parcel).map_err(Outcome::retry)?;
+        Ok(Ready {
+            request,
+            message,
+            parcel,
+            _held: held,
+        })
     }
 
     fn headers(&self, parcel: &Parcel) -> Result<HeaderMap, String> {
@@ -156,20 +170,28 @@ impl Client {
         }
         Ok(headers)
     }
+}
 
-    fn message(&self, encoded: Encoded) -> Result<Message, Outcome> {
-        let message = match self.compression {
-            None => Message::new(false, encoded.parts.into_iter().map(|part| part.bytes)),
-            Some(coding) => {
-                let packed = net::compress(coding, &encoded.joined());
-                let packed = packed.map_err(|error| Outcome::permanent(format!("compressing: {error}")))?;
-                Message::new(true, [packed.into()])
-            }
-        };
-        message.ok_or_else(|| Outcome::TooLarge {
-            why: "gRPC has no messages beyond 4 GiB".to_owned(),
-        })
-    }
+/// A request that is to be sent, with the room that it takes.
+struct Ready {
+    request: Request<()>,
+    message: Message,
+    parcel: Parcel,
+    _held: Held,
+}
+
+fn message(compression: Option<Coding>, encoded: Encoded) -> Result<Message, Outcome> {
+    let message = match compression {
+        None => Message::new(false, encoded.parts.into_iter().map(|part| part.bytes)),
+        Some(coding) => {
+            let packed = net::compress(coding, &encoded.joined());
+            let packed = packed.map_err(|error| Outcome::permanent(format!("compressing: {error}")))?;
+            Message::new(true, [packed.into()])
+        }
+    };
+    message.ok_or_else(|| Outcome::TooLarge {
+        why: "gRPC has no messages beyond 4 GiB".to_owned(),
+    })
 }
 
 /// What all requests say of themselves.
@@ -209,22 +231,21 @@ impl Attempt for Client {
     }
 
     async fn send(&self, parcel: Parcel) -> Outcome {
-        let bytes = match self.compression {
-            None => parcel.made_bytes(),
-            Some(_) => parcel.joined_bytes(),
-        };
-        let making = Making::room(&self.shared, bytes).await;
-        let (request, message) = match self.request(&parcel) {
-            Ok(request) => request,
+        let Ready {
+            request,
+            message,
+            parcel,
+            _held,
+        } = match self.ready(parcel).await {
+            Ok(ready) => ready,
             Err(outcome) => return outcome,
         };
-        let _held = making.made();
         let (mut sender, call) = match self.line.call().await {
             Ok(ready) => ready,
             Err(error) => return Outcome::retry(error_chain(&error)),
         };
         let (began, method) = (Instant::now(), request.uri().path().to_owned());
-        let called = call::unary(&mut sender, request, message, &self.retry).await;
+        let called = call::unary(&mut sender, request, message, &self.retry, &self.shared).await;
         if let Some(peer) = &self.measured {
             let code = called.as_ref().map_or(Code::Unavailable, |called| called.code);
             peer.rpc_sent(began, &method, code);
@@ -241,9 +262,27 @@ impl Attempt for Client {
                     true => call.answered(),
                     false => call.ended(),
                 }
-                Outcome::retry(error_chain(&error))
+                Outcome::retry(broken_off(&error))
             }
         }
+    }
+}
+
+/// Why a call broke off. The library does not name heads that are too long.
+fn broken_off(error: &h2::Error) -> String {
+    let chain = error_chain(error);
+    let of_heads = [
+        Reason::PROTOCOL_ERROR,
+        Reason::ENHANCE_YOUR_CALM,
+        Reason::COMPRESSION_ERROR,
+    ];
+    let is_of_head = error.reason().is_some_and(|reason| of_heads.contains(&reason));
+    match error.is_library() && is_of_head {
+        true => format!(
+            "{chain}: the answer is malformed, or its head is longer than {} KiB",
+            MAX_HEAD_BYTES >> 10
+        ),
+        false => chain,
     }
 }
 

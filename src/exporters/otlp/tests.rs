@@ -8,11 +8,13 @@ use tonic_types::{ErrorDetails, StatusExt};
 use super::FACTORY;
 use crate::component::Reason;
 use crate::delivery::answer::ExportResponse;
-use crate::delivery::testing::balance_when;
+use crate::delivery::testing::{Log, balance_when};
 use crate::exporters::testing::{
-    Bench, Body, Sink, grpc_answer, grpc_failure, grpc_ok, grpc_success, names_mistakes, points, values,
+    Bench, Body, Sink, answer, grpc_answer, grpc_failure, grpc_ok, grpc_success, names_mistakes, points,
+    values,
 };
-use crate::net::ConnectionLimits;
+use crate::net::grpc::Prefix;
+use crate::net::{Coding, ConnectionLimits, compress};
 
 fn ok() -> Response<Body> {
     grpc_ok()
@@ -106,6 +108,85 @@ async fn a_request_with_status_0_is_delivered_whatever_its_answer_says() {
     }
     bench.stop().await;
     assert_eq!(sink.seen().len(), UNREADABLE.len());
+}
+
+/// What one field of the first such line says.
+fn said(log: &Log, message: &str, field: &str) -> String {
+    let lines = log.lines(message);
+    let first = lines.first().map(|(_, fields)| fields[field].as_str());
+    first.flatten().unwrap_or_default().to_owned()
+}
+
+/// A message that unpacks to 4 MiB.
+fn bomb() -> Vec<u8> {
+    let packed = compress(Coding::Gzip, &vec![0; 4 << 20]).unwrap();
+    let prefix = Prefix::of(true, packed.len()).unwrap().to_bytes();
+    [&prefix[..], &packed].concat()
+}
+
+#[tokio::test]
+async fn an_answer_that_unpacks_to_too_much_is_told_and_decided_by_its_status() {
+    let sink = Sink::start(|n, _| {
+        let mut response = match n {
+            0 => answer(200, bomb()),
+            _ => grpc_answer(bomb()),
+        };
+        let coding = "gzip".parse().unwrap();
+        response.headers_mut().insert("grpc-encoding", coding);
+        response
+    })
+    .await;
+    let (log, _guard) = Log::capture();
+    let bench = bench(&sink, "").await;
+    bench.push(points(3));
+    let balance = balance_when(&bench.ledgers[0], |b| b.held() == 0).await;
+    assert_eq!((balance.left, balance.dropped_total()), (3, 0));
+    assert_eq!(sink.seen().len(), 2, "without a status it is tried again");
+    bench.stop().await;
+    let too_large = "the decompressed body is larger than 1048577 bytes";
+    let retried = said(&log, "sending failed, will retry", "error");
+    assert!(
+        retried.contains("no gRPC status") && retried.contains(too_large),
+        "{retried}"
+    );
+    let noted = said(&log, "delivered, with a remark", "note");
+    assert!(noted.contains(too_large), "{noted}");
+    assert_eq!(bench.shared.memory.reserved_bytes(), 0);
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_long_is_not_read_and_its_request_is_tried_again() {
+    /// More than is read, more than is read over, and more frames than are looked at.
+    const LENGTHS: [usize; 3] = [80_000, 300_000, 1 << 20];
+    let sink = Sink::start(|n, _| {
+        let mut response = ok();
+        let long = "a".repeat(LENGTHS.get(n).copied().unwrap_or(0));
+        response.headers_mut().insert("x-long", long.parse().unwrap());
+        response
+    })
+    .await;
+    let (log, _guard) = Log::capture();
+    let bench = bench(&sink, "").await;
+    bench.push(points(3));
+    let balance = balance_when(&bench.ledgers[0], |b| b.held() == 0).await;
+    assert_eq!((balance.left, balance.dropped_total()), (3, 0));
+    assert_eq!(sink.seen().len(), LENGTHS.len() + 1);
+    bench.stop().await;
+    let told = said(&log, "sending failed, will retry", "error");
+    assert!(told.contains("its head is longer than 64 KiB"), "{told}");
+}
+
+#[tokio::test]
+async fn a_large_request_arrives_as_it_was() {
+    for compression in ["gzip", "none"] {
+        let sink = Sink::start(|_, _| ok()).await;
+        let bench = bench(&sink, &format!(", compression: {compression}")).await;
+        bench.push(points(20_000));
+        balance_when(&bench.ledgers[0], |b| b.left == 20_000).await;
+        assert_eq!(values(&sink.seen()[0].message), (0..20_000).collect::<Vec<_>>());
+        bench.stop().await;
+        assert_eq!(bench.shared.memory.reserved_bytes(), 0);
+    }
 }
 
 #[tokio::test]
