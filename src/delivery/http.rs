@@ -16,11 +16,11 @@ use http_body_util::{BodyExt, Limited};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::Semaphore;
 
-use super::Outcome;
 use super::answer::MAX_ANSWER_BYTES;
+use super::{INLINE_BYTES, Making, Outcome, apart};
 use crate::batch::ClientMetadata;
 use crate::component::auth::Credentials;
-use crate::component::{ComponentError, Context};
+use crate::component::{ComponentError, Context, Shared};
 use crate::net::TlsClientConfig;
 use crate::net::auth::AuthConfig;
 use crate::net::client::{Connector, MAX_HEAD_BYTES, UseTls};
@@ -57,6 +57,14 @@ impl From<Bytes> for Pieces {
 }
 
 impl Pieces {
+    /// What it takes to have all of them as one: several are copied.
+    fn whole_bytes(&self) -> usize {
+        match self.pieces.len() {
+            0 | 1 => 0,
+            _ => usize::try_from(self.bytes).unwrap_or(usize::MAX),
+        }
+    }
+
     /// All of them as one.
     fn whole(&self) -> Cow<'_, [u8]> {
         match self.pieces.as_slices() {
@@ -133,6 +141,7 @@ impl Default for Connections<'_> {
 
 /// A client with its connections.
 pub(crate) struct HttpClient {
+    shared: Arc<Shared>,
     http: Http,
     proxy: Option<Proxy>,
     /// A permit for each request, where they are bounded.
@@ -180,6 +189,7 @@ impl HttpClient {
         let connector = connector.via(connections.proxy.cloned());
         let ping_interval = Some(connections.ping_interval).filter(|interval| !interval.is_zero());
         Ok(Self {
+            shared: cx.shared.clone(),
             proxy: connections.proxy.cloned(),
             turns: (connections.max > 0).then(|| Semaphore::new(connections.max)),
             http: hyper_util::client::legacy::Client::builder(TokioExecutor::new())
@@ -211,6 +221,26 @@ impl HttpClient {
         headers
     }
 
+    /// The headers of a request with its signature. A hash of much is made beside the runtime's threads.
+    async fn signed(
+        &self,
+        credentials: Arc<dyn Credentials>,
+        url: &Uri,
+        mut headers: HeaderMap,
+        body: &Pieces,
+    ) -> Result<HeaderMap, Outcome> {
+        let making = Making::room(&self.shared, body.whole_bytes()).await;
+        let is_long = body.bytes > INLINE_BYTES as u64;
+        let (url, body) = (url.clone(), body.clone());
+        let sign = move || {
+            let signed = credentials.sign("POST", &url, &mut headers, &body.whole());
+            drop(making);
+            signed.map(|()| headers)
+        };
+        let signed = apart(is_long, sign).await.map_err(Outcome::permanent)?;
+        signed.map_err(Outcome::retry)
+    }
+
     /// Sends a body with these headers and who we are. An error: there is no answer, or we can't prove now who we are.
     pub(crate) async fn post(
         &self,
@@ -221,12 +251,10 @@ impl HttpClient {
     ) -> Result<HttpAnswer, Outcome> {
         let body = body.into();
         if let Some(credentials) = &self.credentials {
-            let applied = credentials.apply(&mut headers, client);
-            let signed = applied.and_then(|()| match credentials.signs_requests() {
-                true => credentials.sign("POST", url, &mut headers, &body.whole()),
-                false => Ok(()),
-            });
-            signed.map_err(Outcome::retry)?;
+            credentials.apply(&mut headers, client).map_err(Outcome::retry)?;
+            if credentials.signs_requests() {
+                headers = self.signed(credentials.clone(), url, headers, &body).await?;
+            }
         }
         // A proxy reads requests that are not encrypted; the others it never sees.
         let authorization = self.proxy.as_ref().and_then(Proxy::authorization);
@@ -281,6 +309,47 @@ mod tests {
         struct Via {
             proxy_url: Option<Proxy> = None,
         }
+    }
+
+    /// Signs by the length of the body and the thread that looks at it.
+    struct Signs;
+
+    impl Credentials for Signs {
+        fn apply(&self, _: &mut HeaderMap, _: Option<&ClientMetadata>) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn sign(&self, _: &str, _: &Uri, headers: &mut HeaderMap, body: &[u8]) -> Result<(), String> {
+            let signature = format!("{} {:?}", body.len(), std::thread::current().id());
+            headers.insert("signature", signature.parse().unwrap());
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_large_request_is_signed_as_a_whole_and_on_another_thread() {
+        let tls = TlsClientConfig::default();
+        let options = HttpOptions {
+            endpoint: None,
+            tls: &tls,
+            auth: None,
+            max_idle_conns: 1,
+            idle_conn_timeout: Duration::from_secs(9),
+            connections: Connections::default(),
+        };
+        let client = HttpClient::new(options, &context("exporters", "test")).unwrap();
+        let url = Uri::from_static("http://otlp.example/v1/logs");
+        let here = format!("{:?}", std::thread::current().id());
+        for (bytes, is_here) in [(10, true), (INLINE_BYTES, false)] {
+            let pieces = [7_u8, 8].map(|byte| Bytes::from(vec![byte; bytes]));
+            let body = Pieces::from_iter(pieces);
+            let signed = client.signed(Arc::new(Signs), &url, HeaderMap::new(), &body);
+            let signed = signed.await.unwrap();
+            let signature = signed["signature"].to_str().unwrap();
+            assert!(signature.starts_with(&format!("{} ", 2 * bytes)), "{signature}");
+            assert_eq!(signature.ends_with(&here), is_here, "{signature}");
+        }
+        assert_eq!(client.shared.memory.reserved_bytes(), 0);
     }
 
     #[tokio::test]

@@ -112,10 +112,19 @@ impl Encoding {
     pub(super) fn outcome(self, answer: &[u8]) -> Outcome {
         match self {
             Self::Proto => ExportResponse::decode(answer).map_or(Outcome::Done, ExportResponse::outcome),
+            Self::Json if answer.len() > MAX_JSON_BYTES => Outcome::Accepted {
+                note: UNREAD.to_owned(),
+            },
             Self::Json => json_outcome(answer),
         }
     }
 }
+
+/// What is noted of a request that the peer has taken, with an answer that is not looked at.
+pub(super) const UNREAD: &str = "the peer accepted the request, but its answer is too large to be read";
+
+/// A longer answer in JSON is not taken apart, since each of its bytes may become a value of 32.
+const MAX_JSON_BYTES: usize = 64 << 10;
 
 /// `{"partialSuccess": {"rejectedDataPoints": "3", "errorMessage": "..."}}`; the count's name depends on the signal.
 fn json_outcome(answer: &[u8]) -> Outcome {
@@ -187,12 +196,12 @@ pub(super) fn error_message(answer: &[u8], headers: &HeaderMap) -> String {
         Some(Encoding::Proto) => RpcStatus::decode(answer)
             .map(|status| status.message)
             .unwrap_or_default(),
-        Some(Encoding::Json) => {
+        Some(Encoding::Json) if answer.len() <= MAX_JSON_BYTES => {
             let status = serde_json::from_slice::<Value>(answer).unwrap_or_default();
             let message = status.get("message").and_then(Value::as_str);
             message.map_or_else(text, str::to_owned)
         }
-        None => text(),
+        Some(Encoding::Json) | None => text(),
     };
     message.chars().take(MAX_CHARS).collect()
 }

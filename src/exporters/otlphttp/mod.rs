@@ -13,10 +13,10 @@ use http::{HeaderMap, StatusCode, Uri};
 
 use crate::batch::Signal;
 use crate::component::{
-    ComponentError, ConfigType, Context, ExporterFactory, Factory, PeerLabels, Shared, Stability,
+    ComponentError, ConfigType, Context, ExporterFactory, Factory, Held, PeerLabels, Shared, Stability,
 };
 use crate::delivery::answer::{USER_AGENT, address, of_http, quote};
-use crate::delivery::http::{Connections, HttpAnswer, HttpClient, HttpOptions};
+use crate::delivery::http::{Connections, HttpAnswer, HttpClient, HttpOptions, Pieces};
 use crate::delivery::{Attempt, Destination, Making, Outcome, Parcel, RetryConfig};
 use crate::net::headers;
 use crate::net::url::Url;
@@ -97,6 +97,22 @@ impl Client {
         })
     }
 
+    /// The body of a parcel, the parcel, and the room that the body takes. An error says why there is none.
+    async fn body(&self, parcel: Parcel) -> Result<(Pieces, Parcel, Held), Outcome> {
+        let (encoding, compression, level) = (self.encoding, self.compression, self.level);
+        let weigh: fn(&Parcel) -> usize = match (encoding, compression) {
+            (Encoding::Proto, Compression::None) => Parcel::made_bytes,
+            (Encoding::Proto, _) => Parcel::joined_bytes,
+            (Encoding::Json, _) => Parcel::json_bytes,
+        };
+        let (parcel, bytes) = parcel.weighed(weigh).await.map_err(Outcome::permanent)?;
+        let making = Making::room(&self.shared, bytes).await;
+        let make = move || (encoding.body(parcel.encoded(), compression, level), parcel);
+        let ((body, parcel), held) = making.make(make).await.map_err(Outcome::permanent)?;
+        let body = body.map_err(Outcome::permanent)?;
+        Ok((body, parcel, held))
+    }
+
     fn outcome(&self, answer: HttpAnswer) -> Outcome {
         let HttpAnswer {
             status,
@@ -149,7 +165,7 @@ fn unreadable(
 ) -> Outcome {
     match status.is_success() {
         true if error.is::<http_body_util::LengthLimitError>() => Outcome::Accepted {
-            note: "the peer accepted the request, but its answer is too large to be read".to_owned(),
+            note: body::UNREAD.to_owned(),
         },
         true => Outcome::retry(format!("the answer broke off: {error}")),
         false => of_http(status, after, &error.to_string()),
@@ -179,17 +195,10 @@ impl Attempt for Client {
         let Some(url) = &self.urls[parcel.signal() as usize] else {
             return Outcome::permanent("no endpoint for this signal");
         };
-        let bytes = match (self.encoding, self.compression) {
-            (Encoding::Proto, Compression::None) => parcel.made_bytes(),
-            (Encoding::Proto, _) => parcel.joined_bytes(),
-            (Encoding::Json, _) => parcel.json_bytes(),
+        let (body, parcel, _held) = match self.body(parcel).await {
+            Ok(made) => made,
+            Err(outcome) => return outcome,
         };
-        let making = Making::room(&self.shared, bytes).await;
-        let body = match self.encoding.body(parcel.encoded(), self.compression, self.level) {
-            Ok(body) => body,
-            Err(why) => return Outcome::Permanent { why },
-        };
-        let _held = making.made();
         let headers = self.headers.clone();
         match self.http.post(url, headers, body, parcel.client()).await {
             Ok(answer) => {

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::FACTORY;
 use crate::component::Reason;
 use crate::config::Secret;
-use crate::delivery::testing::{balance_when, opaque};
+use crate::delivery::testing::{Log, balance_when, opaque};
 use crate::exporters::testing::{Bench, Body, Sink, answer, names_mistakes, points, values};
 use crate::net::ConnectionLimits;
 use crate::net::tls::TlsServerConfig;
@@ -94,6 +94,49 @@ async fn json_is_written_and_its_partial_success_read() {
     let metric = &body["resourceMetrics"][0]["scopeMetrics"][0]["metrics"][0];
     assert_eq!(metric["gauge"]["dataPoints"][2]["asInt"], "2");
     bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_large_request_arrives_as_it_was() {
+    for options in ["compression: gzip", "compression: none", "encoding: json"] {
+        let sink = Sink::start(|_, _| answer(200, "")).await;
+        let bench = bench(&sink, &format!(", {options}")).await;
+        bench.push(points(20_000));
+        balance_when(&bench.ledgers[0], |b| b.left == 20_000).await;
+        let message = sink.seen()[0].message.clone();
+        match options.contains("json") {
+            false => assert_eq!(values(&message), (0..20_000).collect::<Vec<_>>()),
+            true => {
+                let body: serde_json::Value = serde_json::from_slice(&message).unwrap();
+                let metric = &body["resourceMetrics"][0]["scopeMetrics"][0]["metrics"][0];
+                assert_eq!(metric["gauge"]["dataPoints"][19_999]["asInt"], "19999");
+            }
+        }
+        bench.stop().await;
+        assert_eq!(bench.shared.memory.reserved_bytes(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_long_answer_in_json_is_not_taken_apart() {
+    let sink = Sink::start(|n, _| {
+        let status = if n == 0 { 503 } else { 200 };
+        let mut response = answer(status, vec![b'['; 70_000]);
+        let content_type = "application/json".parse().unwrap();
+        response.headers_mut().insert(CONTENT_TYPE, content_type);
+        response
+    })
+    .await;
+    let (log, _guard) = Log::capture();
+    let bench = bench(&sink, ", encoding: json").await;
+    bench.push(points(1));
+    let balance = balance_when(&bench.ledgers[0], |b| b.held() == 0).await;
+    assert_eq!((balance.left, balance.dropped_total()), (1, 0));
+    bench.stop().await;
+    let noted = log.lines("delivered, with a remark");
+    assert_eq!(noted.len(), 1);
+    let note = noted[0].1["note"].as_str().unwrap_or_default();
+    assert!(note.contains("too large to be read"), "{note}");
 }
 
 #[tokio::test]
