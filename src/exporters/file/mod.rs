@@ -85,7 +85,15 @@ impl Attempt for Writer {
 
     async fn send(&self, parcel: Parcel) -> Outcome {
         let config = self.config.clone();
-        let making = Making::room(&self.shared, encode::bytes(&config, &parcel)).await;
+        let weigh = {
+            let config = config.clone();
+            move |parcel: &Parcel| encode::bytes(&config, parcel)
+        };
+        let (parcel, bytes) = match parcel.weighed(weigh).await {
+            Ok(weighed) => weighed,
+            Err(why) => return Outcome::retry(why),
+        };
+        let making = Making::room(&self.shared, bytes).await;
         let written = self.with(move |file| {
             let encoded = encode::encode(&config, &parcel).map_err(|why| Outcome::Permanent { why })?;
             let _held = making.made();

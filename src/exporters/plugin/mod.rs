@@ -26,7 +26,7 @@ use crate::batch::Signal;
 use crate::component::{
     ComponentError, ConfigType, Context, ExporterContext, ExporterFactory, Factory, Reason, Stability,
 };
-use crate::delivery::{Attempt, Destination, Loss, Outcome, Parcel, Parts};
+use crate::delivery::{Attempt, Destination, INLINE_BYTES, Loss, Outcome, Parcel, Parts, apart};
 pub use config::Config;
 use config::Isolation;
 use convert::{Converted, convert, takers};
@@ -199,7 +199,12 @@ impl Attempt for Plugin {
         let Some(running) = self.running.get() else {
             return Outcome::permanent("the plugin is not loaded");
         };
-        let Converted { batch, unsupported } = convert(&parcel, running.takes);
+        let (is_long, takes) = (parcel.joined_bytes() > INLINE_BYTES, running.takes);
+        let convert = move || (convert(&parcel, takes), parcel);
+        let (Converted { batch, unsupported }, parcel) = match apart(is_long, convert).await {
+            Ok(converted) => converted,
+            Err(why) => return Outcome::permanent(why),
+        };
         let unsupported = Loss {
             items: unsupported,
             reason: Reason::Unsupported,

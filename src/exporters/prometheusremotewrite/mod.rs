@@ -23,12 +23,12 @@ use tokio::task::JoinSet;
 use crate::batch::{ClientMetadata, Signal};
 use crate::component::collisions::Alternating;
 use crate::component::{
-    ComponentError, ConfigType, Context, ExporterFactory, Factory, Reason, Shared, Stability,
+    ComponentError, ConfigType, Context, ExporterFactory, Factory, Held, Reason, Shared, Stability,
 };
 use crate::delivery::answer::{USER_AGENT, address, quote};
 use crate::delivery::http::{Connections, HttpClient, HttpOptions};
 use crate::delivery::machine::Load;
-use crate::delivery::{Attempt, Destination, Left, Making, Outcome, Parcel, Parts, RetryConfig};
+use crate::delivery::{Attempt, Destination, Left, Making, Outcome, Parcel, Parts, RetryConfig, apart};
 use crate::net::headers;
 use crate::prom::remote::translate::Translator;
 use crate::prom::remote::{VERSION_HEADER, Version, count_evicted, write};
@@ -52,8 +52,6 @@ pub static FACTORY: ExporterFactory = Factory {
 
 /// Points up to so many are translated on the spot; more would keep a runtime thread from its other work.
 const INLINE_ITEMS: usize = 1_000;
-/// Requests up to so many bytes are written on the spot.
-const INLINE_BYTES: usize = 64 << 10;
 
 struct Writer(Arc<Inner>);
 
@@ -184,8 +182,8 @@ impl Inner {
             Dialect::One => Version::One,
             Dialect::Two | Dialect::Proven => Version::Two,
         };
-        let body = match self.body(version, chunk).await {
-            Ok(body) => body,
+        let (body, _held) = match self.body(version, chunk).await {
+            Ok(made) => made,
             Err(why) => {
                 return Verdict::Lost {
                     items: chunk.points(),
@@ -227,20 +225,19 @@ impl Inner {
         verdict
     }
 
-    async fn body(&self, version: Version, chunk: &Arc<Chunk>) -> Result<Bytes, String> {
-        let metadata = self.metadata;
-        let make = move |chunk: &Chunk| {
+    /// The body of a chunk, and the room that it takes.
+    async fn body(&self, version: Version, chunk: &Arc<Chunk>) -> Result<(Bytes, Held), String> {
+        // As much as is sent, twice: as it is and compressed.
+        let making = Making::room(&self.shared, 2 * chunk.bytes()).await;
+        let (chunk, metadata) = (chunk.clone(), self.metadata);
+        let make = move || {
             let request = write::encode(version, chunk.series(), metadata);
             write::compress(&request).map_err(|error| format!("compressing: {error}"))
         };
-        if chunk.bytes() <= INLINE_BYTES {
-            return make(chunk).map(Bytes::from);
-        }
-        // As much as is sent, twice: as it is and compressed.
-        let _making = Making::room(&self.shared, 2 * chunk.bytes()).await;
-        let chunk = chunk.clone();
-        let made = tokio::task::spawn_blocking(move || make(&chunk)).await;
-        made.map_err(|error| error.to_string())?.map(Bytes::from)
+        let (body, mut held) = making.make(make).await?;
+        let body = Bytes::from(body?);
+        held.settle(body.len());
+        Ok((body, held))
     }
 }
 
@@ -261,7 +258,8 @@ impl Writer {
         }
         let inner = self.0.clone();
         let batches = parcel.batches().to_vec();
-        let making = Making::room(&inner.shared, parcel.decoded_bytes()).await;
+        let (parcel, bytes) = parcel.clone().weighed(Parcel::decoded_bytes).await?;
+        let making = Making::room(&inner.shared, bytes).await;
         let translate = move || {
             let translation = inner.translator.translate(&batches);
             for metric in &translation.colliding {
@@ -270,14 +268,7 @@ impl Writer {
             count_evicted("exporter", &inner.id, translation.evicted);
             Progress::new(translation, inner.shards, inner.max_bytes, making)
         };
-        let progress = match parcel.items() <= INLINE_ITEMS {
-            true => translate(),
-            false => {
-                let made = tokio::task::spawn_blocking(translate).await;
-                made.map_err(|error| error.to_string())?
-            }
-        };
-        let progress = Arc::new(progress);
+        let progress = Arc::new(apart(parcel.items() > INLINE_ITEMS, translate).await?);
         parcel.memo().set(progress.clone());
         Ok(progress)
     }
