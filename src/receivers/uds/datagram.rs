@@ -136,7 +136,7 @@ impl Reader {
     async fn push(&mut self) {
         for events in self.senders.take_pending() {
             // What is refused for good has been counted.
-            let _ = self.outlet.push_until_taken(events, &self.stopping).await;
+            let _ = self.outlet.push_until_taken(events, None, &self.stopping).await;
         }
     }
 }

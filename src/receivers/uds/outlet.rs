@@ -7,6 +7,7 @@ use tidegate_engine::Events;
 use tokio_util::sync::CancellationToken;
 
 use crate::batch::Batch;
+use crate::component::worker::Slot;
 use crate::component::{Ceiling, Context, Entry, Held, Refused, Shared, Verdict};
 
 /// What was refused is tried again after this, whatever delay was named: asking costs next to nothing, and the senders'
@@ -15,6 +16,9 @@ const RETRY: Duration = Duration::from_millis(20);
 
 /// How often the memory limiter's verdict is looked at while reading is suspended.
 pub(super) const MEMORY_POLL: Duration = Duration::from_millis(50);
+
+/// So many events are taken in by tables on the spot: that takes less than a millisecond.
+pub(super) const LIGHT_EVENTS: usize = 16 << 10;
 
 /// At most one log line in this time about bad input; the counters have them all.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(10);
@@ -45,16 +49,28 @@ impl Outlet {
         }
     }
 
+    /// Hands a batch to the pipelines: many events in a place for long work, which may be there already.
+    pub(super) async fn send(&self, batch: Batch, slot: Option<Slot>) -> Result<Verdict, Refused> {
+        let slot = match (batch.items() > LIGHT_EVENTS, slot) {
+            (false, _) => None,
+            (true, Some(slot)) => Some(slot),
+            // There is always one in the end.
+            (true, None) => Slot::get_in_any_case().await.ok(),
+        };
+        self.entry.send_held(batch, None, slot).await
+    }
+
     /// Pushes until the pipelines take the events or refuse them for good; when the receiver stops, one last time.
     pub(super) async fn push_until_taken(
         &self,
         events: Events,
+        mut slot: Option<Slot>,
         stopping: &CancellationToken,
     ) -> Result<Verdict, Refused> {
         let batch = Batch::new(events);
         loop {
             let last_time = stopping.is_cancelled();
-            let refused = match self.entry.send(batch.clone()).await {
+            let refused = match self.send(batch.clone(), slot.take()).await {
                 Ok(verdict) => return Ok(verdict),
                 Err(refused) => refused,
             };

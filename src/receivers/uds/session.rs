@@ -75,6 +75,20 @@ impl Session {
         }
     }
 
+    /// All of it, to be used elsewhere for a while. What is left has no sources that could end with it.
+    pub(super) fn lend(&mut self) -> Self {
+        let left = Self {
+            peer: self.peer,
+            max_kinds: self.max_kinds,
+            source_timeout: self.source_timeout,
+            schema: Arc::default(),
+            sources: Vec::new(),
+            current: 0,
+            bytes: 0,
+        };
+        std::mem::replace(self, left)
+    }
+
     /// The connection is open: so are its sources alive.
     pub(super) fn touch(&self, now: UnixNanos) {
         self.sources

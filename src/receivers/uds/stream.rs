@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use prost::Message;
 use prost::encoding::decode_varint;
+use prost::{DecodeError, Message};
 use rustix::net::Shutdown;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::config::StreamConfig;
-use super::outlet::{MEMORY_POLL, Outlet};
+use super::outlet::{LIGHT_EVENTS, MEMORY_POLL, Outlet};
 use super::proto::{EventAck, EventBatch};
-use super::session::{Session, SessionError, weight};
+use super::session::{Session, SessionError, Taken, weight};
 use super::weigh::{Weighed, weigh};
 use crate::component::account::{Arriving, Late, Pauses};
 use crate::component::unix_now;
@@ -27,7 +27,7 @@ use crate::net::{Connection, Peer, Stream};
 /// Room for reading when no more is known to be needed.
 const READ_BYTES: usize = 64 << 10;
 
-/// Messages up to this size are decoded on the spot: columns of numbers take less than a millisecond...
+/// Messages up to this size are weighed and decoded on the spot: columns of numbers take less than a millisecond...
 const INLINE_MAX_BYTES: usize = 256 << 10;
 
 /// ...and so do kinds and sources of so many bytes, which may have an attribute in every two of them.
@@ -56,7 +56,7 @@ enum StreamError {
     #[error("not a length: the stream is no sequence of length-delimited messages")]
     NoLength,
     #[error("not a tidegate.v1.EventBatch: {0}")]
-    NotABatch(#[from] prost::DecodeError),
+    NotABatch(#[from] DecodeError),
     #[error("not a tidegate.v1.EventBatch: {0}")]
     NoMessage(&'static str),
     #[error(transparent)]
@@ -136,11 +136,16 @@ impl Serving {
             let Some(frame) = next else {
                 return Ok(());
             };
-            let (batch, decoding) = self.decode(frame).await?;
+            let Decoded {
+                batch,
+                declares,
+                decoding,
+                slot,
+            } = self.decode(frame).await?;
             // What it declares again takes no more: that is known only behind it.
-            let declared = self.session.bytes() + weight(&batch);
-            make_room(&mut self.declared, declared, Instant::now(), &stopping).await?;
-            let taken = self.take(batch).await;
+            let declared = self.session.bytes() + declares;
+            let slot = make_room_in(slot, &mut self.declared, declared, &stopping).await?;
+            let taken = self.take(batch, slot).await;
             self.declared.settle(self.session.bytes());
             taken?;
             drop(decoding);
@@ -151,37 +156,69 @@ impl Serving {
     }
 
     /// Decodes a message, where there is room for what comes out.
-    async fn decode(&self, frame: Bytes) -> Result<(EventBatch, Held), StreamError> {
+    async fn decode(&self, frame: Bytes) -> Result<Decoded, StreamError> {
         let mut decoding = self.outlet.hold();
+        let mut slot = place_if(frame.len() > INLINE_MAX_BYTES).await?;
+        let weigh = move || (weigh(&frame), frame);
+        let ((weighed, frame), kept) = work(slot, weigh).await?;
+        slot = kept;
         let Weighed {
             kinds,
             declared,
             decoded,
-        } = weigh(&frame).map_err(StreamError::NoMessage)?;
+        } = weighed.map_err(StreamError::NoMessage)?;
         if kinds > self.max_kinds {
             return Err(SessionError::too_many_kinds(self.max_kinds).into());
         }
         if frame.len() > INLINE_MAX_DECLARED {
             // The sender keeps what comes behind it meanwhile.
-            make_room(&mut decoding, decoded, Instant::now(), &self.stopping).await?;
+            slot = make_room_in(slot, &mut decoding, decoded, &self.stopping).await?;
         }
-        let batch = match frame.len() <= INLINE_MAX_BYTES && declared <= INLINE_MAX_DECLARED {
-            true => EventBatch::decode(frame)?,
-            false => {
-                let slot = Slot::get_in_any_case().await.map_err(io::Error::other)?;
-                slot.run(move || EventBatch::decode(frame))
-                    .await
-                    .map_err(io::Error::other)??
-            }
+        if slot.is_none() {
+            slot = place_if(declared > INLINE_MAX_DECLARED).await?;
+        }
+        let decode = move || {
+            let batch = EventBatch::decode(frame)?;
+            Ok::<_, DecodeError>((weight(&batch), batch))
         };
-        Ok((batch, decoding))
+        let (decoded, slot) = work(slot, decode).await?;
+        let (declares, batch) = decoded?;
+        Ok(Decoded {
+            batch,
+            declares,
+            decoding,
+            slot,
+        })
     }
 
-    async fn take(&mut self, batch: EventBatch) -> Result<(), StreamError> {
+    /// Takes a batch into the session, in the place that it has, or in one of its own where it has many events.
+    async fn enter(
+        &mut self,
+        batch: EventBatch,
+        mut slot: Option<Slot>,
+    ) -> Result<(Result<Taken, SessionError>, Option<Slot>), StreamError> {
+        if slot.is_none() {
+            slot = place_if(batch.events.len() > LIGHT_EVENTS).await?;
+        }
+        let now = unix_now();
+        if slot.is_none() {
+            return Ok((self.session.take(batch, now), None));
+        }
+        let mut session = self.session.lend();
+        let enter = move || (session.take(batch, now), session);
+        let ((taken, session), slot) = work(slot, enter).await?;
+        self.session = session;
+        Ok((taken, slot))
+    }
+
+    async fn take(&mut self, batch: EventBatch, slot: Option<Slot>) -> Result<(), StreamError> {
         let (sequence, acknowledge, events) = (batch.sequence, batch.acknowledge, batch.events.len());
-        let taken = match self.session.take(batch, unix_now()) {
+        let (taken, slot) = self.enter(batch, slot).await?;
+        let taken = match taken {
             Ok(taken) => taken,
             Err(error) => {
+                // The answer may take long to be read.
+                drop(slot);
                 self.outlet.lose(events, "malformed", &error);
                 self.acknowledge(
                     acknowledge,
@@ -200,14 +237,18 @@ impl Serving {
         };
         let (flawed, why) = taken.rejected.unwrap_or_default();
         let sound = taken.events.len();
+        let slot = slot.filter(|_| sound > 0);
         let answer = match taken.events.is_empty() {
             true => Ok(Verdict::default()),
             // A sender that waits for an answer keeps its batch itself; for others we keep it and stop reading.
             false if acknowledge => {
                 let batch = crate::batch::Batch::new(taken.events);
-                self.outlet.entry.send(batch).await
+                self.outlet.send(batch, slot).await
             }
-            false => self.outlet.push_until_taken(taken.events, &self.stopping).await,
+            false => {
+                let (outlet, stopping) = (&self.outlet, &self.stopping);
+                outlet.push_until_taken(taken.events, slot, stopping).await
+            }
         };
         let ack = match answer {
             Ok(verdict) => acceptance(sound, flawed, why, verdict),
@@ -263,6 +304,53 @@ fn rejection(events: usize, message: String) -> EventAck {
         message,
         ..EventAck::default()
     }
+}
+
+/// A message as it is decoded.
+struct Decoded {
+    batch: EventBatch,
+    /// What the kinds and the source take that it declares.
+    declares: usize,
+    /// Room for all of it.
+    decoding: Held,
+    /// Where it was decoded, if that took long: for what comes next.
+    slot: Option<Slot>,
+}
+
+/// A place for long work. Connections are limited in number, so they wait as long as it takes.
+async fn place_if(is_long: bool) -> Result<Option<Slot>, StreamError> {
+    match is_long {
+        false => Ok(None),
+        true => Ok(Some(Slot::get_in_any_case().await.map_err(io::Error::other)?)),
+    }
+}
+
+/// Does work in its place, which is there for more, or on the spot.
+async fn work<T: Send + 'static>(
+    slot: Option<Slot>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<(T, Option<Slot>), StreamError> {
+    let Some(slot) = slot else {
+        return Ok((work(), None));
+    };
+    let (done, slot) = slot.run_on(work).await.map_err(io::Error::other)?;
+    Ok((done, Some(slot)))
+}
+
+/// Makes room as [`make_room`] does. Nobody keeps a place for work while it waits for room.
+async fn make_room_in(
+    slot: Option<Slot>,
+    held: &mut Held,
+    bytes: usize,
+    stopping: &CancellationToken,
+) -> Result<Option<Slot>, StreamError> {
+    if slot.is_none() || held.try_grow_to(bytes).is_err() {
+        let is_long = slot.is_some();
+        drop(slot);
+        make_room(held, bytes, Instant::now(), stopping).await?;
+        return place_if(is_long).await;
+    }
+    Ok(slot)
 }
 
 /// Reserves at least so many bytes in all, and waits for them: what is not read yet stays with the sender. It gives up

@@ -194,6 +194,46 @@ async fn without_acknowledgements_a_refused_batch_is_kept_and_pushed_again() {
 }
 
 #[tokio::test]
+async fn a_message_of_many_events_is_taken_as_others_are_and_its_kinds_stay_known() {
+    let gateway = Gateway::start("").await;
+    let mut stream = UnixStream::connect(gateway.path("stream")).await.unwrap();
+    // Many events, and more bytes than are decoded on the spot.
+    for (sequence, events) in [(1, 20_000), (2, 200_000)] {
+        send(&mut stream, &counts(sequence, &vec![1; events])).await;
+        assert_eq!(ack(&mut stream).await.accepted, events as u64);
+    }
+    let known = EventBatch {
+        kinds: Vec::new(),
+        ..counts(3, &[5])
+    };
+    send(&mut stream, &known).await;
+    assert_eq!(ack(&mut stream).await.accepted, 1);
+    gateway.sink.refuse(2);
+    let unasked = EventBatch {
+        acknowledge: false,
+        ..counts(4, &vec![1; 20_000])
+    };
+    send(&mut stream, &unasked).await;
+    gateway
+        .until("they are in as well", |sink| sink.items() == 240_001)
+        .await;
+    let all = gateway.all_events();
+    let source = &all[0].source;
+    assert!(all.iter().all(|events| events.source.id == source.id));
+    assert!(!source.lease.is_ended());
+    let many = EventBatch {
+        events: vec![9; 20_000],
+        ..counts(5, &vec![1; 20_000])
+    };
+    send(&mut stream, &many).await;
+    assert_eq!(ack(&mut stream).await.rejected, 20_000, "none makes sense");
+    drop(stream);
+    gateway
+        .until("the source has ended", |_| source.lease.is_ended())
+        .await;
+}
+
+#[tokio::test]
 async fn events_that_make_no_sense_are_rejected_and_the_rest_taken() {
     let gateway = Gateway::start("").await;
     let mut stream = UnixStream::connect(gateway.path("stream")).await.unwrap();
