@@ -140,21 +140,31 @@ impl Batch {
         }
     }
 
-    /// What it weighs in memory, about; admission and queues count this.
+    /// What it weighs in memory, about, with the headers that it keeps; admission and queues count this.
+    pub fn bytes(&self) -> usize {
+        let lists: usize = match &self.payload {
+            Payload::Points(points) => points.points.iter().map(Point::bytes).sum(),
+            Payload::Encoded(_) | Payload::Events(_) => 0,
+        };
+        let client = self.client.as_ref().map_or(0, |client| client.bytes());
+        self.payload.bytes() + lists + client
+    }
+}
+
+impl Payload {
+    /// How large it is, about, at a glance: requests are joined and cut by this. All points count as numbers.
     pub fn bytes(&self) -> usize {
         /// Kind, value, time and a share of the schema.
         const EVENT_BYTES: usize = 24;
         /// A number point with its share of an interned series.
         const POINT_BYTES: usize = 128;
-        match &self.payload {
-            Payload::Encoded(encoded) => encoded.bytes(),
-            Payload::Events(events) => events.len() * EVENT_BYTES,
-            Payload::Points(points) => points.points.len() * POINT_BYTES,
+        match self {
+            Self::Encoded(encoded) => encoded.bytes(),
+            Self::Events(events) => events.len() * EVENT_BYTES,
+            Self::Points(points) => points.points.len() * POINT_BYTES,
         }
     }
-}
 
-impl Payload {
     /// How many points, spans or log records.
     pub fn items(&self) -> usize {
         match self {
@@ -254,4 +264,68 @@ pub struct Points {
     /// tables itself (the Prometheus exporter) then serves the live table instead of keeping a copy of the points;
     /// every component that edits points drops this, so the reader falls back to what it is sent.
     pub table: Option<Arc<tidegate_engine::Table>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderValue};
+    use tidegate_engine::{Attributes, Data, Exemplar, Histogram, Metric, Series, Value};
+
+    use super::*;
+
+    fn batch(value: Value, exemplars: Vec<Exemplar>) -> Batch {
+        let metric = Metric {
+            name: "m".into(),
+            description: "".into(),
+            unit: "".into(),
+            data: Data::Gauge,
+            metadata: Attributes::default(),
+        };
+        let series = Series {
+            resource: Arc::default(),
+            scope: Arc::default(),
+            metric: Arc::new(metric),
+            attributes: Attributes::default(),
+        };
+        let point = Point {
+            series: Arc::new(series),
+            start: 0,
+            time: 1,
+            value,
+            exemplars,
+        };
+        Batch::new(Points {
+            points: [point].into(),
+            table: None,
+        })
+    }
+
+    #[test]
+    fn buckets_exemplars_and_kept_headers_weigh_and_requests_are_cut_without_them() {
+        let number = batch(Value::Int(1), Vec::new());
+        let histogram = Histogram {
+            bounds: vec![0.0; 999].into(),
+            counts: vec![1; 1000],
+            ..Histogram::default()
+        };
+        let histogram = batch(Value::Histogram(Box::new(histogram)), Vec::new());
+        let lists = histogram.bytes() - number.bytes();
+        assert!((8 * 1999..8 * 2100).contains(&lists), "{lists}");
+        let exemplar = Exemplar {
+            trace_id: vec![1; 16],
+            ..Exemplar::default()
+        };
+        let exemplars = batch(Value::Int(1), vec![exemplar; 100]);
+        assert!(exemplars.bytes() > number.bytes() + 100 * size_of::<Exemplar>());
+        let value = HeaderValue::from_str(&"v".repeat(60_000)).unwrap();
+        let headers = HeaderMap::from_iter([(http::header::USER_AGENT, value)]);
+        let kept = Batch {
+            client: Some(Arc::new(ClientMetadata::new(headers))),
+            ..number.clone()
+        };
+        assert!(kept.bytes() > number.bytes() + 60_000);
+        for other in [histogram, exemplars, kept] {
+            assert_eq!(other.payload.bytes(), number.payload.bytes());
+        }
+    }
 }

@@ -42,7 +42,7 @@ crate::options! {
         pub queue_size: NonZeroUsize = NonZeroUsize::MIN.saturating_add(999),
         /// What `queue_size` counts.
         pub sizer: Sizer = Sizer::Requests,
-        /// How many bytes of payload may be held, whatever `sizer` counts.
+        /// How many bytes of payload and kept headers may be held, whatever `sizer` counts.
         pub max_bytes: ByteSize = ByteSize::mib(256),
         /// What happens when the queue is full.
         pub on_full: OnFull = OnFull::Refuse,

@@ -213,12 +213,12 @@ impl Room {
     }
 }
 
-/// The size of a batch as `sizer` counts it.
+/// The size of a batch as `sizer` counts it. Headers that it keeps are no part of a request.
 pub(super) fn size_of(sizer: Sizer, batch: &Batch) -> usize {
     match sizer {
         Sizer::Requests => 1,
         Sizer::Items => batch.items(),
-        Sizer::Bytes => batch.bytes(),
+        Sizer::Bytes => batch.payload.bytes(),
     }
 }
 

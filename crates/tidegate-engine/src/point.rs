@@ -19,6 +19,19 @@ pub struct Point {
     pub exemplars: Vec<Exemplar>,
 }
 
+impl Point {
+    /// What it has allocated beside its series, which others share, by the lengths of its lists. Bounds count as its own: a
+    /// decoded point has them alone.
+    pub fn bytes(&self) -> usize {
+        let bounds = match &self.value {
+            Value::Histogram(histogram) => size_of_val(&*histogram.bounds),
+            _ => 0,
+        };
+        let exemplars = self.exemplars.iter().map(Exemplar::bytes);
+        self.value.bytes() + bounds + exemplars.sum::<usize>()
+    }
+}
+
 /// An example of a measurement, with a link to its trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Exemplar {

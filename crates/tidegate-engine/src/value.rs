@@ -28,6 +28,19 @@ impl Value {
             _ => None,
         }
     }
+
+    /// What it has allocated for itself, by the lengths of its lists. Bounds are shared.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Histogram(histogram) => size_of::<Histogram>() + 8 * histogram.counts.len(),
+            Self::ExponentialHistogram(histogram) => {
+                let buckets = histogram.positive.counts.len() + histogram.negative.counts.len();
+                size_of::<ExponentialHistogram>() + 8 * buckets
+            }
+            Self::Summary(summary) => size_of::<Summary>() + size_of_val(&*summary.quantiles),
+            Self::Int(_) | Self::Double(_) | Self::NoRecordedValue => 0,
+        }
+    }
 }
 
 /// An explicit-bounds histogram: OTLP's `HistogramDataPoint` without identity and times.

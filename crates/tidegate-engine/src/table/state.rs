@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::fold::Folded;
 use crate::progress::{Change, Last, Moments, Sample};
 use crate::rule::{DEFAULT_BOUNDS, GaugePolicy, Op, Rule};
-use crate::{Data, Exemplar, ExponentialHistogram, Histogram, Number, Summary, UnixNanos, Value};
+use crate::{Data, Exemplar, ExponentialHistogram, Histogram, Number, UnixNanos, Value};
 
 /// Exemplars kept a series: the newest ones.
 const MAX_EXEMPLARS: usize = 8;
@@ -74,20 +74,11 @@ impl State {
     /// What it has allocated, estimated.
     pub(crate) fn bytes(&self) -> usize {
         const MEMBER: usize = size_of::<Option<Number>>();
-        let value = match &self.value {
-            Value::Histogram(histogram) => size_of::<Histogram>() + 8 * histogram.counts.len(),
-            Value::ExponentialHistogram(histogram) => {
-                let buckets = histogram.positive.counts.len() + histogram.negative.counts.len();
-                size_of::<ExponentialHistogram>() + 8 * buckets
-            }
-            Value::Summary(summary) => size_of::<Summary>() + size_of_val(&*summary.quantiles),
-            Value::Int(_) | Value::Double(_) | Value::NoRecordedValue => 0,
-        };
         let rare = self.rare.as_ref().map_or(0, |rare| {
             let exemplars = rare.exemplars.iter().map(Exemplar::bytes).sum::<usize>();
             size_of::<Rare>() + exemplars + rare.members.len() * MEMBER
         });
-        value + rare
+        self.value.bytes() + rare
     }
 
     pub(crate) fn exemplars(&self) -> &[Exemplar] {
