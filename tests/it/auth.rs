@@ -257,7 +257,7 @@ service:
         point.attributes = vec![attribute("text", text)];
         point
     });
-    let body = request(Vec::new(), "", [gauge("level", points.collect())]).encode_to_vec();
+    let body = request(Vec::new(), "", [gauge("level", points.collect::<Vec<_>>())]).encode_to_vec();
     let sent = http::post(otlp, "/v1/metrics", "application/x-protobuf", &body);
     assert_eq!(sent.expect("an answer").status, 200);
 
