@@ -28,7 +28,7 @@ use super::behind::Behind;
 use super::listener::Listener;
 use super::measured::Measured;
 use super::peers::counted;
-use super::server::{Connection, ConnectionLimits, Server};
+use super::server::{Connection, ConnectionLimits, Ended, Server, count_ended};
 use super::stream::Peer;
 use crate::component::Shared;
 
@@ -181,6 +181,7 @@ where
         stopping,
         crowd,
         is_proxied,
+        endpoint,
     } = connection;
     let activity = Arc::new(Activity::new());
     let requests = activity.clone();
@@ -237,7 +238,7 @@ where
         of_idle = activity.idle(config, &crowd) => (grace, grace_of_requests) = (Some(of_idle), age_grace),
         () = answers::stalled(answers.as_deref(), config.max_stall) => {
             tracing::debug!(?peer, "takes nothing of its answer: the connection is cut");
-            return;
+            return count_ended(&endpoint, Ended::Stalled);
         }
     };
     if outcome.is_none() && activity.has_begun() {

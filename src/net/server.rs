@@ -86,6 +86,33 @@ pub struct Connection {
     pub crowd: Arc<Notify>,
     /// Whether one address may have all connections of the server, as that of a proxy.
     pub is_proxied: bool,
+    /// Where it was accepted, as a label.
+    pub endpoint: Arc<str>,
+}
+
+/// Why a connection ends before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// It could not be accepted.
+    Accept,
+    /// Its TLS handshake failed.
+    Handshake,
+    /// Its TLS handshake took too long.
+    SlowHandshake,
+    /// Its peer took nothing of an answer.
+    Stalled,
+}
+
+/// Counts a connection that ends before its time.
+pub(super) fn count_ended(endpoint: &Arc<str>, why: Ended) {
+    let reason = match why {
+        Ended::Accept => "accept",
+        Ended::Handshake => "tls",
+        Ended::SlowHandshake => "tls_timeout",
+        Ended::Stalled => "stalled",
+    };
+    metrics::counter!("tidegate_connections_ended_total", "endpoint" => endpoint.clone(), "reason" => reason)
+        .increment(1);
 }
 
 /// A running accept loop. Dropping it ends its tasks at once.
@@ -111,6 +138,7 @@ impl Server {
             tasks: TaskTracker::new(),
         };
         let accept = AcceptLoop {
+            endpoint: listener.local().to_string().into(),
             listener,
             slots: Slots::new(limits.max_connections),
             peers: Arc::default(),
@@ -232,6 +260,8 @@ impl Default for Complaints {
 
 struct AcceptLoop {
     listener: Listener,
+    /// Where it listens.
+    endpoint: Arc<str>,
     slots: Slots,
     peers: Arc<Peers>,
     max_per_peer: PerPeer,
@@ -256,9 +286,10 @@ impl AcceptLoop {
                     Ok(stream) => self.spawn(stream, handler.clone(), slot),
                     Err(error) => {
                         if let Some(repeated) = self.complaints.of_accepting.ready() {
-                            let endpoint = self.listener.local();
+                            let endpoint = &self.endpoint;
                             tracing::warn!(%endpoint, %error, repeated, "can't accept a connection");
                         }
+                        count_ended(&self.endpoint, Ended::Accept);
                         tokio::time::sleep(ACCEPT_RETRY).await;
                     }
                 }
@@ -279,12 +310,16 @@ impl AcceptLoop {
         };
         let (tls, stopping, abandon) = (self.tls.clone(), self.stopping.clone(), self.abandon.clone());
         let (crowd, is_proxied) = (self.slots.crowd.clone(), self.is_proxied);
+        let endpoint = self.endpoint.clone();
         let serve = async move {
             let secured = stopping
                 .run_until_cancelled(secure(stream, peer, tls, &crowd))
                 .await;
-            let Some(stream) = secured.flatten() else {
-                return;
+            let stream = match secured {
+                Some(Ok(stream)) => stream,
+                Some(Err(why)) => return count_ended(&endpoint, why),
+                // The server stops.
+                None => return,
             };
             handler(Connection {
                 stream,
@@ -292,6 +327,7 @@ impl AcceptLoop {
                 stopping: stopping.clone(),
                 crowd,
                 is_proxied,
+                endpoint,
             })
             .await;
         };
@@ -303,36 +339,43 @@ impl AcceptLoop {
 
     /// The connection is closed before a byte of it is read.
     fn turn_away(&self, peer: Peer) {
-        let endpoint = self.listener.local().to_string();
+        let endpoint = &self.endpoint;
         if let Some(repeated) = self.complaints.of_peers.ready() {
             let most = self.max_per_peer.connections;
             tracing::warn!(
-                endpoint,
+                %endpoint,
                 ?peer,
                 most,
                 repeated,
                 "the address has too many connections: closed"
             );
         }
-        metrics::counter!("tidegate_connections_turned_away_total", "endpoint" => endpoint).increment(1);
+        metrics::counter!("tidegate_connections_turned_away_total", "endpoint" => endpoint.clone())
+            .increment(1);
     }
 }
 
-async fn secure(stream: Stream, peer: Peer, tls: Option<Arc<TlsServer>>, crowd: &Notify) -> Option<Stream> {
+async fn secure(
+    stream: Stream,
+    peer: Peer,
+    tls: Option<Arc<TlsServer>>,
+    crowd: &Notify,
+) -> Result<Stream, Ended> {
     let Some(tls) = tls else {
-        return Some(stream);
+        return Ok(stream);
     };
     // It was read once: from then on there always is one.
-    let acceptor = tokio_rustls::TlsAcceptor::from(tls.current().ok()?);
+    let tls = tls.current().map_err(|_| Ended::Handshake)?;
+    let acceptor = tokio_rustls::TlsAcceptor::from(tls);
     match in_time(acceptor.accept(stream), crowd).await {
-        Some(Ok(stream)) => Some(Stream::Tls(Box::new(stream.into()))),
+        Some(Ok(stream)) => Ok(Stream::Tls(Box::new(stream.into()))),
         Some(Err(error)) => {
             tracing::debug!(?peer, %error, "TLS handshake failed");
-            None
+            Err(Ended::Handshake)
         }
         None => {
             tracing::debug!(?peer, "TLS handshake took too long");
-            None
+            Err(Ended::SlowHandshake)
         }
     }
 }

@@ -111,12 +111,14 @@ fn write_timeout_cuts_a_client_that_takes_no_answers() {
         std::thread::sleep(Duration::from_millis(1500));
         let answers = read_all(&mut stream).matches("HTTP/1.1 200 ").count();
         writer.join().expect("it ends");
+        let cut = gateway.own_metric("tidegate_connections_ended_total", &["reason=\"stalled\""]);
         gateway.stop();
-        answers
+        (answers, cut)
     };
-    assert_eq!(answers("write_timeout: 0s,"), REQUESTS, "no limit");
-    let cut = answers("write_timeout: 300ms,");
-    assert!(cut < REQUESTS, "{cut} answers came all the same");
+    assert_eq!(answers("write_timeout: 0s,"), (REQUESTS, 0.0), "no limit");
+    let (came, cut) = answers("write_timeout: 300ms,");
+    assert!(came < REQUESTS, "{came} answers came all the same");
+    assert_eq!(cut, 1.0, "it is counted");
 }
 
 #[test]
@@ -263,6 +265,24 @@ impl Secure {
             &[&version, "url_scheme=\"https\""],
         )
     }
+}
+
+#[test]
+fn a_handshake_that_fails_is_counted() {
+    let secure = Secure::start();
+    let mut stream = connect(secure.port);
+    stream.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("sent");
+    let answer = read_all(&mut stream);
+    assert!(!answer.starts_with("HTTP"), "{answer}");
+    let endpoint = format!("endpoint=\"127.0.0.1:{}\"", secure.port);
+    let labels = ["reason=\"tls\"", &endpoint];
+    wait_until(SOON, "it is counted", || {
+        let counted = secure
+            .gateway
+            .own_metric("tidegate_connections_ended_total", &labels);
+        counted == 1.0
+    });
+    secure.gateway.stop();
 }
 
 #[test]

@@ -335,6 +335,7 @@ async fn sender_of_a_request_from(peer: &str) -> Option<std::net::IpAddr> {
         stopping: Default::default(),
         crowd: Default::default(),
         is_proxied: false,
+        endpoint: "".into(),
     };
     let (seen, mut senders) = tokio::sync::mpsc::channel(1);
     let config = HttpConfig::default();
