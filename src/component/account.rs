@@ -62,10 +62,10 @@ pub(crate) fn default_limit() -> Option<usize> {
 #[error("the gateway is over its memory limit")]
 pub struct NoRoom;
 
-/// Counts a request of a receiver that was refused because memory or processors are too short for it.
-pub fn count_refusal(receiver: &Arc<str>, reason: &'static str) {
-    metrics::counter!("tidegate_memory_refusals_total", "receiver" => receiver.clone(), "reason" => reason)
-        .increment(1);
+/// Counts a request that was refused because memory or processors are too short for it. `class` is `receiver`, or `component`
+/// for all others.
+pub fn count_refusal(class: &'static str, id: &Arc<str>, reason: &'static str) {
+    metrics::counter!("tidegate_memory_refusals_total", class => id.clone(), "reason" => reason).increment(1);
 }
 
 /// How much of the memory a request may take.

@@ -12,6 +12,7 @@ use http_body_util::BodyExt;
 
 use tokio::time::Instant;
 
+use super::refused::{Of, Why};
 use crate::component::account::{Account, Arriving, Ceiling, Held, Late, NoRoom, Pauses};
 
 /// What a request body may cost.
@@ -104,6 +105,19 @@ pub enum BodyError {
     /// The connection broke or the framing is wrong.
     #[error("the body broke off: {0}")]
     Broken(String),
+}
+
+impl BodyError {
+    /// Why the request is refused.
+    pub fn why(&self) -> Why {
+        match self {
+            Self::TooLarge { .. } => Why::Short(Of::TooLarge),
+            Self::TimedOut => Why::Short(Of::IdleBody),
+            Self::NoRoom(_) => Why::Short(Of::Body),
+            Self::TooSlow => Why::Short(Of::SlowBody),
+            Self::Broken(_) => Why::Body,
+        }
+    }
 }
 
 /// Reads a whole body.

@@ -28,9 +28,10 @@ use super::behind::Behind;
 use super::listener::Listener;
 use super::measured::Measured;
 use super::peers::counted;
+use super::refused::{ServedBy, Why};
 use super::server::{Connection, ConnectionLimits, Ended, Server, count_ended};
 use super::stream::Peer;
-use crate::component::Shared;
+use crate::component::Context;
 
 /// 1 MiB frames halve the cost of a hop compared with HTTP/2's default of 16 KiB.
 pub const HTTP2_FRAME_BYTES: u32 = 1 << 20;
@@ -95,6 +96,8 @@ pub struct HttpConfig {
     pub allowed_hosts: Option<Arc<[String]>>,
     /// Whose calls are measured, if they are.
     pub measured: Option<Arc<Measured>>,
+    /// Who counts refused requests.
+    pub served_by: Arc<ServedBy>,
 }
 
 impl Default for HttpConfig {
@@ -114,6 +117,7 @@ impl Default for HttpConfig {
             keeps_alive: true,
             allowed_hosts: None,
             measured: None,
+            served_by: Arc::default(),
         }
     }
 }
@@ -141,11 +145,12 @@ impl HttpConfig {
         }
     }
 
-    /// The same, and calls are measured where somebody wants to know.
-    pub fn measured(self, at: &Listener, limits: &ConnectionLimits, shared: &Shared) -> Self {
+    /// The same for a receiver, and its calls are measured where somebody wants to know.
+    pub fn of_receiver(self, base: &Context, at: &Listener, limits: &ConnectionLimits) -> Self {
         let measured = || Measured::server(at.local(), limits.tls.is_some());
         Self {
-            measured: shared.wants_details().then(measured),
+            measured: base.shared.wants_details().then(measured),
+            served_by: Arc::new(ServedBy::receiver(base)),
             ..self
         }
     }
@@ -183,7 +188,7 @@ where
         is_proxied,
         endpoint,
     } = connection;
-    let activity = Arc::new(Activity::new());
+    let activity = Arc::new(Activity::new(config.served_by.clone()));
     let requests = activity.clone();
     let answers = config.max_stall.map(|_| Arc::<Answers>::default());
     let sending = answers.clone();
@@ -208,10 +213,16 @@ where
         let sending = sending.clone();
         async move {
             let answer = match answer {
-                Some(answer) => answer.await.map(|body| Pieces::of(body, sending, Some(busy))),
-                None => refusal
-                    .unwrap_or_default()
-                    .map(|text| Pieces::of_text(text, busy)),
+                Some(answer) => {
+                    let answer = answer.await;
+                    busy.note(&answer);
+                    answer.map(|body| Pieces::of(body, sending, Some(busy)))
+                }
+                None => {
+                    let refusal = refusal.unwrap_or_default();
+                    busy.note(&refusal);
+                    refusal.map(|text| Pieces::of_text(text, busy))
+                }
             };
             if let Some(call) = call {
                 call.end(&answer);
@@ -257,6 +268,13 @@ where
         };
     }
     if let Some(Err(error)) = outcome {
+        // HTTP has answered it itself.
+        if error
+            .downcast_ref::<hyper::Error>()
+            .is_some_and(hyper::Error::is_parse)
+        {
+            activity.served_by.count(Why::Head);
+        }
         tracing::debug!(?peer, %error, "connection ended");
     }
 }
@@ -264,6 +282,7 @@ where
 /// Whether a connection has requests, and since when it has none. Requests pay two atomic operations for it; anyone who
 /// waits looks when it could be long enough.
 struct Activity {
+    served_by: Arc<ServedBy>,
     /// The connection's beginning.
     began: Instant,
     requests: AtomicUsize,
@@ -299,8 +318,9 @@ impl Drop for Waiting {
 }
 
 impl Activity {
-    fn new() -> Self {
+    fn new(served_by: Arc<ServedBy>) -> Self {
         Self {
+            served_by,
             began: Instant::now(),
             requests: AtomicUsize::new(0),
             begun: AtomicUsize::new(0),
@@ -380,6 +400,15 @@ impl Activity {
                     false => crowd.notify_one(),
                 },
             }
+        }
+    }
+}
+
+impl Busy {
+    /// Counts the request as refused, if its answer says why.
+    fn note<B>(&self, answer: &Response<B>) {
+        if let Some(why) = Why::of(answer) {
+            self.0.served_by.count(why);
         }
     }
 }

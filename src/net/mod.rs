@@ -23,6 +23,7 @@ pub mod measured;
 pub mod metadata;
 pub(crate) mod pages;
 mod peers;
+pub mod refused;
 pub mod reload;
 pub mod retry_after;
 pub mod server;

@@ -20,6 +20,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use tidegate_engine::query::Patience;
 use tokio::time::timeout;
+use tonic::Code;
 use tower::util::BoxCloneSyncService;
 use tower::{ServiceBuilder, ServiceExt};
 
@@ -35,8 +36,10 @@ use crate::net::accept::{coding, joined};
 use crate::net::auth::{AuthConfig, Door, NotAdmitted};
 use crate::net::body::{BodyError as Broken, Chunks, Run};
 use crate::net::cors::CorsConfig;
-use crate::net::grpc::is_call;
+use crate::net::grpc::{GRPC_STATUS, is_call};
 use crate::net::http::{HttpConfig, Unfinished, start};
+use crate::net::refused::ServedBy;
+pub(crate) use crate::net::refused::Why;
 use crate::net::shares::NoShare;
 use crate::net::{
     Coding, ConnectionLimits, Endpoint, ListenError, Listener, Server, SocketFileConfig, TlsError,
@@ -165,7 +168,7 @@ impl PageServer {
         let handler = Handler {
             door: Door::of(config.auth, base)?,
             room: Room::of(&base.id, config.max_answer_bytes),
-            memory: base.shared.memory.clone(),
+            served_by: ServedBy::component(base.id.clone(), base.shared.memory.clone()),
             pages,
         };
         let server = handler.open(config).await;
@@ -206,7 +209,7 @@ pub(crate) async fn serve(
     let handler = Handler {
         door: Door::default(),
         room: Room::of(id, config.max_answer_bytes),
-        memory,
+        served_by: ServedBy::component(id.clone(), memory),
         pages,
     };
     handler.open(config).await
@@ -216,7 +219,7 @@ pub(crate) async fn serve(
 struct Handler {
     door: Door,
     room: Arc<Room>,
-    memory: Arc<Account>,
+    served_by: ServedBy,
     pages: Arc<dyn Pages>,
 }
 
@@ -231,6 +234,7 @@ impl Handler {
         });
         let serving = HttpConfig {
             max_concurrent_streams: self.pages.max_streams(),
+            served_by: Arc::new(self.served_by.clone()),
             ..config.serving.guarded(&listener, config.allowed_hosts)
         };
         let handler = Arc::new(self);
@@ -264,19 +268,19 @@ impl Handler {
             Err(refused) => return refusal(refused, is_call(&request)),
         };
         // What the body takes, until there is an answer.
-        let mut body = Held::new(self.memory.clone());
+        let mut body = Held::new(self.served_by.memory.clone());
         if is_call(&request) {
             if let Some(client) = client {
                 request.extensions_mut().insert(client);
             }
             return match called(request, &mut body).await {
-                Ok(request) => held(pages.grpc(request).await, &self.room, client, true).await,
-                Err(status) => grpc_error(status),
+                Ok(request) => held(told(pages.grpc(request).await), &self.room, client, true).await,
+                Err(why) => why.why().mark(grpc_error(broken_call(&why))),
             };
         }
         let headers = request.headers();
         let coding = coding(&joined(headers, ACCEPT_ENCODING), &[Coding::Gzip]);
-        let answer = answer(request, client, pages, &mut body).await;
+        let answer = told(answer(request, client, pages, &mut body).await);
         drop(body);
         let answer = held(answer, &self.room, client, false).await;
         compressed(answer, coding, &self.room, client).await
@@ -312,9 +316,15 @@ async fn in_time(head: &http::request::Parts, body: Incoming, held: &mut Held) -
 async fn called(
     request: http::Request<Incoming>,
     held: &mut Held,
-) -> Result<http::Request<Full<Bytes>>, tonic::Status> {
+) -> Result<http::Request<Full<Bytes>>, Broken> {
     let (head, body) = request.into_parts();
-    let broken = |why: Broken| match why {
+    let body = in_time(&head, body, held).await?;
+    Ok(http::Request::from_parts(head, Full::new(body)))
+}
+
+/// What a client is told whose gRPC request did not come.
+fn broken_call(why: &Broken) -> tonic::Status {
+    match why {
         Broken::TimedOut => {
             tonic::Status::deadline_exceeded(format!("the request did not come within {FORM_TIME:?}"))
         }
@@ -322,9 +332,49 @@ async fn called(
         Broken::TooLarge { .. } | Broken::Broken(_) => tonic::Status::resource_exhausted(format!(
             "the request is broken, or has more than {MAX_FORM} bytes"
         )),
-    };
-    let body = in_time(&head, body, held).await.map_err(broken)?;
-    Ok(http::Request::from_parts(head, Full::new(body)))
+    }
+}
+
+/// What a client is told whose form did not come.
+fn broken_form(why: &Broken) -> Answer {
+    match why {
+        Broken::NoRoom(_) | Broken::TooSlow => busy(&why.to_string()),
+        Broken::TimedOut => {
+            let why = format!("the form did not come within {FORM_TIME:?}");
+            error(StatusCode::REQUEST_TIMEOUT, "bad_data", &why)
+        }
+        Broken::TooLarge { .. } | Broken::Broken(_) => {
+            let why = format!("the form is broken, or has more than {MAX_FORM} bytes");
+            error(StatusCode::PAYLOAD_TOO_LARGE, "bad_data", &why)
+        }
+    }
+}
+
+/// The answer. Where it refuses its request and does not say why, its status does.
+fn told(answer: Answer) -> Answer {
+    let is_said = Why::of(&answer).is_some();
+    match by_status(&answer).filter(|_| !is_said) {
+        Some(why) => why.mark(answer),
+        None => answer,
+    }
+}
+
+/// Why a page refuses what it was asked. What it could not do for now, it does not refuse.
+fn by_status(answer: &Answer) -> Option<Why> {
+    let code = answer.headers().get(GRPC_STATUS);
+    if let Some(code) = code.map(|code| Code::from_bytes(code.as_bytes())) {
+        return match code {
+            Code::Unimplemented | Code::NotFound => Some(Why::Path),
+            Code::InvalidArgument => Some(Why::Parameters),
+            _ => None,
+        };
+    }
+    match answer.status() {
+        StatusCode::NOT_FOUND => Some(Why::Path),
+        StatusCode::BAD_REQUEST => Some(Why::Parameters),
+        StatusCode::UNPROCESSABLE_ENTITY => Some(Why::Query),
+        _ => None,
+    }
 }
 
 /// The answer, its bytes on the books until they are sent; a refusal where there is no room. Streams have none.
@@ -457,7 +507,8 @@ async fn answer(
     if !takes.allows(&head.method) {
         let why = format!("{} is not allowed here: use {}", head.method, takes.allowed());
         let refusal = error(StatusCode::METHOD_NOT_ALLOWED, "bad_data", &why);
-        return only(takes, StatusCode::METHOD_NOT_ALLOWED, refusal.into_body());
+        let refusal = only(takes, StatusCode::METHOD_NOT_ALLOWED, refusal.into_body());
+        return Why::Method.mark(refusal);
     }
     let mut form = Vec::new();
     let mut fill = |text: &[u8]| {
@@ -467,21 +518,13 @@ async fn answer(
     if head.method == Method::POST && is_form(&head.headers) {
         match in_time(&head, body, held).await {
             Ok(body) => fill(&body),
-            Err(why @ (Broken::NoRoom(_) | Broken::TooSlow)) => return busy(&why.to_string()),
-            Err(Broken::TimedOut) => {
-                let why = format!("the form did not come within {FORM_TIME:?}");
-                return error(StatusCode::REQUEST_TIMEOUT, "bad_data", &why);
-            }
-            Err(Broken::TooLarge { .. } | Broken::Broken(_)) => {
-                let why = format!("the form is broken, or has more than {MAX_FORM} bytes");
-                return error(StatusCode::PAYLOAD_TOO_LARGE, "bad_data", &why);
-            }
+            Err(why) => return why.why().mark(broken_form(&why)),
         }
     }
     fill(head.uri.query().unwrap_or_default().as_bytes());
     if form.len() > MAX_PARAMETERS {
         let why = format!("the request has more than {MAX_PARAMETERS} parameters");
-        return error(StatusCode::PAYLOAD_TOO_LARGE, "bad_data", &why);
+        return Why::Parameters.mark(error(StatusCode::PAYLOAD_TOO_LARGE, "bad_data", &why));
     }
     let request = Request {
         headers: head.headers,

@@ -166,8 +166,9 @@ pub(super) const CATALOGUE: &[Described] = metrics_table! {
     Normal Counter "tidegate_nixl_ring_rejected_events_total" ["{event}"] "Events of a ring that could not be read.";
     Normal Counter "tidegate_nixl_ring_errors_total" ["{error}"] "Errors while a ring was read, by reason.";
     Normal Counter "tidegate_nixl_rejected_files_total" ["{file}"] "Ring files that could not be opened, by reason.";
-    Normal Counter "tidegate_memory_refusals_total" ["{request}"] "Requests refused because memory or processors are too short for them, by receiver and reason.";
+    Normal Counter "tidegate_memory_refusals_total" ["{request}"] "Requests refused because memory or processors are too short for them, by receiver or other component, and reason.";
     Normal Counter "tidegate_otlp_memory_refusals_total" ["{request}"] "The same of `otlp` receivers alone, without the reason.";
+    Normal Counter "tidegate_requests_refused_total" ["{request}"] "Requests that were refused for what they are, not for their data, by component and reason.";
     Normal Counter "tidegate_unauthenticated_requests_total" ["{request}"] "Requests of senders and readers that were not let in, by component and reason.";
     Normal Counter "tidegate_plugin_calls_total" ["{call}"] "Calls of exporter plugins, by result.";
     Normal Gauge "tidegate_plugin_stuck" ["{call}"] "1 while a call of an exporter plugin does not return.";

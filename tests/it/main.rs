@@ -36,6 +36,7 @@ mod promql;
 mod query;
 mod readers;
 mod real_exporters;
+mod refused;
 mod remote_write;
 mod round_trip;
 mod scrape;

@@ -316,16 +316,22 @@ fn a_page_of_another_name_can_not_be_read_from_a_browser() {
         let answer = http::request_over(stream, "GET", "/metrics", &[("host", host)], b"");
         answer.expect("an answer")
     };
-    for port in [
-        gateway.health_port(),
-        gateway.telemetry_port(),
-        ports.admin,
-        ports.page,
+    for (port, component) in [
+        (gateway.health_port(), "health_check"),
+        (gateway.telemetry_port(), "telemetry"),
+        (ports.admin, "admin"),
+        (ports.page, "prometheus"),
     ] {
         let refused = get(port, "evil.example");
         assert_eq!(refused.status, 403);
         assert!(refused.text().contains("`allowed_hosts`"), "{}", refused.text());
         assert_ne!(get(port, "localhost").status, 403);
+        let component = format!("component=\"{component}\"");
+        let counted = gateway.own_metric(
+            "tidegate_requests_refused_total",
+            &["reason=\"host\"", &component],
+        );
+        assert_eq!(counted, 1.0, "{component}");
     }
     let point = json!({"resourceMetrics": []}).to_string();
     let headers = [("host", "gateway.example"), ("content-type", "application/json")];

@@ -19,7 +19,7 @@ use crate::component::{
 };
 use crate::config::{Node, Problems};
 use crate::net::auth::AuthConfig;
-use crate::net::pages::{self, Answer, PageServer, Pages, Request, ServerConfig, Takes};
+use crate::net::pages::{self, Answer, PageServer, Pages, Request, ServerConfig, Takes, Why};
 use crate::net::{Endpoint, SocketFileConfig, TlsServerConfig};
 
 /// The port of the Collector's extension.
@@ -163,7 +163,10 @@ async fn profile(request: &Request) -> Answer {
     };
     let sampling = match Sampling::start() {
         Ok(sampling) => sampling,
-        Err(error) => return failure(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
+        Err(error) => {
+            let busy = failure(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
+            return Why::Busy.mark(busy);
+        }
     };
     tokio::time::sleep(length).await;
     let profile = sampling.stop();

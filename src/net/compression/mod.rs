@@ -11,6 +11,7 @@ use std::io::{self, Read, Write};
 
 use bytes::Bytes;
 
+use super::refused::{Of, Why};
 use crate::component::account::{Held, NoRoom};
 use crate::component::worker::{Overloaded, Slot};
 
@@ -147,6 +148,19 @@ pub enum DecompressError {
     /// There is too much other work.
     #[error(transparent)]
     Overloaded(#[from] Overloaded),
+}
+
+impl DecompressError {
+    /// Why the request is refused.
+    pub fn why(&self) -> Why {
+        match self {
+            Self::TooLarge { .. } => Why::Short(Of::TooLarge),
+            Self::Corrupt(_) => Why::Body,
+            Self::NoRoom(_) => Why::Short(Of::Unpacking),
+            Self::NeverFits { .. } => Why::Short(Of::All),
+            Self::Overloaded(_) => Why::Short(Of::Work),
+        }
+    }
 }
 
 /// Undoes a coding where nobody keeps an account; more than `limit_bytes` of output is an error.

@@ -7,6 +7,8 @@ use http::header::{CONTENT_TYPE, HOST, HeaderValue};
 use http::uri::Authority;
 use http::{Request, Response, StatusCode, Version};
 
+use crate::net::refused::Why;
+
 /// The answer to a request that asks for no host, for two, or for one that is not served here; `None`: it may pass.
 pub(super) fn refusal<B>(request: &Request<B>, allowed: Option<&[String]>) -> Option<Response<Bytes>> {
     let mut named = request.headers().get_all(HOST).iter();
@@ -17,7 +19,7 @@ pub(super) fn refusal<B>(request: &Request<B>, allowed: Option<&[String]>) -> Op
     };
     if is_wrong {
         let why = "a request names its host once, in the header `Host`\n";
-        return Some(text(StatusCode::BAD_REQUEST, why.to_owned()));
+        return Some(refused(StatusCode::BAD_REQUEST, why.to_owned()));
     }
     let allowed = allowed?;
     let asked = match (request.uri().authority(), host) {
@@ -33,7 +35,7 @@ pub(super) fn refusal<B>(request: &Request<B>, allowed: Option<&[String]>) -> Op
         "this listener does not answer to the name {asked:?}: use `localhost` or an address, or list the name in \
          `allowed_hosts`\n"
     );
-    Some(text(StatusCode::FORBIDDEN, why))
+    Some(refused(StatusCode::FORBIDDEN, why))
 }
 
 /// Whether this is an address, `localhost`, or a name that is allowed; with or without a port.
@@ -46,6 +48,10 @@ fn is_local(asked: &str, allowed: &[String]) -> bool {
     address.parse::<IpAddr>().is_ok()
         || host.eq_ignore_ascii_case("localhost")
         || allowed.iter().any(|known| known.eq_ignore_ascii_case(host))
+}
+
+fn refused(status: StatusCode, why: String) -> Response<Bytes> {
+    Why::Host.mark(text(status, why))
 }
 
 fn text(status: StatusCode, why: String) -> Response<Bytes> {
@@ -68,7 +74,9 @@ mod tests {
         let request = request.body(()).unwrap();
         let allowed: Option<Vec<String>> =
             allowed.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
-        refusal(&request, allowed.as_deref()).map(|answer| answer.status().as_u16())
+        let answer = refusal(&request, allowed.as_deref())?;
+        assert_eq!(Why::of(&answer), Some(Why::Host));
+        Some(answer.status().as_u16())
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::ingest::MEMORY_RETRY;
 use crate::component::worker::Overloaded;
 use crate::component::{NoRoom, Refused};
 use crate::net::auth::NotAdmitted;
+use crate::net::refused::{Of, Why};
 use crate::net::{BodyError, DecompressError};
 
 /// Longest message that goes back. It travels in a header in gRPC, and OTLP wants responses to be short.
@@ -31,8 +32,8 @@ pub(super) struct Failure {
     pub(super) retry_after: Option<Duration>,
     /// How the sender can identify itself (`WWW-Authenticate`).
     pub(super) challenge: Option<HeaderValue>,
-    /// What memory, processors, time or the limit of bodies were too short for.
-    pub(super) short_of: Option<&'static str>,
+    /// As what the request is counted; not where its items are counted, or its sender is not let in.
+    pub(super) why: Option<Why>,
 }
 
 impl Failure {
@@ -46,7 +47,15 @@ impl Failure {
             field: Box::default(),
             retry_after: None,
             challenge: None,
-            short_of: None,
+            why: None,
+        }
+    }
+
+    /// The same, counted as refused for this.
+    pub(super) fn counted(self, why: Why) -> Self {
+        Self {
+            why: Some(why),
+            ..self
         }
     }
 
@@ -86,11 +95,8 @@ impl Failure {
     }
 
     /// Not now: there is too little memory, or too much work.
-    pub(super) fn no_room(short_of: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            short_of: Some(short_of),
-            ..Self::busy(message, MEMORY_RETRY)
-        }
+    pub(super) fn no_room(of: Of, message: impl Into<String>) -> Self {
+        Self::busy(message, MEMORY_RETRY).counted(Why::Short(of))
     }
 
     /// It would not fit into the gateway if that held nothing else.
@@ -99,17 +105,12 @@ impl Failure {
         let why = format!(
             "the request needs {bytes} MiB of memory, and the limit is {limit} MiB: send smaller ones"
         );
-        Self {
-            short_of: Some("never_fits"),
-            ..Self::too_large(why)
-        }
+        Self::too_large(why).counted(Why::Short(Of::All))
     }
 
     fn too_large(message: String) -> Self {
-        Self {
-            short_of: Some("too_large"),
-            ..Self::new(Code::ResourceExhausted, StatusCode::PAYLOAD_TOO_LARGE, message)
-        }
+        let failure = Self::new(Code::ResourceExhausted, StatusCode::PAYLOAD_TOO_LARGE, message);
+        failure.counted(Why::Short(Of::TooLarge))
     }
 
     /// With the details that the code calls for: RetryInfo, BadRequest.
@@ -156,40 +157,41 @@ impl From<Refused> for Failure {
 
 impl From<BodyError> for Failure {
     fn from(error: BodyError) -> Self {
-        let message = error.to_string();
-        match error {
+        let (why, message) = (error.why(), error.to_string());
+        let failure = match error {
             BodyError::TooLarge { .. } => Self::too_large(message),
-            // Clients of OTLP don't come back after 408.
-            BodyError::TimedOut => Self::no_room("idle_body", message),
             BodyError::Broken(_) => Self::new(Code::Cancelled, StatusCode::BAD_REQUEST, message),
-            BodyError::NoRoom(_) => Self::no_room("body", message),
-            BodyError::TooSlow => Self::no_room("slow_body", message),
-        }
+            // Clients of OTLP don't come back after 408.
+            BodyError::TimedOut | BodyError::NoRoom(_) | BodyError::TooSlow => {
+                Self::busy(message, MEMORY_RETRY)
+            }
+        };
+        failure.counted(why)
     }
 }
 
 impl From<DecompressError> for Failure {
     fn from(error: DecompressError) -> Self {
-        let message = error.to_string();
-        match error {
+        let (why, message) = (error.why(), error.to_string());
+        let failure = match error {
             DecompressError::TooLarge { .. } => Self::too_large(message),
             DecompressError::Corrupt(_) => Self::invalid(message),
-            DecompressError::NoRoom(_) => Self::no_room("unpacking", message),
+            DecompressError::NoRoom(_) | DecompressError::Overloaded(_) => Self::busy(message, MEMORY_RETRY),
             DecompressError::NeverFits { bytes, limit_bytes } => Self::never_fits(bytes, limit_bytes),
-            DecompressError::Overloaded(overloaded) => overloaded.into(),
-        }
+        };
+        failure.counted(why)
     }
 }
 
 impl From<Overloaded> for Failure {
     fn from(overloaded: Overloaded) -> Self {
-        Self::no_room("work", overloaded.to_string())
+        Self::no_room(Of::Work, overloaded.to_string())
     }
 }
 
 impl From<NoRoom> for Failure {
     fn from(no_room: NoRoom) -> Self {
-        Self::no_room("body", no_room.to_string())
+        Self::no_room(Of::Body, no_room.to_string())
     }
 }
 

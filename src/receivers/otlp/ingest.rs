@@ -12,11 +12,11 @@ use super::failure::Failure;
 use crate::batch::json::{self, Unread};
 use crate::batch::wire::{CheckError, Checked, MAX_NAME_BYTES};
 use crate::batch::{Batch, ClientMetadata, Signal, wire};
-use crate::component::account::count_refusal;
 use crate::component::worker::Slot;
 use crate::component::{Entry, Held, NoRoom, ReceiverContext, Shared, Verdict};
 use crate::net::auth::Door;
 use crate::net::body::begin_body;
+use crate::net::refused::{Of, Why};
 
 /// When to come back if the memory limiter is what refuses: it looks once a second by default.
 pub(super) const MEMORY_RETRY: Duration = Duration::from_secs(1);
@@ -113,13 +113,12 @@ impl Ingest {
             fits_at_all(held, bytes)?;
         }
         let begun = begin_body(held, promised).await;
-        begun.map_err(|no_room| Failure::no_room("admission", no_room.to_string()))
+        begun.map_err(|no_room| Failure::no_room(Of::Admission, no_room.to_string()))
     }
 
-    /// Counts a request that memory or processors were too short for.
+    /// Counts a request that memory or processors were too short for without its reason, as older builds did.
     pub(super) fn note(&self, failure: &Failure) {
-        if let Some(reason) = failure.short_of {
-            count_refusal(&self.receiver, reason);
+        if let Some(Why::Short(_)) = failure.why {
             metrics::counter!("tidegate_otlp_memory_refusals_total", "receiver" => self.receiver.clone())
                 .increment(1);
         }
@@ -159,7 +158,7 @@ impl Ingest {
         };
         let Checked { encoded, weight, cut } = checked.inspect_err(|failure| {
             // What only had no room comes again, and is counted as such.
-            if failure.short_of.is_none() {
+            if failure.why.is_none() {
                 entry.fail(1);
             }
         })?;
@@ -177,7 +176,7 @@ impl Ingest {
             fits_at_all(held, weight)?;
             long = Some(Slot::get_unless(&mut slot, held).await?);
             held.try_grow(weight)
-                .map_err(|NoRoom| Failure::no_room("decoding", NoRoom.to_string()))?;
+                .map_err(|NoRoom| Failure::no_room(Of::Decoding, NoRoom.to_string()))?;
         }
         // What is not decoded is passed on by whoever brings it.
         drop(slot);
@@ -275,7 +274,7 @@ impl Checker {
 /// Why there is no room for so many bytes more: not now, or never.
 fn no_room_for(held: &Held, bytes: usize) -> Failure {
     match fits_at_all(held, bytes) {
-        Ok(()) => Failure::no_room("decoding", NoRoom.to_string()),
+        Ok(()) => Failure::no_room(Of::Decoding, NoRoom.to_string()),
         Err(never) => never,
     }
 }

@@ -23,6 +23,7 @@ use crate::net::grpc::{
     APPLICATION_GRPC, EXPORT_METHODS, GRPC_ACCEPT_ENCODING, GRPC_ENCODING, GRPC_STATUS, Prefix, is_call,
 };
 use crate::net::metadata::IncludeMetadata;
+use crate::net::refused::Why;
 use crate::net::{BodyError, BodyLimits, Coding, unpack};
 
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
@@ -49,7 +50,7 @@ impl Grpc {
             // "If Content-Type does not begin with application/grpc, gRPC servers SHOULD respond with 415."
             let mut answer = Response::new(Empty::new().boxed_unsync());
             *answer.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-            return answer;
+            return Why::MediaType.mark(answer);
         }
         match self.call(request).await {
             Ok(verdict) => success(verdict),
@@ -58,7 +59,10 @@ impl Grpc {
                 let answer: Response<Empty<Bytes>> = failure.status().into_http();
                 let mut answer = answer.map(BodyExt::boxed_unsync);
                 offer_codings(answer.headers_mut());
-                answer
+                match failure.why {
+                    Some(why) => why.mark(answer),
+                    None => answer,
+                }
             }
         }
     }
@@ -69,10 +73,8 @@ impl Grpc {
             .filter(|(method, _)| **method == request.uri().path())
             .find_map(|(_, signal)| self.ingest.entry(signal))
             .ok_or_else(|| {
-                unimplemented(format!(
-                    "no pipeline takes {} from this receiver",
-                    request.uri().path()
-                ))
+                let why = format!("no pipeline takes {} from this receiver", request.uri().path());
+                unimplemented(Why::Path, why)
             })?;
         let coding = coding(request.headers())?;
         let mut held = self.ingest.admit(&request, entry, None).await?;
@@ -97,11 +99,11 @@ impl Grpc {
         let (is_compressed, message) = read_message(body, self.limits, &self.ingest, held).await?;
         match (is_compressed, coding) {
             (false, _) => Ok(message),
-            (true, Coding::Identity) => Err(Failure::new(
-                Code::Internal,
-                StatusCode::BAD_REQUEST,
-                "the message is marked as compressed, but there is no grpc-encoding",
-            )),
+            (true, Coding::Identity) => {
+                let why = "the message is marked as compressed, but there is no grpc-encoding";
+                let failure = Failure::new(Code::Internal, StatusCode::BAD_REQUEST, why);
+                Err(failure.counted(Why::Coding))
+            }
             (true, coding) => Ok(unpack(coding, message, self.limits.max_bytes, held, slot).await?),
         }
     }
@@ -112,11 +114,16 @@ fn coding(headers: &HeaderMap) -> Result<Coding, Failure> {
         return Ok(Coding::Identity);
     };
     let known = name.to_str().ok().and_then(Coding::named);
-    known.ok_or_else(|| unimplemented(format!("grpc-encoding {name:?} is not supported")))
+    known.ok_or_else(|| unimplemented(Why::Coding, format!("grpc-encoding {name:?} is not supported")))
 }
 
-fn unimplemented(message: String) -> Failure {
-    Failure::new(Code::Unimplemented, StatusCode::NOT_FOUND, message)
+fn unimplemented(why: Why, message: String) -> Failure {
+    Failure::new(Code::Unimplemented, StatusCode::NOT_FOUND, message).counted(why)
+}
+
+/// The body is not one message of gRPC's.
+fn misframed(message: impl Into<String>) -> Failure {
+    Failure::invalid(message).counted(Why::Body)
 }
 
 /// The one message of a unary call, and whether it is compressed. It is refused by its length before it is read.
@@ -139,7 +146,7 @@ async fn read_message(
             }
         }
         if end.is_some_and(|end| whole.len() > end) {
-            return Err(Failure::invalid("more than one message in a unary call"));
+            return Err(misframed("more than one message in a unary call"));
         }
     }
     match (end, whole.as_slice().first()) {
@@ -148,13 +155,11 @@ async fn read_message(
             held.settle(end);
             Ok((is_compressed, whole.freeze().slice(Prefix::BYTES..)))
         }
-        (Some(end), Some(0 | 1)) => Err(Failure::invalid(format!(
+        (Some(end), Some(0 | 1)) => Err(misframed(format!(
             "the message broke off after {} of {end} bytes",
             whole.len()
         ))),
-        _ => Err(Failure::invalid(
-            "the body does not begin with a gRPC message prefix",
-        )),
+        _ => Err(misframed("the body does not begin with a gRPC message prefix")),
     }
 }
 

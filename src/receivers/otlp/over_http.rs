@@ -22,6 +22,7 @@ use crate::component::Verdict;
 use crate::net::body::promised;
 use crate::net::headers;
 use crate::net::metadata::IncludeMetadata;
+use crate::net::refused::Why;
 use crate::net::{BodyError, BodyLimits, Coding, read_body, unpack};
 
 /// Content types and what they mean.
@@ -93,18 +94,19 @@ impl Http {
             .and_then(|signal| self.ingest.entry(signal))
             .ok_or_else(|| {
                 let why = format!("no pipeline takes {} from this receiver", request.uri().path());
-                Failure::new(Code::NotFound, StatusCode::NOT_FOUND, why)
+                Failure::new(Code::NotFound, StatusCode::NOT_FOUND, why).counted(Why::Path)
             })?;
         if request.method() != Method::POST {
-            return Err(Failure::new(
+            let failure = Failure::new(
                 Code::Unimplemented,
                 StatusCode::METHOD_NOT_ALLOWED,
                 "telemetry is sent with POST",
-            ));
+            );
+            return Err(failure.counted(Why::Method));
         }
         let encoding = encoding.ok_or_else(|| {
             let known = CONTENT_TYPES.map(|(name, _)| name).join(" or ");
-            unsupported(format!("the Content-Type must be {known}"))
+            unsupported(Why::MediaType, format!("the Content-Type must be {known}"))
         })?;
         let coding = self.coding(request.headers())?;
         let limit_bytes = self.limits.max_bytes;
@@ -137,9 +139,10 @@ impl Http {
             self.codings.is_empty() || listed.any(|known| known.eq_ignore_ascii_case(name.trim()))
         };
         match name {
-            Ok(name) if !is_listed(name) => Err(unsupported(format!(
-                "Content-Encoding {name:?} is not among `compression_algorithms`"
-            ))),
+            Ok(name) if !is_listed(name) => Err(unsupported(
+                Why::Coding,
+                format!("Content-Encoding {name:?} is not among `compression_algorithms`"),
+            )),
             _ => coding(headers),
         }
     }
@@ -160,11 +163,12 @@ fn coding(headers: &HeaderMap) -> Result<Coding, Failure> {
         return Ok(Coding::Identity);
     };
     let known = name.to_str().ok().and_then(Coding::named);
-    known.ok_or_else(|| unsupported(format!("Content-Encoding {name:?} is not supported")))
+    known.ok_or_else(|| unsupported(Why::Coding, format!("Content-Encoding {name:?} is not supported")))
 }
 
-fn unsupported(message: String) -> Failure {
-    Failure::new(Code::InvalidArgument, StatusCode::UNSUPPORTED_MEDIA_TYPE, message)
+fn unsupported(why: Why, message: String) -> Failure {
+    let failure = Failure::new(Code::InvalidArgument, StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
+    failure.counted(why)
 }
 
 fn success(signal: Option<Signal>, encoding: Option<Encoding>, verdict: Verdict) -> Answer {
@@ -200,7 +204,10 @@ fn refusal(encoding: Option<Encoding>, failure: &Failure) -> Answer {
         }
         _ => None,
     };
-    answer
+    match failure.why {
+        Some(why) => why.mark(answer),
+        None => answer,
+    }
 }
 
 /// In the encoding of the request; protobuf where that is none of ours.

@@ -10,6 +10,7 @@ use http_body_util::Full;
 use crate::component::Refused;
 use crate::component::worker::Overloaded;
 use crate::net::auth::NotAdmitted;
+use crate::net::refused::{Of, Why};
 use crate::net::{BodyError, DecompressError};
 use crate::prom::remote::{Version, WRITTEN_HEADERS};
 
@@ -23,8 +24,8 @@ pub(super) struct Refusal {
     message: String,
     retry_after: Option<Duration>,
     challenge: Option<HeaderValue>,
-    /// What memory, processors, time or the limit of bodies were too short for.
-    pub(super) short_of: Option<&'static str>,
+    /// As what the request is counted; not where its items are counted, or its sender is not let in.
+    why: Option<Why>,
 }
 
 /// When to come back if memory is what is short: it is measured once a second by default.
@@ -37,12 +38,20 @@ impl Refusal {
             message: message.into(),
             retry_after: None,
             challenge: None,
-            short_of: None,
+            why: None,
         }
     }
 
-    pub(super) fn unsupported(message: String) -> Self {
-        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message)
+    /// The same, counted as refused for this.
+    pub(super) fn counted(self, why: Why) -> Self {
+        Self {
+            why: Some(why),
+            ..self
+        }
+    }
+
+    pub(super) fn unsupported(why: Why, message: String) -> Self {
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message).counted(why)
     }
 
     /// Not now.
@@ -54,11 +63,8 @@ impl Refusal {
     }
 
     /// Not now: there is too little memory, or too much work.
-    pub(super) fn no_room(short_of: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            short_of: Some(short_of),
-            ..Self::busy(message, MEMORY_RETRY)
-        }
+    pub(super) fn no_room(of: Of, message: impl Into<String>) -> Self {
+        Self::busy(message, MEMORY_RETRY).counted(Why::Short(of))
     }
 
     /// It would not fit into the gateway if that held nothing else.
@@ -67,17 +73,11 @@ impl Refusal {
         let why = format!(
             "the request needs {bytes} MiB of memory, and the limit is {limit} MiB: send smaller ones"
         );
-        Self {
-            short_of: Some("never_fits"),
-            ..Self::too_large(why)
-        }
+        Self::too_large(why).counted(Why::Short(Of::All))
     }
 
     fn too_large(message: String) -> Self {
-        Self {
-            short_of: Some("too_large"),
-            ..Self::new(StatusCode::PAYLOAD_TOO_LARGE, message)
-        }
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, message).counted(Why::Short(Of::TooLarge))
     }
 
     /// Whether the request itself is wrong.
@@ -99,7 +99,10 @@ impl Refusal {
         if self.status == StatusCode::METHOD_NOT_ALLOWED {
             headers.insert(ALLOW, HeaderValue::from_static("POST"));
         }
-        answer
+        match self.why {
+            Some(why) => why.mark(answer),
+            None => answer,
+        }
     }
 }
 
@@ -127,34 +130,35 @@ impl From<NotAdmitted> for Refusal {
 
 impl From<Overloaded> for Refusal {
     fn from(overloaded: Overloaded) -> Self {
-        Self::no_room("work", overloaded.to_string())
+        Self::no_room(Of::Work, overloaded.to_string())
     }
 }
 
 impl From<BodyError> for Refusal {
     fn from(error: BodyError) -> Self {
-        let status = match error {
-            BodyError::NoRoom(_) => return Self::no_room("body", error.to_string()),
-            BodyError::TooSlow => return Self::no_room("slow_body", error.to_string()),
-            BodyError::TooLarge { .. } => return Self::too_large(error.to_string()),
+        let (why, message) = (error.why(), error.to_string());
+        let refusal = match error {
+            BodyError::TooLarge { .. } => Self::too_large(message),
+            BodyError::Broken(_) => Self::new(StatusCode::BAD_REQUEST, message),
             // Senders don't come back after 408.
-            BodyError::TimedOut => return Self::no_room("idle_body", error.to_string()),
-            BodyError::Broken(_) => StatusCode::BAD_REQUEST,
+            BodyError::TimedOut | BodyError::NoRoom(_) | BodyError::TooSlow => {
+                Self::busy(message, MEMORY_RETRY)
+            }
         };
-        Self::new(status, error.to_string())
+        refusal.counted(why)
     }
 }
 
 impl From<DecompressError> for Refusal {
     fn from(error: DecompressError) -> Self {
-        let status = match error {
-            DecompressError::TooLarge { .. } => return Self::too_large(error.to_string()),
-            DecompressError::Corrupt(_) => StatusCode::BAD_REQUEST,
-            DecompressError::NoRoom(_) => return Self::no_room("unpacking", error.to_string()),
-            DecompressError::NeverFits { bytes, limit_bytes } => return Self::never_fits(bytes, limit_bytes),
-            DecompressError::Overloaded(overloaded) => return overloaded.into(),
+        let (why, message) = (error.why(), error.to_string());
+        let refusal = match error {
+            DecompressError::TooLarge { .. } => Self::too_large(message),
+            DecompressError::Corrupt(_) => Self::new(StatusCode::BAD_REQUEST, message),
+            DecompressError::NoRoom(_) | DecompressError::Overloaded(_) => Self::busy(message, MEMORY_RETRY),
+            DecompressError::NeverFits { bytes, limit_bytes } => Self::never_fits(bytes, limit_bytes),
         };
-        Self::new(status, error.to_string())
+        refusal.counted(why)
     }
 }
 

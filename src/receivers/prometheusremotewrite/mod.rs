@@ -18,7 +18,6 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 
 use crate::batch::{Batch, ClientMetadata, Points, Signal};
-use crate::component::account::count_refusal;
 use crate::component::collisions::Alternating;
 use crate::component::worker::Slot;
 use crate::component::{
@@ -27,6 +26,7 @@ use crate::component::{
 };
 use crate::net::auth::Door;
 use crate::net::body::{begin_body, promised};
+use crate::net::refused::{Of, Why};
 use crate::net::{
     self, BodyError, BodyLimits, Coding, ConnectionLimits, Listener, Server, headers, read_body, tls, unpack,
 };
@@ -107,7 +107,7 @@ impl Lifecycle for RemoteWrite {
             .over(tls.map_err(|error| base.error(error.to_string()))?);
         let answering = taker.clone();
         let answer = move |request| answering.clone().answer(request);
-        let serving = config.serving().measured(&listener, &limits, &base.shared);
+        let serving = config.serving().of_receiver(base, &listener, &limits);
         let server = net::http::start(listener, limits, serving, answer);
         tracing::info!(receiver = %base.id, endpoint = %server.local(), "listening for remote writes");
         *self.server.lock().unwrap_or_else(PoisonError::into_inner) = Some(server);
@@ -126,12 +126,7 @@ impl Taker {
     async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let mut answer = match self.take(request).await {
             Ok((version, written)) => written.answer(version),
-            Err(refusal) => {
-                if let Some(reason) = refusal.short_of {
-                    count_refusal(&self.base.id, reason);
-                }
-                refusal.answer()
-            }
+            Err(refusal) => refusal.answer(),
         };
         answer.headers_mut().extend(self.response_headers.clone());
         answer
@@ -139,10 +134,12 @@ impl Taker {
 
     async fn take(&self, request: Request<Incoming>) -> Result<(Version, Written), Refusal> {
         if request.uri().path() != self.config.path {
-            return Err(Refusal::new(StatusCode::NOT_FOUND, "nothing is written here"));
+            let refusal = Refusal::new(StatusCode::NOT_FOUND, "nothing is written here");
+            return Err(refusal.counted(Why::Path));
         }
         if request.method() != Method::POST {
-            return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "a write is a POST"));
+            let refusal = Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "a write is a POST");
+            return Err(refusal.counted(Why::Method));
         }
         let version = version(request.headers())?;
         let promised = promised(request.body());
@@ -171,7 +168,7 @@ impl Taker {
         let mut held = Held::under(self.entry.ceiling(), self.base.shared.memory.clone()).of(sender);
         fits_at_all(&held, promised.unwrap_or(0))?;
         let begun = begin_body(&mut held, promised).await;
-        begun.map_err(|no_room| Refusal::no_room("admission", no_room.to_string()))?;
+        begun.map_err(|no_room| Refusal::no_room(Of::Admission, no_room.to_string()))?;
         Ok(held)
     }
 
@@ -301,7 +298,7 @@ impl Reading {
     fn reserve(&mut self, weight: usize) -> Result<(), Refusal> {
         fits_at_all(&self.held, weight)?;
         let grown = self.held.try_grow(weight);
-        grown.map_err(|no_room| Refusal::no_room("decoding", no_room.to_string()))
+        grown.map_err(|no_room| Refusal::no_room(Of::Decoding, no_room.to_string()))
     }
 
     fn take(self) -> Result<(Taken, Held), Refusal> {
@@ -321,15 +318,15 @@ fn version(headers: &HeaderMap) -> Result<Version, Refusal> {
     };
     let version = Version::of_content_type(get(CONTENT_TYPE)).ok_or_else(|| {
         let known = [Version::One, Version::Two].map(Version::message).join(" or ");
-        Refusal::unsupported(format!(
-            "the Content-Type must be application/x-protobuf, with proto {known}"
-        ))
+        let why = format!("the Content-Type must be application/x-protobuf, with proto {known}");
+        Refusal::unsupported(Why::MediaType, why)
     })?;
     // Some senders of 1.0 don't say it; there is no other.
     match get(CONTENT_ENCODING).trim() {
         coding if coding.eq_ignore_ascii_case("snappy") => Ok(version),
         "" if !headers.contains_key(CONTENT_ENCODING) => Ok(version),
         _ => Err(Refusal::unsupported(
+            Why::Coding,
             "the Content-Encoding must be snappy".to_owned(),
         )),
     }
