@@ -38,6 +38,13 @@ pub(crate) struct Sender {
     pub(crate) is_shared: bool,
 }
 
+impl Sender {
+    /// What it is told from others by; `None`: it shares its address.
+    pub(crate) fn key(self) -> Option<SenderKey> {
+        (!self.is_shared).then(|| SenderKey::of(self.address))
+    }
+}
+
 /// What somebody is told who is not let in.
 #[derive(Debug)]
 pub struct NotAdmitted {
@@ -72,8 +79,7 @@ impl Door {
     pub async fn admit<B>(&self, request: &Request<B>) -> Result<Option<SenderKey>, NotAdmitted> {
         let sender: Option<Sender> = request.extensions().get().copied();
         let Some(keeper) = &self.0 else {
-            let own = sender.filter(|sender| !sender.is_shared);
-            return Ok(own.map(|sender| SenderKey::of(sender.address)));
+            return Ok(sender.and_then(Sender::key));
         };
         let (authenticator, headers) = (&keeper.authenticator, request.headers());
         let checked = authenticator

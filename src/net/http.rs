@@ -1,6 +1,7 @@
 //! Serving HTTP on an accepted connection: HTTP/1.1 and HTTP/2 on one port, or HTTP/2 only for gRPC.
 
 mod answers;
+mod heads;
 mod host;
 mod lingering;
 #[cfg(test)]
@@ -43,8 +44,12 @@ pub const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 2 << 20;
 const READER_WINDOWS: (u32, u32) = (64 << 10, 256 << 10);
 /// Streams at a time unless configured. SDKs use one; gateways a few dozen.
 pub const HTTP2_MAX_STREAMS: u32 = 200;
-/// Names and values of a request's headers together. Telemetry needs a few hundred bytes.
-const MAX_HEADER_BYTES: u32 = 64 << 10;
+/// A head of senders'. Telemetry needs a few hundred bytes, and what stands in between adds tokens.
+const MAX_HEAD_BYTES: u32 = 64 << 10;
+/// A head of readers'. Long queries and many selectors come as forms.
+const MAX_READER_HEAD_BYTES: u32 = 16 << 10;
+/// The least that HTTP/2 allows. A frame is read as a whole, whatever the windows are.
+const READER_FRAME_BYTES: u32 = 16 << 10;
 /// Time that streams get to finish after the connection's age is up, unless configured.
 const DEFAULT_AGE_GRACE: Duration = Duration::from_secs(30);
 /// Time that an idle peer gets to close the connection when it is asked to.
@@ -73,6 +78,10 @@ pub struct HttpConfig {
     pub max_concurrent_streams: u32,
     /// HTTP/2: what the peer may have on the way in a stream, and in all of them together.
     pub windows: (u32, u32),
+    /// HTTP/2: the largest frame of the peer's.
+    pub max_frame_bytes: u32,
+    /// The largest head of a request: its path and its headers.
+    pub max_head_bytes: u32,
     /// Time for the first request's headers. A connection over HTTP/1.1 has `max_idle`, where that is more, for the others.
     pub header_timeout: Duration,
     /// HTTP/2: silence after which the peer is pinged.
@@ -96,7 +105,7 @@ pub struct HttpConfig {
     pub allowed_hosts: Option<Arc<[String]>>,
     /// Whose calls are measured, if they are.
     pub measured: Option<Arc<Measured>>,
-    /// Who counts refused requests.
+    /// Who counts refused requests, and has large heads on its account.
     pub served_by: Arc<ServedBy>,
 }
 
@@ -106,6 +115,8 @@ impl Default for HttpConfig {
             http2_only: false,
             max_concurrent_streams: HTTP2_MAX_STREAMS,
             windows: (HTTP2_STREAM_WINDOW_BYTES, HTTP2_CONNECTION_WINDOW_BYTES),
+            max_frame_bytes: HTTP2_FRAME_BYTES,
+            max_head_bytes: MAX_HEAD_BYTES,
             header_timeout: Duration::from_secs(60),
             ping_interval: Some(Duration::from_secs(7200)),
             ping_timeout: Duration::from_secs(20),
@@ -128,6 +139,8 @@ impl HttpConfig {
     pub fn pages() -> Self {
         Self {
             windows: READER_WINDOWS,
+            max_frame_bytes: READER_FRAME_BYTES,
+            max_head_bytes: MAX_READER_HEAD_BYTES,
             max_idle: Some(READER_IDLE),
             max_stall: Some(READER_STALL),
             unused_after: READER_UNUSED_AFTER,
@@ -207,7 +220,14 @@ where
         if has_readers && !request.body().is_end_stream() {
             request.extensions_mut().insert(Unfinished(requests.clone()));
         }
-        let refusal = host::refusal(&request, hosts.as_deref());
+        let head = heads::hold(
+            &request,
+            requests.unanswered(),
+            &requests.served_by.memory,
+            sender,
+        );
+        let refusal = host::refusal(&request, hosts.as_deref())
+            .or_else(|| head.is_err().then(|| heads::refusal(&request)));
         let call = measured.as_ref().map(|server| server.begin(&request));
         let answer = refusal.is_none().then(|| service(request));
         let sending = sending.clone();
@@ -224,6 +244,7 @@ where
                     refusal.map(|text| Pieces::of_text(text, busy))
                 }
             };
+            drop(head);
             if let Some(call) = call {
                 call.end(&answer);
             }
@@ -286,6 +307,8 @@ struct Activity {
     /// The connection's beginning.
     began: Instant,
     requests: AtomicUsize,
+    /// Requests whose bodies are waited for, which are not among `requests`.
+    waiting: AtomicUsize,
     /// Requests that have ever begun.
     begun: AtomicUsize,
     /// When the last request ended, in milliseconds after the beginning.
@@ -306,6 +329,7 @@ pub(crate) struct Waiting(Arc<Activity>);
 
 impl Unfinished {
     pub(crate) fn wait(&self) -> Waiting {
+        self.0.waiting.fetch_add(1, SeqCst);
         self.0.end_one();
         Waiting(self.0.clone())
     }
@@ -314,6 +338,7 @@ impl Unfinished {
 impl Drop for Waiting {
     fn drop(&mut self) {
         self.0.requests.fetch_add(1, SeqCst);
+        self.0.waiting.fetch_sub(1, SeqCst);
     }
 }
 
@@ -323,6 +348,7 @@ impl Activity {
             served_by,
             began: Instant::now(),
             requests: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
             begun: AtomicUsize::new(0),
             last_ms: AtomicU64::new(0),
             may_send: AtomicBool::new(false),
@@ -357,6 +383,11 @@ impl Activity {
 
     fn is_busy(&self) -> bool {
         self.requests.load(SeqCst) > 0
+    }
+
+    /// Requests whose answers are not sent yet, whoever's turn it is.
+    fn unanswered(&self) -> usize {
+        self.requests.load(SeqCst) + self.waiting.load(SeqCst)
     }
 
     /// How long there has been no request.
@@ -433,17 +464,17 @@ fn builder(config: &HttpConfig) -> auto::Builder<TokioExecutor> {
         .http1()
         .timer(TokioTimer::new())
         .keep_alive(config.keeps_alive)
-        .max_buf_size(MAX_HEADER_BYTES as usize)
+        .max_buf_size(config.max_head_bytes as usize)
         // It runs while the connection waits for its next request, too.
         .header_read_timeout(config.header_timeout.max(config.max_idle.unwrap_or_default()));
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_frame_size(HTTP2_FRAME_BYTES)
+        .max_frame_size(config.max_frame_bytes)
         .initial_stream_window_size(config.windows.0)
         .initial_connection_window_size(config.windows.1)
         .max_concurrent_streams(config.max_concurrent_streams)
-        .max_header_list_size(MAX_HEADER_BYTES)
+        .max_header_list_size(config.max_head_bytes)
         .keep_alive_interval(config.ping_interval)
         .keep_alive_timeout(config.ping_timeout);
     match config.http2_only {

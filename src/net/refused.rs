@@ -37,6 +37,8 @@ pub enum Why {
 /// What memory, processors or time are too short for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
+    /// The head of the request.
+    Head,
     /// The body, before anything of it was read.
     Admission,
     /// The rest of the body.
@@ -91,6 +93,7 @@ impl Of {
     /// The `reason` of `tidegate_memory_refusals_total`.
     fn name(self) -> &'static str {
         match self {
+            Self::Head => "head",
             Self::Admission => "admission",
             Self::Body => "body",
             Self::SlowBody => "slow_body",
@@ -110,7 +113,7 @@ pub struct ServedBy {
     /// What it is: the label of its id among refusals for lack of memory.
     class: &'static str,
     id: Arc<str>,
-    /// Its account of memory.
+    /// Large heads of requests are on this account.
     pub(super) memory: Arc<Account>,
 }
 

@@ -2,7 +2,11 @@
 
 use super::kit::{Gateway, SOON, free_port, http, wait_until};
 use std::thread;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
+const LIMIT_MIB: u64 = 256;
 const REFUSED: &str = "tidegate_requests_refused_total";
 const MEMORY: &str = "tidegate_memory_refusals_total";
 const WRITE: &str = "/api/v1/write";
@@ -31,7 +35,7 @@ extensions:
 receivers:
   otlp: {{protocols: {{http: {{endpoint: 127.0.0.1:{}}}}}}}
   prometheusremotewrite: {{endpoint: 127.0.0.1:{}}}
-processors: {{memory_limiter: {{check_interval: 1s, limit_mib: 256}}}}
+processors: {{memory_limiter: {{check_interval: 1s, limit_mib: {LIMIT_MIB}}}}}
 exporters: {{prometheus: {{endpoint: 127.0.0.1:{}}}}}
 service:
   extensions: [health_check, admin, pprof]
@@ -146,7 +150,7 @@ fn receivers_tell_and_count_what_they_refuse() {
 fn pages_tell_and_count_what_they_refuse() {
     let (gateway, ports) = start();
     let many = format!("/api/v1/query?query=1{}", "&a".repeat(1_000));
-    let long = "x".repeat(65 << 10);
+    let long = "x".repeat(17 << 10);
     let put = Bad {
         method: "PUT",
         ..Bad::get(ports.admin, "/api/v1/query")
@@ -194,5 +198,70 @@ fn pages_tell_and_count_what_they_refuse() {
     told.sort_unstable();
     assert_eq!(told, [200, 503], "one at a time");
     assert_eq!(counted(&gateway, "pprof", "busy"), 1.0);
+    gateway.stop();
+}
+
+/// Forms over HTTP/2 whose bodies do not come, with the largest heads that there are. Says what each was answered.
+async fn silent_forms(port: u16, streams: usize) -> Vec<u16> {
+    let stream = TcpStream::connect(("127.0.0.1", port)).await;
+    let handshake = h2::client::handshake(stream.expect("a connection")).await;
+    let (client, connection) = handshake.expect("HTTP/2");
+    tokio::spawn(connection);
+    let mut waiting = Vec::new();
+    for _ in 0..streams {
+        let request = ::http::Request::post(format!("http://127.0.0.1:{port}/api/v1/query"))
+            .header("content-type", "application/x-www-form-urlencoded")
+            .header("x-long", "x".repeat(15 << 10))
+            .body(());
+        let mut client = client.clone().ready().await.expect("a stream");
+        let sent = client.send_request(request.expect("a request"), false);
+        waiting.push(sent.expect("it is sent"));
+    }
+    let mut told = Vec::new();
+    for (answer, _body) in waiting {
+        let answer = timeout(SOON, answer).await.expect("an answer in time");
+        told.push(answer.expect("an answer").status().as_u16());
+    }
+    told
+}
+
+#[test]
+fn heads_without_bodies_leave_memory_to_others() {
+    const CONNECTIONS: usize = 60;
+    const STREAMS: usize = 150;
+    let (gateway, ports) = start();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let told = runtime.block_on(async {
+        let mut connections = JoinSet::new();
+        for _ in 0..CONNECTIONS {
+            connections.spawn(silent_forms(ports.admin, STREAMS));
+        }
+        connections.join_all().await.concat()
+    });
+    let answered = |status: u16| told.iter().filter(|told| **told == status).count();
+    let counted = |reason: &str| {
+        let reason = format!("reason=\"{reason}\"");
+        gateway.own_metric(MEMORY, &["component=\"admin\"", &reason]) as usize
+    };
+    let heads = counted("head");
+    println!("{heads} of {} heads have no room", told.len());
+    assert!(heads > 0 && heads < told.len());
+    // A form that does not come gets 408 after 10 s, or 503 after one while memory is short.
+    assert_eq!(answered(503), heads + counted("slow_body") + counted("body"));
+    assert_eq!(answered(408), counted("idle_body"));
+    assert_eq!(answered(503) + answered(408), told.len());
+    let peak = gateway.memory_mib("VmHWM");
+    assert!(peak < LIMIT_MIB + LIMIT_MIB / 10, "{peak} MiB");
+    assert_eq!(gateway.health().expect("an answer").status, 200);
+    drop(runtime);
+    let long = "x".repeat(15 << 10);
+    wait_until(SOON, "a large head has room again", || {
+        let headers = [("x-long", long.as_str())];
+        let answer = http::request("GET", ports.admin, "/api/v1/query?query=1", &headers, b"");
+        answer.is_ok_and(|answer| answer.status == 200)
+    });
     gateway.stop();
 }

@@ -54,7 +54,7 @@ fn refused(status: StatusCode, why: String) -> Response<Bytes> {
     Why::Host.mark(text(status, why))
 }
 
-fn text(status: StatusCode, why: String) -> Response<Bytes> {
+pub(super) fn text(status: StatusCode, why: String) -> Response<Bytes> {
     let mut answer = Response::new(Bytes::from(why));
     *answer.status_mut() = status;
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");

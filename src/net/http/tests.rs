@@ -10,8 +10,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_stream::StreamExt;
+use tonic_types::StatusExt;
 
 use super::*;
+use crate::component::Account;
 use crate::net::{Endpoint, SocketFileConfig, Stream};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -280,19 +282,87 @@ async fn a_request_that_crosses_the_farewell_is_answered_to_its_end() {
 }
 
 #[tokio::test]
-async fn headers_have_at_most_64_kib() {
-    let server = server(HttpConfig::default(), 8).await;
+async fn heads_have_at_most_64_kib_and_those_of_readers_16() {
     let long = |bytes: usize| {
         let value = "x".repeat(bytes);
         format!("GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\nlong: {value}\r\n\r\n")
     };
-    assert!(
-        ask(&server, long(60 << 10).as_bytes())
-            .await
-            .starts_with("HTTP/1.1 200")
+    for (config, fits, is_too_long) in [
+        (HttpConfig::default(), 60 << 10, 70 << 10),
+        (HttpConfig::pages(), 15 << 10, 18 << 10),
+    ] {
+        let server = server(config, 8).await;
+        let answer = ask(&server, long(fits).as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let refused = ask(&server, long(is_too_long).as_bytes()).await;
+        assert!(refused.starts_with("HTTP/1.1 431"), "{refused}");
+        let (client, connection) = h2::client::handshake(connect(&server).await).await.unwrap();
+        tokio::spawn(connection);
+        for (bytes, status) in [(fits, 200), (is_too_long, 431)] {
+            let request = Request::get("http://localhost/").header("long", "x".repeat(bytes));
+            let mut client = client.clone().ready().await.unwrap();
+            let (answer, _) = client.send_request(request.body(()).unwrap(), true).unwrap();
+            assert_eq!(
+                timeout(SOON, answer).await.unwrap().unwrap().status(),
+                status,
+                "{bytes}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_large_head_without_room_is_refused_before_its_body_is_waited_for() {
+    let memory = Arc::new(Account::default());
+    let config = HttpConfig {
+        served_by: Arc::new(ServedBy::component("test", memory.clone())),
+        ..HttpConfig::default()
+    };
+    let server = server(config, 8).await;
+    let (client, connection) = h2::client::handshake(connect(&server).await).await.unwrap();
+    tokio::spawn(connection);
+    // The body does not come, and the server waits for it.
+    let begin = async |content_type: &str, bytes: usize| {
+        let request = Request::post("http://localhost/form")
+            .header("content-type", content_type)
+            .header("long", "x".repeat(bytes));
+        let mut client = client.clone().ready().await.unwrap();
+        client.send_request(request.body(()).unwrap(), false).unwrap()
+    };
+    let waiting = begin("text/plain", 20 << 10).await;
+    timeout(SOON, async {
+        while memory.reserved_bytes() == 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await
+    .expect("it is on the account");
+    assert!(memory.reserved_bytes() > 20 << 10);
+    memory.set_default_limit(1 << 10);
+    let (answer, _body) = begin("text/plain", 20 << 10).await;
+    let refused = timeout(SOON, answer).await.unwrap().unwrap();
+    assert_eq!(
+        (refused.status(), &refused.headers()["retry-after"]),
+        (StatusCode::SERVICE_UNAVAILABLE, &"1".parse().unwrap())
     );
-    let refused = ask(&server, long(70 << 10).as_bytes()).await;
-    assert!(refused.starts_with("HTTP/1.1 431"), "{refused}");
+    let (answer, _body) = begin("application/grpc", 20 << 10).await;
+    let refused = timeout(SOON, answer).await.unwrap().unwrap();
+    let status = tonic::Status::from_header_map(refused.headers()).unwrap();
+    assert_eq!(status.code(), tonic::Code::Unavailable);
+    let retry = status.get_error_details().retry_info().unwrap().retry_delay;
+    assert_eq!(retry, Some(Duration::from_secs(1)));
+    let usual = Request::get("http://localhost/").body(()).unwrap();
+    let mut another = client.clone().ready().await.unwrap();
+    let (answer, _) = another.send_request(usual, true).unwrap();
+    assert_eq!(timeout(SOON, answer).await.unwrap().unwrap().status(), 200);
+    drop(waiting);
+    timeout(SOON, async {
+        while memory.reserved_bytes() > 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await
+    .expect("nothing of it stays");
 }
 
 #[tokio::test]

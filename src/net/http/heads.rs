@@ -1,0 +1,135 @@
+//! Room for the heads of requests. HTTP/2 has no window for them, and they stay until their requests are answered: whoever
+//! sends many of them and no bodies would fill the memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{HeaderValue, RETRY_AFTER};
+use http::{Request, Response, StatusCode};
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+use super::host::text;
+use crate::component::{Account, Held, NoRoom};
+use crate::net::auth::Sender;
+use crate::net::grpc::is_call;
+use crate::net::refused::{Of, Why};
+
+/// A head that weighs so little needs no room...
+const FREE_BYTES: usize = 8 << 10;
+
+/// ...while its connection has no more requests than this. SDKs have one at a time, gateways a few dozen.
+const FREE_REQUESTS: usize = 32;
+
+/// A field takes so much beside its value: its place in the map, and its name.
+const FIELD_BYTES: usize = 128;
+
+/// A request takes so much beside its head: its stream, its task, the buffer that it was read into.
+const REQUEST_BYTES: usize = 8 << 10;
+
+/// Memory is measured once a second by default.
+const RETRY: Duration = Duration::from_secs(1);
+
+const WHY: &str =
+    "the gateway is over its memory limit: it takes no large heads, nor many requests of a connection";
+
+/// Reserves room for a request until it is answered, where its head is large or its connection has many `requests`.
+///
+/// # Errors
+/// There is no room.
+pub(super) fn hold<B>(
+    request: &Request<B>,
+    requests: usize,
+    memory: &Arc<Account>,
+    sender: Option<Sender>,
+) -> Result<Option<Held>, NoRoom> {
+    let bytes = weight(request);
+    if bytes <= FREE_BYTES && requests <= FREE_REQUESTS {
+        return Ok(None);
+    }
+    let bytes = bytes + REQUEST_BYTES;
+    let mut held = Held::new(memory.clone()).of(sender.and_then(Sender::key));
+    held.try_grow(bytes)?;
+    held.fill(bytes);
+    Ok(Some(held))
+}
+
+/// What a head takes. Short fields take more than their bytes.
+fn weight<B>(request: &Request<B>) -> usize {
+    let (uri, fields) = (request.uri(), request.headers());
+    let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
+    let path = uri.path_and_query().map_or(0, |path| path.as_str().len());
+    // Further values of a name have places of their own.
+    let places = fields.capacity() + fields.len() - fields.keys_len();
+    let text = fields
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len());
+    authority + path + places * FIELD_BYTES + text.sum::<usize>()
+}
+
+/// The answer to a request that has no room.
+pub(super) fn refusal<B>(request: &Request<B>) -> Response<Bytes> {
+    let answer = if is_call(request) {
+        let details = ErrorDetails::with_retry_info(Some(RETRY));
+        Status::with_error_details(Code::Unavailable, WHY, details).into_http()
+    } else {
+        let mut answer = text(StatusCode::SERVICE_UNAVAILABLE, format!("{WHY}\n"));
+        let seconds = HeaderValue::from(RETRY.as_secs());
+        answer.headers_mut().insert(RETRY_AFTER, seconds);
+        answer
+    };
+    Why::Short(Of::Head).mark(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(fields: usize, value: &str) -> Request<()> {
+        let mut request = Request::post("/v1/metrics");
+        for number in 0..fields {
+            request = request.header(format!("x-{number}"), value);
+        }
+        request.body(()).unwrap()
+    }
+
+    fn memory(limit: usize) -> Arc<Account> {
+        let memory = Arc::new(Account::default());
+        memory.set_default_limit(limit);
+        memory
+    }
+
+    #[test]
+    fn a_large_head_is_on_the_account_until_its_request_is_answered() {
+        let memory = memory(40 << 10);
+        let large = request(1, &"x".repeat(16 << 10));
+        let hold = || hold(&large, 1, &memory, None);
+        let held = hold().unwrap().unwrap();
+        let bytes = memory.reserved_bytes();
+        assert!(bytes > 24 << 10, "{bytes}");
+        assert_eq!((held.bytes(), memory.filled_bytes()), (bytes, bytes));
+        assert_eq!(hold().unwrap_err(), NoRoom);
+        drop(held);
+        assert!(hold().is_ok());
+    }
+
+    #[test]
+    fn a_small_head_needs_no_room_unless_its_connection_has_many_requests() {
+        let memory = memory(1);
+        let usual = request(12, "application/x-protobuf");
+        assert!(hold(&usual, 1, &memory, None).unwrap().is_none());
+        assert!(hold(&usual, FREE_REQUESTS, &memory, None).unwrap().is_none());
+        assert!(hold(&usual, FREE_REQUESTS + 1, &memory, None).is_err());
+    }
+
+    #[test]
+    fn short_fields_weigh_what_they_take() {
+        assert!(weight(&request(400, "x")) > 400 * FIELD_BYTES);
+        let mut repeated = request(0, "");
+        for _ in 0..400 {
+            repeated.headers_mut().append("x", HeaderValue::from_static("x"));
+        }
+        assert!(weight(&repeated) > 399 * FIELD_BYTES);
+    }
+}
