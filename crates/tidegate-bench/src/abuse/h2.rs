@@ -1,5 +1,7 @@
 //! HTTP/2 by its bytes: a request that needs no state.
 
+use super::proto::varint;
+
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Frames are no larger, unless the other side allows it.
@@ -8,6 +10,11 @@ const FRAME: usize = 16 << 10;
 /// The preface, empty settings, and GET `/` on stream 1.
 pub(super) fn first_get() -> Vec<u8> {
     [PREFACE.to_vec(), frame(0x4, 0, 0, &[]), get(1, "/")].concat()
+}
+
+/// The beginning of a connection: empty settings, and the other side's are acknowledged.
+pub(super) fn preface() -> Vec<u8> {
+    [PREFACE.to_vec(), frame(0x4, 0, 0, &[]), frame(0x4, 0x1, 0, &[])].concat()
 }
 
 /// GET of a path on a stream.
@@ -30,13 +37,7 @@ pub(super) fn without_window() -> Vec<u8> {
 
 /// POST of a body on a stream, which ends with it or does not end.
 pub(super) fn post(stream: u32, path: &str, content_type: &str, body: &[u8], ends: bool) -> Vec<u8> {
-    // By the static table of HPACK: POST, http, and literals that are not kept: the path, the authority, the type.
-    let mut block = vec![0x83, 0x86, 0x04, path.len() as u8];
-    block.extend(path.as_bytes());
-    block.extend([0x01, 9]);
-    block.extend(b"127.0.0.1");
-    block.extend([0x0f, 0x10, content_type.len() as u8]);
-    block.extend(content_type.as_bytes());
+    let block = post_head(path, content_type);
     // END_HEADERS; END_STREAM with the last piece.
     let mut bytes = frame(0x1, 0x4, stream, &block);
     let mut pieces = body.chunks(FRAME).peekable();
@@ -45,6 +46,50 @@ pub(super) fn post(stream: u32, path: &str, content_type: &str, body: &[u8], end
         bytes.extend(frame(0x0, u8::from(is_last), stream, piece));
     }
     bytes
+}
+
+/// POST on a stream with more fields in its head, of which no body comes.
+pub(super) fn silent_post(stream: u32, path: &str, content_type: &str, fields: &[u8]) -> Vec<u8> {
+    let mut block = post_head(path, content_type);
+    block.extend(fields);
+    let mut bytes = Vec::new();
+    let mut pieces = block.chunks(FRAME).peekable();
+    while let Some(piece) = pieces.next() {
+        // HEADERS, then CONTINUATION; END_HEADERS with the last one.
+        let kind = if bytes.is_empty() { 0x1 } else { 0x9 };
+        let flags = if pieces.peek().is_none() { 0x4 } else { 0x0 };
+        bytes.extend(frame(kind, flags, stream, piece));
+    }
+    bytes
+}
+
+/// A field of a head with a value of so many bytes, at least 127.
+pub(super) fn long_field(bytes: usize) -> Vec<u8> {
+    // A literal that is not kept. The length goes on behind its first seven bits.
+    let mut field = b"\x00\x06x-long\x7f".to_vec();
+    field.extend(varint(bytes as u64 - 127));
+    field.resize(field.len() + bytes, b'x');
+    field
+}
+
+/// So many fields of a head with a value of one byte each.
+pub(super) fn short_fields(count: usize) -> Vec<u8> {
+    let field = |number: usize| {
+        let name = number.to_string();
+        [&[0x00, name.len() as u8], name.as_bytes(), &[1, b'x']].concat()
+    };
+    (0..count).flat_map(field).collect()
+}
+
+/// By the static table of HPACK: POST, http, and literals that are not kept: the path, the authority, the type.
+fn post_head(path: &str, content_type: &str) -> Vec<u8> {
+    let mut block = vec![0x83, 0x86, 0x04, path.len() as u8];
+    block.extend(path.as_bytes());
+    block.extend([0x01, 9]);
+    block.extend(b"127.0.0.1");
+    block.extend([0x0f, 0x10, content_type.len() as u8]);
+    block.extend(content_type.as_bytes());
+    block
 }
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {

@@ -8,8 +8,8 @@ use super::many::seed;
 use crate::Error;
 use crate::abuse::field::{Field, Setup};
 use crate::abuse::h2;
-use crate::abuse::judge::Line;
-use crate::abuse::wire::{ATTACKER, Harm, connected, head};
+use crate::abuse::judge::{Line, counted_by};
+use crate::abuse::wire::{ATTACKER, Harm, connected, head, once};
 
 /// Where no more files can be opened than usual.
 pub(super) const FEW: Setup = Setup {
@@ -108,6 +108,67 @@ pub(super) fn headers(field: &Field) -> Result<Harm, Error> {
         }
     });
     Ok(Harm::default())
+}
+
+/// Heads without bodies over HTTP/2, as large as the gateway takes them.
+pub(super) fn heads(field: &Field) -> Result<Harm, Error> {
+    /// The largest head that pages take, and the largest that receivers take.
+    const MOST: [usize; 2] = [16 << 10, 64 << 10];
+    /// The rest of a head.
+    const REST: usize = 1 << 10;
+    /// HTTP/2 counts as much for a short field.
+    const SHORT: usize = 36;
+    let [of_pages, of_receivers] = MOST.map(|most| most - REST);
+    let streams = field.pick(200, 50);
+    let many = |path: &str, content_type: &str, fields: Vec<u8>| -> Vec<u8> {
+        let posts = (0..streams).map(|number| h2::silent_post(2 * number + 1, path, content_type, &fields));
+        [h2::preface(), posts.collect::<Vec<_>>().concat()].concat()
+    };
+    let form = |fields| many("/api/v1/query", "application/x-www-form-urlencoded", fields);
+    let admin = field.ports.admin;
+    let write = many(
+        "/v1/metrics",
+        "application/x-protobuf",
+        h2::long_field(of_receivers),
+    );
+    let floods = [
+        (admin, form(h2::long_field(of_pages))),
+        (field.ports.otlp, write),
+        (admin, form(h2::short_fields(of_pages / SHORT))),
+    ];
+    let status = |fill: usize| -> Result<u16, Error> {
+        let fill = "x".repeat(fill);
+        let get = format!("GET /api/v1/query?query=1 HTTP/1.1\r\nhost: 127.0.0.1\r\nx-long: {fill}\r\n\r\n");
+        Ok(once(ATTACKER, admin, field.patience(), get.as_bytes())?.status)
+    };
+    let (allowed, too_long) = (status(of_pages)?, status(2 * MOST[0])?);
+    let (connections, rest) = field.pick((8, Duration::from_secs(3)), (2, Duration::from_millis(200)));
+    field.crowd(field.pick(10, 3), |thread, _| {
+        let (port, flood) = &floods[thread % floods.len()];
+        let held: Vec<_> = (0..connections).filter_map(|_| stuffed(*port, flood)).collect();
+        std::thread::sleep(rest);
+        drop(held);
+    });
+    let is_one = |name: &str, labels: &str| {
+        name == "tidegate_memory_refusals_total" && labels.contains("reason=\"head\"")
+    };
+    let refused = counted_by(field, is_one)?;
+    Ok(Harm {
+        lines: vec![
+            Line::new(
+                "a head as large as allowed is answered, a larger one is not",
+                format!("{allowed}, {too_long}"),
+                (allowed, too_long) == (200, 431),
+            ),
+            Line::new(
+                "heads without room are refused",
+                refused.to_string(),
+                // A small attack leaves room.
+                refused > 0.0 || field.pick(false, true),
+            ),
+        ],
+        ..Harm::default()
+    })
 }
 
 /// A connection over which went as much of this as the gateway takes.

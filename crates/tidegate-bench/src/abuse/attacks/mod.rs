@@ -86,6 +86,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     other("unread-pages", "HTTP/2 connections that scrape and take no byte of a page", Setup::PLAIN, connections::unread_pages),
     otlp("descriptors", "1,100 half requests where 1,024 files may be open", connections::FEW, connections::descriptors),
     otlp("headers", "2,000 connections with headers that do not end", Setup::PLAIN, connections::headers),
+    other("heads", "HTTP/2 requests with the largest heads allowed, whose bodies do not come", Setup::PLAIN, connections::heads),
     otlp("promises", "promises of 64 MiB of which nothing comes", Setup::PLAIN, bodies::promises),
     otlp("promises-kept", "promises of 64 MiB that are all kept at once, late", Setup::PLAIN, bodies::kept_late),
     otlp("broken-off", "clients that hang up at every stage of a request", Setup::PLAIN, bodies::broken_off),
