@@ -8,6 +8,7 @@ mod clock;
 pub mod collisions;
 pub mod edge;
 pub mod factory;
+pub(crate) mod files;
 pub mod flow;
 pub mod future;
 pub mod ledger;

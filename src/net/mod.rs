@@ -14,7 +14,6 @@ pub mod corked;
 pub mod cors;
 pub mod descriptors;
 pub mod endpoint;
-pub(crate) mod files;
 pub mod grpc;
 pub mod headers;
 pub mod http;

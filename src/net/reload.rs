@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::files;
+use crate::component::files;
 
 /// Files are looked at no more often than this.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);

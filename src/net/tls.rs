@@ -12,8 +12,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
 
-use super::files;
 use super::reload::Reloading;
+use crate::component::files;
 use crate::config::{Node, Problems, Secret};
 
 /// ALPN of servers and clients that speak HTTP/2 and, failing that, HTTP/1.1.

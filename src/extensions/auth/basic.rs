@@ -18,13 +18,13 @@ use super::{LOOK, SecretFile, digest, secret_file};
 use crate::batch::ClientMetadata;
 use crate::component::account::SenderKey;
 use crate::component::auth::{Authenticator, Credentials, Unauthenticated};
+use crate::component::files;
 use crate::component::services::Services;
 use crate::component::worker::in_background;
 use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
 };
 use crate::config::{Node, Problems, Secret};
-use crate::net::files;
 use crate::net::reload::Reloading;
 
 crate::options! {

@@ -12,12 +12,12 @@ use super::{LOOK, digest};
 use crate::batch::ClientMetadata;
 use crate::component::account::SenderKey;
 use crate::component::auth::{Authenticator, Credentials, Unauthenticated};
+use crate::component::files;
 use crate::component::services::Services;
 use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
 };
 use crate::config::{Node, Problems, Secret};
-use crate::net::files;
 use crate::net::reload::Reloading;
 
 crate::options! {

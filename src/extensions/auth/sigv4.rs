@@ -15,12 +15,12 @@ use ring::hmac;
 use super::LOOK;
 use crate::batch::ClientMetadata;
 use crate::component::auth::Credentials;
+use crate::component::files;
 use crate::component::services::Services;
 use crate::component::{
     ComponentError, ConfigType, Context, Extension, ExtensionFactory, Factory, Lifecycle,
 };
 use crate::config::{Node, Problems};
-use crate::net::files;
 use crate::net::reload::Reloading;
 
 crate::options! {

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::group::{self, Language, ListError, Listed, Room};
 use super::{META_FILE, Reporter};
+use crate::component::files;
 use crate::component::{Account, Held};
-use crate::net::files;
 use crate::receivers::prometheus::config::discovery::FileSdConfig;
 use crate::receivers::prometheus::labels::Labels;
 

@@ -1,4 +1,4 @@
-//! Reading small files that others write and replace while the gateway runs: passwords, tokens, keys, certificates, targets.
+//! Opening files that others may write or replace: passwords, tokens, keys, certificates, targets, and what is on disk.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -33,9 +33,21 @@ pub(crate) fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn open(path: &Path) -> io::Result<File> {
+/// Opens a file to be read.
+///
+/// # Errors
+/// See [`open_as`].
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    open_as(OpenOptions::new().read(true), path)
+}
+
+/// Opens a file as the options say.
+///
+/// # Errors
+/// The file can't be opened, or is not a regular file. A named pipe is refused at once.
+pub(crate) fn open_as(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let file = options.custom_flags(flags).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
@@ -57,6 +69,8 @@ mod tests {
             let refused = read(path, 100).unwrap_err();
             assert_eq!(refused.to_string(), "not a regular file", "{}", path.display());
         }
+        // No reader is there: the system itself refuses a writer.
+        assert!(open_as(OpenOptions::new().write(true), &pipe).is_err());
     }
 
     #[test]
