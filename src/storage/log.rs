@@ -85,7 +85,7 @@ impl Log {
         let mut replay = Vec::new();
         let (segments, recovered) = recover(directory, &mut |seq, payload| {
             if covered.is_some_and(|covered| seq > covered) {
-                replay.push((seq, payload));
+                replay.push((seq, payload.to_vec()));
             }
         })?;
         replay.sort_unstable_by_key(|(seq, _)| *seq);
@@ -96,6 +96,7 @@ impl Log {
         // All segments may be gone while a snapshot remembers their numbers: new data must not look as if it had it.
         let next_seq = newest.map_or(1, |newest| newest.first + newest.count.max(1));
         let next_seq = next_seq.max(covered.map_or(1, |covered| covered + 1));
+        let next_seq = unused(directory, next_seq);
         let oldest = segments.front().map_or(next_seq, |oldest| oldest.first);
         let mut log = Self {
             directory: directory.to_owned(),
@@ -389,6 +390,14 @@ impl Drop for Log {
         }
         self.quota.resize(self.bytes, 0);
     }
+}
+
+/// The first number from here on whose file is not there: one that can't be read stays.
+fn unused(directory: &Path, mut seq: u64) -> u64 {
+    while std::fs::symlink_metadata(Segment::path(directory, seq)).is_ok() {
+        seq += 1;
+    }
+    seq
 }
 
 /// The length of a segment without records.

@@ -16,6 +16,7 @@ mod syncer;
 #[cfg(test)]
 mod tests;
 mod unsynced;
+mod window;
 mod worker;
 
 use std::io::{self, Write};
@@ -27,7 +28,7 @@ use std::time::Duration;
 pub use log::Log;
 pub use record::Stored;
 pub use recovery::Recovered;
-pub use store::{Append, Done, Outbox, Store};
+pub use store::{Append, Done, Outbox, READ_BYTES, Store};
 
 /// When written data is made to survive a loss of power. What is written survives the end of the process at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

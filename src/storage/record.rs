@@ -25,7 +25,9 @@ const SEGMENT_MAGIC: [u8; 7] = *b"tidelog";
 /// Bytes before the first record.
 pub const SEGMENT_HEAD: usize = 24;
 /// First bytes of a record, before they are salted: where to look for the next sound one behind damage.
-const MARK: [u8; 4] = [0xF1, 0x7D, 0x9E, 0xC3];
+const MARK: [u8; MARK_LENGTH] = [0xF1, 0x7D, 0x9E, 0xC3];
+/// Bytes of a mark.
+pub const MARK_LENGTH: usize = 4;
 /// Bytes before the payload.
 pub const RECORD_HEAD: usize = 28;
 /// A longer payload is damage: no destination takes a batch of this size.
@@ -240,12 +242,13 @@ pub fn promised_length(head: &[u8], seal: Seal) -> Option<usize> {
     (head.starts_with(&seal.mark()) && length <= MAX_PAYLOAD).then_some(length)
 }
 
-/// How many bytes behind the last sound record were to be a record of this segment.
-pub fn torn(rest: &[u8], seal: Seal) -> usize {
-    let promised = || promised_length(rest, seal).map_or(0, |length| RECORD_HEAD + length);
+/// How many of the `rest` bytes behind the last sound record were to be a record of this segment; `head` is the beginning
+/// of them.
+pub fn torn(head: &[u8], rest: u64, seal: Seal) -> u64 {
+    let promised = || promised_length(head, seal).map_or(0, |length| (RECORD_HEAD + length) as u64);
     match seal.is_reused {
-        true => promised().min(rest.len()),
-        false => rest.len(),
+        true => promised().min(rest),
+        false => rest,
     }
 }
 
@@ -267,12 +270,17 @@ pub fn read(bytes: &[u8], seal: Seal) -> Option<(Head, &[u8], usize)> {
     Some((head, &record[RECORD_HEAD..], end))
 }
 
+/// Where the next mark begins.
+pub fn find_mark(bytes: &[u8], seal: Seal) -> Option<usize> {
+    let mark = seal.mark();
+    bytes.windows(MARK_LENGTH).position(|window| window == mark)
+}
+
 /// Where the next sound record begins, at or after `from`.
 pub fn find(bytes: &[u8], from: usize, seal: Seal) -> Option<usize> {
-    let (mut at, mark) = (from, seal.mark());
+    let mut at = from;
     loop {
-        let rest = bytes.get(at..)?;
-        at += rest.windows(mark.len()).position(|window| window == mark)?;
+        at += find_mark(bytes.get(at..)?, seal)?;
         if read(&bytes[at..], seal).is_some() {
             return Some(at);
         }

@@ -5,11 +5,11 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use bytes::Bytes;
 use rustix::fs::FlockOperation;
 
 use super::segment::{Segment, TAGS};
 use super::{record, spare};
+use crate::component::files;
 
 /// What a former run left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct Recovered {
     pub damaged_bytes: u64,
     /// Bytes of records that were being written when the process ended: nobody had been told that they were kept.
     pub torn_bytes: u64,
-    /// Files that could not be read.
+    /// Files that could not be read, or are no files of ours. They stay.
     pub unreadable: u64,
 }
 
@@ -55,11 +55,9 @@ impl Recovered {
 
 /// One process a directory.
 pub(super) fn lock(directory: &Path) -> io::Result<File> {
-    let file = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(directory.join("lock"))?;
+    let mut options = File::options();
+    options.create(true).truncate(false).write(true);
+    let file = files::open_as(&mut options, &directory.join("lock"))?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(io::Error::other("another process uses it")),
@@ -70,7 +68,7 @@ pub(super) fn lock(directory: &Path) -> io::Result<File> {
 /// The segments of a directory, oldest first.
 pub(super) fn recover(
     directory: &Path,
-    each: &mut dyn FnMut(u64, Bytes),
+    each: &mut dyn FnMut(u64, &[u8]),
 ) -> io::Result<(VecDeque<Segment>, Recovered)> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(directory)? {

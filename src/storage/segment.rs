@@ -7,7 +7,15 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
-use super::record::{self, Head, Kind, RECORD_HEAD, SEGMENT_HEAD, Seal, Stored};
+use super::record::{self, Head, Kind, MAX_PAYLOAD, RECORD_HEAD, SEGMENT_HEAD, Seal, Stored};
+use super::window::{Window, read_at};
+use crate::component::files;
+
+/// A larger file is no segment: a segment has at most 1 GiB, one record more, and notes of what is settled.
+pub(super) const MAX_FILE_BYTES: u64 = 16 << 30;
+
+/// A file with a damaged head is looked at as a whole, up to this. A segment without many notes is not larger.
+const MAX_WHOLE_BYTES: u64 = (2 * MAX_PAYLOAD + (64 << 20)) as u64;
 
 /// How many owners' tags are told apart: one a signal.
 pub(super) const TAGS: usize = 3;
@@ -53,8 +61,6 @@ pub(super) struct Segment {
     /// While it is recovered: number, tag and items of its data.
     items: Vec<(u64, u8, u32)>,
     reader: Option<File>,
-    /// The whole file, once damage was found in it.
-    image: Option<Vec<u8>>,
 }
 
 /// What the reader finds at an offset.
@@ -127,21 +133,28 @@ impl Segment {
             unread: [0; TAGS],
             items: Vec::new(),
             reader: None,
-            image: None,
         }
     }
 
     /// Looks through a file of a former run. `settled` has the ranges that newer files call settled; what is left in
     /// it concerns older ones. `each` is shown all data, settled or not. `None`: it is no segment.
+    ///
+    /// # Errors
+    /// The file can't be read, is not a regular file, or is larger than a segment ever gets.
     pub(super) fn recover(
         path: PathBuf,
         settled: &mut Vec<(u64, u64)>,
-        each: &mut dyn FnMut(u64, Bytes),
+        each: &mut dyn FnMut(u64, &[u8]),
     ) -> io::Result<Option<(Self, Scan)>> {
-        let bytes = Bytes::from(std::fs::read(&path)?);
-        let head = record::read_segment_head(&bytes);
-        let rescued = || Some((Self::named(&path)?, record::seal_without_head(&bytes)?));
-        let Some((first, seal)) = head.or_else(rescued) else {
+        let file = files::open(&path)?;
+        let length = bounded_length(&file, MAX_FILE_BYTES)?;
+        let mut window = Window::new(&file, length);
+        let head = window.get(0, SEGMENT_HEAD)?.and_then(record::read_segment_head);
+        let found = match head {
+            Some(found) => Some(found),
+            None => Self::rescue(&path, &file)?,
+        };
+        let Some((first, seal)) = found else {
             return Ok(None);
         };
         let (mut segment, mut scan) = (Self::known(path, first, seal), Scan::default());
@@ -149,37 +162,50 @@ impl Segment {
             scan.damaged_bytes += SEGMENT_HEAD as u64;
         }
         let mut data = Vec::new();
-        let mut at = SEGMENT_HEAD;
-        while at < bytes.len() {
-            if let Some((head, payload, length)) = record::read(&bytes[at..], seal) {
-                at += length;
-                segment.len = at as u64;
+        let mut at = SEGMENT_HEAD as u64;
+        while at < length {
+            if let Some((head, payload, taken)) = window.record(at, seal)? {
+                at += taken as u64;
+                segment.len = at;
                 match head.kind {
                     Kind::Settled => settled.extend(record::ranges(payload)),
                     Kind::Data | Kind::State => {
-                        each(head.seq, bytes.slice_ref(payload));
+                        each(head.seq, payload);
                         data.push(head);
                     }
                 }
                 continue;
             }
-            match record::find(&bytes, at + 1, seal) {
+            match window.find(at + 1, seal)? {
                 Some(next) => {
-                    scan.damaged_bytes += (next - at) as u64;
+                    scan.damaged_bytes += next - at;
                     at = next;
                 }
                 None => {
-                    scan.torn_bytes = record::torn(&bytes[at..], seal) as u64;
+                    scan.torn_bytes = window.torn(at, seal)?;
                     break;
                 }
             }
         }
-        segment.on_disk = bytes.len() as u64;
+        segment.on_disk = length;
         for head in data {
             scan.lost_records += segment.recall(head);
         }
         segment.settle_all(settled);
         Ok(Some((segment, scan)))
+    }
+
+    /// Number and seal of a file whose head is damaged: by its name and its records.
+    fn rescue(path: &Path, file: &File) -> io::Result<Option<(u64, Seal)>> {
+        let Some(first) = Self::named(path) else {
+            return Ok(None);
+        };
+        let length = bounded_length(file, MAX_WHOLE_BYTES)?;
+        let mut window = Window::new(file, length);
+        let bytes = window.get(0, usize::try_from(length).unwrap_or(usize::MAX))?;
+        Ok(bytes
+            .and_then(record::seal_without_head)
+            .map(|seal| (first, seal)))
     }
 
     /// Notes a record of a former run; gives how many must have stood before it and are gone.
@@ -268,11 +294,10 @@ impl Segment {
     /// Reads on at `offset`. A record that is given is claimed.
     pub(super) fn read(&mut self, offset: u64) -> io::Result<Found> {
         if offset >= self.len {
-            self.image = None;
             return Ok(Found::End);
         }
         if self.reader.is_none() {
-            self.reader = Some(File::open(&self.path)?);
+            self.reader = Some(files::open(&self.path)?);
         }
         let Some(file) = &self.reader else {
             return Ok(Found::End);
@@ -282,6 +307,7 @@ impl Segment {
             true => record::promised_length(&head, self.seal),
             false => None,
         };
+        // A record is no longer than the file was when it was written or looked through.
         let end = sound.map(|length| offset + (RECORD_HEAD + length) as u64);
         let Some(end) = end.filter(|end| *end <= self.len) else {
             return self.skip_damage(offset);
@@ -310,15 +336,12 @@ impl Segment {
     }
 
     /// Damage that came since the file was written or recovered. What is unread at the end of the file was in it.
-    fn skip_damage(&mut self, offset: u64) -> io::Result<Found> {
-        // Where one record is damaged there may be many: the file is read once for all of them.
-        let bytes = match self.image.take() {
-            Some(image) if image.len() as u64 >= self.len => image,
-            _ => std::fs::read(&self.path)?,
+    fn skip_damage(&self, offset: u64) -> io::Result<Found> {
+        let next = match &self.reader {
+            Some(file) => Window::new(file, self.len).find(offset + 1, self.seal)?,
+            None => None,
         };
-        let next = record::find(&bytes, offset as usize + 1, self.seal);
-        self.image = Some(bytes);
-        Ok(Found::Skip(next.map_or(self.len, |next| next as u64)))
+        Ok(Found::Skip(next.unwrap_or(self.len)))
     }
 
     /// Gives up what could not be read: records that nobody has and nobody will. Gives their number and items by tag.
@@ -330,11 +353,14 @@ impl Segment {
     }
 }
 
-/// Whether there was as much to read.
-fn read_at(file: &File, to: &mut [u8], offset: u64) -> io::Result<bool> {
-    match file.read_exact_at(to, offset) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-        Err(error) => Err(error),
+/// The length of a file that may have so many bytes.
+fn bounded_length(file: &File, most: u64) -> io::Result<u64> {
+    let length = file.metadata()?.len();
+    match length <= most {
+        true => Ok(length),
+        false => {
+            let why = format!("{length} bytes are more than a segment ever has");
+            Err(io::Error::new(io::ErrorKind::FileTooLarge, why))
+        }
     }
 }

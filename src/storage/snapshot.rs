@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::{Saving, State};
+use crate::component::files;
 use crate::component::worker::give_way;
 
 const MAGIC: [u8; 8] = *b"tidesna\x01";
@@ -27,6 +28,9 @@ const HEAD: usize = 20;
 const NAME: &str = "state";
 /// Of one that is being written, or of the one before, to be written over.
 const NEW: &str = "state.new";
+
+/// As much is read at one go to be checked.
+const PIECE: usize = 1 << 20;
 
 /// As much is written before it is forced to the disk: the disk is there for the log in between.
 const UNSYNCED: usize = 4 << 20;
@@ -43,24 +47,64 @@ pub fn take(directory: &Path, state: &dyn State) {
 
 /// Gives the state of the snapshot to the owner, if there is a sound one, and the last number that it covers.
 pub(super) fn read(directory: &Path, state: &dyn State) -> u64 {
-    let Ok(bytes) = std::fs::read(directory.join(NAME)) else {
-        return 0;
-    };
-    let Some((seq, saved)) = parse(&bytes) else {
-        tracing::warn!(directory = %directory.display(), "the snapshot is damaged: it is not used");
-        return 0;
-    };
-    state.restore(saved);
-    seq
+    match load(&directory.join(NAME)) {
+        Ok(Some((seq, saved))) => {
+            state.restore(&saved);
+            seq
+        }
+        Ok(None) => {
+            tracing::warn!(directory = %directory.display(), "the snapshot is damaged: it is not used");
+            0
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+        Err(error) => {
+            tracing::warn!(directory = %directory.display(), %error, "the snapshot can't be read: it is not used");
+            0
+        }
+    }
 }
 
-fn parse(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let (head, state) = bytes.split_at_checked(HEAD)?;
+/// Number and state of a snapshot. It is checked piece by piece first: only a sound one is in memory as a whole.
+fn load(path: &Path) -> io::Result<Option<(u64, Vec<u8>)>> {
+    let file = files::open(path)?;
+    let Some(length) = file.metadata()?.len().checked_sub(HEAD as u64) else {
+        return Ok(None);
+    };
+    let mut head = [0; HEAD];
+    file.read_exact_at(&mut head, 0)?;
+    let Some((seq, crc)) = parse(&head) else {
+        return Ok(None);
+    };
+    if checksum_of(&file, seq, length)? != crc {
+        return Ok(None);
+    }
+    let Ok(length) = usize::try_from(length) else {
+        return Ok(None);
+    };
+    let mut state = vec![0; length];
+    file.read_exact_at(&mut state, HEAD as u64)?;
+    Ok(Some((seq, state)))
+}
+
+/// The number and the checksum that stand in the head.
+fn parse(head: &[u8; HEAD]) -> Option<(u64, u32)> {
     let seq = head.get(8..16)?.try_into().ok().map(u64::from_le_bytes)?;
     let crc = head.get(16..20)?.try_into().ok().map(u32::from_le_bytes)?;
-    let mut checksum = checksum(seq);
-    checksum.update(state);
-    (head.starts_with(&MAGIC) && checksum.finalize() == crc).then_some((seq, state))
+    head.starts_with(&MAGIC).then_some((seq, crc))
+}
+
+/// The checksum of a state in a file.
+fn checksum_of(file: &File, seq: u64, length: u64) -> io::Result<u32> {
+    let (mut checksum, mut piece) = (checksum(seq), vec![0_u8; PIECE]);
+    let mut at = 0;
+    while at < length {
+        let size = usize::try_from(length - at).map_or(PIECE, |left| left.min(PIECE));
+        let piece = &mut piece[..size];
+        file.read_exact_at(piece, HEAD as u64 + at)?;
+        checksum.update(piece);
+        at += size as u64;
+    }
+    Ok(checksum.finalize())
 }
 
 /// Writes a snapshot in place of the one before, as it is made. Gives the size of the state in bytes.
@@ -99,12 +143,13 @@ struct Growing<'a> {
 
 impl<'a> Growing<'a> {
     fn begin(path: &Path, seq: u64, waited_for: &'a AtomicBool) -> io::Result<Self> {
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(path)?;
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).write(true).mode(0o600);
+        // What is no file of ours would be in the way for ever.
+        let file = files::open_as(&mut options, path).or_else(|error| match std::fs::remove_file(path) {
+            Ok(()) => files::open_as(&mut options, path),
+            Err(_) => Err(error),
+        })?;
         Ok(Self {
             file,
             seq,

@@ -11,6 +11,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::record::{self, Seal};
 use super::segment::Segment;
+use crate::component::files;
 use crate::component::worker::give_way;
 
 /// As many are kept at least: while one is written to, those before it wait for their last answers.
@@ -41,7 +42,7 @@ impl Spares {
         let (path, seal) = (Segment::path(directory, first), Seal::reused(salt));
         // A head with a name that is not its own would be a segment in the wrong place: the name comes last.
         let begin = || -> io::Result<File> {
-            let file = OpenOptions::new().write(true).open(&spare)?;
+            let file = files::open_as(OpenOptions::new().write(true), &spare)?;
             file.write_all_at(&record::segment_head(first, seal), 0)?;
             renameat_with(CWD, &spare, CWD, &path, RenameFlags::NOREPLACE)?;
             Ok(file)
@@ -64,7 +65,7 @@ impl Spares {
 /// What can't be deleted will be by a later run. The name goes now; the blocks go when nobody has the file open any more,
 /// on a thread of their own: a file system can take long to free those of a large file (it may tell the disk of each).
 pub(super) fn delete(path: &Path) {
-    let open = File::open(path);
+    let open = files::open(path);
     let _ = std::fs::remove_file(path);
     // Without a thread it is closed here.
     let _ = std::thread::Builder::new()

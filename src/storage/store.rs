@@ -18,6 +18,9 @@ use super::syncer::Syncer;
 use super::worker::Worker;
 use super::{Fsync, Purpose, Quota, Rules, Share, State};
 
+/// An answer to a question for what comes next has about so many bytes, and one record more.
+pub const READ_BYTES: usize = 4 << 20;
+
 /// As much may wait to be written; a slow disk does not fill the memory.
 const MAX_WAITING_BYTES: u64 = 64 << 20;
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::log::{Log, ReadBack};
 use super::snapshot::Underway;
-use super::store::{Append, Done, Inner, Reading};
+use super::store::{Append, Done, Inner, READ_BYTES, Reading};
 use super::syncer::Syncer;
 use super::{Fsync, Joins, Purpose, Saving, State};
 
@@ -15,9 +15,6 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// Written in one go, at least.
 const WRITE_BYTES: usize = 1 << 20;
-
-/// Read in one go, about.
-const READ_BYTES: usize = 4 << 20;
 
 /// When the disk is still busy with what it was given before.
 const SYNC_AGAIN: Duration = Duration::from_millis(10);

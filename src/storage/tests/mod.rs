@@ -13,6 +13,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::*;
 
+mod foreign;
 mod reuse;
 mod snapshots;
 mod state;

@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::sync::mpsc;
 
 use proptest::prelude::*;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::super::snapshot::{self, Underway};
 use super::super::spare;
@@ -116,6 +117,23 @@ fn what_is_cut_or_changed_anywhere_is_not_used_and_said_to_be_damaged() {
         read(directory.path()),
         (5, Some(b"the state of a table".to_vec()))
     );
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_snapshot_stops_nobody() {
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["state", "state.new"] {
+        let path = directory.path().join(name);
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    }
+    let (found, lines) = said(|| read(directory.path()));
+    assert_eq!(found, (0, None));
+    assert!(lines.contains("not a regular file"), "{lines}");
+    // The first one trades places with the pipe.
+    for seq in 1..=3 {
+        write(directory.path(), seq, b"the state");
+        assert_eq!(read(directory.path()), (seq, Some(b"the state".to_vec())));
+    }
 }
 
 #[test]
