@@ -424,13 +424,16 @@ impl Account {
 
     /// Reserves bytes under `ceiling` without using more than `most`.
     fn reserve(&self, bytes: usize, most: usize, ceiling: Ceiling) -> Result<(), NoRoom> {
+        self.reserve_quietly(bytes, most)
+            .inspect_err(|_| self.run_short(ceiling))
+    }
+
+    /// The same; who finds no room makes memory short for nobody.
+    fn reserve_quietly(&self, bytes: usize, most: usize) -> Result<(), NoRoom> {
         let fits = bytes < LARGE || self.fits_beside_resident(bytes, most);
         match fits && self.holds_again(|| self.counters.reserve(bytes, most)) {
             true => Ok(()),
-            false => {
-                self.run_short(ceiling);
-                Err(NoRoom)
-            }
+            false => Err(NoRoom),
         }
     }
 

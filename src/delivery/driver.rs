@@ -363,8 +363,10 @@ impl<A: Attempt> Inner<A> {
             }
         }
         spill.taken(&post);
+        drop(post);
         if !draining && spill.has_backlog() && self.room.is_roomy() {
-            spill.ask();
+            let is_empty = self.room.used() == 0;
+            spill.ask(&self.context.shared.memory, is_empty);
         }
         spill.has_backlog()
     }

@@ -5,7 +5,7 @@
 //! behind it: what came first is sent first. A batch on disk is settled when its last piece is delivered or dropped.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
@@ -16,8 +16,10 @@ use super::stored;
 use super::temporality::Conversion;
 use super::ticket::{Claimed, Ticket};
 use crate::batch::{Batch, Signal};
-use crate::component::{ComponentError, Context};
-use crate::storage::{Append, Done, Outbox, Purpose, Recovered, Share, State, Storage, Store, snapshot};
+use crate::component::{Account, ComponentError, Context, Held};
+use crate::storage::{
+    Append, Done, Outbox, Purpose, READ_BYTES, Recovered, Share, State, Storage, Store, snapshot,
+};
 
 /// A queue's log, and when it is used.
 pub(super) struct Spill {
@@ -30,6 +32,8 @@ pub(super) struct Spill {
     first_seq: u64,
     /// Where the conversion's places are kept at the stop, when they are not with every batch.
     at_stop: Option<(PathBuf, Arc<Conversion>)>,
+    /// Room in memory for what was asked for, until it is collected.
+    asked: Mutex<Option<Held>>,
 }
 
 /// How a batch is appended.
@@ -100,6 +104,7 @@ impl Spill {
             claimed: Claimed::default(),
             former: Claimed::default(),
             at_stop,
+            asked: Mutex::default(),
         };
         let found = recovered.items.iter().sum::<u64>();
         spill.former.add(usize::try_from(found).unwrap_or(usize::MAX));
@@ -182,9 +187,21 @@ impl Spill {
         self.store.backlog()
     }
 
-    /// Asks for what comes next.
-    pub(super) fn ask(&self) {
+    /// Asks for what comes next, once there is room in memory for it. A queue that `is_empty` goes on without: what is on
+    /// disk must not wait for ever.
+    pub(super) fn ask(&self, memory: &Arc<Account>, is_empty: bool) {
+        let mut asked = self.asked();
+        let mut held = asked.take().unwrap_or_else(|| Held::ours(memory.clone()));
+        let missing = READ_BYTES.saturating_sub(held.bytes());
+        if held.try_grow_quietly(missing).is_err() && !is_empty {
+            return;
+        }
+        *asked = Some(held);
         self.store.ask();
+    }
+
+    fn asked(&self) -> MutexGuard<'_, Option<Held>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What was read back or could not be written, since it was asked last.
@@ -193,6 +210,7 @@ impl Spill {
         let mut post = Post {
             items,
             lost: read.lost_items,
+            _room: self.asked().take(),
             ..Post::default()
         };
         for stored in read.stored {
@@ -259,4 +277,6 @@ pub(super) struct Post {
     items: u64,
     /// How many of them are on disk still.
     claimed: usize,
+    /// Room for all of this, until it is where it belongs.
+    _room: Option<Held>,
 }

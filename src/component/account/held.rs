@@ -139,7 +139,20 @@ impl Held {
         self.try_grow(bytes.saturating_sub(self.reserved))
     }
 
-    /// The same, after a short wait where that is needed.
+    /// Reserves so many bytes more for what can wait: no body that is on its way loses its room for it.
+    ///
+    /// # Errors
+    /// There is no room for them now.
+    pub fn try_grow_quietly(&mut self, bytes: usize) -> Result<(), NoRoom> {
+        if bytes > 0 {
+            self.account.reserve_quietly(bytes, self.most_with(bytes))?;
+            self.reserved += bytes;
+            self.share_grows(bytes);
+        }
+        Ok(())
+    }
+
+    /// Reserves at least so many bytes in all, after a short wait where that is needed.
     ///
     /// # Errors
     /// Nobody has made room meanwhile, or too many wait.

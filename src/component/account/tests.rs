@@ -105,6 +105,20 @@ fn a_shortage_below_the_soft_limit_is_none_below_the_hard_one() {
     assert_eq!(is_short(), [true, true]);
 }
 
+#[test]
+fn who_can_wait_for_room_makes_memory_short_for_nobody() {
+    let account = account(1000);
+    let mut held = Held::new(account.clone());
+    held.try_grow_quietly(800).unwrap();
+    assert_eq!(held.try_grow_quietly(1), Err(NoRoom));
+    assert!(!account.is_short(Ceiling::Soft));
+    held.settle(400);
+    assert_eq!((held.bytes(), account.reserved_bytes()), (400, 400));
+    held.try_grow_quietly(400).unwrap();
+    drop(held);
+    assert!(is_at_rest(&account));
+}
+
 /// The account bounds what waits. A body of unknown length counts as one full window.
 #[tokio::test(start_paused = true)]
 async fn a_body_of_unknown_length_waits_for_as_much_as_a_window_holds() {

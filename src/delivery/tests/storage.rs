@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::component::services::Services;
-use crate::component::{Entry, EntryCounts, Refused, Shared};
+use crate::component::{Account, Entry, EntryCounts, Limit, Refused, Shared};
 use crate::storage::{Fsync, Quota, Rules, Storage};
 
 /// Notes the bytes of what it is sent, once it may, and then answers as it is told.
@@ -48,6 +48,7 @@ struct Run {
     ledger: Arc<crate::component::Ledger>,
     peer: Peer,
     entry: Entry,
+    memory: Arc<Account>,
 }
 
 fn queue(mode: StorageMode) -> QueueConfig {
@@ -81,6 +82,7 @@ async fn start(queue: QueueConfig, storage: Option<Arc<Storage>>) -> Run {
         ..Services::default()
     };
     shared.services.add("file_storage".to_owned(), services);
+    let memory = shared.memory.clone();
     let mut cx = exporter_context("exporters::otlp/vendor");
     cx.base.shared = shared;
     let ledger = ledgers(&cx)[0].clone();
@@ -95,6 +97,7 @@ async fn start(queue: QueueConfig, storage: Option<Arc<Storage>>) -> Run {
         ledger,
         peer,
         entry,
+        memory,
     }
 }
 
@@ -207,6 +210,30 @@ async fn memory_takes_what_it_has_room_for_and_the_disk_the_rest_in_order() {
         assert_eq!(run.got(60).await, texts(0..60));
         run.stop().await;
     }
+}
+
+#[tokio::test]
+async fn while_memory_is_short_what_is_on_disk_stays_there_until_the_queue_is_empty() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = start(
+        queue(StorageMode::Always),
+        Some(storage(directory.path(), 1 << 20)),
+    )
+    .await;
+    for text in texts(0..10) {
+        run.send(&text).await.unwrap();
+    }
+    let of_two = run.memory.reserved_bytes();
+    run.memory.add_limit(Limit::of(1));
+    run.memory.note(2);
+    run.permit(1);
+    assert_eq!(run.got(1).await, texts(0..1));
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(run.memory.reserved_bytes() < of_two, "nothing takes its place");
+    run.permit(100);
+    assert_eq!(run.got(10).await, texts(0..10));
+    run.stop().await;
+    assert_eq!(run.memory.reserved_bytes(), 0);
 }
 
 #[tokio::test]
