@@ -16,7 +16,7 @@ use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 
 use super::process::{Source, is_locked};
-use super::{Directory, Files, Problem, RETAINED, common};
+use super::{Directory, Files, Problem, RETAINED, Room, common};
 use crate::error::Error;
 use crate::file::{self, Content, UNFINISHED, now_ns};
 use crate::layout::{
@@ -70,17 +70,22 @@ impl Directory {
     /// # Errors
     /// [`Error::Io`] if the lock can't be taken or the new file not be made; nothing has changed then.
     pub fn fold(&mut self, grace: Duration) -> Result<Folded, Error> {
-        self.fold_by_steps(grace, &mut || Ok(()))
+        self.fold_by_steps(grace, &mut || Ok(()), &mut |_| true)
     }
 
-    /// The same, asking before each thing it does to the directory whether it may.
-    pub(crate) fn fold_by_steps(&mut self, grace: Duration, step: Step<'_>) -> Result<Folded, Error> {
+    /// The same, asking before each thing it does to the directory whether it may, and for room for what it takes.
+    pub(crate) fn fold_by_steps(
+        &mut self,
+        grace: Duration,
+        step: Step<'_>,
+        room: Room<'_>,
+    ) -> Result<Folded, Error> {
         let mut done = Folded::default();
         let Some(_lock) = lock(&self.path)? else {
             done.busy = true;
             return Ok(done);
         };
-        let mut files = self.read(&mut done.problems);
+        let mut files = self.read(&mut done.problems, room);
         if let Some((path, why)) = files.unreadable_retained.take() {
             // Its counts would be lost.
             return Err(Error::io("fold into", &path, io::Error::other(why)));
@@ -94,7 +99,12 @@ impl Directory {
             .as_ref()
             .map_or(&[][..], |retained| &retained.folded);
         let gone = |(identity, _): &&(Identity, u64)| !files.folded_files.contains(identity);
-        if !dead.is_empty() || old.iter().any(|folded| gone(&folded)) {
+        let is_due = !dead.is_empty() || old.iter().any(|folded| gone(&folded));
+        let taken_over = dead.iter().filter_map(|identity| self.sources.get(identity));
+        let taken_over: Vec<&Source> = taken_over.collect();
+        let all = taken_over.iter().copied().chain(files.retained.as_deref());
+        let has_room = !is_due || room(all.map(Source::bytes).sum::<usize>());
+        if is_due && has_room {
             let mut next = Retained {
                 folded: old.iter().filter(|folded| !gone(folded)).copied().collect(),
                 ..Retained::default()
@@ -102,28 +112,31 @@ impl Directory {
             if let Some(retained) = &files.retained {
                 next.add(retained);
             }
-            let taken_over = dead.iter().filter_map(|identity| self.sources.get(identity));
-            next.resource = common(files.retained.as_deref(), taken_over);
-            for identity in &dead {
-                if let Some(source) = self.sources.get(identity) {
-                    next.add(source);
-                    next.folded.push((*identity, now));
-                }
+            next.resource = common(files.retained.as_deref(), taken_over.iter().copied());
+            for source in &taken_over {
+                next.add(source);
+                next.folded.push((source.header.identity, now));
             }
             step()?;
             next.write(&self.path.join(RETAINED))?;
-            done.processes = dead;
             self.remove(&next.folded, (now, grace), step, &mut done)?;
+            done.processes = dead;
         } else {
-            let old = old.to_vec();
-            self.remove(&old, (now, grace), step, &mut done)?;
+            self.remove(old, (now, grace), step, &mut done)?;
         }
-        Ok(done)
+        match has_room {
+            true => Ok(done),
+            false => {
+                let why = io::Error::other("there is no memory for it now");
+                Err(Error::io("fold", &self.path, why))
+            }
+        }
     }
 
-    /// Dead processes that are not in the retained file yet.
+    /// Dead processes that are not in the retained file yet, and of which everything is read.
     fn dead(&self, files: &Files) -> Vec<Identity> {
-        let dead = self.sources.iter().filter(|(_, source)| !source.alive);
+        let is_dead = |source: &Source| !source.alive && !source.is_short();
+        let dead = self.sources.iter().filter(|(_, source)| is_dead(source));
         let mut dead: Vec<_> = dead.map(|(identity, _)| *identity).collect();
         dead.retain(|identity| !files.folded_files.contains(identity));
         dead.sort_unstable_by_key(|identity| {

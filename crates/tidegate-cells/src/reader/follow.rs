@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::merge::{Part, narrowed};
 use super::process::Source;
-use super::{Directory, Files, Folded, Process, common};
+use super::{Directory, Files, Folded, Process, Room, common};
 use crate::error::Error;
 use crate::layout::Identity;
 use crate::reader::Problem;
@@ -32,7 +32,7 @@ type Place = (Identity, u64);
 struct Shape {
     /// The retained file; each process with what was read of it, whether it lives, and whether it counts.
     retained: Option<Identity>,
-    processes: Vec<(Identity, u64, bool, bool)>,
+    processes: Vec<(Identity, (u64, usize), bool, bool)>,
 }
 
 /// What a look found.
@@ -62,8 +62,14 @@ impl Follower {
 
     /// Reads all files, and merges again what has changed in them.
     pub fn look(&mut self) -> Changes {
+        self.look_within(&mut |_| true)
+    }
+
+    /// The same, as far as there is room. New files and series that have none are left for a later look; what is known is
+    /// read on.
+    pub fn look_within(&mut self, room: Room<'_>) -> Changes {
         let mut problems = Vec::new();
-        let files = self.directory.read(&mut problems);
+        let files = self.directory.read(&mut problems, room);
         let shape = self.directory.shape(&files);
         if shape != self.shape {
             self.shape = shape;
@@ -116,6 +122,24 @@ impl Follower {
     /// As there.
     pub fn fold(&mut self, grace: std::time::Duration) -> Result<Folded, Error> {
         self.directory.fold(grace)
+    }
+
+    /// The same, if there is room for what it takes.
+    ///
+    /// # Errors
+    /// As there; or there is no room.
+    pub fn fold_within(&mut self, grace: std::time::Duration, room: Room<'_>) -> Result<Folded, Error> {
+        self.directory.fold_by_steps(grace, &mut || Ok(()), room)
+    }
+
+    /// What is kept of the files, in bytes: an estimate, without what is merged of them.
+    pub fn bytes(&self) -> usize {
+        self.directory.bytes()
+    }
+
+    /// Files that had no room at the last look, or not for all of their series.
+    pub fn without_room(&self) -> usize {
+        self.directory.without_room
     }
 
     fn rebuild(&mut self, files: &Files, problems: Vec<Problem>) -> Changes {
@@ -202,7 +226,7 @@ impl Directory {
         let process = |source: &Source| {
             let identity = source.header.identity;
             let counts = !files.folded_files.contains(&identity);
-            (identity, source.parsed(), source.alive, counts)
+            (identity, source.seen(), source.alive, counts)
         };
         Shape {
             retained: files.retained.as_ref().map(|retained| retained.header.identity),

@@ -4,6 +4,7 @@ mod fold;
 mod follow;
 mod merge;
 mod process;
+mod weight;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -26,6 +27,10 @@ use process::{ReadError, Source};
 pub(crate) const RETAINED: &str = "retained.cells";
 /// How often everything is read again because somebody folded meanwhile.
 const ATTEMPTS: usize = 5;
+
+/// Asked before more is kept of the files: whether there is room for so many bytes. If there is, they are taken. The
+/// bytes are an estimate of what is kept here and of what somebody keeps who shows the series.
+pub type Room<'a> = &'a mut dyn FnMut(usize) -> bool;
 
 /// How much a reader takes. What is beyond is left out and told as a problem.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -60,6 +65,10 @@ pub struct Directory {
     sources: BTreeMap<Identity, Source>,
     /// The retained file as it was read last. It never changes, another one takes its place.
     last_retained: Option<Arc<Source>>,
+    /// The one that takes its place, while there is no room for all of it.
+    next_retained: Option<Source>,
+    /// Files that have no room, or not for all of their records.
+    without_room: usize,
 }
 
 /// What was read at one time.
@@ -125,6 +134,8 @@ impl Directory {
                 limits,
                 sources: BTreeMap::new(),
                 last_retained: None,
+                next_retained: None,
+                without_room: 0,
             }),
         }
     }
@@ -132,7 +143,7 @@ impl Directory {
     /// Reads what has changed and merges it all.
     pub fn scan(&mut self) -> Scan {
         let mut problems = Vec::new();
-        let files = self.read(&mut problems);
+        let files = self.read(&mut problems, &mut |_| true);
         Scan {
             processes: self.processes(),
             resource: common(files.retained.as_deref(), self.by_age()),
@@ -178,6 +189,13 @@ impl Directory {
         Some(merger.finish())
     }
 
+    /// What is kept of the files, in bytes: an estimate, without what is merged of them.
+    fn bytes(&self) -> usize {
+        let retained = self.last_retained.as_deref().into_iter();
+        let retained = retained.chain(&self.next_retained);
+        self.sources.values().chain(retained).map(Source::bytes).sum()
+    }
+
     /// Where it looks.
     pub fn path(&self) -> &Path {
         &self.path
@@ -185,11 +203,11 @@ impl Directory {
 
     /// Reads files until the retained file is the same before and after: then no counts moved meanwhile from a
     /// file that was not read yet to one that was read already.
-    fn read(&mut self, problems: &mut Vec<Problem>) -> Files {
+    fn read(&mut self, problems: &mut Vec<Problem>, room: Room<'_>) -> Files {
         let mut files = Files::default();
         for _ in 0..ATTEMPTS {
             problems.clear();
-            files = self.read_once(problems);
+            files = self.read_once(problems, room);
             let inode = std::fs::symlink_metadata(self.path.join(RETAINED))
                 .ok()
                 .map(|found| found.ino());
@@ -202,13 +220,21 @@ impl Directory {
         files
     }
 
-    fn read_once(&mut self, problems: &mut Vec<Problem>) -> Files {
+    fn read_once(&mut self, problems: &mut Vec<Problem>, room: Room<'_>) -> Files {
         let mut files = Files::default();
+        self.without_room = 0;
         let path = self.path.join(RETAINED);
-        match self.retained(&path) {
+        match self.retained(&path, room) {
             Ok(retained) => files.retained = Some(retained),
-            Err(ReadError::Io(e)) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(ReadError::Io(e)) if e.kind() == io::ErrorKind::NotFound => {
+                (self.last_retained, self.next_retained) = (None, None);
+            }
             Err(error) => {
+                if matches!(error, ReadError::NoRoom(_)) {
+                    // What else it contains is in the files of dead processes still, most often.
+                    files.retained.clone_from(&self.last_retained);
+                    self.without_room += 1;
+                }
                 let why = error.to_string();
                 problems.push(Problem {
                     path: path.clone(),
@@ -226,18 +252,33 @@ impl Directory {
             .collect();
         for path in self.list(problems) {
             let before = by_path.get(&path).and_then(|identity| known.remove(identity));
-            match self.process_file(&path, before) {
+            match self.process_file(&path, before, room) {
                 Ok(source) => {
                     if folded.contains(&source.header.identity) {
                         files.folded_files.insert(source.header.identity);
                     }
+                    if source.is_short() {
+                        self.without_room += 1;
+                        problems.push(Problem {
+                            path,
+                            why: "there is no memory for all of its series now".to_owned(),
+                        });
+                    }
                     self.sources.insert(source.header.identity, source);
                 }
                 Err(ReadError::Io(e)) if e.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => problems.push(Problem {
-                    path,
-                    why: error.to_string(),
-                }),
+                Err(error) => {
+                    if let ReadError::NoRoom(identity) = &error {
+                        self.without_room += 1;
+                        if folded.contains(identity) {
+                            files.folded_files.insert(*identity);
+                        }
+                    }
+                    problems.push(Problem {
+                        path,
+                        why: error.to_string(),
+                    });
+                }
             }
         }
         files
@@ -272,30 +313,47 @@ impl Directory {
         paths
     }
 
-    fn process_file(&self, path: &Path, known: Option<Source>) -> Result<Source, ReadError> {
+    fn process_file(&self, path: &Path, known: Option<Source>, room: Room<'_>) -> Result<Source, ReadError> {
+        let is_new = known.is_none();
         let mut source = match known {
             Some(source) => source,
             None => Source::open(path)?,
         };
-        let name = format!("{}{SUFFIX}", source.header.identity);
+        let identity = source.header.identity;
+        let name = format!("{identity}{SUFFIX}");
         if source.header.role != Role::Process || path.file_name() != Some(name.as_ref()) {
             return Err(Reject::OtherName.into());
         }
-        source.update(&self.limits)?;
-        Ok(source)
+        if is_new && !room(weight::FILE) {
+            return Err(ReadError::NoRoom(identity));
+        }
+        source.update(&self.limits, room)?;
+        match source.is_short() && source.is_unread() {
+            true => Err(ReadError::NoRoom(identity)),
+            false => Ok(source),
+        }
     }
 
-    fn retained(&mut self, path: &Path) -> Result<Arc<Source>, ReadError> {
+    /// The retained file. It is read as a whole or not at all: the files of the processes that it lists are left out.
+    fn retained(&mut self, path: &Path, room: Room<'_>) -> Result<Arc<Source>, ReadError> {
         let inode = std::fs::symlink_metadata(path)?.ino();
         // As long as it is open nobody else gets its number.
         if let Some(last) = self.last_retained.as_ref().filter(|last| last.inode == inode) {
             return Ok(last.clone());
         }
-        let mut source = Source::open(path)?;
+        let mut source = match self.next_retained.take().filter(|next| next.inode == inode) {
+            Some(begun) => begun,
+            None => Source::open(path)?,
+        };
         if source.header.role != Role::Retained {
             return Err(Reject::OtherName.into());
         }
-        source.update(&self.limits)?;
+        source.update(&self.limits, room)?;
+        if source.is_short() {
+            let identity = source.header.identity;
+            self.next_retained = Some(source);
+            return Err(ReadError::NoRoom(identity));
+        }
         let source = Arc::new(source);
         self.last_retained = Some(source.clone());
         Ok(source)

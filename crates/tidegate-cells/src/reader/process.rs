@@ -10,9 +10,9 @@ use std::sync::Arc;
 use rustix::fs::{FileType, FlockOperation, OFlags};
 use rustix::io::Errno;
 
-use super::Limits;
+use super::{Limits, Room, weight};
 use crate::family::overflow_labels;
-use crate::layout::{Changing, HEADER_SIZE, Header, Identity, Reject, Role, SegmentKind};
+use crate::layout::{Changing, HEADER_SIZE, Header, Identity, MAX_PAYLOAD, Reject, Role, SegmentKind};
 use crate::record::{self, Record, SeriesRole};
 use crate::spec::{FamilySpec, Kind};
 use crate::store::Refused;
@@ -21,6 +21,9 @@ use crate::value::{Labels, Value};
 /// How often a header is read again that was changing while it was read.
 const ATTEMPTS: usize = 3;
 
+/// Bytes of records that are read at one go. The longest record is shorter.
+const PIECE: u64 = 2 * MAX_PAYLOAD as u64;
+
 /// Why a file was not read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
@@ -28,6 +31,9 @@ pub(crate) enum ReadError {
     Rejected(#[from] Reject),
     #[error(transparent)]
     Io(#[from] io::Error),
+    /// There is none for the file of this process.
+    #[error("there is no memory for it now")]
+    NoRoom(Identity),
 }
 
 /// A file and what was read of it so far.
@@ -40,6 +46,14 @@ pub(crate) struct Source {
     changing: Changing,
     /// Bytes of records that are parsed.
     parsed: u64,
+    /// There is no room for the records behind them.
+    is_short: bool,
+    /// Of those records, which end series that are known: up to here.
+    looked_to: u64,
+    /// How many have ended so.
+    ended: usize,
+    /// What is kept of the records, in bytes.
+    weight: usize,
     pub(crate) resource: Vec<(String, String)>,
     pub(crate) families: Vec<Arc<FamilySpec>>,
     /// Names of their labels, which all their series share.
@@ -85,6 +99,10 @@ impl Source {
             header,
             changing: Changing::default(),
             parsed: 0,
+            is_short: false,
+            looked_to: 0,
+            ended: 0,
+            weight: 0,
             resource: Vec::new(),
             families: Vec::new(),
             label_names: Vec::new(),
@@ -106,18 +124,34 @@ impl Source {
         }
     }
 
-    /// Reads what may have changed. True if there are other series or families than before.
-    pub(crate) fn update(&mut self, limits: &Limits) -> Result<bool, ReadError> {
+    /// Reads what may have changed. Records for which there is no room are left for later.
+    pub(crate) fn update(&mut self, limits: &Limits, room: Room<'_>) -> Result<(), ReadError> {
         if self.finished {
-            return Ok(false);
+            return Ok(());
         }
         // Before the values: those of a process that is dead now are its last.
         self.alive = self.header.role == Role::Process && is_locked(&self.file)?;
         self.changing = self.read_header(limits)?;
-        let changed = self.read_records(limits)?;
+        self.read_records(limits, room)?;
         self.read_values()?;
-        self.finished = !self.alive;
-        Ok(changed)
+        self.finished = !self.alive && !self.is_short;
+        Ok(())
+    }
+
+    /// Whether there was no room for all of its records.
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short
+    }
+
+    /// Whether none of its records has been taken in.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.parsed == 0
+    }
+
+    /// What is kept of it, in bytes: an estimate.
+    pub(crate) fn bytes(&self) -> usize {
+        let segments = size_of::<(SegmentKind, u64, u64)>() * self.changing.segments.len();
+        weight::FILE + segments + self.weight + self.values.capacity() + self.compared.capacity()
     }
 
     fn read_header(&self, limits: &Limits) -> Result<Changing, ReadError> {
@@ -153,17 +187,57 @@ impl Source {
         Ok(changing)
     }
 
-    fn read_records(&mut self, limits: &Limits) -> Result<bool, ReadError> {
-        let bytes = self.stream(self.parsed, self.changing.descriptors)?;
-        let mut rest = bytes.as_slice();
-        while !rest.is_empty() {
-            let bad = Reject::BadRecord(self.parsed);
-            let (record, len) = record::take(rest).ok_or_else(|| bad.clone())?;
-            self.take(record, limits, bad)?;
-            rest = rest.get(len..).unwrap_or_default();
-            self.parsed += len as u64;
+    fn read_records(&mut self, limits: &Limits, room: Room<'_>) -> Result<(), ReadError> {
+        let before = self.parsed;
+        self.parsed = self.walk(before, |source, record, at| source.take(record, at, limits, room))?;
+        if self.parsed != before {
+            (self.looked_to, self.ended) = (self.parsed, 0);
         }
-        Ok(!bytes.is_empty())
+        self.is_short = self.parsed < self.changing.descriptors;
+        if self.is_short {
+            // The place of a series that ends there may be another's by now.
+            let from = self.looked_to.max(self.parsed);
+            self.looked_to = self.walk(from, |source, record, _| {
+                source.end_early(&record);
+                Ok(true)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Shows the records from an offset on until one is not taken. Gives where that is, or the end.
+    fn walk(
+        &mut self,
+        from: u64,
+        mut each: impl FnMut(&mut Self, Record, u64) -> Result<bool, Reject>,
+    ) -> Result<u64, ReadError> {
+        let (mut at, end) = (from, self.changing.descriptors);
+        while at < end {
+            let bytes = self.stream(at, end.min(at + PIECE))?;
+            let (start, mut rest) = (at, bytes.as_slice());
+            while let Some((record, len)) = record::take(rest) {
+                if !each(self, record, at)? {
+                    return Ok(at);
+                }
+                rest = rest.get(len..).unwrap_or_default();
+                at += len as u64;
+            }
+            // A piece begins with a record, which is not longer.
+            if at == start {
+                return Err(Reject::BadRecord(at).into());
+            }
+        }
+        Ok(at)
+    }
+
+    /// Notes that a known series has ended, although what stands before has no room.
+    fn end_early(&mut self, record: &Record) {
+        if let Record::End { slot } = record
+            && let Some(series) = self.series.remove(slot)
+        {
+            self.weight -= weight::series(&series);
+            self.ended += 1;
+        }
     }
 
     /// Bytes of the stream of records.
@@ -188,13 +262,28 @@ impl Source {
         Ok(bytes)
     }
 
-    fn take(&mut self, record: Record, limits: &Limits, bad: Reject) -> Result<(), Reject> {
+    /// Takes in a record. False: there is no room for it.
+    fn take(&mut self, record: Record, at: u64, limits: &Limits, room: Room<'_>) -> Result<bool, Reject> {
+        let bad = Reject::BadRecord(at);
         match record {
-            Record::Resource(resource) => self.resource = resource,
+            Record::Resource(resource) => {
+                let bytes = weight::resource(&resource);
+                if !room(bytes) {
+                    return Ok(false);
+                }
+                self.weight += bytes;
+                self.weight -= weight::resource(&self.resource);
+                self.resource = resource;
+            }
             Record::Family(_) if self.families.len() >= limits.max_families => {
                 return Err(Reject::Limit("families"));
             }
             Record::Family(spec) => {
+                let bytes = weight::family(&spec);
+                if !room(bytes) {
+                    return Ok(false);
+                }
+                self.weight += bytes;
                 let names = spec.labels.iter().map(|name| Arc::from(name.as_str()));
                 self.label_names.push(names.collect());
                 self.families.push(Arc::new(spec));
@@ -209,18 +298,39 @@ impl Source {
                 values,
             } => {
                 let series = self.place(family, slot, role, values).ok_or(bad)?;
+                let bytes = weight::series(&series);
+                let shown = weight::shown(&series, series.words);
+                if !room(bytes + shown + self.growth(&series)) {
+                    return Ok(false);
+                }
+                self.weight += bytes;
                 self.series.insert(slot, series);
             }
-            Record::End { slot } => {
-                self.series.remove(&slot).ok_or(bad)?;
-            }
+            Record::End { slot } => match self.series.remove(&slot) {
+                Some(series) => self.weight -= weight::series(&series),
+                // Noted already.
+                None if at < self.looked_to => {}
+                None => return Err(bad),
+            },
             Record::Folded { .. } if self.header.role != Role::Retained => return Err(bad),
             Record::Folded { .. } if self.folded.len() >= limits.max_files => {
                 return Err(Reject::Limit("dead processes"));
             }
-            Record::Folded { identity, at_ns } => self.folded.push((identity, at_ns)),
+            Record::Folded { identity, at_ns } => {
+                if !room(weight::FOLDED) {
+                    return Ok(false);
+                }
+                self.weight += weight::FOLDED;
+                self.folded.push((identity, at_ns));
+            }
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// How many bytes more the values take with this series, as they are and as they were.
+    fn growth(&self, series: &SourceSeries) -> usize {
+        let before = self.values.len().max(self.values_end());
+        2 * series.end().saturating_sub(before)
     }
 
     /// A series, if its value lies in a segment of values and where no other one is.
@@ -270,9 +380,15 @@ impl Source {
         Some(labels.into())
     }
 
-    fn read_values(&mut self) -> io::Result<()> {
+    /// Bytes of values, up to that of the last series.
+    fn values_end(&self) -> usize {
         let last = self.series.last_key_value();
-        let end = last.map_or(0, |(_, series)| series.position + series.words * 8);
+        last.map_or(0, |(_, series)| series.end())
+    }
+
+    fn read_values(&mut self) -> io::Result<()> {
+        let end = self.values_end();
+        self.values.reserve_exact(end.saturating_sub(self.values.len()));
         self.values.resize(end, 0);
         let mut rest = self.values.as_mut_slice();
         let of_values = self
@@ -299,10 +415,7 @@ impl Source {
             for _ in 0..ATTEMPTS {
                 let mut control = [0; 8];
                 self.file.read_exact_at(&mut control, slot * 8)?;
-                let Some(value) = self
-                    .values
-                    .get_mut(series.position..series.position + series.words * 8)
-                else {
+                let Some(value) = self.values.get_mut(series.position..series.end()) else {
                     break;
                 };
                 if value.starts_with(&control) {
@@ -321,9 +434,10 @@ impl Source {
         u64::from_le_bytes(bytes.copied().unwrap_or_default())
     }
 
-    /// Bytes of records that were read: two looks with the same number saw the same series.
-    pub(crate) fn parsed(&self) -> u64 {
-        self.parsed
+    /// Bytes of records that were read, and series that ended behind them: two looks with the same numbers saw the same
+    /// series.
+    pub(crate) fn seen(&self) -> (u64, usize) {
+        (self.parsed, self.ended)
     }
 
     /// Shows the slots of the series that have another value than at the last call.
@@ -332,7 +446,7 @@ impl Source {
             return;
         }
         for (slot, series) in &self.series {
-            let place = series.position..series.position + series.words * 8;
+            let place = series.position..series.end();
             if self.values.get(place.clone()) != self.compared.get(place) {
                 each(*slot);
             }
@@ -353,6 +467,11 @@ impl Source {
 }
 
 impl SourceSeries {
+    /// Where its value ends.
+    fn end(&self) -> usize {
+        self.position + self.words * 8
+    }
+
     /// Values of its labels in the order of its family's record.
     pub(crate) fn label_values(&self, spec: &FamilySpec) -> Vec<Box<str>> {
         if self.role == SeriesRole::Overflow {

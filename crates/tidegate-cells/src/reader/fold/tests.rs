@@ -32,7 +32,9 @@ fn fold_until(path: &Path, stop_before: usize) -> bool {
         }
     };
     let mut directory = Directory::open(path, Limits::default()).unwrap();
-    directory.fold_by_steps(Duration::ZERO, &mut step).is_err()
+    directory
+        .fold_by_steps(Duration::ZERO, &mut step, &mut |_| true)
+        .is_err()
 }
 
 #[test]
