@@ -1,5 +1,6 @@
 //! Receivers: bring telemetry in.
 
+mod kept;
 pub mod nixl;
 pub mod nixl_mp;
 pub mod nop;

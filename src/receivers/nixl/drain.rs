@@ -1,19 +1,21 @@
 //! The loop over all rings of a receiver.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidegate_ring::{Batch as Columns, Error};
+use tidegate_ring::Batch as Columns;
 
 use super::books::Names;
 use super::config::Config;
 use super::kinds::Selection;
-use super::ring::{Look, Outlet, Ring};
+use super::ring::{self, Look, Outlet, Ring};
 use super::watch::Watch;
 use crate::component::worker::Pause;
 use crate::component::{Context, Entry, Shared};
+use crate::receivers::kept::{self, Kept};
 
 /// How long a file that could not be opened rests before it is tried again, once it has been reported.
 const REJECT_REST: Duration = Duration::from_secs(1);
@@ -31,6 +33,8 @@ pub(super) struct Drain {
     watch: Watch,
     rings: BTreeMap<PathBuf, Ring>,
     refusals: BTreeMap<PathBuf, Refusal>,
+    /// Room for both.
+    kept: Kept,
     /// Reused by every drain of every ring.
     columns: Columns,
 }
@@ -63,6 +67,7 @@ impl Drain {
             watch: Watch::of(config),
             rings: BTreeMap::new(),
             refusals: BTreeMap::new(),
+            kept: Kept::new(&base.shared.memory),
             columns: Columns::default(),
         }
     }
@@ -88,6 +93,7 @@ impl Drain {
         let (columns, outlet) = (&mut self.columns, &self.outlet);
         self.rings
             .retain(|_, ring| !due(ring, now) || ring.look(columns, outlet, now) == Look::Stays);
+        self.kept.settle(bytes(&self.rings, &self.refusals));
     }
 
     fn scan(&mut self, now: Instant) {
@@ -108,18 +114,21 @@ impl Drain {
     }
 
     fn open(&mut self, path: PathBuf, now: Instant) {
+        if !self.kept.take(ring::BYTES + kept::note(&path), now) {
+            return self.refuse(&path, kept::MEMORY, &kept::no_room(&path), now);
+        }
         match Ring::open(&path, self.consume, self.poll_interval, &self.outlet) {
             Ok(ring) => {
                 tracing::debug!(agent = ring.agent(), path = %ring.path().display(), "draining");
                 self.refusals.remove(&path);
                 self.rings.insert(path, ring);
             }
-            Err(error) => self.refuse(&path, &error, now),
+            Err(error) => self.refuse(&path, error.reason(), &error, now),
         }
     }
 
     /// Reports a file once a reason, after it has had time to become a ring, and lets it rest.
-    fn refuse(&mut self, path: &Path, error: &Error, now: Instant) {
+    fn refuse(&mut self, path: &Path, reason: &'static str, error: &dyn Display, now: Instant) {
         let fresh = Refusal {
             since: now,
             retry: now,
@@ -130,16 +139,92 @@ impl Drain {
             return;
         }
         refusal.retry = now + REJECT_REST;
-        if refusal.reported == Some(error.reason()) {
+        if refusal.reported == Some(reason) {
             return;
         }
-        refusal.reported = Some(error.reason());
+        refusal.reported = Some(reason);
         tracing::warn!(%error, "not drained");
         metrics::counter!(
             "tidegate_nixl_rejected_files_total",
             "receiver" => self.outlet.receiver.clone(),
-            "reason" => error.reason(),
+            "reason" => reason,
         )
         .increment(1);
+    }
+}
+
+/// What is kept of all files, in bytes.
+fn bytes(rings: &BTreeMap<PathBuf, Ring>, refusals: &BTreeMap<PathBuf, Refusal>) -> usize {
+    let rings = rings.iter().map(|(path, ring)| kept::note(path) + ring.bytes());
+    let refusals = refusals.keys().map(|path| kept::note(path));
+    rings.chain(refusals).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_ring::{Event, Layout, Writer};
+
+    use super::*;
+    use crate::batch::Signal;
+    use crate::component::Limit;
+    use crate::component::testing::{Sink, context, settings};
+    use crate::telemetry::testing::recorder;
+
+    fn drain(directory: &Path, sink: &Arc<Sink>) -> Drain {
+        let yaml = format!("{{directories: [{}]}}", directory.display());
+        let config = settings::<Config>(&yaml).get::<Config>();
+        Drain::new(
+            &config,
+            &context("receivers", "nixl"),
+            sink.entry(Signal::Metrics),
+        )
+    }
+
+    #[test]
+    fn rings_without_room_wait_and_those_that_are_open_are_drained() {
+        let (recorder, page) = recorder("[]");
+        metrics::with_local_recorder(&recorder, || {
+            let directory = tempfile::tempdir().unwrap();
+            let sink = Sink::new();
+            let mut drain = drain(directory.path(), &sink);
+            let memory = drain.shared.memory.clone();
+            let mut now = Instant::now();
+            let mut look = |drain: &mut Drain| {
+                now += Duration::from_secs(2);
+                drain.scan(now);
+                drain.look(now, |_, _| true);
+            };
+            let path = |number: usize| directory.path().join(format!("rank_{number}"));
+            let ring = |number| Writer::create(path(number), Layout::V4, 8).unwrap();
+            let mut writers: Vec<_> = (0..3).map(ring).collect();
+            look(&mut drain);
+            let of_three = memory.reserved_bytes();
+            assert!(of_three > 3 * ring::BYTES);
+            // A fourth one has room, a fifth one has none: a quarter is added for what the allocator takes.
+            memory.add_limit(Limit::of(2 * of_three));
+            writers.extend((3..6).map(ring));
+            look(&mut drain);
+            assert_eq!(drain.rings.len(), 4);
+            assert!(memory.reserved_bytes() > of_three);
+            look(&mut drain);
+            let refused = page.series("tidegate_nixl_rejected_files_total");
+            assert_eq!(refused.len(), 1, "{refused:?}");
+            assert!(refused[0].0.contains("reason=\"memory\"") && refused[0].1 == 2.0);
+            let event = Event {
+                kind: 0,
+                value: 1,
+                timestamp_us: 1,
+            };
+            writers[0].push_all(&[event]);
+            look(&mut drain);
+            assert_eq!(sink.items(), 1);
+            memory.remove_limit(Limit::of(2 * of_three));
+            look(&mut drain);
+            assert_eq!((drain.rings.len(), drain.refusals.len()), (6, 0));
+            drop(writers);
+            (0..6).for_each(|number| std::fs::remove_file(path(number)).unwrap());
+            (0..10).for_each(|_| look(&mut drain));
+            assert_eq!((drain.rings.len(), memory.reserved_bytes()), (0, 0));
+        });
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_engine::{Attributes, Events, Lease, Resource, Scope, Source, SourceId, Values};
-use tidegate_ring::{Batch as Columns, Error, Mode, Options, Poll, Reader, Reset};
+use tidegate_ring::{Batch as Columns, Error, KINDS, Mode, Options, Poll, Reader, Reset};
 
 use super::books::{Books, Names};
 use super::kinds::{Kinds, Selection};
@@ -25,6 +25,12 @@ const LEASE: Duration = Duration::from_secs(5);
 /// Events a batch at most: a whole ring of NIXL's default size, whose columns and slots stay in a core's own cache on
 /// the way from ring to table.
 const MAX_EVENTS: usize = 4_096;
+
+/// What is kept of a ring: its names and kinds, its books, and the page that is mapped.
+pub(super) const BYTES: usize = 32 << 10;
+
+/// What is kept of a name that no other ring has. A ring may have 256 of them.
+const NAME_BYTES: usize = 512;
 
 /// What a drain of a ring needs of its receiver.
 pub(super) struct Outlet {
@@ -210,6 +216,12 @@ impl Ring {
             tracing::info!(ring = %self.reader.path().display(), "the other consumer is gone: consuming now");
             self.books.opened(&self.reader);
         }
+    }
+
+    /// What is kept of it, about.
+    pub(super) fn bytes(&self) -> usize {
+        let own_names = self.reader.names().len().saturating_sub(KINDS.len());
+        BYTES + own_names * NAME_BYTES
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -9,6 +9,7 @@ mod series;
 mod store;
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,6 +21,7 @@ use crate::component::worker::{Pause, Worker};
 use crate::component::{
     ComponentError, ConfigType, Context, Entry, Factory, Lifecycle, Receiver, ReceiverFactory, Stability,
 };
+use crate::receivers::kept::{self, Kept};
 use crate::receivers::nixl::watch::{Names, Watch};
 use config::Config;
 use store::{Look, Store};
@@ -78,6 +80,8 @@ struct Stores {
     stores: BTreeMap<PathBuf, Store>,
     /// Files that are no stores, or not ours to read, by the reason that was reported; and stores that have ended.
     refused: BTreeMap<PathBuf, &'static str>,
+    /// Room for both.
+    kept: Kept,
 }
 
 impl Stores {
@@ -87,6 +91,7 @@ impl Stores {
         Self {
             config,
             receiver: base.id.clone(),
+            kept: Kept::new(&base.shared.memory),
             base,
             entry,
             watch,
@@ -124,6 +129,15 @@ impl Stores {
                     false
                 }
             });
+        let bytes = self.bytes();
+        self.kept.settle(bytes);
+    }
+
+    /// What is kept of all files.
+    fn bytes(&self) -> usize {
+        let stores = self.stores.keys().map(|path| store::BYTES + kept::note(path));
+        let refused = self.refused.keys().map(|path| kept::note(path));
+        stores.chain(refused).sum()
     }
 
     fn adopt(&mut self, files: Vec<PathBuf>, now: Instant) {
@@ -133,21 +147,25 @@ impl Stores {
             if ended || self.stores.contains_key(&path) {
                 continue;
             }
+            if !self.kept.take(store::BYTES + kept::note(&path), now) {
+                let why = kept::no_room(&path);
+                self.refuse(path, kept::MEMORY, &why);
+                continue;
+            }
             match Store::open(&path, now) {
                 Ok(store) => {
                     tracing::info!(store = %path.display(), agent = store.agent(), "store opened");
                     self.refused.remove(&path);
                     self.stores.insert(path, store);
                 }
-                Err(error) => self.refuse(path, &error),
+                Err(error) => self.refuse(path, error.reason(), &error),
             }
         }
         metrics::gauge!("tidegate_nixl_mp_stores", "receiver" => self.receiver.clone())
             .set(self.stores.len() as f64);
     }
 
-    fn refuse(&mut self, path: PathBuf, error: &tidegate_ring::Error) {
-        let reason = error.reason();
+    fn refuse(&mut self, path: PathBuf, reason: &'static str, error: &dyn Display) {
         if self.refused.insert(path, reason) == Some(reason) {
             return;
         }

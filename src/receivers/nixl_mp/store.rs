@@ -17,6 +17,9 @@ pub(super) const ENDED: &str = "ended";
 /// A refused push is tried again after this at the earliest; the store itself keeps the totals meanwhile.
 const REFUSED_RETRY: Duration = Duration::from_millis(20);
 
+/// What is kept of a store: its series, its totals as they were sent, and what is mapped.
+pub(super) const BYTES: usize = 40 << 10;
+
 /// What became of a look.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Look {

@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 use tidegate_engine::{Point, Value};
 use tidegate_ring::{DEFAULT_BOUNDS_US, MpStoreWriter, StoreIdentity};
 
-use super::FACTORY;
 use super::config::Config;
-use crate::batch::Payload;
-use crate::component::testing::{Sink, eventually, settings};
+use super::{FACTORY, Stores, store};
+use crate::batch::{Payload, Signal};
+use crate::component::Limit;
+use crate::component::testing::{Sink, context, eventually, settings};
+use crate::telemetry::testing::recorder;
 
 const TX_BYTES: u16 = 0;
 const XFER_TIME: u16 = 6;
@@ -106,4 +108,59 @@ async fn a_refused_total_is_offered_again() {
         last(&sink, "agent_tx_bytes", false) == Some(Value::Int(5))
     });
     receiver.stop(Instant::now() + Duration::from_secs(5)).await;
+}
+
+#[test]
+fn stores_without_room_wait_and_those_that_are_open_are_read() {
+    let (recorder, page) = recorder("[]");
+    metrics::with_local_recorder(&recorder, || {
+        let directory = tempfile::tempdir().unwrap();
+        let sink = Sink::new();
+        let yaml = format!("{{directories: [{}]}}", directory.path().display());
+        let config = settings::<Config>(&yaml).get::<Config>();
+        let base = context("receivers", "nixl_mp");
+        let memory = base.shared.memory.clone();
+        let mut stores = Stores::new(config, base, sink.entry(Signal::Metrics));
+        let mut now = Instant::now();
+        let mut look = |stores: &mut Stores| {
+            now += Duration::from_secs(2);
+            let files = stores.watch.scan(now).unwrap();
+            stores.adopt(files, now);
+            stores.look(now);
+        };
+        let create = |pid| {
+            let identity = StoreIdentity {
+                pid,
+                instance: 0,
+                agent_name: "a".into(),
+                hostname: "h".into(),
+                local_rank: None,
+            };
+            MpStoreWriter::create(directory.path(), &identity, &DEFAULT_BOUNDS_US).unwrap()
+        };
+        let mut writers: Vec<_> = (1..4).map(create).collect();
+        look(&mut stores);
+        let of_three = memory.reserved_bytes();
+        assert!(of_three > 3 * store::BYTES);
+        // A fourth one has room, a fifth one has none: a quarter is added for what the allocator takes.
+        memory.add_limit(Limit::of(2 * of_three));
+        writers.extend((4..7).map(create));
+        look(&mut stores);
+        assert_eq!(stores.stores.len(), 4);
+        let refused = page.series("tidegate_nixl_mp_rejected_files_total");
+        assert_eq!(refused.len(), 1, "{refused:?}");
+        assert!(refused[0].0.contains("reason=\"memory\"") && refused[0].1 == 2.0);
+        writers[0].record(TX_BYTES, 5);
+        look(&mut stores);
+        assert_eq!(last(&sink, "agent_tx_bytes", false), Some(Value::Int(5)));
+        memory.remove_limit(Limit::of(2 * of_three));
+        look(&mut stores);
+        assert_eq!((stores.stores.len(), stores.refused.len()), (6, 0));
+        drop(writers);
+        for file in std::fs::read_dir(directory.path()).unwrap() {
+            let _ = std::fs::remove_file(file.unwrap().path());
+        }
+        (0..10).for_each(|_| look(&mut stores));
+        assert_eq!((stores.stores.len(), memory.reserved_bytes()), (0, 0));
+    });
 }

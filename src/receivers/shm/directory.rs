@@ -13,6 +13,7 @@ use tidegate_engine::{Point, Series, UnixNanos, Value};
 use super::series;
 use crate::batch::{Batch, Points};
 use crate::component::{Entry, wall_now};
+use crate::receivers::kept::{self, Kept};
 
 /// A refused push is tried again after this at the earliest; the cells keep the values meanwhile.
 const REFUSED_RETRY: Duration = Duration::from_millis(20);
@@ -35,6 +36,9 @@ pub(super) struct Cells {
     start: UnixNanos,
     retry: Option<Instant>,
     problems: BTreeMap<PathBuf, String>,
+    /// What is kept of the series, and of the problems, in bytes.
+    of_series: usize,
+    of_problems: usize,
     /// What folding says again and again is logged once.
     complaint: Option<String>,
 }
@@ -53,6 +57,7 @@ pub(super) struct Census {
     pub(super) series: usize,
     pub(super) problems: usize,
     pub(super) refused: Refused,
+    pub(super) without_room: usize,
 }
 
 impl Census {
@@ -68,7 +73,15 @@ impl Census {
         }
         self.series += cells.known.iter().map(Vec::len).sum::<usize>();
         self.problems += cells.problems.len();
+        self.without_room += cells.follower.without_room();
     }
+}
+
+/// What is kept of a directory without files.
+pub(super) fn empty(path: &Path) -> usize {
+    /// Without paths.
+    const DIRECTORY: usize = 1024;
+    DIRECTORY + 2 * kept::note(path)
 }
 
 impl Cells {
@@ -83,16 +96,23 @@ impl Cells {
             start: 0,
             retry: None,
             problems: BTreeMap::new(),
+            of_series: 0,
+            of_problems: 0,
             complaint: None,
         })
     }
 
-    /// Sends what has changed.
-    pub(super) fn look(&mut self, entry: &Entry, now: Instant) {
+    /// What is kept of it, in bytes: an estimate.
+    pub(super) fn bytes(&self) -> usize {
+        empty(&self.path) + self.follower.bytes() + self.of_series + self.of_problems
+    }
+
+    /// Sends what has changed. What is new in the files is taken up as far as there is room.
+    pub(super) fn look(&mut self, entry: &Entry, now: Instant, kept: &mut Kept) {
         if self.retry.is_some_and(|at| now < at) {
             return;
         }
-        let changes = self.follower.look();
+        let changes = self.follower.look_within(&mut |bytes| kept.take(bytes, now));
         self.report(changes.problems);
         match changes.all {
             true => self.learn(),
@@ -102,11 +122,12 @@ impl Cells {
     }
 
     /// Takes over what dead processes have counted.
-    pub(super) fn fold(&mut self, grace: Duration) {
+    pub(super) fn fold(&mut self, grace: Duration, now: Instant, kept: &mut Kept) {
         if self.follower.processes().iter().all(|process| process.alive) {
             return;
         }
-        match self.follower.fold(grace) {
+        let mut room = |bytes| kept.take(bytes, now);
+        match self.follower.fold_within(grace, &mut room) {
             Ok(folded) => {
                 self.complaint = None;
                 for process in &folded.processes {
@@ -136,6 +157,8 @@ impl Cells {
                 tracing::warn!(file = %path.display(), why, "not read");
             }
         }
+        let bytes = found.iter().map(|(path, why)| kept::note(path) + why.len());
+        self.of_problems = bytes.sum();
         self.problems = found;
     }
 
@@ -160,6 +183,7 @@ impl Cells {
             }
         }
         self.due.clear();
+        let mut bytes = 0;
         for (family_at, family) in self.follower.merged().families.iter().enumerate() {
             let metric = series::metric(&family.spec);
             let mut all = Vec::with_capacity(family.series.len());
@@ -171,10 +195,12 @@ impl Cells {
                 if known.sent.as_ref() != Some(&found.value) {
                     self.due.insert((family_at, series_at));
                 }
+                bytes += series::bytes(&known.series, &family.spec.kind);
                 all.push(known);
             }
             self.known.push(all);
         }
+        self.of_series = bytes;
         self.ended.extend(before.into_values().map(|known| known.series));
     }
 

@@ -21,6 +21,7 @@ use crate::component::worker::{Pause, Worker};
 use crate::component::{
     ComponentError, ConfigType, Context, Entry, Factory, Lifecycle, Receiver, ReceiverFactory, Stability,
 };
+use crate::receivers::kept::{self, Kept};
 use config::Config;
 use directory::Cells;
 
@@ -62,15 +63,7 @@ impl Lifecycle for Shm {
             [] => vec![default_pattern().map_err(|error| self.base.error(error.to_string()))?],
             told => told.to_vec(),
         };
-        let mut directories = Directories {
-            config: self.config.clone(),
-            patterns,
-            receiver: self.base.id.clone(),
-            entry: self.entry.clone(),
-            open: BTreeMap::new(),
-            refused: BTreeMap::new(),
-            listed: None,
-        };
+        let mut directories = Directories::new(self.config.clone(), patterns, &self.base, self.entry.clone());
         self.worker
             .start(move |pause| directories.run(pause))
             .map_err(|error| self.base.error(error.to_string()))
@@ -97,10 +90,25 @@ struct Directories {
     open: BTreeMap<PathBuf, Cells>,
     /// What was listed and is no directory, and why.
     refused: BTreeMap<PathBuf, String>,
+    /// Room for what is in them.
+    kept: Kept,
     listed: Option<Instant>,
 }
 
 impl Directories {
+    fn new(config: Arc<Config>, patterns: Vec<String>, base: &Context, entry: Entry) -> Self {
+        Self {
+            config,
+            patterns,
+            receiver: base.id.clone(),
+            entry,
+            open: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            kept: Kept::new(&base.shared.memory),
+            listed: None,
+        }
+    }
+
     fn run(&mut self, pause: &Pause) {
         loop {
             let start = Instant::now();
@@ -117,37 +125,57 @@ impl Directories {
         let is_due = self
             .listed
             .is_none_or(|listed| now.duration_since(listed) >= self.config.scan_interval);
+        // Room that a fold took is there for the file that it made.
+        let bytes = self.bytes();
+        self.kept.count(bytes);
         if is_due {
             self.listed = Some(now);
-            self.list();
+            self.list(now);
         }
         for cells in self.open.values_mut() {
-            cells.look(&self.entry, now);
-            if is_due {
-                self.config.fold.then(|| cells.fold(self.config.grace_period));
-            }
+            cells.look(&self.entry, now, &mut self.kept);
         }
+        let bytes = self.bytes();
+        self.kept.settle(bytes);
         if is_due {
+            self.fold(now);
             self.tell();
         }
     }
 
+    fn fold(&mut self, now: Instant) {
+        for cells in self.open.values_mut().filter(|_| self.config.fold) {
+            cells.fold(self.config.grace_period, now, &mut self.kept);
+        }
+    }
+
+    /// What is kept of all directories, in bytes.
+    fn bytes(&self) -> usize {
+        let refused = self.refused.iter();
+        let refused = refused.map(|(path, why)| kept::note(path) + why.len());
+        self.open.values().map(Cells::bytes).chain(refused).sum()
+    }
+
     /// Takes up directories that are new. One that has gone is as empty as it was when its last file went.
-    fn list(&mut self) {
+    fn list(&mut self, now: Instant) {
         let patterns = self.patterns.iter();
         let found = patterns.flat_map(|pattern| glob::glob(pattern).into_iter().flatten().flatten());
         for path in found.collect::<Vec<_>>() {
             if self.open.contains_key(&path) {
                 continue;
             }
-            match Cells::open(&path, self.config.limits(), self.receiver.clone()) {
+            let opened = match self.kept.take(directory::empty(&path), now) {
+                true => Cells::open(&path, self.config.limits(), self.receiver.clone())
+                    .map_err(|error| error.to_string()),
+                false => Err(kept::no_room(&path)),
+            };
+            match opened {
                 Ok(cells) => {
                     tracing::info!(directory = %path.display(), "reading cells");
                     self.refused.remove(&path);
                     self.open.insert(path, cells);
                 }
                 Err(error) => {
-                    let error = error.to_string();
                     if self.refused.get(&path) != Some(&error) {
                         tracing::warn!(%error, "not read");
                         self.refused.insert(path, error);
@@ -170,6 +198,7 @@ impl Directories {
             ("series", all.refused.series),
             ("room", all.refused.room),
             ("invalid", all.refused.invalid),
+            (kept::MEMORY, all.without_room as u64),
         ] {
             metrics::gauge!("tidegate_shm_refused", &[label(), ("reason", reason.to_owned())])
                 .set(count as f64);

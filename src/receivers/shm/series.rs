@@ -52,6 +52,19 @@ pub(super) fn series(resource: &Arc<Resource>, metric: &Arc<Metric>, labels: &La
     })
 }
 
+/// What is kept of a series beside its files, in bytes: an estimate. Its value is kept as it is, and as it was sent.
+pub(super) fn bytes(series: &Series, kind: &Kind) -> usize {
+    /// Without attributes and values.
+    const SERIES: usize = 768;
+    let words = match kind {
+        Kind::Histogram { bounds } => bounds.len() + 2,
+        // Buckets of both sides.
+        Kind::ExponentialHistogram { .. } => 324,
+        _ => 2,
+    };
+    SERIES + series.attributes.encoded().len() + 16 * words
+}
+
 /// Of these attributes.
 pub(super) fn resource(attributes: &[(String, String)]) -> Arc<Resource> {
     Arc::new(Resource {

@@ -1,15 +1,17 @@
 //! The receiver with real cells.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tidegate_cells::{FamilySpec, GaugeMode, Kind, Options, Store};
 use tidegate_engine::{AttributeRef, Point, Value};
 
-use super::FACTORY;
 use super::config::Config;
-use crate::batch::Payload;
-use crate::component::Receiver;
-use crate::component::testing::{Sink, eventually, settings};
+use super::{Directories, FACTORY};
+use crate::batch::{Payload, Signal};
+use crate::component::testing::{Sink, context, eventually, settings};
+use crate::component::{Limit, Receiver};
+use crate::telemetry::testing::recorder;
 
 fn points(sink: &Sink) -> Vec<Point> {
     let points = |batch: &crate::batch::Batch| match &batch.payload {
@@ -50,8 +52,8 @@ fn count(store: &Store, label: &str, n: u64) {
     family.with(&[label]).counter().unwrap().add(n);
 }
 
-fn soon() -> std::time::Instant {
-    std::time::Instant::now() + std::time::Duration::from_secs(5)
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(5)
 }
 
 #[tokio::test]
@@ -204,4 +206,70 @@ async fn other_files_are_left_alone() {
     receiver.stop(soon()).await;
     assert!(directory.path().join("notes.txt").exists());
     assert!(directory.path().join("1-2-0000000000000003.cells").exists());
+}
+
+#[test]
+fn files_and_series_without_room_wait_and_known_ones_are_read() {
+    let (recorder, page) = recorder("[]");
+    metrics::with_local_recorder(&recorder, || {
+        let directory = tempfile::tempdir().unwrap();
+        let sink = Sink::new();
+        let config = settings::<Config>("{fold: false}").get::<Config>();
+        let base = context("receivers", "shm");
+        let memory = base.shared.memory.clone();
+        let patterns = vec![directory.path().display().to_string()];
+        let mut directories = Directories::new(config, patterns, &base, sink.entry(Signal::Metrics));
+        let mut now = Instant::now();
+        let mut look = |directories: &mut Directories| {
+            now += Duration::from_secs(2);
+            directories.look(now);
+        };
+        look(&mut directories);
+        let empty = memory.reserved_bytes();
+        let (mut kept, mut stores) = (empty, Vec::new());
+        for _ in 0..5 {
+            stores.push(store(directory.path()));
+            count(&stores[stores.len() - 1], "a", 1);
+            look(&mut directories);
+            assert!(memory.reserved_bytes() > kept + 4096);
+            kept = memory.reserved_bytes();
+        }
+        // A quarter more counts for what the allocator takes: nothing new has room.
+        let limit = Limit::of(kept);
+        memory.add_limit(limit);
+        stores.push(store(directory.path()));
+        count(&stores[5], "a", 100);
+        count(&stores[0], "a", 1);
+        count(&stores[0], "b", 7);
+        look(&mut directories);
+        let without_room = || {
+            let all = page.series("tidegate_shm_refused");
+            let of_memory = all.iter().find(|(labels, _)| labels.contains("\"memory\""));
+            of_memory.map(|(_, value)| *value)
+        };
+        assert_eq!(without_room(), Some(2.0));
+        assert_eq!(of_model(&sink, "a"), Some(Value::Int(6)));
+        assert_eq!(of_model(&sink, "b"), None);
+        memory.remove_limit(limit);
+        look(&mut directories);
+        assert_eq!(without_room(), Some(0.0));
+        assert_eq!(of_model(&sink, "a"), Some(Value::Int(106)));
+        assert_eq!(of_model(&sink, "b"), Some(Value::Int(7)));
+        for file in std::fs::read_dir(directory.path()).unwrap() {
+            std::fs::remove_file(file.unwrap().path()).unwrap();
+        }
+        look(&mut directories);
+        assert_eq!(memory.reserved_bytes(), empty);
+        drop(directories);
+        assert_eq!(memory.reserved_bytes(), 0);
+    });
+}
+
+/// The newest value of the requests of a model.
+fn of_model(sink: &Sink, model: &str) -> Option<Value> {
+    let is = |point: &&Point| {
+        let found = point.series.attributes.get("model");
+        found.and_then(|found| found.as_str()) == Some(model)
+    };
+    points(sink).iter().rfind(is).map(|point| point.value.clone())
 }

@@ -1,0 +1,99 @@
+//! What a receiver keeps of the files that it follows, on the account of memory: a sum over all of them.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::component::{Account, Held};
+
+/// Why files, and series in files, are refused that have no room.
+pub(super) const MEMORY: &str = "memory";
+
+/// After a lack of room, nothing new is taken for so long.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Room for what is kept of files. What is new must find room; what is known is never refused.
+pub(super) struct Kept {
+    held: Held,
+    /// What is kept, and what was taken since it was counted.
+    used: usize,
+    retry: Option<Instant>,
+}
+
+impl Kept {
+    /// Nothing yet.
+    pub(super) fn new(memory: &Arc<Account>) -> Self {
+        Self {
+            held: Held::new(memory.clone()),
+            used: 0,
+            retry: None,
+        }
+    }
+
+    /// Takes so many bytes for something new. False: there is no room for it now.
+    pub(super) fn take(&mut self, bytes: usize, now: Instant) -> bool {
+        if self.retry.is_some_and(|retry| now < retry) {
+            return false;
+        }
+        let used = self.used.saturating_add(bytes);
+        let missing = used.saturating_sub(self.held.bytes());
+        let has_room = self.held.try_grow_quietly(missing).is_ok();
+        match has_room {
+            true => (self.used, self.retry) = (used, None),
+            false => self.retry = Some(now + RETRY),
+        }
+        has_room
+    }
+
+    /// So many bytes are kept now. Room beyond that can be taken again.
+    pub(super) fn count(&mut self, bytes: usize) {
+        self.used = bytes;
+    }
+
+    /// So many bytes are kept now. Room beyond that is given back.
+    pub(super) fn settle(&mut self, bytes: usize) {
+        self.used = bytes;
+        self.held.settle(bytes);
+    }
+}
+
+/// What a file takes beside what is in it: its path, and what is noted of it. In bytes.
+pub(super) fn note(path: &Path) -> usize {
+    /// Without the path.
+    const NOTE: usize = 256;
+    NOTE + path.as_os_str().len()
+}
+
+/// Says of a file that it has no room.
+pub(super) fn no_room(path: &Path) -> String {
+    format!("{}: there is no memory for it now", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::component::{Ceiling, Limit};
+
+    #[test]
+    fn what_is_new_needs_room_and_what_is_kept_has_it() {
+        let memory = Arc::new(Account::default());
+        memory.add_limit(Limit::of(1000));
+        let (mut kept, now) = (Kept::new(&memory), Instant::now());
+        assert!(kept.take(300, now) && kept.take(300, now));
+        assert!(!kept.take(300, now), "600 of them take 750 already");
+        assert!(!memory.is_short(Ceiling::Soft), "nobody else is to suffer");
+        kept.settle(500);
+        assert_eq!(memory.reserved_bytes(), 500);
+        assert!(!kept.take(1, now), "not so soon");
+        let later = now + RETRY;
+        assert!(kept.take(300, later));
+        // What was for a while only can be taken again.
+        kept.count(500);
+        assert!(kept.take(300, later));
+        assert_eq!(memory.reserved_bytes(), 800);
+        kept.settle(2000);
+        assert_eq!(memory.reserved_bytes(), 2000, "what is known is kept");
+        kept.settle(0);
+        assert_eq!(memory.reserved_bytes(), 0);
+    }
+}
