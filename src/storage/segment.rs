@@ -338,7 +338,10 @@ impl Segment {
     /// Damage that came since the file was written or recovered. What is unread at the end of the file was in it.
     fn skip_damage(&self, offset: u64) -> io::Result<Found> {
         let next = match &self.reader {
-            Some(file) => Window::new(file, self.len).find(offset + 1, self.seal)?,
+            Some(file) => {
+                let end = self.len.min(file.metadata()?.len());
+                Window::new(file, end).find(offset + 1, self.seal)?
+            }
             None => None,
         };
         Ok(Found::Skip(next.unwrap_or(self.len)))
