@@ -365,7 +365,7 @@ fn bounds(count: usize) -> String {
 
 #[tokio::test]
 async fn json_that_becomes_more_than_there_is_room_for_is_refused_in_time() {
-    let gateway = Gateway::start(BOTH).await;
+    let gateway = Gateway::start(&format!("{BOTH}\nmax_elements_per_item: 1000000")).await;
     let memory = gateway.otlp.base.shared.memory.clone();
     let json = [("content-type", "application/json")];
     memory.add_limit(crate::component::Limit::of(4 << 20));
