@@ -166,3 +166,77 @@ fn a_dead_process_is_folded_only_once_all_of_it_is_read() {
     follower.look();
     assert_eq!([total(&follower, "a"), total(&follower, "b")], [Some(1), Some(2)]);
 }
+
+#[test]
+fn what_another_reader_folds_and_removes_stays_while_its_file_has_no_room() {
+    let temporary = tempfile::tempdir().unwrap();
+    let (mut ours, mut another) = (follower(temporary.path()), follower(temporary.path()));
+    for number in 1..=2 {
+        let (store, family) = store(temporary.path());
+        count(&family, "a", number);
+        ours.look();
+        drop((store, family));
+        another.look();
+        let folded = another.fold(Duration::ZERO).unwrap();
+        assert_eq!((folded.processes.len(), folded.removed), (1, 1));
+        let all_of_them = (1..=number).sum::<u64>();
+        for _ in 0..3 {
+            ours.look_within(&mut none);
+            assert_eq!((total(&ours, "a"), ours.without_room()), (Some(all_of_them), 1));
+        }
+        ours.look();
+        assert_eq!((total(&ours, "a"), ours.without_room()), (Some(all_of_them), 0));
+    }
+    assert_eq!(ours.processes(), []);
+}
+
+#[test]
+fn nothing_is_shown_before_there_is_room_for_what_dead_processes_counted() {
+    let temporary = tempfile::tempdir().unwrap();
+    let (dead, family) = store(temporary.path());
+    count(&family, "a", 1);
+    drop((dead, family));
+    follower(temporary.path()).fold(Duration::ZERO).unwrap();
+    let (_alive, family) = store(temporary.path());
+    count(&family, "a", 10);
+    let mut follower = follower(temporary.path());
+    let changes = follower.look_within(&mut none);
+    assert_eq!((total(&follower, "a"), changes.problems.len()), (None, 1));
+    follower.look();
+    assert_eq!(total(&follower, "a"), Some(11));
+}
+
+#[test]
+fn a_folded_file_that_can_not_be_read_for_a_while_is_not_counted_twice() {
+    let temporary = tempfile::tempdir().unwrap();
+    let grace = Duration::from_secs(60);
+    let die = |number: u64| {
+        let (store, family) = store(temporary.path());
+        count(&family, "a", number);
+        drop((store, family));
+    };
+    let files = || {
+        let entries = std::fs::read_dir(temporary.path()).unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        let is_of_process = |path: &std::path::PathBuf| {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            name.ends_with(".cells") && name != "retained.cells"
+        };
+        paths.filter(is_of_process).collect::<Vec<_>>()
+    };
+    let fold = || follower(temporary.path()).fold(grace);
+    die(1);
+    assert_eq!(fold().unwrap().processes.len(), 1);
+    let [folded] = &files()[..] else {
+        panic!("one file");
+    };
+    let aside = temporary.path().join("aside");
+    std::fs::rename(folded, &aside).unwrap();
+    std::fs::write(folded, "for a while").unwrap();
+    die(10);
+    assert_eq!(fold().unwrap().processes.len(), 1);
+    std::fs::rename(&aside, folded).unwrap();
+    let mut follower = follower(temporary.path());
+    follower.look();
+    assert_eq!(total(&follower, "a"), Some(11));
+}

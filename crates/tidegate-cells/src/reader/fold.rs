@@ -90,6 +90,11 @@ impl Directory {
             // Its counts would be lost.
             return Err(Error::io("fold into", &path, io::Error::other(why)));
         }
+        if files.is_unlisted {
+            // Files of folded processes would be taken for removed, and count again when they are seen.
+            let why = io::Error::other("it can't be listed");
+            return Err(Error::io("fold", &self.path, why));
+        }
         step()?;
         tidy(&self.path);
         let now = now_ns();

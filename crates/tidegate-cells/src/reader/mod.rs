@@ -115,6 +115,8 @@ pub struct Problem {
 struct Files {
     retained: Option<Arc<Source>>,
     unreadable_retained: Option<(PathBuf, String)>,
+    /// The directory could not be listed: nothing is known of the files that are there.
+    is_unlisted: bool,
     /// Files that are there but whose processes the retained file contains.
     folded_files: HashSet<Identity>,
 }
@@ -224,14 +226,15 @@ impl Directory {
         let mut files = Files::default();
         self.without_room = 0;
         let path = self.path.join(RETAINED);
-        match self.retained(&path, room) {
+        let retained = self.retained(&path, room);
+        let is_held_back = matches!(retained, Err(ReadError::NoRoom(_)));
+        match retained {
             Ok(retained) => files.retained = Some(retained),
             Err(ReadError::Io(e)) if e.kind() == io::ErrorKind::NotFound => {
                 (self.last_retained, self.next_retained) = (None, None);
             }
             Err(error) => {
-                if matches!(error, ReadError::NoRoom(_)) {
-                    // What else it contains is in the files of dead processes still, most often.
+                if is_held_back {
                     files.retained.clone_from(&self.last_retained);
                     self.without_room += 1;
                 }
@@ -243,20 +246,40 @@ impl Directory {
                 files.unreadable_retained = Some((path, why));
             }
         }
+        if is_held_back && files.retained.is_none() && self.sources.is_empty() {
+            // Nothing was shown yet. Without what dead processes counted all totals would be too small, and grow later.
+            return files;
+        }
         let folded = files.retained.iter().flat_map(|retained| &retained.folded);
-        let folded: HashSet<_> = folded.map(|(identity, _)| *identity).collect();
+        let folded: HashMap<_, _> = folded
+            .map(|(identity, _)| (format!("{identity}{SUFFIX}"), *identity))
+            .collect();
+        let paths = self.list(problems);
         let mut known = std::mem::take(&mut self.sources);
+        let Some(mut paths) = paths else {
+            files.is_unlisted = true;
+            let is_known = |identity: &&Identity| known.contains_key(identity);
+            files.folded_files = folded.values().filter(is_known).copied().collect();
+            self.sources = known;
+            return files;
+        };
+        // By its name: a file that can't be read now is still there, and may be readable later.
+        let names = paths.iter().filter_map(|path| path.file_name()?.to_str());
+        files.folded_files = names.filter_map(|name| folded.get(name)).copied().collect();
+        for path in paths.drain(self.limits.max_files.min(paths.len())..) {
+            problems.push(Problem {
+                path,
+                why: Reject::Limit("files").to_string(),
+            });
+        }
         let by_path: HashMap<PathBuf, Identity> = known
             .iter()
             .map(|(identity, source)| (source.path.clone(), *identity))
             .collect();
-        for path in self.list(problems) {
+        for path in paths {
             let before = by_path.get(&path).and_then(|identity| known.remove(identity));
             match self.process_file(&path, before, room) {
                 Ok(source) => {
-                    if folded.contains(&source.header.identity) {
-                        files.folded_files.insert(source.header.identity);
-                    }
                     if source.is_short() {
                         self.without_room += 1;
                         problems.push(Problem {
@@ -268,12 +291,7 @@ impl Directory {
                 }
                 Err(ReadError::Io(e)) if e.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
-                    if let ReadError::NoRoom(identity) = &error {
-                        self.without_room += 1;
-                        if folded.contains(identity) {
-                            files.folded_files.insert(*identity);
-                        }
-                    }
+                    self.without_room += usize::from(matches!(error, ReadError::NoRoom(_)));
                     problems.push(Problem {
                         path,
                         why: error.to_string(),
@@ -281,20 +299,29 @@ impl Directory {
                 }
             }
         }
+        if is_held_back {
+            // Somebody has folded these and removed their files: what they counted is in the file that has no room.
+            files.folded_files.extend(
+                folded
+                    .into_values()
+                    .filter(|identity| known.contains_key(identity)),
+            );
+            self.sources.append(&mut known);
+        }
         files
     }
 
-    fn list(&self, problems: &mut Vec<Problem>) -> Vec<PathBuf> {
+    /// The files of processes, in order; `None`: the directory can't be listed.
+    fn list(&self, problems: &mut Vec<Problem>) -> Option<Vec<PathBuf>> {
         let entries = match std::fs::read_dir(&self.path) {
             Ok(entries) => entries,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Some(Vec::new()),
             Err(e) => {
-                if e.kind() != io::ErrorKind::NotFound {
-                    problems.push(Problem {
-                        path: self.path.clone(),
-                        why: e.to_string(),
-                    });
-                }
-                return Vec::new();
+                problems.push(Problem {
+                    path: self.path.clone(),
+                    why: e.to_string(),
+                });
+                return None;
             }
         };
         let named = entries.flatten().filter(|entry| {
@@ -304,13 +331,7 @@ impl Directory {
         });
         let mut paths: Vec<_> = named.map(|entry| entry.path()).collect();
         paths.sort_unstable();
-        for path in paths.drain(self.limits.max_files.min(paths.len())..) {
-            problems.push(Problem {
-                path,
-                why: Reject::Limit("files").to_string(),
-            });
-        }
-        paths
+        Some(paths)
     }
 
     fn process_file(&self, path: &Path, known: Option<Source>, room: Room<'_>) -> Result<Source, ReadError> {
