@@ -35,12 +35,18 @@ impl Kept {
         if self.retry.is_some_and(|retry| now < retry) {
             return false;
         }
+        let has_room = self.take_in_any_case(bytes);
+        self.retry = (!has_room).then(|| now + RETRY);
+        has_room
+    }
+
+    /// The same for what makes room later: it is tried however short room was a moment ago.
+    pub(super) fn take_in_any_case(&mut self, bytes: usize) -> bool {
         let used = self.used.saturating_add(bytes);
         let missing = used.saturating_sub(self.held.bytes());
         let has_room = self.held.try_grow_quietly(missing).is_ok();
-        match has_room {
-            true => (self.used, self.retry) = (used, None),
-            false => self.retry = Some(now + RETRY),
+        if has_room {
+            self.used = used;
         }
         has_room
     }
@@ -85,6 +91,8 @@ mod tests {
         kept.settle(500);
         assert_eq!(memory.reserved_bytes(), 500);
         assert!(!kept.take(1, now), "not so soon");
+        assert!(kept.take_in_any_case(1));
+        kept.settle(500);
         let later = now + RETRY;
         assert!(kept.take(300, later));
         // What was for a while only can be taken again.

@@ -122,11 +122,12 @@ impl Cells {
     }
 
     /// Takes over what dead processes have counted.
-    pub(super) fn fold(&mut self, grace: Duration, now: Instant, kept: &mut Kept) {
+    pub(super) fn fold(&mut self, grace: Duration, kept: &mut Kept) {
         if self.follower.processes().iter().all(|process| process.alive) {
             return;
         }
-        let mut room = |bytes| kept.take(bytes, now);
+        // It makes room: files of dead processes go.
+        let mut room = |bytes| kept.take_in_any_case(bytes);
         match self.follower.fold_within(grace, &mut room) {
             Ok(folded) => {
                 self.complaint = None;

@@ -138,14 +138,14 @@ impl Directories {
         let bytes = self.bytes();
         self.kept.settle(bytes);
         if is_due {
-            self.fold(now);
+            self.fold();
             self.tell();
         }
     }
 
-    fn fold(&mut self, now: Instant) {
+    fn fold(&mut self) {
         for cells in self.open.values_mut().filter(|_| self.config.fold) {
-            cells.fold(self.config.grace_period, now, &mut self.kept);
+            cells.fold(self.config.grace_period, &mut self.kept);
         }
     }
 
