@@ -206,11 +206,17 @@ impl Spill {
 
     /// What was read back or could not be written, since it was asked last.
     pub(super) fn collect(&self) -> Post {
-        let Outbox { read, failed, items } = self.store.collect();
+        let Outbox {
+            read,
+            has_read,
+            failed,
+            items,
+        } = self.store.collect();
         let mut post = Post {
             items,
             lost: read.lost_items,
-            _room: self.asked().take(),
+            // What the thread still reads needs the room that was asked for.
+            _room: if has_read { self.asked().take() } else { None },
             ..Post::default()
         };
         for stored in read.stored {

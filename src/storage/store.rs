@@ -61,6 +61,8 @@ impl Append {
 pub struct Outbox {
     /// What was read back.
     pub read: ReadBack,
+    /// Whether the thread has read back since it was asked, even if there was nothing.
+    pub has_read: bool,
     /// Unread data that could not be written: its owner has it again.
     pub failed: Vec<Append>,
     /// How many items all of this is, which count as backlog until [`Store::taken`].
@@ -226,11 +228,13 @@ impl Store {
     /// then whatever comes goes behind it.
     pub fn collect(&self) -> Outbox {
         let mut post = self.inner.post();
-        if post.reading == Reading::Answered {
+        let has_read = post.reading == Reading::Answered;
+        if has_read {
             post.reading = Reading::Idle;
         }
         let mut outbox = std::mem::take(&mut post.outbox);
         drop(post);
+        outbox.has_read = has_read;
         let stored = outbox.read.stored.iter().map(|stored| u64::from(stored.items));
         let failed = outbox.failed.iter().map(|append| append.items as u64);
         outbox.items = stored.chain(failed).chain(outbox.read.lost_items).sum();
