@@ -1,6 +1,7 @@
 //! A unary gRPC call: a request as the bytes that it is, and what its answer means.
 
 use std::io::IoSlice;
+use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
 use h2::RecvStream;
@@ -13,6 +14,7 @@ use super::line::Sender;
 use crate::component::{Held, Shared};
 use crate::delivery::answer::{ExportResponse, MAX_ANSWER_BYTES, of_status};
 use crate::delivery::{Making, Outcome, RetryConfig};
+use crate::net::compression::unpack_now;
 use crate::net::grpc::{GRPC_ENCODING, Prefix};
 use crate::net::{Coding, DecompressError, decompress};
 
@@ -192,7 +194,7 @@ async fn decode(
 }
 
 /// A message as it was before it was compressed, and the room that it takes. Most are a few bytes, which need none.
-async fn unpack(coding: Coding, message: Bytes, shared: &Shared) -> Result<(Bytes, Option<Making>), String> {
+async fn unpack(coding: Coding, message: Bytes, shared: &Shared) -> Result<(Bytes, Option<Held>), String> {
     /// Less is not worth looking at.
     const SMALL: usize = 16 << 10;
     if coding == Coding::Identity {
@@ -205,10 +207,11 @@ async fn unpack(coding: Coding, message: Bytes, shared: &Shared) -> Result<(Byte
     }
     // While it grows, what is there and what it becomes stand side by side.
     let room = Making::room(shared, 2 * MAX_ANSWER_BYTES).await;
-    let plain = decompress(coding, message, MAX_ANSWER_BYTES).await;
-    plain
-        .map(|plain| (plain, Some(room)))
-        .map_err(|error| error.to_string())
+    // Beside what is sent: whoever has the room must not wait for what is received.
+    let unpack = move || unpack_now(coding, message, MAX_ANSWER_BYTES, &mut Held::new(Arc::default()));
+    let (plain, room) = room.make(unpack).await?;
+    let plain = plain.map_err(|error| error.to_string())?;
+    Ok((plain, Some(room)))
 }
 
 /// How an answer that says that it is compressed is compressed.
