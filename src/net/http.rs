@@ -32,7 +32,7 @@ use super::peers::counted;
 use super::refused::{ServedBy, Why};
 use super::server::{Connection, ConnectionLimits, Ended, Server, count_ended};
 use super::stream::Peer;
-use crate::component::Context;
+use crate::component::{Ceiling, Context};
 
 /// 1 MiB frames halve the cost of a hop compared with HTTP/2's default of 16 KiB.
 pub const HTTP2_FRAME_BYTES: u32 = 1 << 20;
@@ -159,11 +159,17 @@ impl HttpConfig {
     }
 
     /// The same for a receiver, and its calls are measured where somebody wants to know.
-    pub fn of_receiver(self, base: &Context, at: &Listener, limits: &ConnectionLimits) -> Self {
+    pub fn of_receiver(
+        self,
+        base: &Context,
+        ceiling: Ceiling,
+        at: &Listener,
+        limits: &ConnectionLimits,
+    ) -> Self {
         let measured = || Measured::server(at.local(), limits.tls.is_some());
         Self {
             measured: base.shared.wants_details().then(measured),
-            served_by: Arc::new(ServedBy::receiver(base)),
+            served_by: Arc::new(ServedBy::receiver(base, ceiling)),
             ..self
         }
     }
@@ -220,12 +226,7 @@ where
         if has_readers && !request.body().is_end_stream() {
             request.extensions_mut().insert(Unfinished(requests.clone()));
         }
-        let head = heads::hold(
-            &request,
-            requests.unanswered(),
-            &requests.served_by.memory,
-            sender,
-        );
+        let head = heads::hold(&request, requests.unanswered(), &requests.served_by, sender);
         let refusal = host::refusal(&request, hosts.as_deref())
             .or_else(|| head.is_err().then(|| heads::refusal(&request)));
         let call = measured.as_ref().map(|server| server.begin(&request));

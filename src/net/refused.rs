@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::Response;
 
 use crate::component::account::count_refusal;
-use crate::component::{Account, Context};
+use crate::component::{Account, Ceiling, Context};
 
 /// Why a request is refused, in the extensions of its answer. What other counters count already has none there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +115,8 @@ pub struct ServedBy {
     id: Arc<str>,
     /// Large heads of requests are on this account.
     pub(super) memory: Arc<Account>,
+    /// Up to here: as the bodies of these requests.
+    pub(super) ceiling: Ceiling,
 }
 
 impl Default for ServedBy {
@@ -126,8 +128,9 @@ impl Default for ServedBy {
 
 impl ServedBy {
     /// A receiver.
-    pub fn receiver(base: &Context) -> Self {
+    pub fn receiver(base: &Context, ceiling: Ceiling) -> Self {
         Self {
+            ceiling,
             class: "receiver",
             id: base.id.clone(),
             memory: base.shared.memory.clone(),
@@ -137,6 +140,7 @@ impl ServedBy {
     /// Any other part of the gateway.
     pub fn component(id: impl Into<Arc<str>>, memory: Arc<Account>) -> Self {
         Self {
+            ceiling: Ceiling::Soft,
             class: "component",
             id: id.into(),
             memory,

@@ -1,7 +1,6 @@
 //! Room for the heads of requests. HTTP/2 has no window for them, and they stay until their requests are answered: whoever
 //! sends many of them and no bodies would fill the memory.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,10 +10,10 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
 use super::host::text;
-use crate::component::{Account, Held, NoRoom};
+use crate::component::{Held, NoRoom};
 use crate::net::auth::Sender;
 use crate::net::grpc::is_call;
-use crate::net::refused::{Of, Why};
+use crate::net::refused::{Of, ServedBy, Why};
 
 /// A head that weighs so little needs no room...
 const FREE_BYTES: usize = 8 << 10;
@@ -41,7 +40,7 @@ const WHY: &str =
 pub(super) fn hold<B>(
     request: &Request<B>,
     requests: usize,
-    memory: &Arc<Account>,
+    by: &ServedBy,
     sender: Option<Sender>,
 ) -> Result<Option<Held>, NoRoom> {
     let bytes = weight(request);
@@ -49,8 +48,9 @@ pub(super) fn hold<B>(
         return Ok(None);
     }
     let bytes = bytes + REQUEST_BYTES;
-    let mut held = Held::new(memory.clone()).of(sender.and_then(Sender::key));
-    held.try_grow(bytes)?;
+    let mut held = Held::under(by.ceiling, by.memory.clone()).of(sender.and_then(Sender::key));
+    // A small head is to take no room from a body that is on its way.
+    held.try_grow_quietly(bytes)?;
     held.fill(bytes);
     Ok(Some(held))
 }
@@ -84,7 +84,10 @@ pub(super) fn refusal<B>(request: &Request<B>) -> Response<Bytes> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::component::Account;
 
     fn request(fields: usize, value: &str) -> Request<()> {
         let mut request = Request::post("/v1/metrics");
@@ -94,17 +97,18 @@ mod tests {
         request.body(()).unwrap()
     }
 
-    fn memory(limit: usize) -> Arc<Account> {
+    fn served_by(limit: usize) -> ServedBy {
         let memory = Arc::new(Account::default());
         memory.set_default_limit(limit);
-        memory
+        ServedBy::component("test", memory)
     }
 
     #[test]
     fn a_large_head_is_on_the_account_until_its_request_is_answered() {
-        let memory = memory(40 << 10);
+        let by = served_by(40 << 10);
+        let memory = &by.memory;
         let large = request(1, &"x".repeat(16 << 10));
-        let hold = || hold(&large, 1, &memory, None);
+        let hold = || hold(&large, 1, &by, None);
         let held = hold().unwrap().unwrap();
         let bytes = memory.reserved_bytes();
         assert!(bytes > 24 << 10, "{bytes}");
@@ -116,11 +120,11 @@ mod tests {
 
     #[test]
     fn a_small_head_needs_no_room_unless_its_connection_has_many_requests() {
-        let memory = memory(1);
+        let by = served_by(1);
         let usual = request(12, "application/x-protobuf");
-        assert!(hold(&usual, 1, &memory, None).unwrap().is_none());
-        assert!(hold(&usual, FREE_REQUESTS, &memory, None).unwrap().is_none());
-        assert!(hold(&usual, FREE_REQUESTS + 1, &memory, None).is_err());
+        assert!(hold(&usual, 1, &by, None).unwrap().is_none());
+        assert!(hold(&usual, FREE_REQUESTS, &by, None).unwrap().is_none());
+        assert!(hold(&usual, FREE_REQUESTS + 1, &by, None).is_err());
     }
 
     #[test]

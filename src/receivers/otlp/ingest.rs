@@ -13,7 +13,7 @@ use crate::batch::json::{self, Unread};
 use crate::batch::wire::{CheckError, Checked, MAX_NAME_BYTES};
 use crate::batch::{Batch, ClientMetadata, Signal, wire};
 use crate::component::worker::Slot;
-use crate::component::{Entry, Held, NoRoom, ReceiverContext, Shared, Verdict};
+use crate::component::{Ceiling, Entry, Held, NoRoom, ReceiverContext, Shared, Verdict};
 use crate::net::auth::Door;
 use crate::net::body::begin_body;
 use crate::net::refused::{Of, Why};
@@ -85,6 +85,16 @@ impl Ingest {
     /// The most memory that the gateway may use.
     pub(super) fn memory_limit(&self) -> usize {
         self.shared.memory.limit()
+    }
+
+    /// How much of the memory heads of requests may take: what the data of a signal may, at the most. Whose request it is
+    /// is not known yet.
+    pub(super) fn ceiling(&self) -> Ceiling {
+        let mut ceilings = self.entries.iter().flatten().map(Entry::ceiling);
+        match ceilings.any(|ceiling| ceiling == Ceiling::Hard) {
+            true => Ceiling::Hard,
+            false => Ceiling::Soft,
+        }
     }
 
     /// Where data of `signal` goes, if any pipeline wants it.

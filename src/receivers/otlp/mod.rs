@@ -95,7 +95,9 @@ impl Otlp {
             .over(self.tls(config.tls.as_ref(), tls::ALPN_GRPC)?);
         let grpc = self.grpc(config)?;
         let answer = move |request| grpc.clone().answer(request);
-        let serving = config.serving().of_receiver(&self.base, &listener, &limits);
+        let serving = config
+            .serving()
+            .of_receiver(&self.base, self.ingest.ceiling(), &listener, &limits);
         Ok(net::http::start(listener, limits, serving, answer))
     }
 
@@ -104,7 +106,9 @@ impl Otlp {
         let limits = ConnectionLimits::new(config.max_connections.get(), config.max_connections_per_peer)
             .over(self.tls(config.tls.as_ref(), tls::ALPN_HTTP)?);
         let answer = self.http(config)?;
-        let serving = config.serving().of_receiver(&self.base, &listener, &limits);
+        let serving = config
+            .serving()
+            .of_receiver(&self.base, self.ingest.ceiling(), &listener, &limits);
         Ok(net::http::start(listener, limits, serving, answer))
     }
 
@@ -123,7 +127,7 @@ impl Otlp {
             header_timeout: http.header_timeout(),
             ..grpc.serving()
         };
-        let serving = serving.of_receiver(&self.base, &listener, &limits);
+        let serving = serving.of_receiver(&self.base, self.ingest.ceiling(), &listener, &limits);
         let (over_grpc, over_http) = (self.grpc(grpc)?, self.http(http)?);
         let answer = move |request: Request<Incoming>| {
             let (over_grpc, over_http) = (over_grpc.clone(), over_http.clone());

@@ -107,7 +107,9 @@ impl Lifecycle for RemoteWrite {
             .over(tls.map_err(|error| base.error(error.to_string()))?);
         let answering = taker.clone();
         let answer = move |request| answering.clone().answer(request);
-        let serving = config.serving().of_receiver(base, &listener, &limits);
+        let serving = config
+            .serving()
+            .of_receiver(base, taker.entry.ceiling(), &listener, &limits);
         let server = net::http::start(listener, limits, serving, answer);
         tracing::info!(receiver = %base.id, endpoint = %server.local(), "listening for remote writes");
         *self.server.lock().unwrap_or_else(PoisonError::into_inner) = Some(server);
