@@ -39,6 +39,9 @@ const LARGE: usize = 1 << 20;
 /// How long they are waited for. Meanwhile the connection keeps what it has of the message.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
+/// A message that has come waits so long for room to be decoded. Others wait for the memory that it takes.
+const LONGEST_HOLD: Duration = Duration::from_secs(30);
+
 /// How long a message that has begun may stop coming.
 const PAUSES: Pauses = Pauses {
     usual: Duration::from_secs(30),
@@ -69,6 +72,8 @@ enum StreamError {
     TooSlow,
     #[error("the receiver stops")]
     Stopping,
+    #[error("the receiver stops while a message waits for room")]
+    StoppedWaiting,
     #[error("the connection broke: {0}")]
     Io(#[from] io::Error),
 }
@@ -100,6 +105,7 @@ pub(super) async fn serve(connection: Connection, outlet: Arc<Outlet>, config: A
         Ok(()) => {}
         Err(StreamError::Io(error)) => tracing::debug!(?peer, %error, "event connection broke"),
         Err(error @ StreamError::Stopping) => tracing::debug!(?peer, %error, "event connection ends"),
+        Err(error @ StreamError::StoppedWaiting) => outlet.lose(1, "memory", &error),
         Err(error @ (StreamError::NoRoom(_) | StreamError::TooSlow)) => outlet.lose(1, "memory", &error),
         Err(error) => outlet.lose(1, "malformed", &error),
     }
@@ -347,14 +353,20 @@ async fn make_room_in(
     if slot.is_none() || held.try_grow_to(bytes).is_err() {
         let is_long = slot.is_some();
         drop(slot);
-        make_room(held, bytes, Instant::now(), stopping).await?;
+        // The message is here already: it takes memory while it waits for more.
+        let waiting = make_room(held, bytes, Instant::now(), stopping);
+        let waited = timeout(LONGEST_HOLD, waiting).await;
+        match waited.unwrap_or(Err(StreamError::NoRoom(bytes))) {
+            Err(StreamError::Stopping) => return Err(StreamError::StoppedWaiting),
+            room => room?,
+        }
         return place_if(is_long).await;
     }
     Ok(slot)
 }
 
 /// Reserves at least so many bytes in all, and waits for them: what is not read yet stays with the sender. It gives up
-/// where there can never be so much room, half a minute after it `began` to wait for much, and when the receiver stops.
+/// where there can never be so much room, 2 s after it `began` to wait for much, and when the receiver stops.
 async fn make_room(
     held: &mut Held,
     bytes: usize,
