@@ -101,11 +101,11 @@ impl AsyncRead for Stream {
     }
 }
 
-/// Lets a connection give way to others after 128 KiB. The runtime has it give way after 128 reads, whatever their length:
+/// Lets a connection give way to others after 32 KiB. The runtime has it give way after 128 reads, whatever their length:
 /// the heads in so many bytes may take tens of milliseconds to decode, and a health check waits for all connections.
 fn give_way(cx: &mut Context<'_>, bytes: usize) {
     /// The runtime's budget has 128 units.
-    const UNIT_BYTES: usize = 1 << 10;
+    const UNIT_BYTES: usize = 256;
     for _ in 0..bytes / UNIT_BYTES {
         // Without budget the next read is pending, and its task is woken.
         let Poll::Ready(unit) = coop::poll_proceed(cx) else {
