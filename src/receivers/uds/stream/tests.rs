@@ -1,0 +1,146 @@
+//! Messages of a stream, and the room for them.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::component::{Account, Ceiling};
+
+#[test]
+fn a_length_beyond_the_limit_or_beyond_a_varint_is_refused() {
+    let mut large = BytesMut::from(&[0xff, 0xff, 0x03][..]);
+    assert!(matches!(
+        split(&mut large, 1000),
+        Err(StreamError::TooLarge {
+            length: 65_535,
+            limit: 1000
+        })
+    ));
+    let mut noise = BytesMut::from(&[0xff; 16][..]);
+    assert!(matches!(split(&mut noise, 1000), Err(StreamError::NoLength)));
+}
+
+/// A connection's frames, its peer, and the account.
+fn frames() -> (Frames, tokio::net::UnixStream, Arc<Account>) {
+    let (ours, peer) = tokio::net::UnixStream::pair().unwrap();
+    let account = Arc::new(Account::default());
+    let frames = Frames {
+        stream: Stream::Unix(ours),
+        buffer: BytesMut::new(),
+        limit: 8 << 20,
+        closed: false,
+        held: Held::under(Ceiling::Soft, account.clone()),
+        went_on: Instant::now(),
+        arriving: None,
+        stopping: CancellationToken::new(),
+    };
+    (frames, peer, account)
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_a_message_is_waited_for_half_a_minute_however_often_somebody_asks() {
+    let (mut frames, mut peer, _) = frames();
+    peer.write_all(&[100, 1, 2, 3]).await.unwrap();
+    let began = Instant::now();
+    let refused = loop {
+        // As the signs of life of an open connection do.
+        match timeout(Duration::from_secs(10), frames.next()).await {
+            Ok(answer) => break answer.unwrap_err(),
+            Err(_) => assert!(began.elapsed() < Duration::from_secs(60)),
+        }
+    };
+    assert!(matches!(refused, StreamError::Paused), "{refused}");
+    assert!(began.elapsed() >= PAUSES.usual);
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_a_message_loses_its_room_where_memory_is_short() {
+    let (mut frames, mut peer, account) = frames();
+    peer.write_all(&[100, 1, 2, 3]).await.unwrap();
+    let waiting = timeout(2 * PAUSES.while_short, frames.next()).await;
+    assert!(waiting.is_err(), "{waiting:?}");
+    account.add_limit(crate::component::Limit::of(1 << 20));
+    assert!(
+        Held::under(Ceiling::Soft, account.clone())
+            .try_grow(2 << 20)
+            .is_err()
+    );
+    let refused = timeout(PAUSES.while_short, frames.next())
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert!(matches!(refused, StreamError::TooSlow), "{refused}");
+    drop(frames);
+    assert_eq!(account.reserved_bytes(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_without_a_message_waits_for_ever_and_keeps_no_large_buffer() {
+    const LARGE_MESSAGE: usize = 1 << 20;
+    let (mut frames, mut peer, account) = frames();
+    let mut message = Vec::new();
+    prost::encoding::encode_varint(LARGE_MESSAGE as u64, &mut message);
+    message.resize(message.len() + LARGE_MESSAGE, 7);
+    let sending = tokio::spawn(async move {
+        peer.write_all(&message).await.unwrap();
+        peer
+    });
+    let frame = frames.next().await.unwrap().unwrap();
+    assert_eq!(frame.len(), LARGE_MESSAGE);
+    assert!(account.reserved_bytes() >= LARGE_MESSAGE);
+    drop(frame);
+    let _peer = sending.await.unwrap();
+    let waiting = timeout(10 * PAUSES.usual, frames.next()).await;
+    assert!(waiting.is_err(), "{waiting:?}");
+    assert!(account.reserved_bytes() <= 2 * READ_BYTES && frames.buffer.capacity() <= 2 * READ_BYTES);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_has_come_waits_30_s_for_room() {
+    const MESSAGE: usize = 300 << 10;
+    let account = Arc::new(Account::default());
+    account.add_limit(crate::component::Limit::of(1 << 20));
+    let mut others = Held::new(account.clone());
+    others.try_grow(700 << 10).unwrap();
+    let stopping = CancellationToken::new();
+    let mut held = Held::new(account.clone());
+    let began = Instant::now();
+    let refused = make_room_in(None, &mut held, MESSAGE, &stopping).await.err();
+    assert!(
+        matches!(refused, Some(StreamError::NoRoom(MESSAGE))),
+        "{refused:?}"
+    );
+    assert_eq!(began.elapsed().as_secs(), LONGEST_HOLD.as_secs());
+    stopping.cancel();
+    let refused = make_room_in(None, &mut held, MESSAGE, &stopping).await.err();
+    assert!(
+        matches!(refused, Some(StreamError::StoppedWaiting)),
+        "{refused:?}"
+    );
+    drop(others);
+    assert!(make_room_in(None, &mut held, MESSAGE, &stopping).await.is_ok());
+    assert_eq!(account.reserved_bytes(), MESSAGE);
+}
+
+proptest! {
+    #[test]
+    fn messages_come_out_as_they_went_in_however_they_are_cut(
+        messages in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..300), 0..8),
+        cut in 1usize..50,
+    ) {
+        let mut wire = Vec::new();
+        for message in &messages {
+            prost::encoding::encode_varint(message.len() as u64, &mut wire);
+            wire.extend_from_slice(message);
+        }
+        let mut buffer = BytesMut::new();
+        let mut found = Vec::new();
+        for piece in wire.chunks(cut) {
+            buffer.extend_from_slice(piece);
+            while let Some(frame) = split(&mut buffer, 300).unwrap() {
+                found.push(frame.to_vec());
+            }
+        }
+        prop_assert_eq!(found, messages);
+        prop_assert!(buffer.is_empty());
+    }
+}
