@@ -20,8 +20,8 @@ const SMALL: usize = 16 << 10;
 /// less, the hop to another thread costs more than it spares.
 pub(crate) const INLINE_BYTES: usize = 128 << 10;
 
-/// Does work on what goes out: on the spot, or in a place for such work where it is long. It goes on to its end also when
-/// nobody waits for it any more.
+/// Does work on what goes out: on the spot, or in a place for such work where it is long. It ends also when its caller no longer
+/// waits.
 ///
 /// # Errors
 /// It has panicked, or the gateway stops.

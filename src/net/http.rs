@@ -386,7 +386,7 @@ impl Activity {
         self.requests.load(SeqCst) > 0
     }
 
-    /// Requests whose answers are not sent yet, whoever's turn it is.
+    /// Requests whose answers are not sent yet.
     fn unanswered(&self) -> usize {
         self.requests.load(SeqCst) + self.waiting.load(SeqCst)
     }

@@ -30,7 +30,7 @@ impl Kept {
         }
     }
 
-    /// Takes so many bytes for something new. False: there is no room for it now.
+    /// Takes so many bytes for something new. False: it has no room now.
     pub(super) fn take(&mut self, bytes: usize, now: Instant) -> bool {
         if self.retry.is_some_and(|retry| now < retry) {
             return false;
@@ -72,7 +72,7 @@ pub(super) fn note(path: &Path) -> usize {
 
 /// Says of a file that it has no room.
 pub(super) fn no_room(path: &Path) -> String {
-    format!("{}: there is no memory for it now", path.display())
+    format!("{}: memory is short; it is read later", path.display())
 }
 
 #[cfg(test)]

@@ -145,7 +145,7 @@ impl<'a> Growing<'a> {
     fn begin(path: &Path, seq: u64, waited_for: &'a AtomicBool) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).write(true).mode(0o600);
-        // What is no file of ours would be in the way for ever.
+        // Another kind of file at this name would block every later snapshot.
         let file = files::open_as(&mut options, path).or_else(|error| match std::fs::remove_file(path) {
             Ok(()) => files::open_as(&mut options, path),
             Err(_) => Err(error),

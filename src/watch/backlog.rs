@@ -49,7 +49,7 @@ pub enum Ended {
     #[error("the reader has taken nothing for too long: watch again")]
     Slow,
     /// There is no room for what is to be written.
-    #[error("there is no memory for what waits for the reader: watch again later")]
+    #[error("memory is short for what waits for the reader: watch again later")]
     Memory,
 }
 

@@ -81,7 +81,7 @@ fn a_new_file_without_room_waits_and_known_ones_are_read() {
     let changes = follower.look_within(&mut none);
     assert_eq!((total(&follower, "a"), follower.without_room()), (Some(2), 1));
     assert_eq!(changes.problems.len(), 1);
-    assert!(changes.problems[0].why.contains("no memory"));
+    assert!(changes.problems[0].why.contains("memory is short"));
     assert_eq!(follower.processes().len(), 1);
     let changes = follower.look_within(&mut all);
     assert_eq!((total(&follower, "a"), follower.without_room()), (Some(12), 0));

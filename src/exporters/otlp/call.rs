@@ -207,7 +207,7 @@ async fn unpack(coding: Coding, message: Bytes, shared: &Shared) -> Result<(Byte
     }
     // While it grows, what is there and what it becomes stand side by side.
     let room = Making::room(shared, 2 * MAX_ANSWER_BYTES).await;
-    // Beside what is sent: whoever has the room must not wait for what is received.
+    // In the places for what is sent: other attempts wait for this room, so it must not wait for receivers.
     let unpack = move || unpack_now(coding, message, MAX_ANSWER_BYTES, &mut Held::new(Arc::default()));
     let (plain, room) = room.make(unpack).await?;
     let plain = plain.map_err(|error| error.to_string())?;

@@ -1,5 +1,5 @@
-//! Room for the heads of requests. HTTP/2 has no window for them, and they stay until their requests are answered: whoever
-//! sends many of them and no bodies would fill the memory.
+//! Room for the heads of requests. HTTP/2 has no window for them, and they stay until their requests are answered.
+//! Without a limit, many heads without bodies would fill the memory.
 
 use std::time::Duration;
 

@@ -132,7 +132,7 @@ impl Directory {
         match has_room {
             true => Ok(done),
             false => {
-                let why = io::Error::other("there is no memory for it now");
+                let why = io::Error::other("memory is short; the next fold tries again");
                 Err(Error::io("fold", &self.path, why))
             }
         }

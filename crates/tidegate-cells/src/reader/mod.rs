@@ -65,7 +65,7 @@ pub struct Directory {
     sources: BTreeMap<Identity, Source>,
     /// The retained file as it was read last. It never changes, another one takes its place.
     last_retained: Option<Arc<Source>>,
-    /// The one that takes its place, while there is no room for all of it.
+    /// The one that takes its place, until all of it has room.
     next_retained: Option<Source>,
     /// Files that have no room, or not for all of their records.
     without_room: usize,
@@ -284,7 +284,7 @@ impl Directory {
                         self.without_room += 1;
                         problems.push(Problem {
                             path,
-                            why: "there is no memory for all of its series now".to_owned(),
+                            why: "memory is short; the rest of its series is read later".to_owned(),
                         });
                     }
                     self.sources.insert(source.header.identity, source);

@@ -32,7 +32,7 @@ pub(crate) enum ReadError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// There is none for the file of this process.
-    #[error("there is no memory for it now")]
+    #[error("memory is short; the file is read later")]
     NoRoom(Identity),
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Source {
     changing: Changing,
     /// Bytes of records that are parsed.
     parsed: u64,
-    /// There is no room for the records behind them.
+    /// The records behind them have no room.
     is_short: bool,
     /// Of those records, which end series that are known: up to here.
     looked_to: u64,
@@ -124,7 +124,7 @@ impl Source {
         }
     }
 
-    /// Reads what may have changed. Records for which there is no room are left for later.
+    /// Reads what may have changed. Records without room are left for later.
     pub(crate) fn update(&mut self, limits: &Limits, room: Room<'_>) -> Result<(), ReadError> {
         if self.finished {
             return Ok(());
@@ -262,7 +262,7 @@ impl Source {
         Ok(bytes)
     }
 
-    /// Takes in a record. False: there is no room for it.
+    /// Takes in a record. False: it has no room.
     fn take(&mut self, record: Record, at: u64, limits: &Limits, room: Room<'_>) -> Result<bool, Reject> {
         let bad = Reject::BadRecord(at);
         match record {
