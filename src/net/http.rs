@@ -6,6 +6,7 @@ mod host;
 mod lingering;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -23,6 +24,7 @@ use tokio::time::Instant;
 
 use self::answers::{Answers, Pieces};
 use self::lingering::Lingering;
+use self::turns::Turns;
 use super::auth::Sender;
 use super::authority::AuthorityFilter;
 use super::behind::Behind;
@@ -80,6 +82,8 @@ pub struct HttpConfig {
     pub windows: (u32, u32),
     /// HTTP/2: the largest frame of the peer's.
     pub max_frame_bytes: u32,
+    /// A connection gives way to others after so many bytes read.
+    pub turn_bytes: usize,
     /// The largest head of a request: its path and its headers.
     pub max_head_bytes: u32,
     /// Time for the first request's headers. A connection over HTTP/1.1 has `max_idle`, where that is more, for the others.
@@ -116,6 +120,8 @@ impl Default for HttpConfig {
             max_concurrent_streams: HTTP2_MAX_STREAMS,
             windows: (HTTP2_STREAM_WINDOW_BYTES, HTTP2_CONNECTION_WINDOW_BYTES),
             max_frame_bytes: HTTP2_FRAME_BYTES,
+            // Most bytes are those of bodies, which are not decoded here.
+            turn_bytes: 128 << 10,
             max_head_bytes: MAX_HEAD_BYTES,
             header_timeout: Duration::from_secs(60),
             ping_interval: Some(Duration::from_secs(7200)),
@@ -140,6 +146,8 @@ impl HttpConfig {
         Self {
             windows: READER_WINDOWS,
             max_frame_bytes: READER_FRAME_BYTES,
+            // Most bytes are those of heads, which are decoded here.
+            turn_bytes: 32 << 10,
             max_head_bytes: MAX_READER_HEAD_BYTES,
             max_idle: Some(READER_IDLE),
             max_stall: Some(READER_STALL),
@@ -257,7 +265,7 @@ where
         Peer::Tcp(_) => AuthorityFilter::passing(stream),
     };
     let stream = answers::Noted::new(stream, answers.clone());
-    let stream = Lingering::new(stream, activity.clone());
+    let stream = Turns::of(Lingering::new(stream, activity.clone()), config.turn_bytes);
     let builder = builder(config);
     let serving = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(serving);

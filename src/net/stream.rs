@@ -7,7 +7,6 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::task::coop;
 
 /// A connection after its TLS handshake, if it has one.
 #[derive(Debug)]
@@ -94,24 +93,7 @@ macro_rules! each_stream {
 
 impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let read = each_stream!(self, stream => stream.poll_read(cx, buf));
-        give_way(cx, buf.filled().len() - before);
-        read
-    }
-}
-
-/// Lets a connection give way to others after 32 KiB. The runtime has it give way after 128 reads, whatever their length:
-/// the heads in so many bytes may take tens of milliseconds to decode, and a health check waits for all connections.
-fn give_way(cx: &mut Context<'_>, bytes: usize) {
-    /// The runtime's budget has 128 units.
-    const UNIT_BYTES: usize = 256;
-    for _ in 0..bytes / UNIT_BYTES {
-        // Without budget the next read is pending, and its task is woken.
-        let Poll::Ready(unit) = coop::poll_proceed(cx) else {
-            return;
-        };
-        unit.made_progress();
+        each_stream!(self, stream => stream.poll_read(cx, buf))
     }
 }
 
